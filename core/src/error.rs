@@ -1,0 +1,152 @@
+//! Errors, sorted by blame: what a client is told, what a client did to the wire, what the disk did to us.
+//!
+//! Owns the codes of ZooKeeper's `KeeperException.Code` that a server sends. Must not know who sends them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a request was refused, as the client is told (`features.md` section 1e). The number is the wire value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[repr(i32)]
+pub enum ErrorCode {
+    /// The request's record could not be decoded, or one of its fields has no meaning.
+    Marshalling = -5,
+    /// The operation is unknown here, or switched off.
+    Unimplemented = -6,
+    /// Bad path, bad create flag, or an attempt to delete a reserved node.
+    BadArguments = -8,
+    /// The session is not known to the server.
+    UnknownSession = -12,
+    /// The node, or the parent of a node to create, does not exist.
+    NoNode = -101,
+    /// An access control list refuses.
+    NoAuth = -102,
+    /// The version given is not the node's.
+    BadVersion = -103,
+    /// The parent is ephemeral.
+    NoChildrenForEphemerals = -108,
+    /// The node to create exists.
+    NodeExists = -110,
+    /// The node to delete has children.
+    NotEmpty = -111,
+    /// The session is closing or gone.
+    SessionExpired = -112,
+    /// The access control list is empty, malformed, or names a scheme that is not offered.
+    InvalidAcl = -114,
+    /// Authentication failed; the connection is closed.
+    AuthFailed = -115,
+    /// This connection has no such watch.
+    NoWatcher = -121,
+}
+
+impl ErrorCode {
+    const ALL: [ErrorCode; 14] = [
+        ErrorCode::Marshalling,
+        ErrorCode::Unimplemented,
+        ErrorCode::BadArguments,
+        ErrorCode::UnknownSession,
+        ErrorCode::NoNode,
+        ErrorCode::NoAuth,
+        ErrorCode::BadVersion,
+        ErrorCode::NoChildrenForEphemerals,
+        ErrorCode::NodeExists,
+        ErrorCode::NotEmpty,
+        ErrorCode::SessionExpired,
+        ErrorCode::InvalidAcl,
+        ErrorCode::AuthFailed,
+        ErrorCode::NoWatcher,
+    ];
+
+    /// The number on the wire; zero, which is success, is not among them.
+    pub fn wire(self) -> i32 {
+        self as i32
+    }
+
+    /// The code with this number, if a server of ours sends it.
+    pub fn from_wire(value: i32) -> Option<ErrorCode> {
+        Self::ALL.into_iter().find(|code| code.wire() == value)
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}({})", self.wire())
+    }
+}
+
+impl std::error::Error for ErrorCode {}
+
+/// Bytes on a connection that break the protocol: the connection is closed, nobody else is disturbed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Malformed {
+    /// A frame's length is negative or above the limit (WIRE-03).
+    FrameLength {
+        /// The length read, as the signed number it is on the wire.
+        length: i32,
+        /// The largest length accepted (`jute.maxbuffer`).
+        limit: u32,
+    },
+    /// A frame ends before its record does.
+    Truncated {
+        /// What was being read.
+        field: &'static str,
+    },
+    /// A length or count inside a record cannot be right.
+    Length {
+        /// What was being read.
+        field: &'static str,
+        /// The length read.
+        length: i32,
+    },
+    /// A value out of its range.
+    Value {
+        /// What was being read.
+        field: &'static str,
+        /// The value read.
+        value: i64,
+    },
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Malformed::FrameLength { length, limit } => {
+                write!(f, "frame length {length} is not within 0..={limit} (jute.maxbuffer)")
+            }
+            Malformed::Truncated { field } => write!(f, "frame ends inside {field}"),
+            Malformed::Length { field, length } => write!(f, "length {length} of {field} is wrong"),
+            Malformed::Value { field, value } => write!(f, "{value} is no valid {field}"),
+        }
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Durable bytes that passed their checksum and still make no sense: the server does not start on them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Corrupt {
+    /// What is wrong, where, and with which value.
+    pub what: String,
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "damaged data: {}", self.what)
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_survive_the_wire() {
+        for code in ErrorCode::ALL {
+            assert_eq!(ErrorCode::from_wire(code.wire()), Some(code));
+        }
+        assert_eq!(ErrorCode::from_wire(0), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! The framing of multi: operations and results, each behind a small header (MULTI-02, MULTI-03, REC-04).
+//!
+//! Owns that framing. Must not know what the operations do.
+
+use bytes::{BufMut, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use super::request::{decode_body, encode_body};
+use super::{OpCode, Reader, Request, Stat, put_text};
+use crate::error::Malformed;
+
+/// Type of the end marker and of failed results.
+const NONE: i32 = -1;
+
+/// Create flags that a multi may carry; others make all of it undecodable (edge 91).
+const CREATE_FLAGS: std::ops::RangeInclusive<i32> = 0..=4;
+
+/// What became of one operation of a multi.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum MultiResult {
+    /// create: the path.
+    Created(String),
+    /// create2: the path and the new node.
+    CreatedStat(String, Stat),
+    /// setData.
+    Changed(Stat),
+    /// delete.
+    Deleted,
+    /// check.
+    Checked,
+    /// The multi failed: zero before the operation that failed, its code there, -2 behind it.
+    Failed(i32),
+}
+
+pub(super) fn decode_requests(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
+    let mut requests = Vec::new();
+    while let Some(kind) = header(r)? {
+        let op = match OpCode::from_wire(kind) {
+            Some(
+                op @ (OpCode::Create
+                | OpCode::Create2
+                | OpCode::Delete
+                | OpCode::SetData
+                | OpCode::Check),
+            ) => op,
+            // MULTI-06: reads and what else there is.
+            Some(_) | None => {
+                return Err(Malformed::Value { field: "multi operation", value: kind.into() });
+            }
+        };
+        let request = decode_body(op, r)?;
+        if let Request::Create { flags, .. } = &request
+            && !CREATE_FLAGS.contains(flags)
+        {
+            return Err(Malformed::Value { field: "create flags", value: (*flags).into() });
+        }
+        requests.push(request);
+    }
+    Ok(requests)
+}
+
+pub(super) fn encode_requests(requests: &[Request], out: &mut BytesMut) {
+    for request in requests {
+        put_header(out, request.op(), false, -1);
+        encode_body(request, out);
+    }
+    put_header(out, NONE, true, -1);
+}
+
+pub(super) fn encode_results(results: &[MultiResult], out: &mut BytesMut) {
+    for result in results {
+        let op = match result {
+            MultiResult::Created(_) => OpCode::Create,
+            MultiResult::CreatedStat(..) => OpCode::Create2,
+            MultiResult::Changed(_) => OpCode::SetData,
+            MultiResult::Deleted => OpCode::Delete,
+            MultiResult::Checked => OpCode::Check,
+            MultiResult::Failed(code) => {
+                put_header(out, NONE, false, *code);
+                out.put_i32(*code);
+                continue;
+            }
+        };
+        put_header(out, op.wire(), false, 0);
+        match result {
+            MultiResult::Created(path) => put_text(out, path),
+            MultiResult::CreatedStat(path, stat) => {
+                put_text(out, path);
+                stat.encode(out);
+            }
+            MultiResult::Changed(stat) => stat.encode(out),
+            MultiResult::Deleted | MultiResult::Checked | MultiResult::Failed(_) => {}
+        }
+    }
+    put_header(out, NONE, true, -1);
+}
+
+pub(super) fn decode_results(r: &mut Reader) -> Result<Vec<MultiResult>, Malformed> {
+    let mut results = Vec::new();
+    while let Some(kind) = header(r)? {
+        results.push(match OpCode::from_wire(kind) {
+            _ if kind == NONE => MultiResult::Failed(r.int("error")?),
+            Some(OpCode::Create) => MultiResult::Created(r.text("path")?),
+            Some(OpCode::Create2) => MultiResult::CreatedStat(r.text("path")?, Stat::decode(r)?),
+            Some(OpCode::SetData) => MultiResult::Changed(Stat::decode(r)?),
+            Some(OpCode::Delete) => MultiResult::Deleted,
+            Some(OpCode::Check) => MultiResult::Checked,
+            Some(_) | None => {
+                return Err(Malformed::Value { field: "multi result", value: kind.into() });
+            }
+        });
+    }
+    Ok(results)
+}
+
+/// The type of the next entry; `None` at the end marker.
+fn header(r: &mut Reader) -> Result<Option<i32>, Malformed> {
+    let kind = r.int("multi header")?;
+    let done = r.boolean("multi header")?;
+    r.int("multi header")?;
+    Ok((!done).then_some(kind))
+}
+
+fn put_header(out: &mut BytesMut, kind: i32, done: bool, err: i32) {
+    out.put_i32(kind);
+    out.put_u8(u8::from(done));
+    out.put_i32(err);
+}

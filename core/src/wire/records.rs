@@ -1,0 +1,205 @@
+//! Records that requests and replies share, as plain data (`features.md` 1b).
+//!
+//! Owns their fields and what their numbers mean. Must not judge them: whether a flag or a list is acceptable is decided
+//! in `request`.
+
+use bytes::{BufMut, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use super::{Reader, put_text};
+use crate::error::Malformed;
+use crate::ids::{SessionId, Zxid};
+
+/// Permission bits of an access control list (REC-06).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Perms(pub i32);
+
+impl Perms {
+    /// Read data and list children.
+    pub const READ: Perms = Perms(1);
+    /// Set data.
+    pub const WRITE: Perms = Perms(2);
+    /// Create children.
+    pub const CREATE: Perms = Perms(4);
+    /// Delete children.
+    pub const DELETE: Perms = Perms(8);
+    /// All bits that have a meaning.
+    pub const ALL: Perms = Perms(31);
+
+    /// Do the two share a bit? That is ZooKeeper's test (ACL-01).
+    pub fn intersects(self, other: Perms) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// One entry of an access control list (REC-02).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Acl {
+    /// What is granted; not validated, as in ZooKeeper (ACL-04).
+    pub perms: Perms,
+    /// The kind of `id`: `world`, `digest`, ...
+    pub scheme: String,
+    /// Who is granted.
+    pub id: String,
+}
+
+impl Acl {
+    /// `world:anyone` with every permission: what clients call open.
+    pub fn open() -> Vec<Acl> {
+        vec![Acl { perms: Perms::ALL, scheme: "world".into(), id: "anyone".into() }]
+    }
+
+    pub(super) fn encode(&self, out: &mut BytesMut) {
+        out.put_i32(self.perms.0);
+        put_text(out, &self.scheme);
+        put_text(out, &self.id);
+    }
+
+    pub(super) fn decode(r: &mut Reader) -> Result<Acl, Malformed> {
+        Ok(Acl { perms: Perms(r.int("perms")?), scheme: r.text("scheme")?, id: r.text("id")? })
+    }
+}
+
+/// Statistics of a node, as clients see them (REC-03).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Stat {
+    /// Transaction that created the node.
+    pub czxid: Zxid,
+    /// Transaction that last set its data.
+    pub mzxid: Zxid,
+    /// Wall clock of the creation, ms since 1970.
+    pub ctime: i64,
+    /// Wall clock of the last change of data, ms since 1970.
+    pub mtime: i64,
+    /// Changes of data.
+    pub version: i32,
+    /// Creations and deletions of children.
+    pub cversion: i32,
+    /// Changes of the access control list.
+    pub aversion: i32,
+    /// The session that an ephemeral node belongs to, else zero.
+    pub ephemeral_owner: SessionId,
+    /// Bytes of data.
+    pub data_length: i32,
+    /// Number of children.
+    pub num_children: i32,
+    /// Transaction that last created or deleted a child.
+    pub pzxid: Zxid,
+}
+
+/// How a node is created (REC-07).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CreateMode {
+    /// Deleted with the session that created it.
+    pub ephemeral: bool,
+    /// A counter of the parent is appended to the name.
+    pub sequential: bool,
+}
+
+impl CreateMode {
+    /// An ordinary node.
+    pub const PERSISTENT: CreateMode = CreateMode { ephemeral: false, sequential: false };
+    /// An ordinary node that goes with its session.
+    pub const EPHEMERAL: CreateMode = CreateMode { ephemeral: true, sequential: false };
+
+    /// From the flags of a request. Create with flag 4 (container) makes a plain node, as in ZooKeeper (DATA-24);
+    /// TTL flags (5, 6) need another operation, so they and unknown ones are nothing here.
+    pub fn from_wire(flags: i32) -> Option<CreateMode> {
+        match flags {
+            0 | 4 => Some(Self::PERSISTENT),
+            1 => Some(Self::EPHEMERAL),
+            2 => Some(CreateMode { ephemeral: false, sequential: true }),
+            3 => Some(CreateMode { ephemeral: true, sequential: true }),
+            _ => None,
+        }
+    }
+
+    /// The flags of a request.
+    pub fn wire(self) -> i32 {
+        i32::from(self.ephemeral) + 2 * i32::from(self.sequential)
+    }
+}
+
+/// Which watches are meant (REC-08).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[repr(i32)]
+pub enum WatcherType {
+    /// Set by getChildren.
+    Children = 1,
+    /// Set by getData and exists.
+    Data = 2,
+    /// Either.
+    Any = 3,
+    /// Set by addWatch, which is not served: there are none.
+    Persistent = 4,
+    /// Set by addWatch, which is not served: there are none.
+    PersistentRecursive = 5,
+}
+
+impl WatcherType {
+    pub(super) fn from_wire(value: i32) -> Result<WatcherType, Malformed> {
+        match value {
+            1 => Ok(WatcherType::Children),
+            2 => Ok(WatcherType::Data),
+            3 => Ok(WatcherType::Any),
+            4 => Ok(WatcherType::Persistent),
+            5 => Ok(WatcherType::PersistentRecursive),
+            _ => Err(Malformed::Value { field: "watcher type", value: value.into() }),
+        }
+    }
+}
+
+/// What has happened to a watched node (WIRE-20).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[repr(i32)]
+#[expect(missing_docs, reason = "the names are ZooKeeper's")]
+pub enum EventType {
+    NodeCreated = 1,
+    NodeDeleted = 2,
+    NodeDataChanged = 3,
+    NodeChildrenChanged = 4,
+}
+
+impl EventType {
+    pub(super) fn from_wire(value: i32) -> Result<EventType, Malformed> {
+        match value {
+            1 => Ok(EventType::NodeCreated),
+            2 => Ok(EventType::NodeDeleted),
+            3 => Ok(EventType::NodeDataChanged),
+            4 => Ok(EventType::NodeChildrenChanged),
+            _ => Err(Malformed::Value { field: "event type", value: value.into() }),
+        }
+    }
+}
+
+impl Stat {
+    pub(super) fn encode(&self, out: &mut BytesMut) {
+        out.put_i64(self.czxid.wire());
+        out.put_i64(self.mzxid.wire());
+        out.put_i64(self.ctime);
+        out.put_i64(self.mtime);
+        out.put_i32(self.version);
+        out.put_i32(self.cversion);
+        out.put_i32(self.aversion);
+        out.put_i64(self.ephemeral_owner.0);
+        out.put_i32(self.data_length);
+        out.put_i32(self.num_children);
+        out.put_i64(self.pzxid.wire());
+    }
+
+    pub(super) fn decode(r: &mut Reader) -> Result<Stat, Malformed> {
+        Ok(Stat {
+            czxid: Zxid::from_wire(r.long("czxid")?),
+            mzxid: Zxid::from_wire(r.long("mzxid")?),
+            ctime: r.long("ctime")?,
+            mtime: r.long("mtime")?,
+            version: r.int("version")?,
+            cversion: r.int("cversion")?,
+            aversion: r.int("aversion")?,
+            ephemeral_owner: SessionId(r.long("ephemeralOwner")?),
+            data_length: r.int("dataLength")?,
+            num_children: r.int("numChildren")?,
+            pzxid: Zxid::from_wire(r.long("pzxid")?),
+        })
+    }
+}

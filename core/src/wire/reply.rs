@@ -1,0 +1,147 @@
+//! What a server sends after the handshake: replies and watch events (`features.md` 1a, 1d).
+//!
+//! Owns their records. Must not know which request a reply answers: whoever reads one says what it expects.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use super::multi::{self, MultiResult};
+use super::{EventType, Reader, Stat, XID_EVENT, put_buffer, put_frame, put_text, put_vector};
+use crate::error::{ErrorCode, Malformed};
+use crate::ids::Zxid;
+
+/// A watch has fired (WIRE-07).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WatchEvent {
+    /// The transaction that caused it; `None` where setWatches found the change (sent as -1).
+    pub zxid: Option<Zxid>,
+    /// What has happened.
+    pub event: EventType,
+    /// To which node.
+    pub path: String,
+}
+
+/// Answer to a request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reply {
+    /// Of the request.
+    pub xid: i32,
+    /// Last transaction applied when the reply was built, also on errors (WIRE-06); -1 for an unknown
+    /// operation (WIRE-14), which no zxid is.
+    pub zxid: i64,
+    /// What was asked for, or why not.
+    pub result: Result<ReplyBody, ErrorCode>,
+}
+
+/// What a successful reply carries after its header.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ReplyBody {
+    /// Nothing.
+    Empty,
+    /// The path created, or the path of a sync.
+    Path(String),
+    /// create2.
+    PathStat(String, Stat),
+    /// exists, setData.
+    Stat(Stat),
+    /// getData.
+    Data(Option<Bytes>, Stat),
+    /// getChildren.
+    Children(Vec<String>),
+    /// getChildren2.
+    ChildrenStat(Vec<String>, Stat),
+    /// multi: what became of each operation. Failure of one is no error of the reply (MULTI-03).
+    Multi(Vec<MultiResult>),
+}
+
+/// Which [`ReplyBody`] a reader must expect: replies carry no tag, the request decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants of `ReplyBody`")]
+pub enum ReplyKind {
+    Empty,
+    Path,
+    PathStat,
+    Stat,
+    Data,
+    Children,
+    ChildrenStat,
+    Multi,
+}
+
+impl Reply {
+    /// Appends the reply as a frame.
+    pub fn encode(&self, out: &mut BytesMut) {
+        put_frame(out, |out| {
+            out.put_i32(self.xid);
+            out.put_i64(self.zxid);
+            match &self.result {
+                Ok(body) => {
+                    out.put_i32(0);
+                    body.encode(out);
+                }
+                Err(code) => out.put_i32(code.wire()),
+            }
+        });
+    }
+}
+
+impl ReplyBody {
+    fn encode(&self, out: &mut BytesMut) {
+        match self {
+            ReplyBody::Empty => {}
+            ReplyBody::Path(path) => put_text(out, path),
+            ReplyBody::PathStat(path, stat) => {
+                put_text(out, path);
+                stat.encode(out);
+            }
+            ReplyBody::Stat(stat) => stat.encode(out),
+            ReplyBody::Data(data, stat) => {
+                put_buffer(out, data.as_deref());
+                stat.encode(out);
+            }
+            ReplyBody::Children(children) => {
+                put_vector(out, children, |out, child| put_text(out, child));
+            }
+            ReplyBody::ChildrenStat(children, stat) => {
+                put_vector(out, children, |out, child| put_text(out, child));
+                stat.encode(out);
+            }
+            ReplyBody::Multi(results) => multi::encode_results(results, out),
+        }
+    }
+
+    pub(super) fn decode(kind: ReplyKind, r: &mut Reader) -> Result<ReplyBody, Malformed> {
+        let children = |r: &mut Reader| r.vector("children", |r| r.text("child"));
+        Ok(match kind {
+            ReplyKind::Empty => ReplyBody::Empty,
+            ReplyKind::Path => ReplyBody::Path(r.text("path")?),
+            ReplyKind::PathStat => ReplyBody::PathStat(r.text("path")?, Stat::decode(r)?),
+            ReplyKind::Stat => ReplyBody::Stat(Stat::decode(r)?),
+            ReplyKind::Data => ReplyBody::Data(r.buffer("data")?, Stat::decode(r)?),
+            ReplyKind::Children => ReplyBody::Children(children(r)?),
+            ReplyKind::Multi => ReplyBody::Multi(multi::decode_results(r)?),
+            ReplyKind::ChildrenStat => ReplyBody::ChildrenStat(children(r)?, Stat::decode(r)?),
+        })
+    }
+}
+
+impl WatchEvent {
+    /// Appends the event as a frame; the state sent is always 3, SyncConnected (WIRE-07).
+    pub fn encode(&self, out: &mut BytesMut) {
+        put_frame(out, |out| {
+            out.put_i32(XID_EVENT);
+            out.put_i64(self.zxid.map_or(-1, Zxid::wire));
+            out.put_i32(0);
+            out.put_i32(self.event as i32);
+            out.put_i32(3);
+            put_text(out, &self.path);
+        });
+    }
+
+    pub(super) fn decode(zxid: i64, r: &mut Reader) -> Result<WatchEvent, Malformed> {
+        let event = EventType::from_wire(r.int("event type")?)?;
+        r.int("event state")?;
+        let path = r.text("path")?;
+        Ok(WatchEvent { zxid: u64::try_from(zxid).ok().map(Zxid), event, path })
+    }
+}

@@ -1,0 +1,440 @@
+//! What clients ask, as plain data, and its encoding (`features.md` 1d).
+//!
+//! Owns the operations and their records. Must not judge them: whether a path or a version is acceptable is decided in
+//! `request`.
+
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use super::multi;
+use super::{Acl, Reader, ReplyKind, WatcherType, put_buffer, put_frame, put_text, put_vector};
+use crate::error::Malformed;
+use crate::ids::Zxid;
+
+/// xid of a watch event (WIRE-07).
+pub const XID_EVENT: i32 = -1;
+/// xid of a ping and its reply (WIRE-08).
+pub const XID_PING: i32 = -2;
+/// xid of an auth packet and its reply (WIRE-09).
+pub const XID_AUTH: i32 = -4;
+/// xid of setWatches and its reply (WIRE-10).
+pub const XID_SET_WATCHES: i32 = -8;
+
+/// Numbers of the operations served (`features.md` 1d).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[repr(i32)]
+#[expect(missing_docs, reason = "the names are the operations'")]
+pub enum OpCode {
+    Create = 1,
+    Delete = 2,
+    Exists = 3,
+    GetData = 4,
+    SetData = 5,
+    GetChildren = 8,
+    Sync = 9,
+    Ping = 11,
+    GetChildren2 = 12,
+    Check = 13,
+    Multi = 14,
+    Create2 = 15,
+    CheckWatches = 17,
+    RemoveWatches = 18,
+    Auth = 100,
+    SetWatches = 101,
+    CloseSession = -11,
+}
+
+impl OpCode {
+    const ALL: [OpCode; 17] = [
+        OpCode::Create,
+        OpCode::Delete,
+        OpCode::Exists,
+        OpCode::GetData,
+        OpCode::SetData,
+        OpCode::GetChildren,
+        OpCode::Sync,
+        OpCode::Ping,
+        OpCode::GetChildren2,
+        OpCode::Check,
+        OpCode::Multi,
+        OpCode::Create2,
+        OpCode::CheckWatches,
+        OpCode::RemoveWatches,
+        OpCode::Auth,
+        OpCode::SetWatches,
+        OpCode::CloseSession,
+    ];
+
+    /// The operation with this number, if it is served.
+    pub fn from_wire(value: i32) -> Option<OpCode> {
+        Self::ALL.into_iter().find(|op| op.wire() == value)
+    }
+
+    /// The number on the wire.
+    pub fn wire(self) -> i32 {
+        self as i32
+    }
+
+    /// Does the operation become a transaction?
+    pub fn is_write(self) -> bool {
+        matches!(
+            self,
+            OpCode::Create
+                | OpCode::Create2
+                | OpCode::Delete
+                | OpCode::SetData
+                | OpCode::Multi
+                | OpCode::CloseSession
+        )
+    }
+}
+
+/// Watches of an earlier connection, to be set again (OP-101).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SetWatches {
+    /// The last zxid that the client has seen: changes after it are told at once.
+    pub relative_zxid: Zxid,
+    /// Paths watched by getData, or by exists that found a node.
+    pub data: Vec<String>,
+    /// Paths watched by exists that found nothing.
+    pub exist: Vec<String>,
+    /// Paths watched by getChildren.
+    pub child: Vec<String>,
+}
+
+/// What a client asks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// OP-01, and OP-15 where `with_stat`.
+    Create {
+        /// Path, without the suffix that a sequential mode adds.
+        path: String,
+        /// Data; null stays null (DATA-13).
+        data: Option<Bytes>,
+        /// Access control list; null and empty are refused alike.
+        acl: Vec<Acl>,
+        /// Flags as sent: bad ones are an error that takes a zxid (edge 15).
+        flags: i32,
+        /// Is the reply to carry the Stat (create2)?
+        with_stat: bool,
+    },
+    /// OP-02.
+    Delete {
+        /// Node to delete.
+        path: String,
+        /// Version it must have; -1 is any.
+        version: i32,
+    },
+    /// OP-03.
+    Exists {
+        /// Node asked for.
+        path: String,
+        /// Set a watch, found or not?
+        watch: bool,
+    },
+    /// OP-04.
+    GetData {
+        /// Node asked for.
+        path: String,
+        /// Set a watch if found?
+        watch: bool,
+    },
+    /// OP-05.
+    SetData {
+        /// Node to change.
+        path: String,
+        /// New data.
+        data: Option<Bytes>,
+        /// Version it must have; -1 is any.
+        version: i32,
+    },
+    /// OP-08, and OP-12 where `with_stat`.
+    GetChildren {
+        /// Node asked for.
+        path: String,
+        /// Set a watch if found?
+        watch: bool,
+        /// Is the reply to carry the Stat (getChildren2)?
+        with_stat: bool,
+    },
+    /// OP-09: the path is echoed, whatever it is.
+    Sync {
+        /// Any text.
+        path: String,
+    },
+    /// OP-13: only as a part of a multi.
+    Check {
+        /// Node that must be there.
+        path: String,
+        /// Version it must have; -1 is any.
+        version: i32,
+    },
+    /// OP-14: creations, deletions, changes and checks, all or none.
+    Multi(Vec<Request>),
+    /// OP-11.
+    Ping,
+    /// OP-17, and OP-18 where `remove`.
+    Watches {
+        /// The watched path.
+        path: String,
+        /// Which watches.
+        kind: WatcherType,
+        /// Remove them, not only ask for them?
+        remove: bool,
+    },
+    /// OP-100.
+    Auth {
+        /// Name of the scheme.
+        scheme: String,
+    },
+    /// OP-101.
+    SetWatches(SetWatches),
+    /// OP-N11.
+    CloseSession,
+    /// A known operation whose record cannot be decoded (WIRE-15).
+    Undecodable {
+        /// The operation.
+        op: OpCode,
+    },
+    /// An operation that is not served (WIRE-14).
+    Unknown {
+        /// Its number.
+        op: i32,
+    },
+}
+
+/// A request with the number that its reply will carry.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RequestFrame {
+    /// Chosen by the client, echoed by the server.
+    pub xid: i32,
+    /// What is asked.
+    pub request: Request,
+}
+
+impl Request {
+    /// The number of the operation.
+    pub fn op(&self) -> i32 {
+        let op = match self {
+            Request::Create { with_stat: false, .. } => OpCode::Create,
+            Request::Create { with_stat: true, .. } => OpCode::Create2,
+            Request::Delete { .. } => OpCode::Delete,
+            Request::Exists { .. } => OpCode::Exists,
+            Request::GetData { .. } => OpCode::GetData,
+            Request::SetData { .. } => OpCode::SetData,
+            Request::GetChildren { with_stat: false, .. } => OpCode::GetChildren,
+            Request::GetChildren { with_stat: true, .. } => OpCode::GetChildren2,
+            Request::Sync { .. } => OpCode::Sync,
+            Request::Check { .. } => OpCode::Check,
+            Request::Multi(_) => OpCode::Multi,
+            Request::Ping => OpCode::Ping,
+            Request::Watches { remove: false, .. } => OpCode::CheckWatches,
+            Request::Watches { remove: true, .. } => OpCode::RemoveWatches,
+            Request::Auth { .. } => OpCode::Auth,
+            Request::SetWatches(_) => OpCode::SetWatches,
+            Request::CloseSession => OpCode::CloseSession,
+            Request::Undecodable { op } => *op,
+            Request::Unknown { op } => return *op,
+        };
+        op.wire()
+    }
+
+    /// Does the request become a transaction? Of those that cannot be decoded, only multi does: ZooKeeper reads any
+    /// other record before it deals a zxid.
+    pub fn is_write(&self) -> bool {
+        if let Request::Undecodable { op } = self {
+            return *op == OpCode::Multi;
+        }
+        OpCode::from_wire(self.op()).is_some_and(OpCode::is_write)
+    }
+
+    /// What the body of a successful reply is.
+    pub fn reply_kind(&self) -> ReplyKind {
+        match self {
+            Request::Create { with_stat: false, .. } | Request::Sync { .. } => ReplyKind::Path,
+            Request::Create { with_stat: true, .. } => ReplyKind::PathStat,
+            Request::Exists { .. } | Request::SetData { .. } => ReplyKind::Stat,
+            Request::GetData { .. } => ReplyKind::Data,
+            Request::GetChildren { with_stat: false, .. } => ReplyKind::Children,
+            Request::GetChildren { with_stat: true, .. } => ReplyKind::ChildrenStat,
+            Request::Multi(_) => ReplyKind::Multi,
+            Request::Delete { .. }
+            | Request::Check { .. }
+            | Request::Ping
+            | Request::Watches { .. }
+            | Request::Auth { .. }
+            | Request::SetWatches(_)
+            | Request::CloseSession
+            | Request::Undecodable { .. }
+            | Request::Unknown { .. } => ReplyKind::Empty,
+        }
+    }
+}
+
+impl RequestFrame {
+    /// Decodes a whole frame. Only a frame too short for its header is malformed: a bad body is an answer of
+    /// its own and keeps its place among the replies.
+    pub fn decode(frame: Bytes) -> Result<RequestFrame, Malformed> {
+        let mut reader = Reader::new(frame);
+        let xid = reader.int("request header")?;
+        let number = reader.int("request header")?;
+        let op = match OpCode::from_wire(number) {
+            Some(op) if op != OpCode::Check => op,
+            // A check outside a multi is unknown, as in late 3.9 (edge 55).
+            Some(_) | None => {
+                return Ok(RequestFrame { xid, request: Request::Unknown { op: number } });
+            }
+        };
+        let request = decode_body(op, &mut reader).unwrap_or(Request::Undecodable { op });
+        Ok(RequestFrame { xid, request })
+    }
+
+    /// Appends the request as a frame.
+    pub fn encode(&self, out: &mut BytesMut) {
+        put_frame(out, |out| {
+            out.put_i32(self.xid);
+            out.put_i32(self.request.op());
+            encode_body(&self.request, out);
+        });
+    }
+}
+
+pub(super) fn decode_body(op: OpCode, r: &mut Reader) -> Result<Request, Malformed> {
+    Ok(match op {
+        OpCode::Create | OpCode::Create2 => Request::Create {
+            path: r.text("path")?,
+            data: r.buffer("data")?,
+            acl: r.vector("acl", Acl::decode)?,
+            flags: r.int("flags")?,
+            with_stat: op == OpCode::Create2,
+        },
+        OpCode::Delete => Request::Delete { path: r.text("path")?, version: r.int("version")? },
+        OpCode::Exists => Request::Exists { path: r.text("path")?, watch: r.boolean("watch")? },
+        OpCode::GetData => Request::GetData { path: r.text("path")?, watch: r.boolean("watch")? },
+        OpCode::SetData => Request::SetData {
+            path: r.text("path")?,
+            data: r.buffer("data")?,
+            version: r.int("version")?,
+        },
+        OpCode::GetChildren | OpCode::GetChildren2 => Request::GetChildren {
+            path: r.text("path")?,
+            watch: r.boolean("watch")?,
+            with_stat: op == OpCode::GetChildren2,
+        },
+        OpCode::Sync => Request::Sync { path: r.text("path")? },
+        OpCode::Check => Request::Check { path: r.text("path")?, version: r.int("version")? },
+        OpCode::Multi => Request::Multi(multi::decode_requests(r)?),
+        OpCode::Ping => Request::Ping,
+        OpCode::CheckWatches | OpCode::RemoveWatches => Request::Watches {
+            path: r.text("path")?,
+            kind: WatcherType::from_wire(r.int("watcher type")?)?,
+            remove: op == OpCode::RemoveWatches,
+        },
+        OpCode::Auth => {
+            r.int("auth type")?;
+            let scheme = r.text("scheme")?;
+            r.buffer("auth")?;
+            Request::Auth { scheme }
+        }
+        OpCode::SetWatches => Request::SetWatches(SetWatches {
+            relative_zxid: Zxid::from_wire(r.long("relativeZxid")?),
+            data: r.vector("dataWatches", |r| r.text("path"))?,
+            exist: r.vector("existWatches", |r| r.text("path"))?,
+            child: r.vector("childWatches", |r| r.text("path"))?,
+        }),
+        OpCode::CloseSession => Request::CloseSession,
+    })
+}
+
+pub(super) fn encode_body(request: &Request, out: &mut BytesMut) {
+    match request {
+        Request::Create { path, data, acl, flags, .. } => {
+            put_text(out, path);
+            put_buffer(out, data.as_deref());
+            put_vector(out, acl, |out, acl| acl.encode(out));
+            out.put_i32(*flags);
+        }
+        Request::Multi(requests) => multi::encode_requests(requests, out),
+        Request::Delete { path, version } | Request::Check { path, version } => {
+            put_text(out, path);
+            out.put_i32(*version);
+        }
+        Request::Exists { path, watch }
+        | Request::GetData { path, watch }
+        | Request::GetChildren { path, watch, .. } => {
+            put_text(out, path);
+            out.put_u8(u8::from(*watch));
+        }
+        Request::SetData { path, data, version } => {
+            put_text(out, path);
+            put_buffer(out, data.as_deref());
+            out.put_i32(*version);
+        }
+        Request::Sync { path } => put_text(out, path),
+        Request::Watches { path, kind, .. } => {
+            put_text(out, path);
+            out.put_i32(*kind as i32);
+        }
+        Request::Auth { scheme } => {
+            out.put_i32(0);
+            put_text(out, scheme);
+            put_buffer(out, Some(&[]));
+        }
+        Request::SetWatches(watches) => {
+            out.put_i64(watches.relative_zxid.wire());
+            for paths in [&watches.data, &watches.exist, &watches.child] {
+                put_vector(out, paths, |out, path| put_text(out, path));
+            }
+        }
+        Request::Ping
+        | Request::CloseSession
+        | Request::Undecodable { .. }
+        | Request::Unknown { .. } => {}
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Request::Create { path, flags, .. } => write!(f, "create {path} flags={flags}"),
+            Request::Delete { path, version } => write!(f, "delete {path} v={version}"),
+            Request::Exists { path, watch } => write!(f, "exists {path}{}", watching(*watch)),
+            Request::GetData { path, watch } => write!(f, "getData {path}{}", watching(*watch)),
+            Request::SetData { path, version, .. } => write!(f, "setData {path} v={version}"),
+            Request::GetChildren { path, watch, .. } => {
+                write!(f, "getChildren {path}{}", watching(*watch))
+            }
+            Request::Sync { path } => write!(f, "sync {path}"),
+            Request::Check { path, version } => write!(f, "check {path} v={version}"),
+            Request::Multi(requests) => {
+                write!(f, "multi [")?;
+                for (index, request) in requests.iter().enumerate() {
+                    write!(f, "{}{request}", if index == 0 { "" } else { "; " })?;
+                }
+                write!(f, "]")
+            }
+            Request::Ping => write!(f, "ping"),
+            Request::Watches { path, kind, remove: true } => {
+                write!(f, "removeWatches {path} {kind:?}")
+            }
+            Request::Watches { path, kind, remove: false } => {
+                write!(f, "checkWatches {path} {kind:?}")
+            }
+            Request::Auth { scheme } => write!(f, "auth {scheme}"),
+            Request::SetWatches(w) => write!(
+                f,
+                "setWatches since={} data={:?} exist={:?} child={:?}",
+                w.relative_zxid, w.data, w.exist, w.child
+            ),
+            Request::CloseSession => write!(f, "closeSession"),
+            Request::Undecodable { op } => write!(f, "undecodable {op:?}"),
+            Request::Unknown { op } => write!(f, "unknown operation {op}"),
+        }
+    }
+}
+
+fn watching(watch: bool) -> &'static str {
+    if watch { " watch" } else { "" }
+}
