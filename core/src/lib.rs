@@ -1,8 +1,45 @@
-//! The state machine of Zabkeeper, without sockets, files, clocks or threads. So far: identifiers, errors and wire formats.
+//! The state machine of Zabkeeper, without sockets, files, clocks or threads.
+//!
+//! A [`Server`] takes one [`Input`] at a time and appends what it wants done to an [`Outbox`]. The driver's loop is
+//! the same everywhere:
+//!
+//! ```text
+//! collect a bounded batch of inputs        sockets, disk completions, a deadline
+//! read the clocks once                     Now
+//! step each input                          server.step(now, input, &mut outbox)
+//! swap `disk` to the disk worker           it writes all, syncs once, answers Done(last id)
+//! hand `clients` to their connections      encoding happens there
+//! sleep until input or next_deadline()
+//! ```
+//!
+//! Invariants, here and in every module: no I/O, no clock, no thread, no async, no ambient randomness; a step cannot
+//! fail; input from outside never panics; maps are never iterated in hash order.
 
+mod config;
+pub mod digest;
+mod election;
 mod error;
 mod ids;
+pub mod io;
+mod log;
+mod quorum;
+mod replica;
+mod request;
+mod rng;
+mod server;
+mod session;
+mod status;
+mod timer;
+mod tree;
+pub mod txn;
+mod watch;
 pub mod wire;
+mod zab;
 
+pub use config::{Config, ConfigError, Limits};
 pub use error::{Corrupt, ErrorCode, Malformed};
 pub use ids::{ConnId, Epoch, Instant, ServerId, SessionId, WallMs, WriteId, Zxid};
+pub use io::{Input, Now, Outbox, Pressure};
+pub use quorum::Voters;
+pub use server::Server;
+pub use status::{Mode, SessionInfo, Status};

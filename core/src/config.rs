@@ -1,0 +1,158 @@
+//! What a server is told about itself and its bounds; valid by construction.
+//!
+//! Owns every number that shapes the protocol: unit, default, range, reason. Must not parse files (`net-tokio` does)
+//! nor hold anything that changes while the server runs.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ServerId;
+use crate::quorum::Voters;
+
+/// Settings of one server, checked by [`Config::new`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Config {
+    id: ServerId,
+    voters: Voters,
+    tick: Duration,
+    session_timeout_min: Duration,
+    session_timeout_max: Duration,
+    /// Bounds of queues and batches.
+    pub limits: Limits,
+}
+
+/// Bounds that keep queues and batches finite. The simulator draws unlikely ones.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Limits {
+    /// Unanswered requests of one connection; the driver stops reading that socket at the bound. Default 1,000, as
+    /// ZooKeeper's `globalOutstandingLimit`, but for each connection.
+    pub requests_per_conn: u32,
+    /// Bytes of transactions appended and not yet durable; above it the driver reads no client. Default 64 MiB:
+    /// half a second of a slow disk.
+    pub undurable_bytes: u64,
+    /// Transactions between snapshots (`snapCount`): one is begun at a random count within half of it and all of it,
+    /// so that replicas do not all snapshot at once. At least 2, default 100,000.
+    pub snapshot_txns: u32,
+    /// Bytes of one snapshot slice; a slice is what one step may spend on the snapshot. Default 128 KiB, which
+    /// takes some 100 µs.
+    pub snapshot_slice_bytes: u32,
+    /// Snapshots kept; older ones and the log before them are removed. At least 1, default 3.
+    pub snapshots_kept: u32,
+    /// Transactions of one epoch; then the leader resigns and a new epoch goes on (ZAB-20). At least 1, at most what a
+    /// zxid has room for, which is the default.
+    pub epoch_txns: u32,
+    /// How long connections are held while no leader is known, before they are closed as ZooKeeper does. Default:
+    /// one tick.
+    pub hold: Duration,
+}
+
+/// A setting that cannot be: the server does not start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// The setting, as users know it.
+    pub key: &'static str,
+    /// What is wrong with which value, and what to do.
+    pub what: String,
+}
+
+impl Limits {
+    fn defaults(tick: Duration) -> Limits {
+        Limits {
+            requests_per_conn: 1_000,
+            undurable_bytes: 64 << 20,
+            snapshot_txns: 100_000,
+            snapshot_slice_bytes: 128 << 10,
+            snapshots_kept: 3,
+            epoch_txns: u32::MAX - 1,
+            hold: tick,
+        }
+    }
+}
+
+impl Config {
+    /// A server `id` among `voters` with default limits; session timeouts are 2 to 20 ticks (HS-06).
+    ///
+    /// # Errors
+    /// A tick of zero, or a server that is not among the voters.
+    pub fn new(id: ServerId, voters: Voters, tick: Duration) -> Result<Config, ConfigError> {
+        if tick.is_zero() {
+            return Err(ConfigError { key: "tickTime", what: "0 ms is no tick; use 2000".into() });
+        }
+        if !voters.contains(id) {
+            let what = format!("server {id} is not among the servers listed");
+            return Err(ConfigError { key: "myid", what });
+        }
+        Ok(Config {
+            id,
+            voters,
+            tick,
+            session_timeout_min: tick * 2,
+            session_timeout_max: tick * 20,
+            limits: Limits::defaults(tick),
+        })
+    }
+
+    /// Other bounds for session timeouts (`minSessionTimeout`, `maxSessionTimeout`).
+    ///
+    /// # Errors
+    /// A minimum above the maximum.
+    pub fn with_session_timeouts(
+        mut self,
+        min: Duration,
+        max: Duration,
+    ) -> Result<Config, ConfigError> {
+        if min > max {
+            let what = format!(
+                "{} ms is above maxSessionTimeout, {} ms",
+                min.as_millis(),
+                max.as_millis()
+            );
+            return Err(ConfigError { key: "minSessionTimeout", what });
+        }
+        self.session_timeout_min = min;
+        self.session_timeout_max = max;
+        Ok(self)
+    }
+
+    /// Who this server is.
+    pub fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// Who decides.
+    pub fn voters(&self) -> &Voters {
+        &self.voters
+    }
+
+    /// The unit of all timeouts (`tickTime`).
+    pub fn tick(&self) -> Duration {
+        self.tick
+    }
+
+    /// Smallest session timeout granted.
+    pub fn session_timeout_min(&self) -> Duration {
+        self.session_timeout_min
+    }
+
+    /// Largest session timeout granted.
+    pub fn session_timeout_max(&self) -> Duration {
+        self.session_timeout_max
+    }
+
+    /// The timeout granted to a client that asks for `asked_ms` (HS-06), in ms.
+    pub(crate) fn negotiate(&self, asked_ms: i32) -> u32 {
+        let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(i32::MAX as u32);
+        let asked = u32::try_from(asked_ms).unwrap_or(0);
+        asked.clamp(ms(self.session_timeout_min), ms(self.session_timeout_max))
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.what)
+    }
+}
+
+impl std::error::Error for ConfigError {}

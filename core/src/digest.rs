@@ -1,0 +1,105 @@
+//! Fingerprints of replicated state: equal digests at equal zxids mean equal replicas.
+//!
+//! Owns what counts as state and how it is hashed. A replica's digest is the wrapping sum over all nodes and sessions,
+//! so the order in which they are visited does not matter. Not cryptographic.
+
+use crate::ids::{SessionId, Zxid};
+use crate::wire::Acl;
+
+/// All that is replicated of one node.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names are those of `wire::Stat`")]
+pub struct NodeView<'a> {
+    pub path: &'a str,
+    pub data: Option<&'a [u8]>,
+    /// Empty for the nodes that the server makes itself (no list: no restriction).
+    pub acl: &'a [Acl],
+    pub czxid: Zxid,
+    pub mzxid: Zxid,
+    pub pzxid: Zxid,
+    pub ctime: i64,
+    pub mtime: i64,
+    pub version: i32,
+    /// Children ever created (the stored cversion; clients see twice that less the children there are).
+    pub creates: i32,
+    pub aversion: i32,
+    pub owner: SessionId,
+    pub children: u32,
+}
+
+/// Share of one node in the digest.
+pub fn node(node: &NodeView<'_>) -> u64 {
+    let mut hash = Fnv::new();
+    hash.text(node.path);
+    match node.data {
+        None => hash.byte(0),
+        Some(data) => {
+            hash.byte(1);
+            hash.number(data.len() as u64);
+            hash.bytes(data);
+        }
+    }
+    hash.number(node.acl.len() as u64);
+    for acl in node.acl {
+        hash.number(u64::from(acl.perms.0.cast_unsigned()));
+        hash.text(&acl.scheme);
+        hash.text(&acl.id);
+    }
+    for number in [
+        node.czxid.0,
+        node.mzxid.0,
+        node.pzxid.0,
+        node.ctime.cast_unsigned(),
+        node.mtime.cast_unsigned(),
+        u64::from(node.version.cast_unsigned()),
+        u64::from(node.creates.cast_unsigned()),
+        u64::from(node.aversion.cast_unsigned()),
+        node.owner.0.cast_unsigned(),
+        u64::from(node.children),
+    ] {
+        hash.number(number);
+    }
+    hash.0
+}
+
+/// Share of one session in the digest: its id and the timeout that its createSession carried, ms.
+pub fn session(id: SessionId, timeout_ms: u32) -> u64 {
+    let mut hash = Fnv::new();
+    hash.text("session");
+    hash.number(id.0.cast_unsigned());
+    hash.number(u64::from(timeout_ms));
+    hash.0
+}
+
+/// FNV-1a over 64 bits, words at a time for numbers.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.number(u64::from(byte));
+    }
+
+    fn number(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        self.0 ^= self.0 >> 29;
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.number(u64::from_le_bytes(*word));
+        }
+        for byte in rest {
+            self.byte(*byte);
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.bytes(text.as_bytes());
+    }
+}

@@ -1,0 +1,168 @@
+//! How far the history is: what was handed to the log, what is durable, what is committed, what is applied.
+//!
+//! Owns the watermarks and the numbering of the log lane (Java: `SyncRequestProcessor`, without its thread). Must not
+//! know what the transactions mean. At every moment applied <= committed <= appended and durable <= appended.
+
+use std::collections::VecDeque;
+
+use crate::ids::{WriteId, Zxid};
+use crate::io::{DiskCommand, DurableState, Entry};
+
+/// The watermarks of one server.
+#[derive(Debug)]
+pub(crate) struct Log {
+    appended: Zxid,
+    durable: Zxid,
+    committed: Zxid,
+    applied: Zxid,
+    last_write: WriteId,
+    /// Commands of the log lane that are under way.
+    writing: VecDeque<Writing>,
+    undurable_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Writing {
+    id: WriteId,
+    what: Written,
+}
+
+/// What a finished command of the log lane was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Written {
+    /// A transaction of this many bytes.
+    Entry(Zxid, u64),
+    /// The state file.
+    State(DurableState),
+}
+
+impl Log {
+    /// A log that holds everything up to `last`, of which `applied` is in the tree.
+    pub(crate) fn recovered(applied: Zxid, last: Zxid) -> Log {
+        assert!(applied <= last, "the tree is no further than the log");
+        Log {
+            appended: last,
+            durable: last,
+            committed: applied,
+            applied,
+            last_write: WriteId(0),
+            writing: VecDeque::new(),
+            undurable_bytes: 0,
+        }
+    }
+
+    pub(crate) fn appended(&self) -> Zxid {
+        self.appended
+    }
+
+    pub(crate) fn durable(&self) -> Zxid {
+        self.durable
+    }
+
+    pub(crate) fn committed(&self) -> Zxid {
+        self.committed
+    }
+
+    pub(crate) fn applied(&self) -> Zxid {
+        self.applied
+    }
+
+    pub(crate) fn undurable_bytes(&self) -> u64 {
+        self.undurable_bytes
+    }
+
+    /// Is a command of the log lane under way?
+    pub(crate) fn is_writing(&self) -> bool {
+        !self.writing.is_empty()
+    }
+
+    /// The command that appends `entry`.
+    pub(crate) fn append(&mut self, entry: Entry) -> DiskCommand {
+        assert!(entry.zxid > self.appended, "{} follows {}", entry.zxid, self.appended);
+        self.appended = entry.zxid;
+        let bytes = entry.bytes.len() as u64;
+        self.undurable_bytes += bytes;
+        let id = self.begin(Written::Entry(entry.zxid, bytes));
+        DiskCommand::Append { id, entry }
+    }
+
+    /// The command that replaces the state file.
+    pub(crate) fn save(&mut self, state: DurableState) -> DiskCommand {
+        let id = self.begin(Written::State(state.clone()));
+        DiskCommand::SaveState { id, state }
+    }
+
+    /// The next command that `done` covers, if there is one; called until there is none. The watermark advances
+    /// whoever asked for the write: what is durable is durable.
+    pub(crate) fn done(&mut self, done: WriteId) -> Option<Written> {
+        assert!(done <= self.last_write, "the disk finished {done}, which was never asked for");
+        if self.writing.front()?.id > done {
+            return None;
+        }
+        let writing = self.writing.pop_front()?;
+        if let Written::Entry(zxid, bytes) = writing.what {
+            assert!(zxid > self.durable && zxid <= self.appended, "durable <= appended");
+            self.durable = zxid;
+            self.undurable_bytes -= bytes;
+        }
+        Some(writing.what)
+    }
+
+    /// Everything up to `zxid` is on a quorum.
+    pub(crate) fn commit(&mut self, zxid: Zxid) {
+        assert!(self.committed <= zxid && zxid <= self.appended, "committed <= appended");
+        self.committed = zxid;
+    }
+
+    /// The tree has moved on to `zxid`.
+    pub(crate) fn apply(&mut self, zxid: Zxid) {
+        assert!(self.applied < zxid && zxid <= self.committed, "applied <= committed");
+        self.applied = zxid;
+    }
+
+    fn begin(&mut self, what: Written) -> WriteId {
+        self.last_write = self.last_write.next();
+        self.writing.push_back(Writing { id: self.last_write, what });
+        self.last_write
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn entry(zxid: u64) -> Entry {
+        Entry { zxid: Zxid(zxid), bytes: Bytes::from_static(b"abc") }
+    }
+
+    #[test]
+    fn one_done_covers_all_before_it() {
+        let mut log = Log::recovered(Zxid(4), Zxid(5));
+        log.append(entry(6));
+        log.save(DurableState::default());
+        log.append(entry(7));
+        log.append(entry(8));
+        assert_eq!(log.undurable_bytes(), 9);
+        let mut done = Vec::new();
+        while let Some(written) = log.done(WriteId(3)) {
+            done.push(written);
+        }
+        assert_eq!(
+            done,
+            [
+                Written::Entry(Zxid(6), 3),
+                Written::State(DurableState::default()),
+                Written::Entry(Zxid(7), 3)
+            ]
+        );
+        assert_eq!((log.durable(), log.appended(), log.undurable_bytes()), (Zxid(7), Zxid(8), 3));
+    }
+
+    #[test]
+    #[should_panic(expected = "committed <= appended")]
+    fn nothing_is_committed_that_was_not_appended() {
+        Log::recovered(Zxid(4), Zxid(5)).commit(Zxid(6));
+    }
+}

@@ -1,0 +1,20 @@
+//! The life of a request, in the four functions that ZooKeeper's chain of processors comes down to on one thread.
+//!
+//! ```text
+//! connection ──► order ──read──────────────────► read ──► reply        (FinalRequestProcessor)
+//!                  │                              ▲
+//!                  └─write─► prep ─► log ─► commit ─► apply ─► reply
+//!            (PrepRequestProcessor) (SyncRequestProcessor) (FinalRequestProcessor)
+//! ```
+//!
+//! * `prep`: on the leader, from request to transaction, over the tree and the changes that are still under way. It may
+//!   refuse; a refusal becomes a transaction, too.
+//! * apply: on every replica (`replica`), total and deterministic; it cannot fail.
+//! * `read`: from the local tree.
+//! * `order`: keeps each connection's answers in the order of its requests (CommitProcessor).
+//!
+//! Must not send anything: `server` does.
+
+pub(crate) mod order;
+pub(crate) mod prep;
+pub(crate) mod read;

@@ -1,0 +1,273 @@
+//! Sessions: the replicated table, and on the leader who expires when (Java `SessionTrackerImpl`, `ExpiryQueue`).
+//!
+//! Owns ids, passwords, timeouts and expiry. Must not know connections: `server` joins the two. A session begins and
+//! ends only by a transaction; expiry is the leader's wish for one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::digest;
+use crate::ids::{Instant, ServerId, SessionId, WallMs};
+use crate::wire::Password;
+
+/// The sessions that exist, the same on every replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SessionTable {
+    /// Timeout of the createSession, ms.
+    live: BTreeMap<SessionId, u32>,
+    /// By creating server (top byte of the id): the highest id ever, so that a clock that was set back, or a restart,
+    /// deals none twice (S4).
+    last: BTreeMap<u8, SessionId>,
+}
+
+/// The leader's view of who is alive.
+#[derive(Debug)]
+pub(crate) struct SessionTracker {
+    tick: Duration,
+    sessions: BTreeMap<SessionId, Tracked>,
+    /// By deadline, which is a multiple of the tick (SESS-04): expiry is looked at in batches.
+    buckets: BTreeMap<Instant, BTreeSet<SessionId>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tracked {
+    timeout_ms: u32,
+    expires: Instant,
+}
+
+impl SessionTable {
+    pub(crate) fn restore(
+        live: impl IntoIterator<Item = (SessionId, u32)>,
+        last: impl IntoIterator<Item = (u8, SessionId)>,
+    ) -> SessionTable {
+        SessionTable { live: live.into_iter().collect(), last: last.into_iter().collect() }
+    }
+
+    pub(crate) fn live(&self) -> impl Iterator<Item = (SessionId, u32)> {
+        self.live.iter().map(|(id, timeout)| (*id, *timeout))
+    }
+
+    pub(crate) fn last(&self) -> impl Iterator<Item = (u8, SessionId)> {
+        self.last.iter().map(|(server, id)| (*server, *id))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// # Panics
+    /// Where the session exists: ids are dealt once.
+    pub(crate) fn create(&mut self, id: SessionId, timeout_ms: u32) {
+        let before = self.live.insert(id, timeout_ms);
+        assert!(before.is_none(), "session {id} exists");
+        let last = self.last.entry(top_byte(id)).or_insert(id);
+        *last = id.max(*last);
+    }
+
+    /// # Panics
+    /// Where there is no such session: it is closed once.
+    pub(crate) fn close(&mut self, id: SessionId) {
+        assert!(self.live.remove(&id).is_some(), "session {id} is closed once");
+    }
+
+    /// The first id that a server may deal which begins to create sessions at this wall time (SESS-01).
+    pub(crate) fn first_id(&self, server: ServerId, now: WallMs) -> SessionId {
+        // Java: (ms << 24) >>> 8, with the server's id in the top byte.
+        let clock = ((now.0.cast_unsigned() << 24) >> 8).cast_signed();
+        let byte = (server.0 & 0xff) as u8;
+        let by_clock = SessionId((i64::from(byte) << 56) | clock);
+        match self.last.get(&byte) {
+            Some(last) if *last >= by_clock => next_id(*last),
+            _ => by_clock,
+        }
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.live
+            .iter()
+            .fold(0, |sum: u64, (id, timeout)| sum.wrapping_add(digest::session(*id, *timeout)))
+    }
+}
+
+/// The id after this one; never the value that marks container nodes.
+pub(crate) fn next_id(id: SessionId) -> SessionId {
+    match id.0.wrapping_add(1) {
+        i64::MIN => SessionId(i64::MIN + 1),
+        next => SessionId(next),
+    }
+}
+
+fn top_byte(id: SessionId) -> u8 {
+    id.0.to_be_bytes()[0]
+}
+
+/// The password of a session (HS-08): 16 bytes of Java's `Random` seeded with the id and a constant. Any server can
+/// compute it; it guards against mistakes, not against enemies.
+pub(crate) fn password(id: SessionId) -> Password {
+    const MASK: u64 = (1 << 48) - 1;
+    const MULTIPLIER: u64 = 0x5_deec_e66d;
+    let mut state = ((id.0 ^ 0xb341_5c00).cast_unsigned() ^ MULTIPLIER) & MASK;
+    let mut password = Password::default();
+    for word in password.as_chunks_mut::<4>().0 {
+        state = state.wrapping_mul(MULTIPLIER).wrapping_add(0xb) & MASK;
+        let high_bits = u32::try_from(state >> 16).expect("48 bits less 16");
+        *word = high_bits.to_le_bytes();
+    }
+    password
+}
+
+impl SessionTracker {
+    /// All sessions of the table get a full timeout from now on (SESS-10).
+    pub(crate) fn new(table: &SessionTable, tick: Duration, now: Instant) -> SessionTracker {
+        let mut tracker =
+            SessionTracker { tick, sessions: BTreeMap::new(), buckets: BTreeMap::new() };
+        for (id, timeout_ms) in table.live() {
+            tracker.track(id, timeout_ms, now);
+        }
+        tracker
+    }
+
+    /// Begins to watch over a session, or gives it another timeout (SESS-16).
+    pub(crate) fn track(&mut self, id: SessionId, timeout_ms: u32, now: Instant) {
+        let expires = self.deadline(timeout_ms, now);
+        if let Some(before) = self.sessions.insert(id, Tracked { timeout_ms, expires }) {
+            self.leave_bucket(before.expires, id);
+        }
+        self.buckets.entry(expires).or_default().insert(id);
+    }
+
+    /// The session has been heard of; `false` where it is closing or gone (SESS-08).
+    pub(crate) fn touch(&mut self, id: SessionId, now: Instant) -> bool {
+        let Some(Tracked { timeout_ms, expires }) = self.sessions.get(&id).copied() else {
+            return false;
+        };
+        // The common case costs no change: most touches fall into the bucket that the session is in.
+        if self.deadline(timeout_ms, now) > expires {
+            self.track(id, timeout_ms, now);
+        }
+        true
+    }
+
+    /// All sessions get a full timeout from now on: this server was the one that did not listen.
+    pub(crate) fn touch_all(&mut self, now: Instant) {
+        for id in Vec::from_iter(self.sessions.keys().copied()) {
+            self.touch(id, now);
+        }
+    }
+
+    /// Is the session alive, as far as the leader is concerned?
+    pub(crate) fn is_live(&self, id: SessionId) -> bool {
+        self.sessions.contains_key(&id)
+    }
+
+    /// Timeout negotiated last (ms) and deadline.
+    pub(crate) fn get(&self, id: SessionId) -> Option<(u32, Instant)> {
+        self.sessions.get(&id).map(|tracked| (tracked.timeout_ms, tracked.expires))
+    }
+
+    /// From now on the session is closing: no touch revives it (SESS-06).
+    pub(crate) fn forget(&mut self, id: SessionId) {
+        if let Some(tracked) = self.sessions.remove(&id) {
+            self.leave_bucket(tracked.expires, id);
+        }
+    }
+
+    /// When the next sessions expire, if nothing is heard of them.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.buckets.first_key_value().map(|(deadline, _)| *deadline)
+    }
+
+    /// The sessions whose time has come; they are forgotten here.
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<SessionId> {
+        let mut expired = Vec::new();
+        while let Some(bucket) = self.buckets.first_entry().filter(|first| *first.key() <= now) {
+            expired.extend(bucket.remove());
+        }
+        for id in &expired {
+            self.sessions.remove(id);
+        }
+        expired
+    }
+
+    /// Never early, up to a tick late: the first multiple of the tick after the timeout (SESS-04).
+    fn deadline(&self, timeout_ms: u32, now: Instant) -> Instant {
+        let tick = u64::try_from(self.tick.as_nanos()).expect("a tick is shorter than 500 years");
+        let due = now.after(Duration::from_millis(timeout_ms.into()));
+        Instant((due.0 / tick + 1) * tick)
+    }
+
+    fn leave_bucket(&mut self, expires: Instant, id: SessionId) {
+        let bucket = self.buckets.get_mut(&expires).expect("every session is in a bucket");
+        bucket.remove(&id);
+        if bucket.is_empty() {
+            self.buckets.remove(&expires);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(500);
+    const ID: SessionId = SessionId(7);
+
+    fn at(ms: u64) -> Instant {
+        Instant(ms * 1_000_000)
+    }
+
+    fn tracker() -> SessionTracker {
+        SessionTracker::new(&SessionTable::restore([(ID, 1000)], []), TICK, at(0))
+    }
+
+    #[test]
+    fn sess_04_edge_144_never_early_and_up_to_a_tick_late() {
+        let mut tracker = tracker();
+        assert!(tracker.touch(ID, at(120)));
+        assert_eq!(tracker.next_expiry(), Some(at(1500)));
+        assert!(tracker.expire(at(1499)).is_empty());
+        assert_eq!(tracker.expire(at(1500)), [ID]);
+        assert!(!tracker.touch(ID, at(1500)), "SESS-08: no touch revives it");
+    }
+
+    #[test]
+    fn sess_16_a_new_timeout_counts_from_then_on() {
+        let mut tracker = tracker();
+        tracker.track(ID, 4000, at(100));
+        assert_eq!(tracker.get(ID), Some((4000, at(4500))));
+        tracker.track(ID, 1000, at(200));
+        assert_eq!(tracker.expire(at(1500)), [ID]);
+        assert_eq!(tracker.next_expiry(), None);
+    }
+
+    #[test]
+    fn hs_08_passwords_are_those_that_zookeeper_deals() {
+        let recorded = include_str!("../tests/golden/passwords.txt");
+        let pairs: Vec<_> = recorded.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(pairs.len() > 10);
+        for pair in pairs {
+            let (id, expected) = pair.split_once(' ').unwrap();
+            let id = SessionId(u64::from_str_radix(id, 16).unwrap().cast_signed());
+            let hex = password(id).map(|byte| format!("{byte:02x}")).concat();
+            assert_eq!(hex, expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn sess_01_ids_carry_the_server_and_never_repeat() {
+        let mut table = SessionTable::default();
+        let server = ServerId(3);
+        let first = table.first_id(server, WallMs(1_700_000_000_000));
+        assert_eq!(top_byte(first), 3);
+        assert_eq!(
+            first,
+            SessionId((3 << 56) | ((1_700_000_000_000_u64 << 24) >> 8).cast_signed())
+        );
+        table.create(first, 4000);
+        table.create(next_id(first), 4000);
+        table.close(first);
+        let after_clock_step = table.first_id(server, WallMs(1_600_000_000_000));
+        assert_eq!(after_clock_step, next_id(next_id(first)));
+        assert_eq!(next_id(SessionId(i64::MAX)), SessionId(i64::MIN + 1));
+    }
+}

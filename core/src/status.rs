@@ -1,0 +1,73 @@
+//! What operators, tests and checkers may know of a server, as plain data.
+//!
+//! Owns the vocabulary of `srvr` and `mntr` as far as the core knows it. Must not render text: drivers add what only
+//! they know (traffic, latency) and print.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
+
+/// What a server is doing, under the names that ZooKeeper prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Mode {
+    /// No leader is known: clients are not served.
+    Looking,
+    /// Leads an ensemble of one.
+    Standalone,
+    /// Leads an ensemble.
+    Leader,
+}
+
+/// A snapshot of the counters and watermarks; cheap to make.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// This server.
+    pub id: ServerId,
+    /// What it is doing.
+    pub mode: Mode,
+    /// Are clients served?
+    pub serving: bool,
+    /// Highest epoch promised (durable or being written).
+    pub accepted_epoch: Epoch,
+    /// Epoch of the history (durable or being written).
+    pub current_epoch: Epoch,
+    /// Last transaction applied to the tree; never above `committed`.
+    pub applied: Zxid,
+    /// Last transaction known to be on a quorum; never above `appended`.
+    pub committed: Zxid,
+    /// Last transaction handed to the log.
+    pub appended: Zxid,
+    /// Last transaction known durable here; never above `appended`.
+    pub durable: Zxid,
+    /// The newest snapshot that is durable.
+    pub snapshot: Zxid,
+    /// Is a snapshot being written?
+    pub snapshot_running: bool,
+    /// Connections with a handshake.
+    pub connections: usize,
+    /// Live sessions.
+    pub sessions: usize,
+    /// Proposals not committed yet.
+    pub outstanding: usize,
+    /// Nodes of the tree, counted as ZooKeeper does (an empty tree has 5).
+    pub nodes: usize,
+    /// Ephemeral nodes.
+    pub ephemerals: usize,
+    /// Bytes of paths and data.
+    pub data_bytes: u64,
+    /// Watches set, both tables.
+    pub watches: usize,
+    /// Why the server has halted, if it has: the disk failed, and what was said.
+    pub halted: Option<String>,
+}
+
+/// A live session, for checkers and dumps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// Which.
+    pub id: SessionId,
+    /// Timeout negotiated last, ms.
+    pub timeout_ms: u32,
+    /// When it expires if nothing is heard; `None` where this server does not decide that.
+    pub expires: Option<Instant>,
+}

@@ -1,0 +1,75 @@
+//! One node of the tree as it lies in memory.
+//!
+//! Owns the fields and what a client sees of them. Must not know other nodes: links are numbers that `tree` follows.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::acl::AclId;
+use crate::ids::{SessionId, Zxid};
+use crate::wire::Stat;
+
+/// Place of a node in the slab; the root's is zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub(crate) struct NodeId(pub(crate) u32);
+
+impl NodeId {
+    pub(crate) const ROOT: NodeId = NodeId(0);
+
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What is replicated of a node, without its links: also the unit of a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) parent: NodeId,
+    /// Last part of the path; empty for the root.
+    pub(crate) name: Box<str>,
+    /// Null is kept apart from empty (DATA-13).
+    pub(crate) data: Option<Bytes>,
+    pub(crate) acl: AclId,
+    pub(crate) czxid: Zxid,
+    pub(crate) mzxid: Zxid,
+    pub(crate) pzxid: Zxid,
+    pub(crate) ctime: i64,
+    pub(crate) mtime: i64,
+    pub(crate) version: i32,
+    /// Children ever created: the source of sequence numbers, and half of what clients see as cversion (STAT-05).
+    pub(crate) creates: i32,
+    pub(crate) aversion: i32,
+    /// The session of an ephemeral node, else zero.
+    pub(crate) owner: SessionId,
+}
+
+/// A node's place among its siblings: a doubly linked list, so that creating and deleting under a parent with a
+/// million children costs what it costs under one with none.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Links {
+    pub(crate) children: u32,
+    pub(crate) first_child: Option<NodeId>,
+    pub(crate) before: Option<NodeId>,
+    pub(crate) after: Option<NodeId>,
+}
+
+impl Node {
+    /// The statistics that clients see (STAT rows).
+    pub(crate) fn stat(&self, children: u32) -> Stat {
+        let children = i32::try_from(children).expect("fewer children than 2^31");
+        let data_length = self.data.as_ref().map_or(0, Bytes::len);
+        Stat {
+            czxid: self.czxid,
+            mzxid: self.mzxid,
+            ctime: self.ctime,
+            mtime: self.mtime,
+            version: self.version,
+            cversion: self.creates.wrapping_mul(2).wrapping_sub(children),
+            aversion: self.aversion,
+            ephemeral_owner: self.owner,
+            data_length: i32::try_from(data_length).expect("a frame is shorter than 2 GiB"),
+            num_children: children,
+            pzxid: self.pzxid,
+        }
+    }
+}

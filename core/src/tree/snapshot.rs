@@ -1,0 +1,189 @@
+//! An exact picture of the tree at one zxid, taken in slices while the tree goes on changing, and its way back.
+//!
+//! Owns the walk and the content of snapshot chunks (postcard items; the file's format version covers them). Must not
+//! know files.
+//!
+//! A cursor walks the slots that there were when the walk began. Whoever changes a slot ahead of the cursor for the
+//! first time sets its old content aside; the walk then leaves that slot out and gives the old content instead. Links
+//! are not part of the picture, so a parent with a million children is one small record like any other.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{AclId, AclTable, Node, NodeId, Slot, Tree};
+use crate::error::Corrupt;
+use crate::ids::{SessionId, Zxid};
+use crate::rng::KeyedHash;
+use crate::wire::Acl;
+
+/// What a snapshot holds besides nodes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct SnapshotHeader {
+    /// The position in the history that this is the picture of.
+    pub(crate) zxid: Zxid,
+    /// Live sessions and the timeouts their createSession carried, ms.
+    pub(crate) sessions: Vec<(SessionId, u32)>,
+    /// The highest session id of each creating server (its top byte), so that none is dealt twice.
+    pub(crate) last_session_ids: Vec<(u8, SessionId)>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Item {
+    Header { header: SnapshotHeader, slots: u32, nodes: u64 },
+    Acl { id: AclId, list: Vec<Acl> },
+    Node { id: NodeId, node: Node },
+}
+
+/// A walk under way.
+#[derive(Debug)]
+pub(super) struct Walk {
+    number: u32,
+    cursor: u32,
+    end: u32,
+    aside: Vec<(NodeId, Node)>,
+    /// What the first slice begins with.
+    head: Vec<u8>,
+}
+
+impl Tree {
+    /// Begins a walk. There is one at a time.
+    pub(crate) fn begin_snapshot(&mut self, header: SnapshotHeader, number: u32) {
+        assert!(self.walk.is_none(), "one snapshot at a time");
+        assert_ne!(number, 0, "zero is the number of no walk");
+        let end = u32::try_from(self.slots.len()).expect("places are 32-bit");
+        let mut head = encode(
+            Vec::new(),
+            &Item::Header { header, slots: end, nodes: self.counts.nodes as u64 },
+        );
+        for (id, list) in self.acls.in_use() {
+            head = encode(head, &Item::Acl { id, list: list.to_vec() });
+        }
+        self.walk = Some(Walk { number, cursor: 0, end, aside: Vec::new(), head });
+    }
+
+    /// The next slice of about `bytes`, and whether it is the last.
+    pub(crate) fn snapshot_slice(&mut self, bytes: usize) -> (Bytes, bool) {
+        let walk = self.walk.as_mut().expect("a snapshot has begun");
+        let mut slice = std::mem::take(&mut walk.head);
+        while slice.len() < bytes {
+            if let Some((id, node)) = walk.aside.pop() {
+                slice = encode(slice, &Item::Node { id, node });
+            } else if walk.cursor < walk.end {
+                let id = NodeId(walk.cursor);
+                walk.cursor += 1;
+                let slot = &self.slots[id.index()];
+                if slot.walked != walk.number
+                    && let Some(node) = &slot.node
+                {
+                    slice = encode(slice, &Item::Node { id, node: node.clone() });
+                }
+            } else {
+                self.walk = None;
+                return (Bytes::from(slice), true);
+            }
+        }
+        (Bytes::from(slice), false)
+    }
+
+    /// To be called before a slot changes.
+    pub(super) fn touch(&mut self, id: NodeId) {
+        let Some(walk) = &mut self.walk else { return };
+        let slot = &mut self.slots[id.index()];
+        if (walk.cursor..walk.end).contains(&id.0) && slot.walked != walk.number {
+            slot.walked = walk.number;
+            if let Some(node) = &slot.node {
+                walk.aside.push((id, node.clone()));
+            }
+        }
+    }
+
+    /// How many old nodes a running walk keeps.
+    pub(crate) fn set_aside(&self) -> usize {
+        self.walk.as_ref().map_or(0, |walk| walk.aside.len())
+    }
+}
+
+/// The tree and the header that the chunks of a snapshot hold.
+///
+/// # Errors
+/// Chunks that are no whole snapshot.
+pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotHeader), Corrupt> {
+    let corrupt = |what: &str| Corrupt { what: format!("snapshot: {what}") };
+    let mut tree = Tree::bare(hash);
+    let mut found = None;
+    let mut lists: Vec<(AclId, Vec<Acl>)> = Vec::new();
+    for chunk in chunks {
+        let mut rest = &chunk[..];
+        while !rest.is_empty() {
+            let (item, behind) = postcard::take_from_bytes::<Item>(rest)
+                .map_err(|error| corrupt(&format!("an item cannot be decoded: {error}")))?;
+            rest = behind;
+            match item {
+                Item::Header { header, slots, nodes } => {
+                    found = Some((header, nodes));
+                    tree.slots.resize_with(slots as usize, Slot::empty);
+                }
+                Item::Acl { id, list } => lists.push((id, list)),
+                Item::Node { id, node } => match tree.slots.get_mut(id.index()) {
+                    Some(Slot { node: place @ None, .. }) => *place = Some(node),
+                    _ => return Err(corrupt(&format!("place {} is taken or outside", id.0))),
+                },
+            }
+        }
+    }
+    let (header, nodes) = found.ok_or_else(|| corrupt("there is no header"))?;
+    tree.acls = AclTable::restore(lists);
+    tree.relink().map_err(|what| corrupt(&what))?;
+    if tree.counts.nodes as u64 != nodes {
+        return Err(corrupt(&format!("{} of {nodes} nodes are there", tree.counts.nodes)));
+    }
+    Ok((tree, header))
+}
+
+impl Tree {
+    /// Rebuilds all that is not in the records: links, names, counts, references, free places.
+    fn relink(&mut self) -> Result<(), String> {
+        if self.slots.first().is_none_or(|slot| slot.node.is_none()) {
+            return Err("there is no root".into());
+        }
+        for index in 0..self.slots.len() {
+            let id = NodeId(u32::try_from(index).expect("the header's count is 32-bit"));
+            let Some(node) = &self.slots[index].node else {
+                self.free.push(id);
+                continue;
+            };
+            let (parent, acl) = (node.parent, node.acl);
+            if self.slots.get(parent.index()).is_none_or(|slot| slot.node.is_none()) {
+                return Err(format!("place {} has no parent", id.0));
+            }
+            if !self.reaches_root(id) {
+                return Err(format!("place {} is its own ancestor", id.0));
+            }
+            if !self.acls.reference(acl) {
+                return Err(format!("place {} names a list that is not there", id.0));
+            }
+            self.link(id);
+        }
+        // Lowest place first, so that a reloaded slab fills up as it lies.
+        self.free.reverse();
+        Ok(())
+    }
+
+    fn reaches_root(&self, id: NodeId) -> bool {
+        let mut at = id;
+        for _ in 0..=self.slots.len() {
+            if at == NodeId::ROOT {
+                return true;
+            }
+            match self.slots.get(at.index()).and_then(|slot| slot.node.as_ref()) {
+                Some(node) => at = node.parent,
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+fn encode(buffer: Vec<u8>, item: &Item) -> Vec<u8> {
+    postcard::to_extend(item, buffer).expect("plain data encodes")
+}

@@ -1,0 +1,5 @@
+//! Tests of the core through its public doors.
+#![expect(clippy::unwrap_used, reason = "a broken test script may panic")]
+
+mod golden;
+mod scenarios;
