@@ -1,0 +1,167 @@
+//! A [`Vfs`] whose errors say which file they are about.
+//!
+//! Owns the translation of `io::Error` into [`StoreError`]. Must not know what the bytes mean.
+
+use std::io;
+
+use crate::block::{BLOCK_BYTES, BadBlock, Kind};
+use crate::error::StoreError;
+use crate::vfs::{Vfs, VfsFile};
+
+/// A directory with a name for the operator.
+#[derive(Clone)]
+pub(crate) struct Dir<V> {
+    vfs: V,
+    place: &'static str,
+}
+
+/// An open file that knows its name.
+pub(crate) struct DirFile<V: Vfs> {
+    dir: Dir<V>,
+    name: String,
+    file: V::File,
+}
+
+impl<V: Vfs> Dir<V> {
+    pub(crate) fn new(vfs: V, place: &'static str) -> Dir<V> {
+        Dir { vfs, place }
+    }
+
+    pub(crate) fn place(&self) -> &'static str {
+        self.place
+    }
+
+    /// The lock, or `None` where somebody holds it.
+    pub(crate) fn try_lock(&self) -> Result<Option<V::Lock>, StoreError> {
+        match self.vfs.lock() {
+            Ok(lock) => Ok(Some(lock)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(self.failed("lock", "the directory", &error)),
+        }
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<String>, StoreError> {
+        self.vfs.list().map_err(|error| self.failed("list", "the files", &error))
+    }
+
+    pub(crate) fn create(&self, name: &str) -> Result<DirFile<V>, StoreError> {
+        match self.vfs.create(name) {
+            Ok(file) => Ok(DirFile { dir: self.clone(), name: name.to_owned(), file }),
+            Err(error) => Err(self.failed("create", name, &error)),
+        }
+    }
+
+    pub(crate) fn open(&self, name: &str) -> Result<DirFile<V>, StoreError> {
+        match self.vfs.open(name) {
+            Ok(file) => Ok(DirFile { dir: self.clone(), name: name.to_owned(), file }),
+            Err(error) => Err(self.failed("open", name, &error)),
+        }
+    }
+
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        self.vfs.rename(from, to).map_err(|error| self.failed("rename", from, &error))
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.vfs.remove(name).map_err(|error| self.failed("remove", name, &error))
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        self.vfs.sync_dir().map_err(|error| self.failed("sync", "the names", &error))
+    }
+
+    pub(crate) fn damaged(&self, file: &str, what: impl Into<String>) -> StoreError {
+        StoreError::Damaged { what: what.into(), place: format!("{file} in the {}", self.place) }
+    }
+
+    #[cold]
+    fn failed(&self, operation: &'static str, file: &str, error: &io::Error) -> StoreError {
+        let (file, place) = (file.to_owned(), self.place);
+        let full =
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        if full {
+            return StoreError::DiskFull {
+                operation,
+                file,
+                place,
+                free: self.vfs.free_space().ok(),
+            };
+        }
+        StoreError::Io { operation, file, place, kind: error.kind(), message: error.to_string() }
+    }
+}
+
+impl<V: Vfs> DirFile<V> {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn size(&self) -> Result<u64, StoreError> {
+        self.file.size().map_err(|error| self.failed("read the size of", &error))
+    }
+
+    /// Fills `buffer` as far as the file goes.
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
+        self.file.read_at(offset, buffer).map_err(|error| self.failed("read", &error))
+    }
+
+    /// Fills the whole buffer; a file that ends before is damaged.
+    pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError> {
+        let read = self.read_at(offset, buffer)?;
+        if read < buffer.len() {
+            let end = offset + read as u64;
+            return Err(self.damaged(format!("it ends at byte {end}, inside a record")));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.file.write_at(offset, bytes).map_err(|error| self.failed("write", &error))
+    }
+
+    pub(crate) fn preallocate(&mut self, size: u64) -> Result<(), StoreError> {
+        self.file.preallocate(size).map_err(|error| self.failed("reserve room for", &error))
+    }
+
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
+        self.file.sync().map_err(|error| self.failed("sync", &error))
+    }
+
+    /// Gives the file its final name, durably: what it holds must be durable already.
+    pub(crate) fn publish(&mut self, name: String) -> Result<(), StoreError> {
+        self.dir.rename(&self.name, &name)?;
+        self.name = name;
+        self.dir.sync()
+    }
+
+    /// The content of the block at `offset`; `None` where it is damaged or not there.
+    pub(crate) fn read_block(
+        &self,
+        offset: u64,
+        kind: &Kind,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut block = vec![0; BLOCK_BYTES];
+        let read = self.read_at(offset, &mut block)?;
+        match kind.open(&block[..read]) {
+            Ok(content) => Ok(Some(content.to_vec())),
+            Err(BadBlock::Damaged) => Ok(None),
+            Err(BadBlock::Version(found)) => {
+                let file = self.name.clone();
+                Err(StoreError::UnknownVersion { file, found, known: kind.version })
+            }
+        }
+    }
+
+    pub(crate) fn damaged(&self, what: impl Into<String>) -> StoreError {
+        self.dir.damaged(&self.name, what)
+    }
+
+    pub(crate) fn foreign(&self, found: u64, expected: u64) -> StoreError {
+        StoreError::ForeignCluster { file: self.name.clone(), found, expected }
+    }
+
+    #[cold]
+    fn failed(&self, operation: &'static str, error: &io::Error) -> StoreError {
+        self.dir.failed(operation, &self.name, error)
+    }
+}

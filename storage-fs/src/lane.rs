@@ -1,0 +1,154 @@
+//! The snapshot lane: writing snapshots and removing what they make superfluous. Nobody waits for it.
+//!
+//! Owns snapshot files and the removal of old log segments. Must never touch the newest segment, which the log lane
+//! writes.
+//!
+//! Invariants: a snapshot gets its name only when all of it is durable; log is removed only behind a snapshot that is
+//! there and durable.
+
+use std::sync::Arc;
+
+use zabkeeper_core::Zxid;
+use zabkeeper_core::io::{DiskCommand, DiskEvent, Lane};
+
+use crate::Locks;
+use crate::dir::{Dir, DirFile};
+use crate::error::StoreError;
+use crate::names::{self, FileName};
+use crate::snapshot::{CHUNK_HEADER, FIRST_CHUNK, SnapshotHeader};
+use crate::vfs::Vfs;
+
+/// Bytes after which an unfinished snapshot is synced: one sync of a gigabyte at the end would hold up the syncs of
+/// the log for seconds on common file systems.
+const SYNC_BYTES: u64 = 8 << 20;
+
+/// Runs snapshot chunks and purges. One thread at a time; independent of the log lane.
+pub struct SnapshotLane<V: Vfs> {
+    log_dir: Dir<V>,
+    dir: Dir<V>,
+    cluster: u64,
+    unfinished: Option<Unfinished<V>>,
+    failed: Option<StoreError>,
+    _locks: Arc<Locks<V::Lock>>,
+}
+
+/// The snapshot that is being written.
+struct Unfinished<V: Vfs> {
+    file: DirFile<V>,
+    header: SnapshotHeader,
+    /// Index of the next chunk.
+    next: u32,
+    /// Offset of the next chunk.
+    end: u64,
+    /// Offset up to which it has been synced.
+    synced: u64,
+}
+
+impl<V: Vfs> SnapshotLane<V> {
+    pub(crate) fn new(
+        log_dir: Dir<V>,
+        dir: Dir<V>,
+        cluster: u64,
+        locks: Arc<Locks<V::Lock>>,
+    ) -> SnapshotLane<V> {
+        SnapshotLane { log_dir, dir, cluster, unfinished: None, failed: None, _locks: locks }
+    }
+
+    /// Runs one command. A chunk is answered with `ChunkDone`, and only the last one's means that anything is
+    /// durable; a purge is answered with `None`.
+    ///
+    /// # Errors
+    /// The first failure. Every later call returns the same error and does nothing.
+    ///
+    /// # Panics
+    /// On a command of the log lane, or a chunk out of order.
+    pub fn run(&mut self, command: &DiskCommand) -> Result<Option<DiskEvent>, StoreError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let result = self.run_one(command);
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    fn run_one(&mut self, command: &DiskCommand) -> Result<Option<DiskEvent>, StoreError> {
+        match command {
+            DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {
+                if *index == 0 {
+                    self.begin(*zxid)?;
+                }
+                self.chunk(*zxid, *index, bytes)?;
+                if *last {
+                    self.finish()?;
+                }
+                Ok(Some(DiskEvent::ChunkDone { zxid: *zxid, index: *index }))
+            }
+            DiskCommand::Purge { oldest } => {
+                self.purge(*oldest)?;
+                Ok(None)
+            }
+            DiskCommand::Append { .. } | DiskCommand::SaveState { .. } => {
+                let lane = command.lane();
+                assert_eq!(lane, Lane::Snapshot, "{command} is not for this lane");
+                Ok(None)
+            }
+        }
+    }
+
+    fn begin(&mut self, zxid: Zxid) -> Result<(), StoreError> {
+        if let Some(dropped) = self.unfinished.take() {
+            self.dir.remove(dropped.file.name())?;
+        }
+        let header = SnapshotHeader { cluster: self.cluster, zxid };
+        let mut file = self.dir.create(&FileName::Snapshot(zxid).unfinished())?;
+        file.write_at(0, &header.encode())?;
+        self.unfinished = Some(Unfinished { file, header, next: 0, end: FIRST_CHUNK, synced: 0 });
+        Ok(())
+    }
+
+    fn chunk(&mut self, zxid: Zxid, index: u32, content: &[u8]) -> Result<(), StoreError> {
+        let unfinished = self.unfinished.as_mut().expect("chunk 0 begins a snapshot");
+        let expected = (unfinished.header.zxid, unfinished.next);
+        assert_eq!((zxid, index), expected, "snapshot and chunk out of order");
+        unfinished.file.write_at(unfinished.end, &unfinished.header.chunk(index, content))?;
+        unfinished.file.write_at(unfinished.end + CHUNK_HEADER as u64, content)?;
+        unfinished.end += (CHUNK_HEADER + content.len()) as u64;
+        unfinished.next += 1;
+        if unfinished.end - unfinished.synced >= SYNC_BYTES {
+            unfinished.file.sync()?;
+            unfinished.synced = unfinished.end;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), StoreError> {
+        let mut done = self.unfinished.take().expect("a chunk has been written");
+        done.file.write_at(done.end, &done.header.footer(done.next, done.end))?;
+        done.file.sync()?;
+        done.file.publish(FileName::Snapshot(done.header.zxid).to_string())
+    }
+
+    /// Nothing is synced: what a power failure brings back is not needed, does no harm, and goes with the next purge.
+    fn purge(&mut self, oldest: Zxid) -> Result<(), StoreError> {
+        let snapshots = self.dir.list()?;
+        let kept = FileName::Snapshot(oldest).to_string();
+        if !snapshots.contains(&kept) {
+            let what = "it is not there any more, and the log before it was to be removed";
+            return Err(self.dir.damaged(&kept, what));
+        }
+        for zxid in names::snapshots(&snapshots).into_iter().filter(|zxid| *zxid < oldest) {
+            self.dir.remove(&FileName::Snapshot(zxid).to_string())?;
+        }
+        let segments = names::segments(&self.log_dir.list()?);
+        for pair in segments.windows(2) {
+            // All of a segment lies before the first transaction of the next one.
+            if pair[1].0 > oldest.0.saturating_add(1) {
+                break;
+            }
+            self.log_dir.remove(&FileName::Log(pair[0]).to_string())?;
+        }
+        Ok(())
+    }
+}

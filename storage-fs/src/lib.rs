@@ -1,0 +1,62 @@
+//! The disk of a Zabkeeper server: a checksummed log, snapshots, a state file, and their recovery.
+//!
+//! Owns durability: what a lane has reported as done survives a power failure, and what does not survive is found
+//! and named, never silently dropped. Knows zxids and bytes, no sessions or trees. The byte layouts are in
+//! `docs/formats.md`.
+//!
+//! ```text
+//! open(log_dir, snapshot_dir)   reads, judges, mends       recover
+//!   -> Recovered                for Server::recover        scan, snapshot, state
+//!   -> LogLane                  appends and state writes   log
+//!   -> SnapshotLane             snapshots and purging      lane
+//! ```
+//!
+//! The lanes are for two threads: they share no memory, and no file that either of them writes. Each stops for good
+//! at its first error.
+
+mod block;
+mod dir;
+mod error;
+mod lane;
+mod log;
+mod names;
+mod recover;
+mod scan;
+mod segment;
+mod snapshot;
+mod state;
+#[cfg(test)]
+mod tests;
+pub mod vfs;
+
+pub use error::StoreError;
+pub use lane::SnapshotLane;
+pub use log::LogLane;
+pub use recover::{Opened, open};
+pub use vfs::os::OsDir;
+
+/// Settings of the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Bytes reserved for a log segment, and thus the unit in which the log is purged; a batch that is larger gets a
+    /// segment of its own. Any number works: below some kilobytes every batch begins a segment, above the free space
+    /// the first append fails. Default 64 MiB, as ZooKeeper's `preAllocSize`.
+    pub segment_bytes: u64,
+    /// Random number that names the ensemble; used only where the directory has no state file yet, which then keeps
+    /// it. Files of another cluster are refused.
+    pub cluster_id: u64,
+}
+
+impl Options {
+    /// Defaults, and this id for the cluster if the directory is new.
+    pub fn new(cluster_id: u64) -> Options {
+        Options { segment_bytes: 64 << 20, cluster_id }
+    }
+}
+
+/// What keeps other processes out; both lanes hold it.
+struct Locks<L> {
+    _log: L,
+    /// `None` where both directories are one.
+    _snapshots: Option<L>,
+}

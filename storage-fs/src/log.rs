@@ -1,0 +1,165 @@
+//! The log lane: appends and state writes, what clients wait for.
+//!
+//! Owns the newest log segment and the state file. Must not touch older segments (the snapshot lane removes them) nor
+//! snapshots.
+//!
+//! Invariants: a batch is written only when everything before it is durable; a segment gets its name only with a
+//! durable header; after an error nothing is written any more.
+//!
+//! Segments that recovery has judged are never written again: the first append after an open begins a new one. The
+//! alternative, going on where the last one was cut, saves a file and its three syncs for each start, but mixes bytes
+//! of two lives in one segment, and then what a header proves depends on which life wrote it.
+
+use std::sync::Arc;
+
+use zabkeeper_core::io::{DiskCommand, Lane};
+use zabkeeper_core::{WriteId, Zxid};
+
+use crate::Locks;
+use crate::dir::{Dir, DirFile};
+use crate::error::StoreError;
+use crate::names::FileName;
+use crate::segment::{BatchBuffer, FIRST_BATCH, SegmentHeader, follows};
+use crate::state::StateFile;
+use crate::vfs::Vfs;
+
+/// A batch is closed when it reaches this size, so that the buffer stays bounded.
+const BATCH_LIMIT: usize = 64 << 20;
+/// Memory that the buffer keeps between batches: a thousand appends of a kilobyte.
+const BUFFER_KEPT: usize = 1 << 20;
+
+/// Runs appends and state writes. One thread at a time; independent of the snapshot lane.
+pub struct LogLane<V: Vfs> {
+    dir: Dir<V>,
+    state: StateFile<V>,
+    segment_bytes: u64,
+    /// Where the next batch goes; `None` until the first append.
+    active: Option<Active<V>>,
+    buffer: BatchBuffer,
+    /// The last transaction that is durable in the log.
+    last: Zxid,
+    failed: Option<StoreError>,
+    _locks: Arc<Locks<V::Lock>>,
+}
+
+/// The segment that is being written.
+struct Active<V: Vfs> {
+    file: DirFile<V>,
+    header: SegmentHeader,
+    /// Behind the last batch: all before it is durable.
+    end: u64,
+    /// Bytes reserved.
+    size: u64,
+}
+
+impl<V: Vfs> LogLane<V> {
+    pub(crate) fn new(
+        dir: Dir<V>,
+        state: StateFile<V>,
+        last: Zxid,
+        segment_bytes: u64,
+        locks: Arc<Locks<V::Lock>>,
+    ) -> LogLane<V> {
+        LogLane {
+            dir,
+            state,
+            segment_bytes,
+            active: None,
+            buffer: BatchBuffer::default(),
+            last,
+            failed: None,
+            _locks: locks,
+        }
+    }
+
+    /// Runs all commands; when it returns, all of them are durable. Returns the last one's id.
+    ///
+    /// Appends that stand together share one write and one sync, except that a batch is closed at 64 MiB.
+    ///
+    /// # Errors
+    /// The first failure; some commands may then be durable. Every later call returns the same error and does
+    /// nothing, because after a failed sync nobody knows what the disk holds.
+    ///
+    /// # Panics
+    /// On an empty batch, a command of the snapshot lane, or a zxid that does not follow the one before it.
+    pub fn run(&mut self, batch: &[DiskCommand]) -> Result<WriteId, StoreError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let result = self.run_all(batch);
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    fn run_all(&mut self, batch: &[DiskCommand]) -> Result<WriteId, StoreError> {
+        let mut done = None;
+        for command in batch {
+            match command {
+                DiskCommand::Append { id, entry } => {
+                    let previous =
+                        if self.buffer.is_empty() { self.last } else { self.buffer.last() };
+                    assert!(
+                        follows(previous, entry.zxid),
+                        "transaction {} appended after {previous}",
+                        entry.zxid
+                    );
+                    self.buffer.push(entry);
+                    if self.buffer.size() >= BATCH_LIMIT {
+                        self.flush()?;
+                    }
+                    done = Some(*id);
+                }
+                DiskCommand::SaveState { id, state } => {
+                    self.flush()?;
+                    self.state.save(state, self.last)?;
+                    done = Some(*id);
+                }
+                DiskCommand::SnapshotChunk { .. } | DiskCommand::Purge { .. } => {
+                    let lane = command.lane();
+                    assert_eq!(lane, Lane::Log, "{command} is not for this lane");
+                }
+            }
+        }
+        self.flush()?;
+        Ok(done.expect("a batch has commands"))
+    }
+
+    /// Makes the buffered entries durable as one batch.
+    fn flush(&mut self) -> Result<(), StoreError> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let size = self.buffer.size() as u64;
+        let mut active = match self.active.take() {
+            Some(active) if active.end + size <= active.size => active,
+            Some(_) | None => self.begin_segment(size)?,
+        };
+        let bytes = self.buffer.seal(&active.header, active.end, active.end);
+        active.file.write_at(active.end, bytes)?;
+        active.file.sync()?;
+        active.end += size;
+        self.active = Some(active);
+        self.last = self.buffer.last();
+        self.buffer.clear(BUFFER_KEPT);
+        Ok(())
+    }
+
+    /// A new segment with room for a batch of `size` bytes. Everything in the one before it is durable.
+    fn begin_segment(&self, size: u64) -> Result<Active<V>, StoreError> {
+        let header = SegmentHeader {
+            cluster: self.state.current().cluster,
+            first: self.buffer.first(),
+            after: self.last,
+        };
+        let name = FileName::Log(header.first);
+        let size = self.segment_bytes.max(FIRST_BATCH + size);
+        let mut file = self.dir.create(&name.unfinished())?;
+        file.write_at(0, &header.encode())?;
+        file.preallocate(size)?;
+        file.sync()?;
+        file.publish(name.to_string())?;
+        Ok(Active { file, header, end: FIRST_BATCH, size })
+    }
+}

@@ -1,0 +1,123 @@
+//! Names of the store's files.
+//!
+//! Owns which names are ours. Files with other names are never touched.
+
+use std::fmt;
+
+use zabkeeper_core::Zxid;
+
+const LOG: &str = "log.";
+const SNAPSHOT: &str = "snapshot.";
+const STATE: &str = "state";
+const UNFINISHED: &str = ".tmp";
+const DAMAGED: &str = ".damaged";
+/// An empty file that exists for a moment at start.
+pub(crate) const PROBE: &str = "probe.tmp";
+
+/// A file of the store under its final name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FileName {
+    /// The state file.
+    State,
+    /// The log segment whose first transaction this is.
+    Log(Zxid),
+    /// The snapshot of this position.
+    Snapshot(Zxid),
+}
+
+impl FileName {
+    /// The file of this name, if it is one of ours.
+    pub(crate) fn parse(name: &str) -> Option<FileName> {
+        if name == STATE {
+            Some(FileName::State)
+        } else if let Some(digits) = name.strip_prefix(LOG) {
+            zxid(digits).map(FileName::Log)
+        } else if let Some(digits) = name.strip_prefix(SNAPSHOT) {
+            zxid(digits).map(FileName::Snapshot)
+        } else {
+            None
+        }
+    }
+
+    /// The name that the file has until it is complete and durable.
+    pub(crate) fn unfinished(self) -> String {
+        format!("{self}{UNFINISHED}")
+    }
+
+    /// The name under which it is kept for the operator when it cannot be used.
+    pub(crate) fn damaged(self) -> String {
+        format!("{self}{DAMAGED}")
+    }
+}
+
+/// The file of ours that has this name because it was never completed.
+pub(crate) fn unfinished(name: &str) -> Option<FileName> {
+    name.strip_suffix(UNFINISHED).and_then(FileName::parse)
+}
+
+/// First transactions of the log segments among these files, oldest first.
+pub(crate) fn segments(names: &[String]) -> Vec<Zxid> {
+    zxids(names, |name| match name {
+        FileName::Log(first) => Some(first),
+        FileName::State | FileName::Snapshot(_) => None,
+    })
+}
+
+/// Positions of the snapshots among these files, oldest first.
+pub(crate) fn snapshots(names: &[String]) -> Vec<Zxid> {
+    zxids(names, |name| match name {
+        FileName::Snapshot(zxid) => Some(zxid),
+        FileName::State | FileName::Log(_) => None,
+    })
+}
+
+fn zxids(names: &[String], pick: impl Fn(FileName) -> Option<Zxid>) -> Vec<Zxid> {
+    let mut zxids: Vec<Zxid> =
+        names.iter().filter_map(|name| FileName::parse(name).and_then(&pick)).collect();
+    zxids.sort_unstable();
+    zxids
+}
+
+/// Exactly the 16 digits that we write: other software's `log.1` is not ours.
+fn zxid(digits: &str) -> Option<Zxid> {
+    let ours = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
+    if digits.len() != 16 || !digits.bytes().all(ours) {
+        return None;
+    }
+    u64::from_str_radix(digits, 16).ok().map(Zxid)
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileName::State => write!(f, "{STATE}"),
+            FileName::Log(first) => write!(f, "{LOG}{:016x}", first.0),
+            FileName::Snapshot(zxid) => write!(f, "{SNAPSHOT}{:016x}", zxid.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_the_disk() {
+        for name in
+            [FileName::State, FileName::Log(Zxid(0x5_0000_0001)), FileName::Snapshot(Zxid(0))]
+        {
+            assert_eq!(FileName::parse(&name.to_string()), Some(name));
+            assert_eq!(unfinished(&name.unfinished()), Some(name));
+            assert_eq!(FileName::parse(&name.damaged()), None);
+        }
+    }
+
+    #[test]
+    fn others_files_are_not_ours() {
+        for name in ["log.1", "snapshot.0", "log.+000000000000001", "log.00000000000000AB", "myid"]
+        {
+            assert_eq!(FileName::parse(name), None, "{name}");
+            assert_eq!(unfinished(&format!("{name}.tmp")), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Reading a log segment, and the judgement at its end: is it clean, torn or damaged?
+//!
+//! Owns that judgement. Must not change any file: recovery does, once everything has been judged.
+//!
+//! After a power failure any subset of the unsynced sectors may have survived, so neither a hole nor a whole batch
+//! behind it proves anything. What proves is a batch header that says how far the segment was durable when it was
+//! written: a hole below that is damage, any other hole was never acknowledged. A segment's header says which
+//! transaction it follows, all up to which was durable then: so recovery finds a hole at the end of an older one.
+
+use bytes::Bytes;
+use zabkeeper_core::Zxid;
+use zabkeeper_core::io::Entry;
+
+use crate::dir::{Dir, DirFile};
+use crate::error::StoreError;
+use crate::names::FileName;
+use crate::segment::{self, ALIGN, BATCH_HEADER, FIRST_BATCH, SegmentHeader, follows};
+use crate::vfs::Vfs;
+
+/// How much of a segment is looked through at a time.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// A segment that is open for reading; its header is sound.
+pub(crate) struct Segment<V: Vfs> {
+    pub(crate) file: DirFile<V>,
+    pub(crate) header: SegmentHeader,
+}
+
+/// Where the sound part of a segment ends, and what is behind it.
+pub(crate) struct End {
+    /// The last transaction, or the one before the segment where it has none.
+    pub(crate) last: Zxid,
+    /// Offset behind the last batch.
+    pub(crate) offset: u64,
+    /// Bytes of a torn batch behind the end; zero where only zeros follow.
+    pub(crate) torn: u64,
+}
+
+impl<V: Vfs> Segment<V> {
+    /// Opens the segment of this name.
+    ///
+    /// # Errors
+    /// A header that is damaged (it is made durable before the file gets its name), of an unknown version, of
+    /// another cluster, or under another name.
+    pub(crate) fn open(dir: &Dir<V>, first: Zxid, cluster: u64) -> Result<Segment<V>, StoreError> {
+        let file = dir.open(&FileName::Log(first).to_string())?;
+        let Some(content) = file.read_block(0, &segment::KIND)? else {
+            return Err(file.damaged("the checksum of its header is wrong"));
+        };
+        let header = SegmentHeader::decode(&content);
+        if header.cluster != cluster {
+            return Err(file.foreign(header.cluster, cluster));
+        }
+        if header.first != first {
+            let what = format!("its header is that of the segment beginning at {}", header.first);
+            return Err(file.damaged(what));
+        }
+        Ok(Segment { file, header })
+    }
+
+    /// Reads all batches; entries above `skip` go to `entries`.
+    ///
+    /// # Errors
+    /// Damage that this segment alone proves, and what the file system says.
+    pub(crate) fn scan(&self, skip: Zxid, entries: &mut Vec<Entry>) -> Result<End, StoreError> {
+        let size = self.file.size()?;
+        let mut end = End { last: self.header.after, offset: FIRST_BATCH, torn: 0 };
+        while self.batch(&mut end, size, skip, entries)? {}
+        let behind = self.look_behind(end.offset, size)?;
+        if let Some(hole) = behind.proof {
+            return Err(self.file.damaged(format!(
+                "the batch at byte {} is not readable, though a later one says that it was \
+                 durable up to byte {hole}",
+                end.offset
+            )));
+        }
+        end.torn = behind.last_used.map_or(0, |last| last + 1 - end.offset);
+        Ok(end)
+    }
+
+    /// Reads the batch at `end` and moves `end` behind it; false where there is no whole batch.
+    fn batch(
+        &self,
+        end: &mut End,
+        size: u64,
+        skip: Zxid,
+        entries: &mut Vec<Entry>,
+    ) -> Result<bool, StoreError> {
+        let mut bytes = [0; BATCH_HEADER];
+        let read = self.file.read_at(end.offset, &mut bytes)?;
+        let Some(header) = self.header.batch(end.offset, &bytes[..read]) else {
+            return Ok(false);
+        };
+        let at = end.offset + BATCH_HEADER as u64;
+        // The length is believed as far as the file goes.
+        if u64::from(header.payload) > size.saturating_sub(at) {
+            return Ok(false);
+        }
+        let mut payload = vec![0; header.payload as usize];
+        self.file.read_exact(at, &mut payload)?;
+        if crc32c::crc32c(&payload) != header.payload_crc {
+            return Ok(false);
+        }
+        // From here on the batch is what we wrote: what is wrong now was never right.
+        let damaged = |what: String| {
+            Err(self.file.damaged(format!("the batch at byte {} is wrong: {what}", end.offset)))
+        };
+        let first_of_segment = end.offset == FIRST_BATCH && header.first != self.header.first;
+        if first_of_segment || !follows(end.last, header.first) {
+            return damaged(format!("{} does not follow {}", header.first, end.last));
+        }
+        if let Err(what) = header.entries(Bytes::from(payload), skip, entries) {
+            return damaged(what);
+        }
+        end.last = header.last;
+        end.offset += header.size();
+        Ok(true)
+    }
+
+    /// Looks through what is behind the last sound batch.
+    fn look_behind(&self, hole: u64, size: u64) -> Result<Behind, StoreError> {
+        let mut behind = Behind { proof: None, last_used: None };
+        let rest = usize::try_from(size.saturating_sub(hole)).unwrap_or(WINDOW_BYTES);
+        let mut window = vec![0; rest.min(WINDOW_BYTES)];
+        let mut at = hole;
+        loop {
+            let read = self.file.read_at(at, &mut window)?;
+            let bytes = &window[..read];
+            if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+                behind.last_used = Some(at + last as u64);
+                for start in (0..bytes.len()).step_by(ALIGN) {
+                    let header = self.header.batch(at + start as u64, &bytes[start..]);
+                    if let Some(header) = header.filter(|header| header.durable > hole) {
+                        behind.proof = Some(header.durable);
+                        return Ok(behind);
+                    }
+                }
+            }
+            if read < WINDOW_BYTES {
+                return Ok(behind);
+            }
+            // A header may lie across two windows.
+            at += (WINDOW_BYTES - BATCH_HEADER) as u64;
+        }
+    }
+}
+
+struct Behind {
+    /// A durable offset above the hole, which the header of a later batch states.
+    proof: Option<u64>,
+    /// The last byte that is not zero.
+    last_used: Option<u64>,
+}

@@ -1,0 +1,219 @@
+//! The bytes of a log segment: a header block, then batches (`docs/formats.md`).
+//!
+//! Owns encoding and decoding, pure functions between bytes and values. Must not touch files.
+//!
+//! Checksums of batches are seeded with the cluster id, the segment and the offset: a batch counts only at the very
+//! place it was written to. What a client stores can therefore never pass for a batch, nor can a batch that the disk
+//! put elsewhere. The header has a checksum of its own, because a header is evidence even where its payload is torn.
+
+use bytes::{Buf, Bytes};
+use zabkeeper_core::Zxid;
+use zabkeeper_core::io::Entry;
+
+use crate::block::{self, BLOCK_END, Kind};
+
+/// What segments begin with.
+pub(crate) const KIND: Kind = Kind { magic: *b"zabk-log", version: 1 };
+/// Offset of the first batch.
+pub(crate) const FIRST_BATCH: u64 = BLOCK_END;
+/// Bytes of a batch before its payload.
+pub(crate) const BATCH_HEADER: usize = 48;
+/// Batches begin at multiples of it.
+pub(crate) const ALIGN: usize = 8;
+
+const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"zkba");
+/// Bytes of an entry besides its own: zxid and length.
+const ENTRY_HEADER: usize = 12;
+
+/// Content of a segment's header block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentHeader {
+    /// The ensemble it belongs to.
+    pub(crate) cluster: u64,
+    /// Its first transaction, which also names the file.
+    pub(crate) first: Zxid,
+    /// The last transaction of the log before it; zero where the log begins.
+    pub(crate) after: Zxid,
+}
+
+/// What a batch says about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BatchHeader {
+    /// crc32c of the payload.
+    pub(crate) payload_crc: u32,
+    /// Bytes of the payload, without the zeros that align the next batch.
+    pub(crate) payload: u32,
+    /// Entries in the payload, at least one.
+    pub(crate) count: u32,
+    /// Zxid of the first entry.
+    pub(crate) first: Zxid,
+    /// Zxid of the last entry.
+    pub(crate) last: Zxid,
+    /// Everything in the segment before this offset was durable when the batch was written.
+    pub(crate) durable: u64,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut content = [0; 24];
+        content[..8].copy_from_slice(&self.cluster.to_le_bytes());
+        content[8..16].copy_from_slice(&self.first.0.to_le_bytes());
+        content[16..].copy_from_slice(&self.after.0.to_le_bytes());
+        KIND.seal(&content)
+    }
+
+    pub(crate) fn decode(content: &[u8]) -> SegmentHeader {
+        SegmentHeader {
+            cluster: block::u64_at(content, 0),
+            first: Zxid(block::u64_at(content, 8)),
+            after: Zxid(block::u64_at(content, 16)),
+        }
+    }
+
+    /// What the checksum of a batch header at `offset` starts from.
+    fn seed(&self, offset: u64) -> u32 {
+        let mut place = [0; 24];
+        place[..8].copy_from_slice(&self.cluster.to_le_bytes());
+        place[8..16].copy_from_slice(&self.first.0.to_le_bytes());
+        place[16..].copy_from_slice(&offset.to_le_bytes());
+        crc32c::crc32c(&place)
+    }
+
+    /// The batch header in the first 48 of these bytes, which were read at `offset`; `None` where there is none.
+    pub(crate) fn batch(&self, offset: u64, bytes: &[u8]) -> Option<BatchHeader> {
+        let header: &[u8; BATCH_HEADER] = bytes.first_chunk()?;
+        if block::u32_at(header, 0) != BATCH_MAGIC
+            || block::u32_at(header, 4) != crc32c::crc32c_append(self.seed(offset), &header[8..])
+        {
+            return None;
+        }
+        Some(BatchHeader {
+            payload_crc: block::u32_at(header, 8),
+            payload: block::u32_at(header, 12),
+            count: block::u32_at(header, 16),
+            first: Zxid(block::u64_at(header, 24)),
+            last: Zxid(block::u64_at(header, 32)),
+            durable: block::u64_at(header, 40),
+        })
+    }
+}
+
+/// A batch being put together; its memory is used again for the next one.
+#[derive(Default)]
+pub(crate) struct BatchBuffer {
+    bytes: Vec<u8>,
+    count: u32,
+    first: Zxid,
+    last: Zxid,
+}
+
+impl BatchBuffer {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn first(&self) -> Zxid {
+        self.first
+    }
+
+    pub(crate) fn last(&self) -> Zxid {
+        self.last
+    }
+
+    /// Bytes that the batch takes in the segment.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len().next_multiple_of(ALIGN)
+    }
+
+    pub(crate) fn push(&mut self, entry: &Entry) {
+        if self.is_empty() {
+            self.bytes.resize(BATCH_HEADER, 0);
+            self.first = entry.zxid;
+        }
+        let length = u32::try_from(entry.bytes.len()).expect("no transaction reaches 4 GiB");
+        self.bytes.extend_from_slice(&entry.zxid.0.to_le_bytes());
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        self.bytes.extend_from_slice(&entry.bytes);
+        self.count += 1;
+        self.last = entry.zxid;
+    }
+
+    /// The batch as it stands at `offset` of this segment, everything before `durable` being durable.
+    pub(crate) fn seal(&mut self, segment: &SegmentHeader, offset: u64, durable: u64) -> &[u8] {
+        let (header, payload) = self.bytes.split_at_mut(BATCH_HEADER);
+        let length = u32::try_from(payload.len()).expect("batches are split far below 4 GiB");
+        header[..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
+        header[8..12].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+        header[12..16].copy_from_slice(&length.to_le_bytes());
+        header[16..20].copy_from_slice(&self.count.to_le_bytes());
+        header[24..32].copy_from_slice(&self.first.0.to_le_bytes());
+        header[32..40].copy_from_slice(&self.last.0.to_le_bytes());
+        header[40..48].copy_from_slice(&durable.to_le_bytes());
+        let crc = crc32c::crc32c_append(segment.seed(offset), &header[8..]);
+        header[4..8].copy_from_slice(&crc.to_le_bytes());
+        self.bytes.resize(self.size(), 0);
+        &self.bytes
+    }
+
+    /// Forgets the batch and keeps `keep` bytes of memory at most.
+    pub(crate) fn clear(&mut self, keep: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(keep);
+        self.count = 0;
+    }
+}
+
+impl BatchHeader {
+    /// Bytes that the batch takes in the segment.
+    pub(crate) fn size(&self) -> u64 {
+        (BATCH_HEADER as u64 + u64::from(self.payload)).next_multiple_of(ALIGN as u64)
+    }
+
+    /// Appends the entries above `skip` to `entries`, which share the payload's memory.
+    ///
+    /// # Errors
+    /// What is wrong with a payload that has the right checksum: one that was never written by us.
+    pub(crate) fn entries(
+        &self,
+        mut payload: Bytes,
+        skip: Zxid,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), String> {
+        let mut previous = None;
+        for _ in 0..self.count {
+            if payload.len() < ENTRY_HEADER {
+                return Err(format!("its payload ends before entry {} of it", self.count));
+            }
+            let zxid = Zxid(payload.get_u64_le());
+            let length = payload.get_u32_le() as usize;
+            if length > payload.len() {
+                return Err(format!("transaction {zxid} has length {length}, beyond its batch"));
+            }
+            let expected = match previous {
+                None => zxid == self.first,
+                Some(previous) => follows(previous, zxid),
+            };
+            if !expected {
+                return Err(format!("transaction {zxid} does not follow the one before it"));
+            }
+            previous = Some(zxid);
+            let bytes = payload.split_to(length);
+            if zxid > skip {
+                entries.push(Entry { zxid, bytes });
+            }
+        }
+        if previous != Some(self.last) || !payload.is_empty() {
+            return Err(format!("its entries do not end at {} with the payload", self.last));
+        }
+        Ok(())
+    }
+}
+
+/// May `next` come straight after `previous`? By one within an epoch; a new epoch may begin anywhere.
+pub(crate) fn follows(previous: Zxid, next: Zxid) -> bool {
+    if previous.epoch() == next.epoch() {
+        next.0 == previous.0 + 1
+    } else {
+        next.epoch() > previous.epoch()
+    }
+}

@@ -1,0 +1,163 @@
+//! The bytes of a snapshot: a header block, chunks, a footer (`docs/formats.md`).
+//!
+//! Owns encoding and checking. Must not write or rename: the lane and recovery do. What is in a chunk is the core's
+//! business.
+
+use bytes::Bytes;
+use zabkeeper_core::Zxid;
+
+use crate::block::{self, BLOCK_END, Kind};
+use crate::dir::{Dir, DirFile};
+use crate::error::StoreError;
+use crate::names::FileName;
+use crate::vfs::Vfs;
+
+/// What snapshots begin with.
+const KIND: Kind = Kind { magic: *b"zabk-snp", version: 1 };
+/// Offset of the first chunk.
+pub(crate) const FIRST_CHUNK: u64 = BLOCK_END;
+/// Bytes of a chunk before its content.
+pub(crate) const CHUNK_HEADER: usize = 16;
+/// Bytes of the footer.
+pub(crate) const FOOTER: usize = 24;
+
+const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"zksc");
+const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"zkse");
+
+/// Content of a snapshot's header block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SnapshotHeader {
+    /// The ensemble it belongs to.
+    pub(crate) cluster: u64,
+    /// Its position in the history, which also names the file.
+    pub(crate) zxid: Zxid,
+}
+
+impl SnapshotHeader {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut content = [0; 16];
+        content[..8].copy_from_slice(&self.cluster.to_le_bytes());
+        content[8..].copy_from_slice(&self.zxid.0.to_le_bytes());
+        KIND.seal(&content)
+    }
+
+    fn decode(content: &[u8]) -> SnapshotHeader {
+        SnapshotHeader { cluster: block::u64_at(content, 0), zxid: Zxid(block::u64_at(content, 8)) }
+    }
+
+    /// What the checksums of this snapshot start from, so that no other snapshot's chunk passes.
+    fn seed(&self) -> u32 {
+        let mut place = [0; 16];
+        place[..8].copy_from_slice(&self.cluster.to_le_bytes());
+        place[8..].copy_from_slice(&self.zxid.0.to_le_bytes());
+        crc32c::crc32c(&place)
+    }
+
+    /// What stands before the content of a chunk.
+    pub(crate) fn chunk(&self, index: u32, content: &[u8]) -> [u8; CHUNK_HEADER] {
+        let length = u32::try_from(content.len()).expect("no chunk reaches 4 GiB");
+        let mut header = [0; CHUNK_HEADER];
+        header[..4].copy_from_slice(&CHUNK_MAGIC.to_le_bytes());
+        header[8..12].copy_from_slice(&index.to_le_bytes());
+        header[12..].copy_from_slice(&length.to_le_bytes());
+        let crc = self.chunk_crc(&header, content);
+        header[4..8].copy_from_slice(&crc.to_le_bytes());
+        header
+    }
+
+    fn chunk_crc(&self, header: &[u8; CHUNK_HEADER], content: &[u8]) -> u32 {
+        crc32c::crc32c_append(crc32c::crc32c_append(self.seed(), &header[8..]), content)
+    }
+
+    /// What ends a snapshot of `count` chunks after `length` bytes of file.
+    pub(crate) fn footer(&self, count: u32, length: u64) -> [u8; FOOTER] {
+        let mut footer = [0; FOOTER];
+        footer[..4].copy_from_slice(&FOOTER_MAGIC.to_le_bytes());
+        footer[8..12].copy_from_slice(&count.to_le_bytes());
+        footer[16..].copy_from_slice(&length.to_le_bytes());
+        let crc = crc32c::crc32c_append(self.seed(), &footer[8..]);
+        footer[4..8].copy_from_slice(&crc.to_le_bytes());
+        footer
+    }
+}
+
+/// A snapshot file with a sound header and footer.
+pub(crate) struct Snapshot<V: Vfs> {
+    file: DirFile<V>,
+    header: SnapshotHeader,
+    count: u32,
+    /// Offset of the footer.
+    end: u64,
+}
+
+/// A file that has the name of a snapshot and cannot be used; the text says why.
+pub(crate) type Unusable = String;
+
+impl<V: Vfs> Snapshot<V> {
+    /// Opens the snapshot of this name and checks its header and its footer.
+    ///
+    /// # Errors
+    /// A snapshot of a later version or of another cluster, and what the file system says.
+    pub(crate) fn open(
+        dir: &Dir<V>,
+        zxid: Zxid,
+        cluster: u64,
+    ) -> Result<Result<Snapshot<V>, Unusable>, StoreError> {
+        let file = dir.open(&FileName::Snapshot(zxid).to_string())?;
+        let Some(content) = file.read_block(0, &KIND)? else {
+            return Ok(Err("the checksum of its header is wrong".into()));
+        };
+        let header = SnapshotHeader::decode(&content);
+        if header.cluster != cluster {
+            return Err(file.foreign(header.cluster, cluster));
+        }
+        if header.zxid != zxid {
+            return Ok(Err(format!("its header is that of the snapshot at {}", header.zxid)));
+        }
+        let end = file.size()?.saturating_sub(FOOTER as u64);
+        let mut footer = [0; FOOTER];
+        if end < FIRST_CHUNK {
+            return Ok(Err("it ends before its footer".into()));
+        }
+        file.read_exact(end, &mut footer)?;
+        let count = block::u32_at(&footer, 8);
+        if footer != header.footer(count, end) {
+            return Ok(Err("its footer is not sound".into()));
+        }
+        Ok(Ok(Snapshot { file, header, count, end }))
+    }
+
+    /// Reads and checks all chunks.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(crate) fn chunks(&self) -> Result<Result<Vec<Bytes>, Unusable>, StoreError> {
+        let mut chunks = Vec::new();
+        let mut at = FIRST_CHUNK;
+        for index in 0..self.count {
+            let content_at = at + CHUNK_HEADER as u64;
+            let bad = || Ok(Err(format!("chunk {index} at byte {at} is not sound")));
+            if content_at > self.end {
+                return bad();
+            }
+            let mut header = [0; CHUNK_HEADER];
+            self.file.read_exact(at, &mut header)?;
+            // The length is believed as far as the file goes.
+            let length = block::u32_at(&header, 12);
+            if u64::from(length) > self.end - content_at {
+                return bad();
+            }
+            let mut content = vec![0; length as usize];
+            self.file.read_exact(content_at, &mut content)?;
+            if header != self.header.chunk(index, &content) {
+                return bad();
+            }
+            chunks.push(Bytes::from(content));
+            at = content_at + u64::from(length);
+        }
+        if at != self.end {
+            return Ok(Err(format!("its chunks end at byte {at}, its footer is at {}", self.end)));
+        }
+        Ok(Ok(chunks))
+    }
+}

@@ -1,0 +1,122 @@
+//! The state file: what this server has promised, in two slots.
+//!
+//! Owns the file `state` and the rule that a promise once made is never lost: a slot is overwritten only while the
+//! other one is durable and whole. Must not know what the promises mean.
+//!
+//! An open writes the file anew and never mends it in place. A process that was killed, or whose sync failed, may
+//! have left a slot in the page cache alone, and nobody can see which of the two is the durable one.
+
+use zabkeeper_core::Zxid;
+use zabkeeper_core::io::DurableState;
+
+use crate::block::{self, BLOCK_END, Kind};
+use crate::dir::{Dir, DirFile};
+use crate::error::StoreError;
+use crate::names::FileName;
+use crate::vfs::Vfs;
+
+/// What slots begin with.
+const KIND: Kind = Kind { magic: *b"zabk-sta", version: 1 };
+const SLOTS: [u64; 2] = [0, BLOCK_END];
+/// Bytes of a slot's content before the state itself.
+const STATE_AT: usize = 28;
+
+/// Content of a slot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    /// Rises with every save; the valid slot with the higher one holds.
+    pub(crate) generation: u64,
+    /// The ensemble that this server's files belong to.
+    pub(crate) cluster: u64,
+    /// The log was durable up to this transaction when the slot was written: a log that ends before is damaged.
+    pub(crate) log_end: Zxid,
+    /// The promises.
+    pub(crate) state: DurableState,
+}
+
+/// The open state file.
+pub(crate) struct StateFile<V: Vfs> {
+    file: DirFile<V>,
+    current: Slot,
+}
+
+impl Slot {
+    /// What a server starts with that has never promised anything.
+    pub(crate) fn fresh(cluster: u64) -> Slot {
+        Slot { generation: 1, cluster, log_end: Zxid::ZERO, state: DurableState::default() }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let state = postcard::to_allocvec(&self.state).expect("plain data encodes");
+        let length = u32::try_from(state.len()).expect("three numbers are short");
+        let mut content = Vec::with_capacity(STATE_AT + state.len());
+        content.extend_from_slice(&self.generation.to_le_bytes());
+        content.extend_from_slice(&self.cluster.to_le_bytes());
+        content.extend_from_slice(&self.log_end.0.to_le_bytes());
+        content.extend_from_slice(&length.to_le_bytes());
+        content.extend_from_slice(&state);
+        KIND.seal(&content)
+    }
+
+    fn decode(content: &[u8]) -> Option<Slot> {
+        let length = block::u32_at(content, 24) as usize;
+        let state = content[STATE_AT..].get(..length)?;
+        Some(Slot {
+            generation: block::u64_at(content, 0),
+            cluster: block::u64_at(content, 8),
+            log_end: Zxid(block::u64_at(content, 16)),
+            state: postcard::from_bytes(state).ok()?,
+        })
+    }
+}
+
+impl<V: Vfs> StateFile<V> {
+    /// Creates the file, replacing one that may be there: a power failure leaves the old one or all of the new one.
+    pub(crate) fn create(dir: &Dir<V>, slot: Slot) -> Result<StateFile<V>, StoreError> {
+        let bytes = slot.encode();
+        let mut file = dir.create(&FileName::State.unfinished())?;
+        for at in SLOTS {
+            file.write_at(at, &bytes)?;
+        }
+        file.sync()?;
+        file.publish(FileName::State.to_string())?;
+        Ok(StateFile { file, current: slot })
+    }
+
+    pub(crate) fn current(&self) -> &Slot {
+        &self.current
+    }
+
+    /// Replaces the state, durably; the log must be durable up to `log_end`.
+    pub(crate) fn save(&mut self, state: &DurableState, log_end: Zxid) -> Result<(), StoreError> {
+        self.current.generation += 1;
+        self.current.log_end = log_end;
+        self.current.state = state.clone();
+        let bytes = self.current.encode();
+        for at in SLOTS {
+            self.file.write_at(at, &bytes)?;
+            self.file.sync()?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the state file and changes nothing. Whether the slots were alike comes with it: if not, a save was cut short
+/// or one slot is damaged.
+///
+/// # Errors
+/// No slot is valid: the file got its name with both slots durable, so this is damage; or one of a later version.
+pub(crate) fn read<V: Vfs>(dir: &Dir<V>) -> Result<(Slot, bool), StoreError> {
+    let file = dir.open(&FileName::State.to_string())?;
+    let [first, second] = SLOTS.map(|at| file.read_block(at, &KIND));
+    let [first, second] = [first?, second?].map(|content| Slot::decode(&content?));
+    let alike = first == second;
+    let newest = match (first, second) {
+        (Some(first), Some(second)) if second.generation > first.generation => Some(second),
+        (first, second) => first.or(second),
+    };
+    match newest {
+        Some(slot) => Ok((slot, alike)),
+        None => Err(file.damaged("the checksums of both its slots are wrong")),
+    }
+}

@@ -1,0 +1,314 @@
+//! Bytes that change after they were durable: told apart from torn writes, and never a silent loss.
+
+use bytes::Bytes;
+use zabkeeper_core::io::{DiskCommand, DurableState, Entry, Recovered};
+use zabkeeper_core::{Epoch, WriteId, Zxid};
+
+use super::mem::MemDir;
+use super::world::{CLUSTER, reopen};
+use crate::{Opened, Options, StoreError, open};
+
+/// A store with three segments, two snapshots and a state; batches of several sectors.
+struct Sample {
+    dir: MemDir,
+    found: Recovered,
+    segments: [&'static str; 3],
+    snapshots: [&'static str; 2],
+}
+
+fn zxid(counter: u64) -> Zxid {
+    Zxid((1 << 32) + counter)
+}
+
+fn append(counter: u64, length: usize) -> DiskCommand {
+    let bytes = Bytes::from(vec![counter.to_le_bytes()[0]; length]);
+    DiskCommand::Append { id: WriteId(counter), entry: Entry { zxid: zxid(counter), bytes } }
+}
+
+fn snapshot(store: &mut Opened<MemDir>, counter: u64) {
+    for index in 0..2 {
+        let (zxid, bytes) = (zxid(counter), Bytes::from(vec![counter.to_le_bytes()[0]; 900]));
+        let chunk = DiskCommand::SnapshotChunk { zxid, index, bytes, last: index == 1 };
+        store.snapshots.run(&chunk).expect("nothing is in the way");
+    }
+}
+
+fn sample() -> Sample {
+    let dir = MemDir::new();
+    let mut store = reopen(&dir).expect("a new store");
+    for batch in 0..9 {
+        let appends: Vec<_> = (1..=3).map(|i| append(batch * 3 + i, 200)).collect();
+        store.log.run(&appends).expect("nothing is in the way");
+        if batch == 1 || batch == 3 {
+            snapshot(&mut store, batch * 3);
+        }
+        if batch == 4 {
+            let state = DurableState { accepted_epoch: Epoch(1), ..DurableState::default() };
+            let save = DiskCommand::SaveState { id: WriteId(0), state };
+            store.log.run(&[save]).expect("nothing is in the way");
+        }
+    }
+    drop(store);
+    let found = reopen(&dir.copy()).expect("it is sound").recovered;
+    assert_eq!(found.entries.len(), 27 - 9);
+    let segments = ["log.0000000100000001", "log.000000010000000a", "log.0000000100000013"];
+    let snapshots = ["snapshot.0000000100000003", "snapshot.0000000100000009"];
+    Sample { dir, found, segments, snapshots }
+}
+
+impl Sample {
+    /// What an open says after `name` has been changed; a copy is opened, so that changes do not add up.
+    fn after(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Recovered, StoreError> {
+        let dir = self.dir.copy();
+        dir.rot(name, change);
+        let before = dir.contents();
+        let result = reopen(&dir);
+        if result.is_err() {
+            assert_eq!(dir.contents(), before, "a damaged store stays as it was found");
+        }
+        result.map(|store| store.recovered)
+    }
+}
+
+fn is_damage(result: &Result<Recovered, StoreError>) -> bool {
+    matches!(result, Err(StoreError::Damaged { .. }))
+}
+
+/// Where the last batch of the newest segment begins.
+fn last_batch(bytes: &[u8]) -> usize {
+    (4096..bytes.len() - 4).rev().find(|at| bytes[*at..].starts_with(b"zkba")).expect("a batch")
+}
+
+#[test]
+fn a_changed_bit_in_the_log_before_the_last_batch_is_damage() {
+    let sample = sample();
+    // The oldest segment is only needed where the newest snapshot is not usable.
+    for name in &sample.segments[1..] {
+        let bytes = sample.dir.bytes(name);
+        let end = if *name == sample.segments[2] { last_batch(&bytes) } else { bytes.len() };
+        for (at, byte) in bytes.iter().enumerate().take(end) {
+            let result = sample.after(name, |bytes| bytes[at] ^= 1 << (at % 8));
+            // Zeros that align batches, or that were reserved and not used, say nothing.
+            let padding = *byte == 0 && result.as_ref().is_ok_and(|found| *found == sample.found);
+            assert!(padding || is_damage(&result), "byte {at} of {name}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn a_zeroed_sector_in_the_log_before_the_last_batch_is_damage() {
+    let sample = sample();
+    for name in &sample.segments[1..] {
+        let bytes = sample.dir.bytes(name);
+        let end = if *name == sample.segments[2] { last_batch(&bytes) } else { bytes.len() };
+        for at in (0..end).step_by(512) {
+            let sector = at..(at + 512).min(end);
+            if bytes[sector.clone()].iter().any(|byte| *byte != 0) {
+                let result = sample.after(name, |bytes| bytes[sector].fill(0));
+                assert!(is_damage(&result), "byte {at} of {name}: {result:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_torn_last_batch_is_cut_and_said_to_be() {
+    let sample = sample();
+    let name = sample.segments[2];
+    let bytes = sample.dir.bytes(name);
+    let start = last_batch(&bytes);
+    let mut entries = sample.found.entries.clone();
+    entries.truncate(entries.len() - 3);
+    for at in start..start + 48 + 3 * 212 {
+        let dir = sample.dir.copy();
+        dir.rot(name, |bytes| bytes[at] ^= 1 << (at % 8));
+        let store = reopen(&dir).expect("a torn batch is no damage");
+        assert_eq!(store.recovered.entries, entries, "byte {at}");
+        assert_eq!(store.notes.len(), 1);
+        assert!(
+            store.notes[0].starts_with("cut a torn batch of 684 bytes at byte"),
+            "{:?}",
+            store.notes
+        );
+        drop(store);
+        assert_eq!(dir.bytes(name).len(), start, "what was cut is gone");
+        assert_eq!(reopen(&dir).expect("it was mended").notes, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_torn_batch_below_what_the_state_file_vouches_for_is_damage() {
+    let sample = sample();
+    let dir = sample.dir.copy();
+    let mut store = reopen(&dir).expect("it is sound");
+    let save = DiskCommand::SaveState { id: WriteId(1), state: DurableState::default() };
+    store.log.run(&[save]).expect("nothing is in the way");
+    drop(store);
+    let start = last_batch(&dir.bytes(sample.segments[2]));
+    dir.rot(sample.segments[2], |bytes| bytes[start + 100] ^= 1);
+    let result = reopen(&dir).map(|store| store.recovered);
+    assert!(is_damage(&result), "{result:?}");
+}
+
+#[test]
+fn a_log_that_ends_before_the_snapshot_is_damage() {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    snapshot(&mut store, 27);
+    drop(store);
+    let start = last_batch(&sample.dir.bytes(sample.segments[2]));
+    let result = sample.after(sample.segments[2], |bytes| bytes[start + 100] ^= 1);
+    assert!(is_damage(&result), "{result:?}");
+}
+
+#[test]
+fn a_missing_segment_is_damage() {
+    let sample = sample();
+    for name in &sample.segments[..2] {
+        let dir = sample.dir.copy();
+        dir.lose(name);
+        dir.rot(sample.snapshots[1], |bytes| bytes[0] ^= 1);
+        assert!(is_damage(&reopen(&dir).map(|store| store.recovered)), "{name}");
+    }
+    let dir = sample.dir.copy();
+    sample.segments.iter().for_each(|name| dir.lose(name));
+    assert!(is_damage(&reopen(&dir).map(|store| store.recovered)));
+}
+
+#[test]
+fn a_log_without_its_state_file_is_damage() {
+    let sample = sample();
+    let dir = sample.dir.copy();
+    dir.lose("state");
+    assert!(is_damage(&reopen(&dir).map(|store| store.recovered)));
+}
+
+#[test]
+fn a_damaged_slot_loses_no_promise_and_two_are_damage() {
+    let sample = sample();
+    for at in 0..2 * 4096 {
+        let result = sample.after("state", |bytes| bytes[at] ^= 1 << (at % 8));
+        assert_eq!(result.as_ref(), Ok(&sample.found), "byte {at}");
+    }
+    let result = sample.after("state", |bytes| {
+        bytes[100] ^= 1;
+        bytes[5000] ^= 1;
+    });
+    assert!(is_damage(&result), "{result:?}");
+}
+
+#[test]
+fn a_damaged_snapshot_is_set_aside_for_an_older_one() {
+    let sample = sample();
+    let name = sample.snapshots[1];
+    let bytes = sample.dir.bytes(name);
+    for at in 0..bytes.len() {
+        let dir = sample.dir.copy();
+        dir.rot(name, |bytes| bytes[at] ^= 1 << (at % 8));
+        let store = reopen(&dir).expect("the older snapshot and the log hold everything");
+        assert_eq!(store.recovered.snapshots, [zxid(3)], "byte {at}");
+        assert_eq!(store.recovered.entries.len(), 27 - 3);
+        assert_eq!(store.notes.len(), 1);
+        assert_eq!(dir.bytes(&format!("{name}.damaged")).len(), bytes.len());
+    }
+    // Cut short anywhere, or with something behind it.
+    for length in (0..bytes.len() + 600).step_by(100) {
+        let result = sample.after(name, |bytes| bytes.resize(length, 0));
+        assert_eq!(result.expect("the older one will do").snapshots, [zxid(3)], "{length} bytes");
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_is_damage_where_the_log_does_not_reach_back() {
+    let sample = sample();
+    let dir = sample.dir.copy();
+    let mut store = reopen(&dir).expect("it is sound");
+    store.snapshots.run(&DiskCommand::Purge { oldest: zxid(9) }).expect("nothing is in the way");
+    drop(store);
+    dir.rot(sample.snapshots[1], |bytes| bytes[4096] ^= 1);
+    assert!(is_damage(&reopen(&dir).map(|store| store.recovered)));
+}
+
+#[test]
+fn log_is_not_purged_behind_a_snapshot_that_is_gone() {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    sample.dir.lose(sample.snapshots[1]);
+    let result = store.snapshots.run(&DiskCommand::Purge { oldest: zxid(9) });
+    assert!(matches!(result, Err(StoreError::Damaged { .. })), "{result:?}");
+    assert!(sample.dir.contents().contains_key(sample.segments[0]));
+}
+
+#[test]
+fn a_purge_leaves_the_newest_segment_and_what_reaches_beyond_the_snapshot() {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    snapshot(&mut store, 8);
+    snapshot(&mut store, 27);
+    let expected =
+        [(8, &sample.segments[..]), (9, &sample.segments[1..]), (27, &sample.segments[2..])];
+    for (oldest, left) in expected {
+        let purge = DiskCommand::Purge { oldest: zxid(oldest) };
+        store.snapshots.run(&purge).expect("nothing is in the way");
+        let contents = sample.dir.contents();
+        let segments: Vec<_> = contents.keys().filter(|name| name.starts_with("log.")).collect();
+        assert_eq!(segments, left, "oldest {oldest}");
+    }
+}
+
+#[test]
+fn files_of_another_cluster_are_refused() {
+    let sample = sample();
+    let other = MemDir::new();
+    let options = Options { cluster_id: CLUSTER + 1, ..Options::new(0) };
+    drop(open(other.clone(), other.clone(), options).expect("a new store"));
+    let foreign = other.bytes("state");
+    let result = sample.after("state", |bytes| *bytes = foreign);
+    let name = sample.snapshots[1].to_owned();
+    let expected = StoreError::ForeignCluster { file: name, found: CLUSTER, expected: CLUSTER + 1 };
+    assert_eq!(result, Err(expected));
+}
+
+#[test]
+fn files_of_a_later_version_are_refused() {
+    let sample = sample();
+    for (name, at) in [("state", 4096), (sample.segments[2], 0), (sample.snapshots[1], 0)] {
+        let result = sample.after(name, |bytes| {
+            let block = &mut bytes[at..at + 4096];
+            block[8] = 2;
+            let crc = crc32c::crc32c_append(crc32c::crc32c(&block[..12]), &block[16..]);
+            block[12..16].copy_from_slice(&crc.to_le_bytes());
+        });
+        let expected = StoreError::UnknownVersion { file: name.to_owned(), found: 2, known: 1 };
+        assert_eq!(result, Err(expected));
+    }
+}
+
+#[test]
+fn a_batch_inside_a_clients_data_is_no_proof_of_damage() {
+    let dir = MemDir::new();
+    let mut store = reopen(&dir).expect("a new store");
+    store.log.run(&[append(1, 8)]).expect("nothing is in the way");
+    store.log.run(&[append(2, 8)]).expect("nothing is in the way");
+    let batch = dir.bytes("log.0000000100000001")[4096 + 72..4096 + 144].to_vec();
+    assert!(batch.starts_with(b"zkba"));
+    let bytes = Bytes::from([vec![0; 4], batch].concat());
+    let entry = Entry { zxid: zxid(3), bytes };
+    store.log.run(&[DiskCommand::Append { id: WriteId(3), entry }]).expect("nothing is in the way");
+    drop(store);
+    dir.rot("log.0000000100000001", |bytes| bytes[4096 + 144] ^= 1);
+    let store = reopen(&dir).expect("a torn batch is no damage");
+    assert_eq!(store.recovered.entries.len(), 2);
+}
+
+#[test]
+#[should_panic(expected = "appended after")]
+fn a_gap_in_the_appends_is_a_bug_of_the_caller() {
+    let dir = MemDir::new();
+    let mut store = reopen(&dir).expect("a new store");
+    let _ = store.log.run(&[append(1, 8), append(3, 8)]);
+}

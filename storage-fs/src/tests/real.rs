@@ -1,0 +1,75 @@
+//! The store on the files of this machine.
+
+use bytes::Bytes;
+use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry};
+use zabkeeper_core::{Epoch, WriteId, Zxid};
+
+use crate::{LogLane, Opened, Options, OsDir, StoreError, open};
+
+fn append(counter: u64) -> DiskCommand {
+    let bytes = Bytes::from(format!("transaction {counter}"));
+    DiskCommand::Append {
+        id: WriteId(counter),
+        entry: Entry { zxid: Zxid((1 << 32) + counter), bytes },
+    }
+}
+
+fn start(dir: &OsDir) -> Opened<OsDir> {
+    open(dir.clone(), dir.clone(), Options::new(7)).expect("the store opens")
+}
+
+#[test]
+fn what_was_done_is_there_again() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = OsDir::new(temp.path().join("data/version-1")).expect("a directory");
+    let mut store = start(&dir);
+    assert_eq!(store.recovered, Default::default());
+    let state =
+        DurableState { accepted_epoch: Epoch(1), current_epoch: Epoch(1), snapshot: Zxid(0) };
+    let save = DiskCommand::SaveState { id: WriteId(9), state: state.clone() };
+    assert_eq!(store.log.run(&[save]), Ok(WriteId(9)));
+    assert_eq!(store.log.run(&[append(1), append(2), append(3)]), Ok(WriteId(3)));
+    let zxid = Zxid((1 << 32) + 2);
+    let bytes = Bytes::from_static(b"tree");
+    let chunk = DiskCommand::SnapshotChunk { zxid, index: 0, bytes: bytes.clone(), last: true };
+    let done = Some(DiskEvent::ChunkDone { zxid, index: 0 });
+    assert_eq!(store.snapshots.run(&chunk), Ok(done));
+    assert_eq!(store.snapshots.run(&DiskCommand::Purge { oldest: zxid }), Ok(None));
+    drop(store);
+
+    let store = start(&dir);
+    assert_eq!(store.notes, Vec::<String>::new());
+    assert_eq!(store.recovered.state, state);
+    let image = store.recovered.snapshot.expect("a snapshot");
+    assert_eq!((image.zxid, image.chunks), (zxid, vec![bytes]));
+    let DiskCommand::Append { entry, .. } = append(3) else { unreachable!() };
+    assert_eq!(store.recovered.entries, vec![entry]);
+}
+
+#[test]
+fn a_second_open_is_kept_out_until_both_lanes_are_gone() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let log = OsDir::new(temp.path().join("log")).expect("a directory");
+    let snapshots = OsDir::new(temp.path().join("snapshots")).expect("a directory");
+    let second = |log: &OsDir, snapshots: &OsDir| {
+        open(log.clone(), snapshots.clone(), Options::new(7)).map(|_| ()).map_err(|e| e.to_string())
+    };
+    let in_use = |place| Err(StoreError::InUse { place }.to_string());
+    let Opened { log: log_lane, snapshots: snapshot_lane, .. } =
+        open(log.clone(), snapshots.clone(), Options::new(7)).expect("the store opens");
+    assert_eq!(second(&log, &snapshots), in_use("log directory"));
+    let elsewhere = OsDir::new(temp.path().join("elsewhere")).expect("a directory");
+    assert_eq!(second(&elsewhere, &snapshots), in_use("snapshot directory"));
+    drop(log_lane);
+    assert_eq!(second(&log, &snapshots), in_use("log directory"));
+    drop(snapshot_lane);
+    assert_eq!(second(&log, &snapshots), Ok(()));
+}
+
+#[test]
+fn lanes_can_go_to_other_threads() {
+    fn sendable<T: Send>() {}
+    sendable::<LogLane<OsDir>>();
+    sendable::<crate::SnapshotLane<OsDir>>();
+    sendable::<StoreError>();
+}
