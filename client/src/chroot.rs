@@ -1,0 +1,66 @@
+//! The chroot in requests and replies (CLIENT-02): put on what goes out, taken off what comes back.
+//!
+//! Owns which field of which record is a path. Must not judge paths: the server does.
+
+use zabkeeper_core::wire::{MultiResult, ReplyBody, Request};
+
+use crate::connect::ConnectString;
+
+/// The request as the server is to see it; `None` where a path of it is relative and would leave the chroot.
+pub(crate) fn put_on(connect: &ConnectString, mut request: Request) -> Option<Request> {
+    for path in paths_of(&mut request) {
+        *path = connect.to_server(std::mem::take(path))?;
+    }
+    Some(request)
+}
+
+/// The reply as the caller is to see it. Names of children are no paths.
+pub(crate) fn take_off(connect: &ConnectString, body: ReplyBody) -> ReplyBody {
+    match body {
+        ReplyBody::Path(path) => ReplyBody::Path(connect.to_caller(path)),
+        ReplyBody::PathStat(path, stat) => ReplyBody::PathStat(connect.to_caller(path), stat),
+        ReplyBody::Multi(results) => {
+            let part = |result| take_off_part(connect, result);
+            ReplyBody::Multi(results.into_iter().map(part).collect())
+        }
+        ReplyBody::Empty
+        | ReplyBody::Stat(_)
+        | ReplyBody::Data(..)
+        | ReplyBody::Children(_)
+        | ReplyBody::ChildrenStat(..) => body,
+    }
+}
+
+fn take_off_part(connect: &ConnectString, result: MultiResult) -> MultiResult {
+    match result {
+        MultiResult::Created(path) => MultiResult::Created(connect.to_caller(path)),
+        MultiResult::CreatedStat(path, stat) => {
+            MultiResult::CreatedStat(connect.to_caller(path), stat)
+        }
+        MultiResult::Changed(_)
+        | MultiResult::Deleted
+        | MultiResult::Checked
+        | MultiResult::Failed(_) => result,
+    }
+}
+
+fn paths_of(request: &mut Request) -> Vec<&mut String> {
+    match request {
+        Request::Create { path, .. }
+        | Request::Delete { path, .. }
+        | Request::Exists { path, .. }
+        | Request::GetData { path, .. }
+        | Request::SetData { path, .. }
+        | Request::GetChildren { path, .. }
+        | Request::Check { path, .. }
+        | Request::Sync { path }
+        | Request::Watches { path, .. } => vec![path],
+        Request::Multi(requests) => requests.iter_mut().flat_map(paths_of).collect(),
+        Request::Ping
+        | Request::Auth { .. }
+        | Request::SetWatches(_)
+        | Request::CloseSession
+        | Request::Undecodable { .. }
+        | Request::Unknown { .. } => Vec::new(),
+    }
+}

@@ -1,0 +1,154 @@
+//! What a session keeps from one connection to the next.
+//!
+//! Owns identity, watches, authentications, waiting calls and the numbers derived from the timeout. Must not know
+//! which phase the session is in.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use zabkeeper_core::wire::{ConnectRequest, Password, Request};
+use zabkeeper_core::{Instant, SessionId, Zxid};
+
+use crate::config::Config;
+use crate::io::{CallId, Effect, Failure, LinkId, Loss, Outbox};
+use crate::rng::Rng;
+use crate::servers::Servers;
+use crate::watches::Watches;
+
+/// Longest time without sending, however long the session timeout (CLIENT-05).
+const PING_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) config: Config,
+    pub(crate) servers: Servers,
+    /// Zero until a server has accepted the session.
+    pub(crate) id: SessionId,
+    pub(crate) password: Password,
+    pub(crate) last_zxid: Zxid,
+    pub(crate) watches: Watches,
+    /// Schemes that a server has accepted, to be shown to the next one (HS-13).
+    pub(crate) auths: Vec<String>,
+    /// Calls that wait for a connection, paths as the server knows them.
+    pub(crate) queue: VecDeque<(CallId, Request)>,
+    pub(crate) last_loss: Option<Loss>,
+    /// Negotiated, or asked for as long as nothing is.
+    timeout: Duration,
+    rng: Rng,
+    last_link: u64,
+    last_xid: i32,
+}
+
+impl Kept {
+    pub(crate) fn new(config: Config, seed: u64) -> Kept {
+        let mut rng = Rng::new(seed);
+        let (id, password) = config.resume.unwrap_or_default();
+        Kept {
+            servers: Servers::new(config.servers.servers().len(), &mut rng),
+            id,
+            password,
+            last_zxid: Zxid::ZERO,
+            watches: Watches::default(),
+            auths: Vec::new(),
+            queue: VecDeque::new(),
+            last_loss: None,
+            timeout: millis(config.session_timeout_ms),
+            rng,
+            last_link: 0,
+            last_xid: 0,
+            config,
+        }
+    }
+
+    /// A server has accepted the session.
+    pub(crate) fn accepted(&mut self, id: SessionId, password: Password, timeout_ms: i32) {
+        self.id = id;
+        self.password = password;
+        self.timeout = millis(timeout_ms);
+        self.servers.accepted();
+    }
+
+    pub(crate) fn handshake(&self) -> ConnectRequest {
+        ConnectRequest {
+            last_zxid_seen: self.last_zxid,
+            timeout_ms: self.config.session_timeout_ms,
+            session: self.id,
+            password: self.password.to_vec().into(),
+            read_only: Some(false),
+        }
+    }
+
+    /// How long a server may be silent.
+    pub(crate) fn read_timeout(&self) -> Duration {
+        self.timeout * 2 / 3
+    }
+
+    /// After how long without sending a ping is due: half of the read timeout leaves the answer the other half.
+    pub(crate) fn ping_interval(&self) -> Duration {
+        (self.timeout / 3).min(PING_MAX)
+    }
+
+    /// How long a dial may take, and the handshake after it: a round of all servers fits into the session.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        let count = u32::try_from(self.servers.count()).unwrap_or(u32::MAX);
+        (self.timeout / count).max(Duration::from_millis(1))
+    }
+
+    /// When to dial again after a loss (CLIENT-04).
+    pub(crate) fn redial_at(&mut self, now: Instant) -> Instant {
+        let bound = self.config.reconnect_delay_max.as_nanos();
+        let bound = u64::try_from(bound).unwrap_or(u64::MAX);
+        let delay = Duration::from_nanos(self.rng.below(bound));
+        let pause =
+            if self.servers.round_is_over() { self.config.round_pause } else { Duration::ZERO };
+        now.after(delay.saturating_add(pause))
+    }
+
+    pub(crate) fn next_link(&mut self) -> LinkId {
+        self.last_link += 1;
+        LinkId(self.last_link)
+    }
+
+    /// The number of the next request: from 1 to the largest and again from 1 (WIRE-11).
+    pub(crate) fn next_xid(&mut self) -> i32 {
+        self.last_xid = self.last_xid.checked_add(1).unwrap_or(1);
+        self.last_xid
+    }
+
+    /// The answer to a request had this zxid in its header.
+    pub(crate) fn saw(&mut self, zxid: i64) {
+        self.last_zxid = self.last_zxid.max(Zxid::from_wire(zxid));
+    }
+
+    pub(crate) fn fail_queue(&mut self, failure: Failure, out: &mut Outbox) {
+        for (call, _) in self.queue.drain(..) {
+            out.effects.push(Effect::Completed(call, Err(failure)));
+        }
+    }
+}
+
+fn millis(ms: i32) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wire_11_request_numbers_wrap_to_1() {
+        let mut kept = Kept::new(Config::new("a".parse().expect("valid"), 1), 0);
+        assert_eq!((kept.next_xid(), kept.next_xid()), (1, 2));
+        kept.last_xid = i32::MAX - 1;
+        assert_eq!((kept.next_xid(), kept.next_xid()), (i32::MAX, 1));
+    }
+
+    #[test]
+    fn only_positive_zxids_count_as_seen_and_none_goes_back() {
+        let mut kept = Kept::new(Config::new("a".parse().expect("valid"), 1), 0);
+        for zxid in [-1, 7, 0, 5, -9] {
+            kept.saw(zxid);
+        }
+        assert_eq!(kept.last_zxid, Zxid(7));
+    }
+}

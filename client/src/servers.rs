@@ -1,0 +1,48 @@
+//! Which server to try next (CLIENT-04; Java: `StaticHostProvider`).
+//!
+//! Owns the order and the rounds. Must not dial.
+
+use crate::rng::Rng;
+
+/// The servers of a connect string in an order drawn once, so that the clients of an ensemble spread over it.
+#[derive(Clone, Debug)]
+pub(crate) struct Servers {
+    order: Vec<usize>,
+    next: usize,
+    /// Servers not yet tried in this round; a round begins with the session and with each connection that stood.
+    untried: usize,
+}
+
+impl Servers {
+    pub(crate) fn new(count: usize, rng: &mut Rng) -> Servers {
+        assert!(count > 0, "a connect string names a server");
+        let mut order: Vec<usize> = (0..count).collect();
+        rng.shuffle(&mut order);
+        Servers { order, next: 0, untried: count }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Has every server been tried? The next one begins a new round.
+    pub(crate) fn round_is_over(&self) -> bool {
+        self.untried == 0
+    }
+
+    /// The server to try now.
+    pub(crate) fn take(&mut self) -> usize {
+        if self.round_is_over() {
+            self.untried = self.order.len();
+        }
+        self.untried -= 1;
+        let server = self.order[self.next];
+        self.next = (self.next + 1) % self.order.len();
+        server
+    }
+
+    /// The server taken last has accepted the session: when it is lost, the others come first.
+    pub(crate) fn accepted(&mut self) {
+        self.untried = self.order.len() - 1;
+    }
+}

@@ -1,0 +1,345 @@
+//! A connection on which a server has accepted the session: requests out, replies and events in.
+//!
+//! Owns the order of what is awaited. Must not decide what follows a loss: it says so, and `session` acts.
+//!
+//! Invariant: `awaited` holds, in the order sent, every request that is answered in order and has not been yet; the
+//! server answers the front one next (WIRE-12).
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use zabkeeper_core::wire::{
+    FromServer, ReplyBody, ReplyKind, Request, RequestFrame, ServerFrames, WatchEvent, XID_AUTH,
+    XID_PING, XID_SET_WATCHES,
+};
+use zabkeeper_core::{ErrorCode, Instant, Zxid};
+
+use crate::chroot;
+use crate::io::{CallId, Done, Effect, Failure, LinkId, Loss, Outbox, State};
+use crate::kept::Kept;
+use crate::watches::Change;
+
+/// Largest frame taken from a server, bytes: replies are not bound by `jute.maxbuffer`, and a parent may have a
+/// million children; still, a length that is garbage must not take the memory.
+pub(crate) const REPLY_BYTES_MAX: u32 = 256 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub(crate) link: LinkId,
+    inbound: BytesMut,
+    awaited: VecDeque<Awaited>,
+    /// Auth packets are answered in order among themselves, and may overtake the rest.
+    auths: VecDeque<AwaitedAuth>,
+    heard: Instant,
+    sent: Instant,
+    closing: bool,
+}
+
+#[derive(Debug)]
+struct Awaited {
+    xid: i32,
+    /// Of the body, if the request succeeds.
+    kind: ReplyKind,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Call { call: CallId, change: Change },
+    SetWatches,
+    CloseSession,
+}
+
+#[derive(Debug)]
+struct AwaitedAuth {
+    /// `None` where the session itself repeats an earlier one.
+    call: Option<CallId>,
+    scheme: String,
+}
+
+/// Does the session go on after a frame?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    On,
+    Ended(End),
+}
+
+/// How a session can end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Expired,
+    AuthFailed,
+    Closed,
+}
+
+impl End {
+    pub(crate) fn state(self) -> State {
+        match self {
+            End::Expired => State::Expired,
+            End::AuthFailed => State::AuthFailed,
+            End::Closed => State::Closed,
+        }
+    }
+
+    /// Why calls fail that were under way then, or come later.
+    pub(crate) fn failure(self) -> Failure {
+        match self {
+            End::Expired => Failure::SessionExpired,
+            End::AuthFailed => Failure::AuthFailed,
+            End::Closed => Failure::Closed,
+        }
+    }
+}
+
+impl Serving {
+    /// The handshake has been answered; `inbound` is what came after the answer. Sends what the session keeps:
+    /// authentications, watches, waiting calls, in this order (HS-13).
+    pub(crate) fn begin(
+        now: Instant,
+        link: LinkId,
+        inbound: BytesMut,
+        kept: &mut Kept,
+        out: &mut Outbox,
+    ) -> Serving {
+        let mut serving = Serving {
+            link,
+            inbound,
+            awaited: VecDeque::new(),
+            auths: VecDeque::new(),
+            heard: now,
+            sent: now,
+            closing: false,
+        };
+        let mut bytes = BytesMut::new();
+        for scheme in &kept.auths {
+            serving.auth(None, scheme.clone(), &mut bytes);
+        }
+        for batch in kept.watches.batches(kept.last_zxid) {
+            let frame = RequestFrame { xid: XID_SET_WATCHES, request: Request::SetWatches(batch) };
+            serving.ask(&frame, What::SetWatches, &mut bytes);
+        }
+        for (call, request) in std::mem::take(&mut kept.queue) {
+            serving.call(call, request, &mut bytes, kept, out);
+        }
+        serving.send(now, bytes, out);
+        serving
+    }
+
+    /// Requests under way.
+    pub(crate) fn load(&self) -> usize {
+        self.awaited.len() + self.auths.len()
+    }
+
+    /// Has closeSession been sent?
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        request: Request,
+        kept: &mut Kept,
+        out: &mut Outbox,
+    ) {
+        let mut bytes = BytesMut::new();
+        self.call(call, request, &mut bytes, kept, out);
+        self.send(now, bytes, out);
+    }
+
+    pub(crate) fn close(&mut self, now: Instant, kept: &mut Kept, out: &mut Outbox) {
+        if self.closing {
+            return;
+        }
+        self.closing = true;
+        let mut bytes = BytesMut::new();
+        let frame = RequestFrame { xid: kept.next_xid(), request: Request::CloseSession };
+        self.ask(&frame, What::CloseSession, &mut bytes);
+        self.send(now, bytes, out);
+    }
+
+    pub(crate) fn next_deadline(&self, kept: &Kept) -> Instant {
+        self.heard.after(kept.read_timeout()).min(self.sent.after(kept.ping_interval()))
+    }
+
+    pub(crate) fn timeout(
+        &mut self,
+        now: Instant,
+        kept: &Kept,
+        out: &mut Outbox,
+    ) -> Result<(), Loss> {
+        if now >= self.heard.after(kept.read_timeout()) {
+            return Err(Loss::Silent);
+        }
+        if now >= self.sent.after(kept.ping_interval()) {
+            let mut bytes = BytesMut::new();
+            RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut bytes);
+            self.send(now, bytes, out);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn received(&mut self, now: Instant, bytes: &[u8]) {
+        self.heard = now;
+        self.inbound.extend_from_slice(bytes);
+    }
+
+    /// Acts on the whole frames that have been received.
+    pub(crate) fn frames(&mut self, kept: &mut Kept, out: &mut Outbox) -> Result<Flow, Loss> {
+        let frames = ServerFrames::new(REPLY_BYTES_MAX);
+        while let Some(frame) = frames.next(&mut self.inbound).map_err(Loss::Malformed)? {
+            let flow = match frame {
+                FromServer::Event(event) => {
+                    tell(event, kept, out);
+                    Flow::On
+                }
+                FromServer::Reply { xid: XID_PING, .. } => Flow::On,
+                FromServer::Reply { xid: XID_AUTH, err, .. } => self.auth_reply(err, kept, out)?,
+                FromServer::Reply { xid, zxid, err, body } => {
+                    self.reply(xid, zxid, err, body, kept, out)?
+                }
+            };
+            if flow != Flow::On {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::On)
+    }
+
+    /// Ends all calls under way.
+    pub(crate) fn fail(self, failure: Failure, out: &mut Outbox) {
+        let auths = self.auths.into_iter().filter_map(|auth| auth.call);
+        let calls = self.awaited.into_iter().filter_map(|awaited| match awaited.what {
+            What::Call { call, .. } => Some(call),
+            What::SetWatches | What::CloseSession => None,
+        });
+        for call in auths.chain(calls) {
+            out.effects.push(Effect::Completed(call, Err(failure)));
+        }
+    }
+
+    fn call(
+        &mut self,
+        call: CallId,
+        request: Request,
+        bytes: &mut BytesMut,
+        kept: &mut Kept,
+        out: &mut Outbox,
+    ) {
+        if let Request::Auth { scheme } = request {
+            return self.auth(Some(call), scheme, bytes);
+        }
+        let change = Change::of(&request);
+        let begin = bytes.len();
+        let frame = RequestFrame { xid: kept.next_xid(), request };
+        self.ask(&frame, What::Call { call, change }, bytes);
+        let frame_length = bytes.len() - begin - 4;
+        if frame_length > kept.config.request_bytes_max as usize {
+            bytes.truncate(begin);
+            self.awaited.pop_back();
+            out.effects.push(Effect::Completed(call, Err(Failure::TooLarge)));
+        }
+    }
+
+    fn ask(&mut self, frame: &RequestFrame, what: What, bytes: &mut BytesMut) {
+        frame.encode(bytes);
+        let kind = frame.request.reply_kind();
+        self.awaited.push_back(Awaited { xid: frame.xid, kind, what });
+    }
+
+    fn auth(&mut self, call: Option<CallId>, scheme: String, bytes: &mut BytesMut) {
+        let request = Request::Auth { scheme: scheme.clone() };
+        RequestFrame { xid: XID_AUTH, request }.encode(bytes);
+        self.auths.push_back(AwaitedAuth { call, scheme });
+    }
+
+    fn send(&mut self, now: Instant, bytes: BytesMut, out: &mut Outbox) {
+        if !bytes.is_empty() {
+            self.sent = now;
+            out.effects.push(Effect::Send { link: self.link, bytes: bytes.freeze() });
+        }
+    }
+
+    fn reply(
+        &mut self,
+        xid: i32,
+        zxid: i64,
+        err: i32,
+        body: Bytes,
+        kept: &mut Kept,
+        out: &mut Outbox,
+    ) -> Result<Flow, Loss> {
+        let expected = self.awaited.front().map(|oldest| (oldest.xid, oldest.kind));
+        let kind = match expected {
+            Some((expected, kind)) if expected == xid => kind,
+            Some(_) | None => {
+                return Err(Loss::WrongXid { expected: expected.map(|(xid, _)| xid), got: xid });
+            }
+        };
+        // Before it is taken off the queue: a reply that makes no sense leaves its call to fail with the others.
+        let result = read(xid, zxid, err, body, kind)?;
+        let Awaited { what, .. } = self.awaited.pop_front().expect("the front was looked at");
+        kept.saw(zxid);
+        match what {
+            What::Call { call, change } => {
+                kept.watches.answered(change, err);
+                let result = result.map(|body| Done {
+                    zxid: Zxid::from_wire(zxid),
+                    body: chroot::take_off(&kept.config.servers, body),
+                });
+                out.effects.push(Effect::Completed(call, result));
+                Ok(Flow::On)
+            }
+            What::SetWatches if err != 0 => Err(Loss::WatchesRefused(err)),
+            What::SetWatches => Ok(Flow::On),
+            What::CloseSession => Ok(Flow::Ended(End::Closed)),
+        }
+    }
+
+    fn auth_reply(&mut self, err: i32, kept: &mut Kept, out: &mut Outbox) -> Result<Flow, Loss> {
+        let Some(AwaitedAuth { call, scheme }) = self.auths.pop_front() else {
+            return Err(Loss::WrongXid { expected: None, got: XID_AUTH });
+        };
+        let result = match err {
+            0 => {
+                if !kept.auths.contains(&scheme) {
+                    kept.auths.push(scheme);
+                }
+                Ok(Done { zxid: Zxid::ZERO, body: ReplyBody::Empty })
+            }
+            err => Err(refusal(err)),
+        };
+        if let Some(call) = call {
+            out.effects.push(Effect::Completed(call, result));
+        }
+        let failed = err == ErrorCode::AuthFailed.wire();
+        Ok(if failed { Flow::Ended(End::AuthFailed) } else { Flow::On })
+    }
+}
+
+/// Tells of an event, if it fires a watch of ours.
+fn tell(event: WatchEvent, kept: &mut Kept, out: &mut Outbox) {
+    if kept.watches.fired(event.event, &event.path) {
+        let path = kept.config.servers.to_caller(event.path);
+        out.effects.push(Effect::Event(WatchEvent { path, ..event }));
+    }
+}
+
+fn read(
+    xid: i32,
+    zxid: i64,
+    err: i32,
+    body: Bytes,
+    kind: ReplyKind,
+) -> Result<Result<ReplyBody, Failure>, Loss> {
+    if err != 0 {
+        return Ok(Err(refusal(err)));
+    }
+    let reply = FromServer::reply(xid, zxid, err, body, kind).map_err(Loss::Malformed)?;
+    Ok(reply.result.map_err(Failure::Code))
+}
+
+fn refusal(err: i32) -> Failure {
+    ErrorCode::from_wire(err).map_or(Failure::UnknownCode(err), Failure::Code)
+}

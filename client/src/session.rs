@@ -1,0 +1,290 @@
+//! The life of a session: dialling, handshake, serving, loss, and again, until an end.
+//!
+//! Owns the phases; the ONLY file that changes them. Must not know what is on the wire after the handshake: `serving`
+//! does.
+
+use bytes::BytesMut;
+use zabkeeper_core::wire::{ConnectResponse, Password, Request, ServerFrames};
+use zabkeeper_core::{Instant, SessionId, Zxid};
+
+use crate::chroot;
+use crate::config::Config;
+use crate::io::{CallId, Effect, Failure, Input, LinkId, Loss, Outbox, State};
+use crate::kept::Kept;
+use crate::serving::{End, Flow, REPLY_BYTES_MAX, Serving};
+
+/// One client's session, from the first dial to its end.
+#[derive(Debug)]
+pub struct Session {
+    phase: Phase,
+    kept: Kept,
+}
+
+/// ```text
+///              due              Dialled               accepted
+///  Waiting ---------> Dialling ---------> Handshaking ---------> Serving
+///     ^                  |                     |  |                |  |
+///     |                  |   loss of the link  |  |                |  | closeSession answered, or link lost after it;
+///     +------------------+---------------------+--|----------------+  | auth refused
+///                                                 | refused           |
+///                                                 +-------> Over <----+
+///                                              Close, from any but Serving
+/// ```
+#[derive(Debug)]
+enum Phase {
+    /// Until it is time to dial.
+    Waiting { until: Instant },
+    /// The driver connects.
+    Dialling { link: LinkId, deadline: Instant },
+    /// The server is asked to accept the session.
+    Handshaking { link: LinkId, deadline: Instant, inbound: BytesMut },
+    /// The server has accepted it.
+    Serving(Serving),
+    /// For ever.
+    Over(End),
+}
+
+impl Session {
+    /// A session that begins with the first [`Input::Timeout`], which is due at once. The seed decides which servers
+    /// are tried in which order, and delays.
+    pub fn new(config: Config, seed: u64) -> Session {
+        Session {
+            phase: Phase::Waiting { until: Instant::default() },
+            kept: Kept::new(config, seed),
+        }
+    }
+
+    /// Takes one input; appends what is to be done. `now` never goes back.
+    pub fn step(&mut self, now: Instant, input: Input, out: &mut Outbox) {
+        match input {
+            Input::Timeout => self.timeout(now, out),
+            Input::Dialled { link } => self.dialled(now, link, out),
+            Input::DialFailed { link } if self.link() == Some(link) => {
+                self.lose(now, Loss::DialFailed, out);
+            }
+            Input::Received { link, bytes } if self.link() == Some(link) => {
+                self.received(now, &bytes, out);
+            }
+            Input::Disconnected { link } if self.link() == Some(link) => {
+                self.lose(now, Loss::Disconnected, out);
+            }
+            // Of a link that is no more.
+            Input::DialFailed { .. } | Input::Received { .. } | Input::Disconnected { .. } => {}
+            Input::Submit(call, request) => self.submit(now, call, request, out),
+            Input::Close => self.close(now, out),
+        }
+    }
+
+    /// When the next [`Input::Timeout`] is due; `None` once the session is over.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Waiting { until } => Some(*until),
+            Phase::Dialling { deadline, .. } | Phase::Handshaking { deadline, .. } => {
+                Some(*deadline)
+            }
+            Phase::Serving(serving) => Some(serving.next_deadline(&self.kept)),
+            Phase::Over(_) => None,
+        }
+    }
+
+    /// What the user may know of the session's state.
+    pub fn state(&self) -> State {
+        match &self.phase {
+            Phase::Waiting { .. } | Phase::Dialling { .. } | Phase::Handshaking { .. } => {
+                State::Connecting
+            }
+            Phase::Serving(_) => State::Connected,
+            Phase::Over(end) => end.state(),
+        }
+    }
+
+    /// The session's id; zero until a server has accepted it.
+    pub fn id(&self) -> SessionId {
+        self.kept.id
+    }
+
+    /// The password with which another handle could go on with the session; zeros until a server has accepted it.
+    pub fn password(&self) -> Password {
+        self.kept.password
+    }
+
+    /// Highest zxid in a reply to this session; servers that are behind it will not accept the session (HS-05).
+    pub fn last_zxid(&self) -> Zxid {
+        self.kept.last_zxid
+    }
+
+    /// Why the last link was given up, for logs; `None` if none ever was.
+    pub fn last_loss(&self) -> Option<&Loss> {
+        self.kept.last_loss.as_ref()
+    }
+
+    fn link(&self) -> Option<LinkId> {
+        match &self.phase {
+            Phase::Dialling { link, .. } | Phase::Handshaking { link, .. } => Some(*link),
+            Phase::Serving(serving) => Some(serving.link),
+            Phase::Waiting { .. } | Phase::Over(_) => None,
+        }
+    }
+
+    fn timeout(&mut self, now: Instant, out: &mut Outbox) {
+        let lost = match &mut self.phase {
+            Phase::Waiting { until } if now >= *until => {
+                let link = self.kept.next_link();
+                let server = self.kept.servers.take();
+                let deadline = now.after(self.kept.connect_timeout());
+                self.phase = Phase::Dialling { link, deadline };
+                out.effects.push(Effect::Dial { link, server });
+                return;
+            }
+            Phase::Dialling { deadline, .. } if now >= *deadline => Loss::DialTimeout,
+            Phase::Handshaking { deadline, .. } if now >= *deadline => Loss::HandshakeTimeout,
+            Phase::Serving(serving) => match serving.timeout(now, &self.kept, out) {
+                Ok(()) => return,
+                Err(loss) => loss,
+            },
+            Phase::Waiting { .. }
+            | Phase::Dialling { .. }
+            | Phase::Handshaking { .. }
+            | Phase::Over(_) => return,
+        };
+        self.lose(now, lost, out);
+    }
+
+    fn dialled(&mut self, now: Instant, dialled: LinkId, out: &mut Outbox) {
+        let Phase::Dialling { link, .. } = self.phase else {
+            return;
+        };
+        if link != dialled {
+            return;
+        }
+        let mut bytes = BytesMut::new();
+        self.kept.handshake().encode(&mut bytes);
+        out.effects.push(Effect::Send { link, bytes: bytes.freeze() });
+        let deadline = now.after(self.kept.connect_timeout());
+        self.phase = Phase::Handshaking { link, deadline, inbound: BytesMut::new() };
+    }
+
+    fn received(&mut self, now: Instant, bytes: &[u8], out: &mut Outbox) {
+        let outcome = match &mut self.phase {
+            Phase::Handshaking { inbound, .. } => {
+                inbound.extend_from_slice(bytes);
+                match ServerFrames::new(REPLY_BYTES_MAX).first(inbound) {
+                    Ok(None) => return,
+                    Ok(Some(response)) => return self.answered(now, &response, out),
+                    Err(malformed) => Err(Loss::Malformed(malformed)),
+                }
+            }
+            Phase::Serving(serving) => {
+                serving.received(now, bytes);
+                serving.frames(&mut self.kept, out)
+            }
+            // Nothing can come before the driver has said that the link stands.
+            Phase::Waiting { .. } | Phase::Dialling { .. } | Phase::Over(_) => return,
+        };
+        self.follow(now, outcome, out);
+    }
+
+    /// The handshake's answer has come; requests' answers may have come behind it.
+    fn answered(&mut self, now: Instant, response: &ConnectResponse, out: &mut Outbox) {
+        let Phase::Handshaking { link, inbound, .. } = &mut self.phase else {
+            return;
+        };
+        let (link, inbound) = (*link, std::mem::take(inbound));
+        if response.timeout_ms <= 0 {
+            return self.end(End::Expired, out);
+        }
+        let expected = self.kept.id;
+        if expected != SessionId(0) && expected != response.session {
+            return self.lose(now, Loss::WrongSession { expected, got: response.session }, out);
+        }
+        self.kept.accepted(response.session, response.password, response.timeout_ms);
+        out.effects.push(Effect::State(State::Connected));
+        let mut serving = Serving::begin(now, link, inbound, &mut self.kept, out);
+        let outcome = serving.frames(&mut self.kept, out);
+        self.phase = Phase::Serving(serving);
+        self.follow(now, outcome, out);
+    }
+
+    fn follow(&mut self, now: Instant, outcome: Result<Flow, Loss>, out: &mut Outbox) {
+        match outcome {
+            Ok(Flow::On) => {}
+            Ok(Flow::Ended(end)) => self.end(end, out),
+            Err(loss) => self.lose(now, loss, out),
+        }
+    }
+
+    fn submit(&mut self, now: Instant, call: CallId, request: Request, out: &mut Outbox) {
+        match self.admit(request) {
+            Err(failure) => out.effects.push(Effect::Completed(call, Err(failure))),
+            Ok(request) => match &mut self.phase {
+                Phase::Serving(serving) => serving.submit(now, call, request, &mut self.kept, out),
+                Phase::Waiting { .. }
+                | Phase::Dialling { .. }
+                | Phase::Handshaking { .. }
+                | Phase::Over(_) => self.kept.queue.push_back((call, request)),
+            },
+        }
+    }
+
+    /// The request as it is to be sent, or why it is not.
+    fn admit(&self, request: Request) -> Result<Request, Failure> {
+        let load = match &self.phase {
+            Phase::Over(end) => return Err(end.failure()),
+            Phase::Serving(serving) if serving.is_closing() => return Err(Failure::Closed),
+            Phase::Serving(serving) => serving.load(),
+            Phase::Waiting { .. } | Phase::Dialling { .. } | Phase::Handshaking { .. } => {
+                self.kept.queue.len()
+            }
+        };
+        if matches!(request, Request::Ping | Request::SetWatches(_) | Request::CloseSession) {
+            return Err(Failure::NotACall);
+        }
+        if load >= self.kept.config.calls_max.max(1) {
+            return Err(Failure::Full);
+        }
+        chroot::put_on(&self.kept.config.servers, request).ok_or(Failure::RelativePath)
+    }
+
+    fn close(&mut self, now: Instant, out: &mut Outbox) {
+        match &mut self.phase {
+            Phase::Serving(serving) => serving.close(now, &mut self.kept, out),
+            Phase::Waiting { .. } | Phase::Dialling { .. } | Phase::Handshaking { .. } => {
+                self.end(End::Closed, out);
+            }
+            Phase::Over(_) => {}
+        }
+    }
+
+    /// The link is no more, or of no use: all calls fail, also those that were not sent (CLIENT-09). While a server
+    /// serves none are queued, so one of the two lists is empty.
+    fn lose(&mut self, now: Instant, loss: Loss, out: &mut Outbox) {
+        let gone = matches!(loss, Loss::DialFailed | Loss::Disconnected);
+        if let Some(link) = self.link().filter(|_| !gone) {
+            out.effects.push(Effect::HangUp { link });
+        }
+        self.kept.last_loss = Some(loss);
+        let until = self.kept.redial_at(now);
+        let lost = std::mem::replace(&mut self.phase, Phase::Waiting { until });
+        if let Phase::Serving(serving) = lost {
+            let closing = serving.is_closing();
+            serving.fail(Failure::ConnectionLoss, out);
+            if closing {
+                self.phase = Phase::Over(End::Closed);
+            }
+            out.effects.push(Effect::State(self.state()));
+        }
+        self.kept.fail_queue(Failure::ConnectionLoss, out);
+    }
+
+    fn end(&mut self, end: End, out: &mut Outbox) {
+        if let Some(link) = self.link() {
+            out.effects.push(Effect::HangUp { link });
+        }
+        let failure = end.failure();
+        if let Phase::Serving(serving) = std::mem::replace(&mut self.phase, Phase::Over(end)) {
+            serving.fail(failure, out);
+        }
+        self.kept.fail_queue(failure, out);
+        out.effects.push(Effect::State(end.state()));
+    }
+}

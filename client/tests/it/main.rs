@@ -1,0 +1,5 @@
+//! Sessions against servers that follow a script.
+
+mod random;
+mod script;
+mod session;

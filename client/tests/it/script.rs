@@ -1,0 +1,176 @@
+//! A server that does what a test says: steps in, the trace of effects out.
+
+use std::fmt::Write;
+
+use bytes::BytesMut;
+use zabkeeper_client::{CallId, Config, Effect, Input, LinkId, Outbox, Session};
+use zabkeeper_core::wire::{
+    ClientFrames, ConnectResponse, EventType, FirstFrame, MAX_FRAME_DEFAULT, Reply, ReplyBody,
+    Request, WatchEvent,
+};
+use zabkeeper_core::{ErrorCode, Instant, SessionId, Zxid};
+
+/// The session that scripted servers grant.
+pub(crate) const SESSION: SessionId = SessionId(0x51);
+
+/// Something that happens; links are the latest dialled unless named.
+pub(crate) enum Do {
+    /// Time passes, ms; deadlines are kept to the nanosecond.
+    Wait(u64),
+    Dialled,
+    DialFailed,
+    /// The server accepts the session, with this timeout, ms.
+    Accept(i32),
+    /// The server knows no such session.
+    Refuse,
+    Submit(u64, Request),
+    /// An answer with this xid and zxid.
+    Reply(i32, i64, Result<ReplyBody, ErrorCode>),
+    Event(EventType, &'static str),
+    /// Any bytes.
+    Raw(Vec<u8>),
+    /// Bytes of a link dialled earlier.
+    RawOn(u64, Vec<u8>),
+    /// The connection breaks.
+    Drop,
+    Close,
+}
+
+pub(crate) fn config(servers: &str, timeout_ms: i32) -> Config {
+    let mut config = Config::new(servers.parse().expect("valid"), timeout_ms);
+    // Exact times are easier to read; one test has the delay.
+    config.reconnect_delay_max = std::time::Duration::ZERO;
+    config
+}
+
+/// Runs a session through `steps`; returns what it did, line by line, with times in ms.
+pub(crate) fn check(config: Config, steps: Vec<Do>) -> String {
+    let mut script = Script {
+        session: Session::new(config, 1),
+        now: Instant(0),
+        link: LinkId(0),
+        server: ClientFrames::new(MAX_FRAME_DEFAULT),
+        arrived: BytesMut::new(),
+        trace: String::new(),
+    };
+    for step in steps {
+        script.run(step);
+    }
+    let session = &script.session;
+    let (state, id, zxid) = (session.state(), session.id(), session.last_zxid());
+    writeln!(script.trace, "end: {state:?} session={id} seen={zxid}").expect("a string");
+    if let Some(loss) = script.session.last_loss() {
+        writeln!(script.trace, "last loss: {loss}").expect("a string");
+    }
+    script.trace
+}
+
+struct Script {
+    session: Session,
+    now: Instant,
+    /// Dialled last.
+    link: LinkId,
+    /// What that link's server has read.
+    server: ClientFrames,
+    arrived: BytesMut,
+    trace: String,
+}
+
+impl Script {
+    fn run(&mut self, step: Do) {
+        let link = self.link;
+        match step {
+            Do::Wait(ms) => self.wait(self.now.0 + ms * 1_000_000),
+            Do::Dialled => self.step(Input::Dialled { link }),
+            Do::DialFailed => self.step(Input::DialFailed { link }),
+            Do::Accept(timeout_ms) => {
+                let password = *b"0123456789abcdef";
+                let read_only = Some(false);
+                self.accept(&ConnectResponse { timeout_ms, session: SESSION, password, read_only });
+            }
+            Do::Refuse => self.accept(&ConnectResponse::refused(Some(false))),
+            Do::Submit(call, request) => self.step(Input::Submit(CallId(call), request)),
+            Do::Reply(xid, zxid, result) => {
+                let mut bytes = BytesMut::new();
+                Reply { xid, zxid, result }.encode(&mut bytes);
+                self.step(Input::Received { link, bytes: bytes.freeze() });
+            }
+            Do::Event(event, path) => {
+                let mut bytes = BytesMut::new();
+                let zxid = Some(Zxid(0x99));
+                WatchEvent { zxid, event, path: path.to_owned() }.encode(&mut bytes);
+                self.step(Input::Received { link, bytes: bytes.freeze() });
+            }
+            Do::Raw(bytes) => self.step(Input::Received { link, bytes: bytes.into() }),
+            Do::RawOn(link, bytes) => {
+                self.step(Input::Received { link: LinkId(link), bytes: bytes.into() });
+            }
+            Do::Drop => self.step(Input::Disconnected { link }),
+            Do::Close => self.step(Input::Close),
+        }
+    }
+
+    fn wait(&mut self, until: u64) {
+        while let Some(due) = self.session.next_deadline().filter(|due| due.0 <= until) {
+            self.now = self.now.max(due);
+            self.step(Input::Timeout);
+        }
+        self.now = Instant(until);
+    }
+
+    fn accept(&mut self, response: &ConnectResponse) {
+        let mut bytes = BytesMut::new();
+        response.encode(&mut bytes);
+        self.step(Input::Received { link: self.link, bytes: bytes.freeze() });
+    }
+
+    fn step(&mut self, input: Input) {
+        let ms = self.now.0 / 1_000_000;
+        writeln!(self.trace, "{ms:>6} {input}").expect("a string");
+        let mut out = Outbox::default();
+        self.session.step(self.now, input, &mut out);
+        for effect in out.effects {
+            if let Effect::Send { link, bytes } = effect {
+                assert_eq!(link, self.link, "the latest link is the only one");
+                self.arrived.extend_from_slice(&bytes);
+                self.read();
+            } else {
+                if let Effect::Dial { link, .. } = effect {
+                    self.link = link;
+                    self.server = ClientFrames::new(MAX_FRAME_DEFAULT);
+                    self.arrived.clear();
+                }
+                writeln!(self.trace, "         {effect}").expect("a string");
+            }
+        }
+    }
+
+    /// Prints what the server reads.
+    fn read(&mut self) {
+        let link = self.link;
+        if !self.server.is_open() {
+            let first = self.server.first(&mut self.arrived).expect("well formed");
+            let Some(FirstFrame::Connect(c)) = first else { panic!("no handshake: {first:?}") };
+            let (session, seen, timeout) = (c.session, c.last_zxid_seen, c.timeout_ms);
+            let line = format!("send {link} connect session={session} seen={seen} {timeout}ms");
+            writeln!(self.trace, "         {line}").expect("a string");
+        }
+        while let Some(frame) = self.server.next(&mut self.arrived).expect("well formed") {
+            let (xid, request) = (frame.xid, brief(&frame.request));
+            writeln!(self.trace, "         send {link} #{xid} {request}").expect("a string");
+        }
+        assert!(self.arrived.is_empty(), "whole frames only");
+    }
+}
+
+/// Long lists of paths as their sizes.
+fn brief(request: &Request) -> String {
+    if let Request::SetWatches(w) = request
+        && w.data.len() + w.exist.len() + w.child.len() > 20
+    {
+        let (data, exist, child) = (w.data.len(), w.exist.len(), w.child.len());
+        let since = w.relative_zxid;
+        return format!("setWatches since={since} data={data} exist={exist} child={child} paths");
+    }
+    request.to_string()
+}

@@ -1,0 +1,416 @@
+//! What a session does, case by case.
+
+use bytes::Bytes;
+use zabkeeper_core::wire::{
+    Acl, EventType, ReplyBody, Request, Stat, WatcherType, XID_AUTH, XID_PING, XID_SET_WATCHES,
+};
+use zabkeeper_core::{ErrorCode, SessionId};
+
+use crate::script::{Do, check, config};
+
+fn create(path: &str) -> Request {
+    let data = Some(Bytes::from_static(b"x"));
+    Request::Create { path: path.into(), data, acl: Acl::open(), flags: 0, with_stat: false }
+}
+
+fn get(path: &str) -> Request {
+    Request::GetData { path: path.into(), watch: true }
+}
+
+fn exists(path: &str) -> Request {
+    Request::Exists { path: path.into(), watch: true }
+}
+
+fn children(path: &str) -> Request {
+    Request::GetChildren { path: path.into(), watch: true, with_stat: false }
+}
+
+fn data() -> Result<ReplyBody, ErrorCode> {
+    Ok(ReplyBody::Data(None, Stat::default()))
+}
+
+fn stat() -> Result<ReplyBody, ErrorCode> {
+    Ok(ReplyBody::Stat(Stat::default()))
+}
+
+fn path(path: &str) -> Result<ReplyBody, ErrorCode> {
+    Ok(ReplyBody::Path(path.into()))
+}
+
+fn empty() -> Result<ReplyBody, ErrorCode> {
+    Ok(ReplyBody::Empty)
+}
+
+/// Connected at time zero, to the first server, with a timeout of 6 s.
+fn connected() -> Vec<Do> {
+    vec![Do::Wait(0), Do::Dialled, Do::Accept(6_000)]
+}
+
+/// The same and then `steps`.
+fn after_connecting(servers: &str, steps: Vec<Do>) -> String {
+    let mut all = connected();
+    all.extend(steps);
+    check(config(servers, 6_000), all)
+}
+
+#[test]
+fn hs_01_first_connect_and_one_call() {
+    insta::assert_snapshot!(check(
+        config("a", 10_000),
+        vec![
+            Do::Submit(1, create("/early")),
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Submit(2, create("/a")),
+            Do::Accept(6_000),
+            Do::Reply(1, 5, path("/early")),
+            Do::Reply(2, 6, Err(ErrorCode::NodeExists)),
+        ]
+    ));
+}
+
+#[test]
+fn wire_12_calls_are_pipelined_and_their_bytes_come_in_any_cut() {
+    let mut replies = bytes::BytesMut::new();
+    for (xid, result) in [(1, path("/a")), (2, data()), (3, Err(ErrorCode::BadVersion))] {
+        zabkeeper_core::wire::Reply { xid, zxid: 7, result }.encode(&mut replies);
+    }
+    let (left, right) = replies.split_at(30);
+    insta::assert_snapshot!(after_connecting(
+        "a",
+        vec![
+            Do::Submit(1, create("/a")),
+            Do::Submit(2, Request::GetData { path: "/a".into(), watch: false }),
+            Do::Submit(3, Request::Delete { path: "/a".into(), version: 4 }),
+            Do::Raw(left.to_vec()),
+            Do::Raw(right.to_vec()),
+        ]
+    ));
+}
+
+#[test]
+fn client_09_a_loss_fails_sent_and_waiting_calls_and_the_session_goes_on() {
+    insta::assert_snapshot!(after_connecting(
+        "a,b",
+        vec![
+            Do::Submit(1, create("/a")),
+            Do::Submit(2, create("/b")),
+            Do::Reply(1, 9, path("/a")),
+            Do::Drop,
+            Do::Submit(3, create("/c")),
+            Do::Wait(0),
+            Do::DialFailed,
+            Do::Submit(4, create("/d")),
+            Do::Wait(2_000),
+            Do::Dialled,
+            Do::Accept(6_000),
+            Do::Reply(3, 10, path("/d")),
+        ]
+    ));
+}
+
+#[test]
+fn watch_25_watches_are_set_again_before_waiting_calls() {
+    insta::assert_snapshot!(after_connecting(
+        "a,b",
+        vec![
+            Do::Submit(1, get("/data")),
+            Do::Submit(2, get("/missing")),
+            Do::Submit(3, exists("/there")),
+            Do::Submit(4, exists("/not-there")),
+            Do::Submit(5, children("/parent")),
+            Do::Reply(1, 20, data()),
+            Do::Reply(2, 20, Err(ErrorCode::NoNode)),
+            Do::Reply(3, 20, stat()),
+            Do::Reply(4, 21, Err(ErrorCode::NoNode)),
+            Do::Reply(5, 21, Ok(ReplyBody::Children(vec!["c".into()]))),
+            Do::Event(EventType::NodeDataChanged, "/there"),
+            Do::Drop,
+            Do::Submit(6, create("/x")),
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Accept(6_000),
+            Do::Event(EventType::NodeDeleted, "/data"),
+            Do::Reply(XID_SET_WATCHES, 30, empty()),
+            Do::Reply(6, 31, path("/x")),
+        ]
+    ));
+}
+
+#[test]
+fn watch_25_many_watches_go_in_several_requests() {
+    let long = |i| format!("/{i}{}", "n".repeat(998));
+    let mut steps = Vec::new();
+    for i in 100..300 {
+        steps.push(Do::Submit(i, get(&long(i))));
+        steps.push(Do::Reply(i32::try_from(i).expect("small") - 99, 1, data()));
+    }
+    steps.extend([Do::Drop, Do::Wait(1_000), Do::Dialled, Do::Accept(6_000)]);
+    let trace = after_connecting("a", steps);
+    let sent: Vec<&str> = trace.lines().filter(|line| line.contains("setWatches")).collect();
+    insta::assert_snapshot!(sent.join("\n"), @r"
+    send l2 #-8 setWatches since=0x1 data=131 exist=0 child=0 paths
+    send l2 #-8 setWatches since=0x1 data=69 exist=0 child=0 paths
+    ");
+}
+
+#[test]
+fn watch_08_to_10_an_event_uses_up_the_watches_it_fires() {
+    insta::assert_snapshot!(after_connecting(
+        "a",
+        vec![
+            Do::Submit(1, get("/n")),
+            Do::Submit(2, children("/n")),
+            Do::Reply(1, 1, data()),
+            Do::Reply(2, 1, Ok(ReplyBody::Children(vec![]))),
+            Do::Event(EventType::NodeChildrenChanged, "/n"),
+            Do::Event(EventType::NodeChildrenChanged, "/n"),
+            Do::Event(EventType::NodeDeleted, "/n"),
+            Do::Event(EventType::NodeDeleted, "/n"),
+            Do::Submit(3, exists("/n")),
+            Do::Reply(3, 4, Err(ErrorCode::NoNode)),
+            Do::Event(EventType::NodeCreated, "/n"),
+            Do::Submit(4, get("/n")),
+            Do::Reply(4, 5, data()),
+            Do::Submit(
+                5,
+                Request::Watches { path: "/n".into(), kind: WatcherType::Any, remove: true }
+            ),
+            Do::Reply(5, 5, empty()),
+            Do::Event(EventType::NodeDataChanged, "/n"),
+        ]
+    ));
+}
+
+#[test]
+fn client_10_expiry_is_learnt_from_the_handshake_and_is_final() {
+    insta::assert_snapshot!(after_connecting(
+        "a,b",
+        vec![
+            Do::Submit(1, create("/a")),
+            Do::Drop,
+            Do::Submit(2, create("/b")),
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Refuse,
+            Do::Submit(3, create("/c")),
+            Do::Close,
+            Do::Wait(60_000),
+        ]
+    ));
+}
+
+#[test]
+fn sess_12_close_comes_after_the_calls_before_it() {
+    insta::assert_snapshot!(after_connecting(
+        "a",
+        vec![
+            Do::Submit(1, create("/a")),
+            Do::Close,
+            Do::Submit(2, create("/b")),
+            Do::Close,
+            Do::Reply(1, 2, path("/a")),
+            Do::Reply(2, 3, empty()),
+            Do::Drop,
+            Do::Wait(60_000),
+        ]
+    ));
+}
+
+#[test]
+fn sess_12_close_ends_with_the_connection_if_it_is_lost_first() {
+    insta::assert_snapshot!(after_connecting(
+        "a",
+        vec![Do::Submit(1, create("/a")), Do::Close, Do::Drop, Do::Wait(60_000)]
+    ));
+}
+
+#[test]
+fn close_without_a_connection_leaves_the_session_to_expire() {
+    insta::assert_snapshot!(check(
+        config("a", 6_000),
+        vec![Do::Wait(0), Do::Submit(1, create("/a")), Do::Close, Do::Wait(60_000)]
+    ));
+}
+
+#[test]
+fn client_13_an_answer_out_of_order_drops_the_connection() {
+    insta::assert_snapshot!(after_connecting(
+        "a,b",
+        vec![
+            Do::Submit(1, create("/a")),
+            Do::Submit(2, create("/b")),
+            Do::Reply(2, 9, path("/b")),
+            Do::Wait(0),
+        ]
+    ));
+}
+
+#[test]
+fn client_13_an_answer_to_nothing_drops_the_connection() {
+    insta::assert_snapshot!(after_connecting("a,b", vec![Do::Reply(1, 9, empty()), Do::Wait(0)]));
+}
+
+#[test]
+fn bad_bytes_drop_the_connection() {
+    let mut short_stat = bytes::BytesMut::new();
+    let path_for_stat = path("/looks-like-no-stat");
+    zabkeeper_core::wire::Reply { xid: 1, zxid: 1, result: path_for_stat }.encode(&mut short_stat);
+    insta::assert_snapshot!(after_connecting(
+        "a,b",
+        vec![
+            Do::Submit(1, exists("/a")),
+            Do::Submit(2, create("/b")),
+            Do::Raw(short_stat.to_vec()),
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Raw(vec![0xff; 8]),
+            Do::Wait(1_000),
+            Do::RawOn(1, vec![0xff; 8]),
+        ]
+    ));
+}
+
+#[test]
+fn client_02_chroot_is_invisible_to_the_caller() {
+    let below = |path: &str| format!("/app{path}");
+    insta::assert_snapshot!(after_connecting(
+        "a,b/app",
+        vec![
+            Do::Submit(1, create("/a")),
+            Do::Reply(1, 1, path(&below("/a"))),
+            Do::Submit(2, get("/")),
+            Do::Reply(2, 1, data()),
+            Do::Submit(3, children("/a")),
+            Do::Reply(3, 1, Ok(ReplyBody::Children(vec!["app".into()]))),
+            Do::Submit(4, create("relative")),
+            Do::Drop,
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Accept(6_000),
+            Do::Event(EventType::NodeDataChanged, "/app"),
+            Do::Event(EventType::NodeChildrenChanged, "/app/a"),
+        ]
+    ));
+}
+
+#[test]
+fn client_05_pings_when_idle_for_a_third_of_the_timeout() {
+    insta::assert_snapshot!(after_connecting(
+        "a",
+        vec![
+            Do::Wait(2_500),
+            Do::Reply(XID_PING, 50, empty()),
+            Do::Submit(1, create("/a")),
+            Do::Wait(1_000),
+            Do::Reply(1, 51, path("/a")),
+            Do::Wait(3_500),
+        ]
+    ));
+}
+
+#[test]
+fn client_05_long_timeouts_ping_every_10_s() {
+    insta::assert_snapshot!(check(
+        config("a", 60_000),
+        vec![Do::Wait(0), Do::Dialled, Do::Accept(60_000), Do::Wait(15_000)]
+    ));
+}
+
+#[test]
+fn client_05_a_server_silent_for_two_thirds_of_the_timeout_is_left() {
+    insta::assert_snapshot!(after_connecting(
+        "a,b",
+        vec![Do::Submit(1, create("/a")), Do::Wait(4_000)]
+    ));
+}
+
+#[test]
+fn client_04_and_05_servers_in_turn_and_a_pause_after_each_round() {
+    insta::assert_snapshot!(check(
+        config("a,b,c", 6_000),
+        vec![
+            Do::Wait(0),
+            Do::Wait(2_000), // No answer to the dial: a third of the timeout.
+            Do::Dialled,
+            Do::Wait(2_000), // No answer to the handshake.
+            Do::DialFailed,
+            Do::Wait(1_000),
+            Do::Dialled,
+            Do::Accept(6_000),
+            Do::Drop,
+            Do::Wait(0),
+            Do::DialFailed,
+            Do::Wait(0),
+            Do::DialFailed,
+            Do::Wait(1_000),
+        ]
+    ));
+}
+
+#[test]
+fn client_04_reconnects_wait_a_random_time() {
+    let mut delayed = config("a,b,c", 6_000);
+    delayed.reconnect_delay_max = std::time::Duration::from_millis(400);
+    let mut steps = connected();
+    steps.extend([Do::Drop, Do::Wait(399), Do::DialFailed, Do::Wait(400)]);
+    let trace = check(delayed, steps);
+    let dials: Vec<&str> = trace.lines().filter(|line| line.contains("timeout")).collect();
+    insta::assert_snapshot!(dials.join("\n"), @r"
+      0 timeout
+    282 timeout
+    620 timeout
+    ");
+}
+
+#[test]
+fn client_17_a_session_can_be_resumed_and_must_be_the_same() {
+    let mut resumed = config("a,b", 6_000);
+    resumed.resume = Some((SessionId(0x77), [7; 16]));
+    insta::assert_snapshot!(check(resumed, vec![Do::Wait(0), Do::Dialled, Do::Accept(6_000)]));
+}
+
+#[test]
+fn hs_13_auth_is_repeated_first_and_may_be_answered_out_of_turn() {
+    insta::assert_snapshot!(after_connecting(
+        "a,b",
+        vec![
+            Do::Submit(1, get("/a")),
+            Do::Submit(2, Request::Auth { scheme: "digest".into() }),
+            Do::Reply(XID_AUTH, 0, empty()),
+            Do::Reply(1, 4, data()),
+            Do::Drop,
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Accept(6_000),
+            Do::Submit(3, create("/b")),
+            Do::Reply(XID_AUTH, 0, Err(ErrorCode::AuthFailed)),
+            Do::Submit(4, create("/c")),
+        ]
+    ));
+}
+
+#[test]
+fn refused_by_the_session_itself() {
+    let mut small = config("a", 6_000);
+    small.request_bytes_max = 100;
+    small.calls_max = 2;
+    let large =
+        Request::SetData { path: "/a".into(), data: Some(Bytes::from(vec![0; 101])), version: -1 };
+    insta::assert_snapshot!(check(
+        small,
+        vec![
+            Do::Submit(1, large.clone()),
+            Do::Submit(2, exists("/a")),
+            Do::Submit(3, exists("/a")),
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Accept(6_000),
+            Do::Submit(4, large),
+            Do::Submit(5, Request::Ping),
+            Do::Submit(6, Request::CloseSession),
+            Do::Submit(7, exists("/b")),
+            Do::Submit(8, exists("/b")),
+        ]
+    ));
+}
