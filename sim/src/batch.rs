@@ -1,0 +1,133 @@
+//! Many runs: in order for whoever reads, at once for the processors.
+//!
+//! Owns threads, progress and the stop conditions. Worlds share nothing, so results do not depend on the number of
+//! threads; they are told in the order of seeds.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cli::Flags;
+use crate::determinism;
+use crate::judge::Class;
+use crate::options::Pinned;
+use crate::report::{self, Totals};
+use crate::run::{Report, wall_clock};
+use crate::trace::Story;
+
+/// One seed in so many is run twice.
+const CHECK_ONE_IN: u64 = 64;
+/// Progress is shown this often.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// What came of a batch.
+#[derive(Debug)]
+pub struct Batch {
+    /// Sums.
+    pub totals: Totals,
+    /// First and last seed.
+    pub seeds: (u64, u64),
+    /// What failed, with the command to see it again.
+    pub failures: Vec<String>,
+    /// Kinds of failures.
+    pub classes: Vec<Class>,
+    /// For programs.
+    pub json: Vec<Value>,
+}
+
+/// Runs all seeds that the flags ask for. Progress goes to standard error.
+pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
+    let (first, end) = match (flags.seeds, flags.runs) {
+        (Some(range), _) => range,
+        (None, Some(runs)) => (flags.base_seed, flags.base_seed.saturating_add(runs)),
+        (None, None) => (flags.base_seed, u64::MAX),
+    };
+    let begun = wall_clock();
+    let next = AtomicU64::new(first);
+    let stop = AtomicBool::new(false);
+    let (sender, receiver) = mpsc::channel::<Report>();
+    let work = |sender: mpsc::Sender<Report>| {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let late = flags.wall.is_some_and(|limit| begun.elapsed() > limit);
+            if seed >= end || stop.load(Ordering::Relaxed) || late {
+                return;
+            }
+            let job = flags.job(seed, pinned);
+            let twice = flags.check_determinism || (seed - first).is_multiple_of(CHECK_ONE_IN);
+            let mut report =
+                if twice { determinism::check(&job) } else { job.run(Story::Off, false) };
+            report.outcome.trace.forget();
+            if sender.send(report).is_err() {
+                return;
+            }
+        }
+    };
+    let mut batch = Batch {
+        totals: Totals::default(),
+        seeds: (first, first),
+        failures: Vec::new(),
+        classes: Vec::new(),
+        json: Vec::new(),
+    };
+    thread::scope(|scope| {
+        for _ in 0..flags.jobs.max(1) {
+            let sender = sender.clone();
+            scope.spawn(|| work(sender));
+        }
+        drop(sender);
+        let mut early: BTreeMap<u64, Report> = BTreeMap::new();
+        let mut shown = begun;
+        for report in receiver {
+            early.insert(report.job.seed, report);
+            while let Some(report) = early.remove(&batch.seeds.1) {
+                batch.seeds.1 += 1;
+                batch.take(&report, flags);
+                let failed = batch.failures.len() as u64;
+                let enough = if flags.fail_fast { 1 } else { flags.max_failures };
+                if failed >= enough {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            if shown.elapsed() > PROGRESS {
+                shown = wall_clock();
+                batch.show_progress();
+            }
+        }
+    });
+    batch
+}
+
+impl Batch {
+    fn take(&mut self, report: &Report, flags: &Flags) {
+        self.totals.add(report);
+        if flags.json.is_some() {
+            self.json.push(report::json(report, flags));
+        }
+        if let Some(failure) = &report.outcome.failure {
+            let text = report::failure(failure, report, flags);
+            say(&format!("{text}\n"));
+            self.failures.push(text);
+            self.classes.push(failure.class);
+        }
+    }
+
+    fn show_progress(&self) {
+        say(&format!(
+            "{} runs, {} failed, {:.2} virtual hours\n",
+            self.totals.runs,
+            self.failures.len(),
+            report::hours(self.totals.virtual_ns)
+        ));
+    }
+}
+
+/// Writes to standard error; nobody may be listening.
+pub(crate) fn say(text: &str) {
+    let _closed = std::io::stderr().lock().write_all(text.as_bytes());
+}

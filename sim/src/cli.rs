@@ -1,0 +1,200 @@
+//! The command line.
+//!
+//! Owns flags, their meaning and their spelling in REPRO lines. Must not run anything.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::faults::Selection;
+use crate::options::{Pinned, Profile};
+use crate::run::Job;
+use crate::trace::{Detail, Story};
+
+/// Simulates Zabkeeper under faults: every run is a function of its seed.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "sim", after_help = AFTER_HELP)]
+pub struct Flags {
+    /// One run: any number below 2^64, decimal or 0x hex.
+    #[arg(long, value_parser = parse_seed, value_name = "N")]
+    pub seed: Option<u64>,
+    /// A batch: the seeds from A up to and without B.
+    #[arg(long, value_parser = parse_range, value_name = "A..B", conflicts_with = "seed")]
+    pub seeds: Option<(u64, u64)>,
+    /// A batch: this many seeds from --base-seed on.
+    #[arg(long, value_name = "N", conflicts_with_all = ["seed", "seeds"])]
+    pub runs: Option<u64>,
+    /// First seed of --runs and --for.
+    #[arg(long, value_parser = parse_seed, value_name = "N", default_value = "1")]
+    pub base_seed: u64,
+    /// A batch: as many seeds as fit into this time of the wall clock (90s, 3m, 1h).
+    #[arg(long = "for", value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "seeds", "runs"])]
+    pub wall: Option<Duration>,
+    /// Worlds at once, one thread each; the results do not depend on it.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub jobs: usize,
+    /// Virtual length of the phase with faults; drawn options say 60s.
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    pub duration: Option<Duration>,
+    /// Number of clients instead of the profile's.
+    #[arg(long, value_name = "N")]
+    pub clients: Option<u32>,
+    /// Preset: default, swarm, calm, crashy, disk, net, session, perf.
+    #[arg(long, value_parser = parse_profile, default_value = "default", value_name = "NAME")]
+    pub profile: Profile,
+    /// Which faults: +name, -name, only=name, comma separated; `list` prints the catalogue.
+    #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
+    pub faults: String,
+    /// The story of one run on standard output: off, msg, disk, all.
+    #[arg(long, default_value = "off", value_parser = ["off", "msg", "disk", "all"], value_name = "LEVEL")]
+    pub trace: String,
+    /// Run each seed twice, under conditions that must not matter, and compare.
+    #[arg(long)]
+    pub check_determinism: bool,
+    /// The trace hash that the run must have, for comparing builds and machines.
+    #[arg(long, value_parser = parse_hash, value_name = "HASH", requires = "seed")]
+    pub expect_hash: Option<u128>,
+    /// Write results to this file: one object per run, and one for the batch.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Stop a batch at the first failure.
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Stop a batch after this many failures.
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub max_failures: u64,
+    /// Append a line about the batch to sim/evidence.jsonl.
+    #[arg(long)]
+    pub ledger: bool,
+    /// Print the speed in comparable figures.
+    #[arg(long)]
+    pub stats: bool,
+}
+
+const AFTER_HELP: &str = "Exit codes: 0 passed, 1 safety violation, 2 bad usage, 3 liveness \
+violation, 4 panic, 5 determinism, 6 simulator self-check, 7 inconclusive. Without --seed, --seeds, \
+--runs or --for, seed 1 is run. The guide is docs/simulator.md.";
+
+impl Flags {
+    /// What all runs have in common.
+    ///
+    /// # Errors
+    /// A fault selection that cannot be read.
+    pub fn pinned(&self) -> Result<Pinned, String> {
+        let faults = Selection::parse(&self.faults)?;
+        Ok(Pinned { duration: self.duration, clients: self.clients, faults })
+    }
+
+    /// One run of these flags.
+    pub fn job(&self, seed: u64, pinned: &Pinned) -> Job {
+        Job { seed, profile: self.profile, pinned: pinned.clone() }
+    }
+
+    /// Where the story of a single run goes.
+    pub fn story(&self) -> Story {
+        let detail = |disk, bytes| Story::Print(Detail { messages: true, disk, bytes });
+        match self.trace.as_str() {
+            "msg" => detail(false, false),
+            "disk" => detail(true, false),
+            "all" => detail(true, true),
+            _ => Story::Off,
+        }
+    }
+
+    /// Is it about several seeds?
+    pub fn is_batch(&self) -> bool {
+        self.seeds.is_some() || self.runs.is_some() || self.wall.is_some()
+    }
+
+    /// The command that runs one seed again, complete.
+    pub fn repro(&self, seed: u64) -> String {
+        let release = if cfg!(debug_assertions) { "" } else { "--release " };
+        let mut line = format!("REPRO: cargo run {release}-p sim -- --seed {seed:#x}");
+        if self.profile != Profile::Default {
+            line.push_str(&format!(" --profile {}", self.profile));
+        }
+        if let Some(duration) = self.duration {
+            line.push_str(&format!(" --duration {}ms", duration.as_millis()));
+        }
+        if let Some(clients) = self.clients {
+            line.push_str(&format!(" --clients {clients}"));
+        }
+        if !self.faults.is_empty() {
+            line.push_str(&format!(" --faults {}", self.faults));
+        }
+        if self.check_determinism {
+            line.push_str(" --check-determinism");
+        }
+        line
+    }
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| format!("{error}: a seed is below 2^64, decimal or 0x hex"))
+}
+
+fn parse_range(text: &str) -> Result<(u64, u64), String> {
+    let (low, high) = text.split_once("..").ok_or("a range is written A..B")?;
+    let (low, high) = (parse_seed(low)?, parse_seed(high)?);
+    if low < high { Ok((low, high)) } else { Err(format!("{low}..{high} is empty")) }
+}
+
+fn parse_hash(text: &str) -> Result<u128, String> {
+    u128::from_str_radix(text, 16).map_err(|error| format!("{error}: a hash is 32 hex digits"))
+}
+
+fn parse_profile(text: &str) -> Result<Profile, String> {
+    let names = || Profile::ALL.map(|p| format!("{} ({})", p.name(), p.sentence())).join("; ");
+    Profile::parse(text).ok_or_else(|| format!("profiles are {}", names()))
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| "a duration is a number and a unit".to_owned())?;
+    let ms = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        other => return Err(format!("{other:?} is none of the units ms, s, m, h")),
+    };
+    let longest = Duration::from_secs(1_000 * 3_600);
+    match number.checked_mul(ms).map(Duration::from_millis) {
+        Some(duration) if duration <= longest => Ok(duration),
+        Some(_) | None => Err("a duration is at most 1000h".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repro_line_reads_back_as_the_same_run() {
+        let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --clients 3 \
+                     --duration 90s";
+        let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
+        let line = flags.repro(42);
+        let (_, args) = line.split_once(" -- ").expect("separated");
+        let again = Flags::try_parse_from(["sim"].into_iter().chain(args.split_whitespace()))
+            .expect("valid");
+        let job =
+            |flags: &Flags| flags.job(flags.seed.expect("given"), &flags.pinned().expect("ok"));
+        assert_eq!(job(&again), job(&flags));
+    }
+
+    #[test]
+    fn numbers_are_read_with_their_units_and_bounds() {
+        assert_eq!(parse_seed("0xffffffffffffffff"), Ok(u64::MAX));
+        assert!(parse_seed("18446744073709551616").is_err());
+        assert_eq!(parse_duration("3m"), Ok(Duration::from_secs(180)));
+        assert_eq!(parse_range("5..9"), Ok((5, 9)));
+        assert!(parse_range("9..9").is_err() && parse_duration("3x").is_err());
+    }
+}

@@ -1,0 +1,522 @@
+//! A client of the simulated world: the real session of the client library, and somebody who uses it.
+//!
+//! Owns the session, its connections and its calls. Must not judge the server: oracles read the frames that pass here.
+
+use std::collections::BTreeMap;
+
+use bytes::{Buf, Bytes, BytesMut};
+use zabkeeper_client::{
+    CallId, Config, ConnectString, Effect, Failure, Input, LinkId, Loss, Outbox, Session, State,
+};
+use zabkeeper_core::wire::{Password, Request};
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionId};
+
+use crate::guard;
+use crate::judge::Check;
+use crate::observe::{ClientId, Observation};
+use crate::seed::Dice;
+use crate::shared::{Event, Shared};
+use crate::stream::{Delivery, End};
+use crate::tally::Outcome;
+use crate::trace::Kind;
+use crate::workload::{Op, Ops};
+
+/// Least pause between attempts to connect: without any, a server that is down is dialled a thousand times a second.
+const ROUND_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// Pause between looks at whether a fresh write can be tried, ns.
+const PROBE_PAUSE: u64 = 20_000_000;
+
+/// A client.
+pub struct Client {
+    id: ClientId,
+    /// Number of the session; what was meant for an earlier one is void.
+    life: u64,
+    session: Option<Session>,
+    out: Outbox,
+    links: BTreeMap<LinkId, Option<ConnId>>,
+    conns: BTreeMap<ConnId, Tap>,
+    calls: BTreeMap<CallId, Call>,
+    next_call: u64,
+    ops: Ops,
+    dice: Dice,
+    frozen_until: Instant,
+    deadline_at: Option<Instant>,
+    probe: Probe,
+}
+
+/// What the client's end of a connection has seen.
+struct Tap {
+    link: LinkId,
+    read: BytesMut,
+}
+
+/// A call under way.
+struct Call {
+    op: Op,
+    path: String,
+    probe: bool,
+}
+
+/// Is a fresh write to be proven?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    NotAsked,
+    Wanted,
+    UnderWay,
+    Done,
+}
+
+impl Client {
+    /// A client without a session; [`Client::birth`] gives it one.
+    pub fn new(id: ClientId, shared: &Shared) -> Client {
+        let stream = |domain| shared.seeds.stream(domain, id.0.into());
+        Client {
+            id,
+            life: 0,
+            session: None,
+            out: Outbox::default(),
+            links: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            next_call: 0,
+            ops: Ops::new(id, stream("client/ops")),
+            dice: stream("client/life"),
+            frozen_until: Instant(0),
+            deadline_at: None,
+            probe: Probe::NotAsked,
+        }
+    }
+
+    /// Number of the session.
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// The session's id and password, once a server has accepted it.
+    pub fn identity(&self) -> Option<(SessionId, Password)> {
+        let session = self.session.as_ref()?;
+        (session.id() != SessionId(0)).then(|| (session.id(), session.password()))
+    }
+
+    /// Calls under way.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// For whoever waits for this client: what it is doing.
+    pub fn describe(&self) -> String {
+        let state = self.session.as_ref().map(Session::state);
+        let loss = self.session.as_ref().and_then(Session::last_loss);
+        let calls = self.calls.len();
+        format!(
+            "client {}: probe {:?}, session {state:?}, {calls} calls, last loss {loss:?}",
+            self.id.0, self.probe
+        )
+    }
+
+    /// Begins a new session.
+    pub fn birth(&mut self, life: u64, shared: &mut Shared) {
+        if life != self.life || self.session.is_some() {
+            return;
+        }
+        let (low, high) = shared.options.workload.session_ms;
+        let timeout = i32::try_from(self.dice.range(low, high)).unwrap_or(i32::MAX);
+        let servers = "server1:2181".parse::<ConnectString>().expect("a valid connect string");
+        let mut config = Config::new(servers, timeout);
+        let reconnect = std::time::Duration::from_millis(shared.options.workload.reconnect_ms);
+        config.reconnect_delay_max = reconnect;
+        config.round_pause = reconnect.max(ROUND_PAUSE);
+        self.session = Some(Session::new(config, self.dice.word()));
+        shared.tally.counts.sessions += 1;
+        self.step(Input::Timeout, shared);
+        let (client, life) = (self.id, self.life);
+        shared.after(0, Event::Work { client, life });
+    }
+
+    /// The client vanishes without a word; a new one takes its place. `silent`: not even its kernel speaks.
+    pub fn die(&mut self, silent: bool, shared: &mut Shared) {
+        let conns = std::mem::take(&mut self.conns);
+        for conn in conns.into_keys() {
+            let late = silent.then(|| Instant(shared.now.0 + 30_000_000_000));
+            shared.net.abandon(shared.now, conn, End::Client, late);
+            shared.observe(Observation::ConnClosed { conn });
+        }
+        shared.schedule_arrivals();
+        self.end(shared);
+    }
+
+    /// The client ends its session as a good client does.
+    pub fn close(&mut self, shared: &mut Shared) {
+        self.step(Input::Close, shared);
+    }
+
+    /// The client gets no time until then.
+    pub fn freeze(&mut self, until: Instant) {
+        self.frozen_until = self.frozen_until.max(until);
+    }
+
+    /// A stop, if there is one, ends now.
+    pub fn thaw(&mut self, shared: &mut Shared) {
+        if self.still_frozen(shared.now).is_some() {
+            self.frozen_until = shared.now;
+            self.deadline_at = None;
+            self.plan(shared);
+        }
+    }
+
+    /// Asks for proof that a fresh write gets through.
+    pub fn ask_for_probe(&mut self, shared: &mut Shared) {
+        self.probe = Probe::Wanted;
+        let (client, life) = (self.id, self.life);
+        shared.after(0, Event::Work { client, life });
+    }
+
+    /// Has the write got through, or was none asked for?
+    pub fn is_proven(&self) -> bool {
+        matches!(self.probe, Probe::Done | Probe::NotAsked)
+    }
+
+    /// Tries to get the fresh write through, and again until it is.
+    fn probe(&mut self, shared: &mut Shared) {
+        let (client, life) = (self.id, self.life);
+        let connected = self.session.as_ref().is_some_and(|s| s.state() == State::Connected);
+        if self.probe == Probe::Wanted && connected {
+            self.probe = Probe::UnderWay;
+            let request = self.ops.probe();
+            self.submit(Op::Create, request, true, shared);
+        }
+        if self.probe != Probe::Done && life == self.life {
+            shared.after(PROBE_PAUSE, Event::Work { client, life });
+        }
+    }
+
+    /// Makes the next calls, and plans those after them.
+    pub fn work(&mut self, life: u64, shared: &mut Shared) {
+        if life != self.life || self.session.is_none() {
+            return;
+        }
+        if self.probe != Probe::NotAsked {
+            return self.probe(shared);
+        }
+        let (client, options) = (self.id, &shared.options.workload);
+        let event = Event::Work { client, life };
+        if let Some(until) = self.still_frozen(shared.now) {
+            return shared.at(until, event);
+        }
+        let mean = 1_000_000_000 * u64::from(shared.options.clients) / options.calls_per_second;
+        let (count, gap) = if options.idle_one_in > 0 && self.dice.chance(1, options.idle_one_in) {
+            // Long enough for the session to live on pings alone.
+            (0, options.session_ms.1 * 2_000_000)
+        } else if self.dice.chance(1, 10) {
+            let count = 1 + self.dice.upto(options.depth - 1);
+            (count, mean * count as u64)
+        } else {
+            (1, self.dice.exponential(mean))
+        };
+        for _ in 0..count {
+            if self.calls.len() < shared.options.workload.depth {
+                let (op, request) = self.ops.next(&shared.options.workload, &shared.keys);
+                self.submit(op, request, false, shared);
+            }
+        }
+        if life == self.life {
+            shared.after(gap.max(1), event);
+        }
+    }
+
+    fn submit(&mut self, op: Op, request: Request, probe: bool, shared: &mut Shared) {
+        self.next_call += 1;
+        let call = CallId(self.next_call);
+        let path = path_of(&request).to_owned();
+        shared.note(Kind::Call, (self.id.0.into(), call.0), &[op as u8], || {
+            format!("client {} {call} {request}", self.id.0)
+        });
+        self.calls.insert(call, Call { op, path, probe });
+        self.step(Input::Submit(call, request), shared);
+    }
+
+    /// How an attempt to connect went.
+    pub fn dialled(
+        &mut self,
+        life: u64,
+        link: LinkId,
+        conn: Option<ConnId>,
+        server: ServerId,
+        shared: &mut Shared,
+    ) {
+        let wanted = life == self.life && self.links.contains_key(&link);
+        let Some(conn) = conn else {
+            if wanted {
+                self.links.remove(&link);
+                self.step(Input::DialFailed { link }, shared);
+            }
+            return;
+        };
+        if !wanted {
+            shared.net.close(shared.now, conn, End::Client);
+            return shared.schedule_arrivals();
+        }
+        self.links.insert(link, Some(conn));
+        self.conns.insert(conn, Tap { link, read: BytesMut::new() });
+        shared.tally.counts.connections += 1;
+        shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
+            format!("client {} connected to s{server} by {conn}", self.id.0)
+        });
+        shared.observe(Observation::ConnOpened { client: self.id, conn, server });
+        self.step(Input::Dialled { link }, shared);
+    }
+
+    /// Until when the client gets no time, if it gets none.
+    pub fn still_frozen(&self, now: Instant) -> Option<Instant> {
+        (now < self.frozen_until).then_some(self.frozen_until)
+    }
+
+    /// Something arrives on one of the client's connections.
+    pub fn arrive(&mut self, conn: ConnId, delivery: Delivery, shared: &mut Shared) {
+        let Some(tap) = self.conns.get_mut(&conn) else {
+            return;
+        };
+        let link = tap.link;
+        match delivery {
+            Delivery::Nothing | Delivery::Later(_) => {}
+            Delivery::Bytes(bytes) => {
+                tap.read.extend_from_slice(&bytes);
+                while let Some(frame) = whole_frame(&mut tap.read) {
+                    shared.tally.counts.frames += 1;
+                    shared.observe(Observation::ToClient { conn, frame });
+                }
+                shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
+                    format!("client {} <- {conn} {}B", self.id.0, bytes.len())
+                });
+                self.step(Input::Received { link, bytes }, shared);
+            }
+            Delivery::Closed | Delivery::Reset => {
+                shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"gone", || {
+                    format!("client {} lost {conn}: {delivery:?}", self.id.0)
+                });
+                self.conns.remove(&conn);
+                self.links.remove(&link);
+                shared.net.close(shared.now, conn, End::Client);
+                shared.schedule_arrivals();
+                shared.observe(Observation::ConnClosed { conn });
+                self.step(Input::Disconnected { link }, shared);
+            }
+        }
+    }
+
+    /// A deadline of the session has come. What has arrived is handed over first.
+    pub fn deadline(&mut self, life: u64, shared: &mut Shared) {
+        let due = self.deadline_at.is_some_and(|planned| planned <= shared.now);
+        if life != self.life || !due {
+            return;
+        }
+        self.deadline_at = None;
+        let conns: Vec<ConnId> = self.conns.keys().copied().collect();
+        for conn in conns {
+            while let delivery @ (Delivery::Bytes(_) | Delivery::Closed | Delivery::Reset) =
+                shared.net.arrive(shared.now, conn, End::Client)
+            {
+                self.arrive(conn, delivery, shared);
+            }
+        }
+        self.step(Input::Timeout, shared);
+    }
+
+    fn step(&mut self, input: Input, shared: &mut Shared) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        let out = &mut self.out;
+        if let Err(panic) = guard::catch(|| session.step(shared.now, input, out)) {
+            return shared.panicked("Session::step", &panic);
+        }
+        let life = self.life;
+        for effect in std::mem::take(&mut self.out.effects) {
+            self.carry_out(effect, shared);
+        }
+        if life == self.life {
+            self.check_loss(shared);
+            self.plan(shared);
+        }
+    }
+
+    fn plan(&mut self, shared: &mut Shared) {
+        let Some(at) = self.session.as_ref().and_then(Session::next_deadline) else {
+            return;
+        };
+        let at = at.max(shared.now);
+        if self.deadline_at.is_none_or(|planned| at < planned) {
+            self.deadline_at = Some(at);
+            shared.at(at, Event::ClientDeadline { client: self.id, life: self.life });
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect, shared: &mut Shared) {
+        match effect {
+            Effect::Dial { link, server } => {
+                self.links.insert(link, None);
+                let server = ServerId(server as u64 + 1);
+                let after = shared.options.link.draw(&mut self.dice);
+                let (client, life) = (self.id, self.life);
+                shared.after(after, Event::Dial { client, life, link, server });
+            }
+            Effect::Send { link, bytes } => self.send(link, bytes, shared),
+            Effect::HangUp { link } => {
+                if let Some(Some(conn)) = self.links.remove(&link) {
+                    self.conns.remove(&conn);
+                    shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"hang up", || {
+                        format!("client {} hangs up {conn}", self.id.0)
+                    });
+                    shared.net.close(shared.now, conn, End::Client);
+                    shared.schedule_arrivals();
+                    shared.observe(Observation::ConnClosed { conn });
+                }
+            }
+            Effect::Completed(call, result) => self.completed(call, result, shared),
+            Effect::Event(event) => {
+                shared.tally.counts.watch_events += 1;
+                shared.note(Kind::Call, (self.id.0.into(), 0), event.path.as_bytes(), || {
+                    format!("client {} hears {:?} {}", self.id.0, event.event, event.path)
+                });
+            }
+            Effect::State(State::Connecting | State::Connected) => {}
+            Effect::State(state @ (State::Expired | State::AuthFailed | State::Closed)) => {
+                shared.tally.counts.sessions_expired += u64::from(state == State::Expired);
+                let left = self.calls.len();
+                let none = if left == 0 { Ok(()) } else { Err(format!("{left} calls never end")) };
+                shared.hold(Check::CALLS, none);
+                self.end(shared);
+            }
+        }
+    }
+
+    fn send(&mut self, link: LinkId, bytes: Bytes, shared: &mut Shared) {
+        let Some(Some(conn)) = self.links.get(&link).copied() else {
+            return;
+        };
+        let mut written = BytesMut::from(&bytes[..]);
+        while let Some(frame) = whole_frame(&mut written) {
+            shared.observe(Observation::ToServer { conn, frame });
+        }
+        let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };
+        shared.hold(Check::SIMULATOR, whole);
+        shared.tally.counts.bytes += bytes.len() as u64;
+        shared.note(Kind::Send, (self.id.0.into(), conn.0), &bytes, || {
+            format!("client {} -> {conn} {}B", self.id.0, bytes.len())
+        });
+        shared.net.send(shared.now, conn, End::Client, bytes);
+        shared.schedule_arrivals();
+    }
+
+    fn completed(
+        &mut self,
+        call: CallId,
+        result: Result<zabkeeper_client::Done, Failure>,
+        shared: &mut Shared,
+    ) {
+        let Some(Call { op, path, probe }) = self.calls.remove(&call) else {
+            let evidence = format!("client {}: {call} ended twice", self.id.0);
+            return shared.hold(Check::CALLS, Err(evidence));
+        };
+        let outcome = match &result {
+            Ok(_) => Outcome::Done,
+            Err(Failure::Code(_) | Failure::UnknownCode(_)) => Outcome::Refused,
+            Err(Failure::ConnectionLoss) => Outcome::Unknown,
+            Err(
+                Failure::SessionExpired
+                | Failure::AuthFailed
+                | Failure::Closed
+                | Failure::Full
+                | Failure::TooLarge
+                | Failure::RelativePath
+                | Failure::NotACall,
+            ) => Outcome::Over,
+        };
+        shared.tally.call(op, outcome);
+        let zxid = result.as_ref().map_or(0, |done| done.zxid.0);
+        let told = [op as u8, outcome as u8];
+        shared.note(Kind::Call, (self.id.0.into(), call.0 ^ zxid.rotate_left(8)), &told, || {
+            format!("client {} {call} {result:?}", self.id.0)
+        });
+        if let Ok(done) = &result {
+            self.ops.learn(&path, &done.body);
+        }
+        if probe {
+            self.probe = if outcome == Outcome::Done { Probe::Done } else { Probe::Wanted };
+        }
+    }
+
+    /// The session is over, or the client that had it; the next one begins a little later.
+    fn end(&mut self, shared: &mut Shared) {
+        self.session = None;
+        self.life += 1;
+        self.links.clear();
+        for conn in std::mem::take(&mut self.conns).into_keys() {
+            shared.net.close(shared.now, conn, End::Client);
+            shared.observe(Observation::ConnClosed { conn });
+        }
+        shared.schedule_arrivals();
+        self.calls.clear();
+        self.out.effects.clear();
+        self.deadline_at = None;
+        if self.probe == Probe::UnderWay {
+            self.probe = Probe::Wanted;
+        }
+        let after = self.dice.range(1, 1_000_000_000);
+        shared.after(after, Event::Birth { client: self.id, life: self.life });
+    }
+
+    /// The library gives up a connection on which the server has broken the protocol; streams never do that.
+    fn check_loss(&self, shared: &mut Shared) {
+        let broken = match self.session.as_ref().and_then(Session::last_loss) {
+            Some(
+                loss @ (Loss::Malformed(_)
+                | Loss::WrongXid { .. }
+                | Loss::WrongSession { .. }
+                | Loss::WatchesRefused(_)),
+            ) => Err(format!("client {}: {loss}", self.id.0)),
+            Some(
+                Loss::DialFailed
+                | Loss::DialTimeout
+                | Loss::HandshakeTimeout
+                | Loss::Silent
+                | Loss::Disconnected,
+            )
+            | None => Ok(()),
+        };
+        shared.hold(Check::PROTOCOL, broken);
+    }
+}
+
+/// Takes the next whole frame, without its length, off the front. A length that nobody would accept stays.
+pub(crate) fn whole_frame(buffer: &mut BytesMut) -> Option<Bytes> {
+    let head = buffer.first_chunk::<4>()?;
+    let length = usize::try_from(i32::from_be_bytes(*head)).ok()?;
+    if buffer.len() - 4 < length {
+        return None;
+    }
+    buffer.advance(4);
+    Some(buffer.split_to(length).freeze())
+}
+
+fn path_of(request: &Request) -> &str {
+    match request {
+        Request::Create { path, .. }
+        | Request::Delete { path, .. }
+        | Request::Check { path, .. }
+        | Request::Exists { path, .. }
+        | Request::GetData { path, .. }
+        | Request::SetData { path, .. }
+        | Request::GetChildren { path, .. }
+        | Request::Sync { path }
+        | Request::Watches { path, .. } => path,
+        Request::Ping
+        | Request::Multi(_)
+        | Request::Auth { .. }
+        | Request::SetWatches(_)
+        | Request::CloseSession
+        | Request::Undecodable { .. }
+        | Request::Unknown { .. } => "",
+    }
+}

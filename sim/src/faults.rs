@@ -1,0 +1,326 @@
+//! The catalogue of faults: names, what each does, how often, and which are switched on.
+//!
+//! Owns selection and rates. Must not carry any out: `world` does.
+
+use std::fmt;
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "`sentence` is the documentation")]
+pub enum Fault {
+    NodeKill,
+    NodePower,
+    NodePause,
+    NodeSlow,
+    NodeDrift,
+    NodeWall,
+    NodeCrashInStep,
+    NodeCrashInRecovery,
+    DiskSlow,
+    DiskStall,
+    DiskWriteError,
+    DiskFull,
+    DiskFsyncError,
+    DiskTorn,
+    DiskGarbage,
+    DiskNames,
+    NetReset,
+    NetHalfOpen,
+    NetStall,
+    NetRefuse,
+    NetCut,
+    NetTail,
+    ClientFreeze,
+    ClientDeath,
+    ClientClose,
+    ClientWrongPassword,
+    ClientGarbage,
+}
+
+/// How a fault comes about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// At random times, this many ms apart in the mean.
+    Every(u64),
+    /// It is a property of something else, in force where it is switched on.
+    Always,
+}
+
+/// Which faults are on, and how often they strike.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultPlan {
+    /// By fault: mean time between two, ms; zero for properties; `None` where off.
+    means: [Option<u64>; Fault::ALL.len()],
+}
+
+/// A change of the selection, from the command line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Selection {
+    /// Switch on what matches.
+    Add(Vec<Fault>),
+    /// Switch off what matches.
+    Remove(Vec<Fault>),
+    /// Only what matches.
+    Only(Vec<Fault>),
+}
+
+impl Fault {
+    /// All of them, in order.
+    pub const ALL: [Fault; 27] = [
+        Fault::NodeKill,
+        Fault::NodePower,
+        Fault::NodePause,
+        Fault::NodeSlow,
+        Fault::NodeDrift,
+        Fault::NodeWall,
+        Fault::NodeCrashInStep,
+        Fault::NodeCrashInRecovery,
+        Fault::DiskSlow,
+        Fault::DiskStall,
+        Fault::DiskWriteError,
+        Fault::DiskFull,
+        Fault::DiskFsyncError,
+        Fault::DiskTorn,
+        Fault::DiskGarbage,
+        Fault::DiskNames,
+        Fault::NetReset,
+        Fault::NetHalfOpen,
+        Fault::NetStall,
+        Fault::NetRefuse,
+        Fault::NetCut,
+        Fault::NetTail,
+        Fault::ClientFreeze,
+        Fault::ClientDeath,
+        Fault::ClientClose,
+        Fault::ClientWrongPassword,
+        Fault::ClientGarbage,
+    ];
+
+    /// As it is selected and reported.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// By default.
+    pub fn trigger(self) -> Trigger {
+        self.row().1
+    }
+
+    /// What it does.
+    pub fn sentence(self) -> &'static str {
+        self.row().2
+    }
+
+    fn row(self) -> (&'static str, Trigger, &'static str) {
+        use Trigger::{Always, Every};
+        match self {
+            Fault::NodeKill => {
+                ("node.kill", Every(15_000), "kill -9: the process ends, the page cache stays")
+            }
+            Fault::NodePower => {
+                ("node.power", Every(15_000), "power failure: what was not synced may be lost")
+            }
+            Fault::NodePause => {
+                ("node.pause", Every(20_000), "the process stops, then gets all at once")
+            }
+            Fault::NodeSlow => ("node.slow", Every(40_000), "every step takes long for a while"),
+            Fault::NodeDrift => ("node.drift", Always, "the clock runs up to 10 % fast or slow"),
+            Fault::NodeWall => ("node.wall", Every(20_000), "the wall clock jumps either way"),
+            Fault::NodeCrashInStep => (
+                "node.crash-in-step",
+                Every(20_000),
+                "crash between any two outputs of a step, and any two operations of the disk",
+            ),
+            Fault::NodeCrashInRecovery => {
+                ("node.crash-in-recovery", Always, "one recovery in three is cut at some operation")
+            }
+            Fault::DiskSlow => {
+                ("disk.slow", Every(30_000), "everything takes 10 to 100 times as long")
+            }
+            Fault::DiskStall => ("disk.stall", Every(25_000), "no sync ends for seconds"),
+            Fault::DiskWriteError => ("disk.write-error", Every(60_000), "a write fails half-way"),
+            Fault::DiskFull => ("disk.full", Every(60_000), "no room is left from some byte on"),
+            Fault::DiskFsyncError => {
+                ("disk.fsync-error", Every(60_000), "a sync fails once, and its pages are lost")
+            }
+            Fault::DiskTorn => ("disk.torn", Always, "power failures keep single sectors"),
+            Fault::DiskGarbage => {
+                ("disk.garbage", Always, "power failures leave zeros or garbage in torn writes")
+            }
+            Fault::DiskNames => ("disk.names", Always, "power failures keep and lose single names"),
+            Fault::NetReset => ("net.reset", Every(3_000), "a connection breaks at any byte"),
+            Fault::NetHalfOpen => {
+                ("net.half-open", Every(5_000), "it breaks, and one end learns of it late")
+            }
+            Fault::NetStall => {
+                ("net.stall", Every(4_000), "one direction stands still for a while")
+            }
+            Fault::NetRefuse => ("net.refuse", Every(15_000), "no connection is made for a while"),
+            Fault::NetCut => ("net.cut", Always, "what is sent arrives in arbitrary pieces"),
+            Fault::NetTail => ("net.tail", Always, "one segment in 200 takes 100 times as long"),
+            Fault::ClientFreeze => {
+                ("client.freeze", Every(8_000), "a client stops, often beyond its session timeout")
+            }
+            Fault::ClientDeath => {
+                ("client.death", Every(10_000), "a client vanishes; a new one takes its place")
+            }
+            Fault::ClientClose => (
+                "client.close",
+                Every(8_000),
+                "a client closes its session, often with calls under way",
+            ),
+            Fault::ClientWrongPassword => (
+                "client.wrong-password",
+                Every(8_000),
+                "somebody tries a session with a wrong password",
+            ),
+            Fault::ClientGarbage => (
+                "client.garbage",
+                Every(5_000),
+                "a connection that is silent, half, oversized, or talks nonsense",
+            ),
+        }
+    }
+
+    /// Those whose name is `pattern`, or begins with it and a dot.
+    pub fn matching(pattern: &str) -> Vec<Fault> {
+        let begins =
+            |name: &str| name.strip_prefix(pattern).is_some_and(|rest| rest.starts_with('.'));
+        Fault::ALL.into_iter().filter(|f| f.name() == pattern || begins(f.name())).collect()
+    }
+}
+
+impl FaultPlan {
+    /// Nothing goes wrong.
+    pub fn none() -> FaultPlan {
+        FaultPlan { means: [None; Fault::ALL.len()] }
+    }
+
+    /// Is it on?
+    pub fn has(&self, fault: Fault) -> bool {
+        self.means[fault as usize].is_some()
+    }
+
+    /// Mean time between two, ns; `None` where it is off or a property.
+    pub fn mean(&self, fault: Fault) -> Option<u64> {
+        self.means[fault as usize].filter(|mean| *mean > 0).map(|ms| ms * 1_000_000)
+    }
+
+    /// Switches on, at `times_as_often` (of the second number) the default rate.
+    pub fn switch_on(&mut self, fault: Fault, (times, of): (u64, u64)) {
+        self.means[fault as usize] = Some(match fault.trigger() {
+            Trigger::Every(ms) => (ms * of / times).max(10),
+            Trigger::Always => 0,
+        });
+    }
+
+    /// Switches off.
+    pub fn switch_off(&mut self, fault: Fault) {
+        self.means[fault as usize] = None;
+    }
+
+    /// Those that are on.
+    pub fn on(&self) -> impl Iterator<Item = Fault> + '_ {
+        Fault::ALL.into_iter().filter(|fault| self.has(*fault))
+    }
+
+    /// Applies what the command line says.
+    pub fn select(&mut self, selections: &[Selection]) {
+        for selection in selections {
+            match selection {
+                Selection::Add(faults) => {
+                    for fault in faults {
+                        if !self.has(*fault) {
+                            self.switch_on(*fault, (1, 1));
+                        }
+                    }
+                }
+                Selection::Remove(faults) => faults.iter().for_each(|f| self.switch_off(*f)),
+                Selection::Only(faults) => {
+                    let before = std::mem::replace(self, FaultPlan::none());
+                    for fault in faults {
+                        match before.means[*fault as usize] {
+                            Some(mean) => self.means[*fault as usize] = Some(mean),
+                            None => self.switch_on(*fault, (1, 1)),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Selection {
+    /// From `+x,-y,only=z`; a name may be a group (`disk`).
+    ///
+    /// # Errors
+    /// A part that is none of the three, or a name that matches nothing.
+    pub fn parse(text: &str) -> Result<Vec<Selection>, String> {
+        text.split(',').filter(|part| !part.is_empty()).map(Selection::parse_one).collect()
+    }
+
+    fn parse_one(part: &str) -> Result<Selection, String> {
+        let faults = |pattern: &str| match Fault::matching(pattern) {
+            found if found.is_empty() => {
+                Err(format!("no fault is called {pattern:?}; `--faults list` shows all"))
+            }
+            found => Ok(found),
+        };
+        if let Some(pattern) = part.strip_prefix('+') {
+            faults(pattern).map(Selection::Add)
+        } else if let Some(pattern) = part.strip_prefix('-') {
+            faults(pattern).map(Selection::Remove)
+        } else if let Some(pattern) = part.strip_prefix("only=") {
+            faults(pattern).map(Selection::Only)
+        } else {
+            Err(format!("{part:?} is none of +name, -name, only=name and list"))
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for FaultPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for fault in self.on() {
+            write!(f, "{separator}{fault}")?;
+            if let Some(mean) = self.mean(fault) {
+                write!(f, "/{}ms", mean / 1_000_000)?;
+            }
+            separator = " ";
+        }
+        if separator.is_empty() { write!(f, "none") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_stands_at_its_place_and_has_a_name_of_its_own() {
+        for (index, fault) in Fault::ALL.into_iter().enumerate() {
+            assert_eq!(fault as usize, index);
+            assert_eq!(Fault::matching(fault.name()), [fault]);
+        }
+    }
+
+    #[test]
+    fn selections_add_remove_and_narrow() {
+        let mut plan = FaultPlan::none();
+        plan.select(&Selection::parse("+disk,-disk.full").expect("valid"));
+        assert!(plan.has(Fault::DiskTorn) && !plan.has(Fault::DiskFull));
+        plan.select(&Selection::parse("only=disk.stall").expect("valid"));
+        assert_eq!(plan.on().collect::<Vec<_>>(), [Fault::DiskStall]);
+        assert_eq!(plan.mean(Fault::DiskStall), Some(25_000_000_000));
+        assert_eq!(plan.to_string(), "disk.stall/25000ms");
+        assert!(Selection::parse("+dis").is_err());
+        assert!(Selection::parse("disk").is_err());
+    }
+}

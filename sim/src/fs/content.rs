@@ -1,0 +1,178 @@
+//! What a file contains, and what of it would survive a power failure.
+//!
+//! Owns bytes, size and the writes that are not durable yet. Must not know names, clocks or dice: what survives is
+//! decided in `crash`.
+
+use bytes::Bytes;
+use zabkeeper_core::Instant;
+
+/// An interval of virtual time: an operation takes effect somewhere in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The operation is begun.
+    pub begin: Instant,
+    /// The operation has ended: the caller knows its result.
+    pub end: Instant,
+}
+
+/// Bytes and size. Bytes beyond those stored, up to the size, are zeros that cost nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Content {
+    bytes: Vec<u8>,
+    size: u64,
+}
+
+/// A change that is in the page cache and not durable.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) span: Span,
+    pub(super) change: Change,
+    /// Its pages were marked clean by a sync that failed: no later sync makes it durable.
+    pub(super) doomed: bool,
+}
+
+/// A change of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    /// Bytes are written at an offset.
+    Write { offset: u64, bytes: Bytes },
+    /// The file grows to this size, with zeros.
+    Grow { size: u64 },
+    /// The file is cut at this size.
+    Cut { size: u64 },
+}
+
+/// A file: what programs see, what is durable, and what lies between.
+#[derive(Clone, Debug, Default)]
+pub(super) struct File {
+    /// What a reader sees: durable content and all pending changes.
+    pub(super) live: Content,
+    /// What survives the worst power failure.
+    pub(super) durable: Content,
+    /// Changes in the order they were made.
+    pub(super) pending: Vec<Pending>,
+    /// Syncs that have not ended yet when last looked.
+    pub(super) syncs: Vec<Span>,
+    /// Open handles.
+    pub(super) handles: u32,
+    /// Name it was made under, for the trace.
+    pub(super) name: String,
+}
+
+impl Content {
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Copies from `offset` on; gives the number of bytes.
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let available = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = available.min(buffer.len());
+        let target = &mut buffer[..count];
+        let start = index(offset).min(self.bytes.len());
+        let stored = (self.bytes.len() - start).min(count);
+        target[..stored].copy_from_slice(&self.bytes[start..start + stored]);
+        target[stored..].fill(0);
+        count
+    }
+
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let (start, end) = (index(offset), index(offset) + bytes.len());
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[start..end].copy_from_slice(bytes);
+        self.size = self.size.max(end as u64);
+    }
+
+    pub(super) fn grow(&mut self, size: u64) {
+        self.size = self.size.max(size);
+    }
+
+    pub(super) fn cut(&mut self, size: u64) {
+        self.bytes.truncate(index(size));
+        self.size = self.size.min(size);
+    }
+
+    pub(super) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Write { offset, bytes } => self.write(*offset, bytes),
+            Change::Grow { size } => self.grow(*size),
+            Change::Cut { size } => self.cut(*size),
+        }
+    }
+}
+
+impl File {
+    /// Makes a change visible, and pending.
+    pub(super) fn change(&mut self, span: Span, change: Change) {
+        self.live.apply(&change);
+        self.pending.push(Pending { span, change, doomed: false });
+    }
+
+    /// Makes durable what syncs that ended by `now` cover: changes that had ended when the sync began.
+    pub(super) fn settle(&mut self, now: Instant) {
+        while let Some(at) = self.syncs.iter().position(|sync| sync.end <= now) {
+            let sync = self.syncs.remove(at);
+            self.synced(sync.begin);
+        }
+    }
+
+    /// Makes durable what had ended by `begin`.
+    pub(super) fn synced(&mut self, begin: Instant) {
+        let durable = &mut self.durable;
+        self.pending.retain(|pending| {
+            let covered = pending.span.end <= begin && !pending.doomed;
+            if covered {
+                durable.apply(&pending.change);
+            }
+            !covered
+        });
+    }
+
+    /// Recomputes what readers see, after pending changes were taken away.
+    pub(super) fn rebuild(&mut self) {
+        self.live = self.durable.clone();
+        for pending in &self.pending {
+            self.live.apply(&pending.change);
+        }
+    }
+}
+
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).expect("simulated files fit into memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preallocated_zeros_cost_nothing_and_read_as_zeros() {
+        let mut content = Content::default();
+        content.grow(64 << 20);
+        content.write(2, b"ab");
+        assert_eq!((content.size(), content.bytes.len()), (64 << 20, 4));
+        let mut buffer = [9; 6];
+        assert_eq!(content.read(1, &mut buffer), 6);
+        assert_eq!(&buffer, b"\0ab\0\0\0");
+        content.cut(3);
+        assert_eq!((content.read(1, &mut buffer), &buffer[..2]), (2, &b"\0a"[..]));
+        assert_eq!(content.read(7, &mut buffer), 0);
+    }
+
+    #[test]
+    fn a_sync_covers_what_had_ended_when_it_began() {
+        let span = |begin, end| Span { begin: Instant(begin), end: Instant(end) };
+        let write =
+            |offset, text: &'static [u8]| Change::Write { offset, bytes: Bytes::from_static(text) };
+        let mut file = File::default();
+        file.change(span(0, 10), write(0, b"a"));
+        file.change(span(15, 30), write(1, b"b"));
+        file.syncs.push(span(20, 40));
+        file.settle(Instant(39));
+        assert_eq!(file.durable.size(), 0);
+        file.settle(Instant(40));
+        assert_eq!((file.durable.size(), file.pending.len(), file.live.size()), (1, 1, 2));
+    }
+}

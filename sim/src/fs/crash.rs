@@ -1,0 +1,419 @@
+//! What is left of a disk after a crash.
+//!
+//! Owns the choice among all outcomes that POSIX allows. Must not know when a crash comes, nor read what bytes mean.
+//!
+//! Of every operation: ended before the instant, it has happened; begun and not ended, it has happened in an arbitrary
+//! legal part; not begun, it never happens. A kill keeps the page cache, so all that has happened stays visible, and
+//! stays pending: a later power failure can still take it. A power failure keeps what is durable, and of the rest an
+//! arbitrary subset of names (an operation on a name needs the earlier ones on that name) and of 512-byte sectors
+//! (each in any of the versions that it had in the cache; where a write did not arrive, the range it was to fill may
+//! hold old bytes, zeros or garbage; bytes outside of written ranges never change).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zabkeeper_core::Instant;
+
+use super::content::{Change, Content, File, Pending};
+use super::disk::{Disk, Folder, NameChange, apply};
+use crate::seed::Dice;
+
+/// A device writes so many bytes whole or not at all.
+const SECTOR: u64 = 512;
+
+/// How a server's machine ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crash {
+    /// `kill -9`: the page cache stays.
+    Kill,
+    /// The power fails.
+    Power {
+        /// May single sectors of a write survive? Else each file keeps nothing, everything or a prefix.
+        torn: bool,
+        /// May a range that was being written hold zeros or garbage?
+        garbage: bool,
+        /// May unsynced names survive and vanish one by one? Else all or none.
+        names: bool,
+    },
+}
+
+/// For ground truth: which legal power failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Luck {
+    /// Nothing survives that need not.
+    Worst,
+    /// Everything survives that has begun.
+    Best,
+}
+
+/// What a crash took, by kind: the faults that fired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Losses {
+    /// Operations laid out that never began.
+    pub cancelled: u64,
+    /// Operations cut in the middle.
+    pub interrupted: u64,
+    /// Unsynced changes of content that did not survive.
+    pub changes_lost: u64,
+    /// Unsynced changes of content that did.
+    pub changes_kept: u64,
+    /// Files of which a later write survived and an earlier one did not, wholly or in part.
+    pub reordered: u64,
+    /// Writes of which some sectors survived and some did not.
+    pub torn: u64,
+    /// Sectors that hold zeros or garbage where a write did not arrive.
+    pub garbled: u64,
+    /// Sizes that did not grow, or shrink, to the last value.
+    pub sizes_lost: u64,
+    /// Names created or renamed that did not survive.
+    pub names_lost: u64,
+    /// Removed names that are back.
+    pub resurrected: u64,
+}
+
+impl Losses {
+    /// Adds those of another crash.
+    pub fn add(&mut self, other: &Losses) {
+        for ((_, sum), (_, more)) in self.fields_mut().into_iter().zip(other.fields()) {
+            *sum += more;
+        }
+    }
+
+    /// All of them with their names.
+    pub fn fields(&self) -> [(&'static str, u64); 10] {
+        [
+            ("cancelled", self.cancelled),
+            ("interrupted", self.interrupted),
+            ("changes lost", self.changes_lost),
+            ("changes kept", self.changes_kept),
+            ("reordered", self.reordered),
+            ("torn", self.torn),
+            ("garbled", self.garbled),
+            ("sizes lost", self.sizes_lost),
+            ("names lost", self.names_lost),
+            ("resurrected", self.resurrected),
+        ]
+    }
+
+    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 10] {
+        [
+            ("cancelled", &mut self.cancelled),
+            ("interrupted", &mut self.interrupted),
+            ("changes lost", &mut self.changes_lost),
+            ("changes kept", &mut self.changes_kept),
+            ("reordered", &mut self.reordered),
+            ("torn", &mut self.torn),
+            ("garbled", &mut self.garbled),
+            ("sizes lost", &mut self.sizes_lost),
+            ("names lost", &mut self.names_lost),
+            ("resurrected", &mut self.resurrected),
+        ]
+    }
+}
+
+/// How much of what is pending in one file or folder survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Keep {
+    Nothing,
+    Everything,
+    Prefix,
+    Pieces,
+}
+
+impl Disk {
+    /// The machine ends at `at`. All handles of the process must be gone.
+    pub fn crash(&mut self, at: Instant, how: Crash) -> Losses {
+        self.settle(at);
+        let mut losses = Losses::default();
+        let mut dice = self.dice.clone();
+        for file in self.files.values_mut() {
+            file.handles = 0;
+            stop(file, at, &mut dice, &mut losses);
+        }
+        for folder in &mut self.folders {
+            folder.locked = false;
+            stop_names(folder, at, &mut dice, &mut losses);
+        }
+        if let Crash::Power { torn, garbage, names } = how {
+            let mode = draw_keep(torn, &mut dice);
+            for file in self.files.values_mut().filter(|file| !file.pending.is_empty()) {
+                // Files mostly share the fate of the machine's write-back, and sometimes each has its own.
+                let keep = if dice.chance(1, 2) { mode } else { draw_keep(torn, &mut dice) };
+                power_off(file, keep, garbage, &mut dice, &mut losses);
+            }
+            for folder in &mut self.folders {
+                power_off_names(folder, names, &mut dice, &mut losses);
+            }
+        }
+        for file in self.files.values_mut() {
+            file.rebuild();
+        }
+        for folder in &mut self.folders {
+            folder.rebuild();
+        }
+        self.dice = dice;
+        self.collect();
+        losses
+    }
+
+    /// A copy as a power failure at `now` would leave it, for examination.
+    pub fn survivor(&self, now: Instant, luck: Luck) -> Disk {
+        let mut copy = self.clone();
+        copy.settle(now);
+        for file in copy.files.values_mut() {
+            file.handles = 0;
+            file.syncs.clear();
+            match luck {
+                Luck::Worst => file.pending.clear(),
+                Luck::Best => file.pending.retain(|pending| pending.span.begin < now),
+            }
+            file.rebuild();
+            file.durable = file.live.clone();
+            file.pending.clear();
+        }
+        for folder in &mut copy.folders {
+            folder.locked = false;
+            folder.syncs.clear();
+            match luck {
+                Luck::Worst => folder.pending.clear(),
+                Luck::Best => folder.pending.retain(|(span, _)| span.begin < now),
+            }
+            folder.rebuild();
+            folder.durable = folder.live.clone();
+            folder.pending.clear();
+        }
+        copy.collect();
+        copy.examine();
+        copy
+    }
+}
+
+fn draw_keep(torn: bool, dice: &mut Dice) -> Keep {
+    let modes: &[Keep] = if torn {
+        &[Keep::Nothing, Keep::Everything, Keep::Prefix, Keep::Pieces, Keep::Pieces]
+    } else {
+        &[Keep::Nothing, Keep::Everything, Keep::Prefix]
+    };
+    *dice.pick(modes)
+}
+
+/// Takes back what had not begun, and decides how far that came which had not ended.
+fn stop(file: &mut File, at: Instant, dice: &mut Dice, losses: &mut Losses) {
+    for sync in std::mem::take(&mut file.syncs) {
+        // A sync under way may have reached the device or not; what it covers is then durable.
+        if sync.begin < at && dice.chance(1, 2) {
+            file.synced(sync.begin);
+        }
+    }
+    let mut stopped = Vec::with_capacity(file.pending.len());
+    for mut pending in std::mem::take(&mut file.pending) {
+        if pending.span.begin >= at {
+            losses.cancelled += 1;
+            continue;
+        }
+        if pending.span.end > at {
+            losses.interrupted += 1;
+            pending.span.end = at;
+            match &mut pending.change {
+                Change::Write { bytes, .. } => {
+                    bytes.truncate(dice.upto(bytes.len()));
+                    if bytes.is_empty() {
+                        continue;
+                    }
+                }
+                Change::Grow { .. } | Change::Cut { .. } => {
+                    if dice.chance(1, 2) {
+                        continue;
+                    }
+                }
+            }
+        }
+        stopped.push(pending);
+    }
+    file.pending = stopped;
+}
+
+fn stop_names(folder: &mut Folder, at: Instant, dice: &mut Dice, losses: &mut Losses) {
+    for sync in std::mem::take(&mut folder.syncs) {
+        if sync.begin < at && dice.chance(1, 2) {
+            folder.synced(sync.begin);
+        }
+    }
+    folder.pending.retain_mut(|(span, _)| {
+        if span.begin >= at {
+            losses.cancelled += 1;
+            return false;
+        }
+        if span.end > at {
+            losses.interrupted += 1;
+            span.end = at;
+            return dice.chance(1, 2);
+        }
+        true
+    });
+}
+
+fn power_off(file: &mut File, keep: Keep, garbage: bool, dice: &mut Dice, losses: &mut Losses) {
+    let mut pending = std::mem::take(&mut file.pending);
+    let total = pending.len() as u64;
+    match keep {
+        Keep::Nothing => pending.clear(),
+        Keep::Everything => {}
+        Keep::Prefix => pending.truncate(dice.upto(pending.len())),
+        Keep::Pieces => {
+            pieces(&mut file.durable, &pending, garbage, dice, losses);
+            return;
+        }
+    }
+    losses.changes_kept += pending.len() as u64;
+    losses.changes_lost += total - pending.len() as u64;
+    for each in &pending {
+        file.durable.apply(&each.change);
+    }
+}
+
+/// One write as far as it lies in one sector.
+struct Part {
+    write: usize,
+    offset: u64,
+    bytes: Bytes,
+}
+
+/// Keeps single sectors, each in a version of its own.
+fn pieces(
+    durable: &mut Content,
+    pending: &[Pending],
+    garbage: bool,
+    dice: &mut Dice,
+    losses: &mut Losses,
+) {
+    let (cut, size) = draw_size(durable, pending, dice, losses);
+    if let Some((_, cut)) = cut {
+        durable.cut(cut);
+    }
+    let mut arrived: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
+    for (_, parts) in sectors(pending, cut) {
+        let versions = parts.len();
+        let kept = if dice.chance(1, 2) { dice.upto(versions) } else { versions };
+        for (number, part) in parts.iter().enumerate() {
+            let (whole, lost) = arrived.entry(part.write).or_default();
+            if number < kept {
+                *whole += 1;
+                durable.write(part.offset, &part.bytes);
+            } else {
+                *lost += 1;
+            }
+        }
+        if garbage && kept < versions && dice.chance(1, 4) {
+            losses.garbled += 1;
+            let part = &parts[kept];
+            let mut filler = vec![0; part.bytes.len()];
+            if dice.chance(1, 2) {
+                dice.fill(&mut filler);
+            }
+            durable.write(part.offset, &filler);
+        }
+    }
+    durable.cut(size);
+    durable.grow(size);
+    count_pieces(&arrived, losses);
+}
+
+/// Which cut of the file has happened, if one was pending, and which of the sizes it had is its size now.
+fn draw_size(
+    durable: &Content,
+    pending: &[Pending],
+    dice: &mut Dice,
+    losses: &mut Losses,
+) -> (Option<(usize, u64)>, u64) {
+    let mut cuts: Vec<(usize, u64)> = Vec::new();
+    for (number, each) in pending.iter().enumerate() {
+        if let Change::Cut { size } = each.change {
+            cuts.push((number, size));
+        }
+    }
+    let happened = dice.upto(cuts.len());
+    let cut = happened.checked_sub(1).map(|last| cuts[last]);
+    let mut size = cut.map_or(durable.size(), |(_, size)| size.min(durable.size()));
+    let mut sizes = vec![size];
+    for each in &pending[cut.map_or(0, |(number, _)| number + 1)..] {
+        match &each.change {
+            Change::Write { offset, bytes } => size = size.max(offset + bytes.len() as u64),
+            Change::Grow { size: grown } => size = size.max(*grown),
+            // It has not happened.
+            Change::Cut { .. } => {}
+        }
+        if sizes.last() != Some(&size) {
+            sizes.push(size);
+        }
+    }
+    let chosen = if dice.chance(1, 2) { sizes[sizes.len() - 1] } else { *dice.pick(&sizes) };
+    losses.sizes_lost += u64::from(Some(&chosen) != sizes.last() || happened < cuts.len());
+    (cut, chosen)
+}
+
+/// The parts of all writes by sector, each sector's in the order they were made. Of writes before the `cut` that has
+/// happened, only what lies below it.
+fn sectors(pending: &[Pending], cut: Option<(usize, u64)>) -> BTreeMap<u64, Vec<Part>> {
+    let mut sectors: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
+    for (write, each) in pending.iter().enumerate() {
+        let Change::Write { offset, bytes } = &each.change else {
+            continue;
+        };
+        let limit = match cut {
+            Some((number, size)) if write < number => size,
+            Some(_) | None => u64::MAX,
+        };
+        let end = (offset + bytes.len() as u64).min(limit);
+        let mut at = *offset;
+        while at < end {
+            let next = ((at / SECTOR + 1) * SECTOR).min(end);
+            let index = |place: u64| usize::try_from(place - offset).expect("within the write");
+            let part = Part { write, offset: at, bytes: bytes.slice(index(at)..index(next)) };
+            sectors.entry(at / SECTOR).or_default().push(part);
+            at = next;
+        }
+    }
+    sectors
+}
+
+fn count_pieces(arrived: &BTreeMap<usize, (u32, u32)>, losses: &mut Losses) {
+    let mut missing_before = false;
+    let mut reordered = false;
+    for (kept, lost) in arrived.values() {
+        reordered |= missing_before && *kept > 0;
+        missing_before |= *lost > 0;
+        losses.torn += u64::from(*kept > 0 && *lost > 0);
+        losses.changes_lost += u64::from(*kept == 0);
+        losses.changes_kept += u64::from(*lost == 0);
+    }
+    losses.reordered += u64::from(reordered);
+}
+
+fn power_off_names(folder: &mut Folder, names: bool, dice: &mut Dice, losses: &mut Losses) {
+    let all_or_none = dice.chance(1, 2);
+    let fate = dice.chance(1, 2);
+    let mut lost: Vec<String> = Vec::new();
+    for (_, change) in std::mem::take(&mut folder.pending) {
+        let touched = touched(&change);
+        let blocked = touched.iter().any(|name| lost.iter().any(|other| other == name));
+        let wanted = if names { dice.chance(1, 2) } else { fate };
+        let wanted = if all_or_none { fate } else { wanted };
+        if wanted && !blocked {
+            apply(&mut folder.durable, &change);
+            continue;
+        }
+        match change {
+            NameChange::Create { .. } | NameChange::Rename { .. } => losses.names_lost += 1,
+            NameChange::Remove { .. } => losses.resurrected += 1,
+        }
+        lost.extend(touched);
+    }
+}
+
+fn touched(change: &NameChange) -> Vec<String> {
+    match change {
+        NameChange::Create { name, .. } | NameChange::Remove { name } => vec![name.clone()],
+        NameChange::Rename { from, to } => vec![from.clone(), to.clone()],
+    }
+}

@@ -1,0 +1,435 @@
+//! The disk of one simulated server: folders, files, and the time that operations take.
+//!
+//! Owns the state of the file system and the clock along which a worker's operations are laid out. Must not decide
+//! what survives a crash (`crash` does) nor when one comes (the world does).
+//!
+//! Invariants: an operation begins where the one before it on the same worker ended, and takes an interval of virtual
+//! time; its effect is visible to programs at once, but durable only once a sync that began after it has ended. So a
+//! worker that makes many operations in one blocking call never makes them durable at one instant.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use bytes::Bytes;
+use zabkeeper_core::Instant;
+
+use super::content::{Change, File, Span};
+use super::ops::{FsyncFault, Op, OpKind, Pace};
+use crate::seed::Dice;
+
+/// The longest that a slow operation takes, ns.
+const SLOWEST: u64 = 10_000_000_000;
+
+/// Which directory of a server.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum FolderId {
+    /// Log segments and the state file.
+    Log = 0,
+    /// Snapshots.
+    Snapshots = 1,
+}
+
+/// A file, whatever its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct FileId(pub(super) u64);
+
+/// A directory: names that programs see, names that are durable, and changes between.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Folder {
+    pub(super) live: BTreeMap<String, FileId>,
+    pub(super) durable: BTreeMap<String, FileId>,
+    pub(super) pending: Vec<(Span, NameChange)>,
+    pub(super) syncs: Vec<Span>,
+    pub(super) locked: bool,
+}
+
+/// A change of names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum NameChange {
+    Create { name: String, file: FileId },
+    Rename { from: String, to: String },
+    Remove { name: String },
+}
+
+/// Trouble that the world has prepared for this disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trouble {
+    /// The next write fails, part of it done.
+    pub write_error: bool,
+    /// The next sync of a file fails; what it covered is lost to later ones.
+    pub sync_error: Option<FsyncFault>,
+    /// Bytes that all files together may have.
+    pub capacity: Option<u64>,
+    /// Syncs do not end before.
+    pub stalled_until: Instant,
+    /// Everything that begins before takes `slowness` times as long.
+    pub slow_until: Instant,
+    /// See `slow_until`.
+    pub slowness: u64,
+}
+
+/// The disk.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    pub(super) folders: [Folder; 2],
+    pub(super) files: BTreeMap<FileId, File>,
+    next_file: u64,
+    /// Where the next operation begins.
+    cursor: Instant,
+    pub(super) dice: Dice,
+    pace: Pace,
+    /// What the world has prepared.
+    pub trouble: Trouble,
+    /// An injected error was returned: what is in the page cache cannot be trusted any more.
+    failed: Option<OpKind>,
+    ops: Vec<Op>,
+    recording: bool,
+}
+
+impl Disk {
+    /// An empty disk.
+    pub fn new(dice: Dice, pace: Pace) -> Disk {
+        Disk {
+            folders: [Folder::default(), Folder::default()],
+            files: BTreeMap::new(),
+            next_file: 0,
+            cursor: Instant(0),
+            dice,
+            pace,
+            trouble: Trouble::default(),
+            failed: None,
+            ops: Vec::new(),
+            recording: true,
+        }
+    }
+
+    /// A worker begins to work at `now`: its operations are laid out from here.
+    pub fn begin(&mut self, now: Instant) {
+        self.settle(now);
+        self.cursor = now;
+        assert!(self.ops.is_empty(), "the operations before were not taken");
+    }
+
+    /// When the worker's last operation ends.
+    pub fn cursor(&self) -> Instant {
+        self.cursor
+    }
+
+    /// The operations since [`Disk::begin`].
+    pub fn take_ops(&mut self) -> Vec<Op> {
+        std::mem::take(&mut self.ops)
+    }
+
+    /// The intervals of the operations since [`Disk::begin`].
+    pub fn spans(&self) -> Vec<Span> {
+        self.ops.iter().map(|op| op.span).collect()
+    }
+
+    /// The operation whose injected failure the store was told of, if one was.
+    pub fn failed(&self) -> Option<OpKind> {
+        self.failed
+    }
+
+    /// After a power failure, with the fault mended.
+    pub fn mend(&mut self) {
+        self.trouble = Trouble::default();
+        self.failed = None;
+    }
+
+    /// The disk behaves from now on: no trouble, and this pace. What has failed has failed.
+    pub fn calm(&mut self, pace: Pace) {
+        self.trouble = Trouble::default();
+        self.pace = pace;
+    }
+
+    /// From now on every operation takes no time and nothing is recorded: for copies that are only examined.
+    pub(super) fn examine(&mut self) {
+        self.pace = Pace::INSTANT;
+        self.trouble = Trouble::default();
+        self.recording = false;
+        self.ops.clear();
+    }
+
+    /// Bytes that all files have together, as programs see them.
+    pub fn used(&self) -> u64 {
+        self.files.values().map(|file| file.live.size()).sum()
+    }
+
+    /// Files that exist, named or held open.
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Handles that are open.
+    pub fn handle_count(&self) -> u32 {
+        self.files.values().map(|file| file.handles).sum()
+    }
+
+    /// Changes that a power failure could take away.
+    pub fn undurable(&self) -> usize {
+        let files: usize = self.files.values().map(|file| file.pending.len()).sum();
+        files + self.folders.iter().map(|folder| folder.pending.len()).sum::<usize>()
+    }
+
+    /// Makes durable what syncs that ended by `now` cover.
+    pub(super) fn settle(&mut self, now: Instant) {
+        for file in self.files.values_mut().filter(|file| !file.syncs.is_empty()) {
+            file.settle(now);
+        }
+        let mut removed = false;
+        for folder in &mut self.folders {
+            while let Some(at) = folder.syncs.iter().position(|sync| sync.end <= now) {
+                let sync = folder.syncs.remove(at);
+                removed |= folder.synced(sync.begin);
+            }
+        }
+        if removed {
+            self.collect();
+        }
+    }
+
+    /// Forgets files that no name and no handle leads to.
+    pub(super) fn collect(&mut self) {
+        let named: BTreeSet<FileId> = self.folders.iter().flat_map(Folder::mentioned).collect();
+        self.files.retain(|id, file| file.handles > 0 || named.contains(id));
+    }
+
+    pub(super) fn folder(&mut self, id: FolderId) -> &mut Folder {
+        &mut self.folders[id as usize]
+    }
+
+    pub(super) fn file(&self, id: FileId) -> &File {
+        self.files.get(&id).expect("an open file exists")
+    }
+
+    pub(super) fn file_mut(&mut self, id: FileId) -> &mut File {
+        self.files.get_mut(&id).expect("an open file exists")
+    }
+
+    /// Lays out one operation and records it.
+    fn lay_out(&mut self, kind: OpKind, name: &str, offset: u64, length: u64, digest: u64) -> Span {
+        let begin = self.cursor;
+        let mut took = self.pace.draw(kind, length, &mut self.dice);
+        if begin < self.trouble.slow_until {
+            took = took.saturating_mul(self.trouble.slowness).min(SLOWEST);
+        }
+        let mut end = Instant(begin.0 + took);
+        if matches!(kind, OpKind::Sync | OpKind::SyncDir) {
+            end = end.max(self.trouble.stalled_until);
+        }
+        self.cursor = end;
+        let span = Span { begin, end };
+        if self.recording {
+            self.ops.push(Op { kind, name: name.to_owned(), offset, length, digest, span });
+        }
+        span
+    }
+
+    pub(super) fn list(&mut self, folder: FolderId) -> Vec<String> {
+        self.lay_out(OpKind::List, "", 0, 0, 0);
+        self.folder(folder).live.keys().cloned().collect()
+    }
+
+    pub(super) fn create(&mut self, folder: FolderId, name: &str) -> FileId {
+        let span = self.lay_out(OpKind::Create, name, 0, 0, 0);
+        if let Some(&id) = self.folder(folder).live.get(name) {
+            self.file_mut(id).change(span, Change::Cut { size: 0 });
+            self.file_mut(id).handles += 1;
+            return id;
+        }
+        let id = FileId(self.next_file);
+        self.next_file += 1;
+        let file = File { handles: 1, name: name.to_owned(), ..File::default() };
+        self.files.insert(id, file);
+        self.folder(folder).change(span, NameChange::Create { name: name.to_owned(), file: id });
+        id
+    }
+
+    pub(super) fn open(&mut self, folder: FolderId, name: &str) -> io::Result<FileId> {
+        self.lay_out(OpKind::Open, name, 0, 0, 0);
+        let id = *self.folder(folder).live.get(name).ok_or_else(|| missing(name))?;
+        self.file_mut(id).handles += 1;
+        Ok(id)
+    }
+
+    pub(super) fn rename(&mut self, folder: FolderId, from: &str, to: &str) -> io::Result<()> {
+        let span = self.lay_out(OpKind::Rename, to, 0, 0, 0);
+        if !self.folder(folder).live.contains_key(from) {
+            return Err(missing(from));
+        }
+        let change = NameChange::Rename { from: from.to_owned(), to: to.to_owned() };
+        self.folder(folder).change(span, change);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, folder: FolderId, name: &str) -> io::Result<()> {
+        let span = self.lay_out(OpKind::Remove, name, 0, 0, 0);
+        if !self.folder(folder).live.contains_key(name) {
+            return Err(missing(name));
+        }
+        self.folder(folder).change(span, NameChange::Remove { name: name.to_owned() });
+        Ok(())
+    }
+
+    pub(super) fn sync_dir(&mut self, folder: FolderId) {
+        let span = self.lay_out(OpKind::SyncDir, "", 0, 0, 0);
+        self.folder(folder).syncs.push(span);
+    }
+
+    pub(super) fn free_space(&self) -> u64 {
+        self.trouble.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(self.used()))
+    }
+
+    pub(super) fn read(&mut self, id: FileId, offset: u64, buffer: &mut [u8]) -> usize {
+        let name = self.traced_name(id);
+        self.lay_out(OpKind::Read, &name, offset, buffer.len() as u64, 0);
+        self.file(id).live.read(offset, buffer)
+    }
+
+    pub(super) fn write(&mut self, id: FileId, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let name = self.traced_name(id);
+        let digest = super::ops::digest(bytes);
+        let span = self.lay_out(OpKind::Write, &name, offset, bytes.len() as u64, digest);
+        let grows = (offset + bytes.len() as u64).saturating_sub(self.file(id).live.size());
+        let full = grows > self.free_space();
+        if full || self.trouble.write_error {
+            self.trouble.write_error = false;
+            self.failed = Some(OpKind::Write);
+            let done = if full {
+                bytes.len().saturating_sub(
+                    usize::try_from(grows - self.free_space()).unwrap_or(usize::MAX),
+                )
+            } else {
+                self.dice.upto(bytes.len())
+            };
+            self.put(id, span, offset, &bytes[..done]);
+            return Err(if full { no_space(&name) } else { io_error("write", &name) });
+        }
+        self.put(id, span, offset, bytes);
+        Ok(())
+    }
+
+    fn put(&mut self, id: FileId, span: Span, offset: u64, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let bytes = Bytes::copy_from_slice(bytes);
+            self.file_mut(id).change(span, Change::Write { offset, bytes });
+        }
+    }
+
+    pub(super) fn preallocate(&mut self, id: FileId, size: u64) -> io::Result<()> {
+        let name = self.traced_name(id);
+        let span = self.lay_out(OpKind::Preallocate, &name, size, 0, 0);
+        let grows = size.saturating_sub(self.file(id).live.size());
+        if grows > self.free_space() {
+            self.failed = Some(OpKind::Preallocate);
+            return Err(no_space(&name));
+        }
+        self.file_mut(id).change(span, Change::Grow { size });
+        Ok(())
+    }
+
+    pub(super) fn truncate(&mut self, id: FileId, size: u64) {
+        let name = self.traced_name(id);
+        let span = self.lay_out(OpKind::Truncate, &name, size, 0, 0);
+        self.file_mut(id).change(span, Change::Cut { size });
+    }
+
+    pub(super) fn sync(&mut self, id: FileId) -> io::Result<()> {
+        let name = self.traced_name(id);
+        let span = self.lay_out(OpKind::Sync, &name, 0, 0, 0);
+        match self.trouble.sync_error.take() {
+            None => {
+                self.file_mut(id).syncs.push(span);
+                Ok(())
+            }
+            Some(FsyncFault::PagesLost) => {
+                self.failed = Some(OpKind::Sync);
+                for pending in &mut self.file_mut(id).pending {
+                    pending.doomed = true;
+                }
+                Err(io_error("fsync", &name))
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, id: FileId) {
+        // A crash may have taken the file away under a handle that is dropped only now.
+        if let Some(file) = self.files.get_mut(&id) {
+            file.handles = file.handles.saturating_sub(1);
+        }
+    }
+
+    fn traced_name(&self, id: FileId) -> String {
+        if self.recording { self.file(id).name.clone() } else { String::new() }
+    }
+}
+
+impl Folder {
+    fn change(&mut self, span: Span, change: NameChange) {
+        apply(&mut self.live, &change);
+        self.pending.push((span, change));
+    }
+
+    /// Makes durable what had ended by `begin`; says whether a name went away.
+    pub(super) fn synced(&mut self, begin: Instant) -> bool {
+        let mut removed = false;
+        let durable = &mut self.durable;
+        self.pending.retain(|(span, change)| {
+            let covered = span.end <= begin;
+            if covered {
+                apply(durable, change);
+                removed |= !matches!(change, NameChange::Create { .. });
+            }
+            !covered
+        });
+        removed
+    }
+
+    /// Recomputes what programs see.
+    pub(super) fn rebuild(&mut self) {
+        self.live = self.durable.clone();
+        for (_, change) in &self.pending {
+            apply(&mut self.live, change);
+        }
+    }
+
+    /// Files that a name leads to, or may lead to after a crash.
+    fn mentioned(&self) -> impl Iterator<Item = FileId> + '_ {
+        let pending = self.pending.iter().filter_map(|(_, change)| match change {
+            NameChange::Create { file, .. } => Some(*file),
+            NameChange::Rename { .. } | NameChange::Remove { .. } => None,
+        });
+        self.live.values().chain(self.durable.values()).copied().chain(pending)
+    }
+}
+
+pub(super) fn apply(names: &mut BTreeMap<String, FileId>, change: &NameChange) {
+    match change {
+        NameChange::Create { name, file } => {
+            names.insert(name.clone(), *file);
+        }
+        NameChange::Rename { from, to } => {
+            if let Some(file) = names.remove(from) {
+                names.insert(to.clone(), file);
+            }
+        }
+        NameChange::Remove { name } => {
+            names.remove(name);
+        }
+    }
+}
+
+fn missing(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{name}: no such file"))
+}
+
+fn no_space(name: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::StorageFull,
+        format!("{name}: no space left on device (injected)"),
+    )
+}
+
+fn io_error(what: &str, name: &str) -> io::Error {
+    io::Error::other(format!("{what} {name}: input/output error (injected)"))
+}

@@ -1,0 +1,147 @@
+//! The simulated file system: the real store runs on it unchanged.
+//!
+//! Owns the implementation of [`Vfs`] on a [`Disk`]. Must not know what the bytes mean.
+
+mod content;
+mod crash;
+mod disk;
+mod ops;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use storage_fs::vfs::{Vfs, VfsFile};
+use zabkeeper_core::Instant;
+
+pub use content::Span;
+pub use crash::{Crash, Losses, Luck};
+pub use disk::{Disk, FolderId, Trouble};
+pub use ops::{FsyncFault, Op, OpKind, Pace};
+
+use disk::FileId;
+
+/// A handle to one folder of a simulated disk.
+#[derive(Clone, Debug)]
+pub struct SimFs {
+    disk: Rc<RefCell<Disk>>,
+    folder: FolderId,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct SimFile {
+    disk: Rc<RefCell<Disk>>,
+    file: FileId,
+}
+
+/// Keeps a folder to one process.
+#[derive(Debug)]
+pub struct SimLock {
+    disk: Rc<RefCell<Disk>>,
+    folder: FolderId,
+}
+
+impl SimFs {
+    /// A folder of `disk`.
+    pub fn new(disk: &Rc<RefCell<Disk>>, folder: FolderId) -> SimFs {
+        SimFs { disk: Rc::clone(disk), folder }
+    }
+
+    /// Both folders of a copy of `disk` as a power failure at `now` would leave it.
+    pub fn after_power_failure(disk: &Disk, now: Instant, luck: Luck) -> (SimFs, SimFs) {
+        let copy = Rc::new(RefCell::new(disk.survivor(now, luck)));
+        (SimFs::new(&copy, FolderId::Log), SimFs::new(&copy, FolderId::Snapshots))
+    }
+
+    fn handle(&self, file: FileId) -> SimFile {
+        SimFile { disk: Rc::clone(&self.disk), file }
+    }
+}
+
+impl Vfs for SimFs {
+    type File = SimFile;
+    type Lock = SimLock;
+
+    fn lock(&self) -> io::Result<SimLock> {
+        let mut disk = self.disk.borrow_mut();
+        let folder = disk.folder(self.folder);
+        if folder.locked {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "locked by another process"));
+        }
+        folder.locked = true;
+        Ok(SimLock { disk: Rc::clone(&self.disk), folder: self.folder })
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.disk.borrow_mut().list(self.folder))
+    }
+
+    fn create(&self, name: &str) -> io::Result<SimFile> {
+        let file = self.disk.borrow_mut().create(self.folder, name);
+        Ok(self.handle(file))
+    }
+
+    fn open(&self, name: &str) -> io::Result<SimFile> {
+        let file = self.disk.borrow_mut().open(self.folder, name)?;
+        Ok(self.handle(file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.borrow_mut().rename(self.folder, from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.borrow_mut().remove(self.folder, name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.disk.borrow_mut().sync_dir(self.folder);
+        Ok(())
+    }
+
+    fn free_space(&self) -> io::Result<u64> {
+        Ok(self.disk.borrow().free_space())
+    }
+}
+
+impl VfsFile for SimFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.disk.borrow().file(self.file).live.size())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(self.disk.borrow_mut().read(self.file, offset, buffer))
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.borrow_mut().write(self.file, offset, bytes)
+    }
+
+    fn preallocate(&mut self, size: u64) -> io::Result<()> {
+        self.disk.borrow_mut().preallocate(self.file, size)
+    }
+
+    fn truncate(&mut self, size: u64) -> io::Result<()> {
+        self.disk.borrow_mut().truncate(self.file, size);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.disk.borrow_mut().sync(self.file)
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.disk.borrow_mut().close(self.file);
+    }
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.disk.borrow_mut().folder(self.folder).locked = false;
+    }
+}

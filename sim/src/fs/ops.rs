@@ -1,0 +1,117 @@
+//! Operations of a simulated disk: their kinds, how long they take, and how they are recorded.
+//!
+//! Owns the latency model. Must not change any file.
+
+use std::fmt;
+
+use super::content::Span;
+use crate::seed::Dice;
+use crate::trace::Fingerprint;
+
+/// What is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the methods of `Vfs`")]
+pub enum OpKind {
+    List = 1,
+    Create = 2,
+    Open = 3,
+    Rename = 4,
+    Remove = 5,
+    SyncDir = 6,
+    Read = 7,
+    Write = 8,
+    Preallocate = 9,
+    Truncate = 10,
+    Sync = 11,
+}
+
+/// One operation that was made, for the trace and for choosing where to crash.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// What.
+    pub kind: OpKind,
+    /// To which file.
+    pub name: String,
+    /// Where, or to which size.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u64,
+    /// Of the bytes written.
+    pub digest: u64,
+    /// When.
+    pub span: Span,
+}
+
+/// How a sync fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FsyncFault {
+    /// An error once; the pages are then clean, so later syncs succeed and make nothing of it durable.
+    PagesLost,
+}
+
+/// How long operations take, ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// Mean time of a sync; one in a thousand takes a hundred times as long.
+    pub sync_mean: u64,
+    /// Mean time of every other operation.
+    pub op_mean: u64,
+    /// Time for a KiB written or read.
+    pub per_kib: u64,
+}
+
+impl Pace {
+    /// Takes no time at all.
+    pub const INSTANT: Pace = Pace { sync_mean: 0, op_mean: 0, per_kib: 0 };
+
+    pub(super) fn draw(self, kind: OpKind, length: u64, dice: &mut Dice) -> u64 {
+        if self.op_mean == 0 {
+            return 0;
+        }
+        match kind {
+            OpKind::Sync | OpKind::SyncDir => {
+                let tail = if dice.chance(1, 1_000) { 100 } else { 1 };
+                1 + dice.exponential(self.sync_mean) * tail
+            }
+            OpKind::List
+            | OpKind::Create
+            | OpKind::Open
+            | OpKind::Rename
+            | OpKind::Remove
+            | OpKind::Read
+            | OpKind::Write
+            | OpKind::Preallocate
+            | OpKind::Truncate => 1 + dice.exponential(self.op_mean) + length / 1024 * self.per_kib,
+        }
+    }
+}
+
+/// Fingerprint of written bytes.
+pub(super) fn digest(bytes: &[u8]) -> u64 {
+    let mut print = Fingerprint::default();
+    print.bytes(bytes);
+    print.short()
+}
+
+impl Op {
+    /// The numbers of the operation, for the trace's hash.
+    pub fn words(&self) -> [u64; 6] {
+        [
+            self.kind as u64,
+            self.offset,
+            self.length,
+            self.digest ^ digest(self.name.as_bytes()),
+            self.span.begin.0,
+            self.span.end.0,
+        ]
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Op { kind, name, offset, length, span, .. } = self;
+        let kind = format!("{kind:?}").to_lowercase();
+        write!(f, "{kind:<11} {name:<24} @{offset} {length}B until {}", span.end)
+    }
+}

@@ -1,0 +1,332 @@
+//! Each kind of loss has a test that proves it can happen, and each promise one that it is kept.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use storage_fs::vfs::{Vfs, VfsFile};
+use zabkeeper_core::Instant;
+
+use super::{Crash, Disk, FolderId, FsyncFault, Losses, Luck, OpKind, Pace, SimFs};
+use crate::seed::Seeds;
+
+const PACE: Pace = Pace { sync_mean: 1_000_000, op_mean: 10_000, per_kib: 500 };
+const POWER: Crash = Crash::Power { torn: true, garbage: true, names: true };
+const LATER: Instant = Instant(u64::MAX / 2);
+
+struct Rig {
+    disk: Rc<RefCell<Disk>>,
+    fs: SimFs,
+}
+
+fn rig(seed: u64) -> Rig {
+    let disk = Disk::new(Seeds::new(seed).stream("disk", 1), PACE);
+    let disk = Rc::new(RefCell::new(disk));
+    Rig { fs: SimFs::new(&disk, FolderId::Log), disk }
+}
+
+impl Rig {
+    fn content(&self, name: &str) -> Option<Vec<u8>> {
+        let file = self.fs.open(name).ok()?;
+        let mut bytes = vec![0; usize::try_from(file.size().expect("size")).expect("small")];
+        file.read_at(0, &mut bytes).expect("read");
+        Some(bytes)
+    }
+
+    fn crash(&self, at: Instant, how: Crash) -> Losses {
+        self.disk.borrow_mut().crash(at, how)
+    }
+
+    fn now(&self) -> Instant {
+        self.disk.borrow().cursor()
+    }
+
+    /// A file of `size` bytes of 1 that is durable under its name.
+    fn durable(&self, name: &str, size: usize) {
+        let mut file = self.fs.create(name).expect("create");
+        file.write_at(0, &vec![1; size]).expect("write");
+        file.sync().expect("sync");
+        self.fs.sync_dir().expect("sync");
+    }
+}
+
+/// Runs `story` on many seeds and counts those where `fires`.
+fn count(story: impl Fn(&Rig), fires: impl Fn(&Rig, &Losses) -> bool) -> usize {
+    (0..200)
+        .filter(|&seed| {
+            let rig = rig(seed);
+            story(&rig);
+            let losses = rig.crash(LATER, POWER);
+            fires(&rig, &losses)
+        })
+        .count()
+}
+
+fn overwrite(rig: &Rig) {
+    rig.durable("a", 4_096);
+    let mut file = rig.fs.open("a").expect("open");
+    file.write_at(100, &[2; 2_000]).expect("write");
+    file.write_at(2_100, &[3; 3_000]).expect("write");
+}
+
+#[test]
+fn what_was_synced_survives_every_power_failure() {
+    for seed in 0..100 {
+        let rig = rig(seed);
+        rig.durable("a", 5_000);
+        rig.crash(LATER, POWER);
+        assert_eq!(rig.content("a"), Some(vec![1; 5_000]));
+    }
+}
+
+#[test]
+fn a_name_without_sync_dir_may_vanish_though_its_bytes_were_synced() {
+    let story = |rig: &Rig| {
+        let mut file = rig.fs.create("a").expect("create");
+        file.write_at(0, b"bytes").expect("write");
+        file.sync().expect("sync");
+    };
+    let gone = count(story, |rig, losses| {
+        assert!(matches!(rig.content("a").as_deref(), None | Some(b"bytes")));
+        rig.content("a").is_none() && losses.names_lost == 1
+    });
+    assert!((50..150).contains(&gone), "{gone}");
+}
+
+#[test]
+fn unsynced_bytes_are_lost_kept_torn_reordered_or_garbled() {
+    let fired = |fires: fn(&Losses) -> bool| count(overwrite, |_, losses| fires(losses));
+    for (what, times) in [
+        ("lost", fired(|l| l.changes_lost > 0)),
+        ("kept", fired(|l| l.changes_kept > 0)),
+        ("torn", fired(|l| l.torn > 0)),
+        ("reordered", fired(|l| l.reordered > 0)),
+        ("garbled", fired(|l| l.garbled > 0)),
+        ("sizes", fired(|l| l.sizes_lost > 0)),
+    ] {
+        assert!(times >= 20, "{what}: {times} of 200");
+    }
+}
+
+#[test]
+fn bytes_outside_of_written_ranges_never_change() {
+    count(overwrite, |rig, _| {
+        let bytes = rig.content("a").expect("its name was durable");
+        assert!(bytes.len() >= 4_096 && bytes[..100] == [1; 100]);
+        true
+    });
+}
+
+#[test]
+fn a_file_may_grow_without_its_bytes() {
+    let story = |rig: &Rig| {
+        rig.durable("a", 512);
+        rig.fs.open("a").expect("open").write_at(512, &[2; 1_024]).expect("write");
+    };
+    let holes = count(story, |rig, _| {
+        let bytes = rig.content("a").expect("durable");
+        bytes.len() == 1_536 && bytes[512..1_024] == [0; 512]
+    });
+    assert!(holes >= 5, "{holes}");
+}
+
+#[test]
+fn a_removed_file_may_come_back_and_a_renamed_one_keep_its_old_name() {
+    let removal = |rig: &Rig| {
+        rig.durable("a", 10);
+        rig.fs.remove("a").expect("remove");
+    };
+    let back = count(removal, |rig, losses| {
+        losses.resurrected == 1 && rig.content("a") == Some(vec![1; 10])
+    });
+    assert!((50..150).contains(&back), "{back}");
+    let renaming = |rig: &Rig| {
+        rig.durable("a", 10);
+        rig.durable("b", 20);
+        rig.fs.rename("b", "a").expect("rename");
+    };
+    let old = count(renaming, |rig, _| match (rig.content("a"), rig.content("b")) {
+        (Some(a), Some(b)) => a.len() == 10 && b.len() == 20,
+        (Some(a), None) => {
+            assert_eq!(a.len(), 20, "a rename is whole or not at all");
+            false
+        }
+        (None, _) => panic!("a rename never leaves the target without a file"),
+    });
+    assert!((50..150).contains(&old), "{old}");
+}
+
+#[test]
+fn names_may_survive_out_of_order() {
+    let story = |rig: &Rig| {
+        for name in ["a", "b", "c"] {
+            drop(rig.fs.create(name).expect("create"));
+        }
+    };
+    let reordered = count(story, |rig, _| {
+        let names = rig.fs.list().expect("list");
+        names.iter().any(|n| n == "c") && !names.iter().any(|n| n == "a")
+    });
+    assert!(reordered >= 10, "{reordered}");
+}
+
+#[test]
+fn a_kill_keeps_the_page_cache_and_a_later_power_failure_takes_it() {
+    let mut lost = 0;
+    for seed in 0..50 {
+        let rig = rig(seed);
+        rig.durable("a", 10);
+        rig.fs.open("a").expect("open").write_at(0, &[2; 10]).expect("write");
+        let now = rig.now();
+        rig.crash(now, Crash::Kill);
+        assert_eq!(rig.content("a"), Some(vec![2; 10]));
+        rig.crash(LATER, POWER);
+        lost += usize::from(rig.content("a") == Some(vec![1; 10]));
+    }
+    assert!(lost >= 10, "{lost}");
+}
+
+#[test]
+fn an_operation_that_had_not_begun_never_happens() {
+    let rig = rig(1);
+    rig.durable("a", 10);
+    let before = rig.now();
+    let mut file = rig.fs.open("a").expect("open");
+    file.write_at(0, &[2; 10]).expect("write");
+    file.sync().expect("sync");
+    rig.fs.remove("a").expect("remove");
+    rig.fs.sync_dir().expect("sync");
+    drop(file);
+    let losses = rig.crash(before, Crash::Kill);
+    assert_eq!((rig.content("a"), losses.cancelled), (Some(vec![1; 10]), 2));
+}
+
+#[test]
+fn a_sync_makes_nothing_durable_before_it_ends() {
+    let mut lost = 0;
+    for seed in 0..50 {
+        let rig = rig(seed);
+        rig.durable("a", 10);
+        let mut file = rig.fs.open("a").expect("open");
+        file.write_at(0, &[2; 10]).expect("write");
+        let written = rig.now();
+        file.sync().expect("sync");
+        drop(file);
+        rig.crash(Instant(written.0 + 1), POWER);
+        lost += usize::from(rig.content("a") != Some(vec![2; 10]));
+    }
+    assert!((5..45).contains(&lost), "{lost}");
+}
+
+#[test]
+fn a_write_under_way_is_cut() {
+    let cut = (0..50)
+        .filter(|&seed| {
+            let rig = rig(seed);
+            rig.durable("a", 10);
+            let before = rig.now();
+            let mut file = rig.fs.open("a").expect("open");
+            file.write_at(0, &[2; 10]).expect("write");
+            let middle = Instant(u64::midpoint(before.0, rig.now().0).max(before.0 + 1));
+            drop(file);
+            rig.crash(middle, Crash::Kill);
+            rig.content("a").is_some_and(|bytes| bytes.contains(&1) && bytes.contains(&2))
+        })
+        .count();
+    assert!(cut >= 5, "{cut}");
+}
+
+#[test]
+fn a_failed_sync_says_so_once_and_its_pages_are_lost_to_later_ones() {
+    let mut lost = 0;
+    for seed in 0..50 {
+        let rig = rig(seed);
+        rig.durable("a", 10);
+        rig.disk.borrow_mut().trouble.sync_error = Some(FsyncFault::PagesLost);
+        let mut file = rig.fs.open("a").expect("open");
+        file.write_at(0, &[2; 10]).expect("write");
+        file.sync().expect_err("injected");
+        assert_eq!(rig.disk.borrow().failed(), Some(OpKind::Sync));
+        file.sync().expect("the error is told once");
+        drop(file);
+        rig.crash(LATER, POWER);
+        lost += usize::from(rig.content("a") != Some(vec![2; 10]));
+    }
+    assert!(lost >= 10, "{lost}");
+}
+
+#[test]
+fn a_write_error_leaves_a_part_and_a_full_disk_says_so() {
+    let rig = rig(3);
+    rig.durable("a", 10);
+    rig.disk.borrow_mut().trouble.write_error = true;
+    let mut file = rig.fs.open("a").expect("open");
+    file.write_at(10, &[2; 10]).expect_err("injected");
+    file.write_at(10, &[2; 10]).expect("once");
+    let used = rig.disk.borrow().used();
+    rig.disk.borrow_mut().trouble.capacity = Some(used + 4);
+    assert_eq!(rig.fs.free_space().expect("free"), 4);
+    let full = file.write_at(20, &[3; 10]).expect_err("full");
+    assert_eq!((full.kind(), file.size().expect("size")), (io::ErrorKind::StorageFull, 24));
+    let full = file.preallocate(1 << 20).expect_err("full");
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    drop(file);
+    rig.crash(rig.now(), POWER);
+    rig.disk.borrow_mut().mend();
+    rig.fs.open("a").expect("open").write_at(24, &[3; 10]).expect("space is back");
+}
+
+#[test]
+fn stalls_and_slowness_take_time() {
+    let rig = rig(4);
+    rig.durable("a", 10);
+    let until = Instant(5_000_000_000);
+    rig.disk.borrow_mut().trouble.stalled_until = until;
+    rig.fs.open("a").expect("open").sync().expect("sync");
+    assert!(rig.now() >= until);
+    rig.disk.borrow_mut().trouble.slow_until = LATER;
+    rig.disk.borrow_mut().trouble.slowness = 1_000;
+    for _ in 0..20 {
+        rig.fs.open("a").expect("open").sync().expect("sync");
+    }
+    assert!(rig.now().0 > until.0 + 2_000_000_000, "20 syncs at a mean of a second");
+}
+
+#[test]
+fn ground_truth_is_the_worst_or_the_best_power_failure() {
+    let rig = rig(5);
+    rig.durable("a", 10);
+    let mut file = rig.fs.open("a").expect("open");
+    file.write_at(0, &[2; 10]).expect("write");
+    drop(rig.fs.create("b").expect("create"));
+    let now = rig.now();
+    for (luck, names, byte) in [(Luck::Worst, 1, 1), (Luck::Best, 2, 2)] {
+        let (log, _) = SimFs::after_power_failure(&rig.disk.borrow(), now, luck);
+        assert_eq!(log.list().expect("list").len(), names);
+        let mut buffer = [0];
+        log.open("a").expect("open").read_at(0, &mut buffer).expect("read");
+        assert_eq!(buffer, [byte]);
+    }
+    drop(file);
+    assert_eq!(rig.content("a"), Some(vec![2; 10]), "the disk itself is untouched");
+}
+
+#[test]
+fn a_folder_is_locked_once_and_a_crash_unlocks_it() {
+    let rig = rig(6);
+    let lock = rig.fs.lock().expect("free");
+    assert_eq!(rig.fs.lock().expect_err("taken").kind(), io::ErrorKind::WouldBlock);
+    rig.crash(LATER, Crash::Kill);
+    drop(rig.fs.lock().expect("free"));
+    drop(lock);
+}
+
+#[test]
+fn files_without_name_and_handle_are_forgotten() {
+    let rig = rig(7);
+    rig.durable("a", 10);
+    rig.fs.remove("a").expect("remove");
+    rig.fs.sync_dir().expect("sync");
+    rig.crash(LATER, POWER);
+    assert_eq!((rig.disk.borrow().file_count(), rig.disk.borrow().handle_count()), (0, 0));
+}

@@ -1,0 +1,254 @@
+//! What ends a run: a broken promise, a panic, a wait without end.
+//!
+//! Owns the first failure and passes observations to the oracles. Must not know how the world works.
+
+use std::fmt;
+
+use zabkeeper_core::{Instant, ServerId};
+
+use crate::guard;
+use crate::observe::{Observation, Observed};
+use crate::oracle::{Oracles, Violation};
+
+/// Of which kind a failure is: decides the exit code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Class {
+    /// A promise to clients or between servers is broken.
+    Safety,
+    /// What should have happened by now has not.
+    Liveness,
+    /// Code under test has panicked.
+    Panic,
+    /// Two runs of one seed differ.
+    Determinism,
+    /// The simulator contradicts itself.
+    Simulator,
+}
+
+/// Why a run has failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// Decides the exit code.
+    pub class: Class,
+    /// Of the promise.
+    pub id: &'static str,
+    /// The promise.
+    pub sentence: &'static str,
+    /// What was seen.
+    pub evidence: Vec<String>,
+    /// When.
+    pub at: Instant,
+    /// Number of the event.
+    pub event: u64,
+}
+
+/// Watches a run.
+#[derive(Debug)]
+pub struct Judge {
+    oracles: Oracles,
+    failure: Option<Failure>,
+    checks: Vec<(&'static str, u64)>,
+}
+
+impl Judge {
+    /// Watches an ensemble of these voters.
+    pub fn new(voters: &[ServerId]) -> Judge {
+        Judge { oracles: Oracles::new(voters), failure: None, checks: Vec::new() }
+    }
+
+    /// Shows the oracles what has happened.
+    pub fn observe(&mut self, at: Instant, event: u64, what: Observation<'_>) {
+        if self.failure.is_some() {
+            return;
+        }
+        let oracles = &mut self.oracles;
+        match guard::catch(|| oracles.observe(&Observed { at, what })) {
+            Ok(Ok(())) => {}
+            Ok(Err(violation)) => self.violated(at, event, violation),
+            Err(panic) => self.hold(at, event, Check::SIMULATOR, Err(format!("oracle: {panic}"))),
+        }
+    }
+
+    /// Counts a check of the world's own, and fails the run where it does not hold.
+    pub fn hold(&mut self, at: Instant, event: u64, check: Check, found: Result<(), String>) {
+        match self.checks.iter_mut().find(|(id, _)| *id == check.id) {
+            Some((_, count)) => *count += 1,
+            None => self.checks.push((check.id, 1)),
+        }
+        if let Err(evidence) = found {
+            let Check { class, id, sentence } = check;
+            self.fail(Failure { class, id, sentence, evidence: vec![evidence], at, event });
+        }
+    }
+
+    /// Records a failure, unless there was one already: the first is the one to look at.
+    pub fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    /// The run has come to its end: the checks that need all of it.
+    pub fn finish(&mut self, at: Instant, event: u64) {
+        if self.failure.is_none()
+            && let Err(violation) = self.oracles.finish()
+        {
+            self.violated(at, event, violation);
+        }
+    }
+
+    /// The failure, if there is one.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// How often each promise was checked.
+    pub fn checks(&self) -> Vec<(&'static str, u64)> {
+        let mut checks = self.oracles.checks();
+        checks.extend_from_slice(&self.checks);
+        checks
+    }
+
+    fn violated(&mut self, at: Instant, event: u64, violation: Violation) {
+        let Violation { id, sentence, evidence, .. } = violation;
+        self.fail(Failure { class: Class::Safety, id, sentence, evidence, at, event });
+    }
+}
+
+/// A check that the world makes itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// What its failure means.
+    pub class: Class,
+    /// Stable id.
+    pub id: &'static str,
+    /// What is promised.
+    pub sentence: &'static str,
+}
+
+impl Check {
+    /// Ground truth opens.
+    pub const RECOVERS: Check = Check {
+        class: Class::Safety,
+        id: "T2",
+        sentence: "what any legal crash leaves can be recovered",
+    };
+    /// An error of the disk stops the server.
+    pub const HALTS: Check =
+        Check { class: Class::Safety, id: "L9", sentence: "a server whose disk has failed stops" };
+    /// Steps are bounded.
+    pub const BOUNDED: Check = Check {
+        class: Class::Safety,
+        id: "E2",
+        sentence: "the outputs of one step are bounded by what the server holds",
+    };
+    /// Nothing is left over.
+    pub const DRAINED: Check = Check {
+        class: Class::Safety,
+        id: "E3",
+        sentence: "queues are empty when nothing is going on",
+    };
+    /// No handle is left over.
+    pub const HANDLES: Check =
+        Check { class: Class::Safety, id: "E4", sentence: "files and connections are given back" };
+    /// Writes get through once nothing goes wrong any more.
+    pub const WRITES: Check = Check {
+        class: Class::Liveness,
+        id: "L2",
+        sentence: "fresh writes of old and new sessions succeed once nothing goes wrong any more",
+    };
+    /// No panic.
+    pub const PANIC: Check =
+        Check { class: Class::Panic, id: "E1", sentence: "nothing makes the code panic" };
+    /// Each call of the client library ends once.
+    pub const CALLS: Check = Check {
+        class: Class::Safety,
+        id: "CLIENT-12",
+        sentence: "the client library ends each call once",
+    };
+    /// The client library finds no fault with the server.
+    pub const PROTOCOL: Check = Check {
+        class: Class::Safety,
+        id: "CLIENT-13",
+        sentence: "the client library finds answers in order, and frames well formed",
+    };
+    /// Wrong passwords are refused.
+    pub const PASSWORD: Check = Check {
+        class: Class::Safety,
+        id: "S4",
+        sentence: "session ids are unique, and passwords are checked",
+    };
+    /// The simulator's own clients keep their rules.
+    pub const SIMULATOR: Check =
+        Check { class: Class::Simulator, id: "SIM", sentence: "the simulator keeps its own rules" };
+}
+
+impl Class {
+    /// The exit code of the program.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Class::Safety => 1,
+            Class::Liveness => 3,
+            Class::Panic => 4,
+            Class::Determinism => 5,
+            Class::Simulator => 6,
+        }
+    }
+
+    /// As verdicts are counted.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Safety => "safety",
+            Class::Liveness => "liveness",
+            Class::Panic => "panic",
+            Class::Determinism => "determinism",
+            Class::Simulator => "simulator",
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} {}: {}", self.class.name(), self.id, self.sentence)?;
+        for line in &self.evidence {
+            writeln!(f, "  {line}")?;
+        }
+        write!(f, "at {} (event {})", self.at, self.event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: ServerId = ServerId(1);
+
+    #[test]
+    fn the_first_failure_stays_and_checks_are_counted() {
+        let mut judge = Judge::new(&[SERVER]);
+        judge.hold(Instant(1), 1, Check::HALTS, Ok(()));
+        assert_eq!(judge.failure(), None);
+        judge.hold(Instant(2), 2, Check::WRITES, Err("client 3 waits".into()));
+        judge.hold(Instant(3), 3, Check::HALTS, Err("later".into()));
+        let failure = judge.failure().expect("two of them");
+        assert_eq!((failure.class.exit_code(), failure.id, failure.event), (3, "L2", 2));
+        assert!(judge.checks().contains(&("L9", 2)));
+        assert_eq!(
+            failure.to_string(),
+            "liveness L2: fresh writes of old and new sessions succeed once nothing goes wrong any \
+             more\n  client 3 waits\nat 0.000000s (event 2)"
+        );
+    }
+
+    #[test]
+    fn a_broken_promise_that_the_oracles_see_is_a_safety_failure() {
+        let mut judge = Judge::new(&[SERVER]);
+        let zxid = zabkeeper_core::Zxid(0x1_0000_0001);
+        // Applied, and never proposed by anybody.
+        judge.observe(Instant(5), 9, Observation::Started { server: SERVER });
+        let state = zabkeeper_core::io::DurableState::default();
+        let last = zabkeeper_core::Zxid::ZERO;
+        judge.observe(Instant(5), 9, Observation::Recovered { server: SERVER, state, last });
+        judge.observe(Instant(6), 10, Observation::Applied { server: SERVER, zxid, digest: None });
+        let failure = judge.failure().expect("Z2");
+        assert_eq!((failure.class.exit_code(), failure.at, failure.event), (1, Instant(6), 10));
+    }
+}

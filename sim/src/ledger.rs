@@ -1,0 +1,53 @@
+//! The evidence that adds up over time: one line per long batch in `sim/evidence.jsonl`.
+//!
+//! Owns the format of that file.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::batch::Batch;
+use crate::cli::Flags;
+use crate::report;
+
+/// Where it is, as seen from this package.
+const LEDGER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/evidence.jsonl");
+
+/// Appends a line about `batch`.
+///
+/// # Errors
+/// Those of the file system.
+pub fn append(batch: &Batch, flags: &Flags) -> io::Result<()> {
+    let totals = &batch.totals;
+    let verdicts: Vec<String> =
+        totals.verdicts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let build = if cfg!(debug_assertions) { "dev" } else { "release" };
+    let line = json!({
+        "revision": revision(),
+        "build": build,
+        "profile": flags.profile.name(),
+        "faults": flags.faults,
+        "seeds": format!("{:#x}..{:#x}", batch.seeds.0, batch.seeds.1),
+        "runs": totals.runs,
+        "virtual_hours": (report::hours(totals.virtual_ns) * 100.0).round() / 100.0,
+        "cpu_seconds": totals.cpu_ns / 1_000_000_000,
+        "verdict": verdicts.join(", "),
+    });
+    let mut file = OpenOptions::new().create(true).append(true).open(LEDGER)?;
+    writeln!(file, "{line}")
+}
+
+/// The commit that this tree is at, with a plus where it has been changed since.
+fn revision() -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        return "unknown".to_owned();
+    };
+    let changed = git(&["status", "--porcelain", "-uno"]).is_some_and(|text| !text.is_empty());
+    if changed { format!("{commit}+") } else { commit }
+}

@@ -1,0 +1,41 @@
+//! The simulated world: real servers, stores and clients under every fault that the seed draws, and the oracles that
+//! watch them. The guide for users is `docs/simulator.md`.
+//!
+//! ```text
+//! seed, queue, trace      the ground: streams of randomness, order of events, fingerprint
+//! fs, stream              what breaks: disks and connections
+//! node, client            who suffers: the real server with its driver's loop, the real session
+//! options, faults,        what is drawn before a run
+//!   workload
+//! world                   phases, strikes, the loop
+//! observe, model, oracle  what is seen and judged
+//! judge, tally, report    what comes out
+//! cli, program, run,      how it is asked for
+//!   batch, determinism, ledger
+//! ```
+
+pub mod batch;
+pub mod cli;
+pub mod client;
+pub mod determinism;
+pub mod faults;
+pub mod fs;
+pub mod guard;
+pub mod judge;
+pub mod ledger;
+pub mod model;
+pub mod node;
+pub mod observe;
+pub mod options;
+pub mod oracle;
+pub mod program;
+pub mod queue;
+pub mod report;
+pub mod run;
+pub mod seed;
+pub mod shared;
+pub mod stream;
+pub mod tally;
+pub mod trace;
+pub mod workload;
+pub mod world;

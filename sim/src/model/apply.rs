@@ -1,0 +1,115 @@
+//! One committed transaction after the other: what it must be, and what it does.
+//!
+//! Owns every change of the model. A transaction is staged first, and a wrong one leaves no trace. Must not ask why a
+//! transaction was made: `decide` and the oracle do.
+
+use std::collections::BTreeSet;
+
+use zabkeeper_core::SessionId;
+use zabkeeper_core::txn::{Txn, TxnOp};
+
+use super::stage::{Changes, Header, Move, Stage, demand, wrong};
+use super::{Firing, Kind, Logged, Model, Node, Session, Wrong, path, session_share};
+
+impl Model {
+    /// Applies the next transaction and says what it fired, in the order in which it must be told.
+    ///
+    /// # Errors
+    /// The state does not allow it; the model is unchanged.
+    pub fn apply(&mut self, txn: Txn) -> Result<Vec<Firing>, Wrong> {
+        if txn.zxid <= self.tip() {
+            return Err(wrong(Kind::Order, format!("{} follows {}", txn.zxid, self.tip())));
+        }
+        match &txn.op {
+            TxnOp::CreateSession { .. } => {
+                let id = txn.session;
+                let fresh = id != SessionId(0) && !self.sessions.contains_key(&id);
+                demand(fresh, Kind::Session, || format!("createSession {id}: the id is not new"))?;
+            }
+            TxnOp::CloseSession { ephemerals } => self.demand_closable(txn.session, ephemerals)?,
+            TxnOp::Create { .. }
+            | TxnOp::Delete { .. }
+            | TxnOp::SetData { .. }
+            | TxnOp::Check { .. }
+            | TxnOp::Multi(_)
+            | TxnOp::MultiRefused { .. }
+            | TxnOp::Error { .. } => {}
+        }
+        let header = Header { zxid: txn.zxid, session: txn.session, time: txn.time };
+        let mut stage = Stage::new(self, header);
+        stage.run(&txn.op)?;
+        let changes = stage.finish();
+        Ok(self.commit(txn, changes))
+    }
+
+    fn demand_closable(&self, id: SessionId, ephemerals: &[String]) -> Result<(), Wrong> {
+        let Some(session) = self.sessions.get(&id).filter(|session| session.ended.is_none()) else {
+            return Err(wrong(Kind::Session, format!("closeSession {id}: it is not alive")));
+        };
+        let listed: BTreeSet<&String> = ephemerals.iter().collect();
+        let exact =
+            listed.len() == ephemerals.len() && listed.iter().copied().eq(&session.ephemerals);
+        demand(exact, Kind::Ephemeral, || {
+            format!("closeSession {id} lists {ephemerals:?}; its own are {:?}", session.ephemerals)
+        })
+    }
+
+    fn commit(&mut self, txn: Txn, changes: Changes) -> Vec<Firing> {
+        let zxid = txn.zxid;
+        let Changes { nodes, moves, firings, stats } = changes;
+        for (path, node) in nodes {
+            self.put(&txn, path, node);
+        }
+        for Move { came, path, owner } in moves {
+            let parent = path::parent(&path).expect("a node's path has a slash");
+            let parent = self.paths.get_mut(parent).expect("a node has a parent");
+            parent.moved(zxid, came, path::name(&path));
+            if let Some(session) = self.sessions.get_mut(&owner) {
+                if came {
+                    session.ephemerals.insert(path);
+                } else {
+                    session.ephemerals.remove(&path);
+                }
+            }
+        }
+        for firing in &firings {
+            let history = self.paths.get_mut(&firing.path).expect("what changed has a history");
+            history.fired(firing.clone());
+        }
+        match &txn.op {
+            TxnOp::CreateSession { timeout_ms } => self.create_session(&txn, *timeout_ms),
+            TxnOp::CloseSession { .. } => self.close_session(&txn),
+            TxnOp::Create { .. }
+            | TxnOp::Delete { .. }
+            | TxnOp::SetData { .. }
+            | TxnOp::Check { .. }
+            | TxnOp::Multi(_)
+            | TxnOp::MultiRefused { .. }
+            | TxnOp::Error { .. } => {}
+        }
+        self.log.push(Logged { txn, digest: self.digest, stats });
+        firings
+    }
+
+    fn create_session(&mut self, txn: &Txn, timeout_ms: u32) {
+        let ephemerals = BTreeSet::new();
+        let session = Session { timeout_ms, created: txn.zxid, ended: None, ephemerals };
+        self.digest = self.digest.wrapping_add(session_share(txn.session, &session));
+        self.sessions.insert(txn.session, session);
+    }
+
+    fn close_session(&mut self, txn: &Txn) {
+        let session = self.sessions.get_mut(&txn.session).expect("demanded");
+        session.ended = Some(txn.zxid);
+        self.digest = self.digest.wrapping_sub(session_share(txn.session, session));
+    }
+
+    /// Replaces a node and keeps the digest.
+    fn put(&mut self, txn: &Txn, path: String, node: Option<Node>) {
+        let share = |node: &Node| node.share(&path);
+        let added = node.as_ref().map_or(0, share);
+        let removed = self.node(&path).map_or(0, share);
+        self.digest = self.digest.wrapping_add(added).wrapping_sub(removed);
+        self.paths.entry(path).or_default().set(txn.zxid, node);
+    }
+}

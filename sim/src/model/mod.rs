@@ -1,0 +1,227 @@
+//! The reference model: a plain, sequential data tree with its sessions, which says what every server must hold.
+//!
+//! Owns the state after each committed transaction, and enough of the past to answer a read at any of them. It is
+//! written from the promises to clients, not from the server, so that a fault would have to be made twice to go
+//! unseen. Must not know servers, connections or frames, and must not take anything from the core but records,
+//! identifiers and the definition of the digest.
+//!
+//! Invariants: transactions are fed in strictly rising zxid order; one that is not exactly what the state demands
+//! changes nothing and is told as [`Wrong`]; the past never changes.
+
+mod answer;
+mod apply;
+mod decide;
+mod node;
+mod path;
+mod read;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zabkeeper_core::txn::Txn;
+use zabkeeper_core::wire::{Acl, EventType, Perms, Stat};
+use zabkeeper_core::{SessionId, Zxid, digest};
+
+pub use node::{Node, PathHistory};
+pub use read::Resumption;
+
+/// Which of the two tables a watch stands in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Table {
+    /// Set by getData and exists.
+    Data,
+    /// Set by getChildren.
+    Child,
+}
+
+/// A transaction has touched something that can be watched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Firing {
+    /// The transaction.
+    pub zxid: Zxid,
+    /// Place among the firings of that transaction. Deleting a node fires both of its tables at one place, because
+    /// a connection hears of it once (WATCH-10).
+    pub place: u32,
+    /// In which table the watch would stand.
+    pub table: Table,
+    /// What is told.
+    pub event: EventType,
+    /// About which node.
+    pub path: String,
+    /// May anyone read the node? If not, the watch is used up and nothing is told (WATCH-17).
+    pub readable: bool,
+}
+
+/// Why a transaction cannot be: what the state demands, and what was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong {
+    /// What kind of promise is broken.
+    pub kind: Kind,
+    /// What was demanded and what was found.
+    pub what: String,
+}
+
+/// The promises that a transaction can break on its own, whoever asked for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Its zxid is not above the last one.
+    Order,
+    /// A parent, a node, a child count or a version is not as it must be.
+    Structure,
+    /// An ephemeral node would outlive its session, or go before it.
+    Ephemeral,
+    /// A session id is used twice, or ends without having begun.
+    Session,
+}
+
+/// A committed transaction and what it left behind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Logged {
+    /// The transaction.
+    pub txn: Txn,
+    /// Digest of tree and sessions after it.
+    pub digest: u64,
+    /// What each of its creations and changes of data answers, in order.
+    pub stats: Vec<Stat>,
+}
+
+/// What the model knows of a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Session {
+    /// Timeout that its createSession carried, ms.
+    pub timeout_ms: u32,
+    /// When it began.
+    pub created: Zxid,
+    /// When it ended.
+    pub ended: Option<Zxid>,
+    /// Its ephemeral nodes now.
+    pub ephemerals: BTreeSet<String>,
+}
+
+/// The state after the last transaction, and its past.
+#[derive(Clone, Debug)]
+pub struct Model {
+    paths: BTreeMap<String, PathHistory>,
+    sessions: BTreeMap<SessionId, Session>,
+    log: Vec<Logged>,
+    digest: u64,
+    empty_digest: u64,
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        Model::new()
+    }
+}
+
+impl Model {
+    /// The tree of a new ensemble (DATA-25), no sessions.
+    pub fn new() -> Model {
+        let config_acl =
+            vec![Acl { perms: Perms::READ, scheme: "world".into(), id: "anyone".into() }];
+        let mut model = Model {
+            paths: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            log: Vec::new(),
+            digest: 0,
+            empty_digest: 0,
+        };
+        for (path, node) in [
+            ("/", Node::initial(1, Vec::new(), 0)),
+            ("/zookeeper", Node::initial(2, Vec::new(), 0)),
+            ("/zookeeper/quota", Node::initial(0, Vec::new(), 0)),
+            ("/zookeeper/config", Node::initial(0, config_acl, -1)),
+        ] {
+            model.digest = model.digest.wrapping_add(node.share(path));
+            model.paths.insert(path.to_owned(), PathHistory::begin(node));
+        }
+        for (parent, child) in
+            [("/", "zookeeper"), ("/zookeeper", "config"), ("/zookeeper", "quota")]
+        {
+            let parent = model.paths.get_mut(parent).expect("made above");
+            parent.moved(Zxid::ZERO, true, child);
+        }
+        model.empty_digest = model.digest;
+        model
+    }
+
+    /// The last transaction applied.
+    pub fn tip(&self) -> Zxid {
+        self.log.last().map_or(Zxid::ZERO, |logged| logged.txn.zxid)
+    }
+
+    /// The transaction with this zxid, and what it left behind.
+    pub fn logged(&self, zxid: Zxid) -> Option<&Logged> {
+        let index = self.log.binary_search_by_key(&zxid, |logged| logged.txn.zxid).ok()?;
+        self.log.get(index)
+    }
+
+    /// The transaction with this zxid.
+    pub fn txn(&self, zxid: Zxid) -> Option<&Txn> {
+        self.logged(zxid).map(|logged| &logged.txn)
+    }
+
+    /// The transaction after `zxid`, which need not be one itself.
+    pub fn after(&self, zxid: Zxid) -> Option<&Txn> {
+        let index = self.log.partition_point(|logged| logged.txn.zxid <= zxid);
+        self.log.get(index).map(|logged| &logged.txn)
+    }
+
+    /// The last transaction at or before `zxid`; zero where there is none. A server may name the beginning of an
+    /// epoch, which is no transaction.
+    pub fn at_or_before(&self, zxid: Zxid) -> Zxid {
+        let count = self.log.partition_point(|logged| logged.txn.zxid <= zxid);
+        count.checked_sub(1).map_or(Zxid::ZERO, |last| self.log[last].txn.zxid)
+    }
+
+    /// Digest of tree and sessions at `zxid`.
+    pub fn digest_at(&self, zxid: Zxid) -> u64 {
+        let count = self.log.partition_point(|logged| logged.txn.zxid <= zxid);
+        count.checked_sub(1).map_or(self.empty_digest, |last| self.log[last].digest)
+    }
+
+    /// The node as it is now.
+    pub fn node(&self, path: &str) -> Option<&Node> {
+        self.paths.get(path).and_then(PathHistory::now)
+    }
+
+    /// The node as it was right after the transaction `zxid`.
+    pub fn node_at(&self, path: &str, zxid: Zxid) -> Option<&Node> {
+        self.paths.get(path).and_then(|history| history.at(zxid))
+    }
+
+    /// All that was ever at a path, if anything was.
+    pub fn history(&self, path: &str) -> Option<&PathHistory> {
+        self.paths.get(path)
+    }
+
+    /// What is known of a session, living or not.
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    /// Is the session alive after the last transaction?
+    pub fn is_alive(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|session| session.ended.is_none())
+    }
+
+    /// The sessions alive right after the transaction `zxid`, by id.
+    pub fn sessions_at(&self, zxid: Zxid) -> Vec<SessionId> {
+        let alive = |session: &Session| {
+            session.created <= zxid && session.ended.is_none_or(|ended| ended > zxid)
+        };
+        self.sessions.iter().filter(|(_, session)| alive(session)).map(|(id, _)| *id).collect()
+    }
+
+    /// The first firing at `path` in `table` after the transaction `zxid`.
+    pub fn next_firing(&self, table: Table, path: &str, zxid: Zxid) -> Option<&Firing> {
+        self.paths.get(path)?.next_firing(table, zxid)
+    }
+}
+
+/// Share of a session in the digest.
+fn session_share(id: SessionId, session: &Session) -> u64 {
+    digest::session(id, session.timeout_ms)
+}

@@ -1,0 +1,228 @@
+//! Changes on their way into the model: one after the other, each on what the earlier ones left, kept or dropped whole.
+//!
+//! Owns what each operation does to nodes, and what it fires. Both `decide` (for the later operations of a multi) and
+//! `apply` work on it. Must not change the model.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zabkeeper_core::txn::TxnOp;
+use zabkeeper_core::wire::{Acl, EventType, Perms, Stat};
+use zabkeeper_core::{SessionId, WallMs, Zxid};
+
+use super::{Firing, Kind, Model, Node, Table, Wrong, path};
+
+/// Who does it, when and where in the history.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub(super) zxid: Zxid,
+    pub(super) session: SessionId,
+    pub(super) time: WallMs,
+}
+
+/// A model with changes in front.
+pub(super) struct Stage<'a> {
+    model: &'a Model,
+    header: Header,
+    changes: Changes,
+    place: u32,
+}
+
+/// What the changes amount to.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Nodes as they are then, by path.
+    pub(super) nodes: BTreeMap<String, Option<Node>>,
+    /// Nodes that came and went, in order.
+    pub(super) moves: Vec<Move>,
+    /// In the order in which they must be told.
+    pub(super) firings: Vec<Firing>,
+    /// What each creation and each change of data answers, in order: the node right after it, which later operations
+    /// of a multi may change again.
+    pub(super) stats: Vec<Stat>,
+}
+
+/// A node came or went.
+#[derive(Debug)]
+pub(super) struct Move {
+    pub(super) came: bool,
+    pub(super) path: String,
+    /// Of an ephemeral node, else zero.
+    pub(super) owner: SessionId,
+}
+
+/// A node to create, as the transaction says.
+struct Creation<'a> {
+    path: &'a str,
+    data: &'a Option<Bytes>,
+    acl: &'a [Acl],
+    ephemeral: bool,
+    parent_creates: i32,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(model: &'a Model, header: Header) -> Stage<'a> {
+        Stage { model, header, changes: Changes::default(), place: 0 }
+    }
+
+    /// The node as it is after the changes so far.
+    pub(super) fn node(&self, path: &str) -> Option<&Node> {
+        match self.changes.nodes.get(path) {
+            Some(changed) => changed.as_ref(),
+            None => self.model.node(path),
+        }
+    }
+
+    pub(super) fn finish(self) -> Changes {
+        self.changes
+    }
+
+    /// Does an operation on nodes.
+    pub(super) fn run(&mut self, op: &TxnOp) -> Result<(), Wrong> {
+        match op {
+            TxnOp::Create { path, data, acl, ephemeral, parent_creates } => {
+                let (ephemeral, parent_creates) = (*ephemeral, *parent_creates);
+                self.create(&Creation { path, data, acl, ephemeral, parent_creates })
+            }
+            TxnOp::Delete { path } => self.delete(path),
+            TxnOp::SetData { path, data, version } => self.set_data(path, data, *version),
+            TxnOp::Check { path } => {
+                let exists = self.node(path).is_some();
+                demand(exists, Kind::Structure, || format!("check {path}: it does not exist"))
+            }
+            TxnOp::Multi(ops) => ops.iter().try_for_each(|op| match op {
+                TxnOp::Multi(_) => Err(wrong(Kind::Structure, "a multi in a multi".to_owned())),
+                TxnOp::Create { .. }
+                | TxnOp::Delete { .. }
+                | TxnOp::SetData { .. }
+                | TxnOp::Check { .. }
+                | TxnOp::MultiRefused { .. }
+                | TxnOp::CreateSession { .. }
+                | TxnOp::CloseSession { .. }
+                | TxnOp::Error { .. } => self.run(op),
+            }),
+            TxnOp::CloseSession { ephemerals } => {
+                ephemerals.iter().try_for_each(|path| self.delete(path))
+            }
+            TxnOp::CreateSession { .. } | TxnOp::MultiRefused { .. } | TxnOp::Error { .. } => {
+                Ok(())
+            }
+        }
+    }
+
+    fn create(&mut self, new: &Creation<'_>) -> Result<(), Wrong> {
+        let &Creation { path, ephemeral, parent_creates, .. } = new;
+        let Header { zxid, session, time } = self.header;
+        let demand = |holds, what: &dyn Fn() -> String| {
+            demand(holds, Kind::Structure, || format!("create {path}: {}", what()))
+        };
+        demand(path::is_valid(path), &|| "the path is not valid".to_owned())?;
+        let parent_path = path::parent(path).expect("a valid path has a slash");
+        let Some(parent) = self.node(parent_path) else {
+            return Err(wrong(Kind::Structure, format!("create {path}: no parent {parent_path}")));
+        };
+        demand(parent.owner == SessionId(0), &|| "the parent is ephemeral".to_owned())?;
+        demand(self.node(path).is_none(), &|| "it exists".to_owned())?;
+        let counted = parent.creates.wrapping_add(1);
+        demand(parent_creates == counted, &|| {
+            format!("it counts {parent_creates} children, not {counted}")
+        })?;
+        if !self.model.is_alive(session) {
+            let what = format!("create {path} for session {session}, which is not alive");
+            return Err(wrong(Kind::Ephemeral, what));
+        }
+
+        let mut parent = parent.clone();
+        // The stored counter never goes down, also where it overflows (DATA-15).
+        parent.creates = parent.creates.max(parent_creates);
+        parent.children += 1;
+        parent.pzxid = zxid;
+        let owner = if ephemeral { session } else { SessionId(0) };
+        let node = Node {
+            data: new.data.clone(),
+            czxid: zxid,
+            mzxid: zxid,
+            pzxid: zxid,
+            ctime: time.0,
+            mtime: time.0,
+            owner,
+            ..Node::initial(0, new.acl.to_vec(), 0)
+        };
+        self.fire_node(path, EventType::NodeCreated, &node);
+        self.fire_children(parent_path, &parent);
+        self.changes.stats.push(node.stat());
+        self.changes.moves.push(Move { came: true, path: path.to_owned(), owner });
+        self.changes.nodes.insert(path.to_owned(), Some(node));
+        self.changes.nodes.insert(parent_path.to_owned(), Some(parent));
+        Ok(())
+    }
+
+    fn delete(&mut self, path: &str) -> Result<(), Wrong> {
+        let demand =
+            |holds, what: &str| demand(holds, Kind::Structure, || format!("delete {path}: {what}"));
+        demand(!path::is_reserved(path), "it belongs to the server")?;
+        let Some(node) = self.node(path).cloned() else {
+            return Err(wrong(Kind::Structure, format!("delete {path}: it does not exist")));
+        };
+        demand(node.children == 0, "it has children")?;
+
+        let parent_path = path::parent(path).expect("a node's path has a slash");
+        let mut parent = self.node(parent_path).expect("a node has a parent").clone();
+        parent.children -= 1;
+        parent.pzxid = self.header.zxid;
+        self.fire_node(path, EventType::NodeDeleted, &node);
+        self.fire_children(parent_path, &parent);
+        let owner = node.owner;
+        self.changes.moves.push(Move { came: false, path: path.to_owned(), owner });
+        self.changes.nodes.insert(path.to_owned(), None);
+        self.changes.nodes.insert(parent_path.to_owned(), Some(parent));
+        Ok(())
+    }
+
+    fn set_data(&mut self, path: &str, data: &Option<Bytes>, version: i32) -> Result<(), Wrong> {
+        let Some(mut node) = self.node(path).cloned() else {
+            return Err(wrong(Kind::Structure, format!("setData {path}: it does not exist")));
+        };
+        let next = node.version.wrapping_add(1);
+        demand(version == next, Kind::Structure, || {
+            format!("setData {path} makes version {version}, not {next}")
+        })?;
+        node.data = data.clone();
+        node.version = version;
+        node.mzxid = self.header.zxid;
+        node.mtime = self.header.time.0;
+        self.fire_node(path, EventType::NodeDataChanged, &node);
+        self.changes.stats.push(node.stat());
+        self.changes.nodes.insert(path.to_owned(), Some(node));
+        Ok(())
+    }
+
+    /// Something happened to the node itself. Its deletion is heard by both tables, at one place.
+    fn fire_node(&mut self, path: &str, event: EventType, node: &Node) {
+        let readable = node.grants(Perms::READ);
+        self.place += 1;
+        self.fire(Table::Data, event, path, readable);
+        if event == EventType::NodeDeleted {
+            self.fire(Table::Child, event, path, readable);
+        }
+    }
+
+    fn fire_children(&mut self, parent_path: &str, parent: &Node) {
+        self.place += 1;
+        let readable = parent.grants(Perms::READ);
+        self.fire(Table::Child, EventType::NodeChildrenChanged, parent_path, readable);
+    }
+
+    fn fire(&mut self, table: Table, event: EventType, path: &str, readable: bool) {
+        let (zxid, place, path) = (self.header.zxid, self.place, path.to_owned());
+        self.changes.firings.push(Firing { zxid, place, table, event, path, readable });
+    }
+}
+
+pub(super) fn wrong(kind: Kind, what: String) -> Wrong {
+    Wrong { kind, what }
+}
+
+pub(super) fn demand(holds: bool, kind: Kind, what: impl FnOnce() -> String) -> Result<(), Wrong> {
+    if holds { Ok(()) } else { Err(wrong(kind, what())) }
+}

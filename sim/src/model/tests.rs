@@ -1,0 +1,193 @@
+//! The model against what the real ZooKeeper 3.9.4 shows.
+
+use bytes::Bytes;
+use zabkeeper_core::txn::{Txn, TxnOp};
+use zabkeeper_core::wire::{Acl, EventType, ReplyBody, Request, Stat};
+use zabkeeper_core::{SessionId, WallMs, Zxid};
+
+use super::{Kind, Model, Table, path};
+
+const SESSION: SessionId = SessionId(0x77);
+
+fn started() -> Model {
+    let mut model = Model::new();
+    commit(&mut model, TxnOp::CreateSession { timeout_ms: 4_000 });
+    model
+}
+
+fn commit(model: &mut Model, op: TxnOp) -> Zxid {
+    let zxid = Zxid(model.tip().0.max(1 << 32) + 1);
+    let txn = Txn { zxid, session: SESSION, time: WallMs(5), origin: None, op };
+    model.apply(txn).expect("right");
+    zxid
+}
+
+fn write(model: &mut Model, request: &Request) -> Zxid {
+    let op = model.decide(SESSION, request).expect("a write");
+    commit(model, op)
+}
+
+fn create(path: &str, flags: i32) -> Request {
+    let data = Some(Bytes::from_static(b"v0"));
+    Request::Create { path: path.into(), data, acl: Acl::open(), flags, with_stat: false }
+}
+
+fn delete(path: &str) -> Request {
+    Request::Delete { path: path.into(), version: -1 }
+}
+
+fn stat(model: &Model, path: &str) -> Stat {
+    model.node(path).expect("exists").stat()
+}
+
+#[test]
+fn data_25_edges_61_to_63_stats_of_a_new_tree() {
+    let model = Model::new();
+    let bare = Stat::default();
+    assert_eq!(stat(&model, "/"), Stat { cversion: -1, num_children: 1, ..bare });
+    assert_eq!(stat(&model, "/zookeeper"), Stat { cversion: -2, num_children: 2, ..bare });
+    assert_eq!(stat(&model, "/zookeeper/config"), Stat { aversion: -1, ..bare });
+    assert_eq!(stat(&model, "/zookeeper/quota"), bare);
+}
+
+#[test]
+fn edges_27_29_65_sequence_numbers_and_cversion() {
+    let mut model = started();
+    write(&mut model, &create("/p", 0));
+    let mut cversions = Vec::new();
+    for request in
+        [create("/p/s", 2), create("/p/s", 2), delete("/p/s0000000001"), create("/p/x", 0)]
+    {
+        write(&mut model, &request);
+        cversions.push(stat(&model, "/p").cversion);
+    }
+    assert_eq!(cversions, [1, 2, 3, 4]);
+    write(&mut model, &create("/p/s", 2));
+    write(&mut model, &create("/p/", 2));
+    let names = model.read(
+        &Request::GetChildren { path: "/p".into(), watch: false, with_stat: false },
+        model.tip(),
+    );
+    let right = ["0000000004", "s0000000000", "s0000000003", "x"].map(str::to_owned).to_vec();
+    assert_eq!(names, Some(Ok(ReplyBody::Children(right))));
+}
+
+#[test]
+fn edges_66_67_which_zxid_moves_when() {
+    let mut model = started();
+    let created = write(&mut model, &create("/p", 0));
+    assert_eq!(stat(&model, "/p").pzxid, created);
+    let child = write(&mut model, &create("/p/c", 0));
+    let Stat { czxid, mzxid, pzxid, version, .. } = stat(&model, "/p");
+    assert_eq!((czxid, mzxid, pzxid, version), (created, created, child, 0));
+}
+
+#[test]
+fn the_past_stays_readable() {
+    let mut model = started();
+    let first = write(&mut model, &create("/a", 0));
+    let second = write(&mut model, &create("/b", 0));
+    let third = write(&mut model, &delete("/a"));
+    let names = |zxid| {
+        let request = Request::GetChildren { path: "/".into(), watch: false, with_stat: false };
+        match model.read(&request, zxid) {
+            Some(Ok(ReplyBody::Children(names))) => names.join(" "),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(names(first), "a zookeeper");
+    assert_eq!(names(second), "a b zookeeper");
+    assert_eq!(names(third), "b zookeeper");
+    assert_eq!(model.node_at("/a", first).map(|node| node.czxid), Some(first));
+    assert_eq!(model.node_at("/a", third), None);
+}
+
+#[test]
+fn the_digest_depends_on_the_state_alone() {
+    let mut model = started();
+    let before = model.digest_at(model.tip());
+    write(&mut model, &Request::Delete { path: "/nowhere".into(), version: -1 });
+    assert_eq!(model.digest_at(model.tip()), before, "a refusal changes nothing");
+    write(&mut model, &create("/a", 1));
+    assert_ne!(model.digest_at(model.tip()), before);
+    assert_eq!(model.digest_at(Zxid::ZERO), Model::new().digest_at(Zxid::ZERO));
+}
+
+#[test]
+fn watch_10_a_deletion_fires_both_tables_at_one_place() {
+    let mut model = started();
+    write(&mut model, &create("/a", 0));
+    let before = model.tip();
+    write(&mut model, &delete("/a"));
+    let place = |table, path: &str| {
+        let firing = model.next_firing(table, path, before).expect("fired");
+        (firing.place, firing.event)
+    };
+    assert_eq!(place(Table::Data, "/a"), (1, EventType::NodeDeleted));
+    assert_eq!(place(Table::Child, "/a"), (1, EventType::NodeDeleted));
+    assert_eq!(place(Table::Child, "/"), (2, EventType::NodeChildrenChanged));
+}
+
+#[test]
+fn a_wrong_transaction_is_refused_and_leaves_no_trace() {
+    let mut model = started();
+    write(&mut model, &create("/a", 0));
+    write(&mut model, &create("/e", 1));
+    let acl = Acl::open();
+    let node = |path: &str, parent_creates| TxnOp::Create {
+        path: path.into(),
+        data: None,
+        acl: acl.clone(),
+        ephemeral: false,
+        parent_creates,
+    };
+    let set = |path: &str, version| TxnOp::SetData { path: path.into(), data: None, version };
+    let (before, tip) = (model.digest_at(model.tip()), model.tip());
+    for (op, kind) in [
+        (node("/a", 3), Kind::Structure),
+        (node("/missing/x", 1), Kind::Structure),
+        (node("/e/x", 1), Kind::Structure),
+        (node("/b", 4), Kind::Structure),
+        (node("bad", 3), Kind::Structure),
+        (TxnOp::Delete { path: "/".into() }, Kind::Structure),
+        (TxnOp::Delete { path: "/zookeeper".into() }, Kind::Structure),
+        (TxnOp::Delete { path: "/b".into() }, Kind::Structure),
+        (set("/a", 2), Kind::Structure),
+        (set("/b", 1), Kind::Structure),
+        (TxnOp::CreateSession { timeout_ms: 1 }, Kind::Session),
+        (TxnOp::CloseSession { ephemerals: Vec::new() }, Kind::Ephemeral),
+    ] {
+        let zxid = Zxid(tip.0 + 1);
+        let shown = format!("{op:?}");
+        let txn = Txn { zxid, session: SESSION, time: WallMs(5), origin: None, op };
+        assert_eq!(model.apply(txn).map_err(|wrong| wrong.kind), Err(kind), "{shown}");
+    }
+    assert_eq!((model.digest_at(model.tip()), model.tip()), (before, tip));
+}
+
+#[test]
+fn data_01_data_02_paths() {
+    for good in ["/", "/a", "/a/b", "/a..b", "/.a", "/...", "/\u{a0}", "/\u{f900}", "/\u{ffef}"] {
+        assert!(path::is_valid(good), "{good:?}");
+    }
+    for bad in [
+        "",
+        "a",
+        "/a/",
+        "//a",
+        "/a//b",
+        "/.",
+        "/..",
+        "/a/./b",
+        "/\0",
+        "/\u{1f}",
+        "/\u{7f}",
+        "/\u{9f}",
+        "/\u{e000}",
+        "/\u{f8ff}",
+        "/\u{fff0}",
+        "/\u{1f600}",
+    ] {
+        assert!(!path::is_valid(bad), "{bad:?}");
+    }
+}

@@ -1,0 +1,87 @@
+//! The clocks of one machine: a monotonic one that runs fast or slow, and a wall clock that jumps.
+//!
+//! Owns the translation between virtual time and a server's time. Must not know what either is used for.
+
+use zabkeeper_core::{Instant, Now, WallMs};
+
+/// Milliseconds since 1970 at which every run begins.
+const EPOCH_MS: i64 = 1_700_000_000_000;
+
+/// Clocks as they run since a boot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    booted_at: Instant,
+    /// What the monotonic clock showed at boot.
+    origin: u64,
+    /// Thousandths by which it runs fast; negative: slow.
+    drift: i64,
+    /// How far the wall clock is off, ms.
+    wall_offset: i64,
+}
+
+impl Clock {
+    /// A clock that shows `origin` at `booted_at` and runs `drift` thousandths fast.
+    pub(super) fn new(booted_at: Instant, origin: u64, drift: i64, wall_offset: i64) -> Clock {
+        assert!((-500..=500).contains(&drift), "a drift of {drift} thousandths");
+        Clock { booted_at, origin, drift, wall_offset }
+    }
+
+    /// What the clocks show.
+    pub(super) fn read(&self, at: Instant) -> Now {
+        let passed = at.0.saturating_sub(self.booted_at.0);
+        let shown = u128::from(passed) * u128::from(self.rate()) / 1_000;
+        let mono = Instant(self.origin + u64::try_from(shown).expect("a run is shorter than that"));
+        let ms = i64::try_from(at.0 / 1_000_000).expect("a run is shorter than that");
+        Now { mono, wall: WallMs(EPOCH_MS + ms + self.wall_offset) }
+    }
+
+    /// When the monotonic clock shows `mono`.
+    pub(super) fn when(&self, mono: Instant) -> Instant {
+        let ahead = u128::from(mono.0.saturating_sub(self.origin));
+        let passed = (ahead * 1_000).div_ceil(u128::from(self.rate()));
+        Instant(self.booted_at.0.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)))
+    }
+
+    /// The wall clock jumps by `ms`.
+    pub(super) fn step_wall(&mut self, ms: i64) {
+        self.wall_offset += ms;
+    }
+
+    /// How far the wall clock is off, ms: it survives the boot.
+    pub(super) fn wall_offset(&self) -> i64 {
+        self.wall_offset
+    }
+
+    fn rate(&self) -> u64 {
+        u64::try_from(1_000 + self.drift).expect("the drift is bounded")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_met_at_the_first_instant_that_shows_them() {
+        for drift in [-100, -7, 0, 3, 100] {
+            let clock = Clock::new(Instant(5_000), 77, drift, 0);
+            for deadline in [77, 78, 1_077, 123_456_789] {
+                let at = clock.when(Instant(deadline));
+                assert!(clock.read(at).mono >= Instant(deadline), "{drift} {deadline}");
+                if at.0 > 5_000 {
+                    assert!(clock.read(Instant(at.0 - 1)).mono < Instant(deadline));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn drift_shows_and_the_wall_jumps_alone() {
+        let mut clock = Clock::new(Instant(0), 0, 100, 0);
+        let before = clock.read(Instant(1_000_000_000));
+        assert_eq!(before.mono, Instant(1_100_000_000));
+        clock.step_wall(-5_000);
+        let after = clock.read(Instant(1_000_000_000));
+        assert_eq!((after.mono, after.wall.0), (before.mono, before.wall.0 - 5_000));
+    }
+}

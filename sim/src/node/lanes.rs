@@ -1,0 +1,112 @@
+//! The two disk workers of one server: batches of commands run by the real store, laid out in virtual time.
+//!
+//! Owns what waits for a worker and what it is doing. Must not know what the commands are for.
+
+use std::cell::RefCell;
+
+use storage_fs::{LogLane, SnapshotLane, StoreError};
+use zabkeeper_core::io::{DiskCommand, DiskEvent, Lane};
+use zabkeeper_core::{Instant, ServerId};
+
+use crate::fs::{Disk, SimFs};
+use crate::guard;
+use crate::shared::{Event, Shared};
+use crate::trace::Kind;
+
+/// Both workers.
+pub(super) struct Lanes {
+    server: ServerId,
+    life: u64,
+    log: LogLane<SimFs>,
+    snapshots: SnapshotLane<SimFs>,
+    waiting: [Vec<DiskCommand>; 2],
+    /// What a busy worker will say when it has finished.
+    outcome: [Option<Option<DiskEvent>>; 2],
+    stopped: bool,
+}
+
+impl Lanes {
+    pub(super) fn new(
+        server: ServerId,
+        life: u64,
+        log: LogLane<SimFs>,
+        snapshots: SnapshotLane<SimFs>,
+    ) -> Lanes {
+        let waiting = [Vec::new(), Vec::new()];
+        Lanes { server, life, log, snapshots, waiting, outcome: [None, None], stopped: false }
+    }
+
+    /// Commands that wait or run.
+    pub(super) fn load(&self) -> usize {
+        let busy = self.outcome.iter().filter(|outcome| outcome.is_some()).count();
+        busy + self.waiting.iter().map(Vec::len).sum::<usize>()
+    }
+
+    pub(super) fn push(&mut self, command: DiskCommand) {
+        self.waiting[command.lane() as usize].push(command);
+    }
+
+    /// Lets idle workers begin. Gives the time at which the last of them will have finished.
+    pub(super) fn start(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
+        let mut ends = shared.now;
+        for lane in [Lane::Log, Lane::Snapshot] {
+            let index = lane as usize;
+            if self.outcome[index].is_some() || self.waiting[index].is_empty() || self.stopped {
+                continue;
+            }
+            let most = match lane {
+                Lane::Log => shared.options.server.batch_commands,
+                Lane::Snapshot => 1,
+            };
+            let count = most.min(self.waiting[index].len());
+            let batch: Vec<DiskCommand> = self.waiting[index].drain(..count).collect();
+            disk.borrow_mut().begin(shared.now);
+            let result = guard::catch(|| self.run(&batch));
+            let end = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
+            record(disk, self.server, shared);
+            shared.tally.counts.batches += 1;
+            self.outcome[index] = Some(match result {
+                Ok(Ok(event)) => event,
+                Ok(Err(error)) => Some(DiskEvent::Failed(error.to_string())),
+                Err(panic) => {
+                    self.stopped = true;
+                    shared.panicked("the store", &panic);
+                    None
+                }
+            });
+            shared.at(end, Event::LaneDone { server: self.server, life: self.life, lane });
+            ends = ends.max(end);
+        }
+        ends
+    }
+
+    fn run(&mut self, batch: &[DiskCommand]) -> Result<Option<DiskEvent>, StoreError> {
+        let first = batch.first().expect("a batch has a command");
+        match first.lane() {
+            Lane::Log => Ok(Some(DiskEvent::Done(self.log.run(batch)?))),
+            Lane::Snapshot => self.snapshots.run(first),
+        }
+    }
+
+    /// A worker has finished: what it says, if anything.
+    pub(super) fn done(&mut self, lane: Lane) -> Option<DiskEvent> {
+        let event = self.outcome[lane as usize].take()?;
+        if matches!(event, Some(DiskEvent::Failed(_))) {
+            self.stopped = true;
+        }
+        event
+    }
+}
+
+/// Puts the operations that a worker has just made into the trace.
+pub(super) fn record(disk: &RefCell<Disk>, server: ServerId, shared: &mut Shared) {
+    for op in disk.borrow_mut().take_ops() {
+        shared.tally.counts.disk_ops += 1;
+        let [kind, words @ ..] = op.words();
+        let mut payload = [0; 40];
+        for (part, word) in payload.chunks_exact_mut(8).zip(words) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+        shared.note(Kind::Disk, (server.0, kind), &payload, || format!("s{server} {op}"));
+    }
+}

@@ -1,0 +1,457 @@
+//! One simulated machine: a disk that outlives the process, clocks, and at most one server process.
+//!
+//! Owns switching on, recovery and the end. Must not decide when they happen. The process itself, and the driver's
+//! loop around the real server, are in `process`.
+
+mod clock;
+mod lanes;
+mod process;
+pub mod truth;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use storage_fs::Opened;
+use zabkeeper_core::io::Lane;
+use zabkeeper_core::{Config, ConnId, Instant, Server, ServerId, SessionId, Status, Zxid};
+
+use crate::faults::Fault;
+use crate::fs::{Crash, Disk, FolderId, Losses, Luck, SimFs};
+use crate::guard;
+use crate::judge::Check;
+use crate::observe::Observation;
+use crate::seed::Dice;
+use crate::shared::{Event, Shared};
+use crate::stream::{Delivery, End};
+use crate::trace::Kind;
+use clock::Clock;
+use process::Process;
+use truth::Truth;
+
+/// Reading the disk's content into memory and starting up, ns.
+const STARTUP: u64 = 500_000;
+
+/// A machine.
+#[derive(Debug)]
+pub struct Node {
+    id: ServerId,
+    config: Config,
+    store: storage_fs::Options,
+    disk: Rc<RefCell<Disk>>,
+    life: u64,
+    phase: Phase,
+    clock: Clock,
+    dice: Dice,
+    /// Power is off, rather than only the process gone: nobody answers, not even with a refusal.
+    dark: bool,
+    /// The server has halted, and its end is planned.
+    doomed: bool,
+    /// Every step costs so many times more.
+    slowness: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Down,
+    Recovering(Box<Booting>),
+    Up(Box<Process>),
+}
+
+/// What recovery has found, for when it is over.
+struct Booting(Result<Opened<SimFs>, String>);
+
+impl std::fmt::Debug for Booting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Booting").field(&self.0.as_ref().map(|opened| &opened.notes)).finish()
+    }
+}
+
+impl Node {
+    /// A machine with an empty disk, switched off.
+    pub fn new(id: ServerId, shared: &Shared) -> Node {
+        let seeds = shared.seeds;
+        let disk = Disk::new(seeds.stream("disk", id.0), shared.options.disk);
+        let mut store = storage_fs::Options::new(seeds.stream("cluster", 0).word());
+        store.segment_bytes = shared.options.server.segment_bytes;
+        Node {
+            id,
+            config: shared.options.server.config(id),
+            store,
+            disk: Rc::new(RefCell::new(disk)),
+            life: 0,
+            phase: Phase::Down,
+            clock: Clock::new(shared.now, 0, 0, 0),
+            dice: seeds.stream("node", id.0),
+            dark: true,
+            doomed: false,
+            slowness: 1,
+        }
+    }
+
+    /// Which one.
+    pub fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// Number of the process; what was meant for an earlier one is void.
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// Is there a process, recovering or up?
+    pub fn is_running(&self) -> bool {
+        !matches!(self.phase, Phase::Down)
+    }
+
+    /// Does the process serve?
+    pub fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up(_))
+    }
+
+    /// Is the machine without power, so that nobody answers?
+    pub fn is_dark(&self) -> bool {
+        self.dark
+    }
+
+    /// What the server says of itself.
+    pub fn status(&self) -> Option<Status> {
+        self.process().map(|process| process.server().status())
+    }
+
+    /// Live sessions, as the server tells them.
+    pub fn sessions(&self) -> Vec<SessionId> {
+        let live = |process: &Process| process.server().sessions().iter().map(|s| s.id).collect();
+        self.process().map_or_else(Vec::new, live)
+    }
+
+    /// Fingerprint of the live tree and sessions.
+    pub fn digest(&self) -> Option<u64> {
+        self.process().map(|process| process.server().digest())
+    }
+
+    /// Why it is not quiet; `None` where nothing waits anywhere.
+    pub fn unrest(&self) -> Option<String> {
+        match &self.phase {
+            Phase::Down => Some(format!("server {} is down", self.id)),
+            Phase::Recovering(_) => Some(format!("server {} is recovering", self.id)),
+            Phase::Up(process) => process.unrest(),
+        }
+    }
+
+    /// The disk, for trouble and questions.
+    pub fn disk(&self) -> &RefCell<Disk> {
+        &self.disk
+    }
+
+    fn process(&self) -> Option<&Process> {
+        match &self.phase {
+            Phase::Up(process) => Some(process),
+            Phase::Down | Phase::Recovering(_) => None,
+        }
+    }
+
+    /// Switches on; recovery begins.
+    pub fn start(&mut self, shared: &mut Shared) {
+        if self.is_running() {
+            return;
+        }
+        self.life += 1;
+        self.dark = false;
+        self.doomed = false;
+        shared.tally.counts.boots += 1;
+        let drift = if shared.options.faults.has(Fault::NodeDrift) {
+            i64::try_from(self.dice.below(201)).expect("small") - 100
+        } else {
+            0
+        };
+        shared.tally.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
+        let origin = self.dice.below(1 << 40);
+        self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
+        let (id, life) = (self.id, self.life);
+        shared.note(Kind::Life, (id.0, life), b"start", || format!("s{id} starts, life {life}"));
+        shared.observe(Observation::Started { server: id });
+        self.disk.borrow_mut().begin(shared.now);
+        let opened = self.open();
+        let ends = self.disk.borrow().cursor();
+        self.maybe_cut_recovery(shared);
+        lanes::record(&self.disk, id, shared);
+        if let Err(panic) = &opened {
+            shared.panicked("opening the store", panic);
+        }
+        let opened = opened.unwrap_or_else(Err);
+        self.phase = Phase::Recovering(Box::new(Booting(opened)));
+        let ready = Instant(ends.0 + STARTUP);
+        shared.at(ready, Event::Recovered { server: id, life });
+    }
+
+    /// The outer error is a panic, the inner one what the store says.
+    fn open(&self) -> Result<Result<Opened<SimFs>, String>, String> {
+        let log = SimFs::new(&self.disk, FolderId::Log);
+        let snapshots = SimFs::new(&self.disk, FolderId::Snapshots);
+        let store = self.store;
+        guard::catch(|| storage_fs::open(log, snapshots, store).map_err(|e| e.to_string()))
+    }
+
+    /// Lets some recoveries be cut in the middle of some operation.
+    fn maybe_cut_recovery(&mut self, shared: &mut Shared) {
+        if !shared.options.faults.has(Fault::NodeCrashInRecovery)
+            || shared.now >= Instant(0).after(shared.options.duration)
+            || !self.dice.chance(1, 3)
+        {
+            return;
+        }
+        let spans = self.disk.borrow().spans();
+        if spans.is_empty() {
+            return;
+        }
+        let span = *self.dice.pick(&spans);
+        let at = Instant(self.dice.range(span.begin.0, span.end.0));
+        shared.tally.fault(Fault::NodeCrashInRecovery);
+        let how = self.draw_crash(shared);
+        shared.at(at, Event::Crash { server: self.id, life: self.life, how });
+    }
+
+    /// Recovery is over: the server begins to work.
+    pub fn recovered(&mut self, life: u64, shared: &mut Shared) {
+        let Phase::Recovering(booting) = &mut self.phase else {
+            return;
+        };
+        if life != self.life {
+            return;
+        }
+        let opened = std::mem::replace(&mut booting.0, Err(String::new()));
+        match opened {
+            Ok(opened) => self.serve(opened, shared),
+            Err(why) => self.refused_to_open(&why, shared),
+        }
+    }
+
+    fn serve(&mut self, opened: Opened<SimFs>, shared: &mut Shared) {
+        let (id, life) = (self.id, self.life);
+        let Opened { recovered, log, snapshots, notes } = opened;
+        let last = truth::last_of(&recovered);
+        let state = recovered.state.clone();
+        let told = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
+        shared.note(Kind::Life, (id.0, life), told.as_bytes(), || {
+            format!("s{id} recovered {last}, state {state:?} {notes:?}")
+        });
+        shared.observe(Observation::Recovered { server: id, state, last });
+        let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
+        let seed = shared.seeds.stream("core", id.0 << 32 | life).word();
+        let config = self.config.clone();
+        match guard::catch(|| Server::recover(config, seed, recovered)) {
+            Ok(Ok(server)) => {
+                let mut process = Process::new(id, life, server, log, snapshots, replayed);
+                process.ask_to_run(shared);
+                self.phase = Phase::Up(Box::new(process));
+            }
+            Ok(Err(corrupt)) => shared.hold(Check::RECOVERS, Err(corrupt.to_string())),
+            Err(panic) => shared.panicked("Server::recover", &panic),
+        }
+    }
+
+    /// The store does not open. That is right only if the disk has just said an error.
+    fn refused_to_open(&mut self, why: &str, shared: &mut Shared) {
+        if self.disk.borrow().failed().is_none() {
+            let evidence = format!("s{} cannot open its store: {why}", self.id);
+            return shared.hold(Check::RECOVERS, Err(evidence));
+        }
+        let how = self.draw_crash(shared);
+        shared.after(1, Event::Crash { server: self.id, life: self.life, how });
+    }
+
+    /// How the machine ends next: after an error of the disk only without its page cache.
+    pub fn draw_crash(&mut self, shared: &Shared) -> Crash {
+        if self.disk.borrow().failed().is_none() && self.dice.chance(1, 2) {
+            Crash::Kill
+        } else {
+            self.power(shared)
+        }
+    }
+
+    /// A power failure as the fault plan has it.
+    pub fn power(&self, shared: &Shared) -> Crash {
+        let has = |fault| shared.options.faults.has(fault);
+        Crash::Power {
+            torn: has(Fault::DiskTorn),
+            garbage: has(Fault::DiskGarbage),
+            names: has(Fault::DiskNames),
+        }
+    }
+
+    /// The process ends now, as `how` says.
+    pub fn crash(&mut self, how: Crash, shared: &mut Shared) {
+        if !self.is_running() {
+            return;
+        }
+        self.examine(shared);
+        let id = self.id;
+        shared.note(Kind::Life, (id.0, self.life), b"crash", || format!("s{id} ends: {how:?}"));
+        // Handles go before the disk forgets them.
+        self.phase = Phase::Down;
+        let how = if self.disk.borrow().failed().is_some() { self.power(shared) } else { how };
+        let losses = self.disk.borrow_mut().crash(shared.now, how);
+        if self.disk.borrow().failed().is_some() {
+            self.disk.borrow_mut().mend();
+        }
+        self.count_losses(&losses, shared);
+        self.slowness = 1;
+        self.dark = matches!(how, Crash::Power { .. });
+        match how {
+            Crash::Kill => shared.tally.counts.kills += 1,
+            Crash::Power { .. } => shared.tally.counts.power_failures += 1,
+        }
+        self.abandon_connections(shared);
+        shared.observe(Observation::Stopped { server: id });
+    }
+
+    fn count_losses(&self, losses: &Losses, shared: &mut Shared) {
+        let bytes = losses.fields().map(|(_, count)| count.to_le_bytes());
+        shared.note(Kind::Life, (self.id.0, self.life), bytes.as_flattened(), || {
+            let taken = losses.fields().into_iter().filter(|(_, count)| *count > 0);
+            let taken: Vec<String> = taken.map(|(what, count)| format!("{count} {what}")).collect();
+            format!("s{} crash: {}", self.id, taken.join(", "))
+        });
+        shared.tally.losses.add(losses);
+        let faults = &mut shared.tally.faults;
+        faults[Fault::DiskTorn as usize] += losses.torn;
+        faults[Fault::DiskGarbage as usize] += losses.garbled;
+        faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
+    }
+
+    /// A killed process' kernel resets its connections; a machine without power says nothing.
+    fn abandon_connections(&mut self, shared: &mut Shared) {
+        let mine: Vec<ConnId> = shared
+            .net
+            .list()
+            .filter(|(_, _, server)| *server == self.id)
+            .map(|(conn, _, _)| conn)
+            .collect();
+        for conn in mine {
+            let late =
+                self.dark.then(|| Instant(shared.now.0 + self.dice.range(1, 60) * 1_000_000_000));
+            shared.net.abandon(shared.now, conn, End::Server, late);
+        }
+        shared.schedule_arrivals();
+    }
+
+    /// Looks at ground truth: what would survive a power failure now, at worst and at best.
+    pub fn examine(&mut self, shared: &mut Shared) -> Option<Truth> {
+        let applied = self.status()?.applied;
+        shared.tally.counts.truths += 1;
+        let disk = self.disk.borrow();
+        let find = |luck| truth::examine(&disk, shared.now, luck, &self.config, self.store);
+        let (worst, best) = (find(Luck::Worst), find(Luck::Best));
+        drop(disk);
+        let ordered = match (&worst, &best) {
+            (Ok(worst), Ok(best)) if worst.last <= best.last => Ok(()),
+            (Ok(worst), Ok(best)) => {
+                Err(format!("worst case recovers {}, best case {}", worst.last, best.last))
+            }
+            (Err(why), _) | (_, Err(why)) => Err(format!("s{}: {why}", self.id)),
+        };
+        shared.hold(Check::RECOVERS, ordered);
+        let truth = worst.ok()?;
+        let Truth { state, last, digest } = truth.clone();
+        let server = self.id;
+        shared.observe(Observation::DurableTruth { server, state, last, digest, applied });
+        Some(truth)
+    }
+
+    /// The process gets to run.
+    pub fn wake(&mut self, life: u64, shared: &mut Shared) {
+        let Phase::Up(process) = &mut self.phase else {
+            return;
+        };
+        if life != self.life {
+            return;
+        }
+        let sampled = process.run(&self.clock, self.slowness, &self.disk, shared);
+        if process.has_halted() && !self.doomed {
+            self.doomed = true;
+            let how = self.power(shared);
+            let after = self.dice.range(1, 50_000_000);
+            shared.after(after, Event::Crash { server: self.id, life, how });
+        }
+        if sampled {
+            self.examine(shared);
+        }
+    }
+
+    /// A worker of the disk has finished.
+    pub fn lane_done(&mut self, life: u64, lane: Lane, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase
+            && life == self.life
+        {
+            process.lane_done(lane, &self.disk, shared);
+        }
+    }
+
+    /// A deadline of the server has come.
+    pub fn deadline(&mut self, life: u64, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase
+            && life == self.life
+        {
+            process.deadline(shared);
+        }
+    }
+
+    /// Does a connection attempt succeed? `None`: nobody answers.
+    pub fn accept(&mut self, conn: ConnId, shared: &mut Shared) -> Option<bool> {
+        match &mut self.phase {
+            Phase::Up(process) if !process.is_ending() => {
+                process.accept(conn, shared);
+                Some(true)
+            }
+            Phase::Up(_) | Phase::Recovering(_) => Some(false),
+            Phase::Down if self.dark => None,
+            Phase::Down => Some(false),
+        }
+    }
+
+    /// Something arrives for the process.
+    pub fn arrive(&mut self, conn: ConnId, delivery: Delivery, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.arrive(conn, delivery, &mut self.dice, shared);
+        }
+    }
+
+    /// A client has taken bytes off a connection: there may be room again.
+    pub fn drained(&mut self, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.drained(shared);
+        }
+    }
+
+    /// The process gets no time until then.
+    pub fn pause(&mut self, until: Instant) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.pause(until);
+        }
+    }
+
+    /// A pause, if there is one, ends now.
+    pub fn resume(&mut self, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.resume(shared);
+        }
+    }
+
+    /// Every step costs `slowness` times as much.
+    pub fn slow_down(&mut self, slowness: u64) {
+        self.slowness = slowness;
+    }
+
+    /// The wall clock jumps by `ms`.
+    pub fn step_wall(&mut self, ms: i64) {
+        self.clock.step_wall(ms);
+    }
+
+    /// The server ends in the middle of the outputs of one of its next steps.
+    pub fn arm_crash_in_step(&mut self, how: Crash) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.arm(self.dice.clone(), how);
+            self.dice.word();
+        }
+    }
+}

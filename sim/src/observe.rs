@@ -1,0 +1,116 @@
+//! What the world shows to its checkers: raw frames on client connections, and what servers propose, apply and keep.
+//!
+//! Owns the vocabulary between `world` and `oracle`. Must not judge.
+//!
+//! Clients are watched on the wire, not through their library: a library may drop a doubled event or repair an order,
+//! and a fault of the server would hide behind it.
+
+use bytes::Bytes;
+use zabkeeper_core::io::{DurableState, Entry};
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
+
+/// A client of the simulated world, counted from zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ClientId(pub u32);
+
+/// One thing that has happened, in the order of the world's events.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Observation<'a> {
+    /// A connection stands, as seen by the client. It gets its handshake and frames from here on.
+    ConnOpened {
+        /// Whose.
+        client: ClientId,
+        /// The connection, unique in the run.
+        conn: ConnId,
+        /// With which server.
+        server: ServerId,
+    },
+    /// The client has written a whole frame (without its length): the handshake first, then requests. It may never
+    /// arrive.
+    ToServer {
+        /// On which connection.
+        conn: ConnId,
+        /// The frame.
+        frame: Bytes,
+    },
+    /// The client has read a whole frame (without its length).
+    ToClient {
+        /// On which connection.
+        conn: ConnId,
+        /// The frame.
+        frame: Bytes,
+    },
+    /// The client's end of the connection is gone: nothing more is read from it.
+    ConnClosed {
+        /// Which.
+        conn: ConnId,
+    },
+    /// A server has handed a transaction to its log, as leader: it exists from now on.
+    Proposed {
+        /// By whom.
+        server: ServerId,
+        /// The transaction.
+        entry: &'a Entry,
+    },
+    /// A server's tree has moved on to this transaction (one observation for each).
+    Applied {
+        /// By whom.
+        server: ServerId,
+        /// Which.
+        zxid: Zxid,
+        /// Digest of tree and sessions, where the world took it (sampled).
+        digest: Option<u64>,
+    },
+    /// Ground truth, sampled: what a fresh recovery from only the durable bytes of a server's disk would find now.
+    DurableTruth {
+        /// Whose disk.
+        server: ServerId,
+        /// Its state file.
+        state: DurableState,
+        /// The last transaction that would survive a power failure now.
+        last: Zxid,
+        /// All transactions that the log and snapshot account for were decoded into this digest at `last`.
+        digest: u64,
+        /// What the server had applied, or answered on, at this instant.
+        applied: Zxid,
+    },
+    /// A server begins a new life from its disk. Recovery is an observation of its own (`Recovered`).
+    Started {
+        /// Which.
+        server: ServerId,
+    },
+    /// A server has recovered.
+    Recovered {
+        /// Which.
+        server: ServerId,
+        /// State file found.
+        state: DurableState,
+        /// Last transaction found.
+        last: Zxid,
+    },
+    /// A server is gone: killed or without power.
+    Stopped {
+        /// Which.
+        server: ServerId,
+    },
+    /// End of the run, at the audit: the live sessions and the digest of a server.
+    Final {
+        /// Whose.
+        server: ServerId,
+        /// What it has applied.
+        applied: Zxid,
+        /// Digest of tree and sessions.
+        digest: u64,
+        /// Its live sessions.
+        sessions: Vec<SessionId>,
+    },
+}
+
+/// An observation with its time.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Observed<'a> {
+    /// Virtual time.
+    pub at: Instant,
+    /// What has happened.
+    pub what: Observation<'a>,
+}

@@ -1,0 +1,420 @@
+//! Everything that is drawn before a run begins, and printed with it.
+//!
+//! Owns profiles and their ranges. Must not draw anything while the run goes on.
+
+use std::fmt;
+use std::time::Duration;
+
+use zabkeeper_core::{Config, Limits, ServerId, Voters};
+
+use crate::faults::{Fault, FaultPlan, Selection};
+use crate::fs::Pace;
+use crate::seed::{Dice, Seeds};
+use crate::stream::LinkPace;
+use crate::workload::OpMix;
+
+/// A named preset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "`sentence` is the documentation")]
+pub enum Profile {
+    #[default]
+    Default,
+    Swarm,
+    Calm,
+    Crashy,
+    Disk,
+    Net,
+    Session,
+    Perf,
+}
+
+/// What a user pins instead of having it drawn.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Pinned {
+    /// Virtual length of the safety phase.
+    pub duration: Option<Duration>,
+    /// Number of clients.
+    pub clients: Option<u32>,
+    /// Changes of the fault selection.
+    pub faults: Vec<Selection>,
+}
+
+/// The resolved settings of one run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Where they come from.
+    pub profile: Profile,
+    /// Virtual length of the safety phase.
+    pub duration: Duration,
+    /// Number of clients.
+    pub clients: u32,
+    /// What goes wrong.
+    pub faults: FaultPlan,
+    /// Of every server.
+    pub server: ServerOptions,
+    /// Of every client.
+    pub workload: WorkloadOptions,
+    /// How disks behave when they are well.
+    pub disk: Pace,
+    /// How links behave.
+    pub link: LinkPace,
+}
+
+/// Settings of a server: its configuration, and how its driver behaves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerOptions {
+    /// The unit of timeouts, ms.
+    pub tick_ms: u32,
+    /// See [`Limits`].
+    pub limits: Limits,
+    /// Bytes of a log segment.
+    pub segment_bytes: u64,
+    /// Inputs that the driver takes at once.
+    pub batch_inputs: usize,
+    /// Commands that the log worker takes at once.
+    pub batch_commands: usize,
+    /// Virtual time of one step, ns.
+    pub step_ns: u64,
+}
+
+/// What clients do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkloadOptions {
+    /// Calls of all clients together in a virtual second, in the mean.
+    pub calls_per_second: u64,
+    /// Number of paths.
+    pub paths: u64,
+    /// Calls of one client that may be under way at once.
+    pub depth: usize,
+    /// Longest data, bytes.
+    pub data_bytes: usize,
+    /// Least and greatest session timeout asked for, ms.
+    pub session_ms: (u64, u64),
+    /// Which operations, how often.
+    pub mix: OpMix,
+    /// Greatest delay before a reconnect, ms.
+    pub reconnect_ms: u64,
+    /// After one call in so many a client is idle for longer than its session timeout; zero: never.
+    pub idle_one_in: u64,
+}
+
+impl Profile {
+    /// All of them.
+    pub const ALL: [Profile; 8] = [
+        Profile::Default,
+        Profile::Swarm,
+        Profile::Calm,
+        Profile::Crashy,
+        Profile::Disk,
+        Profile::Net,
+        Profile::Session,
+        Profile::Perf,
+    ];
+
+    /// As it is selected.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Default => "default",
+            Profile::Swarm => "swarm",
+            Profile::Calm => "calm",
+            Profile::Crashy => "crashy",
+            Profile::Disk => "disk",
+            Profile::Net => "net",
+            Profile::Session => "session",
+            Profile::Perf => "perf",
+        }
+    }
+
+    /// What it is for.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Profile::Default => "most faults, at rates drawn around the usual ones",
+            Profile::Swarm => "a random half of everything, at rates that differ widely",
+            Profile::Calm => "no faults",
+            Profile::Crashy => "crashes of every kind, four times as often",
+            Profile::Disk => "a disk in trouble, and power failures",
+            Profile::Net => "connections in trouble",
+            Profile::Session => "clients in trouble, and what they meet on the way",
+            Profile::Perf => "no faults, many calls: for measuring speed",
+        }
+    }
+
+    /// The profile of this name.
+    pub fn parse(name: &str) -> Option<Profile> {
+        Profile::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+}
+
+impl Options {
+    /// Draws what `pinned` leaves open.
+    pub fn draw(seeds: Seeds, profile: Profile, pinned: &Pinned) -> Options {
+        let wide = profile == Profile::Swarm;
+        let mut faults = draw_faults(profile, &mut seeds.stream("config/faults", 0));
+        faults.select(&pinned.faults);
+        let clients = match pinned.clients {
+            Some(clients) => clients,
+            None if wide => seeds.stream("config/clients", 0).range_u32(1, 30),
+            None => 12,
+        };
+        let server = if profile == Profile::Perf {
+            ServerOptions::usual()
+        } else {
+            ServerOptions::draw(wide, &mut seeds.stream("config/server", 0))
+        };
+        let workload = match profile {
+            Profile::Perf => WorkloadOptions::perf(),
+            Profile::Default
+            | Profile::Swarm
+            | Profile::Calm
+            | Profile::Crashy
+            | Profile::Disk
+            | Profile::Net
+            | Profile::Session => {
+                let mut dice = seeds.stream("config/workload", 0);
+                WorkloadOptions::draw(wide, server.tick_ms.into(), &mut dice)
+            }
+        };
+        let mut dice = seeds.stream("config/pace", 0);
+        let disk = Pace {
+            sync_mean: dice.magnitude(50_000, if wide { 20_000_000 } else { 3_000_000 }),
+            op_mean: dice.magnitude(1_000, 50_000),
+            per_kib: dice.magnitude(100, 5_000),
+        };
+        let cut = dice.range(2, 20);
+        let link = LinkPace {
+            min: dice.magnitude(10_000, 1_000_000),
+            mean: dice.magnitude(20_000, if wide { 50_000_000 } else { 2_000_000 }),
+            tail_one_in: if faults.has(Fault::NetTail) { 200 } else { 0 },
+            cut_one_in: if faults.has(Fault::NetCut) { cut } else { 0 },
+        };
+        let duration = pinned.duration.unwrap_or(Duration::from_secs(60));
+        Options { profile, duration, clients, faults, server, workload, disk, link }
+    }
+}
+
+/// One seed in eight has no faults, one in eight a single one at ten times its rate; the others a random part of
+/// those of the profile.
+fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
+    let mut plan = FaultPlan::none();
+    let (groups, part, rates): (&[&str], _, &[(u64, u64)]) = match profile {
+        Profile::Calm | Profile::Perf => return plan,
+        Profile::Default => {
+            (&["node", "disk", "net", "client"], (7, 8), &[(1, 2), (1, 1), (1, 1), (2, 1)])
+        }
+        Profile::Swarm => {
+            (&["node", "disk", "net", "client"], (1, 2), &[(1, 8), (1, 3), (1, 1), (3, 1), (8, 1)])
+        }
+        Profile::Crashy => {
+            (&["node", "disk.torn", "disk.garbage", "disk.names"], (7, 8), &[(4, 1)])
+        }
+        Profile::Disk => (&["disk", "node.power", "node.crash-in-step"], (7, 8), &[(4, 1)]),
+        Profile::Net => (&["net", "client.garbage"], (7, 8), &[(4, 1)]),
+        Profile::Session => (&["client", "net", "node.pause", "node.kill"], (7, 8), &[(2, 1)]),
+    };
+    let members: Vec<Fault> = groups.iter().flat_map(|group| Fault::matching(group)).collect();
+    match dice.below(8) {
+        0 => {}
+        1 => plan.switch_on(*dice.pick(&members), (10, 1)),
+        _ => {
+            for fault in members {
+                let (on, rate) = (dice.chance(part.0, part.1), *dice.pick(rates));
+                if on {
+                    plan.switch_on(fault, rate);
+                }
+            }
+        }
+    }
+    plan
+}
+
+impl ServerOptions {
+    fn usual() -> ServerOptions {
+        let limits = config(ServerId(1), 2_000, None).limits;
+        ServerOptions {
+            tick_ms: 2_000,
+            limits,
+            segment_bytes: 1 << 20,
+            batch_inputs: 64,
+            batch_commands: usize::MAX,
+            step_ns: 1_000,
+        }
+    }
+
+    fn draw(wide: bool, dice: &mut Dice) -> ServerOptions {
+        let tick_ms = dice.magnitude(if wide { 50 } else { 200 }, 2_000);
+        let tick_ms = u32::try_from(tick_ms).expect("drawn below 2^32");
+        let usual = config(ServerId(1), tick_ms, None).limits;
+        let rare = |dice: &mut Dice| dice.chance(1, if wide { 2 } else { 4 });
+        let limits = Limits {
+            requests_per_conn: if rare(dice) {
+                dice.range_u32(1, 8)
+            } else {
+                usual.requests_per_conn
+            },
+            undurable_bytes: if rare(dice) {
+                dice.magnitude(64, 4_096)
+            } else {
+                usual.undurable_bytes
+            },
+            snapshot_txns: match dice.below(4) {
+                0 => usual.snapshot_txns,
+                1 => dice.range_u32(2, 8),
+                _ => dice.range_u32(9, 300),
+            },
+            snapshot_slice_bytes: if rare(dice) {
+                dice.range_u32(1, 400)
+            } else {
+                usual.snapshot_slice_bytes
+            },
+            snapshots_kept: dice.range_u32(1, 4),
+            epoch_txns: if rare(dice) { dice.range_u32(5, 300) } else { usual.epoch_txns },
+            hold: usual.hold,
+        };
+        ServerOptions {
+            tick_ms,
+            limits,
+            segment_bytes: *dice.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
+            batch_inputs: *dice.pick(&[1, 4, 64]),
+            batch_commands: *dice.pick(&[1, 3, usize::MAX]),
+            step_ns: dice.magnitude(200, 200_000),
+        }
+    }
+
+    /// The configuration of one server.
+    pub fn config(&self, id: ServerId) -> Config {
+        config(id, self.tick_ms, Some(self.limits.clone()))
+    }
+}
+
+/// A server that is an ensemble of its own.
+fn config(id: ServerId, tick_ms: u32, limits: Option<Limits>) -> Config {
+    let tick = Duration::from_millis(tick_ms.into());
+    let mut config = Config::new(id, Voters::new([id]), tick).expect("a tick is never zero here");
+    if let Some(limits) = limits {
+        config.limits = limits;
+    }
+    config
+}
+
+impl WorkloadOptions {
+    fn perf() -> WorkloadOptions {
+        WorkloadOptions {
+            calls_per_second: 20_000,
+            paths: 200,
+            depth: 64,
+            data_bytes: 100,
+            session_ms: (10_000, 30_000),
+            mix: OpMix::usual(),
+            reconnect_ms: 1_000,
+            idle_one_in: 0,
+        }
+    }
+
+    fn draw(wide: bool, tick_ms: u64, dice: &mut Dice) -> WorkloadOptions {
+        WorkloadOptions {
+            calls_per_second: if wide { dice.magnitude(10, 400) } else { 50 },
+            paths: dice.range(5, 50),
+            depth: usize::try_from(dice.range(1, 16)).expect("small"),
+            data_bytes: *dice.pick(&[16, 100, 3_000]),
+            session_ms: (tick_ms, tick_ms * dice.range(2, 25)),
+            mix: OpMix::draw(wide, dice),
+            reconnect_ms: *dice.pick(&[0, 100, 1_000]),
+            idle_one_in: *dice.pick(&[0, 100, 300]),
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The drawn options, a line for each subject.
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { profile, duration, clients, faults, server, workload, disk, link } = self;
+        let limits = &server.limits;
+        writeln!(f, "profile   {profile}: 1 server, {clients} clients, {duration:?} of faults")?;
+        writeln!(f, "faults    {faults}")?;
+        writeln!(
+            f,
+            "server    tick={}ms requests/conn={} undurable={}B epoch={}txns batch={} step={}ns",
+            server.tick_ms,
+            limits.requests_per_conn,
+            limits.undurable_bytes,
+            limits.epoch_txns,
+            server.batch_inputs,
+            server.step_ns
+        )?;
+        writeln!(
+            f,
+            "snapshots every {}..{} txns, slice={}B, kept={}; log segment={}B, batch={}",
+            limits.snapshot_txns / 2 + 1,
+            limits.snapshot_txns,
+            limits.snapshot_slice_bytes,
+            limits.snapshots_kept,
+            server.segment_bytes,
+            if server.batch_commands == usize::MAX { 0 } else { server.batch_commands }
+        )?;
+        writeln!(
+            f,
+            "workload  {}/s on {} paths, depth={}, data<={}B, sessions {}..{}ms, ops {}",
+            workload.calls_per_second,
+            workload.paths,
+            workload.depth,
+            workload.data_bytes,
+            workload.session_ms.0,
+            workload.session_ms.1,
+            workload.mix
+        )?;
+        write!(
+            f,
+            "disk      sync={}us op={}us; link {}us+{}us tail=1/{} cut=1/{}",
+            disk.sync_mean / 1_000,
+            disk.op_mean / 1_000,
+            link.min / 1_000,
+            link.mean / 1_000,
+            link.tail_one_in,
+            link.cut_one_in
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(seed: u64, profile: Profile) -> Options {
+        Options::draw(Seeds::new(seed), profile, &Pinned::default())
+    }
+
+    #[test]
+    fn one_seed_in_eight_is_free_of_faults_and_one_has_a_single_one() {
+        let counts: Vec<usize> =
+            (0..800).map(|seed| drawn(seed, Profile::Default).faults.on().count()).collect();
+        let of = |n| counts.iter().filter(|&&count| count == n).count();
+        assert!((70..130).contains(&of(0)), "{}", of(0));
+        assert!((70..130).contains(&of(1)), "{}", of(1));
+    }
+
+    #[test]
+    fn calm_is_calm_and_pins_hold() {
+        assert_eq!(drawn(1, Profile::Calm).faults, FaultPlan::none());
+        let pinned = Pinned { clients: Some(3), ..Pinned::default() };
+        assert_eq!(Options::draw(Seeds::new(1), Profile::Swarm, &pinned).clients, 3);
+    }
+
+    #[test]
+    fn a_pin_does_not_shift_other_draws() {
+        let pinned = Pinned {
+            faults: Selection::parse("only=node.kill").expect("valid"),
+            ..Pinned::default()
+        };
+        for seed in 0..20 {
+            let other = Options::draw(Seeds::new(seed), Profile::Default, &pinned);
+            let base = drawn(seed, Profile::Default);
+            assert_eq!((other.server, other.workload), (base.server, base.workload));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The table of oracles: stable ids, what each promises, and how often each has been asked.
+//!
+//! Owns names and counts. Must not judge.
+
+use std::fmt;
+
+use zabkeeper_core::Instant;
+
+/// A promise of the service that is checked on every run. The names are used in reports and never change.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Id {
+    Z2,
+    Z4,
+    Z5,
+    Z12,
+    Z13,
+    Z14,
+    Z15,
+    Z17,
+    T1,
+    T2,
+    T6,
+    S1,
+    S2,
+    S4,
+    S5,
+    S6,
+    C1,
+    C2,
+    C3,
+    C4,
+    C5,
+    C6,
+    C7,
+    C8,
+    C9,
+    C10,
+    C11,
+    W1,
+    W2,
+    W3,
+    W4,
+    W6,
+    W7,
+    W8,
+}
+
+impl Id {
+    /// All of them, in order.
+    pub(super) const ALL: [Id; 34] = [
+        Id::Z2,
+        Id::Z4,
+        Id::Z5,
+        Id::Z12,
+        Id::Z13,
+        Id::Z14,
+        Id::Z15,
+        Id::Z17,
+        Id::T1,
+        Id::T2,
+        Id::T6,
+        Id::S1,
+        Id::S2,
+        Id::S4,
+        Id::S5,
+        Id::S6,
+        Id::C1,
+        Id::C2,
+        Id::C3,
+        Id::C4,
+        Id::C5,
+        Id::C6,
+        Id::C7,
+        Id::C8,
+        Id::C9,
+        Id::C10,
+        Id::C11,
+        Id::W1,
+        Id::W2,
+        Id::W3,
+        Id::W4,
+        Id::W6,
+        Id::W7,
+        Id::W8,
+    ];
+
+    /// As it is printed.
+    pub(super) fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// What is promised.
+    pub(super) fn sentence(self) -> &'static str {
+        self.row().1
+    }
+
+    fn row(self) -> (&'static str, &'static str) {
+        match self {
+            Id::Z2 => ("Z2", "what a server applies was proposed, byte for byte"),
+            Id::Z4 => ("Z4", "a server applies in strictly rising zxid order"),
+            Id::Z5 => ("Z5", "a server leaves out nothing, and the counter of an epoch has no gap"),
+            Id::Z12 => ("Z12", "what is committed is final: no other bytes, and no disk loses it"),
+            Id::Z13 => ("Z13", "nothing is applied before it is durable on a quorum"),
+            Id::Z14 => ("Z14", "epochs never go back, and accepted is never below current"),
+            Id::Z15 => ("Z15", "a zxid is dealt once"),
+            Id::Z17 => ("Z17", "what a reply vouches for is durable when the reply leaves"),
+            Id::T1 => ("T1", "at the same zxid every server holds what the model holds"),
+            Id::T2 => ("T2", "recovery reaches exactly the state at its last durable zxid"),
+            Id::T6 => ("T6", "a multi is done whole or not at all, in one place"),
+            Id::S1 => ("S1", "an ephemeral node lives exactly as long as its session"),
+            Id::S2 => ("S2", "a session lives until a committed closeSession"),
+            Id::S4 => ("S4", "session ids are unique, and passwords are checked"),
+            Id::S5 => ("S5", "a connection whose session has moved on changes nothing"),
+            Id::S6 => ("S6", "a client gets the session that it asked for, or is refused"),
+            Id::C1 => ("C1", "a write that began after another was seen comes after it"),
+            Id::C2 => ("C2", "the requests of a connection are done and answered in order"),
+            Id::C3 => ("C3", "reads never go back, and show the state at the zxid they name"),
+            Id::C4 => ("C4", "a session reads its own writes"),
+            Id::C5 => ("C5", "after a sync, reads show all that was acknowledged before it"),
+            Id::C6 => ("C6", "a server that is behind what a client has seen refuses it"),
+            Id::C7 => ("C7", "an acknowledged write is committed, and never lost"),
+            Id::C8 => ("C8", "no request is done twice, and none that failed is done"),
+            Id::C9 => ("C9", "each request has exactly the result that the state demands"),
+            Id::C10 => ("C10", "sequential names follow the parent's counter"),
+            Id::C11 => ("C11", "every value was written by someone"),
+            Id::W1 => ("W1", "a one-shot watch fires at most once"),
+            Id::W2 => ("W2", "no watch is lost when its client reconnects"),
+            Id::W3 => {
+                ("W3", "events come in zxid order, each before any reply that shows its change")
+            }
+            Id::W4 => ("W4", "an event has the right type, path and zxid"),
+            Id::W6 => ("W6", "a removed watch is silent"),
+            Id::W7 => ("W7", "every event has its cause"),
+            Id::W8 => ("W8", "a read that fails registers nothing"),
+        }
+    }
+}
+
+/// A promise is broken: the run has failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which promise.
+    pub id: &'static str,
+    /// What it says.
+    pub sentence: &'static str,
+    /// What was seen: first what is wrong, then what proves it.
+    pub evidence: Vec<String>,
+    /// When.
+    pub at: Instant,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} at {}: {}", self.id, self.at, self.sentence)?;
+        for line in &self.evidence {
+            writeln!(f, "  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A broken promise, before the time is known.
+#[derive(Debug)]
+pub(super) struct Fault {
+    id: Id,
+    evidence: Vec<String>,
+}
+
+/// What a check answers.
+pub(super) type Verdict = Result<(), Fault>;
+
+impl Fault {
+    pub(super) fn new(id: Id, evidence: Vec<String>) -> Fault {
+        Fault { id, evidence }
+    }
+
+    pub(super) fn at(self, at: Instant) -> Violation {
+        let Fault { id, evidence } = self;
+        Violation { id: id.name(), sentence: id.sentence(), evidence, at }
+    }
+}
+
+/// How often each oracle has been asked.
+#[derive(Clone, Debug)]
+pub(super) struct Tally([u64; Id::ALL.len()]);
+
+impl Tally {
+    pub(super) fn new() -> Tally {
+        Tally([0; Id::ALL.len()])
+    }
+
+    /// Counts a check, and fails with the evidence if it does not hold.
+    pub(super) fn hold(
+        &mut self,
+        id: Id,
+        holds: bool,
+        evidence: impl FnOnce() -> Vec<String>,
+    ) -> Verdict {
+        self.0[id as usize] += 1;
+        if holds { Ok(()) } else { Err(Fault::new(id, evidence())) }
+    }
+
+    pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
+        Id::ALL.into_iter().map(|id| (id.name(), self.0[id as usize])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_id_stands_at_its_place_in_the_table() {
+        for (index, id) in Id::ALL.into_iter().enumerate() {
+            assert_eq!(id as usize, index, "{}", id.name());
+        }
+    }
+
+    #[test]
+    fn the_page_of_oracles_names_each_with_its_sentence_and_its_tests() {
+        let page = include_str!("../../../docs/oracles.md");
+        let stories = [
+            include_str!("tests/consistency.rs"),
+            include_str!("tests/servers.rs"),
+            include_str!("tests/sessions.rs"),
+            include_str!("tests/watches.rs"),
+        ]
+        .concat();
+        for id in Id::ALL {
+            let head = format!("| {} | {} |", id.name(), id.sentence());
+            let row = page.lines().find(|line| line.starts_with(&head));
+            let row = row.unwrap_or_else(|| panic!("docs/oracles.md lacks the row {head:?}"));
+            let tests: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+            assert!(!tests.is_empty(), "no test proves that {} fires", id.name());
+            for test in tests {
+                let story = format!("fn {test}() {{\n    twins(\"{}\",", id.name());
+                assert!(stories.contains(&story), "{test} is no story about {}", id.name());
+            }
+        }
+    }
+}

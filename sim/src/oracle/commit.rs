@@ -1,0 +1,236 @@
+//! A transaction is committed: was it asked for, and is it exactly what the request demands?
+//!
+//! Owns the match of transactions to requests. The n-th write of a connection becomes its n-th transaction, because
+//! a connection's requests are done in order and each takes a zxid, refused or not; so the match needs no hint from
+//! the server. Judging here, on the present state of the model, covers requests that were never answered, too.
+
+use std::slice;
+
+use zabkeeper_core::txn::{Origin, Txn, TxnOp};
+use zabkeeper_core::wire::Request;
+use zabkeeper_core::{ErrorCode, SessionId, Zxid};
+
+use super::Oracles;
+use super::catalog::{Fault, Id, Verdict};
+use super::conn::Who;
+use super::ledger::Committed;
+use crate::model::Kind;
+
+/// Shorter data may repeat; from this length on, it names one write attempt (C8).
+const UNIQUE_DATA_BYTES: usize = 8;
+
+impl Oracles {
+    /// Everything up to `zxid` in the log of its leader is committed.
+    pub(super) fn commit_up_to(&mut self, zxid: Zxid) -> Verdict {
+        for committed in self.ledger.chain(&mut self.tally, self.model.tip(), zxid)? {
+            self.commit(&committed)?;
+        }
+        self.ledger.compare_disks(&mut self.tally, &self.model)
+    }
+
+    fn commit(&mut self, committed: &Committed) -> Verdict {
+        let txn = match Txn::decode(&committed.entry) {
+            Ok(txn) => txn,
+            Err(corrupt) => return Oracles::fault(Id::Z2, vec![corrupt.to_string()]),
+        };
+        self.was_asked_for(&txn, committed.proposed)?;
+        self.tally.hold(Id::S1, true, Vec::new)?;
+        let shown = txn.to_string();
+        let ended = matches!(txn.op, TxnOp::CloseSession { .. }).then_some(txn.session);
+        let firings = self.model.apply(txn).map_err(|wrong| {
+            let id = match wrong.kind {
+                Kind::Order => Id::Z4,
+                Kind::Structure => Id::C9,
+                Kind::Ephemeral => Id::S1,
+                Kind::Session => Id::S4,
+            };
+            Fault::new(id, vec![wrong.what, format!("transaction: {shown}")])
+        })?;
+        if let Some(ended) = ended {
+            self.sessions.entry(ended).or_default().ended = Some(self.order);
+        }
+        for firing in &firings {
+            for conn in self.armed.take(firing) {
+                let conn = self.conns.get_mut(&conn).expect("closing disarms");
+                conn.watches.fire(firing);
+            }
+        }
+        Ok(())
+    }
+
+    fn was_asked_for(&mut self, txn: &Txn, proposed: u64) -> Verdict {
+        match (&txn.op, txn.origin) {
+            (TxnOp::CreateSession { .. }, Some(origin)) => self.session_was_asked_for(txn, origin),
+            // Expiry, and sessions that a server makes by itself, which S4 judges in the model.
+            (TxnOp::CloseSession { .. } | TxnOp::CreateSession { .. }, None) => Ok(()),
+            (_, Some(origin)) => self.write_was_asked_for(txn, origin, proposed),
+            (_, None) => {
+                let what = "it has no origin, and servers change nothing on their own".to_owned();
+                Oracles::fault(Id::C11, vec![what, format!("transaction: {txn}")])
+            }
+        }
+    }
+
+    fn session_was_asked_for(&mut self, txn: &Txn, origin: Origin) -> Verdict {
+        let evidence = |what: &str| vec![format!("{}: {what}", origin.conn), txn.to_string()];
+        let Some(conn) = self.conns.get_mut(&origin.conn) else {
+            return Oracles::fault(Id::C8, evidence("no handshake there waits for a session"));
+        };
+        let hello = conn.hello.as_ref();
+        let asked = hello.is_some_and(|(hello, _)| hello.session == SessionId(0));
+        self.tally.hold(Id::S6, asked, || evidence("the handshake asks for no new session"))?;
+        let first = conn.session == SessionId(0);
+        self.tally.hold(Id::C8, first, || evidence("a second session for one handshake"))?;
+        conn.session = txn.session;
+        if conn.closed {
+            self.conns.remove(&origin.conn);
+        }
+        Ok(())
+    }
+
+    fn write_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: u64) -> Verdict {
+        let who = self.who(origin.conn);
+        let Oracles { tally, conns, model, sessions, .. } = self;
+        let evidence = |what: String| vec![format!("{who}: {what}"), format!("transaction: {txn}")];
+        let twice = || evidence("no write there waits to be done".to_owned());
+        let Some(conn) = conns.get_mut(&origin.conn) else {
+            return Oracles::fault(Id::C8, twice());
+        };
+        let rising = conn.last_origin.is_none_or(|last| last < origin.request);
+        tally.hold(Id::C8, rising, || {
+            evidence(format!("write {} again, or out of order", origin.request))
+        })?;
+        conn.last_origin = Some(origin.request);
+        let session = conn.session;
+        let Some(asked) = conn.execute_next() else {
+            return Oracles::fault(Id::C8, twice());
+        };
+        asked.txn = Some(txn.zxid);
+        let xid = asked.xid;
+        let request = asked.request.clone();
+        if conn.closed && !conn.may_execute() {
+            conns.remove(&origin.conn);
+        }
+
+        let shown = format!("#{xid} {request}");
+        tally.hold(Id::C9, txn.session == session, || {
+            evidence(format!("{shown} became a transaction of session {}", txn.session))
+        })?;
+        let view = sessions.entry(session).or_default();
+        let moved = view.attached.filter(|to| to.conn != origin.conn && to.order < proposed);
+        tally.hold(Id::S5, moved.is_none(), || {
+            evidence(format!("{shown} was taken up after the session had moved: {moved:?}"))
+        })?;
+        if says_closing(&txn.op) {
+            view.closing = true;
+            return Ok(());
+        }
+        tally.hold(Id::S1, model.is_alive(session), || {
+            evidence(format!("{shown}: the session is not alive"))
+        })?;
+        let goes_on = matches!(txn.op, TxnOp::CloseSession { .. }) || !view.closing;
+        tally.hold(Id::C9, goes_on, || {
+            evidence(format!("{shown}: the session was said to be closing before"))
+        })?;
+        self.is_the_right_outcome(txn, &request, who)?;
+        self.is_written_once(txn, &request)
+    }
+
+    fn is_the_right_outcome(&mut self, txn: &Txn, request: &Request, who: Who) -> Verdict {
+        let right = self.model.decide(txn.session, request).expect("only writes are executed");
+        if let Some(id) = difference(request, &right, &txn.op) {
+            return self.tally.hold(id, false, || {
+                let wrong = format!("{request} must become {right:?}, and became {:?}", txn.op);
+                vec![format!("{who}: {wrong}"), format!("transaction: {txn}")]
+            });
+        }
+        self.tally.hold(Id::C9, true, Vec::new)?;
+        if is_sequential(request) {
+            self.tally.hold(Id::C10, true, Vec::new)?;
+        }
+        if let Request::Multi(_) = request {
+            self.tally.hold(Id::T6, true, Vec::new)?;
+        }
+        Ok(())
+    }
+
+    /// Data of some length names one write attempt of the workload, so its coming twice is a request done twice,
+    /// on whichever connections.
+    fn is_written_once(&mut self, txn: &Txn, request: &Request) -> Verdict {
+        let attempts = match (&txn.op, request) {
+            (TxnOp::Create { .. } | TxnOp::SetData { .. }, _) => slice::from_ref(request),
+            (TxnOp::Multi(_), Request::Multi(requests)) => requests,
+            (_, _) => &[],
+        };
+        for attempt in attempts {
+            let (Request::Create { path, data: Some(data), .. }
+            | Request::SetData { path, data: Some(data), .. }) = attempt
+            else {
+                continue;
+            };
+            if data.len() < UNIQUE_DATA_BYTES {
+                continue;
+            }
+            let fresh = self.written.insert(fingerprint(path, data));
+            self.tally.hold(Id::C8, fresh, || {
+                let what = format!("the data of {attempt} was written before");
+                vec![what, format!("transaction: {txn}")]
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Which promise is broken where a transaction is not the right one.
+fn difference(request: &Request, right: &TxnOp, found: &TxnOp) -> Option<Id> {
+    if right == found {
+        return None;
+    }
+    Some(match (right, found, request) {
+        // They come in any order; whether they are the right ones is the model's to say.
+        (TxnOp::CloseSession { .. }, TxnOp::CloseSession { .. }, _) => return None,
+        (TxnOp::Create { path, .. }, TxnOp::Create { path: other, .. }, _)
+            if is_sequential(request) && path != other =>
+        {
+            Id::C10
+        }
+        (TxnOp::Create { path, data: written, .. }, TxnOp::Create { path: other, data, .. }, _)
+        | (
+            TxnOp::SetData { path, data: written, .. },
+            TxnOp::SetData { path: other, data, .. },
+            _,
+        ) if path == other && data != written => Id::C11,
+        (TxnOp::Multi(right), TxnOp::Multi(found), Request::Multi(requests))
+            if right.len() == found.len() =>
+        {
+            let mut each = requests.iter().zip(right.iter().zip(found));
+            let first =
+                each.find_map(|(request, (right, found))| difference(request, right, found));
+            first.expect("they differ somewhere")
+        }
+        (TxnOp::Multi(_), _, _) | (_, TxnOp::Multi(_), _) => Id::T6,
+        (_, _, _) => Id::C9,
+    })
+}
+
+/// Has the leader refused the request because the session is on its way out?
+fn says_closing(op: &TxnOp) -> bool {
+    let (TxnOp::Error { code } | TxnOp::MultiRefused { code, .. }) = op else {
+        return false;
+    };
+    matches!(code, ErrorCode::SessionExpired | ErrorCode::UnknownSession)
+}
+
+fn is_sequential(request: &Request) -> bool {
+    let parts =
+        if let Request::Multi(requests) = request { requests } else { slice::from_ref(request) };
+    parts.iter().any(|part| matches!(part, Request::Create { flags: 2 | 3, .. }))
+}
+
+/// 64 bits of FNV-1a: an accident in a run of 10^5 writes has a chance below 10^-9.
+fn fingerprint(path: &str, data: &[u8]) -> u64 {
+    let bytes = path.bytes().chain([0]).chain(data.iter().copied());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

@@ -1,0 +1,258 @@
+//! The first frames of a connection: which session it gets, and whether it may.
+//!
+//! Owns S4, S6 and C6 at the handshake, and what a connection takes over from earlier ones of its session. The
+//! password of a session is a function of its id (HS-08), written here once more from its definition.
+
+use bytes::Bytes;
+use zabkeeper_core::wire::{
+    ConnectRequest, ConnectResponse, Password, Request, RequestFrame, SetWatches, XID_PING,
+};
+use zabkeeper_core::{ConnId, SessionId, Zxid};
+
+use super::catalog::{Id, Verdict};
+use super::conn::{Asked, Conn, Phase, Who};
+use super::watch::Held;
+use super::{Attached, Oracles};
+use crate::model::Table;
+
+/// Number that ZooKeeper mixes into the seed of a password.
+const PASSWORD_SALT: i64 = 0xb341_5c00;
+
+impl Oracles {
+    /// The client has sent its first frame.
+    pub(super) fn greeted(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
+        let order = self.order;
+        let conn = self.conns.get_mut(&id).expect("has a phase");
+        match ConnectRequest::decode(frame.clone()) {
+            Err(_) => conn.phase = Phase::Opaque,
+            Ok(hello) => {
+                conn.phase = Phase::Greeted;
+                conn.session = hello.session;
+                conn.hello = Some((hello, order));
+            }
+        }
+        Ok(())
+    }
+
+    /// The client has read the answer.
+    pub(super) fn welcomed(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
+        let who = self.who(id);
+        let conn = self.conns.get_mut(&id).expect("has a phase");
+        let (hello, hello_order) = conn.hello.clone().expect("greeted");
+        let response = match ConnectResponse::decode(frame.clone()) {
+            Ok(response) => response,
+            Err(error) => {
+                return Oracles::fault(
+                    Id::S6,
+                    vec![format!("{who}: answer to handshake: {error}")],
+                );
+            }
+        };
+        if response.session == SessionId(0) {
+            conn.phase = Phase::Over;
+            let clean = response.timeout_ms == 0 && response.password == [0; 16];
+            self.tally.hold(Id::S6, clean, || vec![format!("{who}: refused with {response:?}")])?;
+            if is_password(&hello) {
+                self.refused(id, hello.session);
+            }
+            return Ok(());
+        }
+        conn.phase = Phase::Open;
+        if hello.session == SessionId(0) {
+            self.is_made_for(id, &response, who)?;
+        } else {
+            self.may_go_on(&hello, hello_order, &response, who)?;
+        }
+        let right = password(response.session);
+        self.tally.hold(Id::S4, response.password == right, || {
+            vec![format!("{who}: got the password {:?}, not {right:?}", response.password)]
+        })?;
+        self.is_not_ahead(id, &hello, who)?;
+        self.attach(id, response.session, hello.last_zxid_seen)
+    }
+
+    /// A good password is refused only where the session is over or ending.
+    fn refused(&mut self, id: ConnId, session: SessionId) {
+        let conn = &self.conns[&id];
+        if self.model.is_alive(session) {
+            let life = self.ledger.life(conn.server);
+            let view = self.sessions.entry(session).or_default();
+            view.refused = Some((conn.server, life, self.now));
+        }
+    }
+
+    /// A new session: committed, for this connection, and for no other.
+    fn is_made_for(&mut self, id: ConnId, response: &ConnectResponse, who: Who) -> Verdict {
+        let session = response.session;
+        let made = self.model.session(session);
+        self.tally.hold(Id::S6, made.is_some(), || {
+            vec![format!("{who}: got the session {session}, whose creation is not committed")]
+        })?;
+        let conn = self.conns.get_mut(&id).expect("has a phase");
+        let attached = self.sessions.get(&session).and_then(|view| view.attached);
+        let mine = conn.session == SessionId(0) || conn.session == session;
+        self.tally.hold(Id::S4, mine && attached.is_none(), || {
+            vec![format!("{who}: got the session {session}, made for another ({attached:?})")]
+        })?;
+        conn.session = session;
+        let timeout_ms = made.map(|made| made.timeout_ms);
+        self.tally.hold(Id::S6, timeout_ms == u32::try_from(response.timeout_ms).ok(), || {
+            vec![format!("{who}: timeout {} ms, not {timeout_ms:?}", response.timeout_ms)]
+        })
+    }
+
+    /// An old session: the one asked for, with its password, not ended before the handshake began.
+    fn may_go_on(
+        &mut self,
+        hello: &ConnectRequest,
+        hello_order: u64,
+        response: &ConnectResponse,
+        who: Who,
+    ) -> Verdict {
+        let session = hello.session;
+        self.tally.hold(Id::S6, response.session == session, || {
+            vec![format!("{who}: asked for {session} and got {}", response.session)]
+        })?;
+        self.tally.hold(Id::S4, is_password(hello), || {
+            vec![format!("{who}: accepted with the password {:?}", hello.password)]
+        })?;
+        let ended = self.sessions.get(&session).and_then(|view| view.ended);
+        let known = self.model.session(session).is_some();
+        self.tally.hold(Id::S6, known && ended.is_none_or(|order| order > hello_order), || {
+            let record = self.model.session(session);
+            vec![format!("{who}: accepted, and the session is not alive: {record:?}")]
+        })
+    }
+
+    /// A server must not take a client that has seen more than it has (HS-05).
+    fn is_not_ahead(&mut self, id: ConnId, hello: &ConnectRequest, who: Who) -> Verdict {
+        let server = self.conns[&id].server;
+        let applied = self.ledger.applied_by(server).unwrap_or(self.model.tip());
+        let seen = match hello.last_zxid_seen {
+            // The beginning of an epoch is no transaction that a server could lack.
+            epoch if epoch.counter() == 0 => self.model.at_or_before(epoch),
+            seen => seen,
+        };
+        self.tally.hold(Id::C6, seen <= applied, || {
+            vec![format!("{who}: accepted, has seen {seen}; the server has applied {applied}")]
+        })
+    }
+
+    /// The connection goes on where the session was.
+    fn attach(&mut self, id: ConnId, session: SessionId, claimed: Zxid) -> Verdict {
+        let claimed = self.model.at_or_before(claimed);
+        let view = self.sessions.entry(session).or_default();
+        let conn = self.conns.get_mut(&id).expect("has a phase");
+        let same_client = view.attached.is_some_and(|before| before.client == conn.client);
+        let held = std::mem::take(&mut view.held);
+        conn.held = if same_client { held } else { Held::default() };
+        conn.claimed = claimed;
+        conn.floor = claimed.max(view.seen);
+        conn.acknowledged = view.acknowledged;
+        view.attached = Some(Attached { conn: id, client: conn.client, order: self.order });
+        let early: Vec<SetWatches> = conn.asked.iter().filter_map(set_watches).cloned().collect();
+        for watches in early {
+            conn.resend(&watches);
+        }
+        Ok(())
+    }
+
+    /// The client has sent a frame after its handshake.
+    pub(super) fn asked(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
+        let (seen, acknowledged) = (self.seen, self.acknowledged);
+        let conn = self.conns.get_mut(&id).expect("has a phase");
+        if conn.garbled || conn.phase == Phase::Over {
+            return Ok(());
+        }
+        let Ok(RequestFrame { xid, request }) = RequestFrame::decode(frame.clone()) else {
+            conn.garbled = true;
+            return Ok(());
+        };
+        match &request {
+            Request::Auth { .. } => {
+                conn.auths += 1;
+                return Ok(());
+            }
+            Request::SetWatches(watches) => conn.resend(watches),
+            Request::Ping => {}
+            Request::Create { .. }
+            | Request::Delete { .. }
+            | Request::Exists { .. }
+            | Request::GetData { .. }
+            | Request::SetData { .. }
+            | Request::GetChildren { .. }
+            | Request::Sync { .. }
+            | Request::Watches { .. }
+            | Request::Check { .. }
+            | Request::Multi(_)
+            | Request::CloseSession
+            | Request::Undecodable { .. }
+            | Request::Unknown { .. } => self.holds_its_watches(id, &request)?,
+        }
+        // A ping is answered as one, whatever it is called (WIRE-08).
+        let xid = if request == Request::Ping { XID_PING } else { xid };
+        let conn = self.conns.get_mut(&id).expect("has a phase");
+        conn.asked.push_back(Asked { xid, request, seen, acknowledged, txn: None });
+        Ok(())
+    }
+
+    /// Before anything else is asked, a client that goes on with a session has set its watches again (HS-13).
+    fn holds_its_watches(&mut self, id: ConnId, request: &Request) -> Verdict {
+        let conn = &self.conns[&id];
+        let kept = conn.phase != Phase::Open || conn.held.is_empty();
+        self.tally.hold(Id::W2, kept, || {
+            vec![format!("{id}: {request} comes before setWatches for {:?}", conn.held)]
+        })
+    }
+}
+
+impl Conn {
+    /// setWatches names watches that the session holds.
+    fn resend(&mut self, watches: &SetWatches) {
+        for path in watches.data.iter().chain(&watches.exist) {
+            self.held.hand_over(Table::Data, path, &mut self.resent);
+        }
+        for path in &watches.child {
+            self.held.hand_over(Table::Child, path, &mut self.resent);
+        }
+    }
+}
+
+fn set_watches(asked: &Asked) -> Option<&SetWatches> {
+    match &asked.request {
+        Request::SetWatches(watches) => Some(watches),
+        Request::Create { .. }
+        | Request::Delete { .. }
+        | Request::Exists { .. }
+        | Request::GetData { .. }
+        | Request::SetData { .. }
+        | Request::GetChildren { .. }
+        | Request::Sync { .. }
+        | Request::Ping
+        | Request::Watches { .. }
+        | Request::Auth { .. }
+        | Request::Check { .. }
+        | Request::Multi(_)
+        | Request::CloseSession
+        | Request::Undecodable { .. }
+        | Request::Unknown { .. } => None,
+    }
+}
+
+fn is_password(hello: &ConnectRequest) -> bool {
+    hello.password[..] == password(hello.session)
+}
+
+/// Java's `Random`, seeded with the salted id: the 16 bytes of `nextBytes`.
+pub(super) fn password(session: SessionId) -> Password {
+    const MULTIPLIER: u64 = 0x5_deec_e66d;
+    const MASK: u64 = (1 << 48) - 1;
+    let mut state = ((session.0 ^ PASSWORD_SALT).cast_unsigned() ^ MULTIPLIER) & MASK;
+    let mut bytes = [0; 16];
+    for chunk in bytes.chunks_exact_mut(4) {
+        state = state.wrapping_mul(MULTIPLIER).wrapping_add(0xb) & MASK;
+        let word = (state >> 16).to_le_bytes();
+        chunk.copy_from_slice(&word[..4]);
+    }
+    bytes
+}

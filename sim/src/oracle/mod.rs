@@ -1,0 +1,276 @@
+//! The checkers: every promise that can be judged from outside, on every run, as it happens.
+//!
+//! Owns [`Oracles`], which is fed what the world observes and fails at the first broken promise. Must not influence
+//! the world, and must believe nothing that servers or the client library say about themselves.
+//!
+//! The method: every reply names the zxid of the state that it shows, and that zxid is the witness. A committed
+//! transaction is compared with the only one that its request allows on the reference model ([`crate::model`]); a
+//! reply is compared with the model at its zxid; so nothing has to be searched for.
+//!
+//! | file | judges |
+//! | --- | --- |
+//! | `ledger` | what servers propose, apply and keep (Z, T2) |
+//! | `commit` | each committed transaction against its request (C8 to C11, S1, S5) |
+//! | `handshake` | sessions and passwords (S4, S6, C6) |
+//! | `reply` | each reply and event against the model (C1 to C9, C11) |
+//! | `watch` | events (W) |
+//!
+//! Zero false alarms come before everything: what a correct server may or may not do is left open, for example all
+//! that was asked on a connection that broke.
+
+mod catalog;
+mod commit;
+mod conn;
+mod handshake;
+mod ledger;
+mod reply;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use zabkeeper_core::io::DurableState;
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
+
+pub use catalog::Violation;
+
+use crate::model::Model;
+use crate::observe::{ClientId, Observation, Observed};
+use catalog::{Fault, Id, Tally, Verdict};
+use conn::{Conn, Phase, Who};
+use ledger::{Disk, Ledger};
+use watch::{Armed, Held};
+
+/// A refusal is followed by the end of the session within this time, whatever the disk does.
+const REFUSAL_SETTLES: Duration = Duration::from_secs(30);
+
+/// All checkers of a run.
+#[derive(Clone, Debug)]
+pub struct Oracles {
+    tally: Tally,
+    model: Model,
+    ledger: Ledger,
+    conns: BTreeMap<ConnId, Conn>,
+    sessions: BTreeMap<SessionId, SessionView>,
+    armed: Armed,
+    /// Hashes of data that only one write attempt may have written (C8).
+    written: BTreeSet<u64>,
+    /// Highest zxid in any reply that any client has read.
+    seen: Zxid,
+    /// Highest zxid of a write whose reply its client has read.
+    acknowledged: Zxid,
+    /// Number of the observation.
+    order: u64,
+    now: Instant,
+}
+
+/// A session as its clients have seen it.
+#[derive(Clone, Default, Debug)]
+struct SessionView {
+    /// Highest zxid in its replies.
+    seen: Zxid,
+    /// Highest zxid of its acknowledged writes.
+    acknowledged: Zxid,
+    /// The connection that was accepted last.
+    attached: Option<Attached>,
+    /// When its end was committed: place among all observations.
+    ended: Option<u64>,
+    /// A good password was refused: by which server, in which of its lives, and when.
+    refused: Option<(ServerId, u64, Instant)>,
+    /// It has had a write refused because it was closing: it does nothing any more.
+    closing: bool,
+    /// Watches that it holds while it has no connection.
+    held: Held,
+}
+
+/// A session has been taken up on a connection.
+#[derive(Clone, Copy, Debug)]
+struct Attached {
+    conn: ConnId,
+    client: ClientId,
+    /// When the client read so: place among all observations.
+    order: u64,
+}
+
+impl Oracles {
+    /// Checkers of a fresh ensemble of these voters.
+    pub fn new(voters: &[ServerId]) -> Oracles {
+        Oracles {
+            tally: Tally::new(),
+            model: Model::new(),
+            ledger: Ledger::new(voters),
+            conns: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            armed: Armed::default(),
+            written: BTreeSet::new(),
+            seen: Zxid::ZERO,
+            acknowledged: Zxid::ZERO,
+            order: 0,
+            now: Instant::default(),
+        }
+    }
+
+    /// Judges what has happened next.
+    ///
+    /// # Errors
+    /// A promise is broken. Nothing more must be observed.
+    pub fn observe(&mut self, seen: &Observed<'_>) -> Result<(), Violation> {
+        self.order += 1;
+        self.now = seen.at;
+        self.judge(&seen.what).map_err(|fault| fault.at(seen.at))
+    }
+
+    /// Judges what can only be said at the end.
+    ///
+    /// # Errors
+    /// A promise is broken.
+    pub fn finish(&mut self) -> Result<(), Violation> {
+        let verdict = self.ledger.compare_disks(&mut self.tally, &self.model);
+        verdict.map_err(|fault| fault.at(self.now))
+    }
+
+    /// How often each oracle has judged.
+    pub fn checks(&self) -> Vec<(&'static str, u64)> {
+        self.tally.counts()
+    }
+
+    fn judge(&mut self, what: &Observation<'_>) -> Verdict {
+        match what {
+            Observation::ConnOpened { client, conn, server } => {
+                self.conns.insert(*conn, Conn::new(*client, *server));
+                Ok(())
+            }
+            Observation::ToServer { conn, frame } => match self.conns.get(conn).map(|c| c.phase) {
+                Some(Phase::Fresh) => self.greeted(*conn, frame),
+                Some(Phase::Greeted | Phase::Open | Phase::Over) => self.asked(*conn, frame),
+                Some(Phase::Opaque) | None => Ok(()),
+            },
+            Observation::ToClient { conn, frame } => match self.conns.get(conn).map(|c| c.phase) {
+                Some(Phase::Greeted) => self.welcomed(*conn, frame),
+                Some(Phase::Fresh | Phase::Open | Phase::Over) => self.read(*conn, frame),
+                Some(Phase::Opaque) | None => Ok(()),
+            },
+            Observation::ConnClosed { conn } => {
+                self.closed(*conn);
+                Ok(())
+            }
+            Observation::Proposed { server, entry } => {
+                self.ledger.propose(&mut self.tally, *server, entry, self.order)
+            }
+            Observation::Applied { server, zxid, digest } => self.applied(*server, *zxid, *digest),
+            Observation::DurableTruth { server, state, last, digest, applied } => {
+                let disk = Disk { server: *server, state, last: *last };
+                self.ledger.sampled(&mut self.tally, &self.model, &disk, *applied, *digest)
+            }
+            Observation::Started { server } | Observation::Stopped { server } => {
+                self.ledger.restarted(*server);
+                Ok(())
+            }
+            Observation::Recovered { server, state, last } => self.recovered(*server, state, *last),
+            Observation::Final { server, applied, digest, sessions } => {
+                self.audited(*server, *applied, *digest, sessions)
+            }
+        }
+    }
+
+    /// The client's end is gone. What it asked may still be done.
+    fn closed(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(&id) else {
+            return;
+        };
+        conn.closed = true;
+        std::mem::take(&mut conn.watches).close(&mut self.armed, id);
+        if let Some(session) = self.sessions.get_mut(&conn.session)
+            && session.attached.is_some_and(|attached| attached.conn == id)
+        {
+            for held in [&mut conn.kept, &mut conn.resent, &mut conn.held] {
+                session.held.join(std::mem::take(held));
+            }
+        }
+        if !conn.may_execute() {
+            self.conns.remove(&id);
+        }
+    }
+
+    fn applied(&mut self, server: ServerId, zxid: Zxid, digest: Option<u64>) -> Verdict {
+        if zxid > self.model.tip() {
+            self.commit_up_to(zxid)?;
+        }
+        self.ledger.apply(&mut self.tally, &self.model, server, zxid)?;
+        match digest {
+            Some(digest) => self.compare(server, zxid, digest),
+            None => Ok(()),
+        }
+    }
+
+    fn compare(&mut self, server: ServerId, zxid: Zxid, digest: u64) -> Verdict {
+        let right = self.model.digest_at(zxid);
+        self.tally.hold(Id::T1, digest == right, || {
+            let mut evidence =
+                vec![format!("server {server} holds {digest:#x} at {zxid}; the model {right:#x}")];
+            evidence.extend(self.model.txn(zxid).map(|txn| format!("last transaction: {txn}")));
+            evidence
+        })
+    }
+
+    fn recovered(&mut self, id: ServerId, state: &DurableState, last: Zxid) -> Verdict {
+        let disk = Disk { server: id, state, last };
+        let (tally, model) = (&mut self.tally, &self.model);
+        let to_commit = self.ledger.recovered(tally, model, &disk, self.acknowledged)?;
+        if let Some(last) = to_commit {
+            self.commit_up_to(last)?;
+            // With the server's old life, everything asked of it and not in its log is gone.
+            self.conns.retain(|_, conn| !conn.closed || conn.server != id);
+        }
+        Ok(())
+    }
+
+    fn audited(
+        &mut self,
+        server: ServerId,
+        applied: Zxid,
+        digest: u64,
+        sessions: &[SessionId],
+    ) -> Verdict {
+        self.tally.hold(Id::C7, self.model.at_or_before(applied) >= self.acknowledged, || {
+            let acknowledged = self.acknowledged;
+            vec![format!("server {server} ends at {applied}; {acknowledged} was acknowledged")]
+        })?;
+        let right = self.model.sessions_at(applied);
+        let found: BTreeSet<SessionId> = sessions.iter().copied().collect();
+        self.tally.hold(Id::S2, found.iter().eq(&right), || {
+            vec![format!(
+                "server {server} has the sessions {found:?} at {applied}; right: {right:?}"
+            )]
+        })?;
+        self.none_was_refused(server)?;
+        self.compare(server, applied, digest)
+    }
+
+    /// Only a session that is ending is refused; so none is alive long after, if the server has lived on.
+    fn none_was_refused(&mut self, server: ServerId) -> Verdict {
+        let (now, life) = (self.now, self.ledger.life(server));
+        for (session, view) in &self.sessions {
+            let Some((by, then, at)) = view.refused else {
+                continue;
+            };
+            let settled = by == server && then == life && now.since(at) > REFUSAL_SETTLES;
+            self.tally.hold(Id::S2, !(settled && self.model.is_alive(*session)), || {
+                vec![format!("server {by} has refused session {session} at {at}; it lives on")]
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The connection, for evidence.
+    fn who(&self, id: ConnId) -> Who {
+        let conn = self.conns.get(&id);
+        Who { id, ends: conn.map(|conn| (conn.client, conn.server, conn.session)) }
+    }
+
+    fn fault(id: Id, evidence: Vec<String>) -> Verdict {
+        Err(Fault::new(id, evidence))
+    }
+}

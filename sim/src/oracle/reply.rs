@@ -1,0 +1,338 @@
+//! What clients read: each reply and event, at the zxid that it names.
+//!
+//! Owns the promises about order, freshness and results. A reply's zxid is the state that it shows: for a write its
+//! own transaction, for everything else the last one applied when it was built.
+
+use bytes::Bytes;
+use zabkeeper_core::wire::{
+    EventType, FromServer, Reply, ReplyBody, Request, SetWatches, WatchEvent, XID_AUTH,
+};
+use zabkeeper_core::{ConnId, ErrorCode, Zxid};
+
+use super::Oracles;
+use super::catalog::{Id, Verdict};
+use super::conn::{Asked, Phase, Who};
+use super::watch::{describe, tables_of};
+use crate::model::{Resumption, Table};
+
+/// A reply in judgement.
+struct Answer<'a> {
+    conn: ConnId,
+    who: Who,
+    asked: &'a Asked,
+    /// The state that it shows.
+    zxid: Zxid,
+    result: Result<ReplyBody, ErrorCode>,
+}
+
+impl Answer<'_> {
+    fn evidence(&self, what: &str) -> Vec<String> {
+        let Asked { xid, request, .. } = self.asked;
+        vec![
+            format!("{}: {what}", self.who),
+            format!("#{xid} {request}, answered at {}", self.zxid),
+        ]
+    }
+}
+
+impl Oracles {
+    /// The client has read a frame.
+    pub(super) fn read(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
+        let who = self.who(id);
+        let phase = self.conns[&id].phase;
+        self.tally.hold(Id::C2, phase == Phase::Open, || {
+            vec![format!("{who}: a frame of {} bytes while {phase:?}", frame.len())]
+        })?;
+        match FromServer::decode(frame.clone()) {
+            Err(error) => Oracles::fault(Id::C9, vec![format!("{who}: a frame: {error}")]),
+            Ok(FromServer::Event(event)) => self.heard(id, &event, who),
+            Ok(FromServer::Reply { xid, zxid, err, body }) => {
+                self.answered(id, who, (xid, zxid, err), body)
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        id: ConnId,
+        who: Who,
+        (xid, zxid, err): (i32, i64, i32),
+        body: Bytes,
+    ) -> Verdict {
+        let header = format_args!("reply #{xid} at {zxid:#x} with {err}");
+        let conn = self.conns.get_mut(&id).expect("has a phase");
+        if xid == XID_AUTH && conn.auths > 0 {
+            conn.phase = Phase::Over;
+            let refused = err == ErrorCode::AuthFailed.wire();
+            return self.tally.hold(Id::C9, refused, || vec![format!("{who}: auth: {header}")]);
+        }
+        let next = conn.answer_next();
+        self.tally.hold(Id::C2, next.as_ref().is_some_and(|next| next.xid == xid), || {
+            let due = next.as_ref().map(|next| format!("#{} {}", next.xid, next.request));
+            vec![format!("{who}: {header}; next in order is {due:?}")]
+        })?;
+        let asked = next.expect("held");
+        if let Request::Unknown { .. } = asked.request {
+            conn.phase = Phase::Over;
+            let right = zxid == -1 && err == ErrorCode::Unimplemented.wire();
+            return self.tally.hold(Id::C9, right, || {
+                vec![format!("{who}: {header}, and {} must be refused", asked.request)]
+            });
+        }
+        let result = match FromServer::reply(xid, zxid, err, body, asked.request.reply_kind()) {
+            Ok(Reply { result, .. }) => result,
+            Err(error) => {
+                let what = format!("{who}: {header} to {}: {error}", asked.request);
+                return Oracles::fault(Id::C9, vec![what]);
+            }
+        };
+        let zxid = Zxid(u64::try_from(zxid).unwrap_or(u64::MAX));
+        let answer = Answer { conn: id, who, asked: &asked, zxid, result };
+        self.is_in_its_place(&answer)?;
+        if asked.request.is_write() {
+            self.write_answered(&answer)?;
+        } else {
+            self.read_answered(&answer)?;
+        }
+        self.remember(&answer);
+        Ok(())
+    }
+
+    /// Does the zxid exist, is it new enough, and was everything told before it?
+    fn is_in_its_place(&mut self, answer: &Answer<'_>) -> Verdict {
+        let Oracles { tally, model, conns, .. } = self;
+        let conn = conns.get_mut(&answer.conn).expect("has a phase");
+        let (asked, zxid, place) = (answer.asked, answer.zxid, model.at_or_before(answer.zxid));
+        // The beginning of an epoch is no transaction, and yet a state.
+        let exists = place == zxid || zxid.counter() == 0;
+        let id = if asked.request.is_write() { Id::C7 } else { Id::C3 };
+        tally.hold(id, exists, || {
+            let tip = model.tip();
+            answer.evidence(&format!("{zxid} is not committed; the history has reached {tip}"))
+        })?;
+        if conn.replies == 0 {
+            tally.hold(Id::C6, place >= conn.claimed, || {
+                answer.evidence(&format!("the client said that it had seen {}", conn.claimed))
+            })?;
+        }
+        tally.hold(Id::C4, place >= conn.acknowledged, || {
+            answer.evidence(&format!("its write {} was acknowledged", conn.acknowledged))
+        })?;
+        tally.hold(Id::C3, place >= conn.floor, || {
+            answer.evidence(&format!("{} was shown before", conn.floor))
+        })?;
+        if let Request::Sync { .. } = asked.request {
+            tally.hold(Id::C5, place >= asked.acknowledged, || {
+                answer.evidence(&format!("{} was acknowledged before it", asked.acknowledged))
+            })?;
+        }
+        let is_resumption = matches!(asked.request, Request::SetWatches(_));
+        tally.hold(Id::W7, is_resumption || conn.untold.is_empty(), || {
+            let events: Vec<String> = conn.untold.iter().map(describe).collect();
+            answer.evidence(&format!("{events:?} belong to no setWatches"))
+        })?;
+        conn.watches.replied(tally, zxid, answer.who)
+    }
+
+    fn write_answered(&mut self, answer: &Answer<'_>) -> Verdict {
+        let Answer { asked, zxid, result, .. } = answer;
+        let tally = &mut self.tally;
+        tally.hold(Id::C1, *zxid > asked.seen, || {
+            answer.evidence(&format!("{} had been seen when it was sent", asked.seen))
+        })?;
+        tally.hold(Id::C7, asked.txn.is_some(), || {
+            answer.evidence("answered, and no transaction of it is committed")
+        })?;
+        let became = asked.txn.expect("held");
+        tally.hold(Id::C2, became == *zxid, || {
+            answer.evidence(&format!("it became the transaction {became}"))
+        })?;
+        let logged = self.model.logged(became).expect("committed");
+        let right = logged.answer(&asked.request);
+        tally.hold(Id::C8, result.is_ok() || right.is_err(), || {
+            answer.evidence(&format!(
+                "it is said to have failed ({result:?}), and is done: {}",
+                logged.txn
+            ))
+        })?;
+        tally.hold(Id::C9, *result == right, || {
+            answer.evidence(&format!("the answer is {result:?}; right: {right:?}"))
+        })?;
+        if let Request::CloseSession = asked.request {
+            self.conns.get_mut(&answer.conn).expect("has a phase").phase = Phase::Over;
+        }
+        Ok(())
+    }
+
+    fn read_answered(&mut self, answer: &Answer<'_>) -> Verdict {
+        let Answer { asked, zxid, result, .. } = answer;
+        let watch = match &asked.request {
+            Request::Watches { .. } => return self.watches_answered(answer),
+            Request::SetWatches(watches) => {
+                self.resumed(answer, watches)?;
+                None
+            }
+            Request::Exists { path, watch: true } | Request::GetData { path, watch: true } => {
+                Some((Table::Data, path))
+            }
+            Request::GetChildren { path, watch: true, .. } => Some((Table::Child, path)),
+            Request::Exists { .. }
+            | Request::Check { .. }
+            | Request::Multi(_)
+            | Request::GetData { .. }
+            | Request::GetChildren { .. }
+            | Request::Sync { .. }
+            | Request::Ping
+            | Request::Create { .. }
+            | Request::Delete { .. }
+            | Request::SetData { .. }
+            | Request::Auth { .. }
+            | Request::CloseSession
+            | Request::Undecodable { .. }
+            | Request::Unknown { .. } => None,
+        };
+        if let Some(right) = self.model.read(&asked.request, *zxid) {
+            self.is_right(answer, &right)?;
+        }
+        let Some((table, path)) = watch else {
+            return Ok(());
+        };
+        let conn = self.conns.get_mut(&answer.conn).expect("has a phase");
+        let missing = *result == Err(ErrorCode::NoNode);
+        let awaits = missing && matches!(asked.request, Request::Exists { .. });
+        if result.is_ok() || awaits {
+            let watch = (answer.conn, table, path.as_str());
+            conn.watches.register(&self.model, &mut self.armed, watch, *zxid);
+            conn.kept.of_mut(table).insert(path.clone(), *zxid);
+        } else {
+            conn.watches.read_failed(path);
+        }
+        Ok(())
+    }
+
+    fn is_right(&mut self, answer: &Answer<'_>, right: &Result<ReplyBody, ErrorCode>) -> Verdict {
+        let found = in_order(&answer.result);
+        let id = match (&found, right, &answer.asked.request) {
+            (Ok(ReplyBody::Data(data, _)), Ok(_), Request::GetData { path, .. }) => {
+                let history = self.model.history(path);
+                let known = history.is_some_and(|history| history.ever_held(data.as_deref()));
+                self.tally.hold(Id::C11, known, || {
+                    answer.evidence(&format!("nobody has ever written {data:?} there"))
+                })?;
+                Id::C3
+            }
+            (Ok(_), Ok(_), _) => Id::C3,
+            (Ok(_) | Err(_), Ok(_) | Err(_), _) => Id::C9,
+        };
+        self.tally.hold(id, found == *right, || {
+            let zxid = answer.zxid;
+            answer.evidence(&format!("the answer is {found:?}; right at {zxid}: {right:?}"))
+        })
+    }
+
+    /// checkWatches and removeWatches.
+    fn watches_answered(&mut self, answer: &Answer<'_>) -> Verdict {
+        let Request::Watches { path, kind, remove } = &answer.asked.request else {
+            return Ok(());
+        };
+        let Oracles { tally, conns, armed, .. } = self;
+        let conn = conns.get_mut(&answer.conn).expect("has a phase");
+        let right = match conn.watches.has(path, *kind) {
+            true => Ok(ReplyBody::Empty),
+            false => Err(ErrorCode::NoWatcher),
+        };
+        tally.hold(Id::C9, answer.result == right, || {
+            answer.evidence(&format!("the answer is {:?}; right: {right:?}", answer.result))
+        })?;
+        if *remove && right.is_ok() {
+            conn.watches.remove(armed, answer.conn, path, *kind);
+            for table in tables_of(*kind) {
+                conn.kept.of_mut(*table).remove(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// setWatches is answered: has it told all that was missed, and nothing else?
+    fn resumed(&mut self, answer: &Answer<'_>, watches: &SetWatches) -> Verdict {
+        let Resumption { events, registered } = self.model.resume(watches, answer.zxid);
+        let Oracles { tally, model, conns, armed, .. } = self;
+        let conn = conns.get_mut(&answer.conn).expect("has a phase");
+        let told = std::mem::take(&mut conn.untold);
+        for event in &told {
+            let is_it =
+                |(kind, path): &&(EventType, String)| *kind == event.event && *path == event.path;
+            let owed = events.iter().filter(is_it).count();
+            let times = told.iter().filter(|other| *other == event).count();
+            let other_type = events.iter().any(|(_, path)| *path == event.path);
+            let id = if owed == 0 && other_type { Id::W4 } else { Id::W7 };
+            tally.hold(id, times <= owed, || {
+                answer.evidence(&format!("{} came; right: {events:?}", describe(event)))
+            })?;
+        }
+        for (kind, path) in &events {
+            let heard = told.iter().any(|event| event.event == *kind && event.path == *path);
+            tally.hold(Id::W2, heard, || {
+                answer.evidence(&format!("{kind:?} of {path} was missed, and is not told"))
+            })?;
+        }
+        for (table, path) in &registered {
+            let since = conn.resent.of_mut(*table).remove(path);
+            let lost = since.and_then(|since| model.next_firing(*table, path, since));
+            let lost = lost.filter(|f| f.readable && f.zxid <= watches.relative_zxid);
+            tally.hold(Id::W2, lost.is_none(), || {
+                answer.evidence(&format!("{lost:?} was never told, and is said to have been seen"))
+            })?;
+            conn.watches.register(model, armed, (answer.conn, *table, path), answer.zxid);
+            if since.is_some() {
+                conn.kept.of_mut(*table).insert(path.clone(), answer.zxid);
+            }
+        }
+        Ok(())
+    }
+
+    /// The client has read an event.
+    fn heard(&mut self, id: ConnId, event: &WatchEvent, who: Who) -> Verdict {
+        let Oracles { tally, model, conns, .. } = self;
+        let conn = conns.get_mut(&id).expect("has a phase");
+        conn.kept.used_up(event.event, &event.path);
+        if let Some(zxid) = event.zxid {
+            conn.watches.heard(tally, model, (event, zxid), who)?;
+            conn.floor = conn.floor.max(zxid);
+            return Ok(());
+        }
+        let is_resumption = |asked: &Asked| matches!(asked.request, Request::SetWatches(_));
+        tally.hold(Id::W7, conn.asked.front().is_some_and(is_resumption), || {
+            vec![format!("{who}: {}, and no setWatches is next", describe(event))]
+        })?;
+        conn.resent.used_up(event.event, &event.path);
+        conn.untold.push(event.clone());
+        Ok(())
+    }
+
+    /// What the client has seen binds everything after it.
+    fn remember(&mut self, answer: &Answer<'_>) {
+        let zxid = self.model.at_or_before(answer.zxid);
+        let conn = self.conns.get_mut(&answer.conn).expect("has a phase");
+        let session = self.sessions.entry(conn.session).or_default();
+        conn.replies += 1;
+        conn.floor = conn.floor.max(zxid);
+        session.seen = session.seen.max(zxid);
+        self.seen = self.seen.max(zxid);
+        self.ledger.answered(conn.server, zxid);
+        if answer.asked.request.is_write() {
+            conn.acknowledged = conn.acknowledged.max(zxid);
+            session.acknowledged = session.acknowledged.max(zxid);
+            self.acknowledged = self.acknowledged.max(zxid);
+        }
+    }
+}
+
+/// Children come in no particular order (edge 70).
+fn in_order(result: &Result<ReplyBody, ErrorCode>) -> Result<ReplyBody, ErrorCode> {
+    let mut result = result.clone();
+    if let Ok(ReplyBody::Children(names) | ReplyBody::ChildrenStat(names, _)) = &mut result {
+        names.sort();
+    }
+    result
+}

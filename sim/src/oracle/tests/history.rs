@@ -1,0 +1,401 @@
+//! Builds histories out of what an honest ensemble of one would do, one step at a time, so that a story can tell one
+//! lie.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use zabkeeper_core::io::{DurableState, Entry};
+use zabkeeper_core::txn::{Origin, Txn, TxnOp};
+use zabkeeper_core::wire::{
+    Acl, ConnectRequest, ConnectResponse, EventType, Reply, ReplyBody, Request, RequestFrame,
+    WatchEvent,
+};
+use zabkeeper_core::{ConnId, Epoch, ErrorCode, Instant, ServerId, SessionId, WallMs, Zxid};
+
+use crate::model::Model;
+use crate::observe::{ClientId, Observation, Observed};
+use crate::oracle::handshake::password;
+use crate::oracle::{Oracles, Violation};
+
+pub(super) const SERVER: ServerId = ServerId(1);
+const TIMEOUT_MS: u32 = 4_000;
+
+/// An honest server with its clients, and the oracles that watch them.
+pub(super) struct History {
+    oracles: Oracles,
+    violation: Option<Violation>,
+    at_ms: u64,
+    /// The server's tree.
+    pub(super) model: Model,
+    epoch: Epoch,
+    talks: Vec<Talk>,
+}
+
+/// A connection, as the server and the client know it.
+struct Talk {
+    client: ClientId,
+    session: SessionId,
+    seen: Zxid,
+    xid: i32,
+    asked: VecDeque<(RequestFrame, Option<Zxid>)>,
+    writes: u64,
+}
+
+/// Tells a story twice: truthfully, which must pass, and with its lie, which must be caught under this id.
+#[track_caller]
+pub(super) fn twins(id: &str, story: impl Fn(&mut History, bool)) {
+    let mut honest = History::new();
+    story(&mut honest, false);
+    honest.passes();
+    let mut lying = History::new();
+    story(&mut lying, true);
+    let caught = lying.violation.unwrap_or_else(|| panic!("the lie about {id} is not caught"));
+    assert_eq!(caught.id, id, "{caught}");
+    assert!(!caught.evidence.is_empty(), "a violation must be explained");
+}
+
+impl History {
+    pub(super) fn new() -> History {
+        History {
+            oracles: Oracles::new(&[SERVER]),
+            violation: None,
+            at_ms: 0,
+            model: Model::new(),
+            epoch: Epoch(1),
+            talks: Vec::new(),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn passes(mut self) {
+        self.ends();
+        if let Some(violation) = self.violation {
+            panic!("false alarm: {violation}");
+        }
+    }
+
+    /// Nothing is observed after a violation, as in the world.
+    pub(super) fn sees(&mut self, what: Observation<'_>) {
+        self.at_ms += 1;
+        if self.violation.is_none() {
+            let seen = Observed { at: Instant(self.at_ms * 1_000_000), what };
+            self.violation = self.oracles.observe(&seen).err();
+        }
+    }
+
+    pub(super) fn waits(&mut self, ms: u64) {
+        self.at_ms += ms;
+    }
+
+    pub(super) fn tip(&self) -> Zxid {
+        self.model.tip()
+    }
+
+    pub(super) fn next_zxid(&self) -> Zxid {
+        let tip = self.tip();
+        let same_epoch = (tip.epoch() == self.epoch).then_some(tip);
+        same_epoch.unwrap_or(Zxid::start_of(self.epoch)).next().expect("room")
+    }
+
+    pub(super) fn session(&self, conn: ConnId) -> SessionId {
+        self.talk(conn).session
+    }
+
+    fn talk(&self, conn: ConnId) -> &Talk {
+        &self.talks[usize::try_from(conn.0).unwrap()]
+    }
+
+    fn talk_mut(&mut self, conn: ConnId) -> &mut Talk {
+        &mut self.talks[usize::try_from(conn.0).unwrap()]
+    }
+
+    // Handshakes.
+
+    /// A client connects and gets a new session.
+    pub(super) fn client(&mut self, client: u32) -> ConnId {
+        let conn = self.greets(client, SessionId(0), Zxid::ZERO);
+        let session = SessionId(0x100 + i64::try_from(conn.0).unwrap());
+        let txn = self.session_txn(conn, session);
+        self.commits(txn);
+        self.welcomes(conn, session);
+        conn
+    }
+
+    pub(super) fn session_txn(&self, conn: ConnId, session: SessionId) -> Txn {
+        Txn {
+            zxid: self.next_zxid(),
+            session,
+            time: WallMs(0),
+            origin: Some(Origin { server: SERVER, conn, request: 0 }),
+            op: TxnOp::CreateSession { timeout_ms: TIMEOUT_MS },
+        }
+    }
+
+    /// A client connects and sends its handshake, with the right password.
+    pub(super) fn greets(&mut self, client: u32, session: SessionId, seen: Zxid) -> ConnId {
+        self.greets_with(client, session, seen, &password(session))
+    }
+
+    pub(super) fn greets_with(
+        &mut self,
+        client: u32,
+        session: SessionId,
+        seen: Zxid,
+        password: &[u8],
+    ) -> ConnId {
+        let conn = ConnId(self.talks.len() as u64);
+        let client = ClientId(client);
+        let asked = VecDeque::new();
+        self.talks.push(Talk { client, session, seen, xid: 0, asked, writes: 0 });
+        self.sees(Observation::ConnOpened { client, conn, server: SERVER });
+        let mut out = BytesMut::new();
+        let password = Bytes::copy_from_slice(password);
+        let last_zxid_seen = seen;
+        ConnectRequest { last_zxid_seen, timeout_ms: 4_000, session, password, read_only: None }
+            .encode(&mut out);
+        self.sees(Observation::ToServer { conn, frame: cut(out) });
+        conn
+    }
+
+    /// The server takes the client into this session.
+    pub(super) fn welcomes(&mut self, conn: ConnId, session: SessionId) {
+        let timeout_ms = i32::try_from(TIMEOUT_MS).unwrap();
+        let password = password(session);
+        self.welcomes_as(conn, ConnectResponse { timeout_ms, session, password, read_only: None });
+    }
+
+    pub(super) fn welcomes_as(&mut self, conn: ConnId, response: ConnectResponse) {
+        self.talk_mut(conn).session = response.session;
+        let mut out = BytesMut::new();
+        response.encode(&mut out);
+        self.sees(Observation::ToClient { conn, frame: cut(out) });
+    }
+
+    pub(super) fn refuses(&mut self, conn: ConnId) {
+        self.welcomes_as(conn, ConnectResponse::refused(None));
+    }
+
+    pub(super) fn closes(&mut self, conn: ConnId) {
+        self.sees(Observation::ConnClosed { conn });
+    }
+
+    /// The connection breaks, and its client goes on with the session on another.
+    pub(super) fn reconnects(&mut self, conn: ConnId) -> ConnId {
+        self.closes(conn);
+        let Talk { client, session, seen, .. } = *self.talk(conn);
+        let conn = self.greets(client.0, session, seen);
+        self.welcomes(conn, session);
+        conn
+    }
+
+    // Requests.
+
+    pub(super) fn asks(&mut self, conn: ConnId, request: Request) {
+        let talk = self.talk_mut(conn);
+        talk.xid += 1;
+        let frame = RequestFrame { xid: talk.xid, request };
+        talk.asked.push_back((frame.clone(), None));
+        let mut out = BytesMut::new();
+        frame.encode(&mut out);
+        self.sees(Observation::ToServer { conn, frame: cut(out) });
+    }
+
+    /// The server does the next write of the connection.
+    pub(super) fn does(&mut self, conn: ConnId) -> Zxid {
+        self.does_as(conn, |_| {})
+    }
+
+    pub(super) fn does_as(&mut self, conn: ConnId, lie: impl Fn(&mut Txn)) -> Zxid {
+        let mut txn = self.decides(conn);
+        lie(&mut txn);
+        self.commits(txn)
+    }
+
+    /// What the next write of the connection must become.
+    pub(super) fn decides(&mut self, conn: ConnId) -> Txn {
+        let zxid = self.next_zxid();
+        let talk = &mut self.talks[usize::try_from(conn.0).unwrap()];
+        let undone = |(frame, txn): &&mut (RequestFrame, Option<Zxid>)| {
+            frame.request.is_write() && txn.is_none()
+        };
+        let (frame, txn) = talk.asked.iter_mut().find(undone).expect("a write to do");
+        *txn = Some(zxid);
+        talk.writes += 1;
+        let origin = Some(Origin { server: SERVER, conn, request: talk.writes });
+        let op = self.model.decide(talk.session, &frame.request).expect("a write");
+        Txn { zxid, session: talk.session, time: WallMs(7), origin, op }
+    }
+
+    /// A transaction is proposed, made durable and applied.
+    pub(super) fn commits(&mut self, txn: Txn) -> Zxid {
+        self.proposes(&txn.encode());
+        self.applies(txn)
+    }
+
+    pub(super) fn proposes(&mut self, entry: &Entry) {
+        self.sees(Observation::Proposed { server: SERVER, entry });
+    }
+
+    pub(super) fn applies(&mut self, txn: Txn) -> Zxid {
+        let zxid = txn.zxid;
+        // A lie that the model refuses is one that the oracles must catch.
+        let digest = self.model.apply(txn).is_ok().then(|| self.model.digest_at(zxid));
+        self.sees(Observation::Applied { server: SERVER, zxid, digest });
+        zxid
+    }
+
+    // Answers.
+
+    /// The server answers the next request of the connection.
+    pub(super) fn answers(&mut self, conn: ConnId) -> Reply {
+        self.answers_as(conn, |_| {})
+    }
+
+    pub(super) fn answers_as(&mut self, conn: ConnId, lie: impl Fn(&mut Reply)) -> Reply {
+        let tip = self.tip();
+        self.answers_at(conn, tip, lie)
+    }
+
+    /// As it would have been answered at an earlier zxid, if it is a read.
+    pub(super) fn answers_at(&mut self, conn: ConnId, at: Zxid, lie: impl Fn(&mut Reply)) -> Reply {
+        let talk = self.talk_mut(conn);
+        let (frame, txn) = talk.asked.pop_front().expect("a request to answer");
+        let at = txn.unwrap_or(at);
+        let result = match txn {
+            Some(txn) => self.outcome(&frame.request, txn),
+            None => self.model.read(&frame.request, at).unwrap_or(Ok(ReplyBody::Empty)),
+        };
+        let mut reply = Reply { xid: frame.xid, zxid: at.wire(), result };
+        lie(&mut reply);
+        let talk = self.talk_mut(conn);
+        talk.seen = talk.seen.max(Zxid::from_wire(reply.zxid));
+        self.says(conn, &reply);
+        reply
+    }
+
+    pub(super) fn says(&mut self, conn: ConnId, reply: &Reply) {
+        let mut out = BytesMut::new();
+        reply.encode(&mut out);
+        self.sees(Observation::ToClient { conn, frame: cut(out) });
+    }
+
+    fn outcome(&self, request: &Request, zxid: Zxid) -> Result<ReplyBody, ErrorCode> {
+        match self.model.logged(zxid) {
+            Some(logged) => logged.answer(request),
+            None => Ok(ReplyBody::Empty),
+        }
+    }
+
+    /// Asks for a write, does it and answers.
+    pub(super) fn writes(&mut self, conn: ConnId, request: Request) -> Zxid {
+        self.asks(conn, request);
+        let zxid = self.does(conn);
+        self.answers(conn);
+        zxid
+    }
+
+    /// Asks for a read and answers.
+    pub(super) fn reads(&mut self, conn: ConnId, request: Request) -> Reply {
+        self.asks(conn, request);
+        self.answers(conn)
+    }
+
+    pub(super) fn tells(&mut self, conn: ConnId, event: EventType, path: &str, zxid: Zxid) {
+        self.sends(conn, &WatchEvent { zxid: Some(zxid), event, path: path.into() });
+    }
+
+    /// An event of setWatches.
+    pub(super) fn retells(&mut self, conn: ConnId, event: EventType, path: &str) {
+        self.sends(conn, &WatchEvent { zxid: None, event, path: path.into() });
+    }
+
+    fn sends(&mut self, conn: ConnId, event: &WatchEvent) {
+        let mut out = BytesMut::new();
+        event.encode(&mut out);
+        self.sees(Observation::ToClient { conn, frame: cut(out) });
+    }
+
+    // Disks and lives.
+
+    pub(super) fn state(&self) -> DurableState {
+        let epoch = self.epoch;
+        DurableState { accepted_epoch: epoch, current_epoch: epoch, snapshot: Zxid::ZERO }
+    }
+
+    /// The disk holds everything up to `last`.
+    pub(super) fn disk(&mut self, last: Zxid) {
+        let digest = self.model.digest_at(last);
+        self.disk_with(self.state(), last, digest);
+    }
+
+    pub(super) fn disk_with(&mut self, state: DurableState, last: Zxid, digest: u64) {
+        let applied = self.tip();
+        self.sees(Observation::DurableTruth { server: SERVER, state, last, digest, applied });
+    }
+
+    /// The server dies and recovers up to `last`, in a new epoch.
+    pub(super) fn restarts(&mut self, last: Zxid) {
+        self.sees(Observation::Stopped { server: SERVER });
+        self.sees(Observation::Started { server: SERVER });
+        let state = self.state();
+        self.sees(Observation::Recovered { server: SERVER, state, last });
+        self.epoch = self.epoch.next();
+    }
+
+    /// The audit.
+    pub(super) fn ends(&mut self) {
+        let (digest, sessions) =
+            (self.model.digest_at(self.tip()), self.model.sessions_at(self.tip()));
+        self.ends_with(digest, sessions);
+    }
+
+    pub(super) fn ends_with(&mut self, digest: u64, sessions: Vec<SessionId>) {
+        let applied = self.tip();
+        self.sees(Observation::Final { server: SERVER, applied, digest, sessions });
+        if self.violation.is_none() {
+            self.violation = self.oracles.finish().err();
+        }
+    }
+}
+
+/// The frame without its length.
+fn cut(frame: BytesMut) -> Bytes {
+    frame.freeze().slice(4..)
+}
+
+pub(super) fn data(text: &str) -> Option<Bytes> {
+    Some(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+pub(super) fn create_with(path: &str, text: &str, flags: i32) -> Request {
+    let (path, data, acl) = (path.into(), data(text), Acl::open());
+    Request::Create { path, data, acl, flags, with_stat: true }
+}
+
+pub(super) fn create(path: &str) -> Request {
+    create_with(path, "v0", 0)
+}
+
+pub(super) fn set(path: &str, text: &str) -> Request {
+    Request::SetData { path: path.into(), data: data(text), version: -1 }
+}
+
+pub(super) fn delete(path: &str) -> Request {
+    Request::Delete { path: path.into(), version: -1 }
+}
+
+pub(super) fn get(path: &str) -> Request {
+    Request::GetData { path: path.into(), watch: false }
+}
+
+pub(super) fn watch_data(path: &str) -> Request {
+    Request::GetData { path: path.into(), watch: true }
+}
+
+pub(super) fn watch_exists(path: &str) -> Request {
+    Request::Exists { path: path.into(), watch: true }
+}
+
+pub(super) fn watch_children(path: &str) -> Request {
+    Request::GetChildren { path: path.into(), watch: true, with_stat: false }
+}

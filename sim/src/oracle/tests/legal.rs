@@ -1,0 +1,218 @@
+//! What a correct server may do although it looks odd: none of it may raise an alarm.
+
+use bytes::Bytes;
+use zabkeeper_core::txn::{Txn, TxnOp};
+use zabkeeper_core::wire::EventType::NodeDataChanged;
+use zabkeeper_core::wire::{
+    Acl, OpCode, Perms, Reply, ReplyBody, Request, RequestFrame, SetWatches, WatcherType, XID_AUTH,
+};
+use zabkeeper_core::{ErrorCode, SessionId, WallMs, Zxid};
+
+use super::history::{History, create, create_with, delete, get, set, watch_data, watch_exists};
+use crate::observe::Observation;
+
+#[test]
+fn a_write_is_done_after_its_connection_has_died() {
+    let mut h = History::new();
+    let a = h.client(0);
+    h.asks(a, create("/a"));
+    h.asks(a, create("/b"));
+    h.closes(a);
+    h.does(a);
+    h.does(a);
+    h.passes();
+}
+
+#[test]
+fn what_was_asked_on_a_broken_connection_is_never_done() {
+    let mut h = History::new();
+    let a = h.client(0);
+    h.asks(a, create("/a"));
+    let a = h.reconnects(a);
+    h.writes(a, create("/b"));
+    h.passes();
+}
+
+#[test]
+fn con_10_the_outcome_is_unknown_and_the_client_tries_again() {
+    let mut h = History::new();
+    let a = h.client(0);
+    h.asks(a, create_with("/a", "first attempt", 0));
+    h.does(a);
+    let a = h.reconnects(a);
+    h.asks(a, create_with("/a", "second attempt", 0));
+    h.does(a);
+    assert_eq!(h.answers(a).result, Err(ErrorCode::NodeExists));
+    h.passes();
+}
+
+#[test]
+fn a_session_expires_while_requests_are_under_way() {
+    let mut h = History::new();
+    let a = h.client(0);
+    h.asks(a, create("/a"));
+    h.asks(a, get("/a"));
+    let (zxid, session) = (h.next_zxid(), h.session(a));
+    let op = TxnOp::CloseSession { ephemerals: Vec::new() };
+    h.commits(Txn { zxid, session, time: WallMs(0), origin: None, op });
+    h.closes(a);
+    let a = h.greets(0, session, Zxid::ZERO);
+    h.refuses(a);
+    h.passes();
+}
+
+#[test]
+fn an_event_was_sent_and_never_read() {
+    let mut h = History::new();
+    let (a, b) = (h.client(0), h.client(1));
+    h.reads(a, watch_data("/"));
+    let relative_zxid = h.tip();
+    h.writes(b, set("/", "v1"));
+    let a = h.reconnects(a);
+    let data = vec!["/".to_owned()];
+    h.asks(a, Request::SetWatches(SetWatches { relative_zxid, data, ..SetWatches::default() }));
+    h.retells(a, NodeDataChanged, "/");
+    // The connection breaks again, after the event and before the reply: the watch is used up.
+    let a = h.reconnects(a);
+    h.reads(a, get("/"));
+    h.passes();
+}
+
+#[test]
+fn watch_30_a_missed_existence() {
+    let mut h = History::new();
+    let (a, b) = (h.client(0), h.client(1));
+    h.reads(a, watch_exists("/a"));
+    let relative_zxid = h.tip();
+    h.closes(a);
+    h.writes(b, create("/a"));
+    h.writes(b, delete("/a"));
+    let a = h.reconnects(a);
+    let exist = vec!["/a".to_owned()];
+    h.reads(a, Request::SetWatches(SetWatches { relative_zxid, exist, ..SetWatches::default() }));
+    h.passes();
+}
+
+#[test]
+fn watch_17_nobody_may_read_the_node() {
+    let mut h = History::new();
+    let (a, b) = (h.client(0), h.client(1));
+    h.reads(a, watch_exists("/a"));
+    let acl = vec![Acl { perms: Perms::WRITE, scheme: "world".into(), id: "anyone".into() }];
+    let path = "/a".to_owned();
+    h.writes(b, Request::Create { path, data: None, acl, flags: 0, with_stat: false });
+    assert_eq!(h.reads(a, get("/a")).result, Err(ErrorCode::NoAuth));
+    h.passes();
+}
+
+#[test]
+fn reads_show_the_state_when_they_were_answered_not_when_they_are_read() {
+    let mut h = History::new();
+    let (a, b) = (h.client(0), h.client(1));
+    let before = h.writes(a, create("/a"));
+    h.asks(b, get("/a"));
+    h.writes(a, set("/a", "v1"));
+    h.writes(a, delete("/a"));
+    h.answers_at(b, before, |_| {});
+    h.passes();
+}
+
+#[test]
+fn the_beginning_of_an_epoch_is_a_zxid_to_answer_with() {
+    let mut h = History::new();
+    let a = h.client(0);
+    h.restarts(h.tip());
+    let a = h.reconnects(a);
+    h.asks(a, get("/"));
+    h.answers_as(a, |reply| reply.zxid = Zxid(0x2_0000_0000).wire());
+    h.writes(a, set("/", "v1"));
+    h.passes();
+}
+
+#[test]
+fn wire_14_an_unknown_operation_is_refused_without_a_zxid() {
+    let mut h = History::new();
+    let a = h.client(0);
+    h.asks(a, Request::Unknown { op: 55 });
+    h.answers_as(a, |reply| {
+        reply.zxid = -1;
+        reply.result = Err(ErrorCode::Unimplemented);
+    });
+    h.closes(a);
+    h.passes();
+}
+
+#[test]
+fn edges_59_91_of_what_cannot_be_decoded_only_a_multi_takes_a_zxid() {
+    let mut h = History::new();
+    let a = h.client(0);
+    h.asks(a, create("/a"));
+    h.asks(a, Request::Undecodable { op: OpCode::Create });
+    h.does(a);
+    h.answers(a);
+    assert_eq!(h.answers(a).result, Err(ErrorCode::Marshalling));
+    h.asks(a, create("/b"));
+    h.asks(a, Request::Undecodable { op: OpCode::Multi });
+    h.does(a);
+    h.does(a);
+    h.answers(a);
+    assert_eq!(h.answers(a).result, Err(ErrorCode::Marshalling));
+    h.passes();
+}
+
+#[test]
+fn edge_171_auth_is_refused_before_what_was_asked_earlier() {
+    let mut h = History::new();
+    let a = h.client(0);
+    h.asks(a, get("/"));
+    let mut out = bytes::BytesMut::new();
+    RequestFrame { xid: XID_AUTH, request: Request::Auth { scheme: "digest".into() } }
+        .encode(&mut out);
+    h.sees(Observation::ToServer { conn: a, frame: out.freeze().slice(4..) });
+    h.says(a, &Reply { xid: XID_AUTH, zxid: 0, result: Err(ErrorCode::AuthFailed) });
+    h.closes(a);
+    h.passes();
+}
+
+#[test]
+fn whoever_does_not_speak_the_protocol_is_left_alone() {
+    let mut h = History::new();
+    let conn = h.greets(0, SessionId(0), Zxid::ZERO);
+    h.closes(conn);
+    let (client, server) = (crate::observe::ClientId(9), super::history::SERVER);
+    let conn = zabkeeper_core::ConnId(99);
+    h.sees(Observation::ConnOpened { client, conn, server });
+    h.sees(Observation::ToServer { conn, frame: Bytes::from_static(b"GET / HTTP/1.1") });
+    h.sees(Observation::ToClient { conn, frame: Bytes::from_static(b"what?") });
+    h.passes();
+}
+
+#[test]
+fn a_frame_that_is_no_request_ends_what_the_server_reads() {
+    let mut h = History::new();
+    let a = h.client(0);
+    h.asks(a, create("/a"));
+    h.sees(Observation::ToServer { conn: a, frame: Bytes::from_static(&[1, 2]) });
+    h.sees(Observation::ToServer { conn: a, frame: Bytes::from_static(&[0; 64]) });
+    h.does(a);
+    h.answers(a);
+    h.closes(a);
+    h.passes();
+}
+
+#[test]
+fn watch_26_asking_for_watches() {
+    let mut h = History::new();
+    let a = h.client(0);
+    let ask = |kind| Request::Watches { path: "/".into(), kind, remove: false };
+    h.reads(a, watch_data("/"));
+    for (kind, result) in [
+        (WatcherType::Data, Ok(ReplyBody::Empty)),
+        (WatcherType::Any, Ok(ReplyBody::Empty)),
+        (WatcherType::Children, Err(ErrorCode::NoWatcher)),
+    ] {
+        h.asks(a, ask(kind));
+        h.answers_as(a, |reply| reply.result = result.clone());
+    }
+    h.passes();
+}

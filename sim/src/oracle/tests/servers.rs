@@ -1,0 +1,252 @@
+//! Z and T: what servers propose, apply and keep.
+
+use zabkeeper_core::io::{DurableState, Entry};
+use zabkeeper_core::{Epoch, Zxid};
+
+use super::history::{History, SERVER, create, get, set, twins};
+use crate::observe::Observation;
+
+#[test]
+fn z2_applied_and_never_proposed() {
+    twins("Z2", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let txn = h.decides(a);
+        if !lie {
+            h.proposes(&txn.encode());
+        }
+        h.applies(txn);
+    });
+}
+
+#[test]
+fn z2_bytes_that_are_no_transaction() {
+    twins("Z2", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let txn = h.decides(a);
+        let Entry { zxid, bytes } = txn.encode();
+        let kept = if lie { bytes.len() - 3 } else { bytes.len() };
+        h.proposes(&Entry { zxid, bytes: bytes.slice(..kept) });
+        h.applies(txn);
+    });
+}
+
+#[test]
+fn z4_applied_twice() {
+    twins("Z4", |h, lie| {
+        let a = h.client(0);
+        let zxid = h.writes(a, create("/a"));
+        if lie {
+            h.sees(Observation::Applied { server: SERVER, zxid, digest: None });
+        }
+    });
+}
+
+#[test]
+fn z5_one_left_out() {
+    twins("Z5", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        h.asks(a, create("/b"));
+        let first = h.decides(a);
+        h.proposes(&first.encode());
+        if lie {
+            h.model.apply(first).unwrap();
+        } else {
+            h.applies(first);
+        }
+        h.does(a);
+    });
+}
+
+#[test]
+fn z5_a_gap_in_the_counter() {
+    twins("Z5", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        h.does_as(a, |txn| txn.zxid = Zxid(txn.zxid.0 + u64::from(lie)));
+    });
+}
+
+#[test]
+fn z12_a_disk_loses_what_was_committed() {
+    twins("Z12", |h, lie| {
+        let a = h.client(0);
+        let first = h.writes(a, create("/a"));
+        let second = h.writes(a, create("/b"));
+        h.disk(second);
+        h.disk(if lie { first } else { second });
+    });
+}
+
+#[test]
+fn z12_recovery_forgets_what_was_applied() {
+    twins("Z12", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let before = h.tip();
+        let zxid = h.does(a);
+        h.restarts(if lie { before } else { zxid });
+    });
+}
+
+#[test]
+fn z13_applied_before_it_is_durable() {
+    twins("Z13", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let before = h.tip();
+        let zxid = h.does(a);
+        h.disk(if lie { before } else { zxid });
+    });
+}
+
+#[test]
+fn z14_an_epoch_goes_back() {
+    twins("Z14", |h, lie| {
+        let epochs = |accepted, current| DurableState {
+            accepted_epoch: Epoch(accepted),
+            current_epoch: Epoch(current),
+            snapshot: Zxid::ZERO,
+        };
+        let digest = h.model.digest_at(Zxid::ZERO);
+        h.disk_with(epochs(2, 1), Zxid::ZERO, digest);
+        h.disk_with(epochs(if lie { 1 } else { 2 }, 1), Zxid::ZERO, digest);
+    });
+}
+
+#[test]
+fn z14_accepted_below_current() {
+    twins("Z14", |h, lie| {
+        let state = DurableState {
+            accepted_epoch: Epoch(1),
+            current_epoch: Epoch(1 + u32::from(lie)),
+            snapshot: Zxid::ZERO,
+        };
+        let digest = h.model.digest_at(Zxid::ZERO);
+        h.disk_with(state, Zxid::ZERO, digest);
+    });
+}
+
+#[test]
+fn z15_a_zxid_is_dealt_twice() {
+    twins("Z15", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        h.asks(a, create("/b"));
+        let lost = h.decides(a);
+        h.proposes(&lost.encode());
+        let last = h.tip();
+        h.restarts(last);
+        let mut other = h.decides(a);
+        if lie {
+            other.zxid = lost.zxid;
+        }
+        h.proposes(&other.encode());
+    });
+}
+
+#[test]
+fn z17_answered_before_it_is_durable() {
+    twins("Z17", |h, lie| {
+        let a = h.client(0);
+        let before = h.tip();
+        let zxid = h.writes(a, create("/a"));
+        h.disk(if lie { before } else { zxid });
+    });
+}
+
+#[test]
+fn t1_a_tree_differs() {
+    twins("T1", |h, lie| {
+        let a = h.client(0);
+        h.writes(a, create("/a"));
+        let (digest, sessions) = (h.model.digest_at(h.tip()), h.model.sessions_at(h.tip()));
+        h.ends_with(digest ^ u64::from(lie), sessions);
+    });
+}
+
+#[test]
+fn t1_a_tree_differs_on_the_way() {
+    twins("T1", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let txn = h.decides(a);
+        h.proposes(&txn.encode());
+        let zxid = txn.zxid;
+        h.model.apply(txn).unwrap();
+        let digest = Some(h.model.digest_at(zxid) ^ u64::from(lie));
+        h.sees(Observation::Applied { server: SERVER, zxid, digest });
+    });
+}
+
+#[test]
+fn t2_a_disk_holds_another_state() {
+    twins("T2", |h, lie| {
+        let a = h.client(0);
+        let zxid = h.writes(a, create("/a"));
+        let digest = h.model.digest_at(zxid) ^ u64::from(lie);
+        h.disk_with(h.state(), zxid, digest);
+    });
+}
+
+#[test]
+fn t2_a_disk_ahead_of_the_commits_is_compared_later() {
+    twins("T2", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let applied = h.tip();
+        let txn = h.decides(a);
+        h.proposes(&txn.encode());
+        let (state, last) = (h.state(), txn.zxid);
+        let mut ahead = h.model.clone();
+        ahead.apply(txn.clone()).unwrap();
+        let digest = ahead.digest_at(last) ^ u64::from(lie);
+        h.sees(Observation::DurableTruth { server: SERVER, state, last, digest, applied });
+        h.applies(txn);
+    });
+}
+
+#[test]
+fn t2_recovery_drops_what_was_durable_and_not_yet_applied() {
+    twins("T2", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let applied = h.tip();
+        let txn = h.decides(a);
+        h.proposes(&txn.encode());
+        let (state, last) = (h.state(), txn.zxid);
+        let mut ahead = h.model.clone();
+        ahead.apply(txn.clone()).unwrap();
+        let digest = ahead.digest_at(last);
+        h.sees(Observation::DurableTruth { server: SERVER, state, last, digest, applied });
+        h.closes(a);
+        if !lie {
+            h.model = ahead;
+        }
+        h.restarts(if lie { applied } else { last });
+    });
+}
+
+#[test]
+fn recovery_commits_what_was_durable_and_drops_the_rest() {
+    let mut h = History::new();
+    let a = h.client(0);
+    for path in ["/a", "/b"] {
+        h.asks(a, create(path));
+    }
+    let kept = h.decides(a);
+    h.proposes(&kept.encode());
+    let zxid = kept.zxid;
+    h.model.apply(kept).unwrap();
+    let lost = h.decides(a);
+    h.proposes(&lost.encode());
+    h.closes(a);
+    h.restarts(zxid);
+    let b = h.client(1);
+    h.reads(b, get("/a"));
+    h.reads(b, get("/b"));
+    h.writes(b, set("/a", "v1"));
+    h.passes();
+}

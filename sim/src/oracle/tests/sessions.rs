@@ -1,0 +1,194 @@
+//! S: sessions, their ids, passwords and ephemeral nodes.
+
+use zabkeeper_core::txn::{Txn, TxnOp};
+use zabkeeper_core::wire::{ConnectResponse, Request};
+use zabkeeper_core::{SessionId, WallMs, Zxid};
+
+use super::history::{History, create, create_with, twins};
+use crate::oracle::handshake::password;
+
+/// The session ends on the server's own decision.
+fn expires(h: &mut History, session: SessionId, ephemerals: &[&str]) -> Zxid {
+    let ephemerals = ephemerals.iter().map(|path| (*path).to_owned()).collect();
+    let op = TxnOp::CloseSession { ephemerals };
+    let txn = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };
+    h.commits(txn)
+}
+
+#[test]
+fn hs_08_passwords_are_those_that_java_makes() {
+    // new java.util.Random(id ^ 0xB3415C00L).nextBytes(new byte[16])
+    for (id, bytes) in [
+        (0x1_0000_0001, 0x054c_5a64_3732_14a8_15e7_4d1d_0c73_dfa6_u128),
+        (0x0770_1a2b_3c4d_5e6f, 0x72d7_5eb8_13db_5957_f5c8_6648_a876_2869_u128),
+    ] {
+        assert_eq!(password(SessionId(id)), bytes.to_be_bytes());
+    }
+}
+
+#[test]
+fn s1_expiry_forgets_an_ephemeral() {
+    twins("S1", |h, lie| {
+        let a = h.client(0);
+        h.writes(a, create_with("/e", "v0", 1));
+        h.writes(a, create_with("/f", "v0", 1));
+        let listed: &[&str] = if lie { &["/e"] } else { &["/f", "/e"] };
+        expires(h, h.session(a), listed);
+    });
+}
+
+#[test]
+fn s1_a_closing_session_takes_a_plain_node_with_it() {
+    twins("S1", |h, lie| {
+        let a = h.client(0);
+        h.writes(a, create_with("/e", "v0", 1));
+        h.writes(a, create("/p"));
+        h.asks(a, Request::CloseSession);
+        h.does_as(a, |txn| {
+            if let (true, TxnOp::CloseSession { ephemerals }) = (lie, &mut txn.op) {
+                ephemerals.push("/p".into());
+            }
+        });
+        h.answers(a);
+    });
+}
+
+#[test]
+fn s1_a_dead_session_creates() {
+    twins("S1", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create_with("/e", "v0", 1));
+        if lie {
+            expires(h, h.session(a), &[]);
+        }
+        h.does(a);
+    });
+}
+
+#[test]
+fn s2_a_server_forgets_a_session() {
+    twins("S2", |h, lie| {
+        let a = h.client(0);
+        let digest = h.model.digest_at(h.tip());
+        let sessions = if lie { Vec::new() } else { vec![h.session(a)] };
+        h.ends_with(digest, sessions);
+    });
+}
+
+#[test]
+fn s2_a_living_session_is_refused() {
+    twins("S2", |h, lie| {
+        let a = h.client(0);
+        let session = h.session(a);
+        h.closes(a);
+        let b = h.greets(0, session, Zxid::ZERO);
+        h.refuses(b);
+        if !lie {
+            // It was being closed.
+            expires(h, session, &[]);
+        }
+        h.waits(31_000);
+        h.ends();
+    });
+}
+
+#[test]
+fn s4_an_id_is_used_twice() {
+    twins("S4", |h, lie| {
+        let a = h.client(0);
+        let b = h.greets(1, SessionId(0), Zxid::ZERO);
+        let id = if lie { h.session(a) } else { SessionId(0x77) };
+        let txn = h.session_txn(b, id);
+        h.commits(txn);
+        h.welcomes(b, id);
+    });
+}
+
+#[test]
+fn s4_a_wrong_password_is_accepted() {
+    twins("S4", |h, lie| {
+        let a = h.client(0);
+        let session = h.session(a);
+        let b = h.greets_with(1, session, Zxid::ZERO, &[7; 16]);
+        if lie {
+            h.welcomes(b, session);
+        } else {
+            h.refuses(b);
+        }
+    });
+}
+
+#[test]
+fn s4_a_wrong_password_is_given() {
+    twins("S4", |h, lie| {
+        let a = h.greets(0, SessionId(0), Zxid::ZERO);
+        let session = SessionId(0x77);
+        let txn = h.session_txn(a, session);
+        h.commits(txn);
+        let mut password = password(session);
+        password[3] ^= u8::from(lie);
+        let read_only = None;
+        h.welcomes_as(a, ConnectResponse { timeout_ms: 4_000, session, password, read_only });
+    });
+}
+
+#[test]
+fn s5_the_old_connection_of_a_moved_session_writes() {
+    twins("S5", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        // What was under way when the connection broke arrives after the session has moved.
+        h.closes(a);
+        let b = h.greets(0, h.session(a), Zxid::ZERO);
+        if !lie {
+            h.does(a);
+        }
+        h.welcomes(b, h.session(a));
+        if lie {
+            h.does(a);
+        }
+    });
+}
+
+#[test]
+fn s6_a_new_session_instead_of_the_expired_one() {
+    twins("S6", |h, lie| {
+        let a = h.client(0);
+        let session = h.session(a);
+        expires(h, session, &[]);
+        h.closes(a);
+        let b = h.greets(0, session, Zxid::ZERO);
+        if lie {
+            h.welcomes(b, SessionId(0x77));
+        } else {
+            h.refuses(b);
+        }
+    });
+}
+
+#[test]
+fn s6_an_expired_session_goes_on() {
+    twins("S6", |h, lie| {
+        let a = h.client(0);
+        let session = h.session(a);
+        h.closes(a);
+        if lie {
+            expires(h, session, &[]);
+        }
+        let b = h.greets(0, session, Zxid::ZERO);
+        h.welcomes(b, session);
+    });
+}
+
+#[test]
+fn s6_answered_before_the_session_is_committed() {
+    twins("S6", |h, lie| {
+        let a = h.greets(0, SessionId(0), Zxid::ZERO);
+        let session = SessionId(0x77);
+        if !lie {
+            let txn = h.session_txn(a, session);
+            h.commits(txn);
+        }
+        h.welcomes(a, session);
+    });
+}

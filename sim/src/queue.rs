@@ -1,0 +1,109 @@
+//! What happens next: events ordered by virtual time, then a seeded tie-break, then the order they were made.
+//!
+//! Owns the order of events. Must not know what they are. The tie-break permutes simultaneous events, and permutes
+//! them the same way when the seed is run again.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use zabkeeper_core::Instant;
+
+use crate::seed::Dice;
+
+/// Pending events.
+#[derive(Debug)]
+pub struct Queue<E> {
+    heap: BinaryHeap<Slot<E>>,
+    sequence: u64,
+    tie: Dice,
+}
+
+#[derive(Debug)]
+struct Slot<E> {
+    at: Instant,
+    tie: u32,
+    sequence: u64,
+    event: E,
+}
+
+impl<E> Queue<E> {
+    /// An empty queue that breaks ties with `tie`.
+    pub fn new(tie: Dice) -> Queue<E> {
+        Queue { heap: BinaryHeap::with_capacity(1024), sequence: 0, tie }
+    }
+
+    /// Lets `event` happen at `at`.
+    pub fn push(&mut self, at: Instant, event: E) {
+        self.sequence += 1;
+        self.heap.push(Slot { at, tie: self.tie.next_u32(), sequence: self.sequence, event });
+    }
+
+    /// The next event and its time.
+    pub fn pop(&mut self) -> Option<(Instant, E)> {
+        self.heap.pop().map(|slot| (slot.at, slot.event))
+    }
+
+    /// When the next event is due.
+    pub fn peek(&self) -> Option<Instant> {
+        self.heap.peek().map(|slot| slot.at)
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Does nothing wait?
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+impl<E> Slot<E> {
+    fn key(&self) -> (Instant, u32, u64) {
+        (self.at, self.tie, self.sequence)
+    }
+}
+
+impl<E> PartialEq for Slot<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<E> Eq for Slot<E> {}
+
+impl<E> PartialOrd for Slot<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Reversed, because the heap gives its greatest element first.
+impl<E> Ord for Slot<E> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Seeds;
+
+    fn drained(seed: u64) -> Vec<(u64, u32)> {
+        let mut queue = Queue::new(Seeds::new(seed).stream("queue", 0));
+        for event in 0..6 {
+            queue.push(Instant(if event < 4 { 10 } else { 5 }), event);
+        }
+        std::iter::from_fn(|| queue.pop()).map(|(at, event)| (at.0, event)).collect()
+    }
+
+    #[test]
+    fn time_comes_first_and_ties_are_permuted_by_the_seed() {
+        let order = drained(1);
+        assert!(order.is_sorted_by_key(|(at, _)| *at));
+        assert_eq!(order, drained(1));
+        assert!((2..10).any(|seed| drained(seed) != order));
+    }
+}

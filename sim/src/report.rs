@@ -1,0 +1,293 @@
+//! What people and programs read after a run.
+//!
+//! Owns wording and layout. Must not decide anything.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use zabkeeper_core::io::{Mark, Marks};
+
+use crate::cli::Flags;
+use crate::faults::Fault;
+use crate::judge::Failure;
+use crate::run::Report;
+use crate::tally::Tally;
+use crate::workload::Op;
+
+/// Sums over the runs of a batch.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Runs.
+    pub runs: u64,
+    /// By verdict, in the order in which they first came.
+    pub verdicts: Vec<(&'static str, u64)>,
+    /// Counters.
+    pub tally: Tally,
+    /// Checks.
+    pub checks: Vec<(&'static str, u64)>,
+    /// Virtual time, ns.
+    pub virtual_ns: u64,
+    /// Processor time, ns.
+    pub cpu_ns: u64,
+    /// Events of the traces.
+    pub events: u64,
+    /// How long the service took to recover, ns, in each run that got there.
+    pub recoveries: Vec<u64>,
+}
+
+impl Totals {
+    /// Adds a run.
+    pub fn add(&mut self, report: &Report) {
+        self.runs += 1;
+        add_to(&mut self.verdicts, verdict(report), 1);
+        self.tally.add(&report.outcome.tally);
+        for (id, count) in &report.outcome.checks {
+            add_to(&mut self.checks, id, *count);
+        }
+        self.virtual_ns += report.outcome.ended.0;
+        self.cpu_ns += report.cpu_ns;
+        self.events += report.outcome.events;
+        if report.outcome.liveness.took > 0 {
+            self.recoveries.push(report.outcome.liveness.took);
+        }
+    }
+
+    /// Sums of one run.
+    pub fn of(report: &Report) -> Totals {
+        let mut totals = Totals::default();
+        totals.add(report);
+        totals
+    }
+
+    fn checks_made(&self) -> u64 {
+        self.checks.iter().map(|(_, count)| count).sum()
+    }
+}
+
+fn add_to(counts: &mut Vec<(&'static str, u64)>, name: &'static str, more: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, count)) => *count += more,
+        None => counts.push((name, more)),
+    }
+}
+
+/// How a run ended, in a word.
+pub fn verdict(report: &Report) -> &'static str {
+    match &report.outcome.failure {
+        Some(failure) => failure.class.name(),
+        None if report.outcome.inconclusive => "inconclusive",
+        None => "passed",
+    }
+}
+
+/// One run, on a screen.
+pub fn screen(report: &Report) -> String {
+    let totals = Totals::of(report);
+    let liveness = report.outcome.liveness;
+    format!(
+        "seed      {:#x}\n{}\n\n{}\nliveness  fresh writes after {} of {} allowed\n{}\ntrace     \
+         {:032x} ({} events)\nspeed     {}\nverdict   {}\n",
+        report.job.seed,
+        report.options,
+        happened(&totals.tally),
+        seconds(liveness.took),
+        seconds(liveness.bound),
+        checked(&totals),
+        report.outcome.hash,
+        report.outcome.events,
+        speed(&totals),
+        verdict(report)
+    )
+}
+
+/// A batch, on a screen.
+pub fn batch(totals: &Totals) -> String {
+    let mut recoveries = totals.recoveries.clone();
+    recoveries.sort_unstable();
+    let at = |percent: usize| {
+        let index = (recoveries.len() * percent / 100).min(recoveries.len().saturating_sub(1));
+        recoveries.get(index).map_or("-".to_owned(), |ns| seconds(*ns))
+    };
+    format!(
+        "runs      {} ({})\n{}\nliveness  fresh writes after p50 {}, p99 {}, max {}\n{}\nmarks     \
+         never hit: {}\nvirtual   {:.2} hours\nspeed     {}\n",
+        totals.runs,
+        list(&totals.verdicts),
+        happened(&totals.tally),
+        at(50),
+        at(99),
+        at(100),
+        checked(totals),
+        none_or(&marks_missed(totals.tally.marks)),
+        hours(totals.virtual_ns),
+        speed(totals)
+    )
+}
+
+/// Speed in the figures that are comparable only together.
+pub fn stats(totals: &Totals) -> String {
+    let cpu = totals.cpu_ns.max(1);
+    let per_second = |count: u64| u128::from(count) * 1_000_000_000 / u128::from(cpu);
+    let minutes = (totals.virtual_ns / 60_000_000_000).max(1);
+    let faults: u64 = totals.tally.faults.iter().sum();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    format!(
+        "virtual s per CPU s   {}\nevents per CPU s      {}\nsteps per CPU s       {}\nclient calls \
+         per CPU s {}\ncommits per CPU s     {}\nfaults per virtual min {}\nchecks per event      \
+         {:.1}\ncores of the machine  {cores}\n",
+        totals.virtual_ns / cpu,
+        per_second(totals.events),
+        per_second(totals.tally.counts.steps),
+        per_second(totals.tally.calls_ended()),
+        per_second(totals.tally.counts.commits),
+        faults / minutes,
+        ratio(totals.checks_made(), totals.events),
+    )
+}
+
+/// What ends the output of a failed run.
+pub fn failure(failure: &Failure, report: &Report, flags: &Flags) -> String {
+    format!(
+        "{failure}\ntrace hash {:032x}\n{}\n",
+        report.outcome.hash,
+        flags.repro(report.job.seed)
+    )
+}
+
+/// One run, for programs.
+pub fn json(report: &Report, flags: &Flags) -> Value {
+    let totals = Totals::of(report);
+    json!({
+        "seed": format!("{:#x}", report.job.seed),
+        "profile": report.job.profile.name(),
+        "options": report.options.to_string(),
+        "verdict": verdict(report),
+        "invariant": report.outcome.failure.as_ref().map(|failure| failure.id),
+        "evidence": report.outcome.failure.as_ref().map(|failure| &failure.evidence),
+        "repro": flags.repro(report.job.seed),
+        "virtual_ns": report.outcome.ended.0,
+        "wall_ns": report.wall_ns,
+        "cpu_ns": report.cpu_ns,
+        "events": report.outcome.events,
+        "trace_hash": format!("{:032x}", report.outcome.hash),
+        "liveness_ns": report.outcome.liveness.took,
+        "liveness_bound_ns": report.outcome.liveness.bound,
+        "counts": object(&totals.tally.counts.fields()),
+        "faults": object(&faults_struck(&totals.tally)),
+        "losses": object(&totals.tally.losses.fields()),
+        "calls": calls(&totals.tally),
+        "checks": object(&totals.checks),
+        "marks": marks_hit(totals.tally.marks),
+    })
+}
+
+/// A batch, for programs.
+pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
+    json!({
+        "runs": totals.runs,
+        "verdicts": object(&totals.verdicts),
+        "failures": failures,
+        "virtual_ns": totals.virtual_ns,
+        "cpu_ns": totals.cpu_ns,
+        "events": totals.events,
+        "counts": object(&totals.tally.counts.fields()),
+        "faults": object(&faults_struck(&totals.tally)),
+        "losses": object(&totals.tally.losses.fields()),
+        "calls": calls(&totals.tally),
+        "checks": object(&totals.checks),
+        "marks": marks_hit(totals.tally.marks),
+        "marks_never_hit": marks_missed(totals.tally.marks),
+    })
+}
+
+/// Hours of virtual time, for the ledger.
+pub fn hours(ns: u64) -> f64 {
+    ratio(ns / 1_000_000, 3_600_000)
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    // Only for reading: 2^53 is far beyond any count here.
+    let float = |n: u64| f64::from(u32::try_from(n.min(u64::from(u32::MAX))).unwrap_or(u32::MAX));
+    float(part) / float(whole.max(1))
+}
+
+fn happened(tally: &Tally) -> String {
+    format!(
+        "happened  {}\nfaults    {}\ncrashes   {}\ncalls     {}\nmarks     {}",
+        list(&tally.counts.fields()),
+        none_or_list(&faults_struck(tally)),
+        none_or_list(
+            &tally.losses.fields().into_iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>()
+        ),
+        calls_text(tally),
+        marks_hit(tally.marks).join(" ")
+    )
+}
+
+fn checked(totals: &Totals) -> String {
+    format!("checked   {}", list(&totals.checks))
+}
+
+fn speed(totals: &Totals) -> String {
+    let cpu = totals.cpu_ns.max(1);
+    format!(
+        "{} virtual s in {} CPU s: {} to 1, {} events per CPU s",
+        totals.virtual_ns / 1_000_000_000,
+        seconds(cpu),
+        totals.virtual_ns / cpu,
+        u128::from(totals.events) * 1_000_000_000 / u128::from(cpu)
+    )
+}
+
+fn faults_struck(tally: &Tally) -> Vec<(&'static str, u64)> {
+    let struck = |fault: &Fault| tally.faults[*fault as usize];
+    Fault::ALL.iter().filter(|f| struck(f) > 0).map(|f| (f.name(), struck(f))).collect()
+}
+
+fn calls_text(tally: &Tally) -> String {
+    let mut text = "(done/refused/unknown/over)".to_owned();
+    for op in Op::ALL {
+        let [done, refused, unknown, over] = tally.calls[op as usize];
+        if done + refused + unknown + over > 0 {
+            let _infallible = write!(text, " {} {done}/{refused}/{unknown}/{over}", op.name());
+        }
+    }
+    text
+}
+
+fn calls(tally: &Tally) -> Value {
+    Value::Object(
+        Op::ALL.iter().map(|op| (op.name().to_owned(), json!(tally.calls[*op as usize]))).collect(),
+    )
+}
+
+fn marks_hit(marks: Marks) -> Vec<String> {
+    let hit = Mark::ALL.iter().filter(|mark| marks.contains(**mark));
+    hit.map(|mark| format!("{mark:?}")).collect()
+}
+
+fn marks_missed(marks: Marks) -> Vec<String> {
+    let missed = Mark::ALL.iter().filter(|mark| !marks.contains(**mark));
+    missed.map(|mark| format!("{mark:?}")).collect()
+}
+
+fn object(counts: &[(&'static str, u64)]) -> Value {
+    Value::Object(counts.iter().map(|(name, n)| ((*name).to_owned(), json!(n))).collect())
+}
+
+fn list(counts: &[(&'static str, u64)]) -> String {
+    let each = |(name, count): &(&str, u64)| format!("{name} {count}");
+    counts.iter().map(each).collect::<Vec<_>>().join(", ")
+}
+
+fn none_or_list(counts: &[(&'static str, u64)]) -> String {
+    if counts.is_empty() { "none".to_owned() } else { list(counts) }
+}
+
+fn none_or(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(" ") }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}.{:03}s", ns / 1_000_000_000, ns / 1_000_000 % 1_000)
+}

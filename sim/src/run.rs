@@ -1,0 +1,65 @@
+//! One run from seed to report.
+//!
+//! Owns the measuring of its cost. Clocks of the machine are read here and in `batch`, and nowhere else: no run depends
+//! on them.
+
+use std::time::Instant;
+
+use crate::options::{Options, Pinned, Profile};
+use crate::seed::Seeds;
+use crate::trace::Story;
+use crate::world::{Outcome, World};
+
+/// What is to be run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// Of everything random.
+    pub seed: u64,
+    /// The preset.
+    pub profile: Profile,
+    /// What is not drawn.
+    pub pinned: Pinned,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Report {
+    /// What was run.
+    pub job: Job,
+    /// As drawn.
+    pub options: Options,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Time that it took, ns.
+    pub wall_ns: u64,
+    /// Time of this thread's processor, ns; the wall's where the system does not tell.
+    pub cpu_ns: u64,
+}
+
+impl Job {
+    /// Runs it, telling its story where wanted.
+    pub fn run(&self, story: Story, compare: bool) -> Report {
+        let (wall, cpu) = (wall_clock(), cpu_clock());
+        let seeds = Seeds::new(self.seed);
+        let options = Options::draw(seeds, self.profile, &self.pinned);
+        let outcome = World::new(seeds, options.clone(), story, compare).run();
+        let wall_ns = u64::try_from(wall.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let cpu_ns = match (cpu, cpu_clock()) {
+            (Some(before), Some(after)) => after - before,
+            (None, _) | (_, None) => wall_ns,
+        };
+        Report { job: self.clone(), options, outcome, wall_ns, cpu_ns: cpu_ns.max(1) }
+    }
+}
+
+/// The machine's clock, for costs.
+#[expect(clippy::disallowed_methods, reason = "measures the simulator, not the simulated")]
+pub(crate) fn wall_clock() -> Instant {
+    Instant::now()
+}
+
+/// What this thread has used of a processor, ns, where the system tells (Linux).
+fn cpu_clock() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse().ok()
+}

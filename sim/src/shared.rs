@@ -1,0 +1,123 @@
+//! What all parts of a world act through: the time, the queue, the network, the trace, the judge and the counters.
+//!
+//! Owns nothing of a server or a client. It exists so that they can be borrowed apart from it.
+
+use zabkeeper_client::LinkId;
+use zabkeeper_core::io::Lane;
+use zabkeeper_core::{ConnId, Instant, ServerId};
+
+use crate::faults::Fault;
+use crate::fs::Crash;
+use crate::judge::{Check, Judge};
+use crate::observe::{ClientId, Observation};
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::seed::Seeds;
+use crate::stream::{Arrival, Network};
+use crate::tally::Tally;
+use crate::trace::{Kind, Stamp, Trace};
+use crate::workload::KeySpace;
+
+/// Something that will happen. Whatever names a life is void once that life is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "fields are called after what they name")]
+pub enum Event {
+    /// Something arrives at an end of a connection.
+    Arrival(Arrival),
+    /// A server's process gets to run.
+    Wake { server: ServerId, life: u64 },
+    /// A server's deadline has come.
+    Deadline { server: ServerId, life: u64 },
+    /// A worker of a server's disk has finished.
+    LaneDone { server: ServerId, life: u64, lane: Lane },
+    /// A server has read its disk.
+    Recovered { server: ServerId, life: u64 },
+    /// A server's machine is switched on, or its process started.
+    Start { server: ServerId },
+    /// A server ends.
+    Crash { server: ServerId, life: u64, how: Crash },
+    /// A server is no longer slow.
+    Relief { server: ServerId },
+    /// A client's attempt to connect reaches the server.
+    Dial { client: ClientId, life: u64, link: LinkId, server: ServerId },
+    /// The client learns how it went.
+    Dialled { client: ClientId, life: u64, link: LinkId, conn: Option<ConnId> },
+    /// A client's deadline has come.
+    ClientDeadline { client: ClientId, life: u64 },
+    /// A client makes its next calls.
+    Work { client: ClientId, life: u64 },
+    /// A client that has lost its session gets a new one.
+    Birth { client: ClientId, life: u64 },
+    /// Somebody who does not keep the protocol connects, or leaves.
+    Intruder { conn: ConnId, server: ServerId },
+    /// A fault strikes.
+    Fault(Fault),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Shared {
+    /// Virtual time.
+    pub now: Instant,
+    /// What will happen.
+    pub queue: Queue<Event>,
+    /// What is under way.
+    pub net: Network,
+    /// What has happened.
+    pub trace: Trace,
+    /// Who looks at it.
+    pub judge: Judge,
+    /// How often.
+    pub tally: Tally,
+    /// As drawn.
+    pub options: Options,
+    /// The paths that clients use.
+    pub keys: KeySpace,
+    /// For streams of what comes into being during the run.
+    pub seeds: Seeds,
+}
+
+impl Shared {
+    /// Lets `event` happen after `ns`.
+    pub fn after(&mut self, ns: u64, event: Event) {
+        self.queue.push(Instant(self.now.0.saturating_add(ns)), event);
+    }
+
+    /// Lets `event` happen at `at`, or now where that has passed.
+    pub fn at(&mut self, at: Instant, event: Event) {
+        self.queue.push(at.max(self.now), event);
+    }
+
+    /// Records an event of the trace.
+    pub fn note(
+        &mut self,
+        kind: Kind,
+        ends: (u64, u64),
+        payload: &[u8],
+        text: impl FnOnce() -> String,
+    ) {
+        self.trace.event(Stamp { at: self.now, kind, ends }, payload, text);
+    }
+
+    /// Shows something to the oracles.
+    pub fn observe(&mut self, what: Observation<'_>) {
+        self.judge.observe(self.now, self.trace.events(), what);
+    }
+
+    /// Makes a check of the world's own.
+    pub fn hold(&mut self, check: Check, found: Result<(), String>) {
+        self.judge.hold(self.now, self.trace.events(), check, found);
+    }
+
+    /// Code under test has panicked.
+    pub fn panicked(&mut self, who: &str, what: &str) {
+        self.hold(Check::PANIC, Err(format!("{who}: {what}")));
+    }
+
+    /// Schedules what the network has put under way.
+    pub fn schedule_arrivals(&mut self) {
+        for arrival in self.net.take_arrivals() {
+            self.queue.push(arrival.at.max(self.now), Event::Arrival(arrival));
+        }
+    }
+}

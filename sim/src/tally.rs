@@ -1,0 +1,132 @@
+//! What has happened in a run, as numbers.
+//!
+//! Owns counters. Must not influence the run.
+
+use zabkeeper_core::io::Marks;
+
+use crate::faults::Fault;
+use crate::fs::Losses;
+use crate::workload::Op;
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Outcome {
+    /// It succeeded.
+    Done = 0,
+    /// The server refused.
+    Refused = 1,
+    /// Nobody knows: the connection was lost.
+    Unknown = 2,
+    /// The session was over.
+    Over = 3,
+}
+
+/// Counters of one run, or sums over several.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Faults that struck, by kind.
+    pub faults: [u64; Fault::ALL.len()],
+    /// Calls that ended, by operation and outcome.
+    pub calls: [[u64; 4]; Op::ALL.len()],
+    /// What crashes took.
+    pub losses: Losses,
+    /// Branches reached.
+    pub marks: Marks,
+    /// Numbers with names.
+    pub counts: Counts,
+}
+
+/// Plain counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct Counts {
+    pub boots: u64,
+    pub kills: u64,
+    pub power_failures: u64,
+    pub steps: u64,
+    pub commits: u64,
+    pub batches: u64,
+    pub disk_ops: u64,
+    pub connections: u64,
+    pub frames: u64,
+    pub bytes: u64,
+    pub watch_events: u64,
+    pub sessions: u64,
+    pub sessions_expired: u64,
+    pub truths: u64,
+    pub digests: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            faults: [0; Fault::ALL.len()],
+            calls: [[0; 4]; Op::ALL.len()],
+            losses: Losses::default(),
+            marks: Marks::default(),
+            counts: Counts::default(),
+        }
+    }
+}
+
+impl Tally {
+    /// A fault has struck.
+    pub fn fault(&mut self, fault: Fault) {
+        self.faults[fault as usize] += 1;
+    }
+
+    /// A call has ended.
+    pub fn call(&mut self, op: Op, outcome: Outcome) {
+        self.calls[op as usize][outcome as usize] += 1;
+    }
+
+    /// Calls that ended, however.
+    pub fn calls_ended(&self) -> u64 {
+        self.calls.iter().flatten().sum()
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Tally) {
+        for (sum, more) in self.faults.iter_mut().zip(other.faults) {
+            *sum += more;
+        }
+        for (sum, more) in self.calls.iter_mut().flatten().zip(other.calls.iter().flatten()) {
+            *sum += more;
+        }
+        self.losses.add(&other.losses);
+        self.marks.0 |= other.marks.0;
+        for ((_, sum), (_, more)) in self.counts.fields_mut().into_iter().zip(other.counts.fields())
+        {
+            *sum += more;
+        }
+    }
+}
+
+impl Counts {
+    /// All of them with their names.
+    pub fn fields(&self) -> [(&'static str, u64); 15] {
+        let mut copy = *self;
+        copy.fields_mut().map(|(name, count)| (name, *count))
+    }
+
+    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 15] {
+        [
+            ("boots", &mut self.boots),
+            ("kills", &mut self.kills),
+            ("power failures", &mut self.power_failures),
+            ("steps", &mut self.steps),
+            ("commits", &mut self.commits),
+            ("log batches", &mut self.batches),
+            ("disk ops", &mut self.disk_ops),
+            ("connections", &mut self.connections),
+            ("frames", &mut self.frames),
+            ("bytes", &mut self.bytes),
+            ("watch events", &mut self.watch_events),
+            ("sessions", &mut self.sessions),
+            ("sessions expired", &mut self.sessions_expired),
+            ("ground truths", &mut self.truths),
+            ("digests", &mut self.digests),
+        ]
+    }
+}

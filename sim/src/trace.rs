@@ -1,0 +1,266 @@
+//! The fingerprint of a run, and its story for people.
+//!
+//! Owns a rolling 128-bit hash over every event (time, kind, endpoints, payload) and the optional lines of text. Must
+//! not influence the run: text is formatted only where it is wanted and never enters the hash.
+
+use std::fmt;
+use std::io::Write;
+
+use zabkeeper_core::Instant;
+
+/// What kind of thing has happened; the number enters the hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A connection is asked for, stands, is refused, ends.
+    Conn = 1,
+    /// Bytes are put on a connection.
+    Send = 2,
+    /// Bytes are taken off a connection.
+    Receive = 3,
+    /// An input of a server.
+    Step = 4,
+    /// An operation on a simulated disk.
+    Disk = 5,
+    /// The disk tells a server that something is done.
+    Completion = 6,
+    /// A fault strikes or ends.
+    Fault = 7,
+    /// A server starts, recovers, stops.
+    Life = 8,
+    /// A client calls, or gets its result.
+    Call = 9,
+    /// A phase begins.
+    Phase = 10,
+}
+
+/// How much of the story is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Detail {
+    /// Connections, calls, life and faults, inputs of servers.
+    pub messages: bool,
+    /// Operations of disks.
+    pub disk: bool,
+    /// Bytes as they are sent and received.
+    pub bytes: bool,
+}
+
+/// Where the story goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Story {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// To standard output as it happens.
+    Print(Detail),
+    /// Formatted and thrown away: the determinism check proves with it that text changes nothing.
+    Discard,
+    /// The events numbered from the first to the second are kept, in every detail.
+    Keep(u64, u64),
+}
+
+/// One record of the hash.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// Virtual time.
+    pub at: Instant,
+    /// Kind of event.
+    pub kind: Kind,
+    /// Two endpoints or numbers, by kind.
+    pub ends: (u64, u64),
+}
+
+/// The trace of one run.
+#[derive(Debug)]
+pub struct Trace {
+    hash: Fingerprint,
+    events: u64,
+    story: Story,
+    kept: Vec<String>,
+    /// One half of the hash after every event, where two runs are to be compared.
+    marks: Option<Vec<u64>>,
+}
+
+impl Trace {
+    /// An empty trace. With `compare`, the hash after each event is kept.
+    pub fn new(story: Story, compare: bool) -> Trace {
+        let marks = compare.then(Vec::new);
+        Trace { hash: Fingerprint::default(), events: 0, story, kept: Vec::new(), marks }
+    }
+
+    /// Records an event; `text` is called only where it is told.
+    pub fn event(&mut self, stamp: Stamp, payload: &[u8], text: impl FnOnce() -> String) {
+        self.events += 1;
+        let head = (stamp.kind as u64) | (payload.len() as u64) << 8;
+        self.hash.words(stamp.at.0, head);
+        self.hash.words(stamp.ends.0, stamp.ends.1);
+        self.hash.bytes(payload);
+        if let Some(marks) = &mut self.marks {
+            marks.push(self.hash.high);
+        }
+        if self.story != Story::Off {
+            self.tell(stamp, text);
+        }
+    }
+
+    #[cold]
+    fn tell(&mut self, stamp: Stamp, text: impl FnOnce() -> String) {
+        let wanted = match self.story {
+            Story::Off => false,
+            Story::Discard => true,
+            Story::Print(detail) => match stamp.kind {
+                Kind::Send | Kind::Receive => detail.bytes,
+                Kind::Disk | Kind::Completion => detail.disk,
+                Kind::Conn | Kind::Step | Kind::Call => detail.messages,
+                Kind::Fault | Kind::Life | Kind::Phase => true,
+            },
+            Story::Keep(from, to) => (from..=to).contains(&self.events),
+        };
+        if !wanted {
+            return;
+        }
+        let line = format!(
+            "{:>14} {:>8} {:<7} {}",
+            stamp.at.to_string(),
+            self.events,
+            stamp.kind.to_string(),
+            text()
+        );
+        match self.story {
+            Story::Print(_) => {
+                // A closed pipe (`| head`) must not end the run with a panic.
+                let _closed = writeln!(std::io::stdout().lock(), "{line}");
+            }
+            Story::Keep(..) => self.kept.push(line),
+            Story::Off | Story::Discard => {}
+        }
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The fingerprint so far.
+    pub fn hash(&self) -> u128 {
+        self.hash.value()
+    }
+
+    /// Gives back the memory of what was kept for comparing.
+    pub fn forget(&mut self) {
+        self.marks = None;
+        self.kept = Vec::new();
+    }
+
+    /// The lines kept.
+    pub fn kept(&self) -> &[String] {
+        &self.kept
+    }
+
+    /// The hash after each event, where it was asked for.
+    pub fn marks(&self) -> &[u64] {
+        self.marks.as_deref().unwrap_or(&[])
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Kind::Conn => "conn",
+            Kind::Send => "send",
+            Kind::Receive => "recv",
+            Kind::Step => "step",
+            Kind::Disk => "disk",
+            Kind::Completion => "done",
+            Kind::Fault => "fault",
+            Kind::Life => "life",
+            Kind::Call => "call",
+            Kind::Phase => "phase",
+        };
+        f.pad(name)
+    }
+}
+
+/// Two 64-bit lanes, each folding its words by a 128-bit multiplication. Not cryptographic.
+#[derive(Clone, Copy, Debug)]
+pub struct Fingerprint {
+    low: u64,
+    high: u64,
+}
+
+impl Default for Fingerprint {
+    fn default() -> Fingerprint {
+        Fingerprint { low: 0x243f_6a88_85a3_08d3, high: 0x1319_8a2e_0370_7344 }
+    }
+}
+
+impl Fingerprint {
+    /// Adds two words.
+    pub fn words(&mut self, a: u64, b: u64) {
+        self.low = fold(self.low ^ a, 0xa076_1d64_78bd_642f) ^ b;
+        self.high =
+            fold(self.high ^ b, 0xe703_7ed1_a0b4_28db).wrapping_add(a) ^ self.low.rotate_left(29);
+    }
+
+    /// Adds bytes; their number is for the caller to add where it matters.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        let (pairs, rest) = bytes.as_chunks::<16>();
+        for pair in pairs {
+            let (a, b) = pair.split_at(8);
+            let word = |half: &[u8]| u64::from_le_bytes(half.try_into().expect("eight bytes"));
+            self.words(word(a), word(b));
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 16];
+            last[..rest.len()].copy_from_slice(rest);
+            self.bytes(&last);
+        }
+    }
+
+    /// The fingerprint.
+    pub fn value(self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
+
+    /// A short form.
+    pub fn short(self) -> u64 {
+        self.high ^ self.low
+    }
+}
+
+fn fold(a: u64, b: u64) -> u64 {
+    let product = (u128::from(a) * u128::from(b)).to_le_bytes();
+    let (low, high) = product.split_at(8);
+    let word = |half: &[u8]| u64::from_le_bytes(half.try_into().expect("eight bytes"));
+    word(low) ^ word(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traced(story: Story, time: u64, payload: &[u8]) -> Trace {
+        let mut trace = Trace::new(story, true);
+        for at in [time, time + 1] {
+            let stamp = Stamp { at: Instant(at), kind: Kind::Send, ends: (1, 2) };
+            trace.event(stamp, payload, || "text".into());
+        }
+        trace
+    }
+
+    #[test]
+    fn hash_covers_time_and_payload_but_not_text() {
+        let base = traced(Story::Off, 5, b"abc");
+        assert_eq!(base.hash(), traced(Story::Discard, 5, b"abc").hash());
+        assert_ne!(base.hash(), traced(Story::Off, 6, b"abc").hash());
+        assert_ne!(base.hash(), traced(Story::Off, 5, b"abd").hash());
+        assert_ne!(base.hash(), traced(Story::Off, 5, b"abc\0").hash());
+        assert_eq!(base.marks().len(), 2);
+    }
+
+    #[test]
+    fn a_line_has_fixed_columns() {
+        let trace = traced(Story::Keep(2, 2), 5, b"abc");
+        assert_eq!(trace.kept(), ["     0.000000s        2 send    text"]);
+    }
+}

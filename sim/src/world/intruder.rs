@@ -1,0 +1,225 @@
+//! Connections by those who do not keep the protocol: silence, halves, nonsense, and wrong passwords.
+//!
+//! Owns what they send. They must not disturb anybody else: that is what the oracles look at meanwhile.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use zabkeeper_core::wire::{ConnectRequest, ConnectResponse};
+use zabkeeper_core::{ConnId, ServerId, SessionId, Zxid};
+
+use super::World;
+use crate::client::whole_frame;
+use crate::faults::Fault;
+use crate::judge::Check;
+use crate::observe::Observation;
+use crate::shared::Event;
+use crate::stream::{Delivery, End};
+use crate::trace::Kind;
+
+/// One such connection.
+#[derive(Debug)]
+pub(super) struct Intruder {
+    bytes: Bytes,
+    sent: bool,
+    /// It has shown a wrong password, so nothing but a refusal may come.
+    wrong_password: bool,
+    read: BytesMut,
+}
+
+/// What an intruder sends.
+#[derive(Clone, Copy, Debug)]
+enum Nonsense {
+    Silence,
+    HalfFrame,
+    Oversized,
+    Negative,
+    Noise,
+    Word,
+    CutHandshake,
+    HalfRequest,
+    ShortHeader,
+    UnknownOperation,
+    CutRequest,
+    FromTheFuture,
+}
+
+const NONSENSE: [Nonsense; 12] = [
+    Nonsense::Silence,
+    Nonsense::HalfFrame,
+    Nonsense::Oversized,
+    Nonsense::Negative,
+    Nonsense::Noise,
+    Nonsense::Word,
+    Nonsense::CutHandshake,
+    Nonsense::HalfRequest,
+    Nonsense::ShortHeader,
+    Nonsense::UnknownOperation,
+    Nonsense::CutRequest,
+    Nonsense::FromTheFuture,
+];
+
+impl World {
+    /// Somebody connects and will talk nonsense.
+    pub(super) fn send_garbage(&mut self, server: ServerId) -> bool {
+        let dice = &mut self.fault_dice[Fault::ClientGarbage as usize];
+        let kind = *dice.pick(&NONSENSE);
+        let mut noise = [0; 40];
+        dice.fill(&mut noise);
+        self.send_intruder(server, nonsense(kind, &noise), false)
+    }
+
+    /// Somebody tries a session that is alive, with a password that is not its own.
+    pub(super) fn try_wrong_password(&mut self, server: ServerId) -> bool {
+        let dice = &mut self.fault_dice[Fault::ClientWrongPassword as usize];
+        let known: Vec<_> = self.clients.values().filter_map(|client| client.identity()).collect();
+        if known.is_empty() {
+            return false;
+        }
+        let (session, mut password) = *dice.pick(&known);
+        let place = dice.index(password.len());
+        password[place] ^= 1 << dice.below(8);
+        let password = Bytes::copy_from_slice(&password[..15 + dice.upto(1)]);
+        let bytes = handshake(session, password, Zxid::ZERO);
+        self.send_intruder(server, bytes, true)
+    }
+
+    /// Says whether it got a connection.
+    fn send_intruder(&mut self, server: ServerId, bytes: Bytes, wrong_password: bool) -> bool {
+        let client = self.next_client();
+        let (Some(conn), after) = self.dial(client, server) else {
+            return false;
+        };
+        let read = BytesMut::new();
+        self.intruders.insert(conn, Intruder { bytes, sent: false, wrong_password, read });
+        self.shared.note(Kind::Conn, (client.0.into(), conn.0), b"intruder", || {
+            format!("intruder {} connects to s{server} by {conn}", client.0)
+        });
+        self.shared.observe(Observation::ConnOpened { client, conn, server });
+        self.shared.after(after, Event::Intruder { conn, server });
+        true
+    }
+
+    /// An intruder says what it has to say, and later leaves.
+    pub(super) fn intruder_turn(&mut self, conn: ConnId, server: ServerId) {
+        let shared = &mut self.shared;
+        let Some(intruder) = self.intruders.get_mut(&conn) else {
+            return;
+        };
+        if intruder.sent {
+            self.intruders.remove(&conn);
+            shared.net.close(shared.now, conn, End::Client);
+            shared.observe(Observation::ConnClosed { conn });
+            return shared.schedule_arrivals();
+        }
+        intruder.sent = true;
+        let bytes = intruder.bytes.clone();
+        let mut frames = BytesMut::from(&bytes[..]);
+        while let Some(frame) = whole_frame(&mut frames) {
+            shared.observe(Observation::ToServer { conn, frame });
+        }
+        shared.note(Kind::Send, (server.0, conn.0), &bytes, || {
+            format!("intruder -> {conn} {}B {bytes:?}", bytes.len())
+        });
+        shared.net.send(shared.now, conn, End::Client, bytes);
+        shared.schedule_arrivals();
+        let dice = &mut self.fault_dice[Fault::ClientGarbage as usize];
+        let stay = dice.range(10, 5_000) * 1_000_000;
+        shared.after(stay, Event::Intruder { conn, server });
+    }
+
+    /// Something arrives at an intruder.
+    pub(super) fn intruder_hears(&mut self, conn: ConnId, delivery: Delivery) {
+        let shared = &mut self.shared;
+        let Some(intruder) = self.intruders.get_mut(&conn) else {
+            return;
+        };
+        match delivery {
+            Delivery::Nothing | Delivery::Later(_) => {}
+            Delivery::Bytes(bytes) => {
+                intruder.read.extend_from_slice(&bytes);
+                while let Some(frame) = whole_frame(&mut intruder.read) {
+                    if intruder.wrong_password {
+                        let answer = ConnectResponse::decode(frame.clone());
+                        let refused = answer.is_ok_and(|answer| answer.timeout_ms == 0);
+                        let evidence = format!("{conn} was let in with a wrong password");
+                        let found = if refused { Ok(()) } else { Err(evidence) };
+                        shared.hold(Check::PASSWORD, found);
+                    }
+                    shared.observe(Observation::ToClient { conn, frame });
+                }
+            }
+            Delivery::Closed | Delivery::Reset => {
+                self.intruders.remove(&conn);
+                shared.net.close(shared.now, conn, End::Client);
+                shared.observe(Observation::ConnClosed { conn });
+                shared.schedule_arrivals();
+            }
+        }
+    }
+
+    /// Is this connection an intruder's?
+    pub(super) fn intruders(&self) -> usize {
+        self.intruders.len()
+    }
+}
+
+fn handshake(session: SessionId, password: Bytes, last_zxid_seen: Zxid) -> Bytes {
+    let request = ConnectRequest {
+        last_zxid_seen,
+        timeout_ms: 3_000,
+        session,
+        password,
+        read_only: Some(false),
+    };
+    let mut bytes = BytesMut::new();
+    request.encode(&mut bytes);
+    bytes.freeze()
+}
+
+fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
+    let mut bytes = BytesMut::new();
+    let hello_after = |seen| handshake(SessionId(0), Bytes::from_static(&[0; 16]), seen);
+    let hello = || hello_after(Zxid::ZERO);
+    match kind {
+        Nonsense::Silence => {}
+        Nonsense::HalfFrame => {
+            bytes.put_i32(44);
+            bytes.put_slice(&noise[..10]);
+        }
+        Nonsense::Oversized => bytes.put_i32(0x10_0000),
+        Nonsense::Negative => bytes.put_i32(-5),
+        Nonsense::Noise => bytes.put_slice(noise),
+        Nonsense::Word => bytes.put_slice(b"ruok"),
+        Nonsense::CutHandshake => {
+            bytes.put_i32(20);
+            bytes.put_slice(&noise[..20]);
+        }
+        Nonsense::HalfRequest => {
+            bytes.put_slice(&hello());
+            bytes.put_i32(100);
+            bytes.put_slice(&noise[..9]);
+        }
+        Nonsense::ShortHeader => {
+            bytes.put_slice(&hello());
+            bytes.put_i32(5);
+            bytes.put_slice(&noise[..5]);
+        }
+        Nonsense::UnknownOperation => {
+            bytes.put_slice(&hello());
+            bytes.put_i32(8);
+            bytes.put_i32(1);
+            bytes.put_i32(777);
+        }
+        Nonsense::CutRequest => {
+            // setData whose path is longer than the frame.
+            bytes.put_slice(&hello());
+            bytes.put_i32(14);
+            bytes.put_i32(1);
+            bytes.put_i32(5);
+            bytes.put_i32(400);
+            bytes.put_slice(b"/x");
+        }
+        // It has seen what no server has (HS-05).
+        Nonsense::FromTheFuture => bytes.put_slice(&hello_after(Zxid(u64::MAX >> 1))),
+    }
+    bytes.freeze()
+}

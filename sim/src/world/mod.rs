@@ -1,0 +1,306 @@
+//! One simulated world: servers, clients, what is between them, and the loop that lets things happen.
+//!
+//! Owns the order of events and who gets them. Must not judge.
+
+mod intruder;
+mod phases;
+mod strike;
+
+use std::collections::BTreeMap;
+
+use zabkeeper_core::{ConnId, Instant, ServerId};
+
+use crate::client::Client;
+use crate::faults::Fault;
+use crate::judge::{Failure, Judge};
+use crate::node::Node;
+use crate::observe::ClientId;
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::seed::{Dice, Seeds};
+use crate::shared::{Event, Shared};
+use crate::stream::{Arrival, Delivery, End, Network};
+use crate::tally::Tally;
+use crate::trace::{Kind, Story, Trace};
+use crate::workload::KeySpace;
+use intruder::Intruder;
+
+pub use phases::Liveness;
+
+/// Events after which a run is given up as inconclusive: far more than any run needs.
+const EVENTS_MAX: u64 = 200_000_000;
+/// How long a connection attempt to a machine that is silent takes, ns.
+const DIAL_TIMEOUT: u64 = 3_000_000_000;
+
+/// A world.
+pub struct World {
+    shared: Shared,
+    nodes: BTreeMap<ServerId, Node>,
+    clients: BTreeMap<ClientId, Client>,
+    intruders: BTreeMap<ConnId, Intruder>,
+    /// Randomness of each kind of fault.
+    fault_dice: [Dice; Fault::ALL.len()],
+    /// No connection is made until then.
+    refusing_until: Instant,
+    /// Does anything go wrong?
+    faulty: bool,
+    /// How many clients there ever were, intruders included.
+    client_ids: u32,
+    liveness: Liveness,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The first failure.
+    pub failure: Option<Failure>,
+    /// It was given up before a verdict.
+    pub inconclusive: bool,
+    /// Virtual time at the end.
+    pub ended: Instant,
+    /// The fingerprint.
+    pub hash: u128,
+    /// Number of events in the trace.
+    pub events: u64,
+    /// Counters.
+    pub tally: Tally,
+    /// How often each promise was checked.
+    pub checks: Vec<(&'static str, u64)>,
+    /// How long the service took to recover after the heal.
+    pub liveness: Liveness,
+    /// Trace lines kept, and hashes by event, where asked for.
+    pub trace: Trace,
+}
+
+impl World {
+    /// A world before its first event.
+    pub fn new(seeds: Seeds, options: Options, story: Story, compare: bool) -> World {
+        let keys = KeySpace::draw(options.workload.paths, &mut seeds.stream("workload", 0));
+        let servers = [ServerId(1)];
+        let mut shared = Shared {
+            now: Instant(0),
+            queue: Queue::new(seeds.stream("queue", 0)),
+            // Any start will do, as long as it is not one that a fixed number could be taken for.
+            net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
+            trace: Trace::new(story, compare),
+            judge: Judge::new(&servers),
+            tally: Tally::default(),
+            options,
+            keys,
+            seeds,
+        };
+        let nodes = servers.map(|id| (id, Node::new(id, &shared))).into();
+        let mut world = World {
+            nodes,
+            clients: BTreeMap::new(),
+            intruders: BTreeMap::new(),
+            fault_dice: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
+            refusing_until: Instant(0),
+            faulty: true,
+            client_ids: 0,
+            liveness: Liveness::default(),
+            shared: {
+                for server in servers {
+                    shared.after(0, Event::Start { server });
+                }
+                shared
+            },
+        };
+        for _ in 0..world.shared.options.clients {
+            let within = world.shared.seeds.stream("client/start", world.client_ids.into());
+            world.add_client(within);
+        }
+        for fault in Fault::ALL {
+            world.plan_fault(fault);
+        }
+        world
+    }
+
+    /// Runs all phases.
+    pub fn run(mut self) -> Outcome {
+        let inconclusive = !self.phases();
+        let mut shared = self.shared;
+        let (cut, slow) = shared.net.strained();
+        shared.tally.faults[Fault::NetCut as usize] += cut;
+        shared.tally.faults[Fault::NetTail as usize] += slow;
+        Outcome {
+            failure: shared.judge.failure().cloned(),
+            inconclusive,
+            ended: shared.now,
+            hash: shared.trace.hash(),
+            events: shared.trace.events(),
+            tally: shared.tally,
+            checks: shared.judge.checks(),
+            liveness: self.liveness,
+            trace: shared.trace,
+        }
+    }
+
+    fn next_client(&mut self) -> ClientId {
+        self.client_ids += 1;
+        ClientId(self.client_ids - 1)
+    }
+
+    fn add_client(&mut self, mut start: Dice) {
+        let id = self.next_client();
+        self.clients.insert(id, Client::new(id, &self.shared));
+        // Not before the first server may be there.
+        let after = start.range(50_000_000, 250_000_000);
+        self.shared.after(after, Event::Birth { client: id, life: 0 });
+    }
+
+    /// Lets things happen up to `until`. Says whether the run may go on.
+    fn run_until(&mut self, until: Instant) -> bool {
+        while self.shared.queue.peek().is_some_and(|at| at <= until) {
+            let (at, event) = self.shared.queue.pop().expect("looked at above");
+            self.shared.now = at;
+            self.happen(event);
+            if self.shared.judge.failure().is_some() || self.shared.trace.events() > EVENTS_MAX {
+                return false;
+            }
+        }
+        self.shared.now = until;
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        let shared = &mut self.shared;
+        match event {
+            Event::Arrival(arrival) => self.arrive(arrival),
+            Event::Wake { server, life } => {
+                let (node, shared) = self.node(server);
+                node.wake(life, shared);
+            }
+            Event::Deadline { server, life } => {
+                let (node, shared) = self.node(server);
+                node.deadline(life, shared);
+            }
+            Event::LaneDone { server, life, lane } => {
+                let (node, shared) = self.node(server);
+                node.lane_done(life, lane, shared);
+            }
+            Event::Recovered { server, life } => {
+                let (node, shared) = self.node(server);
+                node.recovered(life, shared);
+            }
+            Event::Start { server } => {
+                let (node, shared) = self.node(server);
+                node.start(shared);
+            }
+            Event::Crash { server, life, how } => self.crash(server, life, how),
+            Event::Relief { server } => self.relieve(server),
+            Event::Dial { client, life, link, server } => {
+                let (conn, after) = self.dial(client, server);
+                let answer = Event::Dialled { client, life, link, conn };
+                self.shared.after(after, answer);
+            }
+            Event::Dialled { client, life, link, conn } => {
+                let Some(state) = self.clients.get_mut(&client) else {
+                    return;
+                };
+                if let Some(until) = state.still_frozen(shared.now) {
+                    return shared.at(until, event);
+                }
+                state.dialled(life, link, conn, ServerId(1), shared);
+            }
+            Event::ClientDeadline { client, life } => {
+                let Some(state) = self.clients.get_mut(&client) else {
+                    return;
+                };
+                if let Some(until) = state.still_frozen(shared.now) {
+                    return shared.at(until, event);
+                }
+                state.deadline(life, shared);
+            }
+            Event::Work { client, life } => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.work(life, shared);
+                }
+            }
+            Event::Birth { client, life } => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.birth(life, shared);
+                }
+            }
+            Event::Intruder { conn, server } => self.intruder_turn(conn, server),
+            Event::Fault(fault) => self.strike(fault),
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        let Arrival { conn, to, .. } = arrival;
+        let shared = &mut self.shared;
+        let Some((client, server)) = shared.net.ends(conn) else {
+            return;
+        };
+        let frozen = match to {
+            End::Client => self.clients.get(&client).and_then(|c| c.still_frozen(shared.now)),
+            End::Server => None,
+        };
+        if let Some(until) = frozen {
+            return shared.at(until, Event::Arrival(arrival));
+        }
+        let delivery = shared.net.arrive(shared.now, conn, to);
+        if let Delivery::Later(at) = delivery {
+            return shared.at(at, Event::Arrival(arrival));
+        }
+        match to {
+            End::Server => {
+                if let Delivery::Bytes(bytes) = &delivery {
+                    shared.note(Kind::Receive, (server.0, conn.0), bytes, || {
+                        format!("s{server} <- {conn} {}B", bytes.len())
+                    });
+                }
+                if let Some(node) = self.nodes.get_mut(&server) {
+                    node.arrive(conn, delivery, shared);
+                }
+            }
+            End::Client => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.arrive(conn, delivery, shared);
+                } else {
+                    self.intruder_hears(conn, delivery);
+                }
+                if let Some(node) = self.nodes.get_mut(&server) {
+                    node.drained(&mut self.shared);
+                }
+            }
+        }
+    }
+
+    /// Somebody wants a connection. Gives it, if it comes about, and the time until that is known.
+    fn dial(&mut self, client: ClientId, server: ServerId) -> (Option<ConnId>, u64) {
+        let shared = &mut self.shared;
+        let conn = shared.net.deal();
+        let mut dice = shared.seeds.stream("net", conn.0);
+        let after = shared.options.link.draw(&mut dice);
+        if shared.now < self.refusing_until {
+            return (None, after);
+        }
+        let Some(node) = self.nodes.get_mut(&server) else {
+            return (None, after);
+        };
+        match node.accept(conn, shared) {
+            Some(true) => {
+                let pace = shared.options.link;
+                shared.net.open(conn, client, server, pace, dice);
+                (Some(conn), after)
+            }
+            Some(false) => (None, after),
+            None => (None, DIAL_TIMEOUT),
+        }
+    }
+
+    fn node(&mut self, server: ServerId) -> (&mut Node, &mut Shared) {
+        split(&mut self.nodes, &mut self.shared, server)
+    }
+}
+
+/// A server and what it acts through, borrowed apart.
+fn split<'a>(
+    nodes: &'a mut BTreeMap<ServerId, Node>,
+    shared: &'a mut Shared,
+    server: ServerId,
+) -> (&'a mut Node, &'a mut Shared) {
+    (nodes.get_mut(&server).expect("events name servers of this world"), shared)
+}

@@ -1,0 +1,192 @@
+//! The phases of a run: faults, heal, liveness, settling, audit.
+//!
+//! Owns their order and bounds. Must not judge promises to clients: oracles do.
+
+use zabkeeper_core::Instant;
+
+use super::World;
+use crate::fs::Pace;
+use crate::judge::Check;
+use crate::observe::Observation;
+use crate::seed::Dice;
+use crate::shared::Event;
+use crate::stream::LinkPace;
+use crate::trace::Kind;
+
+const MS: u64 = 1_000_000;
+/// New clients that come after the heal, to prove that new sessions work.
+const NEWCOMERS: u32 = 2;
+/// Nothing waits longer than this, once nothing goes wrong, ns.
+const LIVENESS_MAX: u64 = 120_000 * MS;
+/// How long queues may take to drain when nobody asks for anything, ns.
+const SETTLE_MAX: u64 = 30_000 * MS;
+/// How often the world looks whether a phase is over, ns.
+const LOOK: u64 = 20 * MS;
+/// Handles that a store may hold: a segment, the state file, a snapshot, and some for what it is about to do.
+const HANDLES_MAX: u32 = 8;
+
+/// How long the service took to recover, and how long it might have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Liveness {
+    /// ns until all fresh writes had succeeded.
+    pub took: u64,
+    /// ns allowed.
+    pub bound: u64,
+}
+
+impl World {
+    /// All phases. Says whether there is a verdict.
+    pub(super) fn phases(&mut self) -> bool {
+        let length = u64::try_from(self.shared.options.duration.as_nanos()).unwrap_or(u64::MAX);
+        self.begin_phase("faults");
+        let done = self.run_until(Instant(length))
+            && self.liveness_phase()
+            && self.settle()
+            && self.audit();
+        done || self.shared.judge.failure().is_some()
+    }
+
+    fn begin_phase(&mut self, name: &'static str) {
+        self.shared.note(Kind::Phase, (0, 0), name.as_bytes(), || name.to_owned());
+    }
+
+    /// All faults stop: servers are up, disks and links behave, clients are awake.
+    fn heal(&mut self) {
+        self.begin_phase("heal");
+        self.faulty = false;
+        let shared = &mut self.shared;
+        self.refusing_until = shared.now;
+        let cut = shared.options.link.cut_one_in;
+        shared.options.link = LinkPace { cut_one_in: cut, ..LinkPace::CALM };
+        for client in self.clients.values_mut() {
+            client.thaw(shared);
+        }
+        shared.net.heal(shared.now, shared.options.link);
+        shared.schedule_arrivals();
+        for node in self.nodes.values_mut() {
+            node.slow_down(1);
+            node.resume(shared);
+            node.disk().borrow_mut().calm(Pace { sync_mean: MS, op_mean: 10_000, per_kib: 500 });
+            shared.after(0, Event::Start { server: node.id() });
+        }
+    }
+
+    /// The bound of the liveness phase: a client notices a dead connection within its session timeout, connects again
+    /// within its pauses, and the server may meanwhile have to notice the same and start.
+    fn liveness_bound(&self) -> u64 {
+        let options = &self.shared.options;
+        let ms = 2 * u64::from(options.server.tick_ms) * 20
+            + 2 * options.workload.session_ms.1
+            + 4 * options.workload.reconnect_ms
+            + 10_000;
+        (ms * MS).min(LIVENESS_MAX)
+    }
+
+    /// Everything is well again, and that must show.
+    fn liveness_phase(&mut self) -> bool {
+        self.heal();
+        self.prove_liveness()
+    }
+
+    /// Fresh writes of all old sessions and of new ones must succeed.
+    fn prove_liveness(&mut self) -> bool {
+        let healed = self.shared.now;
+        self.liveness.bound = self.liveness_bound();
+        for number in 0..NEWCOMERS {
+            let start: Dice = self.shared.seeds.stream("client/newcomer", number.into());
+            self.add_client(start);
+        }
+        for client in self.clients.values_mut() {
+            client.ask_for_probe(&mut self.shared);
+        }
+        while !self.clients.values().all(|client| client.is_proven()) {
+            let next = Instant(self.shared.now.0 + LOOK);
+            if !self.run_until(next) {
+                return false;
+            }
+            if self.shared.now.0 - healed.0 > self.liveness.bound {
+                self.report_waiting();
+                return false;
+            }
+        }
+        self.liveness.took = self.shared.now.0 - healed.0;
+        self.shared.hold(Check::WRITES, Ok(()));
+        true
+    }
+
+    /// Who waits for whom.
+    fn report_waiting(&mut self) {
+        let mut waits: Vec<String> = self
+            .clients
+            .values()
+            .filter(|client| !client.is_proven())
+            .map(|client| client.describe())
+            .collect();
+        waits.extend(self.nodes.values().map(|node| {
+            let unrest =
+                node.unrest().unwrap_or_else(|| format!("s{} waits for nobody", node.id()));
+            format!("{unrest}; {:?}", node.status())
+        }));
+        self.shared.hold(Check::WRITES, Err(waits.join("\n  ")));
+    }
+
+    /// Nobody asks for anything: queues must drain.
+    fn settle(&mut self) -> bool {
+        self.begin_phase("settle");
+        let since = self.shared.now;
+        loop {
+            let next = Instant(self.shared.now.0 + LOOK);
+            if !self.run_until(next) {
+                return false;
+            }
+            let unrest = self.unrest();
+            if unrest.is_none() || self.shared.now.0 - since.0 > SETTLE_MAX {
+                self.shared.hold(Check::DRAINED, unrest.map_or(Ok(()), Err));
+                return self.shared.judge.failure().is_none();
+            }
+        }
+    }
+
+    fn unrest(&self) -> Option<String> {
+        let calls: usize = self.clients.values().map(|client| client.calls()).sum();
+        if calls > 0 {
+            return Some(format!("{calls} calls under way"));
+        }
+        if self.intruders() > 0 {
+            return Some(format!("{} intruders connected", self.intruders()));
+        }
+        self.nodes.values().find_map(|node| node.unrest())
+    }
+
+    /// Ground truth against what servers say, and nothing left over.
+    fn audit(&mut self) -> bool {
+        self.begin_phase("audit");
+        let shared = &mut self.shared;
+        for node in self.nodes.values_mut() {
+            let (Some(status), Some(digest)) = (node.status(), node.digest()) else {
+                continue;
+            };
+            let server = node.id();
+            let (applied, sessions) = (status.applied, node.sessions());
+            let same = match node.examine(shared) {
+                Some(truth) if (truth.last, truth.digest) == (applied, digest) => Ok(()),
+                Some(truth) => Err(format!(
+                    "s{server} holds {applied} with digest {digest:#x}, its disk {} with {:#x}",
+                    truth.last, truth.digest
+                )),
+                None => Err(format!("s{server}: its disk could not be examined")),
+            };
+            shared.hold(Check::RECOVERS, same);
+            shared.observe(Observation::Final { server, applied, digest, sessions });
+            let handles = node.disk().borrow().handle_count();
+            let few = if handles <= HANDLES_MAX { Ok(()) } else { Err(format!("{handles} open")) };
+            shared.hold(Check::HANDLES, few);
+        }
+        let (at, event) = (shared.now, shared.trace.events());
+        shared.judge.finish(at, event);
+        shared.judge.failure().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests;

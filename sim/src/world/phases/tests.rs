@@ -1,0 +1,63 @@
+//! Worlds that are sabotaged in a way no server could survive: the promises that only the world itself checks must fail.
+
+use std::time::Duration;
+
+use super::*;
+use crate::faults::Selection;
+use crate::options::{Options, Pinned, Profile};
+use crate::seed::Seeds;
+use crate::trace::Story;
+
+const HOUR: u64 = 3_600_000_000_000;
+
+fn calm_world() -> World {
+    let seeds = Seeds::new(7);
+    let faults = Selection::parse("").expect("nothing is a valid selection");
+    let pinned = Pinned { duration: Some(Duration::from_secs(1)), clients: Some(3), faults };
+    let options = Options::draw(seeds, Profile::Calm, &pinned);
+    World::new(seeds, options, Story::Off, false)
+}
+
+fn broken(world: &World) -> &'static str {
+    world.shared.judge.failure().expect("the sabotage is noticed").id
+}
+
+/// The servers get no time any more.
+fn hang(world: &mut World) {
+    let never = Instant(world.shared.now.0 + HOUR);
+    world.nodes.values_mut().for_each(|node| node.pause(never));
+}
+
+#[test]
+fn l2_a_server_that_hangs_writes_nothing() {
+    let mut world = calm_world();
+    assert!(world.run_until(Instant(1_000_000_000)));
+    world.heal();
+    hang(&mut world);
+    assert!(!world.prove_liveness());
+    assert_eq!(broken(&world), "L2");
+}
+
+#[test]
+fn e3_a_server_that_hangs_lets_queues_grow() {
+    let mut world = calm_world();
+    assert!(world.run_until(Instant(1_000_000_000)) && world.liveness_phase());
+    hang(&mut world);
+    for client in world.clients.values_mut() {
+        client.ask_for_probe(&mut world.shared);
+    }
+    assert!(!world.settle());
+    assert_eq!(broken(&world), "E3");
+}
+
+#[test]
+fn c6_a_client_from_the_future_is_not_served() {
+    // The oracle of C6 looks on; that the server was asked at all is what this adds.
+    let seeds = Seeds::new(11);
+    let faults = Selection::parse("only=client.garbage").expect("a valid selection");
+    let pinned = Pinned { duration: Some(Duration::from_secs(60)), clients: Some(2), faults };
+    let options = Options::draw(seeds, Profile::Session, &pinned);
+    let outcome = World::new(seeds, options, Story::Off, false).run();
+    assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+    assert!(outcome.tally.marks.contains(zabkeeper_core::io::Mark::ClientAhead));
+}

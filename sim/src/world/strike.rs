@@ -1,0 +1,221 @@
+//! Faults strike here.
+//!
+//! Owns when the next one comes, whom it hits and how hard. Must not bend the rules of what it hits: disks and streams
+//! know themselves what is legal.
+
+use std::cell::RefMut;
+
+use zabkeeper_core::{ConnId, Instant, ServerId};
+
+use super::{World, split};
+use crate::client::Client;
+use crate::faults::Fault;
+use crate::fs::{Crash, Disk, FsyncFault};
+use crate::seed::Dice;
+use crate::shared::{Event, Shared};
+use crate::stream::{Break, End};
+use crate::trace::Kind;
+
+const MS: u64 = 1_000_000;
+
+impl World {
+    /// Plans the next strike of a fault that comes by time.
+    pub(super) fn plan_fault(&mut self, fault: Fault) {
+        if let Some(mean) = self.shared.options.faults.mean(fault) {
+            let after = self.fault_dice[fault as usize].exponential(mean);
+            self.shared.after(after.max(1), Event::Fault(fault));
+        }
+    }
+
+    /// A fault strikes, if it finds somebody to hit.
+    pub(super) fn strike(&mut self, fault: Fault) {
+        if !self.faulty {
+            return;
+        }
+        self.plan_fault(fault);
+        let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
+        let server = *self.fault_dice[fault as usize].pick(&servers);
+        self.shared.note(Kind::Fault, (fault as u64, server.0), &[], || fault.name().to_owned());
+        let hit = match fault {
+            Fault::NodeKill => self.end_server(server, Some(Crash::Kill)),
+            Fault::NodePower => self.end_server(server, None),
+            Fault::NodePause => self.pause_server(server),
+            Fault::NodeSlow => self.slow_server(server),
+            Fault::NodeWall => self.step_wall(server),
+            Fault::NodeCrashInStep => self.arm_crash_in_step(server),
+            Fault::DiskSlow => self.trouble_disk(fault, server, |disk, dice, now| {
+                disk.trouble.slowness = dice.range(10, 100);
+                disk.trouble.slow_until = Instant(now.0 + dice.range(10, 5_000) * MS);
+            }),
+            Fault::DiskStall => self.trouble_disk(fault, server, |disk, dice, now| {
+                let until = Instant(now.0 + dice.magnitude(50, 8_000) * MS);
+                disk.trouble.stalled_until = until;
+            }),
+            Fault::DiskWriteError => self.trouble_disk(fault, server, |disk, _, _| {
+                disk.trouble.write_error = true;
+            }),
+            Fault::DiskFull => self.trouble_disk(fault, server, |disk, dice, _| {
+                disk.trouble.capacity = Some(disk.used() + dice.below(20_000));
+            }),
+            Fault::DiskFsyncError => self.trouble_disk(fault, server, |disk, _, _| {
+                disk.trouble.sync_error = Some(FsyncFault::PagesLost);
+            }),
+            Fault::NetReset => self.trouble_conn(fault, |shared, _, conn| {
+                shared.net.break_off(shared.now, conn, Break::Both);
+            }),
+            Fault::NetHalfOpen => self.trouble_conn(fault, half_open),
+            Fault::NetStall => self.trouble_conn(fault, |shared, dice, conn| {
+                let until = Instant(shared.now.0 + dice.magnitude(20, 20_000) * MS);
+                shared.net.stall(conn, either_end(dice), until);
+            }),
+            Fault::NetRefuse => self.refuse_connections(),
+            Fault::ClientFreeze => self.trouble_client(fault, freeze),
+            Fault::ClientDeath => self.trouble_client(fault, |client, dice, shared| {
+                client.die(dice.chance(1, 3), shared);
+            }),
+            Fault::ClientClose => self.trouble_client(fault, |client, _, shared| {
+                client.close(shared);
+            }),
+            Fault::ClientWrongPassword => self.try_wrong_password(server),
+            Fault::ClientGarbage => self.send_garbage(server),
+            // Properties never come by time.
+            Fault::NodeDrift
+            | Fault::NodeCrashInRecovery
+            | Fault::DiskTorn
+            | Fault::DiskGarbage
+            | Fault::DiskNames
+            | Fault::NetCut
+            | Fault::NetTail => false,
+        };
+        self.shared.tally.faults[fault as usize] += u64::from(hit);
+    }
+
+    /// Without a way given, the power fails.
+    fn end_server(&mut self, server: ServerId, how: Option<Crash>) -> bool {
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        let (running, life) = (node.is_running(), node.life());
+        let how = how.unwrap_or_else(|| node.power(shared));
+        self.crash(server, life, how);
+        running
+    }
+
+    /// A server ends, and is started again some time later.
+    pub(super) fn crash(&mut self, server: ServerId, life: u64, how: Crash) {
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        if life != node.life() || !node.is_running() {
+            return;
+        }
+        node.crash(how, shared);
+        let dice = &mut self.fault_dice[Fault::NodeKill as usize];
+        let after = if dice.chance(1, 4) { dice.below(50) } else { dice.range(50, 5_000) };
+        shared.after(after * MS, Event::Start { server });
+    }
+
+    fn pause_server(&mut self, server: ServerId) -> bool {
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        let ms = self.fault_dice[Fault::NodePause as usize].magnitude(10, 20_000);
+        node.pause(Instant(shared.now.0 + ms * MS));
+        node.is_up()
+    }
+
+    fn slow_server(&mut self, server: ServerId) -> bool {
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        let dice = &mut self.fault_dice[Fault::NodeSlow as usize];
+        node.slow_down(dice.range(10, 200));
+        let after = dice.range(1, 5_000) * MS;
+        shared.after(after, Event::Relief { server });
+        node.is_up()
+    }
+
+    fn step_wall(&mut self, server: ServerId) -> bool {
+        let (node, _) = split(&mut self.nodes, &mut self.shared, server);
+        let dice = &mut self.fault_dice[Fault::NodeWall as usize];
+        let ms = i64::try_from(dice.magnitude(1, 10_000_000)).expect("small");
+        node.step_wall(if dice.chance(1, 2) { ms } else { -ms });
+        true
+    }
+
+    /// Counted when it happens.
+    fn arm_crash_in_step(&mut self, server: ServerId) -> bool {
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        let how = node.draw_crash(shared);
+        node.arm_crash_in_step(how);
+        false
+    }
+
+    fn trouble_disk(
+        &mut self,
+        fault: Fault,
+        server: ServerId,
+        trouble: impl FnOnce(&mut RefMut<'_, Disk>, &mut Dice, Instant),
+    ) -> bool {
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        let dice = &mut self.fault_dice[fault as usize];
+        trouble(&mut node.disk().borrow_mut(), dice, shared.now);
+        true
+    }
+
+    /// A server is no longer slow.
+    pub(super) fn relieve(&mut self, server: ServerId) {
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        let ends = (Fault::NodeSlow as u64, server.0);
+        shared.note(Kind::Fault, ends, b"end", || format!("{} ends", Fault::NodeSlow));
+        node.slow_down(1);
+    }
+
+    fn refuse_connections(&mut self) -> bool {
+        let ms = self.fault_dice[Fault::NetRefuse as usize].magnitude(50, 5_000);
+        self.refusing_until = Instant(self.shared.now.0 + ms * MS);
+        true
+    }
+
+    fn trouble_conn(
+        &mut self,
+        fault: Fault,
+        trouble: impl FnOnce(&mut Shared, &mut Dice, ConnId),
+    ) -> bool {
+        let standing = self.shared.net.standing();
+        if standing.is_empty() {
+            return false;
+        }
+        let dice = &mut self.fault_dice[fault as usize];
+        let conn = *dice.pick(&standing);
+        trouble(&mut self.shared, dice, conn);
+        self.shared.schedule_arrivals();
+        true
+    }
+
+    fn trouble_client(
+        &mut self,
+        fault: Fault,
+        trouble: impl FnOnce(&mut Client, &mut Dice, &mut Shared),
+    ) -> bool {
+        let ids: Vec<_> = self.clients.keys().copied().collect();
+        if ids.is_empty() {
+            return false;
+        }
+        let dice = &mut self.fault_dice[fault as usize];
+        let client = self.clients.get_mut(dice.pick(&ids)).expect("picked among the keys");
+        if client.still_frozen(self.shared.now).is_some() {
+            return false;
+        }
+        trouble(client, dice, &mut self.shared);
+        true
+    }
+}
+
+fn half_open(shared: &mut Shared, dice: &mut Dice, conn: ConnId) {
+    let late = Instant(shared.now.0 + dice.magnitude(100, 60_000) * MS);
+    let how = Break::HalfOpen { first: either_end(dice), late, on_write: dice.chance(1, 2) };
+    shared.net.break_off(shared.now, conn, how);
+}
+
+fn freeze(client: &mut Client, dice: &mut Dice, shared: &mut Shared) {
+    // Beyond its session timeout in some cases, so that sessions expire under living clients.
+    let longest = (shared.options.workload.session_ms.1 * 3).clamp(50, 60_000);
+    client.freeze(Instant(shared.now.0 + dice.magnitude(20, longest) * MS));
+}
+
+fn either_end(dice: &mut Dice) -> End {
+    if dice.chance(1, 2) { End::Client } else { End::Server }
+}

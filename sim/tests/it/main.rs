@@ -1,0 +1,30 @@
+//! Whole worlds: every fault strikes, a seed means one run, and what must fail fails.
+
+mod determinism;
+mod faults;
+mod program;
+
+use std::time::Duration;
+
+use sim::faults::Selection;
+use sim::options::{Pinned, Profile};
+use sim::run::{Job, Report};
+use sim::trace::Story;
+
+/// A run of `seconds` with this selection of faults.
+fn job(seed: u64, profile: Profile, faults: &str, seconds: u64) -> Job {
+    let faults = Selection::parse(faults).expect("a valid selection");
+    let duration = Some(Duration::from_secs(seconds));
+    Job { seed, profile, pinned: Pinned { duration, clients: None, faults } }
+}
+
+fn run(job: &Job) -> Report {
+    job.run(Story::Off, false)
+}
+
+/// Fails with all that is needed to look at it.
+fn assert_passed(report: &Report) {
+    let seed = report.job.seed;
+    assert!(report.outcome.failure.is_none(), "seed {seed}: {:?}", report.outcome.failure);
+    assert!(!report.outcome.inconclusive, "seed {seed} is inconclusive");
+}
