@@ -1,0 +1,134 @@
+//! The two threads that write to the disk, beside the one thread that does everything else.
+//!
+//! Owns the queues towards them and the completions back. Must not look into commands beyond their lane.
+//!
+//! Invariants: each thread runs its commands in order; a thread that failed runs nothing more (a failed sync is never
+//! retried); every batch is answered, or the failure is.
+//!
+//! The queues have no bound of their own: what waits in the log's is counted by the core, which asks for client reads
+//! to pause (`Limits::undurable_bytes`), and the snapshot's holds one command at a time.
+
+use std::mem;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use storage_fs::{LogLane, OsDir, SnapshotLane, StoreError};
+use tokio::sync::Notify;
+use zabkeeper_core::io::{DiskCommand, DiskEvent, Lane};
+
+/// The driver's end of both threads.
+pub(crate) struct Disk {
+    log: Sender<Vec<DiskCommand>>,
+    snapshots: Sender<DiskCommand>,
+    done: Arc<Completions>,
+    threads: [JoinHandle<()>; 2],
+}
+
+/// What the threads report, and how they wake the driver for it.
+struct Completions {
+    events: Mutex<Vec<DiskEvent>>,
+    wake: Arc<Notify>,
+}
+
+impl Disk {
+    /// Starts the threads; `wake` is notified after each completion.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub(crate) fn start(
+        log: LogLane<OsDir>,
+        snapshots: SnapshotLane<OsDir>,
+        wake: Arc<Notify>,
+    ) -> std::io::Result<Disk> {
+        let done = Arc::new(Completions { events: Mutex::new(Vec::new()), wake });
+        let (log_sender, log_queue) = channel();
+        let (snapshot_sender, snapshot_queue) = channel();
+        let to = Arc::clone(&done);
+        let log_thread = thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || to.report_end(run_log(log, &log_queue, &to)))?;
+        let to = Arc::clone(&done);
+        let snapshot_thread = thread::Builder::new()
+            .name("snapshots".to_owned())
+            .spawn(move || to.report_end(run_snapshots(snapshots, &snapshot_queue, &to)))?;
+        let threads = [log_thread, snapshot_thread];
+        Ok(Disk { log: log_sender, snapshots: snapshot_sender, done, threads })
+    }
+
+    /// Hands commands over; `commands` is empty afterwards. A thread that has failed takes none: its failure has been
+    /// reported, and the server is about to stop.
+    pub(crate) fn send(&self, commands: &mut Vec<DiskCommand>) {
+        if commands.is_empty() {
+            return;
+        }
+        if commands.iter().any(|command| command.lane() == Lane::Snapshot) {
+            for command in commands.extract_if(.., |command| command.lane() == Lane::Snapshot) {
+                let _failed = self.snapshots.send(command);
+            }
+        }
+        if !commands.is_empty() {
+            let _failed = self.log.send(mem::take(commands));
+        }
+    }
+
+    /// Takes what has been completed since the last call.
+    pub(crate) fn completions(&self) -> Vec<DiskEvent> {
+        mem::take(&mut *self.done.lock())
+    }
+
+    /// Ends both threads after what they have been given.
+    pub(crate) fn join(self) {
+        let Disk { log, snapshots, threads, .. } = self;
+        drop((log, snapshots));
+        for thread in threads {
+            thread.join().expect("a panic aborts the process");
+        }
+    }
+}
+
+impl Completions {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<DiskEvent>> {
+        self.events.lock().expect("a panic aborts the process")
+    }
+
+    fn report(&self, event: DiskEvent) {
+        self.lock().push(event);
+        self.wake.notify_one();
+    }
+
+    fn report_end(&self, ended: Result<(), StoreError>) {
+        if let Err(error) = ended {
+            self.report(DiskEvent::Failed(error.to_string()));
+        }
+    }
+}
+
+/// Group commit: whatever has queued up during one sync is written and synced together by the next.
+fn run_log(
+    mut lane: LogLane<OsDir>,
+    queue: &Receiver<Vec<DiskCommand>>,
+    to: &Completions,
+) -> Result<(), StoreError> {
+    while let Ok(mut commands) = queue.recv() {
+        while let Ok(more) = queue.try_recv() {
+            commands.extend(more);
+        }
+        let durable = lane.run(&commands)?;
+        to.report(DiskEvent::Done(durable));
+    }
+    Ok(())
+}
+
+fn run_snapshots(
+    mut lane: SnapshotLane<OsDir>,
+    queue: &Receiver<DiskCommand>,
+    to: &Completions,
+) -> Result<(), StoreError> {
+    while let Ok(command) = queue.recv() {
+        if let Some(event) = lane.run(&command)? {
+            to.report(event);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! The loop around the core: inputs in, orders out.
+//!
+//! Owns the [`Server`]. Must not decide anything the core could decide, nor wait for anything but the next input.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::Sleep;
+use zabkeeper_core::io::{ClientCommand, DiskEvent};
+use zabkeeper_core::{Input, Instant, Now, Outbox, Pressure, Server};
+
+use crate::conn::Conn;
+use crate::disk::Disk;
+use crate::serve::announce;
+use crate::shared::Shared;
+
+/// Inputs stepped before their orders are handed out: bounds the delay of the first by the work of the others, to some
+/// ten milliseconds at worst.
+const BATCH: usize = 4096;
+
+/// Steps the core until it halts or is told to stop.
+pub(crate) struct Hub {
+    server: Server,
+    shared: Rc<Shared>,
+    disk: Disk,
+    batch: Vec<Input>,
+    outbox: Outbox,
+    due: Vec<Rc<Conn>>,
+    timer: Pin<Box<Sleep>>,
+    timer_at: Instant,
+    announced: bool,
+    halting: bool,
+}
+
+/// How the hub ended.
+pub(crate) enum Ended {
+    /// As told; all writes were done in time or not.
+    Stopped { complete: bool },
+    /// The disk failed, and this is what was said.
+    Halted(String),
+}
+
+impl Hub {
+    pub(crate) fn new(server: Server, shared: Rc<Shared>, disk: Disk) -> Hub {
+        Hub {
+            server,
+            shared,
+            disk,
+            batch: Vec::new(),
+            outbox: Outbox::default(),
+            due: Vec::new(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            timer_at: Instant::default(),
+            announced: false,
+            halting: false,
+        }
+    }
+
+    pub(crate) async fn run(mut self) -> Ended {
+        loop {
+            let now = self.collect();
+            for input in self.batch.drain(..) {
+                self.server.step(now, input, &mut self.outbox);
+            }
+            self.disk.send(&mut self.outbox.disk);
+            self.deliver(now.mono);
+            self.tell_operators();
+            if let Some(ended) = self.ended(now.mono) {
+                return self.finish(ended);
+            }
+            self.sleep().await;
+        }
+    }
+
+    /// What has come from sockets and disk, the core's own deadline, and the time of it all.
+    fn collect(&mut self) -> Now {
+        self.shared.take_inputs(BATCH, &mut self.batch);
+        for event in self.disk.completions() {
+            self.halting |= matches!(event, DiskEvent::Failed(_));
+            self.batch.push(Input::Disk(event));
+        }
+        let now = self.shared.clock.now();
+        if self.server.next_deadline().is_some_and(|at| at <= now.mono) {
+            self.batch.push(Input::Timeout);
+        }
+        now
+    }
+
+    /// Until there is an input or the deadline has come; sometimes shorter.
+    async fn sleep(&mut self) {
+        let deadlines = [self.server.next_deadline(), self.shared.stopping()];
+        let Some(at) = deadlines.into_iter().flatten().min() else {
+            return self.shared.wake().notified().await;
+        };
+        if at != self.timer_at {
+            self.timer_at = at;
+            self.timer.as_mut().reset(self.shared.clock.timer(at));
+        }
+        tokio::select! {
+            biased;
+            () = self.shared.wake().notified() => {}
+            () = self.timer.as_mut() => {}
+        }
+    }
+
+    /// Encodes what the core has to say to clients into their buffers, and sends each buffer once.
+    fn deliver(&mut self, now: Instant) {
+        let mut traffic = self.shared.traffic.borrow_mut();
+        let mut current: Option<Rc<Conn>> = None;
+        for (id, command) in self.outbox.clients.drain(..) {
+            // Answers to one connection tend to come together.
+            let conn = match current.take() {
+                Some(conn) if conn.id == id => Some(conn),
+                _ => self.shared.conn(id),
+            };
+            let Some(conn) = conn.filter(|conn| !conn.is_closed()) else {
+                continue;
+            };
+            if matches!(command, ClientCommand::Close) {
+                self.shared.close(&conn);
+            } else if conn.queue(&command, now, &mut traffic) {
+                self.due.push(Rc::clone(&conn));
+            }
+            current = Some(conn);
+        }
+        drop(traffic);
+        for conn in self.due.drain(..) {
+            conn.flush();
+        }
+        self.shared.set_reading(self.server.pressure() == Pressure::Accept);
+    }
+
+    /// Announces once that clients are served, and answers those who asked for the status.
+    fn tell_operators(&mut self) {
+        let askers = self.shared.take_status_wanted();
+        if self.announced && askers.is_empty() {
+            return;
+        }
+        let status = self.server.status();
+        if status.serving && !self.announced {
+            self.announced = true;
+            announce(&self.shared.settings, &status);
+        }
+        for asker in askers {
+            // Whoever asked may have gone.
+            let _gone = asker.send(status.clone());
+        }
+    }
+
+    fn ended(&self, now: Instant) -> Option<Ended> {
+        let stopping = self.shared.stopping();
+        if !self.halting && stopping.is_none() {
+            return None;
+        }
+        let status = self.server.status();
+        if let Some(why) = status.halted {
+            return Some(Ended::Halted(why));
+        }
+        let complete = status.outstanding == 0
+            && status.applied == status.appended
+            && status.durable == status.appended;
+        let latest = stopping?;
+        (complete || now >= latest).then_some(Ended::Stopped { complete })
+    }
+
+    fn finish(self, ended: Ended) -> Ended {
+        match ended {
+            // Whatever is still queued is written and synced before this returns.
+            Ended::Stopped { complete: true } => self.disk.join(),
+            // A disk that does not answer would keep the process for ever.
+            Ended::Stopped { complete: false } | Ended::Halted(_) => {}
+        }
+        ended
+    }
+}

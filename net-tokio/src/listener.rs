@@ -1,0 +1,154 @@
+//! The listening socket and the bounds on how many connections it lets in.
+//!
+//! Owns binding, accepting and counting. Must not read from connections.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket};
+
+use crate::config::Settings;
+use crate::reader;
+use crate::shared::Shared;
+
+/// Connections that the kernel completes before we accept them, where nothing else is configured. ZooKeeper's 50 makes
+/// clients wait for a second when a hundred come at once; the kernel's own bound (`somaxconn`) still holds.
+const BACKLOG: u32 = 1024;
+
+/// Pause after a failed accept. The usual cause is that the process is out of file descriptors: the connection stays in
+/// the kernel's queue, and an immediate retry would only spin.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// How many connections there are, altogether and from each address.
+#[derive(Default)]
+struct Counts {
+    all: usize,
+    by_address: BTreeMap<IpAddr, usize>,
+}
+
+/// One place within the bounds, given back when dropped.
+pub(crate) struct Permit {
+    address: IpAddr,
+    counts: Rc<RefCell<Counts>>,
+}
+
+/// Reserves the address. Connections are let in only by [`accept`], so that the port is known to be free before data
+/// is recovered, and nobody waits in its queue meanwhile.
+///
+/// # Errors
+/// An address that does not resolve, is not this machine's, or is in use.
+pub(crate) fn bind(settings: &Settings) -> io::Result<TcpSocket> {
+    let Some(host) = &settings.host else {
+        let everywhere = |ip: IpAddr| bind_to(SocketAddr::new(ip, settings.port));
+        return match everywhere(Ipv6Addr::UNSPECIFIED.into()) {
+            // A machine without IPv6.
+            Err(error) if !matches!(error.kind(), io::ErrorKind::AddrInUse) => {
+                everywhere(Ipv4Addr::UNSPECIFIED.into())
+            }
+            bound => bound,
+        };
+    };
+    let mut addresses = (host.as_str(), settings.port).to_socket_addrs()?;
+    let address = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
+    bind_to(address)
+}
+
+fn bind_to(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Connections of an earlier run that are still winding down must not keep the port.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Begins to listen.
+///
+/// # Errors
+/// Another process listens on the address since.
+pub(crate) fn listen(socket: TcpSocket, settings: &Settings) -> io::Result<TcpListener> {
+    socket.listen(settings.backlog.unwrap_or(BACKLOG))
+}
+
+/// Accepts connections for ever, each with a task of its own.
+pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
+    let counts = Rc::new(RefCell::new(Counts::default()));
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+                match Permit::take(&counts, peer.ip(), &shared.settings) {
+                    Ok(permit) => {
+                        let task = reader::attend(Rc::clone(&shared), stream, peer, permit);
+                        tokio::task::spawn_local(task);
+                    }
+                    Err(bound) => {
+                        shared.traffic.borrow_mut().rejected += 1;
+                        shared.complain(peer, &bound);
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+impl Permit {
+    fn take(
+        counts: &Rc<RefCell<Counts>>,
+        address: IpAddr,
+        settings: &Settings,
+    ) -> Result<Permit, &'static str> {
+        let mut now = counts.borrow_mut();
+        if settings.connections.is_some_and(|bound| now.all >= bound) {
+            return Err("as many connections as maxCnxns allows");
+        }
+        let here = now.by_address.get(&address).copied().unwrap_or(0);
+        if settings.connections_per_ip.is_some_and(|bound| here >= bound) {
+            return Err("as many connections from its address as maxClientCnxns allows");
+        }
+        now.all += 1;
+        now.by_address.insert(address, here + 1);
+        Ok(Permit { address, counts: Rc::clone(counts) })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut now = self.counts.borrow_mut();
+        now.all -= 1;
+        let here = now.by_address.get_mut(&self.address).expect("counted when taken");
+        *here -= 1;
+        if *here == 0 {
+            now.by_address.remove(&self.address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edge_160_bounds_per_address_and_altogether_and_places_come_back() {
+        let mut settings = Settings::for_a_try();
+        settings.connections_per_ip = Some(2);
+        settings.connections = Some(3);
+        let counts = Rc::default();
+        let from = |last: u8| Permit::take(&counts, IpAddr::from([10, 0, 0, last]), &settings);
+        let first = from(1).ok();
+        let _second = from(1).ok();
+        assert!(from(1).is_err_and(|bound| bound.contains("maxClientCnxns")));
+        let _other = from(2).ok();
+        assert!(from(3).is_err_and(|bound| bound.contains("maxCnxns")));
+        drop(first);
+        assert!(from(1).is_ok());
+        assert_eq!(counts.borrow().all, 2, "the last one was dropped at once");
+    }
+}

@@ -1,0 +1,164 @@
+//! The life of the server process, from the data on the disk to the last reply.
+//!
+//! Owns the order of starting and stopping. Must not know how any part works.
+
+use std::fmt;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use storage_fs::{Opened, Options, OsDir};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use zabkeeper_core::{Server, Status};
+
+use crate::clock::random;
+use crate::config::Settings;
+use crate::disk::Disk;
+use crate::hub::{Ended, Hub};
+use crate::listener;
+use crate::shared::Shared;
+
+/// Time for writes under way to become durable once a signal has come; below the 10 s after which service managers
+/// lose patience and kill.
+const LAST_WRITES: Duration = Duration::from_secs(5);
+
+/// Time for the last replies to leave.
+const LAST_REPLIES: Duration = Duration::from_secs(1);
+
+/// Why the server could not run, or not go on.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The data directory cannot be used.
+    Data(String),
+    /// Anything else.
+    Other(String),
+}
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// The server cannot start, or its disk has failed.
+pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(|error| Failure::Other(format!("cannot start the runtime: {error}")))?;
+    runtime.block_on(serve(settings))
+}
+
+async fn serve(settings: Settings) -> Result<(), Failure> {
+    let address = || format!("{}:{}", settings.host.as_deref().unwrap_or("*"), settings.port);
+    let cannot_listen = |error| Failure::Other(format!("cannot listen on {}: {error}", address()));
+    let socket = listener::bind(&settings).map_err(cannot_listen)?;
+    let opened = open(&settings)?;
+    let server = Server::recover(settings.core.clone(), random(), opened.recovered)
+        .map_err(|damage| Failure::Data(format!("{}: {damage}", settings.data_dir.display())))?;
+    let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
+    let shared = Rc::new(Shared::new(settings));
+    let disk = Disk::start(opened.log, opened.snapshots, Rc::clone(&shared).wake().clone())
+        .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
+    let accepting = tokio::task::spawn_local(listener::accept(listener, Rc::clone(&shared)));
+    let signals = signals().map_err(|e| Failure::Other(format!("cannot wait for signals: {e}")))?;
+    tokio::task::spawn_local(stop_on(signals, accepting.abort_handle(), Rc::clone(&shared)));
+    // A task like the readers: the runtime asks the kernel for events each time before it polls its main future.
+    let hub = tokio::task::spawn_local(Hub::new(server, Rc::clone(&shared), disk).run());
+    let ended = hub.await.expect("a panic aborts the process");
+
+    accepting.abort();
+    let replies = async {
+        for conn in shared.conns() {
+            conn.write_rest().await;
+        }
+    };
+    let _in_time = timeout(LAST_REPLIES, replies).await;
+    match ended {
+        Ended::Stopped { complete: true } => tracing::info!("stopped"),
+        Ended::Stopped { complete: false } => {
+            tracing::warn!(
+                "stopped before the disk had finished; unacknowledged writes may be lost"
+            );
+        }
+        Ended::Halted(why) => return Err(Failure::Other(format!("the disk failed: {why}"))),
+    }
+    Ok(())
+}
+
+fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
+    for folder in [&settings.data_dir, &settings.log_dir] {
+        refuse_data_of_zookeeper(folder)?;
+    }
+    let unusable = |folder: &Path| {
+        let folder = folder.display().to_string();
+        move |error: std::io::Error| Failure::Data(format!("{folder}: {error}"))
+    };
+    let (log, snapshots) = (settings.log_folder(), settings.snapshot_folder());
+    let log_dir = OsDir::new(&log).map_err(unusable(&log))?;
+    let snapshot_dir = OsDir::new(&snapshots).map_err(unusable(&snapshots))?;
+    let mut options = Options::new(random());
+    options.segment_bytes = settings.preallocate_bytes;
+    let opened = storage_fs::open(log_dir, snapshot_dir, options)
+        .map_err(|error| Failure::Data(format!("{}: {error}", log.display())))?;
+    for note in &opened.notes {
+        tracing::warn!("{note}");
+    }
+    Ok(opened)
+}
+
+/// Beginning empty beside data that users believe to be served would look like losing it.
+fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
+    if !folder.join("version-2").exists() || folder.join("zabkeeper").exists() {
+        return Ok(());
+    }
+    Err(Failure::Data(format!(
+        "{} holds data of Apache ZooKeeper (version-2), which this version cannot read; name an empty \
+         folder as dataDir",
+        folder.display()
+    )))
+}
+
+/// Tells people and the log that clients are served from now on.
+#[expect(clippy::print_stdout, reason = "the one line that is for people, not for the log")]
+pub(crate) fn announce(settings: &Settings, status: &Status) {
+    let host = settings.host.as_deref();
+    let (everywhere, port) = (host.unwrap_or("*"), settings.port);
+    tracing::info!(
+        address = %format_args!("{everywhere}:{port}"),
+        data = %settings.data_dir.display(),
+        zxid = %status.applied,
+        nodes = status.nodes,
+        sessions = status.sessions,
+        version = env!("CARGO_PKG_VERSION"),
+        "serving"
+    );
+    let near = host.unwrap_or("127.0.0.1");
+    println!(
+        "Zabkeeper listens on {everywhere}:{port}: try `echo srvr | nc {near} {port}` \
+         or `zkCli.sh -server {near}:{port}`",
+    );
+}
+
+fn signals() -> std::io::Result<[Signal; 2]> {
+    Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
+}
+
+async fn stop_on(signals: [Signal; 2], accepting: AbortHandle, shared: Rc<Shared>) {
+    let [mut terminate, mut interrupt] = signals;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    accepting.abort();
+    shared.stop(shared.clock.mono().after(LAST_WRITES));
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Data(what) | Failure::Other(what) => f.write_str(what),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What the tasks of the serving thread share: who is connected, what has arrived, what has been counted.
+//!
+//! Owns the way from connections to the hub and back. Must not step the core: only the hub does.
+//!
+//! All of it lives on one thread, and no borrow is held across an await, so the cells never collide.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::{Notify, oneshot};
+use zabkeeper_core::io::ClientEvent;
+use zabkeeper_core::{ConnId, Input, Instant, Status};
+
+use crate::clock::{Clock, random};
+use crate::config::Settings;
+use crate::conn::Conn;
+use crate::quiet::LineLimit;
+use crate::traffic::Traffic;
+use crate::words::ClientLine;
+
+/// Bytes taken from a socket at once: enough that a pipelining client costs one system call per turn, few enough that
+/// no client keeps the thread for long.
+const READ_BYTES: usize = 64 << 10;
+
+/// One for the whole process.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) traffic: RefCell<Traffic>,
+    /// Sockets are read into this; what arrived is copied to its connection, so that idle ones hold no buffer.
+    pub(crate) scratch: RefCell<Box<[u8]>>,
+    conns: RefCell<BTreeMap<ConnId, Rc<Conn>>>,
+    next_conn: Cell<u64>,
+    inbox: RefCell<VecDeque<Input>>,
+    status_wanted: RefCell<Vec<oneshot::Sender<Status>>>,
+    wake: Arc<Notify>,
+    reading: Cell<bool>,
+    stopping: Cell<Option<Instant>>,
+    complaints: RefCell<LineLimit>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: Settings) -> Shared {
+        Shared {
+            settings,
+            clock: Clock::start(),
+            traffic: RefCell::default(),
+            scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            conns: RefCell::default(),
+            // Random above, room to count below: ids of an earlier run of the process do not come again.
+            next_conn: Cell::new(random() & 0x7fff_ffff_0000_0000),
+            inbox: RefCell::default(),
+            status_wanted: RefCell::default(),
+            wake: Arc::default(),
+            reading: Cell::new(true),
+            stopping: Cell::new(None),
+            complaints: RefCell::default(),
+        }
+    }
+
+    /// Notified whenever the hub has something to do; also by the threads of the disk.
+    pub(crate) fn wake(&self) -> &Arc<Notify> {
+        &self.wake
+    }
+
+    /// Registers a connection that has been accepted.
+    pub(crate) fn enter(&self, peer: SocketAddr, socket: OwnedWriteHalf) -> Rc<Conn> {
+        let id = ConnId(self.next_conn.get());
+        self.next_conn.set(id.0 + 1);
+        let conn = Rc::new(Conn::new(id, peer, socket));
+        self.conns.borrow_mut().insert(id, Rc::clone(&conn));
+        conn
+    }
+
+    /// Forgets a connection; its socket is closed once its task ends. Output that the client would not take goes with
+    /// it, or clients that never read would keep sockets beyond all bounds on connections.
+    pub(crate) fn leave(&self, conn: &Conn) {
+        self.close(conn);
+        conn.abandon();
+        self.conns.borrow_mut().remove(&conn.id);
+    }
+
+    /// Ends what the core knows of a connection, and tells it so, once.
+    pub(crate) fn close(&self, conn: &Conn) {
+        if conn.close() {
+            self.push(Input::Client(conn.id, ClientEvent::Closed));
+        }
+    }
+
+    pub(crate) fn conn(&self, id: ConnId) -> Option<Rc<Conn>> {
+        self.conns.borrow().get(&id).cloned()
+    }
+
+    /// All connections, in the order in which they were accepted.
+    pub(crate) fn conns(&self) -> Vec<Rc<Conn>> {
+        self.conns.borrow().values().cloned().collect()
+    }
+
+    pub(crate) fn client_lines(&self) -> Vec<ClientLine> {
+        self.conns().iter().map(|conn| conn.line()).collect()
+    }
+
+    /// Hands an input to the hub.
+    pub(crate) fn push(&self, input: Input) {
+        self.inbox.borrow_mut().push_back(input);
+        self.wake.notify_one();
+    }
+
+    /// Takes up to `limit` inputs; the hub comes back at once if there are more.
+    pub(crate) fn take_inputs(&self, limit: usize, into: &mut Vec<Input>) {
+        let mut inbox = self.inbox.borrow_mut();
+        let taken = inbox.len().min(limit);
+        into.extend(inbox.drain(..taken));
+        if !inbox.is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The status of the core, from the hub; none where the hub has ended.
+    pub(crate) async fn status(&self) -> Option<Status> {
+        let (sender, receiver) = oneshot::channel();
+        self.status_wanted.borrow_mut().push(sender);
+        self.wake.notify_one();
+        receiver.await.ok()
+    }
+
+    /// Who has asked for the status since the last call.
+    pub(crate) fn take_status_wanted(&self) -> Vec<oneshot::Sender<Status>> {
+        std::mem::take(&mut *self.status_wanted.borrow_mut())
+    }
+
+    /// May client sockets be read?
+    pub(crate) fn is_reading(&self) -> bool {
+        self.reading.get()
+    }
+
+    /// Reads client sockets, or leaves them alone.
+    pub(crate) fn set_reading(&self, reading: bool) {
+        let reading = reading && self.stopping.get().is_none();
+        if reading && !self.reading.get() {
+            for conn in self.conns.borrow().values() {
+                conn.look_again();
+            }
+        }
+        self.reading.set(reading);
+    }
+
+    /// Begins the end: no socket is read any more, and the hub stops when all writes are done, at `latest` though.
+    pub(crate) fn stop(&self, latest: Instant) {
+        self.stopping.set(Some(latest));
+        self.set_reading(false);
+        self.wake.notify_one();
+    }
+
+    /// When the hub must have stopped, if it is to stop.
+    pub(crate) fn stopping(&self) -> Option<Instant> {
+        self.stopping.get()
+    }
+
+    /// Logs what is wrong with a client, at a bounded rate: clients decide how often this is called.
+    pub(crate) fn complain(&self, peer: SocketAddr, what: &dyn Display) {
+        if let Some(held_back) = self.complaints.borrow_mut().admit(self.clock.mono()) {
+            if held_back > 0 {
+                tracing::warn!("{held_back} more connections closed for faults like these");
+            }
+            tracing::warn!("closed the connection from {peer}: {what}");
+        }
+    }
+}

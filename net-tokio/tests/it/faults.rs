@@ -1,0 +1,247 @@
+//! What clients do wrong ends their own connection, leaves a line in the log, and disturbs no other.
+
+use std::io::Write;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use tempfile::tempdir;
+use zabkeeper_core::wire::Request;
+
+use crate::harness::{PATIENCE, Server};
+use crate::raw::{Raw, create, exists, get};
+
+/// Whether a bystander's session still works after `misbehave`, and what the log says about the culprit.
+fn check(misbehave: impl FnOnce(&Server) -> Raw, logged: &str) {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut bystander, _) = Raw::open(server.port, 30_000);
+    assert_eq!(bystander.call(create("/a", b"1", 0)).0, 0);
+
+    let mut culprit = misbehave(&server);
+    assert!(culprit.is_closed());
+    server.await_line(&[&"WARN", &culprit.address(), &logged]);
+
+    assert_eq!(bystander.call(exists("/a")).0, 0);
+    assert_eq!(bystander.call(create("/b", b"2", 0)).0, 0);
+}
+
+fn send(mut raw: Raw, bytes: &[u8]) -> Raw {
+    raw.socket.write_all(bytes).expect("writes");
+    raw
+}
+
+#[test]
+fn garbage_instead_of_a_handshake() {
+    check(
+        |server| send(Raw::connect(server.port), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        "frame length 1195725856 is not within 0..=1048575",
+    );
+}
+
+#[test]
+fn a_handshake_that_is_none() {
+    check(
+        |server| send(Raw::connect(server.port), &[0, 0, 0, 2, 1, 2]),
+        "frame ends inside protocolVersion",
+    );
+}
+
+#[test]
+fn edge_155_a_length_above_the_limit() {
+    check(
+        |server| send(Raw::open(server.port, 10_000).0, &1_048_576_i32.to_be_bytes()),
+        "frame length 1048576 is not within 0..=1048575",
+    );
+}
+
+#[test]
+fn edge_156_a_negative_length() {
+    check(
+        |server| send(Raw::open(server.port, 10_000).0, &[0xff; 8]),
+        "frame length -1 is not within",
+    );
+}
+
+#[test]
+fn a_request_too_short_for_its_header() {
+    check(
+        |server| send(Raw::open(server.port, 10_000).0, &[0, 0, 0, 3, 1, 2, 3]),
+        "frame ends inside request header",
+    );
+}
+
+#[test]
+fn half_a_frame_and_then_the_end() {
+    check(
+        |server| {
+            let raw = send(Raw::open(server.port, 10_000).0, &[0, 0, 0, 9, 1, 2]);
+            raw.socket.shutdown(Shutdown::Write).expect("is open");
+            raw
+        },
+        "in the middle of a frame",
+    );
+}
+
+#[test]
+fn wire_17_silence_is_closed_after_ten_seconds() {
+    let started = Instant::now();
+    check(|server| Raw::connect(server.port), "no handshake within 10 s");
+    assert!(started.elapsed() >= Duration::from_secs(10));
+}
+
+#[test]
+fn edge_160_a_connection_too_many_is_closed_at_once() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "maxClientCnxns=2");
+    let (mut first, _) = Raw::open(server.port, 10_000);
+    let (second, _) = Raw::open(server.port, 10_000);
+    let mut third = Raw::connect(server.port);
+    assert!(third.is_closed());
+    server.await_line(&[&third.address(), &"maxClientCnxns"]);
+    assert_eq!(first.call(exists("/")).0, 0);
+
+    drop(second);
+    crate::harness::eventually("room for one more", || {
+        let mut next = Raw::connect(server.port);
+        next.socket.write_all(b"srvr").is_ok() && !next.is_closed()
+    });
+}
+
+#[test]
+fn a_flood_of_garbage_is_counted_not_logged_line_by_line() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "maxClientCnxns=0");
+    for _ in 0..200 {
+        assert!(send(Raw::connect(server.port), &[0xff; 4]).is_closed());
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(send(Raw::connect(server.port), &[0xff; 4]).is_closed());
+    server.await_line(&[&"more connections closed for faults like these"]);
+    assert!(server.log().lines().count() < 100, "{}", server.log());
+}
+
+#[test]
+fn who_does_not_read_replies_is_not_read_and_loses_none() {
+    const REQUESTS: usize = 400;
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut greedy, _) = Raw::open(server.port, 30_000);
+    let large = vec![7; 500_000];
+    assert_eq!(greedy.call(create("/large", &large, 0)).0, 0);
+
+    // 200 MB of answers, which no buffer of ours may hold.
+    let mut bytes = BytesMut::new();
+    let xids: Vec<i32> = (0..REQUESTS).map(|_| greedy.encode(get("/large"), &mut bytes)).collect();
+    greedy.socket.write_all(&bytes).expect("writes");
+
+    let (mut other, _) = Raw::open(server.port, 30_000);
+    let started = Instant::now();
+    for i in 0..100 {
+        assert_eq!(other.call(create(&format!("/small{i}"), b"x", 0)).0, 0);
+    }
+    assert!(started.elapsed() < PATIENCE);
+
+    for xid in xids {
+        let (got, err, body) = greedy.reply().expect("is answered");
+        assert_eq!((got, err), (xid, 0));
+        assert_eq!(body.len(), 4 + large.len() + 68);
+    }
+}
+
+/// A client that asks for a large node a thousand times, and reads nothing.
+fn greedy(port: u16, timeout_ms: i32, large: &str) -> Raw {
+    let (mut raw, _) = Raw::open(port, timeout_ms);
+    let mut bytes = BytesMut::new();
+    for _ in 0..1000 {
+        raw.encode(get(large), &mut bytes);
+    }
+    raw.socket.write_all(&bytes).expect("writes");
+    raw
+}
+
+#[test]
+fn who_never_reads_keeps_no_socket_beyond_the_session() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "tickTime=100\n4lw.commands.whitelist=*");
+    let (mut bystander, _) = Raw::open(server.port, 2_000);
+    assert_eq!(bystander.call(create("/large", &[7; 900_000], 0)).0, 0);
+    let Some(before) = figure(&server, "zk_open_file_descriptor_count") else {
+        return; // only Linux tells
+    };
+    let greedy: Vec<Raw> = (0..5).map(|_| greedy(server.port, 200, "/large")).collect();
+    crate::harness::eventually("the sockets to be closed", || {
+        assert_eq!(bystander.call(exists("/")).0, 0);
+        figure(&server, "zk_open_file_descriptor_count") == Some(before)
+    });
+    drop(greedy);
+}
+
+#[test]
+fn who_has_gone_is_not_served_any_more() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "4lw.commands.whitelist=*");
+    let (mut bystander, _) = Raw::open(server.port, 10_000);
+    assert_eq!(bystander.call(create("/large", &[7; 900_000], 0)).0, 0);
+    let greedy = greedy(server.port, 10_000, "/large");
+    crate::harness::eventually("first answers", || figure(&server, "zk_packets_sent") > Some(8));
+    drop(greedy);
+    crate::harness::eventually("the end of the connection", || {
+        figure(&server, "zk_num_alive_connections") == Some(2)
+    });
+    assert!(figure(&server, "zk_packets_sent") < Some(500), "answers for nobody");
+}
+
+/// A figure of `mntr`, if it is there.
+fn figure(server: &Server, name: &str) -> Option<u64> {
+    let text = crate::words::ask(server, "mntr");
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().parse().expect("a number"))
+}
+
+#[test]
+fn large_answers_do_not_pile_up_in_memory() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut bystander, _) = Raw::open(server.port, 10_000);
+    assert_eq!(bystander.call(create("/large", &[7; 900_000], 0)).0, 0);
+    let greedy: Vec<Raw> = (0..10).map(|_| greedy(server.port, 10_000, "/large")).collect();
+    for i in 0..200 {
+        assert_eq!(bystander.call(create(&format!("/small{i}"), b"x", 0)).0, 0);
+    }
+    // Some twelve answers for each, and not the thousand that were asked for.
+    if let Some(peak) = server.peak_memory() {
+        assert!(peak < 400 << 20, "{} MiB", peak >> 20);
+    }
+    drop(greedy);
+}
+
+#[test]
+fn more_requests_than_the_window_are_all_answered_in_order() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut raw, _) = Raw::open(server.port, 30_000);
+    let mut bytes = BytesMut::new();
+    let xids: Vec<i32> = (0..5_000)
+        .map(|i| {
+            let path = format!("/n{i}");
+            let request = if i % 2 == 0 { create(&path, b"x", 0) } else { exists("/n0") };
+            raw.encode(request, &mut bytes)
+        })
+        .collect();
+    let mut writer = raw.socket.try_clone().expect("is a socket");
+    let sender = std::thread::spawn(move || writer.write_all(&bytes).expect("writes"));
+    for xid in xids {
+        assert_eq!(raw.reply().map(|(got, err, _)| (got, err)), Some((xid, 0)));
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn wire_14_an_unknown_operation_is_answered_then_closed() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut raw, _) = Raw::open(server.port, 10_000);
+    assert_eq!(raw.call(Request::Unknown { op: 77 }).0, -6);
+    assert!(raw.is_closed());
+}

@@ -1,0 +1,160 @@
+//! Starts the server binary on a free loopback port, reads its log, and ends it whatever the test does.
+
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything that happens at all; loaded machines are slow.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server process. Dropping it kills it.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+    log: Log,
+}
+
+/// What the process has written to standard error.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Server {
+    /// Starts a server on the data in `dir`, with more lines for its configuration.
+    pub(crate) fn start(dir: &Path, settings: &str) -> Server {
+        Server::start_on(free_port(), dir, settings)
+    }
+
+    pub(crate) fn start_on(port: u16, dir: &Path, settings: &str) -> Server {
+        let command = command(&configure(port, dir, settings));
+        Server::run(command, port)
+    }
+
+    /// Runs a command that becomes a server on `port`, and waits until it listens.
+    pub(crate) fn run(mut command: Command, port: u16) -> Server {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let log = Log::default();
+        log.follow(child.stderr.take().expect("is piped"));
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("is piped"));
+        stdout.read_line(&mut line).expect("reads");
+        let server = Server { child, port, log };
+        assert!(line.contains(&port.to_string()), "no server: {line:?}\n{}", server.log());
+        server
+    }
+
+    /// For clients.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// All of the log so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.0.lock().expect("nobody panics with it").clone()
+    }
+
+    /// The most memory that the process has ever had, in bytes; only Linux tells.
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kib << 10)
+    }
+
+    /// Waits until the log has a line with all of `words`.
+    pub(crate) fn await_line(&self, words: &[&dyn Display]) {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+        eventually(&format!("a log line with {words:?}"), || self.log().lines().any(has_all));
+    }
+
+    /// SIGKILL: no goodbye.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("is there");
+        self.child.wait().expect("ends");
+    }
+
+    /// SIGTERM, and what comes of it.
+    pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("runs").success());
+        self.wait()
+    }
+
+    /// Waits for the process to end by itself.
+    pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("can be asked") {
+                return (status, self.log());
+            }
+            assert!(started.elapsed() < PATIENCE, "still runs:\n{}", self.log());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+impl Log {
+    fn follow(&self, pipe: impl Read + Send + 'static) {
+        let log = self.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                *log.0.lock().expect("nobody panics with it") += &(line + "\n");
+            }
+        });
+    }
+}
+
+/// Writes `zoo.cfg` into `dir` and says where.
+pub(crate) fn configure(port: u16, dir: &Path, settings: &str) -> String {
+    let file = dir.join("zoo.cfg");
+    let data = dir.join("data");
+    let text = format!(
+        "clientPort={port}\nclientPortAddress=127.0.0.1\ndataDir={}\ntickTime=2000\n{settings}\n",
+        data.display()
+    );
+    std::fs::write(&file, text).expect("writes");
+    file.to_str().expect("is text").to_owned()
+}
+
+/// The server's command with one argument.
+pub(crate) fn command(argument: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zabkeeper"));
+    command.arg(argument).env_remove("RUST_LOG");
+    command
+}
+
+/// Exit status and both outputs of a server that does not get to run.
+pub(crate) fn refused(argument: &str) -> (Option<i32>, String) {
+    let output = command(argument).output().expect("runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).expect("is text"))
+}
+
+/// A port that nobody listened on a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    socket.local_addr().expect("is bound").port()
+}
+
+/// Waits until `holds`.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

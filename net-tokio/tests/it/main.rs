@@ -1,0 +1,14 @@
+//! The real binary with real sockets and files, and with a client that is not ours.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests of a process have clocks, threads and files of their own"
+)]
+
+mod clients;
+mod crash;
+mod faults;
+mod harness;
+mod raw;
+mod startup;
+mod words;

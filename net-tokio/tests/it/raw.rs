@@ -1,0 +1,130 @@
+//! A connection on which a test decides every byte.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use bytes::{Bytes, BytesMut};
+use zabkeeper_core::wire::{
+    Acl, ConnectRequest, ConnectResponse, FromServer, Request, RequestFrame, ServerFrames,
+};
+use zabkeeper_core::{SessionId, Zxid};
+
+use crate::harness::PATIENCE;
+
+pub(crate) struct Raw {
+    pub(crate) socket: TcpStream,
+    frames: ServerFrames,
+    buffer: BytesMut,
+    next_xid: i32,
+}
+
+impl Raw {
+    /// Connects, and says nothing.
+    pub(crate) fn connect(port: u16) -> Raw {
+        let socket = TcpStream::connect(("127.0.0.1", port)).expect("connects");
+        socket.set_read_timeout(Some(PATIENCE)).expect("is a duration");
+        socket.set_nodelay(true).expect("is a socket");
+        let frames = ServerFrames::new(u32::MAX >> 1);
+        Raw { socket, frames, buffer: BytesMut::new(), next_xid: 1 }
+    }
+
+    /// Connects and shakes hands for a new session.
+    pub(crate) fn open(port: u16, timeout_ms: i32) -> (Raw, ConnectResponse) {
+        let mut raw = Raw::connect(port);
+        let request = ConnectRequest {
+            last_zxid_seen: Zxid::ZERO,
+            timeout_ms,
+            session: SessionId(0),
+            password: Bytes::from_static(&[0; 16]),
+            read_only: Some(false),
+        };
+        let mut bytes = BytesMut::new();
+        request.encode(&mut bytes);
+        raw.socket.write_all(&bytes).expect("writes");
+        let response = loop {
+            if let Some(response) = raw.frames.first(&mut raw.buffer).expect("is a handshake") {
+                break response;
+            }
+            assert!(raw.read(), "closed during the handshake");
+        };
+        (raw, response)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.socket.local_addr().expect("is bound")
+    }
+
+    /// Appends a request to `bytes`; its xid.
+    pub(crate) fn encode(&mut self, request: Request, bytes: &mut BytesMut) -> i32 {
+        let xid = self.next_xid;
+        self.next_xid += 1;
+        RequestFrame { xid, request }.encode(bytes);
+        xid
+    }
+
+    pub(crate) fn send(&mut self, request: Request) -> i32 {
+        let mut bytes = BytesMut::new();
+        let xid = self.encode(request, &mut bytes);
+        self.socket.write_all(&bytes).expect("writes");
+        xid
+    }
+
+    /// The next reply: xid, error code and body. None where the connection has ended.
+    pub(crate) fn reply(&mut self) -> Option<(i32, i32, Bytes)> {
+        loop {
+            match self.frames.next(&mut self.buffer).expect("is a frame") {
+                Some(FromServer::Reply { xid, err, body, .. }) => return Some((xid, err, body)),
+                Some(FromServer::Event(_)) => {}
+                None if self.read() => {}
+                None => return None,
+            }
+        }
+    }
+
+    /// Sends a request and takes its reply: error code and body.
+    pub(crate) fn call(&mut self, request: Request) -> (i32, Bytes) {
+        let xid = self.send(request);
+        let (got, err, body) = self.reply().expect("is answered");
+        assert_eq!(got, xid);
+        (err, body)
+    }
+
+    /// Is the connection closed by the server, without another byte?
+    pub(crate) fn is_closed(&mut self) -> bool {
+        !self.read()
+    }
+
+    fn read(&mut self) -> bool {
+        let mut chunk = [0; 64 << 10];
+        match self.socket.read(&mut chunk) {
+            Ok(0) => false,
+            Ok(bytes) => {
+                self.buffer.extend_from_slice(&chunk[..bytes]);
+                true
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                panic!("nothing came for {PATIENCE:?}")
+            }
+            // Reset: closed with bytes of ours unread.
+            Err(_) => false,
+        }
+    }
+}
+
+pub(crate) fn create(path: &str, data: &[u8], flags: i32) -> Request {
+    let data = Some(Bytes::copy_from_slice(data));
+    Request::Create { path: path.to_owned(), data, acl: Acl::open(), flags, with_stat: false }
+}
+
+pub(crate) fn set(path: &str, data: &[u8]) -> Request {
+    let data = Some(Bytes::copy_from_slice(data));
+    Request::SetData { path: path.to_owned(), data, version: -1 }
+}
+
+pub(crate) fn get(path: &str) -> Request {
+    Request::GetData { path: path.to_owned(), watch: false }
+}
+
+pub(crate) fn exists(path: &str) -> Request {
+    Request::Exists { path: path.to_owned(), watch: false }
+}

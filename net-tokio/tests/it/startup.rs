@@ -1,0 +1,100 @@
+//! Starting, refusing to start, and stopping.
+
+use std::net::TcpListener;
+
+use tempfile::tempdir;
+
+use crate::harness::{Server, configure, free_port, refused};
+use crate::raw::{Raw, create, get};
+
+#[test]
+fn sigterm_exits_with_0_and_what_was_written_is_there_again() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut client, _) = Raw::open(server.port, 10_000);
+    assert_eq!(client.call(create("/kept", b"value", 0)).0, 0);
+    let (status, log) = server.terminate();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("stopped"), "{log}");
+    assert!(client.is_closed());
+
+    let server = Server::start(dir.path(), "");
+    let (mut client, _) = Raw::open(server.port, 10_000);
+    let (err, body) = client.call(get("/kept"));
+    assert_eq!((err, &body[4..9]), (0, &b"value"[..]));
+}
+
+#[test]
+fn writes_on_their_way_when_sigterm_comes_are_there_if_they_were_acknowledged() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let acknowledged = crate::crash::write_until_the_end(&server, 4, || {});
+    let (status, log) = server.terminate();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let acknowledged = acknowledged.join();
+    let server = Server::start(dir.path(), "");
+    crate::crash::check_all_there(&server, &acknowledged);
+}
+
+#[test]
+fn a_port_in_use_is_status_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    let port = taken.local_addr().expect("is bound").port();
+    let dir = tempdir().expect("creates");
+    let (code, text) = refused(&configure(port, dir.path(), ""));
+    assert_eq!(code, Some(1));
+    let expected = format!("cannot listen on 127.0.0.1:{port}: Address already in use");
+    assert!(text.contains(&expected), "{text}");
+}
+
+#[test]
+fn wrong_settings_are_status_2_and_name_the_line() {
+    let dir = tempdir().expect("creates");
+    for (line, expected) in [
+        ("snapCount=many", "zoo.cfg:5: snapCount=many: not a whole number; use transactions"),
+        ("maxCnxns=-2", "zoo.cfg:5: maxCnxns=-2: out of range; use a number of connections"),
+        ("server.1=a:1:2\nserver.2=b:1:2", "zoo.cfg:6: server.2=b:1:2: a second server"),
+    ] {
+        let (code, text) = refused(&configure(free_port(), dir.path(), line));
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(expected), "{text}");
+    }
+    let (code, text) = refused("/nowhere/zoo.cfg");
+    assert_eq!(code, Some(2));
+    assert!(text.contains("/nowhere/zoo.cfg: cannot be read"), "{text}");
+    let (code, text) = refused("--prot");
+    assert_eq!(code, Some(2));
+    assert!(text.contains("unknown option --prot"), "{text}");
+}
+
+#[test]
+fn settings_without_effect_are_warnings() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "secureClientPort=2281\ntickTimes=1");
+    server.await_line(&[&"WARN", &"zoo.cfg:5: secureClientPort=2281: has no effect yet"]);
+    server.await_line(&[&"WARN", &"zoo.cfg:6: tickTimes=1: unknown key"]);
+}
+
+#[test]
+fn a_data_directory_in_use_or_of_zookeeper_is_status_3() {
+    let dir = tempdir().expect("creates");
+    let _server = Server::start(dir.path(), "");
+    let (code, text) = refused(&configure(free_port(), dir.path(), ""));
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("in use by another process"), "{text}");
+
+    let dir = tempdir().expect("creates");
+    std::fs::create_dir_all(dir.path().join("data/version-2")).expect("creates");
+    let (code, text) = refused(&configure(free_port(), dir.path(), ""));
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("holds data of Apache ZooKeeper"), "{text}");
+}
+
+#[test]
+fn help_and_version_are_for_people() {
+    let (code, text) = refused("--help");
+    assert_eq!(code, Some(0));
+    assert!(text.contains("Usage: zabkeeper [zoo.cfg]"), "{text}");
+    let (code, text) = refused("--version");
+    assert_eq!((code, text), (Some(0), format!("zabkeeper {}\n", env!("CARGO_PKG_VERSION"))));
+}
