@@ -1,5 +1,6 @@
 //! Tests of the core through its public doors.
 #![expect(clippy::unwrap_used, reason = "a broken test script may panic")]
 
+mod corpus;
 mod golden;
 mod scenarios;
