@@ -4,3 +4,4 @@
 mod corpus;
 mod golden;
 mod scenarios;
+mod tidy;
