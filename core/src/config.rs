@@ -35,8 +35,8 @@ pub struct Limits {
     /// Transactions between snapshots (`snapCount`): one is begun at a random count within half of it and all of it,
     /// so that replicas do not all snapshot at once. At least 2, default 100,000.
     pub snapshot_txns: u32,
-    /// Bytes of one snapshot slice; a slice is what one step may spend on the snapshot. Default 128 KiB, which
-    /// takes some 100 µs.
+    /// Bytes of one snapshot slice, about: what one step may spend on the snapshot. The first slice also carries all
+    /// sessions and access control lists, and a node is never split. Default 128 KiB, which takes some 100 µs.
     pub snapshot_slice_bytes: u32,
     /// Snapshots kept; older ones and the log before them are removed. At least 1, default 3.
     pub snapshots_kept: u32,

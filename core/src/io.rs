@@ -13,8 +13,10 @@
 //!    for a new one.
 //! 5. One command per log entry. The core does not merge appends; the disk worker takes all that waits, writes,
 //!    syncs once and answers with the last id.
-//! 6. A transaction is encoded once; the same `Bytes` go to every follower and to the log.
+//! 6. A transaction is encoded once, into `Bytes` that can be shared: by the log today, by followers later.
 //! 7. A function that takes no `Cx` cannot act: `tree`, `watch`, `quorum` and `wire` never see it.
+//! 8. What has been received is handed over before a [`Input::Timeout`] that is due at the same time: a ping that has
+//!    arrived counts.
 
 use std::fmt;
 
@@ -51,7 +53,7 @@ pub enum Input {
 pub enum ClientEvent {
     /// The handshake has been read. The first event of a connection.
     Opened(ConnectRequest),
-    /// A whole frame has been read.
+    /// A whole frame has been read, as [`RequestFrame::decode`] makes it.
     Request(RequestFrame),
     /// The connection is gone; nothing more is sent to it or comes from it. Also the answer to
     /// [`ClientCommand::Close`].
@@ -130,7 +132,7 @@ pub enum Lane {
     Snapshot,
 }
 
-/// One transaction of the log: its position and its encoding, shared by log and followers.
+/// One transaction of the log: its position and its encoding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// Position in the history.

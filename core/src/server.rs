@@ -97,7 +97,8 @@ impl Server {
         self.rng = rng;
     }
 
-    /// When to give [`Input::Timeout`] next. `None` only for a server that has halted, or waits for its disk.
+    /// When to give [`Input::Timeout`] next. `None` where only an input can change
+    /// anything: for a halted server, one that waits for its disk, or one without sessions.
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.halted.is_some() { None } else { self.timers.next() }
     }
@@ -208,6 +209,7 @@ impl Server {
     }
 
     fn on_state_durable(&mut self, state: &DurableState, cx: &mut Cx<'_>) {
+        // True of most state writes, of which only the first after a snapshot finds something to purge.
         if state.snapshot == self.replica.state().snapshot {
             self.replica.on_snapshot_named(cx);
         }

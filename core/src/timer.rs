@@ -8,7 +8,7 @@ use crate::ids::Instant;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(crate) enum Timer {
-    /// An election begins: at the start, and whenever a leader is lost.
+    /// The first election, due at once; later ones begin without a timer.
     Election,
     /// The next sessions expire.
     SessionExpiry,

@@ -1,6 +1,6 @@
 //! Transactions: what a request has become once the leader has decided it (the Java `TxnHeader` and its records).
 //!
-//! Owns their content and encoding (postcard; the log's and the peers' format version covers it). Must hold nothing
+//! Owns their content and encoding (postcard; the log's format version covers it). Must hold nothing
 //! that a replica could read differently: every value is resolved, so that `apply` cannot fail.
 
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::wire::Acl;
 pub struct Txn {
     /// Position in the history.
     pub zxid: Zxid,
-    /// The session it was done for; zero where the server acted on its own.
+    /// The session it is done for; expiry carries the one that expired.
     pub session: SessionId,
     /// The leader's wall clock: the only source of ctime and mtime (STAT-09).
     pub time: WallMs,

@@ -248,7 +248,7 @@ impl Conn {
 }
 
 impl State {
-    /// One request less to answer; when it arrived. Replies need not come in the order of requests (a ping overtakes
+    /// One request less to answer; when it arrived. Replies need not come in the order of requests (a refused auth overtakes
     /// a write), so for a single one this is off; the sum is not.
     fn answered(&mut self) -> Option<Instant> {
         self.unanswered = self.unanswered.saturating_sub(1);

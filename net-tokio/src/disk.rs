@@ -6,7 +6,7 @@
 //! retried); every batch is answered, or the failure is.
 //!
 //! The queues have no bound of their own: what waits in the log's is counted by the core, which asks for client reads
-//! to pause (`Limits::undurable_bytes`), and the snapshot's holds one command at a time.
+//! to pause (`Limits::undurable_bytes`), and the snapshot's holds one chunk at a time and a purge or two.
 
 use std::mem;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -100,6 +100,10 @@ impl Reader {
             }
             Ok(Ok(FirstFrame::Connect(request))) => {
                 self.shared.traffic.borrow_mut().handshakes += 1;
+                // A handshake asks for a write, too; words are answered even now.
+                while !self.conn.is_closed() && self.conn.window(&self.shared) == 0 {
+                    self.conn.changed().await;
+                }
                 self.conn.open();
                 self.shared.push(Input::Client(self.conn.id, ClientEvent::Opened(request)));
             }

@@ -48,6 +48,8 @@ fn revision() -> String {
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return "unknown".to_owned();
     };
-    let changed = git(&["status", "--porcelain", "-uno"]).is_some_and(|text| !text.is_empty());
+    // The ledger itself grows by what is recorded in it.
+    let others = ["status", "--porcelain", "-uno", "--", ":/", ":(top,exclude)sim/evidence.jsonl"];
+    let changed = git(&others).is_some_and(|text| !text.is_empty());
     if changed { format!("{commit}+") } else { commit }
 }

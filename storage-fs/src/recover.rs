@@ -1,7 +1,8 @@
 //! Opening the store: read everything, judge it, mend what a power failure left half done.
 //!
-//! Owns the order of that. Nothing is changed before everything has been judged, so a damaged store stays as it was
-//! found; every change can be cut off at any point and is then found to do again.
+//! Owns the order of that. Nothing but the lock and a short-lived probe file is changed before everything has been
+//! judged, so a damaged store stays as it was found; every change can be cut off at any point and is then found to do
+//! again.
 //!
 //! What must fit together: the newest usable snapshot, an unbroken run of segments from before it to the end of the
 //! log, and a state file that promises no more than these hold.

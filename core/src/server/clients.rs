@@ -333,6 +333,7 @@ impl Server {
             // This server has not listened, so silence says nothing about the clients.
             return broadcast.tracker.touch_all(now);
         }
+        // Where the epoch ends within the loop, the rest is not lost: the next leader tracks every session anew.
         for session in broadcast.tracker.expire(now) {
             let Some((broadcast, replica)) = self.with_room(cx) else {
                 return;

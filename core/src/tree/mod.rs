@@ -138,7 +138,7 @@ impl Tree {
         self.acls.allows(self.node(id).acl, wanted)
     }
 
-    /// Paths of the ephemeral nodes of a session, in the order of their creation places.
+    /// Paths of the ephemeral nodes of a session, in the order of their slots.
     pub(crate) fn ephemerals(&self, session: SessionId) -> impl Iterator<Item = String> {
         self.ephemerals.get(&session).into_iter().flatten().map(|id| self.path_of(*id))
     }
@@ -326,7 +326,7 @@ impl Tree {
         self.counts.bytes += data + self.path_length(id);
     }
 
-    /// The reverse of [`Tree::place`]; returns the node's list.
+    /// The reverse of [`Tree::place`]; returns the node's list. The caller has touched the slot.
     fn displace(&mut self, id: NodeId) -> Vec<Acl> {
         self.counts.bytes -= self.path_length(id);
         let node = self.slots[id.index()].node.as_ref().expect("a displaced node is there");

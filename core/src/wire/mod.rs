@@ -2,7 +2,7 @@
 //!
 //! Owns primitives, records, framing, the handshake and the four-letter words. Must not touch anything else of the
 //! crate but `ids` and `error` (a test checks), so that it could become a crate by moving the folder; the client
-//! library uses nothing else of the core.
+//! library uses nothing else of the core but these two.
 //!
 //! Integers are big-endian; text and buffers are an int length and that many bytes, length -1 meaning null;
 //! vectors are an int count and that many items, count -1 meaning null (WIRE-01).

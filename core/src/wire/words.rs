@@ -1,6 +1,6 @@
 //! Four-letter words: commands of operators that open a connection in place of a handshake (WIRE-13).
 //!
-//! Owns their recognition. Must not answer them: `status` renders, drivers send.
+//! Owns their recognition. Must not answer them: drivers do.
 
 /// A known command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,16 +4,16 @@
 //!             elected
 //!                │
 //!                ▼
-//!   ┌─────── Discovery        a quorum promises the new epoch         (promise durable)
-//!   │            │
-//!   │            ▼
-//!   ├──── Synchronization     a quorum has the leader's history       (epoch durable after history)
-//!   │            │
-//!   │            ▼
-//!   └─────── Broadcast        propose, log, commit in order           (until the epoch is used up)
-//!   │
-//!   ▼
-//! Looking
+//!            Discovery        a quorum promises the new epoch         (promise durable)
+//!                │
+//!                ▼
+//!         Synchronization     a quorum has the leader's history       (epoch durable after history)
+//!                │
+//!                ▼
+//!            Broadcast        propose, log, commit in order           (until the epoch is used up)
+//!                │
+//!                ▼
+//!             Looking
 //! ```
 //!
 //! Owns the order of these steps and what each waits for. Must not know connections. With a single voter each quorum is
