@@ -111,7 +111,7 @@ impl Stage<'_> {
         acl: &[Acl],
         flags: i32,
     ) -> Result<(String, Vec<Acl>, bool, i32), ErrorCode> {
-        let mode = mode(flags).ok_or(ErrorCode::BadArguments)?;
+        let mode = mode(flags)?;
         let parent_path = path::parent(asked).ok_or(ErrorCode::BadArguments)?;
         let acl = fix(acl).ok_or(ErrorCode::InvalidAcl)?;
         let parent = self.node(parent_path).ok_or(ErrorCode::NoNode)?;
@@ -169,14 +169,16 @@ impl Stage<'_> {
     }
 }
 
-/// Flag 4 (container) makes a plain node where no container is offered (DATA-24).
-fn mode(flags: i32) -> Option<Mode> {
+/// Flag 4 (container) makes a plain node where no container is offered (DATA-24); time to live (5, 6) is switched off
+/// (edge 17).
+fn mode(flags: i32) -> Result<Mode, ErrorCode> {
     match flags {
-        0 | 4 => Some(Mode { ephemeral: false, sequential: false }),
-        1 => Some(Mode { ephemeral: true, sequential: false }),
-        2 => Some(Mode { ephemeral: false, sequential: true }),
-        3 => Some(Mode { ephemeral: true, sequential: true }),
-        _ => None,
+        0 | 4 => Ok(Mode { ephemeral: false, sequential: false }),
+        1 => Ok(Mode { ephemeral: true, sequential: false }),
+        2 => Ok(Mode { ephemeral: false, sequential: true }),
+        3 => Ok(Mode { ephemeral: true, sequential: true }),
+        5 | 6 => Err(ErrorCode::Unimplemented),
+        _ => Err(ErrorCode::BadArguments),
     }
 }
 

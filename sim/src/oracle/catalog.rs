@@ -22,6 +22,7 @@ pub(super) enum Id {
     T6,
     S1,
     S2,
+    S3,
     S4,
     S5,
     S6,
@@ -47,7 +48,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 34] = [
+    pub(super) const ALL: [Id; 35] = [
         Id::Z2,
         Id::Z4,
         Id::Z5,
@@ -61,6 +62,7 @@ impl Id {
         Id::T6,
         Id::S1,
         Id::S2,
+        Id::S3,
         Id::S4,
         Id::S5,
         Id::S6,
@@ -109,6 +111,9 @@ impl Id {
             Id::T6 => ("T6", "a multi is done whole or not at all, in one place"),
             Id::S1 => ("S1", "an ephemeral node lives exactly as long as its session"),
             Id::S2 => ("S2", "a session lives until a committed closeSession"),
+            Id::S3 => {
+                ("S3", "no session expires within its timeout of being heard, or of a new leader")
+            }
             Id::S4 => ("S4", "session ids are unique, and passwords are checked"),
             Id::S5 => ("S5", "a connection whose session has moved on changes nothing"),
             Id::S6 => ("S6", "a client gets the session that it asked for, or is refused"),

@@ -5,15 +5,16 @@
 //! the server. Judging here, on the present state of the model, covers requests that were never answered, too.
 
 use std::slice;
+use std::time::Duration;
 
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
-use zabkeeper_core::{ErrorCode, SessionId, Zxid};
+use zabkeeper_core::{ErrorCode, Instant, SessionId, Zxid};
 
 use super::Oracles;
 use super::catalog::{Fault, Id, Verdict};
 use super::conn::Who;
-use super::ledger::Committed;
+use super::ledger::{Committed, Proposed};
 use crate::model::Kind;
 
 /// Shorter data may repeat; from this length on, it names one write attempt (C8).
@@ -58,11 +59,14 @@ impl Oracles {
         Ok(())
     }
 
-    fn was_asked_for(&mut self, txn: &Txn, proposed: u64) -> Verdict {
+    fn was_asked_for(&mut self, txn: &Txn, proposed: Proposed) -> Verdict {
         match (&txn.op, txn.origin) {
             (TxnOp::CreateSession { .. }, Some(origin)) => self.session_was_asked_for(txn, origin),
-            // Expiry, and sessions that a server makes by itself, which S4 judges in the model.
-            (TxnOp::CloseSession { .. } | TxnOp::CreateSession { .. }, None) => Ok(()),
+            (TxnOp::CloseSession { .. }, None) => self.session_has_expired(txn, proposed),
+            (TxnOp::CreateSession { .. }, None) => Oracles::fault(
+                Id::S6,
+                vec!["a session that nobody asked for".to_owned(), format!("transaction: {txn}")],
+            ),
             (_, Some(origin)) => self.write_was_asked_for(txn, origin, proposed),
             (_, None) => {
                 let what = "it has no origin, and servers change nothing on their own".to_owned();
@@ -77,18 +81,38 @@ impl Oracles {
             return Oracles::fault(Id::C8, evidence("no handshake there waits for a session"));
         };
         let hello = conn.hello.as_ref();
-        let asked = hello.is_some_and(|(hello, _)| hello.session == SessionId(0));
+        let asked = hello.is_some_and(|hello| hello.request.session == SessionId(0));
         self.tally.hold(Id::S6, asked, || evidence("the handshake asks for no new session"))?;
         let first = conn.session == SessionId(0);
         self.tally.hold(Id::C8, first, || evidence("a second session for one handshake"))?;
         conn.session = txn.session;
+        let heard = conn.hello.as_ref().map_or(Instant::default(), |hello| hello.at);
         if conn.closed {
             self.conns.remove(&origin.conn);
+        }
+        if let TxnOp::CreateSession { timeout_ms } = txn.op {
+            let view = self.sessions.entry(txn.session).or_default();
+            view.heard = heard;
+            view.may_time_out_after(timeout_ms);
         }
         Ok(())
     }
 
-    fn write_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: u64) -> Verdict {
+    /// The leader has had enough of a session. What was answered was heard, at the earliest when it was sent; clocks
+    /// run up to a tenth fast, so an eighth is allowed.
+    fn session_has_expired(&mut self, txn: &Txn, proposed: Proposed) -> Verdict {
+        let Some(view) = self.sessions.get(&txn.session) else {
+            return Ok(());
+        };
+        let silent = proposed.at.since(view.heard.max(proposed.life_since));
+        let timeout = Duration::from_millis(view.timeout_ms.unwrap_or(0).into());
+        self.tally.hold(Id::S3, silent >= timeout * 7 / 8, || {
+            let what = format!("silent for {silent:?}, and its timeout is {timeout:?}");
+            vec![what, format!("transaction: {txn}")]
+        })
+    }
+
+    fn write_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
         let who = self.who(origin.conn);
         let Oracles { tally, conns, model, sessions, .. } = self;
         let evidence = |what: String| vec![format!("{who}: {what}"), format!("transaction: {txn}")];
@@ -117,7 +141,7 @@ impl Oracles {
             evidence(format!("{shown} became a transaction of session {}", txn.session))
         })?;
         let view = sessions.entry(session).or_default();
-        let moved = view.attached.filter(|to| to.conn != origin.conn && to.order < proposed);
+        let moved = view.attached.filter(|to| to.conn != origin.conn && to.order < proposed.order);
         tally.hold(Id::S5, moved.is_none(), || {
             evidence(format!("{shown} was taken up after the session had moved: {moved:?}"))
         })?;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use zabkeeper_core::wire::{ConnectRequest, Request, WatchEvent};
-use zabkeeper_core::{ConnId, ServerId, SessionId, Zxid};
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
 use super::watch::{ConnWatches, Held};
 use crate::observe::ClientId;
@@ -39,8 +39,20 @@ pub(super) struct Asked {
     pub(super) seen: Zxid,
     /// The highest acknowledged write when it was sent: a sync must reach it (C5).
     pub(super) acknowledged: Zxid,
+    /// When it was sent.
+    pub(super) at: Instant,
     /// The transaction that a write has become.
     pub(super) txn: Option<Zxid>,
+}
+
+/// The handshake of a client.
+#[derive(Clone, Debug)]
+pub(super) struct Hello {
+    pub(super) request: ConnectRequest,
+    /// Place among all observations.
+    pub(super) order: u64,
+    /// When it was sent.
+    pub(super) at: Instant,
 }
 
 /// A connection.
@@ -49,8 +61,7 @@ pub(super) struct Conn {
     pub(super) client: ClientId,
     pub(super) server: ServerId,
     pub(super) phase: Phase,
-    /// The handshake, and its place among all observations.
-    pub(super) hello: Option<(ConnectRequest, u64)>,
+    pub(super) hello: Option<Hello>,
     /// The session that it speaks for: the one it asked for, or the one made for it; zero until that is known.
     pub(super) session: SessionId,
     /// Unanswered requests, in order.
@@ -146,8 +157,9 @@ impl Conn {
 
     /// May the server still turn something that was sent here into a transaction?
     pub(super) fn may_execute(&self) -> bool {
-        let greeting = self.hello.as_ref().is_some_and(|(hello, _)| hello.session == SessionId(0))
-            && self.session == SessionId(0);
+        let greeting =
+            self.hello.as_ref().is_some_and(|hello| hello.request.session == SessionId(0))
+                && self.session == SessionId(0);
         greeting || self.asked.range(self.executed..).any(|asked| asked.request.is_write())
     }
 }

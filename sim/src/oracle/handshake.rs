@@ -7,10 +7,10 @@ use bytes::Bytes;
 use zabkeeper_core::wire::{
     ConnectRequest, ConnectResponse, Password, Request, RequestFrame, SetWatches, XID_PING,
 };
-use zabkeeper_core::{ConnId, SessionId, Zxid};
+use zabkeeper_core::{ConnId, Instant, SessionId, Zxid};
 
 use super::catalog::{Id, Verdict};
-use super::conn::{Asked, Conn, Phase, Who};
+use super::conn::{Asked, Conn, Hello, Phase, Who};
 use super::watch::Held;
 use super::{Attached, Oracles};
 use crate::model::Table;
@@ -21,14 +21,17 @@ const PASSWORD_SALT: i64 = 0xb341_5c00;
 impl Oracles {
     /// The client has sent its first frame.
     pub(super) fn greeted(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
-        let order = self.order;
+        let (order, at) = (self.order, self.now);
         let conn = self.conns.get_mut(&id).expect("has a phase");
         match ConnectRequest::decode(frame.clone()) {
             Err(_) => conn.phase = Phase::Opaque,
-            Ok(hello) => {
+            Ok(request) => {
+                if let Some(view) = self.sessions.get_mut(&request.session) {
+                    view.may_time_out_after(u32::try_from(request.timeout_ms).unwrap_or(0));
+                }
                 conn.phase = Phase::Greeted;
-                conn.session = hello.session;
-                conn.hello = Some((hello, order));
+                conn.session = request.session;
+                conn.hello = Some(Hello { request, order, at });
             }
         }
         Ok(())
@@ -38,7 +41,7 @@ impl Oracles {
     pub(super) fn welcomed(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
         let who = self.who(id);
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        let (hello, hello_order) = conn.hello.clone().expect("greeted");
+        let Hello { request: hello, order, at } = conn.hello.clone().expect("greeted");
         let response = match ConnectResponse::decode(frame.clone()) {
             Ok(response) => response,
             Err(error) => {
@@ -61,14 +64,14 @@ impl Oracles {
         if hello.session == SessionId(0) {
             self.is_made_for(id, &response, who)?;
         } else {
-            self.may_go_on(&hello, hello_order, &response, who)?;
+            self.may_go_on(&hello, order, &response, who)?;
         }
         let right = password(response.session);
         self.tally.hold(Id::S4, response.password == right, || {
             vec![format!("{who}: got the password {:?}, not {right:?}", response.password)]
         })?;
         self.is_not_ahead(id, &hello, who)?;
-        self.attach(id, response.session, hello.last_zxid_seen)
+        self.attach(id, response.session, hello.last_zxid_seen, at)
     }
 
     /// A good password is refused only where the session is over or ending.
@@ -139,7 +142,7 @@ impl Oracles {
     }
 
     /// The connection goes on where the session was.
-    fn attach(&mut self, id: ConnId, session: SessionId, claimed: Zxid) -> Verdict {
+    fn attach(&mut self, id: ConnId, session: SessionId, claimed: Zxid, heard: Instant) -> Verdict {
         let claimed = self.model.at_or_before(claimed);
         let view = self.sessions.entry(session).or_default();
         let conn = self.conns.get_mut(&id).expect("has a phase");
@@ -149,6 +152,7 @@ impl Oracles {
         conn.claimed = claimed;
         conn.floor = claimed.max(view.seen);
         conn.acknowledged = view.acknowledged;
+        view.heard = view.heard.max(heard);
         view.attached = Some(Attached { conn: id, client: conn.client, order: self.order });
         let early: Vec<SetWatches> = conn.asked.iter().filter_map(set_watches).cloned().collect();
         for watches in early {
@@ -159,7 +163,7 @@ impl Oracles {
 
     /// The client has sent a frame after its handshake.
     pub(super) fn asked(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
-        let (seen, acknowledged) = (self.seen, self.acknowledged);
+        let (seen, acknowledged, at) = (self.seen, self.acknowledged, self.now);
         let conn = self.conns.get_mut(&id).expect("has a phase");
         if conn.garbled || conn.phase == Phase::Over {
             return Ok(());
@@ -192,7 +196,7 @@ impl Oracles {
         // A ping is answered as one, whatever it is called (WIRE-08).
         let xid = if request == Request::Ping { XID_PING } else { xid };
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        conn.asked.push_back(Asked { xid, request, seen, acknowledged, txn: None });
+        conn.asked.push_back(Asked { xid, request, seen, acknowledged, at, txn: None });
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use zabkeeper_core::io::{DurableState, Entry};
-use zabkeeper_core::{Epoch, ServerId, Zxid};
+use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
 use super::catalog::{Fault, Id, Tally, Verdict};
 use crate::model::Model;
@@ -30,15 +30,23 @@ struct Proposal {
     bytes: Bytes,
     /// The transaction before it in the log of the leader that made it.
     previous: Zxid,
+    when: Proposed,
+}
+
+/// When a transaction was proposed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proposed {
     /// Place among all observations.
-    order: u64,
+    pub(super) order: u64,
+    pub(super) at: Instant,
+    /// When the leader's life had begun.
+    pub(super) life_since: Instant,
 }
 
 /// A transaction that is committed now.
 pub(super) struct Committed {
     pub(super) entry: Entry,
-    /// When it was proposed: place among all observations.
-    pub(super) proposed: u64,
+    pub(super) proposed: Proposed,
 }
 
 /// What is known of one server and its disk.
@@ -55,6 +63,7 @@ struct Server {
     accepted: Epoch,
     current: Epoch,
     life: u64,
+    life_since: Instant,
 }
 
 #[derive(Clone, Debug)]
@@ -96,13 +105,13 @@ impl Ledger {
         server.answered = server.answered.max(zxid);
     }
 
-    /// A leader has put a transaction into its log; `order` is the place among all observations.
+    /// A leader has put a transaction into its log, at this place among all observations and at this time.
     pub(super) fn propose(
         &mut self,
         tally: &mut Tally,
         id: ServerId,
         entry: &Entry,
-        order: u64,
+        (order, at): (u64, Instant),
     ) -> Verdict {
         let zxid = entry.zxid;
         let earlier = self.proposed.get(&zxid);
@@ -118,7 +127,8 @@ impl Ledger {
             vec![format!("server {id} proposes {zxid} after {previous}")]
         })?;
         server.tail = zxid;
-        self.proposed.insert(zxid, Proposal { bytes: entry.bytes.clone(), previous, order });
+        let when = Proposed { order, at, life_since: server.life_since };
+        self.proposed.insert(zxid, Proposal { bytes: entry.bytes.clone(), previous, when });
         Ok(())
     }
 
@@ -138,7 +148,7 @@ impl Ledger {
             })?;
             let proposal = proposal.expect("held");
             let entry = Entry { zxid: at, bytes: proposal.bytes.clone() };
-            chain.push(Committed { entry, proposed: proposal.order });
+            chain.push(Committed { entry, proposed: proposal.when });
             at = proposal.previous;
         }
         tally.hold(Id::Z12, at == tip, || {
@@ -179,8 +189,9 @@ impl Ledger {
     }
 
     /// A server begins or ends a life.
-    pub(super) fn restarted(&mut self, id: ServerId) {
+    pub(super) fn restarted(&mut self, id: ServerId, at: Instant) {
         let server = self.server(id);
+        server.life_since = at;
         server.applied = None;
         server.life += 1;
     }

@@ -10,7 +10,7 @@
 //! | file | judges |
 //! | --- | --- |
 //! | `ledger` | what servers propose, apply and keep (Z, T2) |
-//! | `commit` | each committed transaction against its request (C8 to C11, S1, S5) |
+//! | `commit` | each committed transaction against its request (C8 to C11, S1, S3, S5) |
 //! | `handshake` | sessions and passwords (S4, S6, C6) |
 //! | `reply` | each reply and event against the model (C1 to C9, C11) |
 //! | `watch` | events (W) |
@@ -75,6 +75,10 @@ struct SessionView {
     acknowledged: Zxid,
     /// The connection that was accepted last.
     attached: Option<Attached>,
+    /// The least timeout that it may have, ms.
+    timeout_ms: Option<u32>,
+    /// When its latest answered request was sent.
+    heard: Instant,
     /// When its end was committed: place among all observations.
     ended: Option<u64>,
     /// A good password was refused: by which server, in which of its lives, and when.
@@ -92,6 +96,13 @@ struct Attached {
     client: ClientId,
     /// When the client read so: place among all observations.
     order: u64,
+}
+
+impl SessionView {
+    /// A timeout was asked for or granted. What is granted is not below the least that was asked for.
+    fn may_time_out_after(&mut self, ms: u32) {
+        self.timeout_ms = Some(self.timeout_ms.map_or(ms, |least| least.min(ms)));
+    }
 }
 
 impl Oracles {
@@ -157,7 +168,8 @@ impl Oracles {
                 Ok(())
             }
             Observation::Proposed { server, entry } => {
-                self.ledger.propose(&mut self.tally, *server, entry, self.order)
+                let when = (self.order, self.now);
+                self.ledger.propose(&mut self.tally, *server, entry, when)
             }
             Observation::Applied { server, zxid, digest } => self.applied(*server, *zxid, *digest),
             Observation::DurableTruth { server, state, last, digest, applied } => {
@@ -165,7 +177,7 @@ impl Oracles {
                 self.ledger.sampled(&mut self.tally, &self.model, &disk, *applied, *digest)
             }
             Observation::Started { server } | Observation::Stopped { server } => {
-                self.ledger.restarted(*server);
+                self.ledger.restarted(*server, self.now);
                 Ok(())
             }
             Observation::Recovered { server, state, last } => self.recovered(*server, state, *last),

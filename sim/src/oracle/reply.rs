@@ -318,6 +318,7 @@ impl Oracles {
         conn.replies += 1;
         conn.floor = conn.floor.max(zxid);
         session.seen = session.seen.max(zxid);
+        session.heard = session.heard.max(answer.asked.at);
         self.seen = self.seen.max(zxid);
         self.ledger.answered(conn.server, zxid);
         if answer.asked.request.is_write() {

@@ -267,6 +267,7 @@ fn c9_edges_1_to_51_are_decided_as_zookeeper_does() {
         (create("/\u{1f600}"), ErrorCode::BadArguments),
         (create("/e/child"), ErrorCode::NoChildrenForEphemerals),
         (create_with("/x", "", 9), ErrorCode::BadArguments),
+        (create_with("bad", "", 5), ErrorCode::Unimplemented),
         (delete("/zookeeper/quota"), ErrorCode::BadArguments),
         (delete("/nowhere"), ErrorCode::NoNode),
         (set("/a/", ""), ErrorCode::BadArguments),

@@ -52,6 +52,7 @@ fn a_session_expires_while_requests_are_under_way() {
     let a = h.client(0);
     h.asks(a, create("/a"));
     h.asks(a, get("/a"));
+    h.waits(4_200);
     let (zxid, session) = (h.next_zxid(), h.session(a));
     let op = TxnOp::CloseSession { ephemerals: Vec::new() };
     h.commits(Txn { zxid, session, time: WallMs(0), origin: None, op });

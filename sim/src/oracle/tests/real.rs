@@ -306,7 +306,7 @@ impl Play {
         let version = if self.below(3) == 0 { 1 } else { -1 };
         self.clients[index].serial += 1;
         let data = Some(Bytes::from(format!("{index:03}/{:06}", self.clients[index].serial)));
-        let flags = [0, 0, 0, 1, 1, 2, 3, 9][self.below(8)];
+        let flags = [0, 0, 0, 0, 1, 1, 1, 2, 3, 4, 5, 9][self.below(12)];
         let acl = if self.below(10) == 0 {
             let perms = Perms(i32::try_from(self.below(32)).unwrap());
             vec![Acl { perms, scheme: "world".into(), id: "anyone".into() }]

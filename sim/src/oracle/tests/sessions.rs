@@ -4,11 +4,16 @@ use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::{ConnectResponse, Request};
 use zabkeeper_core::{SessionId, WallMs, Zxid};
 
-use super::history::{History, create, create_with, twins};
+use super::history::{History, create, create_with, get, twins};
 use crate::oracle::handshake::password;
 
-/// The session ends on the server's own decision.
+/// The session ends on the server's own decision, after more than its timeout.
 fn expires(h: &mut History, session: SessionId, ephemerals: &[&str]) -> Zxid {
+    h.waits(4_200);
+    ends(h, session, ephemerals)
+}
+
+fn ends(h: &mut History, session: SessionId, ephemerals: &[&str]) -> Zxid {
     let ephemerals = ephemerals.iter().map(|path| (*path).to_owned()).collect();
     let op = TxnOp::CloseSession { ephemerals };
     let txn = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };
@@ -89,6 +94,41 @@ fn s2_a_living_session_is_refused() {
         }
         h.waits(31_000);
         h.ends();
+    });
+}
+
+#[test]
+fn s3_a_session_expires_although_it_was_heard() {
+    twins("S3", |h, lie| {
+        let a = h.client(0);
+        h.waits(2_000);
+        h.reads(a, get("/"));
+        h.waits(if lie { 3_000 } else { 4_000 });
+        ends(h, h.session(a), &[]);
+    });
+}
+
+#[test]
+fn s3_a_new_leader_gives_no_full_timeout() {
+    twins("S3", |h, lie| {
+        let a = h.client(0);
+        h.closes(a);
+        h.waits(3_000);
+        h.restarts(h.tip());
+        h.waits(if lie { 3_000 } else { 4_000 });
+        ends(h, h.session(a), &[]);
+    });
+}
+
+#[test]
+fn s6_a_session_that_nobody_asked_for() {
+    twins("S6", |h, lie| {
+        let a = h.greets(0, SessionId(0), Zxid::ZERO);
+        let mut txn = h.session_txn(a, SessionId(0x77));
+        if lie {
+            txn.origin = None;
+        }
+        h.commits(txn);
     });
 }
 
