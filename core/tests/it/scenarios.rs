@@ -18,10 +18,12 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use zabkeeper_core::io::{
     ClientCommand, ClientEvent, DiskCommand, DiskEvent, DurableState, Entry, Recovered,
     SnapshotImage,
@@ -171,7 +173,9 @@ impl Play {
     fn step(&mut self, input: Input) {
         let mut out = Outbox::default();
         let server = self.server.as_mut().expect("the server runs");
+        assert_recordable(&input);
         server.step(self.now, input, &mut out);
+        assert_recordable(&out);
         write!(self.trace, "{out}").unwrap();
         for (conn, command) in out.clients {
             if let ClientCommand::Connected(response) = command {
@@ -282,6 +286,15 @@ impl Play {
         }
         request
     }
+}
+
+/// Whatever goes in and comes out can be written down and read back.
+fn assert_recordable<T>(data: &T)
+where
+    T: Serialize + DeserializeOwned + PartialEq + Debug,
+{
+    let bytes = postcard::to_allocvec(data).expect("plain data encodes");
+    assert_eq!(&postcard::from_bytes::<T>(&bytes).expect("and decodes"), data);
 }
 
 fn request(words: &[&str]) -> Request {
