@@ -39,6 +39,8 @@ pub struct Node {
 pub struct PathHistory {
     versions: Vec<(Zxid, Option<Node>)>,
     children: BTreeSet<String>,
+    /// Sum over the children's names: compares a list in any order without sorting it.
+    sum: u64,
     moves: Vec<Move>,
     data_firings: Vec<Firing>,
     child_firings: Vec<Firing>,
@@ -115,6 +117,14 @@ impl Node {
     }
 }
 
+/// FNV-1a over 64 bits, mixed once more so that sums do not cancel.
+fn fingerprint(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
 impl PathHistory {
     pub(super) fn begin(node: Node) -> PathHistory {
         PathHistory { versions: vec![(Zxid::ZERO, Some(node))], ..PathHistory::default() }
@@ -141,12 +151,30 @@ impl PathHistory {
 
     /// A child came or went.
     pub(super) fn moved(&mut self, zxid: Zxid, came: bool, name: &str) {
+        let share = fingerprint(name);
         if came {
             self.children.insert(name.to_owned());
+            self.sum = self.sum.wrapping_add(share);
         } else {
             self.children.remove(name);
+            self.sum = self.sum.wrapping_sub(share);
         }
         self.moves.push(Move { zxid, came, name: name.to_owned() });
+    }
+
+    /// Are these, in any order, the children right after the transaction `zxid`? Wrong once in 2^64 times.
+    pub(super) fn had_children(&self, zxid: Zxid, names: &[String]) -> bool {
+        let (mut count, mut sum) = (self.children.len(), self.sum);
+        for undone in self.moves.iter().rev().take_while(|each| each.zxid > zxid) {
+            let share = fingerprint(&undone.name);
+            if undone.came {
+                (count, sum) = (count - 1, sum.wrapping_sub(share));
+            } else {
+                (count, sum) = (count + 1, sum.wrapping_add(share));
+            }
+        }
+        let found = names.iter().fold(0_u64, |sum, name| sum.wrapping_add(fingerprint(name)));
+        names.len() == count && found == sum
     }
 
     /// Names of the children right after the transaction `zxid`, in order. Costs as much as there are children and

@@ -64,6 +64,34 @@ impl Model {
         }
     }
 
+    /// Is this the answer to a read right after the transaction `zxid`, children in any order? `None` as for `read`.
+    pub fn is_answer(
+        &self,
+        request: &Request,
+        zxid: Zxid,
+        found: &Result<ReplyBody, ErrorCode>,
+    ) -> Option<bool> {
+        // Long lists are the dear ones: they are neither copied nor sorted.
+        if let (Request::GetChildren { path, .. }, Ok(body)) = (request, found)
+            && let Ok(node) = self.readable(path, zxid)
+        {
+            let (names, stat) = match body {
+                ReplyBody::Children(names) => (names, None),
+                ReplyBody::ChildrenStat(names, stat) => (names, Some(*stat)),
+                ReplyBody::Empty
+                | ReplyBody::Path(_)
+                | ReplyBody::PathStat(..)
+                | ReplyBody::Stat(_)
+                | ReplyBody::Data(..)
+                | ReplyBody::Multi(_) => return Some(false),
+            };
+            let history = self.history(path).expect("it has a node");
+            let same_stat = stat.is_none_or(|stat| stat == node.stat());
+            return Some(same_stat && history.had_children(zxid, names));
+        }
+        self.read(request, zxid).map(|right| right == *found)
+    }
+
     fn readable(&self, path: &str, zxid: Zxid) -> Result<&Node, ErrorCode> {
         let node = self.node_at(path, zxid).ok_or(ErrorCode::NoNode)?;
         if node.grants(Perms::READ) { Ok(node) } else { Err(ErrorCode::NoAuth) }

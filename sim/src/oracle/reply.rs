@@ -191,8 +191,8 @@ impl Oracles {
             | Request::Undecodable { .. }
             | Request::Unknown { .. } => None,
         };
-        if let Some(right) = self.model.read(&asked.request, *zxid) {
-            self.is_right(answer, &right)?;
+        if let Some(right) = self.model.is_answer(&asked.request, *zxid, result) {
+            self.is_right(answer, right)?;
         }
         let Some((table, path)) = watch else {
             return Ok(());
@@ -210,23 +210,22 @@ impl Oracles {
         Ok(())
     }
 
-    fn is_right(&mut self, answer: &Answer<'_>, right: &Result<ReplyBody, ErrorCode>) -> Verdict {
-        let found = in_order(&answer.result);
-        let id = match (&found, right, &answer.asked.request) {
-            (Ok(ReplyBody::Data(data, _)), Ok(_), Request::GetData { path, .. }) => {
-                let history = self.model.history(path);
-                let known = history.is_some_and(|history| history.ever_held(data.as_deref()));
-                self.tally.hold(Id::C11, known, || {
-                    answer.evidence(&format!("nobody has ever written {data:?} there"))
-                })?;
-                Id::C3
-            }
-            (Ok(_), Ok(_), _) => Id::C3,
-            (Ok(_) | Err(_), Ok(_) | Err(_), _) => Id::C9,
-        };
-        self.tally.hold(id, found == *right, || {
-            let zxid = answer.zxid;
-            answer.evidence(&format!("the answer is {found:?}; right at {zxid}: {right:?}"))
+    /// Counts the answer to a read, which is `right` or not, and names the promise that a wrong one breaks.
+    fn is_right(&mut self, answer: &Answer<'_>, right: bool) -> Verdict {
+        let Answer { asked, zxid, result: found, .. } = answer;
+        if let (Request::GetData { path, .. }, Ok(ReplyBody::Data(data, _))) =
+            (&asked.request, found)
+        {
+            let history = self.model.history(path);
+            let written = || history.is_some_and(|history| history.ever_held(data.as_deref()));
+            self.tally.hold(Id::C11, right || written(), || {
+                answer.evidence(&format!("nobody has ever written {data:?} there"))
+            })?;
+        }
+        let must = if right { None } else { self.model.read(&asked.request, *zxid) };
+        let both_succeed = found.is_ok() && !matches!(must, Some(Err(_)));
+        self.tally.hold(if both_succeed { Id::C3 } else { Id::C9 }, right, || {
+            answer.evidence(&format!("the answer is {found:?}; right at {zxid}: {must:?}"))
         })
     }
 
@@ -327,13 +326,4 @@ impl Oracles {
             self.acknowledged = self.acknowledged.max(zxid);
         }
     }
-}
-
-/// Children come in no particular order (edge 70).
-fn in_order(result: &Result<ReplyBody, ErrorCode>) -> Result<ReplyBody, ErrorCode> {
-    let mut result = result.clone();
-    if let Ok(ReplyBody::Children(names) | ReplyBody::ChildrenStat(names, _)) = &mut result {
-        names.sort();
-    }
-    result
 }
