@@ -231,10 +231,10 @@ impl Replica {
 
     /// WATCH-10: whoever watches the node's data or its children hears once that it is gone.
     fn delete(&mut self, path: &str, zxid: Zxid, effects: &mut Effects) {
-        let acl = self.tree.delete(path, zxid);
+        let readable = self.tree.delete(path, zxid);
         let mut conns = self.watches.fire(Kind::Data, path);
         conns.append(&mut self.watches.fire(Kind::Child, path));
-        if !conns.is_empty() && tree::allows(&acl, Perms::READ) {
+        if readable && !conns.is_empty() {
             effects.fired.push(Fired { event: EventType::NodeDeleted, path: path.into(), conns });
         }
         self.fire_on_parent(path, effects);

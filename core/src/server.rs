@@ -259,7 +259,6 @@ impl Server {
     fn resign(&mut self, cx: &mut Cx<'_>) {
         cx.mark(Mark::EpochUsedUp);
         self.role = Role::Looking(Looking::new());
-        self.timers.set(Timer::SessionExpiry, None);
         self.continue_election(cx);
     }
 

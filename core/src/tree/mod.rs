@@ -176,8 +176,8 @@ impl Tree {
         self.stat(id)
     }
 
-    /// Deletes a node without children and returns its list, which decides who hears of it.
-    pub(crate) fn delete(&mut self, path: &str, zxid: Zxid) -> Vec<Acl> {
+    /// Deletes a node without children. Could it be read, so that watchers may hear of it?
+    pub(crate) fn delete(&mut self, path: &str, zxid: Zxid) -> bool {
         let id = self.find(path).expect("a deleted node exists");
         assert_eq!(self.children_count(id), 0, "{path} has children");
         assert_ne!(id, NodeId::ROOT, "the root is never deleted");
@@ -185,7 +185,9 @@ impl Tree {
         self.touch(id);
         self.touch(parent);
         self.node_mut(parent).pzxid = zxid;
-        self.displace(id)
+        let readable = self.may(id, Perms::READ);
+        self.displace(id);
+        readable
     }
 
     /// Replaces a node's data and returns its new statistics.
@@ -237,20 +239,13 @@ impl Tree {
     }
 
     fn child(&self, parent: NodeId, name: &str) -> Option<NodeId> {
-        let hash = self.hash_of(parent, name);
+        let hash = hash_of(&self.hash, parent, name);
         self.names
             .find(hash, |id| {
                 let node = self.node(*id);
                 node.parent == parent && *node.name == *name
             })
             .copied()
-    }
-
-    fn hash_of(&self, parent: NodeId, name: &str) -> u64 {
-        let mut hasher = self.hash.build_hasher();
-        hasher.write_u32(parent.0);
-        hasher.write(name.as_bytes());
-        hasher.finish()
     }
 
     fn node_mut(&mut self, id: NodeId) -> &mut Node {
@@ -301,14 +296,11 @@ impl Tree {
         let (parent, owner) = (node.parent, node.owner);
         let data = node.data.as_ref().map_or(0, Bytes::len) as u64;
         if id != NodeId::ROOT {
-            let hash = self.hash_of(parent, &node.name);
-            let (slots, hasher) = (&self.slots, &self.hash);
+            let hash = hash_of(&self.hash, parent, &node.name);
+            let (slots, keyed) = (&self.slots, &self.hash);
             self.names.insert_unique(hash, id, |id| {
                 let node = slots[id.index()].node.as_ref().expect("only nodes are named");
-                let mut hasher = hasher.build_hasher();
-                hasher.write_u32(node.parent.0);
-                hasher.write(node.name.as_bytes());
-                hasher.finish()
+                hash_of(keyed, node.parent, &node.name)
             });
             let above = &mut self.slots[parent.index()].links;
             above.children += 1;
@@ -326,11 +318,11 @@ impl Tree {
         self.counts.bytes += data + self.path_length(id);
     }
 
-    /// The reverse of [`Tree::place`]; returns the node's list. The caller has touched the slot.
-    fn displace(&mut self, id: NodeId) -> Vec<Acl> {
+    /// The reverse of [`Tree::place`]. The caller has touched the slot.
+    fn displace(&mut self, id: NodeId) {
         self.counts.bytes -= self.path_length(id);
         let node = self.slots[id.index()].node.as_ref().expect("a displaced node is there");
-        let hash = self.hash_of(node.parent, &node.name);
+        let hash = hash_of(&self.hash, node.parent, &node.name);
         let entry = self.names.find_entry(hash, |other| *other == id);
         entry.expect("every node but the root is named").remove();
         let slot = &mut self.slots[id.index()];
@@ -355,9 +347,7 @@ impl Tree {
         self.counts.nodes -= 1;
         self.counts.bytes -= node.data.as_ref().map_or(0, Bytes::len) as u64;
         self.free.push(id);
-        let list = self.acls.list(node.acl).to_vec();
         self.acls.release(node.acl);
-        list
     }
 }
 
@@ -365,6 +355,13 @@ impl Slot {
     fn empty() -> Slot {
         Slot { node: None, links: Links::default(), walked: 0 }
     }
+}
+
+fn hash_of(keyed: &KeyedHash, parent: NodeId, name: &str) -> u64 {
+    let mut hasher = keyed.build_hasher();
+    hasher.write_u32(parent.0);
+    hasher.write(name.as_bytes());
+    hasher.finish()
 }
 
 fn blank(parent: NodeId, name: &str, acl: AclId) -> Node {
