@@ -149,6 +149,12 @@ impl Profile {
 /// overloaded for as long as clients come back, faults or not, and that it does not recover proves nothing (seed 0x30e2b
 /// of the swarm: one write to a batch, one batch to a segment, four syncs of 8 ms each, 93 calls a second).
 const SLOW_SYNC: u64 = 3_000_000;
+/// Syncs that a write costs without group commit, at most: two for a segment of its own, one for its batch, and two for
+/// the state file, which with snapshots as frequent as they are drawn follows every second write.
+const SYNCS_PER_WRITE: u64 = 4;
+/// What the calls, all of them writes, may take of a disk's time without group commit, in ns of a second. Half of it
+/// lets the log catch up as fast as it fell behind, and leaves room for sessions that come and go.
+const CARRIED: u64 = 500_000_000;
 
 impl Options {
     /// Draws what `pinned` leaves open.
@@ -185,7 +191,8 @@ impl Options {
             op_mean: dice.magnitude(1_000, 50_000),
             per_kib: dice.magnitude(100, 5_000),
         };
-        if disk.sync_mean > SLOW_SYNC {
+        let load = workload.calls_per_second * SYNCS_PER_WRITE * disk.sync_mean;
+        if disk.sync_mean > SLOW_SYNC || load > CARRIED {
             server.batch_commands = usize::MAX;
         }
         let cut = dice.range(2, 20);
@@ -411,6 +418,22 @@ mod tests {
         assert_eq!(drawn(1, Profile::Calm).faults, FaultPlan::none());
         let pinned = Pinned { clients: Some(3), ..Pinned::default() };
         assert_eq!(Options::draw(Seeds::new(1), Profile::Swarm, &pinned).clients, 3);
+    }
+
+    #[test]
+    fn without_group_commit_the_disk_carries_the_load_twice() {
+        let mut small = 0;
+        for Options { server, workload, disk, .. } in
+            (0..800).map(|seed| drawn(seed, Profile::Swarm))
+        {
+            if server.batch_commands < usize::MAX {
+                small += 1;
+                let writes = 1_000_000_000 / (SYNCS_PER_WRITE * disk.sync_mean);
+                assert!(writes >= 2 * workload.calls_per_second, "{workload:?} {disk:?}");
+            }
+        }
+        assert!(small > 200, "small batches are drawn: {small}");
+        assert_eq!(drawn(0x2111_bb02, Profile::Swarm).server.batch_commands, usize::MAX);
     }
 
     #[test]
