@@ -30,6 +30,11 @@ pub struct SessionId(pub i64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnId(pub u64);
 
+/// One attempt to have a link with another server, and the link if it succeeds. Dealt by the driver, rising, never
+/// dealt again in the life of a [`Server`](crate::Server).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LinkId(pub u64);
+
 /// One command in the log lane of the disk. Rises by one per command over the life of a [`Server`](crate::Server).
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
@@ -85,13 +90,17 @@ impl Zxid {
 }
 
 impl Epoch {
+    /// No epoch reaches this one: zxids stay below 2^63. A peer that speaks of it is damaged.
+    pub const END: Epoch = Epoch(i32::MAX as u32);
+
     /// The epoch that a new leader proposes when this is the highest that any voter has accepted.
     ///
     /// # Panics
     /// When 2^31 epochs are used up.
     pub fn next(self) -> Epoch {
-        assert!(self.0 < i32::MAX as u32, "epochs are used up");
-        Epoch(self.0 + 1)
+        let next = Epoch(self.0 + 1);
+        assert!(next < Epoch::END, "epochs are used up");
+        next
     }
 }
 
@@ -165,6 +174,18 @@ impl fmt::Display for ConnId {
 impl fmt::Debug for ConnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "c{}", self.0)
+    }
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "l{}", self.0)
+    }
+}
+
+impl fmt::Debug for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "l{}", self.0)
     }
 }
 

@@ -1,0 +1,287 @@
+//! What servers say to each other: notifications while they look for a leader, then messages on a link.
+//!
+//! Owns the vocabulary (`docs/ARCHITECTURE.md` draws who says what when) and, in [`frame`], its
+//! encoding. Must not decide anything.
+
+pub mod frame;
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ConnId, Epoch, ServerId, SessionId, Zxid};
+use crate::io::Entry;
+use crate::txn::Origin;
+use crate::wire::Request;
+
+/// For whom, and why: the derived order compares epoch, then history, then id, and greater is better (FLE-02).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Vote {
+    /// Epoch of the candidate's history.
+    pub epoch: Epoch,
+    /// Last transaction that the candidate has logged.
+    pub zxid: Zxid,
+    /// Who is to lead.
+    pub candidate: ServerId,
+}
+
+/// What a server is doing, as far as an election is concerned (FLE-01).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stance {
+    /// Looks for a leader.
+    Looking,
+    /// Follows one.
+    Following,
+    /// Leads.
+    Leading,
+}
+
+/// What the word of a server is worth where a quorum has to be sure that nothing is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Voice {
+    /// It has all that it ever acknowledged.
+    Full,
+    /// Its disk is empty: new, or wiped, and it cannot know which. Counts only among its like (see
+    /// [`Voters::may_decide`](crate::Voters::may_decide)).
+    Blank,
+    /// It lost part of its history, and has not got all of it back. Counts for nothing.
+    Damaged,
+}
+
+/// A message of the election. May be lost, repeated and reordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Notification {
+    /// Of the sender.
+    pub stance: Stance,
+    /// The sender's election, counted by itself and raised to the highest it hears.
+    pub round: u64,
+    /// Whom the sender would have lead, or whom it follows, or itself.
+    pub vote: Vote,
+    /// Of the sender.
+    pub voice: Voice,
+}
+
+/// A message on a link between a learner, who has dialled, and its leader. First in, first out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum PeerMessage {
+    /// Learner, first: what it has promised so far (ZAB-02).
+    FollowerInfo {
+        /// Highest epoch promised.
+        accepted: Epoch,
+        /// What its word is worth.
+        voice: Voice,
+    },
+    /// Leader: the epoch it proposes to begin, or has begun (ZAB-03).
+    LeaderInfo {
+        /// The epoch.
+        epoch: Epoch,
+        /// Has the leader logged nothing at all? Then there is nothing that a blank learner can have forgotten.
+        empty: bool,
+    },
+    /// Learner: the promise not to follow an older epoch is durable (ZAB-04).
+    AckEpoch {
+        /// Was the promise made now? One that was made earlier may have been made to somebody else, and is not counted.
+        fresh: bool,
+        /// Epoch of its history.
+        current: Epoch,
+        /// Last transaction of its history.
+        last: Zxid,
+    },
+    /// Leader: forget what comes after this position (ZAB-07).
+    Trunc {
+        /// The position.
+        to: Zxid,
+    },
+    /// Leader: a piece of a snapshot, which is to replace the learner's history (ZAB-10).
+    Snap {
+        /// The snapshot's position.
+        zxid: Zxid,
+        /// Number of the piece, from zero.
+        index: u32,
+        /// Its content.
+        bytes: Bytes,
+        /// Is it the last piece?
+        last: bool,
+    },
+    /// Learner: where its history ends, after [`Trunc`](Self::Trunc) or the last [`Snap`](Self::Snap).
+    SyncAt {
+        /// Last transaction.
+        last: Zxid,
+    },
+    /// Leader: the next transaction (ZAB-09, ZAB-14).
+    Proposal(Entry),
+    /// Leader: the learner has been sent the whole history (ZAB-11).
+    NewLeader {
+        /// The epoch that begins with it.
+        epoch: Epoch,
+    },
+    /// Learner: history and epoch are durable.
+    AckNewLeader {
+        /// The epoch.
+        epoch: Epoch,
+    },
+    /// Leader: serve clients (ZAB-12).
+    UpToDate {
+        /// The history is committed up to here.
+        committed: Zxid,
+    },
+    /// Learner: its log is durable up to here (ZAB-15).
+    Ack {
+        /// The watermark.
+        zxid: Zxid,
+    },
+    /// Leader: the history is committed up to here.
+    Commit {
+        /// The watermark.
+        zxid: Zxid,
+    },
+    /// Leader: is somebody there? (ZAB-17)
+    Ping {
+        /// Counts pings.
+        round: u64,
+    },
+    /// Learner: yes, and these sessions have been heard of since the last answer.
+    Pong {
+        /// Of the ping.
+        round: u64,
+        /// The sessions.
+        touched: Vec<SessionId>,
+    },
+    /// Learner: a client's write (ZAB-16).
+    Request {
+        /// For which session.
+        session: SessionId,
+        /// Who has to answer.
+        origin: Origin,
+        /// The write.
+        request: Request,
+    },
+    /// Learner: a client wants a session.
+    CreateSession {
+        /// Negotiated timeout, ms.
+        timeout_ms: u32,
+        /// Who has to answer.
+        origin: Origin,
+    },
+    /// Learner: a client wants to go on with its session here (ZAB-21). Where it comes from another server, the answer is
+    /// a transaction that says so; else it is [`Revalidated`](Self::Revalidated).
+    Revalidate {
+        /// The client's connection with the learner.
+        conn: ConnId,
+        /// Which session.
+        session: SessionId,
+        /// Negotiated timeout, ms.
+        timeout_ms: u32,
+    },
+    /// Leader: the session is dead, or the learner's already.
+    Revalidated {
+        /// The client's connection with the learner.
+        conn: ConnId,
+        /// Which session.
+        session: SessionId,
+        /// Is it alive?
+        live: bool,
+    },
+    /// Learner: a client wants to see whatever was committed before now (CONS-04).
+    Sync {
+        /// The client's connection with the learner.
+        conn: ConnId,
+        /// Number of the request on that connection.
+        request: u64,
+    },
+    /// Leader: everything is in what was sent before this message.
+    Synced {
+        /// The client's connection with the learner.
+        conn: ConnId,
+        /// Number of the request on that connection.
+        request: u64,
+    },
+}
+
+impl fmt::Display for Vote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s{} (epoch {}, {})", self.candidate, self.epoch, self.zxid)
+    }
+}
+
+impl fmt::Display for Notification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Notification { stance, round, vote, voice } = self;
+        match stance {
+            Stance::Looking => write!(f, "looking round {round}: {vote}")?,
+            Stance::Following => write!(f, "following {vote}, round {round}")?,
+            Stance::Leading => write!(f, "leading {vote}, round {round}")?,
+        }
+        match voice {
+            Voice::Full => Ok(()),
+            Voice::Blank => write!(f, ", blank"),
+            Voice::Damaged => write!(f, ", damaged"),
+        }
+    }
+}
+
+impl fmt::Display for PeerMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerMessage::FollowerInfo { accepted, voice } => {
+                write!(f, "FOLLOWERINFO accepted={accepted} {voice:?}")
+            }
+            PeerMessage::LeaderInfo { epoch, empty } => {
+                write!(f, "LEADERINFO epoch={epoch}{}", if *empty { " empty" } else { "" })
+            }
+            PeerMessage::AckEpoch { fresh, current, last } => {
+                let old = if *fresh { "" } else { " not fresh" };
+                write!(f, "ACKEPOCH current={current} last={last}{old}")
+            }
+            PeerMessage::Trunc { to } => write!(f, "TRUNC {to}"),
+            PeerMessage::Snap { zxid, index, bytes, last } => {
+                let end = if *last { " last" } else { "" };
+                write!(f, "SNAP {zxid} piece {index} {}B{end}", bytes.len())
+            }
+            PeerMessage::SyncAt { last } => write!(f, "at {last}"),
+            PeerMessage::Proposal(entry) => {
+                write!(f, "PROPOSAL {} {}B", entry.zxid, entry.bytes.len())
+            }
+            PeerMessage::NewLeader { epoch } => write!(f, "NEWLEADER {epoch}"),
+            PeerMessage::AckNewLeader { epoch } => write!(f, "ACK NEWLEADER {epoch}"),
+            PeerMessage::UpToDate { committed } => write!(f, "UPTODATE committed={committed}"),
+            PeerMessage::Ack { zxid } => write!(f, "ACK {zxid}"),
+            PeerMessage::Commit { zxid } => write!(f, "COMMIT {zxid}"),
+            PeerMessage::Ping { round } => write!(f, "PING {round}"),
+            PeerMessage::Pong { round, touched } => {
+                write!(f, "PONG {round} touched={}", touched.len())
+            }
+            PeerMessage::Request { session, origin, request } => {
+                write!(f, "REQUEST {session} {}#{} {request}", origin.conn, origin.request)
+            }
+            PeerMessage::CreateSession { timeout_ms, origin } => {
+                write!(f, "CREATESESSION {} {timeout_ms}ms", origin.conn)
+            }
+            PeerMessage::Revalidate { conn, session, timeout_ms } => {
+                write!(f, "REVALIDATE {conn} {session} {timeout_ms}ms")
+            }
+            PeerMessage::Revalidated { conn, session, live } => {
+                write!(f, "REVALIDATED {conn} {session} {live}")
+            }
+            PeerMessage::Sync { conn, request } => write!(f, "SYNC {conn}#{request}"),
+            PeerMessage::Synced { conn, request } => write!(f, "SYNCED {conn}#{request}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fle_02_edges_213_and_214_epoch_then_zxid_then_id() {
+        let vote = |epoch, zxid, id| Vote {
+            epoch: Epoch(epoch),
+            zxid: Zxid(zxid),
+            candidate: ServerId(id),
+        };
+        let rising = [vote(1, 9, 3), vote(2, 4, 1), vote(2, 5, 1), vote(2, 5, 2), vote(3, 0, 1)];
+        assert!(rising.is_sorted());
+    }
+}
