@@ -19,6 +19,8 @@ pub struct Config {
     tick: Duration,
     session_timeout_min: Duration,
     session_timeout_max: Duration,
+    init_limit: Duration,
+    sync_limit: Duration,
     /// Bounds of queues and batches.
     pub limits: Limits,
 }
@@ -46,6 +48,19 @@ pub struct Limits {
     /// How long connections are held while no leader is known, before they are closed as ZooKeeper does. Default:
     /// one tick.
     pub hold: Duration,
+    /// How long a server that has a quorum's vote waits for the voters that have not spoken, who may know better.
+    /// Default 20 ms: discovery compares histories anyway, so a hasty election costs another one, not safety.
+    pub final_wait: Duration,
+    /// A server that looks for a leader repeats itself after this time, then after twice as long, and so on up to
+    /// `notify_max`. Default 100 ms.
+    pub notify_min: Duration,
+    /// See `notify_min`. Default 1 s.
+    pub notify_max: Duration,
+    /// Bytes of the newest transactions that are kept in memory for learners; what is older is read from the disk.
+    /// Default 4 MiB.
+    pub recent_bytes: u64,
+    /// Bytes sent to a learner that catches up, before its connection has to drain. Default 1 MiB.
+    pub bulk_bytes: u32,
 }
 
 /// A setting that cannot be: the server does not start.
@@ -67,12 +82,18 @@ impl Limits {
             snapshots_kept: 3,
             epoch_txns: u32::MAX - 1,
             hold: tick,
+            final_wait: Duration::from_millis(20),
+            notify_min: Duration::from_millis(100),
+            notify_max: Duration::from_secs(1),
+            recent_bytes: 4 << 20,
+            bulk_bytes: 1 << 20,
         }
     }
 }
 
 impl Config {
-    /// A server `id` among `voters` with default limits; session timeouts are 2 to 20 ticks (HS-06).
+    /// A server `id` among `voters` with default limits; session timeouts are 2 to 20 ticks (HS-06), a leader has 10
+    /// ticks to be established, and 5 to hear from a quorum.
     ///
     /// # Errors
     /// A tick of zero, or a server that is not among the voters.
@@ -90,6 +111,8 @@ impl Config {
             tick,
             session_timeout_min: tick * 2,
             session_timeout_max: tick * 20,
+            init_limit: tick * 10,
+            sync_limit: tick * 5,
             limits: Limits::defaults(tick),
         })
     }
@@ -114,6 +137,37 @@ impl Config {
         self.session_timeout_min = min;
         self.session_timeout_max = max;
         Ok(self)
+    }
+
+    /// Other bounds for the ensemble's phases, in ticks (`initLimit`, `syncLimit`).
+    ///
+    /// # Errors
+    /// A limit of zero.
+    pub fn with_phase_limits(mut self, init: u32, sync: u32) -> Result<Config, ConfigError> {
+        for (key, ticks) in [("initLimit", init), ("syncLimit", sync)] {
+            if ticks == 0 {
+                return Err(ConfigError { key, what: "0 ticks leave no time; use 5".into() });
+            }
+        }
+        self.init_limit = self.tick * init;
+        self.sync_limit = self.tick * sync;
+        Ok(self)
+    }
+
+    /// How long election to service may take (`initLimit`).
+    pub fn init_limit(&self) -> Duration {
+        self.init_limit
+    }
+
+    /// How long a server that was elected waits for a quorum to connect: one tick. Whoever voted for it does so at once,
+    /// so if they do not come they follow somebody else. Learners wait for twice as long.
+    pub(crate) fn discovery_limit(&self) -> Duration {
+        self.tick
+    }
+
+    /// How long leader and follower wait for a word of each other (`syncLimit`).
+    pub fn sync_limit(&self) -> Duration {
+        self.sync_limit
     }
 
     /// Who this server is.

@@ -5,15 +5,16 @@
 //! Rules:
 //! 1. Order holds inside one sink; between sinks there is none. Nothing may rely on another sink having run.
 //! 2. What depends on durability is emitted only on [`DiskEvent::Done`], so the driver needs no conditions. State
-//!    writes and appends share one [`WriteId`] sequence: the log lane. Snapshot chunks have a lane of their own,
-//!    which is begun only when the durable log has reached the snapshot's zxid.
-//! 3. The driver may drop `clients` only by reporting `Closed`, `disk` never. [`DiskEvent::Failed`] halts the server;
-//!    a failed sync is never retried.
-//! 4. [`ConnId`] is dealt by the driver and never dealt again, so a late message of an old connection cannot pass
-//!    for a new one.
+//!    writes, truncations and appends share one [`WriteId`] sequence: the log lane. Snapshot chunks have a lane of
+//!    their own, which is begun only when the durable log has reached the snapshot's zxid. Proposals leave in the same
+//!    step as the local append, in parallel.
+//! 3. The driver may drop `election` any time, `peers` only by reporting `Down`, `clients` only by `Closed`, `disk`
+//!    never. [`DiskEvent::Failed`] halts the server; a failed sync is never retried.
+//! 4. [`ConnId`] and [`LinkId`] are dealt by the driver and never dealt again, so a late message of an old connection
+//!    cannot pass for a new one.
 //! 5. One command per log entry. The core does not merge appends; the disk worker takes all that waits, writes,
 //!    syncs once and answers with the last id.
-//! 6. A transaction is encoded once, into `Bytes` that can be shared: by the log today, by followers later.
+//! 6. A transaction is encoded once; the same `Bytes` go to the log and to every follower.
 //! 7. A function that takes no `Cx` cannot act: `tree`, `watch`, `quorum` and `wire` never see it.
 //! 8. What has been received is handed over before a [`Input::Timeout`] that is due at the same time: a ping that has
 //!    arrived counts.
@@ -24,7 +25,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::ids::{ConnId, Epoch, Instant, WallMs, WriteId, Zxid};
+use crate::history::History;
+use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, WallMs, WriteId, Zxid};
+use crate::peer::{Notification, PeerMessage};
 use crate::rng::Rng;
 use crate::wire::{ConnectRequest, ConnectResponse, Reply, ReplyBody, RequestFrame, WatchEvent};
 
@@ -44,8 +47,36 @@ pub enum Input {
     Timeout,
     /// From a client's connection.
     Client(ConnId, ClientEvent),
+    /// From another server's election.
+    Election(ServerId, Notification),
+    /// From a link with another server.
+    Peer(LinkId, PeerEvent),
     /// From the disk.
     Disk(DiskEvent),
+}
+
+/// What a link does. Every [`LinkId`] begins with `Up` or is `Unreachable`, once; after `Down` or `Unreachable` it is
+/// never heard of again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum PeerEvent {
+    /// It stands; both ends know who the other is.
+    Up {
+        /// The other end.
+        peer: ServerId,
+        /// Was it this server that dialled?
+        dialled: bool,
+    },
+    /// An answer to [`PeerCommand::Dial`]: the attempt failed.
+    Unreachable {
+        /// Who was dialled.
+        peer: ServerId,
+    },
+    /// A message has been read.
+    Message(PeerMessage),
+    /// All that was sent has left this process: there is room for more. Told each time the last queued byte leaves.
+    Drained,
+    /// It is gone. Also the answer to [`PeerCommand::Close`].
+    Down,
 }
 
 /// What a connection does.
@@ -75,6 +106,24 @@ pub enum DiskEvent {
     },
     /// A command failed; the worker has stopped. What it said goes to the operator.
     Failed(String),
+    /// The answer to [`DiskCommand::ReadLog`].
+    LogRead {
+        /// For which link.
+        link: LinkId,
+        /// The transactions, at least one; or why there are none.
+        found: Result<Vec<Entry>, String>,
+    },
+    /// The answer to [`DiskCommand::ReadSnapshot`].
+    SnapshotRead {
+        /// For which link.
+        link: LinkId,
+        /// Which snapshot.
+        zxid: Zxid,
+        /// Which chunk.
+        index: u32,
+        /// The chunk, and whether it is the last; or why there is none.
+        found: Result<(Bytes, bool), String>,
+    },
 }
 
 /// Everything that a step asks of the world. The driver empties it before the next batch.
@@ -84,6 +133,10 @@ pub struct Outbox {
     pub disk: Vec<DiskCommand>,
     /// For client connections: replies and events in one queue, because their order is a promise.
     pub clients: Vec<(ConnId, ClientCommand)>,
+    /// For other servers' elections. Only the newest to each matters.
+    pub election: Vec<(ServerId, Notification)>,
+    /// For links with other servers: first in, first out on each.
+    pub peers: Vec<PeerCommand>,
     /// Which notable branches were taken, for tests and the simulator.
     pub marks: Marks,
 }
@@ -97,6 +150,22 @@ pub enum DiskCommand {
         id: WriteId,
         /// The transaction.
         entry: Entry,
+    },
+    /// Log lane: remove every transaction after a position. A barrier.
+    Truncate {
+        /// Number in the lane.
+        id: WriteId,
+        /// The position; there may be no transaction at it.
+        to: Zxid,
+    },
+    /// Log lane: remove the whole log, which ends before a snapshot that is durable already and named by the state file;
+    /// it goes on after that. A barrier. It may be cut off anywhere: a log that ends before the snapshot counts for
+    /// nothing.
+    Rebase {
+        /// Number in the lane.
+        id: WriteId,
+        /// The snapshot's position.
+        snapshot: Zxid,
     },
     /// Log lane: replace the state file. A barrier: it follows every append before it to the disk.
     SaveState {
@@ -121,15 +190,47 @@ pub enum DiskCommand {
         /// The oldest snapshot to keep.
         oldest: Zxid,
     },
+    /// Reader: transactions after a position, durable already, for a learner.
+    ReadLog {
+        /// For which link.
+        link: LinkId,
+        /// The position.
+        after: Zxid,
+        /// About so many bytes; at least one transaction.
+        bytes: u32,
+    },
+    /// Reader: a chunk of a snapshot, durable already, for a learner. Chunks of a link are asked for in order.
+    ReadSnapshot {
+        /// For which link.
+        link: LinkId,
+        /// Which snapshot.
+        zxid: Zxid,
+        /// Which chunk, from zero.
+        index: u32,
+    },
 }
 
-/// The two workers of the disk. Each runs its commands in order; between them there is none.
+/// An order to the links.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum PeerCommand {
+    /// Try once to have a link with this server, after a pause if the last attempts failed. Answered with
+    /// [`PeerEvent::Up`] or [`PeerEvent::Unreachable`].
+    Dial(ServerId),
+    /// Send a message.
+    Send(LinkId, PeerMessage),
+    /// Close a link, after everything before it is sent as far as the other end takes it.
+    Close(LinkId),
+}
+
+/// The three workers of the disk. Each runs its commands in order; between them there is no order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Lane {
     /// Appends and state writes: what clients wait for.
     Log,
     /// Snapshot chunks and purging: nobody waits.
     Snapshot,
+    /// Reading for learners: changes nothing.
+    Reader,
 }
 
 /// One transaction of the log: its position and its encoding.
@@ -150,6 +251,9 @@ pub struct DurableState {
     pub current_epoch: Epoch,
     /// The newest snapshot that is durable under its name; zero where none was taken.
     pub snapshot: Zxid,
+    /// The disk was found empty among servers whose disks were not, so what is on it now may lack what this server has
+    /// acknowledged before. It has no say until a leader that others elected has filled it.
+    pub damaged: bool,
 }
 
 /// What recovery found on the disk.
@@ -163,6 +267,8 @@ pub struct Recovered {
     pub entries: Vec<Entry>,
     /// Names of all usable snapshots, oldest first, so that purging can count them.
     pub snapshots: Vec<Zxid>,
+    /// The whole log, as far back as it goes: at or before the snapshot. Its end is that of `entries`, or the snapshot.
+    pub history: History,
 }
 
 /// A snapshot as it lies on the disk.
@@ -229,6 +335,40 @@ pub enum Mark {
     PressurePaused,
     DiskFailed,
     EpochUsedUp,
+    ElectionWon,
+    ElectionJoined,
+    ElectionResent,
+    LinkEarly,
+    LeaderOutrun,
+    LeaderBehind,
+    LeaderNotEstablished,
+    LeaderSilent,
+    LeaderRefused,
+    LeaderUnreachable,
+    LearnerJoined,
+    LearnerSilent,
+    LearnerRefused,
+    QuorumLost,
+    PromiseOld,
+    PromiseRefused,
+    FoundEmpty,
+    Refilled,
+    SyncDiffEmpty,
+    SyncDiff,
+    SyncFromDisk,
+    SyncTrunc,
+    SyncSnap,
+    SyncMeanwhile,
+    Truncated,
+    SnapshotInstalled,
+    FollowingBegun,
+    WriteForwarded,
+    WriteFound,
+    WriteLost,
+    SessionMoved,
+    SyncShared,
+    SyncByWrite,
+    WriteOfMovedSession,
 }
 
 /// A set of [`Mark`]s.
@@ -246,7 +386,10 @@ pub(crate) struct Cx<'a> {
 impl Outbox {
     /// Is there nothing to do?
     pub fn is_empty(&self) -> bool {
-        self.disk.is_empty() && self.clients.is_empty()
+        self.disk.is_empty()
+            && self.clients.is_empty()
+            && self.election.is_empty()
+            && self.peers.is_empty()
     }
 }
 
@@ -254,8 +397,12 @@ impl DiskCommand {
     /// Which worker runs it.
     pub fn lane(&self) -> Lane {
         match self {
-            DiskCommand::Append { .. } | DiskCommand::SaveState { .. } => Lane::Log,
+            DiskCommand::Append { .. }
+            | DiskCommand::Truncate { .. }
+            | DiskCommand::Rebase { .. }
+            | DiskCommand::SaveState { .. } => Lane::Log,
             DiskCommand::SnapshotChunk { .. } | DiskCommand::Purge { .. } => Lane::Snapshot,
+            DiskCommand::ReadLog { .. } | DiskCommand::ReadSnapshot { .. } => Lane::Reader,
         }
     }
 }
@@ -274,7 +421,7 @@ impl Marks {
 
 impl Mark {
     /// All of them, in order.
-    pub const ALL: [Mark; 28] = [
+    pub const ALL: [Mark; 62] = [
         Mark::ElectionAlone,
         Mark::DiscoveryPromised,
         Mark::BroadcastBegun,
@@ -303,6 +450,40 @@ impl Mark {
         Mark::PressurePaused,
         Mark::DiskFailed,
         Mark::EpochUsedUp,
+        Mark::ElectionWon,
+        Mark::ElectionJoined,
+        Mark::ElectionResent,
+        Mark::LinkEarly,
+        Mark::LeaderOutrun,
+        Mark::LeaderBehind,
+        Mark::LeaderNotEstablished,
+        Mark::LeaderSilent,
+        Mark::LeaderRefused,
+        Mark::LeaderUnreachable,
+        Mark::LearnerJoined,
+        Mark::LearnerSilent,
+        Mark::LearnerRefused,
+        Mark::QuorumLost,
+        Mark::PromiseOld,
+        Mark::PromiseRefused,
+        Mark::FoundEmpty,
+        Mark::Refilled,
+        Mark::SyncDiffEmpty,
+        Mark::SyncDiff,
+        Mark::SyncFromDisk,
+        Mark::SyncTrunc,
+        Mark::SyncSnap,
+        Mark::SyncMeanwhile,
+        Mark::Truncated,
+        Mark::SnapshotInstalled,
+        Mark::FollowingBegun,
+        Mark::WriteForwarded,
+        Mark::WriteFound,
+        Mark::WriteLost,
+        Mark::SessionMoved,
+        Mark::SyncShared,
+        Mark::SyncByWrite,
+        Mark::WriteOfMovedSession,
     ];
 }
 
@@ -313,6 +494,10 @@ impl Cx<'_> {
 
     pub(crate) fn send(&mut self, conn: ConnId, command: ClientCommand) {
         self.out.clients.push((conn, command));
+    }
+
+    pub(crate) fn tell(&mut self, link: LinkId, message: PeerMessage) {
+        self.out.peers.push(PeerCommand::Send(link, message));
     }
 }
 
@@ -329,6 +514,40 @@ impl fmt::Display for Input {
                 write!(f, "{conn} request #{} {}", r.xid, r.request)
             }
             Input::Client(conn, ClientEvent::Closed) => write!(f, "{conn} closed"),
+            Input::Election(from, notification) => write!(f, "s{from} is {notification}"),
+            Input::Peer(link, PeerEvent::Up { peer, dialled }) => {
+                let how = if *dialled { "to" } else { "from" };
+                write!(f, "{link} up {how} s{peer}")
+            }
+            Input::Peer(link, PeerEvent::Unreachable { peer }) => {
+                write!(f, "{link} s{peer} unreachable")
+            }
+            Input::Peer(link, PeerEvent::Message(message)) => write!(f, "{link} {message}"),
+            Input::Peer(link, PeerEvent::Drained) => write!(f, "{link} drained"),
+            Input::Peer(link, PeerEvent::Down) => write!(f, "{link} down"),
+            Input::Disk(DiskEvent::LogRead { link, found: Ok(entries) }) => {
+                let ends = (entries.first(), entries.last());
+                match ends {
+                    (Some(first), Some(last)) => {
+                        write!(f, "disk read {} to {} for {link}", first.zxid, last.zxid)
+                    }
+                    _ => write!(f, "disk read nothing for {link}"),
+                }
+            }
+            Input::Disk(DiskEvent::SnapshotRead {
+                link,
+                zxid,
+                index,
+                found: Ok((bytes, last)),
+            }) => {
+                let end = if *last { " last" } else { "" };
+                let len = bytes.len();
+                write!(f, "disk read chunk {index} of snapshot {zxid} {len}B{end} for {link}")
+            }
+            Input::Disk(
+                DiskEvent::LogRead { link, found: Err(why) }
+                | DiskEvent::SnapshotRead { link, found: Err(why), .. },
+            ) => write!(f, "disk could not read for {link}: {why}"),
             Input::Disk(DiskEvent::Done(id)) => write!(f, "disk done {id}"),
             Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
                 write!(f, "disk wrote chunk {index} of snapshot {zxid}")
@@ -346,14 +565,23 @@ impl fmt::Display for DiskCommand {
             }
             DiskCommand::SaveState { id, state } => write!(
                 f,
-                "state {id} accepted={} current={} snapshot={}",
-                state.accepted_epoch, state.current_epoch, state.snapshot
+                "state {id} accepted={} current={} snapshot={}{}",
+                state.accepted_epoch,
+                state.current_epoch,
+                state.snapshot,
+                if state.damaged { " damaged" } else { "" }
             ),
+            DiskCommand::Truncate { id, to } => write!(f, "truncate {id} to {to}"),
+            DiskCommand::Rebase { id, snapshot } => write!(f, "rebase {id} on {snapshot}"),
             DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {
                 let end = if *last { " last" } else { "" };
                 write!(f, "snapshot {zxid} chunk {index} {}B{end}", bytes.len())
             }
             DiskCommand::Purge { oldest } => write!(f, "purge before snapshot {oldest}"),
+            DiskCommand::ReadLog { link, after, .. } => write!(f, "read after {after} for {link}"),
+            DiskCommand::ReadSnapshot { link, zxid, index } => {
+                write!(f, "read chunk {index} of snapshot {zxid} for {link}")
+            }
         }
     }
 }
@@ -377,6 +605,16 @@ impl fmt::Display for ClientCommand {
     }
 }
 
+impl fmt::Display for PeerCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerCommand::Dial(peer) => write!(f, "dial s{peer}"),
+            PeerCommand::Send(link, message) => write!(f, "{link}: {message}"),
+            PeerCommand::Close(link) => write!(f, "{link}: close"),
+        }
+    }
+}
+
 /// One line per command, sinks in the order of the struct: the trace that tests compare.
 impl fmt::Display for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -385,6 +623,12 @@ impl fmt::Display for Outbox {
         }
         for (conn, command) in &self.clients {
             writeln!(f, "{conn}: {command}")?;
+        }
+        for (to, notification) in &self.election {
+            writeln!(f, "tell s{to}: {notification}")?;
+        }
+        for command in &self.peers {
+            writeln!(f, "{command}")?;
         }
         Ok(())
     }

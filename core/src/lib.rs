@@ -9,6 +9,7 @@
 //! step each input                          server.step(now, input, &mut outbox)
 //! swap `disk` to the disk worker           it writes all, syncs once, answers Done(last id)
 //! hand `clients` to their connections      encoding happens there
+//! hand `peers`, `election` to theirs       the same
 //! sleep until input or next_deadline()
 //! ```
 //!
@@ -25,6 +26,7 @@ pub mod io;
 mod log;
 pub mod peer;
 mod quorum;
+mod recent;
 mod replica;
 mod request;
 mod rng;

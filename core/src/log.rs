@@ -1,7 +1,8 @@
 //! How far the history is: what was handed to the log, what is durable, what is committed, what is applied.
 //!
 //! Owns the watermarks and the numbering of the log lane (Java: `SyncRequestProcessor`, without its thread). Must not
-//! know what the transactions mean. At every moment applied <= committed <= appended and durable <= appended.
+//! know what the transactions mean. At every moment applied <= committed <= appended and durable <= appended. What is
+//! committed is never cut off.
 
 use std::collections::VecDeque;
 
@@ -34,6 +35,10 @@ pub(crate) enum Written {
     Entry(Zxid, u64),
     /// The state file.
     State(DurableState),
+    /// A transaction of this many bytes, which a cut behind it takes away again.
+    Dropped(u64),
+    /// The cut.
+    Cut,
 }
 
 impl Log {
@@ -55,6 +60,7 @@ impl Log {
         self.appended
     }
 
+    /// How far the log is durable. What is about to be cut off does not count any more.
     pub(crate) fn durable(&self) -> Zxid {
         self.durable
     }
@@ -86,26 +92,49 @@ impl Log {
         DiskCommand::Append { id, entry }
     }
 
-    /// The command that replaces the state file.
-    pub(crate) fn save(&mut self, state: DurableState) -> DiskCommand {
+    /// The command that replaces the state file, and its number.
+    pub(crate) fn save(&mut self, state: DurableState) -> (WriteId, DiskCommand) {
         let id = self.begin(Written::State(state.clone()));
-        DiskCommand::SaveState { id, state }
+        (id, DiskCommand::SaveState { id, state })
+    }
+
+    /// The command that removes everything after `last`, which is in the log or where the log begins.
+    pub(crate) fn truncate(&mut self, last: Zxid) -> DiskCommand {
+        assert!(last >= self.committed, "{last}: what is committed stays");
+        assert!(last <= self.appended, "{last} is ahead of {}", self.appended);
+        self.cut(last);
+        DiskCommand::Truncate { id: self.begin(Written::Cut), to: last }
+    }
+
+    /// The command that removes the whole log: it goes on after a snapshot, which is further.
+    pub(crate) fn rebase(&mut self, snapshot: Zxid) -> DiskCommand {
+        assert!(snapshot > self.appended, "a snapshot replaces only what is behind it");
+        self.cut(Zxid::ZERO);
+        self.appended = snapshot;
+        self.durable = snapshot;
+        self.committed = snapshot;
+        self.applied = snapshot;
+        DiskCommand::Rebase { id: self.begin(Written::Cut), snapshot }
     }
 
     /// The next command that `done` covers, if there is one; called until there is none. The watermark advances
     /// whoever asked for the write: what is durable is durable.
-    pub(crate) fn done(&mut self, done: WriteId) -> Option<Written> {
+    pub(crate) fn done(&mut self, done: WriteId) -> Option<(WriteId, Written)> {
         assert!(done <= self.last_write, "the disk finished {done}, which was never asked for");
         if self.writing.front()?.id > done {
             return None;
         }
         let writing = self.writing.pop_front()?;
-        if let Written::Entry(zxid, bytes) = writing.what {
-            assert!(zxid > self.durable && zxid <= self.appended, "durable <= appended");
-            self.durable = zxid;
-            self.undurable_bytes -= bytes;
+        match writing.what {
+            Written::Entry(zxid, bytes) => {
+                assert!(zxid > self.durable && zxid <= self.appended, "durable <= appended");
+                self.durable = zxid;
+                self.undurable_bytes -= bytes;
+            }
+            Written::Dropped(bytes) => self.undurable_bytes -= bytes,
+            Written::State(_) | Written::Cut => {}
         }
-        Some(writing.what)
+        Some((writing.id, writing.what))
     }
 
     /// Everything up to `zxid` is on a quorum.
@@ -118,6 +147,19 @@ impl Log {
     pub(crate) fn apply(&mut self, zxid: Zxid) {
         assert!(self.applied < zxid && zxid <= self.committed, "applied <= committed");
         self.applied = zxid;
+    }
+
+    /// Nothing after `last` counts from now on, although it may still become durable before it goes.
+    fn cut(&mut self, last: Zxid) {
+        self.appended = last;
+        self.durable = self.durable.min(last);
+        for writing in &mut self.writing {
+            if let Written::Entry(zxid, bytes) = writing.what
+                && zxid > last
+            {
+                writing.what = Written::Dropped(bytes);
+            }
+        }
     }
 
     fn begin(&mut self, what: Written) -> WriteId {
@@ -146,7 +188,7 @@ mod tests {
         log.append(entry(8));
         assert_eq!(log.undurable_bytes(), 9);
         let mut done = Vec::new();
-        while let Some(written) = log.done(WriteId(3)) {
+        while let Some((_, written)) = log.done(WriteId(3)) {
             done.push(written);
         }
         assert_eq!(
@@ -158,6 +200,23 @@ mod tests {
             ]
         );
         assert_eq!((log.durable(), log.appended(), log.undurable_bytes()), (Zxid(7), Zxid(8), 3));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_durable_any_more() {
+        let mut log = Log::recovered(Zxid(4), Zxid(5));
+        log.append(entry(6));
+        log.append(entry(7));
+        log.done(WriteId(1));
+        assert_eq!(log.durable(), Zxid(6));
+        log.truncate(Zxid(5));
+        assert_eq!((log.durable(), log.appended()), (Zxid(5), Zxid(5)));
+        log.append(entry(9));
+        while log.done(WriteId(3)).is_some() {}
+        assert_eq!((log.durable(), log.undurable_bytes()), (Zxid(5), 3));
+        log.rebase(Zxid(20));
+        while log.done(WriteId(5)).is_some() {}
+        assert_eq!((log.applied(), log.durable(), log.undurable_bytes()), (Zxid(20), Zxid(20), 0));
     }
 
     #[test]

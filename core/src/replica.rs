@@ -5,14 +5,19 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use bytes::Bytes;
+
 use crate::error::Corrupt;
-use crate::ids::{ConnId, SessionId, Zxid};
+use crate::history::History;
+use crate::ids::{ConnId, Epoch, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered};
 use crate::log::Log;
+use crate::peer::Voice;
+use crate::recent::Recent;
 use crate::rng::{KeyedHash, Rng};
 use crate::session::SessionTable;
 use crate::tree::{self, NewNode, SnapshotHeader, Tree};
-use crate::txn::{Txn, TxnOp};
+use crate::txn::{Origin, Txn, TxnOp};
 use crate::watch::{Kind, Watches};
 use crate::wire::{EventType, Perms, Stat};
 
@@ -23,17 +28,24 @@ pub(crate) struct Replica {
     sessions: SessionTable,
     pub(crate) watches: Watches,
     pub(crate) log: Log,
+    /// What the log holds, for comparison with others.
+    history: History,
+    recent: Recent,
     /// As last handed to the disk.
     state: DurableState,
+    /// As it is on the disk.
+    saved: DurableState,
     /// Logged and not yet applied, in order.
     unapplied: VecDeque<Unapplied>,
     snapshots: Snapshots,
+    /// A leader's snapshot that is arriving.
+    incoming: Option<Incoming>,
 }
 
 /// A transaction that waits to be committed.
 #[derive(Debug)]
 enum Unapplied {
-    /// Proposed in this life: no need to decode it again.
+    /// Logged in this life: no need to decode it again.
     Decided(Txn),
     /// Found in the log.
     Recovered(Entry),
@@ -43,6 +55,8 @@ enum Unapplied {
 #[derive(Debug)]
 struct Snapshots {
     running: Option<Running>,
+    /// Chunks at the disk, of this server's snapshots and of a leader's.
+    at_disk: u32,
     /// Transactions applied since the last one began.
     txns: u32,
     /// How many make the next one due.
@@ -51,6 +65,8 @@ struct Snapshots {
     begun: u32,
     /// Those on the disk, oldest first.
     kept: VecDeque<Zxid>,
+    /// Are there older ones on the disk than `kept` says, which a leader's snapshot has replaced?
+    replaced: bool,
 }
 
 #[derive(Debug)]
@@ -59,6 +75,14 @@ struct Running {
     /// The chunk that is being written.
     index: u32,
     last: bool,
+}
+
+/// Pieces of a snapshot, kept until the last one is durable: then they become the tree.
+#[derive(Debug)]
+struct Incoming {
+    zxid: Zxid,
+    chunks: Vec<Bytes>,
+    complete: bool,
 }
 
 /// A transaction that the tree now has.
@@ -103,6 +127,15 @@ impl Replica {
         };
         let applied = header.zxid;
         let mut last = applied;
+        let end = recovered.entries.last().map_or(applied, |entry| entry.zxid);
+        if recovered.history.end() != end || recovered.history.start() > applied {
+            let what = format!(
+                "the log is said to go from {} to {}, and goes on to {end} after {applied}",
+                recovered.history.start(),
+                recovered.history.end()
+            );
+            return Err(Corrupt { what });
+        }
         for entry in &recovered.entries {
             if entry.zxid <= last {
                 let what = format!("log: {} follows {last}", entry.zxid);
@@ -114,18 +147,28 @@ impl Replica {
         }
         Ok(Replica {
             tree,
-            sessions: SessionTable::restore(header.sessions, header.last_session_ids),
+            sessions: SessionTable::restore(
+                header.sessions,
+                header.owners,
+                header.last_session_ids,
+            ),
             watches: Watches::default(),
             log: Log::recovered(applied, last),
+            history: recovered.history,
+            recent: Recent::after(last),
+            saved: recovered.state.clone(),
             state: recovered.state,
             unapplied: recovered.entries.into_iter().map(Unapplied::Recovered).collect(),
             snapshots: Snapshots {
                 running: None,
+                at_disk: 0,
                 txns: 0,
                 due: 0,
                 begun: 0,
                 kept: recovered.snapshots.into(),
+                replaced: false,
             },
+            incoming: None,
         })
     }
 
@@ -141,8 +184,27 @@ impl Replica {
         &self.log
     }
 
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
     pub(crate) fn state(&self) -> &DurableState {
         &self.state
+    }
+
+    /// What the word of this server is worth: as much as its disk remembers.
+    pub(crate) fn voice(&self) -> Voice {
+        if self.saved.damaged {
+            Voice::Damaged
+        } else if self.saved.current_epoch == Epoch(0) {
+            Voice::Blank
+        } else {
+            Voice::Full
+        }
     }
 
     pub(crate) fn outstanding(&self) -> usize {
@@ -163,17 +225,128 @@ impl Replica {
         self.tree.digest().wrapping_add(self.sessions.digest())
     }
 
-    /// Changes the durable promises.
-    pub(crate) fn save_state(&mut self, cx: &mut Cx<'_>, change: impl FnOnce(&mut DurableState)) {
+    /// Changes the durable promises. What depends on that waits for this very write: an earlier one that is still under
+    /// way may say the same, and what was logged between the two is not durable with it.
+    pub(crate) fn save_state(
+        &mut self,
+        cx: &mut Cx<'_>,
+        change: impl FnOnce(&mut DurableState),
+    ) -> WriteId {
         change(&mut self.state);
         assert!(self.state.accepted_epoch >= self.state.current_epoch, "promised before entered");
-        cx.out.disk.push(self.log.save(self.state.clone()));
+        let (id, command) = self.log.save(self.state.clone());
+        cx.out.disk.push(command);
+        id
     }
 
-    /// Hands a decided transaction to the log.
-    pub(crate) fn append(&mut self, txn: Txn, cx: &mut Cx<'_>) {
-        cx.out.disk.push(self.log.append(txn.encode()));
+    /// A state file is durable.
+    pub(crate) fn on_saved(&mut self, state: &DurableState) {
+        self.saved = state.clone();
+    }
+
+    /// Hands a decided transaction to the log. Returns it as it is sent to learners.
+    pub(crate) fn append(&mut self, txn: Txn, cx: &mut Cx<'_>) -> Entry {
+        let entry = txn.encode();
+        self.keep(entry.clone(), txn, cx);
+        entry
+    }
+
+    /// Hands a leader's transaction to the log.
+    ///
+    /// # Errors
+    /// One that does not follow the last (ZAB-13), or cannot be decoded.
+    pub(crate) fn receive(&mut self, entry: Entry, cx: &mut Cx<'_>) -> Result<(), String> {
+        if !self.history.may_follow(entry.zxid) {
+            return Err(format!("proposal {} after {}", entry.zxid, self.history.end()));
+        }
+        let txn = Txn::decode(&entry).map_err(|corrupt| corrupt.to_string())?;
+        self.keep(entry, txn, cx);
+        Ok(())
+    }
+
+    fn keep(&mut self, entry: Entry, txn: Txn, cx: &mut Cx<'_>) {
+        self.history.push(entry.zxid);
+        self.recent.push(entry.clone());
+        self.recent.trim(cx.config.limits.recent_bytes, self.log.durable());
+        cx.out.disk.push(self.log.append(entry));
         self.unapplied.push_back(Unapplied::Decided(txn));
+    }
+
+    /// Forgets what comes after `to`. Returns where the log then ends: at or before that.
+    ///
+    /// # Errors
+    /// A position before what is committed.
+    pub(crate) fn truncate(&mut self, to: Zxid, cx: &mut Cx<'_>) -> Result<Zxid, String> {
+        let committed = self.log.committed();
+        let last = self.history.last_at_or_before(to).filter(|last| *last >= committed);
+        let Some(last) = last else {
+            return Err(format!("truncation to {to} would undo {committed}, which is committed"));
+        };
+        if last < self.log.appended() {
+            cx.out.disk.push(self.log.truncate(last));
+            self.history.truncate(last);
+            self.recent.truncate(last);
+            while self.unapplied.pop_back_if(|unapplied| unapplied.zxid() > last).is_some() {}
+        }
+        Ok(last)
+    }
+
+    /// Takes a piece of a leader's snapshot.
+    ///
+    /// # Errors
+    /// A piece out of order, or of a snapshot that this server is ahead of.
+    pub(crate) fn receive_chunk(
+        &mut self,
+        zxid: Zxid,
+        index: u32,
+        bytes: Bytes,
+        last: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), String> {
+        if zxid <= self.log.appended() {
+            return Err(format!("snapshot {zxid}, at {}", self.log.appended()));
+        }
+        if index == 0 {
+            // The lane writes one snapshot at a time.
+            self.snapshots.running = None;
+            self.tree.cancel_snapshot();
+            self.incoming = Some(Incoming { zxid, chunks: Vec::new(), complete: false });
+        }
+        let incoming = self.incoming.as_mut().filter(|incoming| {
+            incoming.zxid == zxid && incoming.chunks.len() == index as usize && !incoming.complete
+        });
+        let Some(incoming) = incoming else {
+            return Err(format!("piece {index} of snapshot {zxid} is out of order"));
+        };
+        incoming.chunks.push(bytes.clone());
+        incoming.complete = last;
+        self.snapshots.at_disk += 1;
+        cx.out.disk.push(DiskCommand::SnapshotChunk { zxid, index, bytes, last });
+        Ok(())
+    }
+
+    /// The rest of a snapshot will not come.
+    pub(crate) fn abandon_incoming(&mut self) {
+        self.incoming = None;
+    }
+
+    /// The transactions that are logged here in this life and not yet applied, and were asked for on this server.
+    pub(crate) fn unapplied_origins(&self, server: ServerId) -> BTreeSet<Origin> {
+        let origin = |unapplied: &Unapplied| match unapplied {
+            Unapplied::Decided(txn) => txn.origin,
+            // Its connection is gone: connections do not outlive a process.
+            Unapplied::Recovered(_) => None,
+        };
+        let here = |origin: &Origin| origin.server == server;
+        self.unapplied.iter().filter_map(origin).filter(here).collect()
+    }
+
+    /// Who asked in this life for the next committed transaction, if there is one.
+    pub(crate) fn next_origin(&self) -> Option<Origin> {
+        match self.unapplied.front()? {
+            Unapplied::Decided(txn) if txn.zxid <= self.log.committed() => txn.origin,
+            Unapplied::Decided(_) | Unapplied::Recovered(_) => None,
+        }
     }
 
     /// Applies the next committed transaction, if there is one.
@@ -218,7 +391,11 @@ impl Replica {
                     self.apply_op(txn, op, effects);
                 }
             }
-            TxnOp::CreateSession { timeout_ms } => self.sessions.create(txn.session, *timeout_ms),
+            TxnOp::CreateSession { timeout_ms } => {
+                let owner = txn.origin.map(|origin| origin.server);
+                self.sessions.create(txn.session, *timeout_ms, owner);
+            }
+            TxnOp::MoveSession { server } => self.sessions.move_to(txn.session, *server),
             TxnOp::CloseSession { ephemerals } => {
                 for path in ephemerals {
                     self.delete(path, txn.zxid, effects);
@@ -257,6 +434,33 @@ impl Replica {
         }
     }
 
+    /// A leader's snapshot is durable: it becomes the state.
+    fn install(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        let Some(Incoming { zxid, chunks, .. }) = self.incoming.take() else {
+            unreachable!("a snapshot that has arrived")
+        };
+        let (tree, header) =
+            tree::load(&chunks, KeyedHash::new(cx.rng)).map_err(|corrupt| corrupt.to_string())?;
+        if header.zxid != zxid || zxid <= self.log.appended() {
+            return Err(format!("snapshot {zxid} holds the picture of {}", header.zxid));
+        }
+        self.tree = tree;
+        self.sessions =
+            SessionTable::restore(header.sessions, header.owners, header.last_session_ids);
+        self.watches = Watches::default();
+        self.unapplied.clear();
+        self.history = History::after(zxid);
+        self.recent = Recent::after(zxid);
+        self.snapshots.kept = [zxid].into();
+        self.snapshots.replaced = true;
+        self.snapshots.txns = 0;
+        // The one write that switches: whatever the log holds then counts for nothing any more.
+        self.save_state(cx, |state| state.snapshot = zxid);
+        cx.out.disk.push(self.log.rebase(zxid));
+        cx.mark(Mark::SnapshotInstalled);
+        Ok(())
+    }
+
     /// Begins a snapshot if one is due and the log has what it will stand for.
     pub(crate) fn maybe_snapshot(&mut self, cx: &mut Cx<'_>) {
         let snapshots = &mut self.snapshots;
@@ -264,7 +468,9 @@ impl Replica {
             let half = cx.config.limits.snapshot_txns / 2;
             snapshots.due = half + 1 + cx.rng.below(half.max(1));
         }
-        let due = snapshots.running.is_none() && snapshots.txns >= snapshots.due;
+        // Chunks of a snapshot that was given up must not be taken for those of the next one.
+        let idle = snapshots.at_disk == 0 && self.incoming.is_none();
+        let due = idle && snapshots.txns >= snapshots.due;
         if !due || self.log.durable() < self.log.applied() {
             return;
         }
@@ -276,16 +482,37 @@ impl Replica {
         let header = SnapshotHeader {
             zxid,
             sessions: self.sessions.live().collect(),
+            owners: self.sessions.owners().collect(),
             last_session_ids: self.sessions.last().collect(),
         };
         self.tree.begin_snapshot(header, snapshots.begun);
         self.write_slice(zxid, 0, cx);
     }
 
-    /// A chunk is written: the next one may follow, or the snapshot is complete and becomes a promise.
-    pub(crate) fn on_chunk_done(&mut self, zxid: Zxid, index: u32, cx: &mut Cx<'_>) {
-        let running = self.snapshots.running.take().expect("a chunk of a running snapshot");
-        assert_eq!((running.zxid, running.index), (zxid, index), "one chunk at a time");
+    /// A chunk is written: the next one may follow, or the snapshot is complete and becomes a promise. Was it a leader's
+    /// snapshot that is complete now, and is the state?
+    ///
+    /// # Errors
+    /// A leader's snapshot that makes no sense.
+    pub(crate) fn on_chunk_done(
+        &mut self,
+        zxid: Zxid,
+        index: u32,
+        cx: &mut Cx<'_>,
+    ) -> Result<bool, String> {
+        self.snapshots.at_disk -= 1;
+        if let Some(incoming) = &self.incoming {
+            let complete = incoming.complete && incoming.chunks.len() == index as usize + 1;
+            if incoming.zxid != zxid || !complete {
+                return Ok(false);
+            }
+            return self.install(cx).map(|()| true);
+        }
+        let Some(running) = self.snapshots.running.take_if(|running| running.zxid == zxid) else {
+            // Of a snapshot that was given up.
+            return Ok(false);
+        };
+        assert_eq!(running.index, index, "one chunk at a time");
         if running.last {
             cx.mark(Mark::SnapshotDone);
             self.snapshots.kept.push_back(zxid);
@@ -293,18 +520,31 @@ impl Replica {
         } else {
             self.write_slice(zxid, index + 1, cx);
         }
+        Ok(false)
     }
 
-    /// The state file names this snapshot: older ones may go.
-    pub(crate) fn on_snapshot_named(&mut self, cx: &mut Cx<'_>) {
+    /// The newest snapshot, if there is one.
+    pub(crate) fn newest_snapshot(&self) -> Option<Zxid> {
+        self.snapshots.kept.back().copied()
+    }
+
+    /// The state file names the newest snapshot: older ones may go, and the log before them, as far as no learner needs
+    /// what comes after `needed`.
+    pub(crate) fn purge(&mut self, needed: Option<Zxid>, cx: &mut Cx<'_>) {
         let keep = cx.config.limits.snapshots_kept.max(1) as usize;
-        let kept = &mut self.snapshots.kept;
-        if kept.len() > keep {
-            cx.mark(Mark::SnapshotPurged);
-            kept.drain(..kept.len() - keep);
-            let oldest = *kept.front().expect("at least one is kept");
-            cx.out.disk.push(DiskCommand::Purge { oldest });
+        let Snapshots { kept, replaced, .. } = &mut self.snapshots;
+        let surplus = kept.len().saturating_sub(keep);
+        let spared = |oldest: Zxid| needed.is_none_or(|needed| oldest <= needed);
+        let dropped = (1..=surplus).rev().find(|dropped| spared(kept[*dropped])).unwrap_or(0);
+        if dropped == 0 && !*replaced {
+            return;
         }
+        cx.mark(Mark::SnapshotPurged);
+        *replaced = false;
+        kept.drain(..dropped);
+        let oldest = *kept.front().expect("at least one is kept");
+        self.history.forget(oldest);
+        cx.out.disk.push(DiskCommand::Purge { oldest });
     }
 
     fn write_slice(&mut self, zxid: Zxid, index: u32, cx: &mut Cx<'_>) {
@@ -314,12 +554,27 @@ impl Replica {
         let (bytes, last) =
             self.tree.snapshot_slice(cx.config.limits.snapshot_slice_bytes.max(1) as usize);
         self.snapshots.running = Some(Running { zxid, index, last });
+        self.snapshots.at_disk += 1;
         cx.out.disk.push(DiskCommand::SnapshotChunk { zxid, index, bytes, last });
+    }
+}
+
+impl Unapplied {
+    fn zxid(&self) -> Zxid {
+        match self {
+            Unapplied::Decided(txn) => txn.zxid,
+            Unapplied::Recovered(entry) => entry.zxid,
+        }
     }
 }
 
 impl SnapshotHeader {
     fn empty() -> SnapshotHeader {
-        SnapshotHeader { zxid: Zxid::ZERO, sessions: Vec::new(), last_session_ids: Vec::new() }
+        SnapshotHeader {
+            zxid: Zxid::ZERO,
+            sessions: Vec::new(),
+            owners: Vec::new(),
+            last_session_ids: Vec::new(),
+        }
     }
 }

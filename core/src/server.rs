@@ -1,27 +1,41 @@
 //! One server: takes inputs one at a time, and is the only file that changes its role (Java `QuorumPeer`).
 //!
-//! Owns the connections and the joints between them, the role and the replica. Must not do what those can do alone.
+//! Owns the connections, the links and the joints between them, the role and the replica. Must not do what those can do
+//! alone.
+//!
+//! ```text
+//!            ┌───────── elected ──────────► Leading ───────┐  no quorum, epoch used up,
+//!            │                                             │  or somebody knows more
+//!  start ─► Looking ◄──────────────────────────────────────┤
+//!            │                                             │
+//!            └───── another is elected ───► Following ─────┘  the leader is lost
+//! ```
 
 mod clients;
+mod peers;
 
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::election::{Looking, Vote};
+use crate::election::Looking;
 use crate::error::Corrupt;
-use crate::ids::{ConnId, Instant, SessionId, WriteId, Zxid};
+use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{
-    ClientCommand, Cx, DiskEvent, DurableState, Input, Mark, Now, Outbox, Pressure, Recovered,
+    ClientCommand, Cx, DiskEvent, DurableState, Input, Mark, Now, Outbox, PeerCommand, Pressure,
+    Recovered,
 };
 use crate::log::Written;
+use crate::peer::Vote;
 use crate::replica::Replica;
 use crate::rng::Rng;
+use crate::session::SessionTracker;
 use crate::status::{Mode, SessionInfo, Status};
 use crate::timer::{Timer, TimerTable};
-use crate::zab::{Broadcast, Leader};
+use crate::zab::{Follower, Leader, News, Verdict};
 use clients::Conn;
+use peers::Inbound;
 
 /// A server of an ensemble.
 ///
@@ -35,11 +49,16 @@ pub struct Server {
     role: Role,
     replica: Replica,
     timers: TimerTable,
+    /// The last election that this server took part in, and how it ended.
+    round: u64,
+    elected: Option<Vote>,
+    /// Links that others have dialled, until a leader makes learners of them.
+    inbound: BTreeMap<LinkId, Inbound>,
     conns: BTreeMap<ConnId, Conn>,
     /// The connection of each session that has one here.
     by_session: BTreeMap<SessionId, ConnId>,
-    /// Were clients paused at the end of the last step?
-    paused: bool,
+    /// Since when clients are not read.
+    paused_since: Option<Instant>,
     halted: Option<String>,
 }
 
@@ -47,6 +66,7 @@ pub struct Server {
 #[derive(Debug)]
 enum Role {
     Looking(Looking),
+    Following(Follower),
     Leading(Leader),
 }
 
@@ -62,15 +82,19 @@ impl Server {
         let replica = Replica::recover(recovered, &mut rng)?;
         let mut timers = TimerTable::default();
         timers.set(Timer::Election, Some(Instant(0)));
+        let looking = Looking::new(config.id(), 0, None);
         Ok(Server {
             config: Arc::new(config),
             rng,
-            role: Role::Looking(Looking::new()),
+            role: Role::Looking(looking),
             replica,
             timers,
+            round: 0,
+            elected: None,
+            inbound: BTreeMap::new(),
             conns: BTreeMap::new(),
             by_session: BTreeMap::new(),
-            paused: false,
+            paused_since: None,
             halted: None,
         })
     }
@@ -86,11 +110,9 @@ impl Server {
         match input {
             Input::Timeout => self.on_timeout(&mut cx),
             Input::Client(conn, event) => self.on_client(conn, event, &mut cx),
-            Input::Disk(DiskEvent::Done(id)) => self.on_done(id, &mut cx),
-            Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
-                self.replica.on_chunk_done(zxid, index, &mut cx);
-            }
-            Input::Disk(DiskEvent::Failed(why)) => self.halt(why, &mut cx),
+            Input::Election(from, said) => self.on_notification(from, &said, &mut cx),
+            Input::Peer(link, event) => self.on_peer(link, event, &mut cx),
+            Input::Disk(event) => self.on_disk(event, &mut cx),
         }
         self.replica.maybe_snapshot(&mut cx);
         self.set_timers(&mut cx);
@@ -117,18 +139,24 @@ impl Server {
         let log = self.replica.log();
         let state = self.replica.state();
         let counts = self.replica.tree().counts();
-        let (mode, serving) = match &self.role {
-            Role::Looking(_) => (Mode::Looking, false),
-            Role::Leading(leader) => {
-                let mode =
-                    if self.config.voters().alone() { Mode::Standalone } else { Mode::Leader };
-                (mode, leader.serving().is_some())
-            }
+        let own = self.config.id();
+        let (mode, leader) = match &self.role {
+            Role::Looking(_) => (Mode::Looking, None),
+            Role::Following(follower) => (Mode::Follower, Some(follower.leader())),
+            Role::Leading(_) if self.config.voters().alone() => (Mode::Standalone, Some(own)),
+            Role::Leading(_) => (Mode::Leader, Some(own)),
+        };
+        let followers = match &self.role {
+            Role::Leading(leader) => leader.followers(),
+            Role::Looking(_) | Role::Following(_) => (0, 0),
         };
         Status {
-            id: self.config.id(),
+            id: own,
             mode,
-            serving: serving && self.halted.is_none(),
+            leader,
+            synced_followers: followers.0,
+            learners: followers.1,
+            serving: self.serves() && self.halted.is_none(),
             accepted_epoch: state.accepted_epoch,
             current_epoch: state.current_epoch,
             applied: log.applied(),
@@ -153,7 +181,7 @@ impl Server {
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let tracker = match &self.role {
             Role::Leading(leader) => leader.serving().map(|broadcast| &broadcast.tracker),
-            Role::Looking(_) => None,
+            Role::Looking(_) | Role::Following(_) => None,
         };
         let info = |(id, created_with)| {
             let tracked = tracker.and_then(|tracker| tracker.get(id));
@@ -176,13 +204,36 @@ impl Server {
         if self.timers.due(Timer::Election, now) {
             self.continue_election(cx);
         }
+        if self.timers.due(Timer::Role, now) {
+            self.on_role_timeout(cx);
+        }
         if let Some(deadline) = self.timers.get(Timer::SessionExpiry)
             && deadline <= now
         {
             self.expire_sessions(deadline, cx);
         }
-        if self.timers.due(Timer::Hold, now) && self.serving().is_none() {
+        if self.timers.due(Timer::Hold, now) && !self.serves() {
             self.close_held(cx);
+        }
+    }
+
+    fn on_disk(&mut self, event: DiskEvent, cx: &mut Cx<'_>) {
+        match event {
+            DiskEvent::Done(id) => self.on_done(id, cx),
+            DiskEvent::ChunkDone { zxid, index } => self.on_chunk_done(zxid, index, cx),
+            DiskEvent::Failed(why) => self.halt(why, cx),
+            DiskEvent::LogRead { link, found } => {
+                if let Role::Leading(leader) = &mut self.role {
+                    let verdict = leader.on_log_read(link, found, &self.replica, cx);
+                    self.carry_out(verdict, cx);
+                }
+            }
+            DiskEvent::SnapshotRead { link, index, found, .. } => {
+                if let Role::Leading(leader) = &mut self.role {
+                    let verdict = leader.on_snapshot_read(link, index, found, cx);
+                    self.carry_out(verdict, cx);
+                }
+            }
         }
     }
 
@@ -190,35 +241,93 @@ impl Server {
     fn on_done(&mut self, id: WriteId, cx: &mut Cx<'_>) {
         let before = self.replica.log().durable();
         while let Some(written) = self.replica.log.done(id) {
-            if let Written::State(state) = written {
-                self.on_state_durable(&state, cx);
+            if let (id, Written::State(state)) = written {
+                self.on_state_durable(id, &state, cx);
             }
         }
         let durable = self.replica.log().durable();
         match &mut self.role {
             Role::Looking(_) => self.continue_election(cx),
+            Role::Following(follower) if durable > before => {
+                follower.on_durable(durable, &self.replica, cx);
+            }
+            Role::Leading(leader) if durable > before => {
+                let verdict = leader.on_durable(durable, cx);
+                self.carry_out(verdict, cx);
+            }
+            Role::Following(_) | Role::Leading(_) => {}
+        }
+    }
+
+    fn on_state_durable(&mut self, id: WriteId, state: &DurableState, cx: &mut Cx<'_>) {
+        self.replica.on_saved(state);
+        // True of most state writes, of which only the first after a snapshot finds something to purge.
+        if state.snapshot == self.replica.state().snapshot {
+            let needed = match &self.role {
+                Role::Leading(leader) => leader.oldest_needed(),
+                Role::Looking(_) | Role::Following(_) => None,
+            };
+            self.replica.purge(needed, cx);
+        }
+        match &mut self.role {
+            Role::Looking(_) => {}
+            Role::Following(follower) => follower.on_state_durable(id, &self.replica, cx),
             Role::Leading(leader) => {
-                if durable > before
-                    && let Some(broadcast) = leader.broadcast()
-                {
-                    let committed = broadcast.on_ack(cx.config.id(), durable, cx);
-                    self.commit(committed, cx);
-                }
+                let verdict = leader.on_state_durable(id, &mut self.replica, cx);
+                self.carry_out(verdict, cx);
             }
         }
     }
 
-    fn on_state_durable(&mut self, state: &DurableState, cx: &mut Cx<'_>) {
-        // True of most state writes, of which only the first after a snapshot finds something to purge.
-        if state.snapshot == self.replica.state().snapshot {
-            self.replica.on_snapshot_named(cx);
+    fn on_chunk_done(&mut self, zxid: Zxid, index: u32, cx: &mut Cx<'_>) {
+        match self.replica.on_chunk_done(zxid, index, cx) {
+            Ok(false) => {}
+            Ok(true) => {
+                // What their writes have become cannot be known, and their watches were on another tree.
+                self.close_all(cx);
+                if let Role::Following(follower) = &mut self.role {
+                    follower.on_installed(&self.replica, cx);
+                }
+            }
+            Err(_) => {
+                cx.mark(Mark::LeaderRefused);
+                self.look(None, cx);
+            }
         }
-        let Role::Leading(leader) = &mut self.role else {
-            return;
-        };
-        leader.on_state_durable(state, &mut self.replica, cx);
-        if leader.is_established(cx) {
-            self.activate(cx);
+    }
+
+    /// Does what a leader has found to be true.
+    fn carry_out(&mut self, verdict: Verdict, cx: &mut Cx<'_>) {
+        match verdict {
+            Verdict::GoOn => {}
+            Verdict::Commit(zxid) => self.commit(zxid, cx),
+            Verdict::Establish => self.activate(cx),
+            Verdict::Synced(waiters) => {
+                for waiter in waiters {
+                    self.confirm_sync(waiter.conn, waiter.request, cx);
+                }
+            }
+            Verdict::StepDown => self.look(None, cx),
+        }
+    }
+
+    /// Does what a follower has found to be true.
+    fn take_news(&mut self, news: News, cx: &mut Cx<'_>) {
+        match news {
+            News::None => {}
+            News::Commit(zxid) => self.commit(zxid, cx),
+            News::Serve(committed) => {
+                self.commit(committed, cx);
+                if let Role::Following(follower) = &mut self.role {
+                    follower.activate(&mut self.replica, cx);
+                }
+                self.resume_clients(cx);
+            }
+            News::Revalidated { conn, session, live } => {
+                self.on_revalidated(conn, session, live, cx);
+            }
+            News::Synced(conn, request) => self.confirm_sync(conn, request, cx),
+            News::Abandon => self.look(None, cx),
         }
     }
 
@@ -231,45 +340,59 @@ impl Server {
         self.commit(history, cx);
         let Role::Leading(leader) = &mut self.role else { unreachable!("only a leader activates") };
         leader.activate(&self.replica, cx);
-        self.timers.set(Timer::Hold, None);
-        self.admit_held(cx);
+        self.resume_clients(cx);
     }
 
-    /// Looks for a leader: the own vote waits until nothing is being written, because it vouches for the log.
-    fn continue_election(&mut self, cx: &mut Cx<'_>) {
-        let Role::Looking(looking) = &mut self.role else {
-            return;
+    /// Begins to lead, with the links that are there already.
+    fn lead(&mut self, cx: &mut Cx<'_>) {
+        let alone = cx.config.voters().alone();
+        cx.mark(if alone { Mark::ElectionAlone } else { Mark::ElectionWon });
+        self.role = Role::Leading(Leader::begin(&mut self.replica, cx));
+        self.adopt_inbound(cx);
+    }
+
+    /// Begins to follow.
+    fn follow(&mut self, leader: ServerId, cx: &mut Cx<'_>) {
+        cx.mark(Mark::ElectionJoined);
+        for link in mem::take(&mut self.inbound).into_keys() {
+            cx.out.peers.push(PeerCommand::Close(link));
+        }
+        self.role = Role::Following(Follower::begin(leader, cx));
+    }
+
+    /// Looks for a leader again. Connections of clients stay; their requests wait.
+    fn look(&mut self, lost: Option<ServerId>, cx: &mut Cx<'_>) {
+        let links = match &self.role {
+            Role::Looking(_) => Vec::new(),
+            Role::Following(follower) => Vec::from_iter(follower.link()),
+            Role::Leading(leader) => leader.links().collect(),
         };
-        let log = self.replica.log();
-        if log.is_writing() {
-            return;
+        cx.out.peers.extend(links.into_iter().map(PeerCommand::Close));
+        self.replica.abandon_incoming();
+        self.role = Role::Looking(Looking::new(cx.config.id(), self.round, lost));
+        if !self.conns.is_empty() {
+            self.start_hold_timer(cx);
         }
-        looking.vote(Vote {
-            epoch: self.replica.state().current_epoch,
-            zxid: log.appended(),
-            candidate: cx.config.id(),
-        });
-        if looking.winner(cx.config.voters()) == Some(cx.config.id()) {
-            cx.mark(Mark::ElectionAlone);
-            self.role = Role::Leading(Leader::begin(&mut self.replica, cx));
-        }
-    }
-
-    /// The epoch is used up: a new one has to be elected. Connections stay; their requests wait.
-    fn resign(&mut self, cx: &mut Cx<'_>) {
-        cx.mark(Mark::EpochUsedUp);
-        self.role = Role::Looking(Looking::new());
         self.continue_election(cx);
     }
 
-    /// The history is committed up to `zxid`: apply it, tell watchers, answer.
+    /// The history is committed up to `zxid`: apply it, tell learners and watchers, answer.
     fn commit(&mut self, zxid: Zxid, cx: &mut Cx<'_>) {
         if zxid <= self.replica.log().committed() {
             return;
         }
         self.replica.log.commit(zxid);
+        if let Role::Leading(leader) = &self.role {
+            leader.send_commit(zxid, cx);
+        }
         let mut count = 0;
-        while let Some(applied) = self.replica.apply_next() {
+        loop {
+            if let Some(origin) = self.replica.next_origin() {
+                self.before_apply(origin, cx);
+            }
+            let Some(applied) = self.replica.apply_next() else {
+                break;
+            };
             count += 1;
             if let Role::Leading(leader) = &mut self.role
                 && let Some(broadcast) = leader.broadcast()
@@ -283,29 +406,65 @@ impl Server {
         }
     }
 
-    /// The role and the replica, where clients are served.
-    fn serving(&mut self) -> Option<(&mut Broadcast, &mut Replica)> {
+    /// Are clients served?
+    fn serves(&self) -> bool {
+        match &self.role {
+            Role::Looking(_) => false,
+            Role::Following(follower) => follower.serving().is_some(),
+            Role::Leading(leader) => leader.serving().is_some(),
+        }
+    }
+
+    /// While clients are not read, none can be heard: nobody expires, and afterwards the sessions that are connected here
+    /// count as heard; after a long pause all do, because whoever wanted to connect was not heard either.
+    fn note_pressure(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.mono;
+        if self.pressure() == Pressure::PauseClients {
+            cx.mark(Mark::PressurePaused);
+            self.paused_since.get_or_insert(now);
+            return;
+        }
+        let Some(since) = self.paused_since.take() else {
+            return;
+        };
         match &mut self.role {
-            Role::Leading(leader) => leader.broadcast().map(|serving| (serving, &mut self.replica)),
-            Role::Looking(_) => None,
+            Role::Looking(_) => {}
+            Role::Following(follower) => {
+                self.by_session.keys().for_each(|session| follower.touch(*session));
+            }
+            Role::Leading(leader) => {
+                let Some(broadcast) = leader.broadcast() else {
+                    return;
+                };
+                if now.since(since) > cx.config.tick() {
+                    return broadcast.tracker.touch_all(now);
+                }
+                for session in self.by_session.keys() {
+                    broadcast.tracker.touch(*session, now);
+                }
+            }
         }
     }
 
     fn set_timers(&mut self, cx: &mut Cx<'_>) {
-        let paused = self.pressure() == Pressure::PauseClients;
-        if paused {
-            cx.mark(Mark::PressurePaused);
-        }
-        let released = self.paused && !paused;
-        self.paused = paused;
+        self.note_pressure(cx);
+        let paused = self.paused_since.is_some();
         let now = cx.now.mono;
-        let expiry = self.serving().and_then(|(broadcast, _)| {
-            if released {
-                // Nobody could be heard while clients were not read.
-                broadcast.tracker.touch_all(now);
+        let (election, role, expiry) = match &mut self.role {
+            Role::Looking(looking) if !looking.has_voted() && !self.replica.log().is_writing() => {
+                (Some(now), None, None)
             }
-            broadcast.tracker.next_expiry()
-        });
+            Role::Looking(looking) => (looking.next_deadline(), None, None),
+            Role::Following(follower) => (None, Some(follower.deadline()), None),
+            Role::Leading(leader) => {
+                let role = leader.deadline(cx);
+                let tracker = leader.broadcast().map(|broadcast| &broadcast.tracker);
+                let expiry = tracker.filter(|_| !paused).and_then(SessionTracker::next_expiry);
+                (None, role, expiry)
+            }
+        };
+        self.timers.set(Timer::Election, election);
+        self.timers.set(Timer::Role, role);
         self.timers.set(Timer::SessionExpiry, expiry);
     }
 

@@ -13,11 +13,19 @@ use crate::wire::Password;
 /// The sessions that exist, the same on every replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionTable {
-    /// Timeout of the createSession, ms.
-    live: BTreeMap<SessionId, u32>,
+    live: BTreeMap<SessionId, Session>,
     /// By creating server (top byte of the id): the highest id ever, so that a clock that was set back, or a restart,
     /// deals none twice (S4).
     last: BTreeMap<u8, SessionId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Session {
+    /// Of the createSession, ms.
+    timeout_ms: u32,
+    /// The server that the client connected to last; nobody else writes for it (SESS-09). `None` where a snapshot does
+    /// not say.
+    owner: Option<ServerId>,
 }
 
 /// The leader's view of who is alive.
@@ -33,18 +41,43 @@ pub(crate) struct SessionTracker {
 struct Tracked {
     timeout_ms: u32,
     expires: Instant,
+    /// The server that the client is connected to, as far as it is known, moves under way included.
+    owner: Option<ServerId>,
 }
 
 impl SessionTable {
     pub(crate) fn restore(
         live: impl IntoIterator<Item = (SessionId, u32)>,
+        owners: impl IntoIterator<Item = (SessionId, ServerId)>,
         last: impl IntoIterator<Item = (u8, SessionId)>,
     ) -> SessionTable {
-        SessionTable { live: live.into_iter().collect(), last: last.into_iter().collect() }
+        let session = |timeout_ms| Session { timeout_ms, owner: None };
+        let live = live.into_iter().map(|(id, timeout_ms)| (id, session(timeout_ms))).collect();
+        let mut table = SessionTable { live, last: last.into_iter().collect() };
+        for (id, owner) in owners {
+            if let Some(session) = table.live.get_mut(&id) {
+                session.owner = Some(owner);
+            }
+        }
+        table
     }
 
     pub(crate) fn live(&self) -> impl Iterator<Item = (SessionId, u32)> {
-        self.live.iter().map(|(id, timeout)| (*id, *timeout))
+        self.live.iter().map(|(id, session)| (*id, session.timeout_ms))
+    }
+
+    pub(crate) fn owners(&self) -> impl Iterator<Item = (SessionId, ServerId)> {
+        self.live.iter().filter_map(|(id, session)| session.owner.map(|owner| (*id, owner)))
+    }
+
+    /// The timeout that the session was created with, ms; `None` where there is no such session.
+    pub(crate) fn timeout_ms(&self, id: SessionId) -> Option<u32> {
+        self.live.get(&id).map(|session| session.timeout_ms)
+    }
+
+    /// The server that the client connected to last, as far as that is known.
+    pub(crate) fn owner(&self, id: SessionId) -> Option<ServerId> {
+        self.live.get(&id)?.owner
     }
 
     pub(crate) fn last(&self) -> impl Iterator<Item = (u8, SessionId)> {
@@ -57,11 +90,17 @@ impl SessionTable {
 
     /// # Panics
     /// Where the session exists: ids are dealt once.
-    pub(crate) fn create(&mut self, id: SessionId, timeout_ms: u32) {
-        let before = self.live.insert(id, timeout_ms);
+    pub(crate) fn create(&mut self, id: SessionId, timeout_ms: u32, owner: Option<ServerId>) {
+        let before = self.live.insert(id, Session { timeout_ms, owner });
         assert!(before.is_none(), "session {id} exists");
         let last = self.last.entry(top_byte(id)).or_insert(id);
         *last = id.max(*last);
+    }
+
+    /// # Panics
+    /// Where there is no such session: only live ones move.
+    pub(crate) fn move_to(&mut self, id: SessionId, owner: ServerId) {
+        self.live.get_mut(&id).expect("a live session moves").owner = Some(owner);
     }
 
     /// # Panics
@@ -74,7 +113,7 @@ impl SessionTable {
     pub(crate) fn first_id(&self, server: ServerId, now: WallMs) -> SessionId {
         // Java: (ms << 24) >>> 8, with the server's id in the top byte.
         let clock = ((now.0.cast_unsigned() << 24) >> 8).cast_signed();
-        let byte = (server.0 & 0xff) as u8;
+        let byte = byte_of(server);
         let by_clock = SessionId((i64::from(byte) << 56) | clock);
         match self.last.get(&byte) {
             Some(last) if *last >= by_clock => next_id(*last),
@@ -83,9 +122,8 @@ impl SessionTable {
     }
 
     pub(crate) fn digest(&self) -> u64 {
-        self.live
-            .iter()
-            .fold(0, |sum: u64, (id, timeout)| sum.wrapping_add(digest::session(*id, *timeout)))
+        let digests = self.live().map(|(id, timeout_ms)| digest::session(id, timeout_ms));
+        digests.fold(0, u64::wrapping_add)
     }
 }
 
@@ -95,6 +133,11 @@ pub(crate) fn next_id(id: SessionId) -> SessionId {
         i64::MIN => SessionId(i64::MIN + 1),
         next => SessionId(next),
     }
+}
+
+/// The byte that names a server in the ids of its sessions.
+pub(crate) fn byte_of(server: ServerId) -> u8 {
+    (server.0 & 0xff) as u8
 }
 
 fn top_byte(id: SessionId) -> u8 {
@@ -124,13 +167,17 @@ impl SessionTracker {
         for (id, timeout_ms) in table.live() {
             tracker.track(id, timeout_ms, now);
         }
+        for (id, owner) in table.owners() {
+            tracker.give(id, owner);
+        }
         tracker
     }
 
     /// Begins to watch over a session, or gives it another timeout (SESS-16).
     pub(crate) fn track(&mut self, id: SessionId, timeout_ms: u32, now: Instant) {
         let expires = self.deadline(timeout_ms, now);
-        if let Some(before) = self.sessions.insert(id, Tracked { timeout_ms, expires }) {
+        let owner = self.sessions.get(&id).and_then(|tracked| tracked.owner);
+        if let Some(before) = self.sessions.insert(id, Tracked { timeout_ms, expires, owner }) {
             self.leave_bucket(before.expires, id);
         }
         self.buckets.entry(expires).or_default().insert(id);
@@ -138,7 +185,7 @@ impl SessionTracker {
 
     /// The session has been heard of; `false` where it is closing or gone (SESS-08).
     pub(crate) fn touch(&mut self, id: SessionId, now: Instant) -> bool {
-        let Some(Tracked { timeout_ms, expires }) = self.sessions.get(&id).copied() else {
+        let Some(Tracked { timeout_ms, expires, .. }) = self.sessions.get(&id).copied() else {
             return false;
         };
         // The common case costs no change: most touches fall into the bucket that the session is in.
@@ -153,6 +200,21 @@ impl SessionTracker {
         for id in Vec::from_iter(self.sessions.keys().copied()) {
             self.touch(id, now);
         }
+    }
+
+    /// The client has connected to this server: nobody else writes for it from now on (SESS-09).
+    pub(crate) fn give(&mut self, id: SessionId, owner: ServerId) {
+        if let Some(tracked) = self.sessions.get_mut(&id) {
+            tracked.owner = Some(owner);
+        }
+    }
+
+    /// Does this server speak for the session? Where nobody knows the owner, the first that does is believed.
+    pub(crate) fn is_owner(&mut self, id: SessionId, server: ServerId) -> bool {
+        let Some(tracked) = self.sessions.get_mut(&id) else {
+            return false;
+        };
+        *tracked.owner.get_or_insert(server) == server
     }
 
     /// Is the session alive, as far as the leader is concerned?
@@ -217,7 +279,7 @@ mod tests {
     }
 
     fn tracker() -> SessionTracker {
-        SessionTracker::new(&SessionTable::restore([(ID, 1000)], []), TICK, at(0))
+        SessionTracker::new(&SessionTable::restore([(ID, 1000)], [], []), TICK, at(0))
     }
 
     #[test]
@@ -238,6 +300,19 @@ mod tests {
         tracker.track(ID, 1000, at(200));
         assert_eq!(tracker.expire(at(1500)), [ID]);
         assert_eq!(tracker.next_expiry(), None);
+    }
+
+    #[test]
+    fn sess_09_a_session_has_one_owner() {
+        let mut tracker = tracker();
+        let [one, two] = [1, 2].map(ServerId);
+        assert!(tracker.is_owner(ID, one), "the first is believed");
+        assert!(!tracker.is_owner(ID, two));
+        tracker.give(ID, two);
+        tracker.track(ID, 3000, at(100));
+        assert!(tracker.is_owner(ID, two) && !tracker.is_owner(ID, one));
+        tracker.forget(ID);
+        assert!(!tracker.is_owner(ID, two));
     }
 
     #[test]
@@ -263,8 +338,8 @@ mod tests {
             first,
             SessionId((3 << 56) | ((1_700_000_000_000_u64 << 24) >> 8).cast_signed())
         );
-        table.create(first, 4000);
-        table.create(next_id(first), 4000);
+        table.create(first, 4000, None);
+        table.create(next_id(first), 4000, None);
         table.close(first);
         let after_clock_step = table.first_id(server, WallMs(1_600_000_000_000));
         assert_eq!(after_clock_step, next_id(next_id(first)));

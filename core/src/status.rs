@@ -16,6 +16,8 @@ pub enum Mode {
     Standalone,
     /// Leads an ensemble.
     Leader,
+    /// Follows a leader.
+    Follower,
 }
 
 /// A snapshot of the counters and watermarks; cheap to make.
@@ -25,6 +27,12 @@ pub struct Status {
     pub id: ServerId,
     /// What it is doing.
     pub mode: Mode,
+    /// Whom it follows, or itself where it leads.
+    pub leader: Option<ServerId>,
+    /// Of a leader: followers that have its history.
+    pub synced_followers: usize,
+    /// Of a leader: all servers that are connected to it.
+    pub learners: usize,
     /// Are clients served?
     pub serving: bool,
     /// Highest epoch promised (durable or being written).

@@ -8,8 +8,10 @@ use crate::ids::Instant;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(crate) enum Timer {
-    /// The first election, due at once; later ones begin without a timer.
+    /// An election goes on: the first one begins, what was said is repeated, or the last wait is over.
     Election,
+    /// The role has something to do: pings, or somebody who was silent for too long.
+    Role,
     /// The next sessions expire.
     SessionExpiry,
     /// Connections held for a leader have waited long enough.
@@ -18,7 +20,7 @@ pub(crate) enum Timer {
 
 /// One deadline for each [`Timer`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TimerTable([Option<Instant>; 3]);
+pub(crate) struct TimerTable([Option<Instant>; 4]);
 
 impl TimerTable {
     pub(crate) fn set(&mut self, timer: Timer, deadline: Option<Instant>) {

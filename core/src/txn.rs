@@ -29,7 +29,7 @@ pub struct Txn {
 }
 
 /// Where a transaction came from. (session, xid) would not do: a client may use an xid twice.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Origin {
     /// The server that holds the connection.
     pub server: ServerId,
@@ -100,6 +100,22 @@ pub enum TxnOp {
         /// Why.
         code: ErrorCode,
     },
+    /// The client of the session of the header has connected to another server; whoever else has a connection of it
+    /// closes that one (SESS-09).
+    MoveSession {
+        /// Where it is now.
+        server: ServerId,
+    },
+}
+
+impl Origin {
+    /// Number of the handshake among the writes of a connection; requests count from one.
+    const HANDSHAKE: u64 = 0;
+
+    /// The handshake of a connection, which creates or moves a session.
+    pub fn handshake(server: ServerId, conn: ConnId) -> Origin {
+        Origin { server, conn, request: Origin::HANDSHAKE }
+    }
 }
 
 impl Txn {
@@ -152,6 +168,7 @@ impl fmt::Display for TxnOp {
             TxnOp::CreateSession { timeout_ms } => write!(f, "createSession {timeout_ms}ms"),
             TxnOp::CloseSession { ephemerals } => write!(f, "closeSession {ephemerals:?}"),
             TxnOp::Error { code } => write!(f, "error {code}"),
+            TxnOp::MoveSession { server } => write!(f, "moveSession s{server}"),
         }
     }
 }

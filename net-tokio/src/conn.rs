@@ -235,6 +235,10 @@ impl Conn {
         true
     }
 
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.state.borrow().unanswered
+    }
+
     pub(crate) fn line(&self) -> ClientLine {
         let state = self.state.borrow();
         ClientLine {

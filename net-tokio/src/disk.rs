@@ -1,4 +1,4 @@
-//! The two threads that write to the disk, beside the one thread that does everything else.
+//! The three threads that work on the disk, beside the one thread that does everything else.
 //!
 //! Owns the queues towards them and the completions back. Must not look into commands beyond their lane.
 //!
@@ -6,23 +6,25 @@
 //! retried); every batch is answered, or the failure is.
 //!
 //! The queues have no bound of their own: what waits in the log's is counted by the core, which asks for client reads
-//! to pause (`Limits::undurable_bytes`), and the snapshot's holds one chunk at a time and a purge or two.
+//! to pause (`Limits::undurable_bytes`); the snapshot's holds one chunk at a time and a purge or two; the reader's holds
+//! one command for each link.
 
 use std::mem;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use storage_fs::{LogLane, OsDir, SnapshotLane, StoreError};
+use storage_fs::{LogLane, OsDir, ReaderLane, SnapshotLane, StoreError};
 use tokio::sync::Notify;
 use zabkeeper_core::io::{DiskCommand, DiskEvent, Lane};
 
-/// The driver's end of both threads.
+/// The driver's end of the threads.
 pub(crate) struct Disk {
     log: Sender<Vec<DiskCommand>>,
     snapshots: Sender<DiskCommand>,
+    reads: Sender<DiskCommand>,
     done: Arc<Completions>,
-    threads: [JoinHandle<()>; 2],
+    threads: [JoinHandle<()>; 3],
 }
 
 /// What the threads report, and how they wake the driver for it.
@@ -39,6 +41,7 @@ impl Disk {
     pub(crate) fn start(
         log: LogLane<OsDir>,
         snapshots: SnapshotLane<OsDir>,
+        reader: ReaderLane<OsDir>,
         wake: Arc<Notify>,
     ) -> std::io::Result<Disk> {
         let done = Arc::new(Completions { events: Mutex::new(Vec::new()), wake });
@@ -52,8 +55,14 @@ impl Disk {
         let snapshot_thread = thread::Builder::new()
             .name("snapshots".to_owned())
             .spawn(move || to.report_end(run_snapshots(snapshots, &snapshot_queue, &to)))?;
-        let threads = [log_thread, snapshot_thread];
-        Ok(Disk { log: log_sender, snapshots: snapshot_sender, done, threads })
+        let (read_sender, read_queue) = channel();
+        let to = Arc::clone(&done);
+        let read_thread = thread::Builder::new()
+            .name("reader".to_owned())
+            .spawn(move || run_reads(reader, &read_queue, &to))?;
+        let threads = [log_thread, snapshot_thread, read_thread];
+        let (log, snapshots, reads) = (log_sender, snapshot_sender, read_sender);
+        Ok(Disk { log, snapshots, reads, done, threads })
     }
 
     /// Hands commands over; `commands` is empty afterwards. A thread that has failed takes none: its failure has been
@@ -62,9 +71,14 @@ impl Disk {
         if commands.is_empty() {
             return;
         }
-        if commands.iter().any(|command| command.lane() == Lane::Snapshot) {
-            for command in commands.extract_if(.., |command| command.lane() == Lane::Snapshot) {
-                let _failed = self.snapshots.send(command);
+        // Almost always there is nothing but the log's.
+        if commands.iter().any(|command| command.lane() != Lane::Log) {
+            for command in commands.extract_if(.., |command| command.lane() != Lane::Log) {
+                let worker = match command.lane() {
+                    Lane::Snapshot => &self.snapshots,
+                    Lane::Reader | Lane::Log => &self.reads,
+                };
+                let _failed = worker.send(command);
             }
         }
         if !commands.is_empty() {
@@ -77,10 +91,10 @@ impl Disk {
         mem::take(&mut *self.done.lock())
     }
 
-    /// Ends both threads after what they have been given.
+    /// Ends the threads after what they have been given.
     pub(crate) fn join(self) {
-        let Disk { log, snapshots, threads, .. } = self;
-        drop((log, snapshots));
+        let Disk { log, snapshots, reads, threads, .. } = self;
+        drop((log, snapshots, reads));
         for thread in threads {
             thread.join().expect("a panic aborts the process");
         }
@@ -131,4 +145,17 @@ fn run_snapshots(
         }
     }
     Ok(())
+}
+
+/// A read that fails stops nobody: the learner gets what it needs in another way, or from another server.
+fn run_reads(mut lane: ReaderLane<OsDir>, queue: &Receiver<DiskCommand>, to: &Completions) {
+    while let Ok(command) = queue.recv() {
+        let event = lane.run(&command);
+        if let DiskEvent::LogRead { found: Err(why), .. }
+        | DiskEvent::SnapshotRead { found: Err(why), .. } = &event
+        {
+            tracing::warn!("{command}: {why}");
+        }
+        to.report(event);
+    }
 }

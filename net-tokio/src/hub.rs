@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 use zabkeeper_core::io::{ClientCommand, DiskEvent};
-use zabkeeper_core::{Input, Instant, Now, Outbox, Pressure, Server};
+use zabkeeper_core::{Input, Instant, Mode, Now, Outbox, Pressure, Server, ServerId, Status};
 
 use crate::conn::Conn;
 use crate::disk::Disk;
+use crate::peers::Peers;
 use crate::serve::announce;
 use crate::shared::Shared;
 
@@ -23,6 +24,7 @@ const BATCH: usize = 4096;
 pub(crate) struct Hub {
     server: Server,
     shared: Rc<Shared>,
+    peers: Rc<Peers>,
     disk: Disk,
     batch: Vec<Input>,
     outbox: Outbox,
@@ -30,6 +32,8 @@ pub(crate) struct Hub {
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
     announced: bool,
+    /// What operators were told last.
+    role: Option<(Mode, Option<ServerId>, bool)>,
     halting: bool,
 }
 
@@ -42,10 +46,11 @@ pub(crate) enum Ended {
 }
 
 impl Hub {
-    pub(crate) fn new(server: Server, shared: Rc<Shared>, disk: Disk) -> Hub {
+    pub(crate) fn new(server: Server, shared: Rc<Shared>, peers: Rc<Peers>, disk: Disk) -> Hub {
         Hub {
             server,
             shared,
+            peers,
             disk,
             batch: Vec::new(),
             outbox: Outbox::default(),
@@ -53,6 +58,7 @@ impl Hub {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: Instant::default(),
             announced: false,
+            role: None,
             halting: false,
         }
     }
@@ -64,6 +70,7 @@ impl Hub {
                 self.server.step(now, input, &mut self.outbox);
             }
             self.disk.send(&mut self.outbox.disk);
+            self.peers.carry_out(&mut self.outbox);
             self.deliver(now.mono);
             self.tell_operators();
             if let Some(ended) = self.ended(now.mono) {
@@ -131,13 +138,20 @@ impl Hub {
         self.shared.set_reading(self.server.pressure() == Pressure::Accept);
     }
 
-    /// Announces once that clients are served, and answers those who asked for the status.
+    /// Announces once that clients are served, tells what has become of this server's role, and answers those who
+    /// asked for the status.
     fn tell_operators(&mut self) {
         let askers = self.shared.take_status_wanted();
-        if self.announced && askers.is_empty() {
+        let alone = self.shared.settings.ensemble.is_none();
+        if alone && self.announced && askers.is_empty() {
             return;
         }
         let status = self.server.status();
+        let role = (status.mode, status.leader, status.serving);
+        if !alone && self.role != Some(role) {
+            self.role = Some(role);
+            tell_role(&status);
+        }
         if status.serving && !self.announced {
             self.announced = true;
             announce(&self.shared.settings, &status);
@@ -157,9 +171,15 @@ impl Hub {
         if let Some(why) = status.halted {
             return Some(Ended::Halted(why));
         }
-        let complete = status.outstanding == 0
-            && status.applied == status.appended
-            && status.durable == status.appended;
+        let complete = match self.shared.settings.ensemble {
+            None => {
+                status.outstanding == 0
+                    && status.applied == status.appended
+                    && status.durable == status.appended
+            }
+            // Others go on writing: all that is owed is answers to what has been read.
+            Some(_) => self.shared.unanswered() == 0,
+        };
         let latest = stopping?;
         (complete || now >= latest).then_some(Ended::Stopped { complete })
     }
@@ -172,5 +192,20 @@ impl Hub {
             Ended::Stopped { complete: false } | Ended::Halted(_) => {}
         }
         ended
+    }
+}
+
+/// Logs what a server of an ensemble is doing now.
+fn tell_role(status: &Status) {
+    let (epoch, zxid) = (status.current_epoch, status.appended);
+    let leader = status.leader.map_or_else(String::new, |id| format!("server {id}"));
+    match (status.mode, status.serving) {
+        (Mode::Looking, _) => tracing::info!(%epoch, %zxid, "looks for a leader"),
+        (Mode::Follower, false) => tracing::info!(%epoch, %zxid, "joins {leader}"),
+        (Mode::Follower, true) => tracing::info!(%epoch, %zxid, "follows {leader}"),
+        (Mode::Leader | Mode::Standalone, false) => {
+            tracing::info!(%epoch, %zxid, "elected, gathers a quorum");
+        }
+        (Mode::Leader | Mode::Standalone, true) => tracing::info!(%epoch, %zxid, "leads"),
     }
 }

@@ -57,7 +57,11 @@ pub(crate) fn bind(settings: &Settings) -> io::Result<TcpSocket> {
     bind_to(address)
 }
 
-fn bind_to(address: SocketAddr) -> io::Result<TcpSocket> {
+/// A socket on this address, with nobody let in yet.
+///
+/// # Errors
+/// An address that is not this machine's, or is in use.
+pub(crate) fn bind_to(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // Connections of an earlier run that are still winding down must not keep the port.
     socket.set_reuseaddr(true)?;

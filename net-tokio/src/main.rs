@@ -1,13 +1,15 @@
 //! The server that people deploy: sockets, threads and clocks around the core.
 //!
 //! Owns the outside world and nothing else: it takes no protocol decision. One thread holds sockets and core, so that
-//! a request changes hands without changing threads; two threads beside it write the log and the snapshots.
+//! a request changes hands without changing threads; three threads beside it write the log and the snapshots, and read.
 //!
 //! ```text
 //! listener -> reader (one task per connection) -> shared.inbox -> hub -> conn (output) -> socket
 //!                                                                 |  ^
 //!                                                        commands v  | completions
-//!                                                            disk (two threads)
+//!                                                            disk (three threads)
+//!
+//! other servers <-> peers (links, notifications) <-> hub
 //! ```
 
 #![expect(
@@ -23,6 +25,7 @@ mod conn;
 mod disk;
 mod hub;
 mod listener;
+mod peers;
 mod quiet;
 mod reader;
 mod report;

@@ -5,17 +5,13 @@
 //! Invariants: requests reach the hub in the order of their bytes; a fault ends this connection and disturbs no other.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use socket2::SockRef;
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout;
@@ -171,20 +167,7 @@ impl Reader {
 
     /// Adds what has arrived to the buffer, waiting until something has.
     async fn read(&mut self) -> Result<(), End> {
-        let Reader { shared, socket, buffer, .. } = self;
-        let read = poll_fn(|cx| {
-            let mut scratch = shared.scratch.borrow_mut();
-            let mut space = ReadBuf::new(&mut scratch);
-            ready!(Pin::new(&mut *socket).poll_read(cx, &mut space))?;
-            if buffer.is_empty() {
-                // Its memory belongs to the frames under way, and goes with them.
-                *buffer = BytesMut::from(space.filled());
-            } else {
-                buffer.extend_from_slice(space.filled());
-            }
-            Poll::Ready(io::Result::Ok(space.filled().len()))
-        });
-        match read.await {
+        match self.shared.read(&mut self.socket, &mut self.buffer).await {
             Ok(0) if self.buffer.is_empty() => Err(End::ByClient),
             Ok(0) => Err(End::WithinFrame),
             Ok(bytes) => {

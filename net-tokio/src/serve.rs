@@ -19,11 +19,15 @@ use crate::config::Settings;
 use crate::disk::Disk;
 use crate::hub::{Ended, Hub};
 use crate::listener;
+use crate::peers::{self, Peers};
 use crate::shared::Shared;
 
 /// Time for writes under way to become durable once a signal has come; below the 10 s after which service managers
 /// lose patience and kill.
 const LAST_WRITES: Duration = Duration::from_secs(5);
+
+/// The same in an ensemble, where the other servers go on: what is lost by leaving early is answers, never writes.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Time for the last replies to leave.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
@@ -53,18 +57,28 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     let address = || format!("{}:{}", settings.host.as_deref().unwrap_or("*"), settings.port);
     let cannot_listen = |error| Failure::Other(format!("cannot listen on {}: {error}", address()));
     let socket = listener::bind(&settings).map_err(cannot_listen)?;
+    let doors = match &settings.ensemble {
+        None => Vec::new(),
+        Some(ensemble) => {
+            let me = ensemble.member(settings.core.id()).expect("it is one of them");
+            peers::bind(ensemble, me).await.map_err(Failure::Other)?
+        }
+    };
     let opened = open(&settings)?;
     let server = Server::recover(settings.core.clone(), random(), opened.recovered)
         .map_err(|damage| Failure::Data(format!("{}: {damage}", settings.data_dir.display())))?;
     let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
     let shared = Rc::new(Shared::new(settings));
-    let disk = Disk::start(opened.log, opened.snapshots, Rc::clone(&shared).wake().clone())
+    let wake = Rc::clone(&shared).wake().clone();
+    let disk = Disk::start(opened.log, opened.snapshots, opened.reader, wake)
         .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
     let accepting = tokio::task::spawn_local(listener::accept(listener, Rc::clone(&shared)));
     let signals = signals().map_err(|e| Failure::Other(format!("cannot wait for signals: {e}")))?;
     tokio::task::spawn_local(stop_on(signals, accepting.abort_handle(), Rc::clone(&shared)));
+    let peers = Peers::start(&shared);
+    peers::open(&peers, doors).map_err(Failure::Other)?;
     // A task like the readers: the runtime asks the kernel for events each time before it polls its main future.
-    let hub = tokio::task::spawn_local(Hub::new(server, Rc::clone(&shared), disk).run());
+    let hub = tokio::task::spawn_local(Hub::new(server, Rc::clone(&shared), peers, disk).run());
     let ended = hub.await.expect("a panic aborts the process");
 
     accepting.abort();
@@ -77,9 +91,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     match ended {
         Ended::Stopped { complete: true } => tracing::info!("stopped"),
         Ended::Stopped { complete: false } => {
-            tracing::warn!(
-                "stopped before the disk had finished; unacknowledged writes may be lost"
-            );
+            tracing::warn!("stopped with requests unanswered; their writes may be lost");
         }
         Ended::Halted(why) => return Err(Failure::Other(format!("the disk failed: {why}"))),
     }
@@ -152,7 +164,8 @@ async fn stop_on(signals: [Signal; 2], accepting: AbortHandle, shared: Rc<Shared
     }
     tracing::info!("stopping");
     accepting.abort();
-    shared.stop(shared.clock.mono().after(LAST_WRITES));
+    let time = if shared.settings.ensemble.is_some() { LAST_ANSWERS } else { LAST_WRITES };
+    shared.stop(shared.clock.mono().after(time));
 }
 
 impl fmt::Display for Failure {

@@ -7,11 +7,17 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
+use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 
-use tokio::net::tcp::OwnedWriteHalf;
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, oneshot};
 use zabkeeper_core::io::ClientEvent;
 use zabkeeper_core::{ConnId, Input, Instant, Status};
@@ -27,16 +33,20 @@ use crate::words::ClientLine;
 /// no client keeps the thread for long.
 const READ_BYTES: usize = 64 << 10;
 
+/// Inputs that wait for the hub, above which no other server is read: clients have their windows, servers have this.
+const INBOX: usize = 8192;
+
 /// One for the whole process.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) traffic: RefCell<Traffic>,
     /// Sockets are read into this; what arrived is copied to its connection, so that idle ones hold no buffer.
-    pub(crate) scratch: RefCell<Box<[u8]>>,
+    scratch: RefCell<Box<[u8]>>,
     conns: RefCell<BTreeMap<ConnId, Rc<Conn>>>,
     next_conn: Cell<u64>,
     inbox: RefCell<VecDeque<Input>>,
+    room: Notify,
     status_wanted: RefCell<Vec<oneshot::Sender<Status>>>,
     wake: Arc<Notify>,
     reading: Cell<bool>,
@@ -55,6 +65,7 @@ impl Shared {
             // Random above, room to count below: ids of an earlier run of the process do not come again.
             next_conn: Cell::new(random() & 0x7fff_ffff_0000_0000),
             inbox: RefCell::default(),
+            room: Notify::new(),
             status_wanted: RefCell::default(),
             wake: Arc::default(),
             reading: Cell::new(true),
@@ -101,6 +112,11 @@ impl Shared {
         self.conns.borrow().values().cloned().collect()
     }
 
+    /// Requests that clients wait for.
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.conns.borrow().values().map(|conn| u64::from(conn.unanswered())).sum()
+    }
+
     pub(crate) fn client_lines(&self) -> Vec<ClientLine> {
         self.conns().iter().map(|conn| conn.line()).collect()
     }
@@ -115,10 +131,73 @@ impl Shared {
     pub(crate) fn take_inputs(&self, limit: usize, into: &mut Vec<Input>) {
         let mut inbox = self.inbox.borrow_mut();
         let taken = inbox.len().min(limit);
+        let before = inbox.len();
         into.extend(inbox.drain(..taken));
+        if before >= INBOX && inbox.len() < INBOX {
+            self.room.notify_waiters();
+        }
         if !inbox.is_empty() {
             self.wake.notify_one();
         }
+    }
+
+    /// Returns when the hub keeps up with what is pushed.
+    pub(crate) async fn room(&self) {
+        while self.inbox.borrow().len() >= INBOX {
+            self.room.notified().await;
+        }
+    }
+
+    /// Adds what has arrived on a socket to a buffer, waiting until something has; how many bytes, none at the end.
+    /// An empty buffer's memory goes with the frames that were cut from it.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub(crate) async fn read(
+        &self,
+        socket: &mut OwnedReadHalf,
+        buffer: &mut BytesMut,
+    ) -> io::Result<usize> {
+        let add = |new: &[u8]| {
+            if buffer.is_empty() {
+                *buffer = BytesMut::from(new);
+            } else {
+                buffer.extend_from_slice(new);
+            }
+        };
+        self.read_to(socket, add).await
+    }
+
+    /// The same with a buffer that keeps its memory: for a few busy connections whose frames are copied when decoded.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub(crate) async fn read_on(
+        &self,
+        socket: &mut OwnedReadHalf,
+        buffer: &mut BytesMut,
+    ) -> io::Result<usize> {
+        self.read_to(socket, |new| buffer.extend_from_slice(new)).await
+    }
+
+    async fn read_to(
+        &self,
+        socket: &mut OwnedReadHalf,
+        mut add: impl FnMut(&[u8]),
+    ) -> io::Result<usize> {
+        let read = poll_fn(|cx| {
+            let mut scratch = self.scratch.borrow_mut();
+            let mut space = ReadBuf::new(&mut scratch);
+            ready!(Pin::new(&mut *socket).poll_read(cx, &mut space))?;
+            add(space.filled());
+            Poll::Ready(io::Result::Ok(space.filled().len()))
+        });
+        read.await
+    }
+
+    /// Most bytes that [`Shared::read`] brings: if it did, there may be more.
+    pub(crate) fn read_bytes(&self) -> usize {
+        READ_BYTES
     }
 
     /// The status of the core, from the hub; none where the hub has ended.

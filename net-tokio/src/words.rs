@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use zabkeeper_core::wire::Word;
-use zabkeeper_core::{Mode, Status};
+use zabkeeper_core::{Config, Mode, Status};
 
-use crate::config::Settings;
+use crate::config::{Ensemble, Settings};
 use crate::traffic::Traffic;
 
 /// Monitoring reads the first three numbers as the version of ZooKeeper whose behaviour to expect.
@@ -83,6 +83,7 @@ fn mode(status: &Status) -> &'static str {
         Mode::Looking => "looking",
         Mode::Standalone => "standalone",
         Mode::Leader => "leader",
+        Mode::Follower => "follower",
     }
 }
 
@@ -135,7 +136,7 @@ fn stat(figures: &Figures<'_>) -> String {
 fn conf(figures: &Figures<'_>) -> String {
     let Figures { settings, disk, .. } = figures;
     let core = &settings.core;
-    format!(
+    let mut text = format!(
         "clientPort={}\n\
          secureClientPort=-1\n\
          dataDir={}\n\
@@ -159,7 +160,29 @@ fn conf(figures: &Figures<'_>) -> String {
         core.session_timeout_max().as_millis(),
         settings.backlog.map_or(-1, i64::from),
         core.id(),
-    )
+    );
+    if let Some(ensemble) = &settings.ensemble {
+        text += &membership(core, ensemble);
+    }
+    text
+}
+
+/// What `conf` says of an ensemble, as ZooKeeper does: without a line's end at the end.
+fn membership(core: &Config, ensemble: &Ensemble) -> String {
+    let ticks = |limit: Duration| limit.as_millis() / core.tick().as_millis();
+    let me = ensemble.member(core.id()).expect("it is one of them");
+    let mut text = format!(
+        "initLimit={}\nsyncLimit={}\nelectionAlg=3\nelectionPort={}\nquorumPort={}\npeerType=0\n\
+         membership: \n",
+        ticks(core.init_limit()),
+        ticks(core.sync_limit()),
+        me.election_port,
+        me.quorum_port,
+    );
+    for member in &ensemble.members {
+        let _infallible = writeln!(text, "{member}");
+    }
+    text + "version=0"
 }
 
 /// kazoo reads the version from here. Of a Java process' many properties, those that are left without Java.
@@ -178,6 +201,11 @@ fn mntr(figures: &Figures<'_>) -> String {
     };
     line("version", &VERSION);
     line("server_state", &mode(status));
+    match status.mode {
+        Mode::Leader => line("peer_state", &"leading - broadcast"),
+        Mode::Follower => line("peer_state", &"following - broadcast"),
+        Mode::Looking | Mode::Standalone => {}
+    }
     line("ephemerals_count", &status.ephemerals);
     line("num_alive_connections", &clients.len());
     line("avg_latency", &format_args!("{:?}", latency.mean_ms()));
@@ -203,6 +231,13 @@ fn mntr(figures: &Figures<'_>) -> String {
     line("sessionless_connections_expired", &traffic.sessionless);
     line("bytes_received_count", &traffic.bytes_received);
     line("connection_request_count", &traffic.handshakes);
+    if let Some(ensemble) = &figures.settings.ensemble {
+        line("quorum_size", &ensemble.members.len());
+    }
+    if status.mode == Mode::Leader {
+        line("learners", &status.learners);
+        line("synced_followers", &status.synced_followers);
+    }
     text
 }
 
@@ -213,7 +248,21 @@ mod tests {
     use super::*;
 
     fn check(word: Word, serving: bool) -> String {
-        let mut settings = Settings::for_a_try();
+        let mode = if serving { Mode::Standalone } else { Mode::Looking };
+        check_in(Settings::for_a_try(), &word, &status(mode))
+    }
+
+    fn check_in_ensemble(word: Word, mode: Mode) -> String {
+        let lines = "dataDir=/d\ntickTime=2000\n4lw.commands.whitelist=*\n\
+                     server.1=a:2888:3888;2181\nserver.2=::1:2888:3888;[::1]:2181\n\
+                     server.3=c:2888:3888;2181";
+        let lines = lines.replace("=::1:", "=[::1]:");
+        let (settings, _) = crate::config::parse("zoo.cfg", &lines, &|_| Ok("1\n".to_owned()))
+            .expect("is a configuration");
+        check_in(settings, &word, &status(mode))
+    }
+
+    fn check_in(mut settings: Settings, word: &Word, status: &Status) -> String {
         settings.data_dir = "/data".into();
         settings.log_dir = "/log".into();
         let mut traffic =
@@ -229,20 +278,24 @@ mod tests {
         };
         let figures = Figures {
             settings: &settings,
-            status: &status(serving),
+            status,
             traffic: &traffic,
             clients: vec![client(33170, true), client(33208, false)],
             uptime: Duration::from_millis(22_792),
             disk: DiskUse { snapshots: 478, log: 67_108_880 },
             descriptors: Some(Descriptors { open: 43, limit: 20_000 }),
         };
-        answer(&word, &figures)
+        answer(word, &figures)
     }
 
-    fn status(serving: bool) -> Status {
+    fn status(mode: Mode) -> Status {
+        let serving = mode != Mode::Looking;
         Status {
             id: ServerId(1),
-            mode: if serving { Mode::Standalone } else { Mode::Looking },
+            mode,
+            leader: Some(ServerId(1)),
+            synced_followers: 2,
+            learners: 2,
             serving,
             accepted_epoch: Epoch(1),
             current_epoch: Epoch(1),
@@ -266,6 +319,31 @@ mod tests {
     #[test]
     fn flw_01_conf() {
         insta::assert_snapshot!(check(Word::Conf, true));
+    }
+
+    #[test]
+    fn flw_01_11_and_16_in_an_ensemble() {
+        let conf = check_in_ensemble(Word::Conf, Mode::Follower);
+        let ensemble = conf.split_once("serverId=1\n").expect("is there").1;
+        assert_eq!(
+            ensemble,
+            "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=3888\nquorumPort=2888\n\
+             peerType=0\nmembership: \nserver.1=a:2888:3888:participant;0.0.0.0:2181\n\
+             server.2=[::1]:2888:3888:participant;[::1]:2181\n\
+             server.3=c:2888:3888:participant;0.0.0.0:2181\nversion=0"
+        );
+        for (mode, name, state) in [
+            (Mode::Leader, "leader", "leading - broadcast"),
+            (Mode::Follower, "follower", "following - broadcast"),
+        ] {
+            let srvr = check_in_ensemble(Word::Srvr, mode);
+            assert!(srvr.contains(&format!("\nMode: {name}\n")), "{srvr}");
+            let mntr = check_in_ensemble(Word::Mntr, mode);
+            let lines = format!("\nzk_server_state\t{name}\nzk_peer_state\t{state}\n");
+            assert!(mntr.contains(&lines) && mntr.contains("\nzk_quorum_size\t3\n"), "{mntr}");
+            let followers = mntr.ends_with("\nzk_learners\t2\nzk_synced_followers\t2\n");
+            assert_eq!(followers, mode == Mode::Leader, "{mntr}");
+        }
     }
 
     #[test]

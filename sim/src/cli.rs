@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::faults::Selection;
-use crate::options::{Pinned, Profile};
+use crate::options::{Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
 use crate::trace::{Detail, Story};
 
@@ -37,6 +37,9 @@ pub struct Flags {
     /// Virtual length of the phase with faults; drawn options say 60s.
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub duration: Option<Duration>,
+    /// Number of servers, 1 to 7, instead of the profile's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVERS_MAX)))]
+    pub servers: Option<u32>,
     /// Number of clients instead of the profile's.
     #[arg(long, value_name = "N")]
     pub clients: Option<u32>,
@@ -83,7 +86,8 @@ impl Flags {
     /// A fault selection that cannot be read.
     pub fn pinned(&self) -> Result<Pinned, String> {
         let faults = Selection::parse(&self.faults)?;
-        Ok(Pinned { duration: self.duration, clients: self.clients, faults })
+        let Flags { duration, servers, clients, .. } = *self;
+        Ok(Pinned { duration, servers, clients, faults })
     }
 
     /// One run of these flags.
@@ -116,6 +120,9 @@ impl Flags {
         }
         if let Some(duration) = self.duration {
             line.push_str(&format!(" --duration {}ms", duration.as_millis()));
+        }
+        if let Some(servers) = self.servers {
+            line.push_str(&format!(" --servers {servers}"));
         }
         if let Some(clients) = self.clients {
             line.push_str(&format!(" --clients {clients}"));
@@ -177,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_repro_line_reads_back_as_the_same_run() {
-        let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --clients 3 \
+        let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --servers 3 --clients 3 \
                      --duration 90s";
         let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
         let line = flags.repro(42);

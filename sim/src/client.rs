@@ -16,7 +16,7 @@ use crate::judge::Check;
 use crate::observe::{ClientId, Observation};
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
-use crate::stream::{Delivery, End};
+use crate::stream::{Delivery, End, Silence};
 use crate::tally::Outcome;
 use crate::trace::Kind;
 use crate::workload::{Op, Ops};
@@ -122,7 +122,8 @@ impl Client {
         }
         let (low, high) = shared.options.workload.session_ms;
         let timeout = i32::try_from(self.dice.range(low, high)).unwrap_or(i32::MAX);
-        let servers = "server1:2181".parse::<ConnectString>().expect("a valid connect string");
+        let names: Vec<String> = shared.options.voters().map(|id| format!("server{id}")).collect();
+        let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");
         let mut config = Config::new(servers, timeout);
         let reconnect = std::time::Duration::from_millis(shared.options.workload.reconnect_ms);
         config.reconnect_delay_max = reconnect;
@@ -138,8 +139,9 @@ impl Client {
     pub fn die(&mut self, silent: bool, shared: &mut Shared) {
         let conns = std::mem::take(&mut self.conns);
         for conn in conns.into_keys() {
-            let late = silent.then(|| Instant(shared.now.0 + 30_000_000_000));
-            shared.net.abandon(shared.now, conn, End::Client, late);
+            let late = Instant(shared.now.0 + 30_000_000_000);
+            let silence = silent.then_some(Silence { late, on_write: true });
+            shared.net.abandon(shared.now, conn, End::Dialler, silence);
             shared.observe(Observation::ConnClosed { conn });
         }
         shared.schedule_arrivals();
@@ -254,7 +256,7 @@ impl Client {
             return;
         };
         if !wanted {
-            shared.net.close(shared.now, conn, End::Client);
+            shared.net.close(shared.now, conn, End::Dialler);
             return shared.schedule_arrivals();
         }
         self.links.insert(link, Some(conn));
@@ -297,7 +299,7 @@ impl Client {
                 });
                 self.conns.remove(&conn);
                 self.links.remove(&link);
-                shared.net.close(shared.now, conn, End::Client);
+                shared.net.close(shared.now, conn, End::Dialler);
                 shared.schedule_arrivals();
                 shared.observe(Observation::ConnClosed { conn });
                 self.step(Input::Disconnected { link }, shared);
@@ -315,7 +317,7 @@ impl Client {
         let conns: Vec<ConnId> = self.conns.keys().copied().collect();
         for conn in conns {
             while let delivery @ (Delivery::Bytes(_) | Delivery::Closed | Delivery::Reset) =
-                shared.net.arrive(shared.now, conn, End::Client)
+                shared.net.arrive(shared.now, conn, End::Dialler)
             {
                 self.arrive(conn, delivery, shared);
             }
@@ -368,7 +370,7 @@ impl Client {
                     shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"hang up", || {
                         format!("client {} hangs up {conn}", self.id.0)
                     });
-                    shared.net.close(shared.now, conn, End::Client);
+                    shared.net.close(shared.now, conn, End::Dialler);
                     shared.schedule_arrivals();
                     shared.observe(Observation::ConnClosed { conn });
                 }
@@ -405,7 +407,7 @@ impl Client {
         shared.note(Kind::Send, (self.id.0.into(), conn.0), &bytes, || {
             format!("client {} -> {conn} {}B", self.id.0, bytes.len())
         });
-        shared.net.send(shared.now, conn, End::Client, bytes);
+        shared.net.send(shared.now, conn, End::Dialler, bytes);
         shared.schedule_arrivals();
     }
 
@@ -453,7 +455,7 @@ impl Client {
         self.life += 1;
         self.links.clear();
         for conn in std::mem::take(&mut self.conns).into_keys() {
-            shared.net.close(shared.now, conn, End::Client);
+            shared.net.close(shared.now, conn, End::Dialler);
             shared.observe(Observation::ConnClosed { conn });
         }
         shared.schedule_arrivals();

@@ -11,6 +11,8 @@ use std::fmt;
 pub enum Fault {
     NodeKill,
     NodePower,
+    NodeKillLeader,
+    NodeBlackout,
     NodePause,
     NodeSlow,
     NodeDrift,
@@ -25,12 +27,19 @@ pub enum Fault {
     DiskTorn,
     DiskGarbage,
     DiskNames,
+    DiskWipe,
     NetReset,
     NetHalfOpen,
     NetStall,
     NetRefuse,
     NetCut,
     NetTail,
+    NetSplit,
+    NetOneWay,
+    NetPartial,
+    NetIsolateLeader,
+    NetVotes,
+    NetStranger,
     ClientFreeze,
     ClientDeath,
     ClientClose,
@@ -67,9 +76,11 @@ pub enum Selection {
 
 impl Fault {
     /// All of them, in order.
-    pub const ALL: [Fault; 27] = [
+    pub const ALL: [Fault; 36] = [
         Fault::NodeKill,
         Fault::NodePower,
+        Fault::NodeKillLeader,
+        Fault::NodeBlackout,
         Fault::NodePause,
         Fault::NodeSlow,
         Fault::NodeDrift,
@@ -84,12 +95,19 @@ impl Fault {
         Fault::DiskTorn,
         Fault::DiskGarbage,
         Fault::DiskNames,
+        Fault::DiskWipe,
         Fault::NetReset,
         Fault::NetHalfOpen,
         Fault::NetStall,
         Fault::NetRefuse,
         Fault::NetCut,
         Fault::NetTail,
+        Fault::NetSplit,
+        Fault::NetOneWay,
+        Fault::NetPartial,
+        Fault::NetIsolateLeader,
+        Fault::NetVotes,
+        Fault::NetStranger,
         Fault::ClientFreeze,
         Fault::ClientDeath,
         Fault::ClientClose,
@@ -121,6 +139,14 @@ impl Fault {
             Fault::NodePower => {
                 ("node.power", Every(15_000), "power failure: what was not synced may be lost")
             }
+            Fault::NodeKillLeader => {
+                ("node.kill-leader", Every(15_000), "a process that leads ends, however it may")
+            }
+            Fault::NodeBlackout => (
+                "node.blackout",
+                Every(40_000),
+                "power failure of several servers, or all, at once",
+            ),
             Fault::NodePause => {
                 ("node.pause", Every(20_000), "the process stops, then gets all at once")
             }
@@ -149,6 +175,11 @@ impl Fault {
                 ("disk.garbage", Always, "power failures leave zeros or garbage in torn writes")
             }
             Fault::DiskNames => ("disk.names", Always, "power failures keep and lose single names"),
+            Fault::DiskWipe => (
+                "disk.wipe",
+                Every(60_000),
+                "a server comes back with an empty disk, where the others can spare it",
+            ),
             Fault::NetReset => ("net.reset", Every(3_000), "a connection breaks at any byte"),
             Fault::NetHalfOpen => {
                 ("net.half-open", Every(5_000), "it breaks, and one end learns of it late")
@@ -159,6 +190,24 @@ impl Fault {
             Fault::NetRefuse => ("net.refuse", Every(15_000), "no connection is made for a while"),
             Fault::NetCut => ("net.cut", Always, "what is sent arrives in arbitrary pieces"),
             Fault::NetTail => ("net.tail", Always, "one segment in 200 takes 100 times as long"),
+            Fault::NetSplit => {
+                ("net.split", Every(12_000), "two parts of the ensemble cannot reach each other")
+            }
+            Fault::NetOneWay => {
+                ("net.one-way", Every(15_000), "one part is not heard by the other, but hears it")
+            }
+            Fault::NetPartial => {
+                ("net.partial", Every(15_000), "some pairs of servers cannot reach each other")
+            }
+            Fault::NetIsolateLeader => {
+                ("net.isolate-leader", Every(15_000), "nobody reaches a leader, or nobody hears it")
+            }
+            Fault::NetVotes => {
+                ("net.votes", Always, "notifications are lost, doubled and late, as drawn")
+            }
+            Fault::NetStranger => {
+                ("net.stranger", Every(12_000), "somebody talks nonsense to the port for servers")
+            }
             Fault::ClientFreeze => {
                 ("client.freeze", Every(8_000), "a client stops, often beyond its session timeout")
             }

@@ -149,6 +149,18 @@ impl Check {
     /// No handle is left over.
     pub const HANDLES: Check =
         Check { class: Class::Safety, id: "E4", sentence: "files and connections are given back" };
+    /// Somebody leads once nothing goes wrong any more.
+    pub const LEADER: Check = Check {
+        class: Class::Liveness,
+        id: "L1",
+        sentence: "every server serves, and one of them leads, once nothing goes wrong any more",
+    };
+    /// All servers get to the same state.
+    pub const CONVERGES: Check = Check {
+        class: Class::Liveness,
+        id: "L3",
+        sentence: "all servers reach the same state once nobody writes any more",
+    };
     /// Writes get through once nothing goes wrong any more.
     pub const WRITES: Check = Check {
         class: Class::Liveness,

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! seed, queue, trace      the ground: streams of randomness, order of events, fingerprint
-//! fs, stream              what breaks: disks and connections
+//! fs, stream, reach       what breaks: disks, connections, and who reaches whom
 //! node, client            who suffers: the real server with its driver's loop, the real session
 //! options, faults,        what is drawn before a run
 //!   workload
 //! world                   phases, strikes, the loop
 //! observe, model, oracle  what is seen and judged
-//! judge, tally, report    what comes out
+//! judge, tally, roles,     what comes out
+//!   report
 //! cli, program, run,      how it is asked for
 //!   batch, determinism, ledger
 //! ```
@@ -30,7 +31,9 @@ pub mod options;
 pub mod oracle;
 pub mod program;
 pub mod queue;
+pub mod reach;
 pub mod report;
+pub mod roles;
 pub mod run;
 pub mod seed;
 pub mod shared;

@@ -1,4 +1,4 @@
-//! What the world shows to its checkers: raw frames on client connections, and what servers propose, apply and keep.
+//! What the world shows to its checkers: raw frames on client connections, and what goes in and out of servers.
 //!
 //! Owns the vocabulary between `world` and `oracle`. Must not judge.
 //!
@@ -6,8 +6,9 @@
 //! and a fault of the server would hide behind it.
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DurableState, Entry};
-use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
+use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
+use zabkeeper_core::peer::Notification;
+use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Status, Zxid};
 
 /// A client of the simulated world, counted from zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -45,14 +46,29 @@ pub enum Observation<'a> {
         /// Which.
         conn: ConnId,
     },
-    /// A server has handed a transaction to its log, as leader: it exists from now on.
-    Proposed {
-        /// By whom.
+    /// A server is about to take an input of its election, its links or its disk.
+    Input {
+        /// Who.
         server: ServerId,
-        /// The transaction.
-        entry: &'a Entry,
+        /// The input.
+        input: &'a Input,
     },
-    /// A server's tree has moved on to this transaction (one observation for each).
+    /// What a step has put out, and what the server says of itself after it. Not told where there is nothing and
+    /// nothing has changed. A crash may still keep some of it from leaving.
+    Output {
+        /// Whose step.
+        server: ServerId,
+        /// Orders to the disk.
+        disk: &'a [DiskCommand],
+        /// Orders to the links.
+        peers: &'a [PeerCommand],
+        /// Notifications.
+        election: &'a [(ServerId, Notification)],
+        /// What the server says of itself.
+        status: &'a Status,
+    },
+    /// A server's tree has moved on to this transaction: one observation for each, but only one with a digest where a
+    /// leader's snapshot has replaced the tree.
     Applied {
         /// By whom.
         server: ServerId,
@@ -67,12 +83,10 @@ pub enum Observation<'a> {
         server: ServerId,
         /// Its state file.
         state: DurableState,
-        /// The last transaction that would survive a power failure now.
+        /// The last transaction that would survive a power failure now, committed or not.
         last: Zxid,
-        /// All transactions that the log and snapshot account for were decoded into this digest at `last`.
+        /// Digest of tree and sessions when all that would survive is applied.
         digest: u64,
-        /// What the server had applied, or answered on, at this instant.
-        applied: Zxid,
     },
     /// A server begins a new life from its disk. Recovery is an observation of its own (`Recovered`).
     Started {
@@ -91,6 +105,11 @@ pub enum Observation<'a> {
     /// A server is gone: killed or without power.
     Stopped {
         /// Which.
+        server: ServerId,
+    },
+    /// The disk of a server that is down has been replaced by an empty one.
+    Wiped {
+        /// Whose.
         server: ServerId,
     },
     /// End of the run, at the audit: the live sessions and the digest of a server.

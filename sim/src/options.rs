@@ -33,6 +33,8 @@ pub enum Profile {
 pub struct Pinned {
     /// Virtual length of the safety phase.
     pub duration: Option<Duration>,
+    /// Number of servers, one to seven.
+    pub servers: Option<u32>,
     /// Number of clients.
     pub clients: Option<u32>,
     /// Changes of the fault selection.
@@ -46,6 +48,8 @@ pub struct Options {
     pub profile: Profile,
     /// Virtual length of the safety phase.
     pub duration: Duration,
+    /// Number of servers, all of them voters.
+    pub servers: u32,
     /// Number of clients.
     pub clients: u32,
     /// What goes wrong.
@@ -56,8 +60,34 @@ pub struct Options {
     pub workload: WorkloadOptions,
     /// How disks behave when they are well.
     pub disk: Pace,
+    /// How connections of clients behave.
+    pub link: LinkPace,
+    /// What is between servers.
+    pub peers: PeerOptions,
+}
+
+/// What is between servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerOptions {
     /// How links behave.
     pub link: LinkPace,
+    /// Bytes that a link holds under way; what is more waits in the sender.
+    pub window: usize,
+    /// When an attempt to connect that nobody answers is given up, ms.
+    pub dial_timeout_ms: u64,
+    /// How notifications travel.
+    pub votes: VotePace,
+}
+
+/// How notifications of elections travel: one in so many is treated badly; zero: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VotePace {
+    /// Never arrives.
+    pub lost_one_in: u64,
+    /// Arrives again, much later.
+    pub twice_one_in: u64,
+    /// Arrives late, after newer ones.
+    pub late_one_in: u64,
 }
 
 /// Settings of a server: its configuration, and how its driver behaves.
@@ -65,6 +95,8 @@ pub struct Options {
 pub struct ServerOptions {
     /// The unit of timeouts, ms.
     pub tick_ms: u32,
+    /// Ticks that an election may take until service begins, and that leader and follower wait for each other.
+    pub phase_ticks: (u32, u32),
     /// See [`Limits`].
     pub limits: Limits,
     /// Bytes of a log segment.
@@ -145,6 +177,11 @@ impl Profile {
     }
 }
 
+/// Servers of an ensemble where nothing else is said.
+const SERVERS: u32 = 5;
+/// More servers are never simulated.
+pub const SERVERS_MAX: u32 = 7;
+
 /// A disk whose syncs take longer than this, in ns, carries the load only with group commit. Without it the service is
 /// overloaded for as long as clients come back, faults or not, and that it does not recover proves nothing (seed 0x30e2b
 /// of the swarm: one write to a batch, one batch to a segment, four syncs of 8 ms each, 93 calls a second).
@@ -166,6 +203,10 @@ impl Options {
             Some(clients) => clients,
             None if wide => seeds.stream("config/clients", 0).range_u32(1, 30),
             None => 12,
+        };
+        let servers = match pinned.servers {
+            Some(servers) => servers,
+            None => draw_servers(profile, &mut seeds.stream("config/servers", 0)),
         };
         let mut server = if profile == Profile::Perf {
             ServerOptions::usual()
@@ -202,8 +243,33 @@ impl Options {
             tail_one_in: if faults.has(Fault::NetTail) { 200 } else { 0 },
             cut_one_in: if faults.has(Fault::NetCut) { cut } else { 0 },
         };
+        let peers = PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
         let duration = pinned.duration.unwrap_or(Duration::from_secs(60));
-        Options { profile, duration, clients, faults, server, workload, disk, link }
+        Options { profile, duration, servers, clients, faults, server, workload, disk, link, peers }
+    }
+
+    /// The voters.
+    pub fn voters(&self) -> impl Iterator<Item = ServerId> + use<> {
+        (1..=u64::from(self.servers)).map(ServerId)
+    }
+
+    /// The configuration of one server.
+    pub fn config(&self, id: ServerId) -> Config {
+        let (init, sync) = self.server.phase_ticks;
+        let mut config = config(id, Voters::new(self.voters()), self.server.tick_ms)
+            .with_phase_limits(init, sync)
+            .expect("no limit is drawn as zero");
+        config.limits = self.server.limits.clone();
+        config
+    }
+}
+
+/// Ensembles are mostly of the usual size; the swarm has all sizes up to seven.
+fn draw_servers(profile: Profile, dice: &mut Dice) -> u32 {
+    match profile {
+        Profile::Default | Profile::Calm | Profile::Perf | Profile::Net => SERVERS,
+        Profile::Swarm => dice.range_u32(1, SERVERS_MAX),
+        Profile::Crashy | Profile::Disk | Profile::Session => *dice.pick(&[3, SERVERS]),
     }
 }
 
@@ -244,9 +310,10 @@ fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
 
 impl ServerOptions {
     fn usual() -> ServerOptions {
-        let limits = config(ServerId(1), 2_000, None).limits;
+        let limits = usual_limits(2_000);
         ServerOptions {
             tick_ms: 2_000,
+            phase_ticks: (10, 5),
             limits,
             segment_bytes: 1 << 20,
             batch_inputs: 64,
@@ -258,7 +325,7 @@ impl ServerOptions {
     fn draw(wide: bool, dice: &mut Dice) -> ServerOptions {
         let tick_ms = dice.magnitude(if wide { 50 } else { 200 }, 2_000);
         let tick_ms = u32::try_from(tick_ms).expect("drawn below 2^32");
-        let usual = config(ServerId(1), tick_ms, None).limits;
+        let usual = usual_limits(tick_ms);
         let rare = |dice: &mut Dice| dice.chance(1, if wide { 2 } else { 4 });
         let limits = Limits {
             requests_per_conn: if rare(dice) {
@@ -284,9 +351,15 @@ impl ServerOptions {
             snapshots_kept: dice.range_u32(1, 4),
             epoch_txns: if rare(dice) { dice.range_u32(5, 300) } else { usual.epoch_txns },
             hold: usual.hold,
+            final_wait: Duration::from_millis(dice.magnitude(1, 50)),
+            notify_min: Duration::from_millis(dice.magnitude(5, 100)),
+            notify_max: Duration::from_millis(dice.magnitude(100, 1_000)),
+            recent_bytes: if rare(dice) { dice.magnitude(64, 16_384) } else { usual.recent_bytes },
+            bulk_bytes: if rare(dice) { dice.range_u32(1, 2_000) } else { usual.bulk_bytes },
         };
         ServerOptions {
             tick_ms,
+            phase_ticks: (dice.range_u32(3, 10), dice.range_u32(2, 5)),
             limits,
             segment_bytes: *dice.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
             batch_inputs: *dice.pick(&[1, 4, 64]),
@@ -294,21 +367,41 @@ impl ServerOptions {
             step_ns: dice.magnitude(200, 200_000),
         }
     }
+}
 
-    /// The configuration of one server.
-    pub fn config(&self, id: ServerId) -> Config {
-        config(id, self.tick_ms, Some(self.limits.clone()))
+impl PeerOptions {
+    /// Notifications are treated badly where [`Fault::NetVotes`] is on.
+    fn draw(wide: bool, client: LinkPace, faults: &FaultPlan, dice: &mut Dice) -> PeerOptions {
+        let link = LinkPace {
+            min: dice.magnitude(10_000, 1_000_000),
+            mean: dice.magnitude(20_000, if wide { 20_000_000 } else { 2_000_000 }),
+            ..client
+        };
+        let mut one_in = |often| if dice.chance(1, 2) { dice.magnitude(often, 100) } else { 0 };
+        let votes =
+            VotePace { lost_one_in: one_in(3), twice_one_in: one_in(5), late_one_in: one_in(5) };
+        let has = faults.has(Fault::NetVotes);
+        PeerOptions {
+            link,
+            window: *dice.pick(&[1 << 10, 16 << 10, 256 << 10]),
+            dial_timeout_ms: dice.magnitude(200, 5_000),
+            votes: if has { votes } else { VotePace::WELL },
+        }
     }
 }
 
-/// A server that is an ensemble of its own.
-fn config(id: ServerId, tick_ms: u32, limits: Option<Limits>) -> Config {
+impl VotePace {
+    /// All arrive, once, soon.
+    pub const WELL: VotePace = VotePace { lost_one_in: 0, twice_one_in: 0, late_one_in: 0 };
+}
+
+fn config(id: ServerId, voters: Voters, tick_ms: u32) -> Config {
     let tick = Duration::from_millis(tick_ms.into());
-    let mut config = Config::new(id, Voters::new([id]), tick).expect("a tick is never zero here");
-    if let Some(limits) = limits {
-        config.limits = limits;
-    }
-    config
+    Config::new(id, voters, tick).expect("ticks are never zero here, and servers are voters")
+}
+
+fn usual_limits(tick_ms: u32) -> Limits {
+    config(ServerId(1), Voters::new([ServerId(1)]), tick_ms).limits
 }
 
 impl WorkloadOptions {
@@ -348,14 +441,22 @@ impl fmt::Display for Profile {
 /// The drawn options, a line for each subject.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { profile, duration, clients, faults, server, workload, disk, link } = self;
+        let Options { profile, duration, servers, clients, faults, .. } = self;
+        let Options { server, workload, disk, link, peers, .. } = self;
         let limits = &server.limits;
-        writeln!(f, "profile   {profile}: 1 server, {clients} clients, {duration:?} of faults")?;
+        let plural = if *servers == 1 { "" } else { "s" };
+        writeln!(
+            f,
+            "profile   {profile}: {servers} server{plural}, {clients} clients, {duration:?} of faults"
+        )?;
         writeln!(f, "faults    {faults}")?;
         writeln!(
             f,
-            "server    tick={}ms requests/conn={} undurable={}B epoch={}txns batch={} step={}ns",
+            "server    tick={}ms init={} sync={} requests/conn={} undurable={}B epoch={}txns batch={} \
+             step={}ns",
             server.tick_ms,
+            server.phase_ticks.0,
+            server.phase_ticks.1,
             limits.requests_per_conn,
             limits.undurable_bytes,
             limits.epoch_txns,
@@ -382,6 +483,23 @@ impl fmt::Display for Options {
             workload.session_ms.0,
             workload.session_ms.1,
             workload.mix
+        )?;
+        writeln!(
+            f,
+            "peers     link {}us+{}us window={}B dial<={}ms recent={}B bulk={}B; votes lost=1/{} \
+             twice=1/{} late=1/{}, wait={:?} again={:?}..{:?}",
+            peers.link.min / 1_000,
+            peers.link.mean / 1_000,
+            peers.window,
+            peers.dial_timeout_ms,
+            limits.recent_bytes,
+            limits.bulk_bytes,
+            peers.votes.lost_one_in,
+            peers.votes.twice_one_in,
+            peers.votes.late_one_in,
+            limits.final_wait,
+            limits.notify_min,
+            limits.notify_max,
         )?;
         write!(
             f,
@@ -416,8 +534,17 @@ mod tests {
     #[test]
     fn calm_is_calm_and_pins_hold() {
         assert_eq!(drawn(1, Profile::Calm).faults, FaultPlan::none());
-        let pinned = Pinned { clients: Some(3), ..Pinned::default() };
-        assert_eq!(Options::draw(Seeds::new(1), Profile::Swarm, &pinned).clients, 3);
+        let pinned = Pinned { clients: Some(3), servers: Some(4), ..Pinned::default() };
+        let pins = Options::draw(Seeds::new(1), Profile::Swarm, &pinned);
+        assert_eq!((pins.clients, pins.servers), (3, 4));
+    }
+
+    #[test]
+    fn ensembles_have_five_servers_and_in_the_swarm_one_to_seven() {
+        assert_eq!(drawn(3, Profile::Default).servers, 5);
+        let sizes: std::collections::BTreeSet<u32> =
+            (0..100).map(|seed| drawn(seed, Profile::Swarm).servers).collect();
+        assert!(sizes.into_iter().eq(1..=7));
     }
 
     #[test]

@@ -85,10 +85,11 @@ pub fn screen(report: &Report) -> String {
     let totals = Totals::of(report);
     let liveness = report.outcome.liveness;
     format!(
-        "seed      {:#x}\n{}\n\n{}\nliveness  fresh writes after {} of {} allowed\n{}\ntrace     \
+        "seed      {:#x}\n{}\n\n{}{}\nliveness  fresh writes after {} of {} allowed\n{}\ntrace     \
          {:032x} ({} events)\nspeed     {}\nverdict   {}\n",
         report.job.seed,
         report.options,
+        report.outcome.roles.draw(report.outcome.ended),
         happened(&totals.tally),
         seconds(liveness.took),
         seconds(liveness.bound),

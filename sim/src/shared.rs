@@ -4,6 +4,7 @@
 
 use zabkeeper_client::LinkId;
 use zabkeeper_core::io::Lane;
+use zabkeeper_core::peer::Notification;
 use zabkeeper_core::{ConnId, Instant, ServerId};
 
 use crate::faults::Fault;
@@ -12,6 +13,8 @@ use crate::judge::{Check, Judge};
 use crate::observe::{ClientId, Observation};
 use crate::options::Options;
 use crate::queue::Queue;
+use crate::reach::Reach;
+use crate::roles::Roles;
 use crate::seed::Seeds;
 use crate::stream::{Arrival, Network};
 use crate::tally::Tally;
@@ -41,7 +44,13 @@ pub enum Event {
     /// A client's attempt to connect reaches the server.
     Dial { client: ClientId, life: u64, link: LinkId, server: ServerId },
     /// The client learns how it went.
-    Dialled { client: ClientId, life: u64, link: LinkId, conn: Option<ConnId> },
+    Dialled { client: ClientId, life: u64, link: LinkId, conn: Option<ConnId>, server: ServerId },
+    /// A server's attempt to have a link reaches the other one.
+    PeerDial { from: ServerId, life: u64, conn: ConnId, to: ServerId },
+    /// The server learns how it went.
+    PeerDialled { from: ServerId, life: u64, conn: ConnId, to: ServerId, stands: bool },
+    /// A notification arrives, if it can.
+    Notified { from: ServerId, to: ServerId, what: Notification },
     /// A client's deadline has come.
     ClientDeadline { client: ClientId, life: u64 },
     /// A client makes its next calls.
@@ -50,6 +59,8 @@ pub enum Event {
     Birth { client: ClientId, life: u64 },
     /// Somebody who does not keep the protocol connects, or leaves.
     Intruder { conn: ConnId, server: ServerId },
+    /// Somebody who is no server gives up a connection with one.
+    StrangerLeaves { conn: ConnId },
     /// A fault strikes.
     Fault(Fault),
 }
@@ -63,6 +74,10 @@ pub struct Shared {
     pub queue: Queue<Event>,
     /// What is under way.
     pub net: Network,
+    /// Which servers reach each other.
+    pub reach: Reach,
+    /// Who led and followed when.
+    pub roles: Roles,
     /// What has happened.
     pub trace: Trace,
     /// Who looks at it.

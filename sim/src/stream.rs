@@ -1,4 +1,4 @@
-//! Connections between clients and servers: a FIFO stream of bytes in each direction that can stall and break.
+//! Connections of clients and servers with servers: a FIFO stream of bytes in each direction that can stall and break.
 //!
 //! Owns what is under way. Must not read it: frames are the business of the ends.
 //!
@@ -17,10 +17,30 @@ use crate::seed::Dice;
 /// One of the two ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum End {
-    /// The client's.
-    Client = 0,
-    /// The server's.
-    Server = 1,
+    /// Of whoever dialled.
+    Dialler = 0,
+    /// Of the server that accepted.
+    Acceptor = 1,
+}
+
+/// Who is at an end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Party {
+    /// A client, or an intruder.
+    Client(ClientId),
+    /// A server.
+    Server(ServerId),
+    /// Somebody who connects where only servers should.
+    Stranger,
+}
+
+/// An end is gone, and not even its kernel says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Silence {
+    /// When the other end learns at the latest.
+    pub late: Instant,
+    /// Is a write into the dead connection answered with a reset?
+    pub on_write: bool,
 }
 
 /// How links behave.
@@ -91,8 +111,8 @@ pub struct Network {
 
 #[derive(Debug)]
 struct Conn {
-    client: ClientId,
-    server: ServerId,
+    /// By end.
+    parties: [Party; 2],
     pace: LinkPace,
     dice: Dice,
     /// By receiving end.
@@ -133,18 +153,11 @@ impl Network {
         ConnId(self.next)
     }
 
-    /// A connection stands. `dice` is its own stream.
-    pub fn open(
-        &mut self,
-        conn: ConnId,
-        client: ClientId,
-        server: ServerId,
-        pace: LinkPace,
-        dice: Dice,
-    ) {
+    /// A connection stands between who dialled and who accepted. `dice` is its own stream.
+    pub fn open(&mut self, conn: ConnId, parties: [Party; 2], pace: LinkPace, dice: Dice) {
         let ways = [Way::default(), Way::default()];
         let reset_on_write = false;
-        let state = Conn { client, server, pace, dice, ways, reset_on_write };
+        let state = Conn { parties, pace, dice, ways, reset_on_write };
         let replaced = self.conns.insert(conn, state);
         assert!(replaced.is_none(), "{conn} is dealt once");
     }
@@ -192,12 +205,11 @@ impl Network {
         self.forget_if_over(conn);
     }
 
-    /// The process at `from` is gone without a word of its own. Its kernel resets the connection (`silent`: not even
-    /// that; the other end learns at `late`, or a while after it next writes).
-    pub fn abandon(&mut self, now: Instant, conn: ConnId, from: End, silent: Option<Instant>) {
+    /// The process at `from` is gone without a word of its own. Its kernel resets the connection, unless it is silent.
+    pub fn abandon(&mut self, now: Instant, conn: ConnId, from: End, silent: Option<Silence>) {
         let how = match silent {
             None => Break::Both,
-            Some(late) => Break::HalfOpen { first: from, late, on_write: true },
+            Some(Silence { late, on_write }) => Break::HalfOpen { first: from, late, on_write },
         };
         self.break_off(now, conn, how);
         if let Some(state) = self.conns.get_mut(&conn) {
@@ -212,7 +224,7 @@ impl Network {
         let Some(state) = self.conns.get_mut(&conn) else {
             return;
         };
-        for to in [End::Client, End::Server] {
+        for to in [End::Dialler, End::Acceptor] {
             if state.ways[to as usize].over {
                 continue;
             }
@@ -286,13 +298,13 @@ impl Network {
     }
 
     /// Who is at the ends of a connection.
-    pub fn ends(&self, conn: ConnId) -> Option<(ClientId, ServerId)> {
-        self.conns.get(&conn).map(|state| (state.client, state.server))
+    pub fn parties(&self, conn: ConnId) -> Option<[Party; 2]> {
+        self.conns.get(&conn).map(|state| state.parties)
     }
 
-    /// All connections, oldest first, with their ends.
-    pub fn list(&self) -> impl Iterator<Item = (ConnId, ClientId, ServerId)> + '_ {
-        self.conns.iter().map(|(conn, state)| (*conn, state.client, state.server))
+    /// All connections, oldest first, with who is at their ends.
+    pub fn list(&self) -> impl Iterator<Item = (ConnId, [Party; 2])> + '_ {
+        self.conns.iter().map(|(conn, state)| (*conn, state.parties))
     }
 
     /// Connections that stand: neither end has left or learnt of a break.
@@ -305,7 +317,7 @@ impl Network {
     pub fn heal(&mut self, now: Instant, pace: LinkPace) {
         for (conn, state) in &mut self.conns {
             state.pace = pace;
-            for to in [End::Client, End::Server] {
+            for to in [End::Dialler, End::Acceptor] {
                 let way = &mut state.ways[to as usize];
                 way.stalled_until = Instant(0);
                 if way.dead && !way.over {
@@ -331,8 +343,8 @@ impl End {
     /// The end across.
     pub fn other(self) -> End {
         match self {
-            End::Client => End::Server,
-            End::Server => End::Client,
+            End::Dialler => End::Acceptor,
+            End::Acceptor => End::Dialler,
         }
     }
 }
@@ -421,137 +433,4 @@ impl Way {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::seed::Seeds;
-
-    const CONN: ConnId = ConnId(1);
-    const PACE: LinkPace = LinkPace { min: 10, mean: 100, tail_one_in: 50, cut_one_in: 2 };
-
-    struct Rig {
-        net: Network,
-        arrivals: Vec<Arrival>,
-    }
-
-    fn rig(seed: u64) -> Rig {
-        let mut net = Network::new(0);
-        let conn = net.deal();
-        let dice = Seeds::new(seed).stream("net", conn.0);
-        net.open(conn, ClientId(0), ServerId(1), PACE, dice);
-        Rig { net, arrivals: Vec::new() }
-    }
-
-    impl Rig {
-        fn send(&mut self, now: u64, from: End, text: &'static str) {
-            self.net.send(Instant(now), CONN, from, Bytes::from_static(text.as_bytes()));
-        }
-
-        /// What reaches `to` up to `until`, and how it ended.
-        fn received(&mut self, to: End, until: u64) -> (String, Option<Delivery>) {
-            let (mut text, mut end) = (String::new(), None);
-            loop {
-                self.arrivals.extend(self.net.take_arrivals());
-                self.arrivals.sort_by_key(|arrival| arrival.at);
-                let due = |a: &Arrival| a.to == to && a.at.0 <= until;
-                let Some(next) = self.arrivals.iter().position(due) else {
-                    return (text, end);
-                };
-                let arrival = self.arrivals.remove(next);
-                match self.net.arrive(arrival.at, CONN, to) {
-                    Delivery::Nothing => {}
-                    Delivery::Later(at) => self.arrivals.push(Arrival { at, ..arrival }),
-                    Delivery::Bytes(bytes) => {
-                        text.push_str(std::str::from_utf8(&bytes).expect("ASCII"));
-                    }
-                    Delivery::Closed => end = Some(Delivery::Closed),
-                    Delivery::Reset => end = Some(Delivery::Reset),
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn bytes_arrive_in_order_however_they_are_cut() {
-        for seed in 0..50 {
-            let mut rig = rig(seed);
-            for text in ["alpha", "beta", "gamma"] {
-                rig.send(0, End::Client, text);
-            }
-            assert_eq!(rig.received(End::Server, u64::MAX).0, "alphabetagamma");
-        }
-    }
-
-    #[test]
-    fn a_close_comes_after_the_bytes_and_the_closer_hears_nothing() {
-        let mut rig = rig(1);
-        rig.send(0, End::Server, "last words");
-        rig.send(0, End::Client, "unheard");
-        rig.net.close(Instant(1), CONN, End::Server);
-        assert_eq!(rig.received(End::Server, u64::MAX), (String::new(), None));
-        let heard = rig.received(End::Client, u64::MAX);
-        assert_eq!(heard, ("last words".into(), Some(Delivery::Closed)));
-        assert_eq!(rig.net.list().count(), 0);
-    }
-
-    #[test]
-    fn a_reset_cuts_at_any_byte() {
-        let mut lengths = std::collections::BTreeSet::new();
-        for seed in 0..100 {
-            let mut rig = rig(seed);
-            rig.send(0, End::Client, "abcdef");
-            rig.net.break_off(Instant(1), CONN, Break::Both);
-            let (text, end) = rig.received(End::Server, u64::MAX);
-            assert!("abcdef".starts_with(&text));
-            assert_eq!(end, Some(Delivery::Reset));
-            assert_eq!(rig.received(End::Client, u64::MAX).1, Some(Delivery::Reset));
-            lengths.insert(text.len());
-        }
-        assert_eq!(lengths.len(), 7);
-    }
-
-    #[test]
-    fn a_half_open_connection_swallows_writes_until_it_is_learnt_of() {
-        let mut rig = rig(2);
-        let late = Instant(1_000_000);
-        let how = Break::HalfOpen { first: End::Server, late, on_write: false };
-        rig.net.break_off(Instant(1), CONN, how);
-        rig.send(5, End::Client, "swallowed");
-        assert_eq!(rig.received(End::Server, 100), (String::new(), Some(Delivery::Reset)));
-        assert_eq!(rig.received(End::Client, 999_999), (String::new(), None));
-        assert_eq!(rig.received(End::Client, 1_000_000).1, Some(Delivery::Reset));
-    }
-
-    #[test]
-    fn a_write_into_a_dead_connection_may_be_answered_with_a_reset() {
-        let mut rig = rig(3);
-        rig.net.abandon(Instant(1), CONN, End::Server, Some(Instant(1 << 40)));
-        rig.send(5, End::Client, "hello?");
-        // The reset must not wait behind the late notice.
-        let (_, end) = rig.received(End::Client, 1 << 39);
-        assert_eq!(end, Some(Delivery::Reset));
-    }
-
-    #[test]
-    fn a_stall_holds_everything_and_then_delivers_in_order() {
-        let mut rig = rig(4);
-        rig.net.stall(CONN, End::Server, Instant(1_000_000));
-        rig.send(0, End::Client, "one");
-        rig.send(10, End::Client, "two");
-        assert_eq!(rig.received(End::Server, 999_999).0, "");
-        assert_eq!(rig.received(End::Server, 1_000_000).0, "onetwo");
-    }
-
-    #[test]
-    fn healing_ends_stalls_and_tells_of_breaks() {
-        let mut rig = rig(5);
-        rig.net.stall(CONN, End::Server, Instant(1 << 40));
-        rig.send(0, End::Client, "stuck");
-        assert_eq!(rig.received(End::Server, 10_000).0, "");
-        rig.net.heal(Instant(20_000), LinkPace::CALM);
-        assert_eq!(rig.received(End::Server, 20_000).0, "stuck");
-        let how = Break::HalfOpen { first: End::Server, late: Instant(1 << 41), on_write: false };
-        rig.net.break_off(Instant(30_000), CONN, how);
-        rig.net.heal(Instant(40_000), LinkPace::CALM);
-        assert_eq!(rig.received(End::Client, 40_000).1, Some(Delivery::Reset));
-    }
-}
+mod tests;

@@ -56,6 +56,14 @@ pub struct Counts {
     pub sessions_expired: u64,
     pub truths: u64,
     pub digests: u64,
+    pub reigns: u64,
+    pub links: u64,
+    pub links_refused: u64,
+    pub peer_messages: u64,
+    pub notifications: u64,
+    pub snaps: u64,
+    pub truncations: u64,
+    pub log_reads: u64,
 }
 
 impl Default for Tally {
@@ -105,12 +113,12 @@ impl Tally {
 
 impl Counts {
     /// All of them with their names.
-    pub fn fields(&self) -> [(&'static str, u64); 15] {
+    pub fn fields(&self) -> [(&'static str, u64); 23] {
         let mut copy = *self;
         copy.fields_mut().map(|(name, count)| (name, *count))
     }
 
-    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 15] {
+    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 23] {
         [
             ("boots", &mut self.boots),
             ("kills", &mut self.kills),
@@ -127,6 +135,14 @@ impl Counts {
             ("sessions expired", &mut self.sessions_expired),
             ("ground truths", &mut self.truths),
             ("digests", &mut self.digests),
+            ("reigns", &mut self.reigns),
+            ("links", &mut self.links),
+            ("links refused", &mut self.links_refused),
+            ("peer messages", &mut self.peer_messages),
+            ("notifications", &mut self.notifications),
+            ("snapshots taken over", &mut self.snaps),
+            ("truncations", &mut self.truncations),
+            ("log reads", &mut self.log_reads),
         ]
     }
 }

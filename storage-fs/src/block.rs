@@ -20,7 +20,10 @@ const CONTENT_AT: usize = 16;
 /// What the files of one kind begin with.
 pub(crate) struct Kind {
     pub(crate) magic: [u8; 8],
+    /// What is written.
     pub(crate) version: u32,
+    /// The oldest version that is still read.
+    pub(crate) oldest: u32,
 }
 
 /// Why a block cannot be read.
@@ -44,8 +47,8 @@ impl Kind {
         block
     }
 
-    /// The content of a block that was read: everything behind its first 16 bytes.
-    pub(crate) fn open<'a>(&self, block: &'a [u8]) -> Result<&'a [u8], BadBlock> {
+    /// The version and the content of a block that was read: everything behind its first 16 bytes.
+    pub(crate) fn open<'a>(&self, block: &'a [u8]) -> Result<(u32, &'a [u8]), BadBlock> {
         if block.len() != BLOCK_BYTES
             || block[..8] != self.magic
             || u32_at(block, 12) != checksum(block)
@@ -53,7 +56,9 @@ impl Kind {
             return Err(BadBlock::Damaged);
         }
         match u32_at(block, 8) {
-            version if version == self.version => Ok(&block[CONTENT_AT..]),
+            version if (self.oldest..=self.version).contains(&version) => {
+                Ok((version, &block[CONTENT_AT..]))
+            }
             version => Err(BadBlock::Version(version)),
         }
     }
@@ -77,12 +82,12 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    const KIND: Kind = Kind { magic: *b"testtest", version: 3 };
+    const KIND: Kind = Kind { magic: *b"testtest", version: 3, oldest: 2 };
 
     #[test]
     fn every_flipped_bit_is_damage_never_another_version() {
         let mut block = KIND.seal(b"content");
-        assert_eq!(KIND.open(&block).map(|c| &c[..7]), Ok(&b"content"[..]));
+        assert_eq!(KIND.open(&block).map(|(v, c)| (v, &c[..7])), Ok((3, &b"content"[..])));
         for bit in 0..BLOCK_BYTES * 8 {
             block[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(KIND.open(&block), Err(BadBlock::Damaged), "bit {bit}");
@@ -91,8 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_recognised() {
-        let later = Kind { magic: KIND.magic, version: 4 }.seal(b"news");
-        assert_eq!(KIND.open(&later), Err(BadBlock::Version(4)));
+    fn an_older_version_is_read_and_a_later_one_is_recognised() {
+        for (version, known) in [(1, false), (2, true), (3, true), (4, false)] {
+            let block = Kind { version, ..KIND }.seal(b"news");
+            let found = KIND.open(&block).map(|(version, _)| version);
+            assert_eq!(found, if known { Ok(version) } else { Err(BadBlock::Version(version)) });
+        }
     }
 }

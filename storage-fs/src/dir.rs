@@ -66,6 +66,16 @@ impl<V: Vfs> Dir<V> {
         self.vfs.remove(name).map_err(|error| self.failed("remove", name, &error))
     }
 
+    /// Removes a file that another lane may have removed already.
+    pub(crate) fn remove_if_there(&self, name: &str) -> Result<(), StoreError> {
+        match self.vfs.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self.failed("remove", name, &error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.vfs.sync_dir().map_err(|error| self.failed("sync", "the names", &error))
     }
@@ -134,16 +144,16 @@ impl<V: Vfs> DirFile<V> {
         self.dir.sync()
     }
 
-    /// The content of the block at `offset`; `None` where it is damaged or not there.
+    /// Version and content of the block at `offset`; `None` where it is damaged or not there.
     pub(crate) fn read_block(
         &self,
         offset: u64,
         kind: &Kind,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
+    ) -> Result<Option<(u32, Vec<u8>)>, StoreError> {
         let mut block = vec![0; BLOCK_BYTES];
         let read = self.read_at(offset, &mut block)?;
         match kind.open(&block[..read]) {
-            Ok(content) => Ok(Some(content.to_vec())),
+            Ok((version, content)) => Ok(Some((version, content.to_vec()))),
             Err(BadBlock::Damaged) => Ok(None),
             Err(BadBlock::Version(found)) => {
                 let file = self.name.clone();

@@ -89,7 +89,12 @@ impl<V: Vfs> SnapshotLane<V> {
                 self.purge(*oldest)?;
                 Ok(None)
             }
-            DiskCommand::Append { .. } | DiskCommand::SaveState { .. } => {
+            DiskCommand::Append { .. }
+            | DiskCommand::Truncate { .. }
+            | DiskCommand::Rebase { .. }
+            | DiskCommand::SaveState { .. }
+            | DiskCommand::ReadLog { .. }
+            | DiskCommand::ReadSnapshot { .. } => {
                 let lane = command.lane();
                 assert_eq!(lane, Lane::Snapshot, "{command} is not for this lane");
                 Ok(None)
@@ -143,11 +148,14 @@ impl<V: Vfs> SnapshotLane<V> {
         }
         let segments = names::segments(&self.log_dir.list()?);
         for pair in segments.windows(2) {
-            // All of a segment lies before the first transaction of the next one.
-            if pair[1].0 > oldest.0.saturating_add(1) {
+            // All of a segment lies before the first transaction of the next one. The one that holds the snapshot's
+            // own transaction stays, whatever the log lane cuts off behind it meanwhile: so a log that has reached a
+            // snapshot once never ends before it.
+            if pair[1] > oldest {
                 break;
             }
-            self.log_dir.remove(&FileName::Log(pair[0]).to_string())?;
+            // The log lane may be removing the whole log, for a leader's snapshot to take its place.
+            self.log_dir.remove_if_there(&FileName::Log(pair[0]).to_string())?;
         }
         Ok(())
     }

@@ -9,17 +9,20 @@
 //!   -> Recovered                for Server::recover        scan, snapshot, state
 //!   -> LogLane                  appends and state writes   log
 //!   -> SnapshotLane             snapshots and purging      lane
+//!   -> ReaderLane               what learners lack         read
 //! ```
 //!
-//! The lanes are for two threads: they share no memory, and no file that either of them writes. Each stops for good
-//! at its first error.
+//! The lanes are for three threads: they share no memory, and no file that two of them write. The two that write stop
+//! for good at their first error; the reader changes nothing, and its failures are answers.
 
 mod block;
+mod cut;
 mod dir;
 mod error;
 mod lane;
 mod log;
 mod names;
+mod read;
 mod recover;
 mod scan;
 mod segment;
@@ -32,6 +35,7 @@ pub mod vfs;
 pub use error::StoreError;
 pub use lane::SnapshotLane;
 pub use log::LogLane;
+pub use read::ReaderLane;
 pub use recover::{Opened, open};
 pub use vfs::os::OsDir;
 
@@ -54,7 +58,7 @@ impl Options {
     }
 }
 
-/// What keeps other processes out; both lanes hold it.
+/// What keeps other processes out; the lanes that write hold it.
 struct Locks<L> {
     _log: L,
     /// `None` where both directories are one.

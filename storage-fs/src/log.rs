@@ -1,14 +1,15 @@
-//! The log lane: appends and state writes, what clients wait for.
+//! The log lane: appends, cuts and state writes, what clients wait for.
 //!
-//! Owns the newest log segment and the state file. Must not touch older segments (the snapshot lane removes them) nor
-//! snapshots.
+//! Owns the newest log segment, the end of the log and the state file. Must not touch segments that lie before a
+//! snapshot (the snapshot lane removes them) nor snapshots.
 //!
 //! Invariants: a batch is written only when everything before it is durable; a segment gets its name only with a
-//! durable header; after an error nothing is written any more.
+//! durable header; nothing is cut off the log that the state file still vouches for; after an error nothing is written
+//! any more.
 //!
-//! Segments that recovery has judged are never written again: the first append after an open begins a new one. The
-//! alternative, going on where the last one was cut, saves a file and its three syncs for each start, but mixes bytes
-//! of two lives in one segment, and then what a header proves depends on which life wrote it.
+//! Segments that recovery has judged, or that a cut has left, are never written again: the next append begins a new
+//! one. The alternative, going on where the last one was cut, saves a file and its three syncs for each start, but mixes
+//! bytes of two lives in one segment, and then what a header proves depends on which life wrote it.
 
 use std::sync::Arc;
 
@@ -16,11 +17,12 @@ use zabkeeper_core::io::{DiskCommand, Lane};
 use zabkeeper_core::{WriteId, Zxid};
 
 use crate::Locks;
+use crate::cut::{self, Cut};
 use crate::dir::{Dir, DirFile};
 use crate::error::StoreError;
 use crate::names::FileName;
 use crate::segment::{BatchBuffer, FIRST_BATCH, SegmentHeader, follows};
-use crate::state::StateFile;
+use crate::state::{Slot, StateFile};
 use crate::vfs::Vfs;
 
 /// A batch is closed when it reaches this size, so that the buffer stays bounded.
@@ -28,15 +30,15 @@ const BATCH_LIMIT: usize = 64 << 20;
 /// Memory that the buffer keeps between batches: a thousand appends of a kilobyte.
 const BUFFER_KEPT: usize = 1 << 20;
 
-/// Runs appends and state writes. One thread at a time; independent of the snapshot lane.
+/// Runs appends, cuts and state writes. One thread at a time; independent of the snapshot lane.
 pub struct LogLane<V: Vfs> {
     dir: Dir<V>,
     state: StateFile<V>,
     segment_bytes: u64,
-    /// Where the next batch goes; `None` until the first append.
+    /// Where the next batch goes; `None` until the first append after an open or a cut.
     active: Option<Active<V>>,
     buffer: BatchBuffer,
-    /// The last transaction that is durable in the log.
+    /// The last transaction that is durable in the log, or the position that the log goes on after.
     last: Zxid,
     failed: Option<StoreError>,
     _locks: Arc<Locks<V::Lock>>,
@@ -81,7 +83,8 @@ impl<V: Vfs> LogLane<V> {
     /// nothing, because after a failed sync nobody knows what the disk holds.
     ///
     /// # Panics
-    /// On an empty batch, a command of the snapshot lane, or a zxid that does not follow the one before it.
+    /// On an empty batch, a command of another lane, a zxid that does not follow the one before it, a cut below the
+    /// snapshot that the state file names, or a rebase on a snapshot that it does not name or the log has reached.
     pub fn run(&mut self, batch: &[DiskCommand]) -> Result<WriteId, StoreError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -116,7 +119,20 @@ impl<V: Vfs> LogLane<V> {
                     self.state.save(state, self.last)?;
                     done = Some(*id);
                 }
-                DiskCommand::SnapshotChunk { .. } | DiskCommand::Purge { .. } => {
+                DiskCommand::Truncate { id, to } => {
+                    self.flush()?;
+                    self.truncate(*to)?;
+                    done = Some(*id);
+                }
+                DiskCommand::Rebase { id, snapshot } => {
+                    self.flush()?;
+                    self.rebase(*snapshot)?;
+                    done = Some(*id);
+                }
+                DiskCommand::SnapshotChunk { .. }
+                | DiskCommand::Purge { .. }
+                | DiskCommand::ReadLog { .. }
+                | DiskCommand::ReadSnapshot { .. } => {
                     let lane = command.lane();
                     assert_eq!(lane, Lane::Log, "{command} is not for this lane");
                 }
@@ -143,6 +159,36 @@ impl<V: Vfs> LogLane<V> {
         self.active = Some(active);
         self.last = self.buffer.last();
         self.buffer.clear(BUFFER_KEPT);
+        Ok(())
+    }
+
+    /// Removes everything after `to`. A power failure leaves a log that ends somewhere from `to` to its old end.
+    fn truncate(&mut self, to: Zxid) -> Result<(), StoreError> {
+        let Slot { cluster, log_end, state, .. } = self.state.current().clone();
+        assert!(to >= state.snapshot, "cut to {to}, before the snapshot at {}", state.snapshot);
+        if self.last <= to {
+            return Ok(());
+        }
+        let cut = Cut::plan(&self.dir, to, cluster)?;
+        let last = cut.last;
+        // The promise first: to miss what is still vouched for would be damage.
+        if log_end > last {
+            self.state.save(&state, last)?;
+        }
+        self.active = None;
+        cut.run(&self.dir)?;
+        self.last = last;
+        Ok(())
+    }
+
+    /// Removes everything: a leader's snapshot has taken its place.
+    fn rebase(&mut self, snapshot: Zxid) -> Result<(), StoreError> {
+        let named = self.state.current().state.snapshot;
+        assert!(named == snapshot, "rebased on {snapshot}, but the state file names {named}");
+        assert!(self.last < snapshot, "rebased on {snapshot}, though the log is at {}", self.last);
+        self.active = None;
+        cut::remove_log(&self.dir, &self.dir.list()?)?;
+        self.last = snapshot;
         Ok(())
     }
 

@@ -5,26 +5,32 @@
 //! again.
 //!
 //! What must fit together: the newest usable snapshot, an unbroken run of segments from before it to the end of the
-//! log, and a state file that promises no more than these hold.
+//! log, and a state file that promises no more than these hold. What is older says nothing that is needed: it may be
+//! full of holes, which a purge leaves.
+//!
+//! A log that ends before the newest usable snapshot is one that a leader's snapshot takes the place of: it counts for
+//! nothing and is removed. Whatever it has acknowledged and was committed is in that snapshot. Our own snapshots are
+//! taken of what is durable in the log; so where the state file says that the log had reached the snapshot, the end of
+//! the log is missing.
 
 use std::sync::Arc;
 
-use zabkeeper_core::Zxid;
 use zabkeeper_core::io::{Entry, Recovered, SnapshotImage};
+use zabkeeper_core::{History, Zxid};
 
+use crate::cut;
 use crate::dir::Dir;
 use crate::error::StoreError;
 use crate::lane::SnapshotLane;
 use crate::log::LogLane;
 use crate::names::{self, FileName};
+use crate::read::ReaderLane;
 use crate::scan::{End, Segment};
+use crate::segment::FIRST_BATCH;
 use crate::snapshot::{Snapshot, Unusable};
 use crate::state::{self, Slot, StateFile};
 use crate::vfs::Vfs;
 use crate::{Locks, Options};
-
-/// How much of a segment is copied at a time.
-const COPY_BYTES: usize = 1 << 20;
 
 const CUT_SHORT: &str =
     "a save of the state file was cut short, or one of its slots is damaged: the other one holds";
@@ -37,6 +43,8 @@ pub struct Opened<V: Vfs> {
     pub log: LogLane<V>,
     /// Snapshots and purging.
     pub snapshots: SnapshotLane<V>,
+    /// Reads for learners.
+    pub reader: ReaderLane<V>,
     /// For the operator: what was found and mended, a sentence each.
     pub notes: Vec<String>,
 }
@@ -67,35 +75,76 @@ pub fn open<V: Vfs>(
             slot
         }
     };
-    let snapshots = Snapshots::read(&snapshot_dir, &snapshot_names, slot.cluster)?;
-    let log = Log::read(&log_dir, &log_names, snapshots.base(), slot.cluster)?;
-    check_promises(&log_dir, &slot, snapshots.base().max(log.last))?;
-
-    remove_unfinished(&log_dir, &log_names, |name| !matches!(name, FileName::Snapshot(_)))?;
-    remove_unfinished(&snapshot_dir, &snapshot_names, |n| matches!(n, FileName::Snapshot(_)))?;
-    snapshots.set_aside(&snapshot_dir, &mut notes)?;
-    let (entries, log_end) = log.settle(&log_dir, &mut notes)?;
-    // This also makes the names of all that was settled before durable.
-    let state = StateFile::create(&log_dir, slot.clone())?;
-    snapshot_dir.sync()?;
-
+    let names = [&log_names[..], &snapshot_names[..]];
+    let found = mend(&log_dir, &snapshot_dir, names, slot, &mut notes)?;
+    let cluster = found.state.current().cluster;
+    let end = found.recovered.history.end();
+    let locks_too = Arc::clone(&locks);
     Ok(Opened {
-        recovered: Recovered {
-            state: slot.state,
-            snapshot: snapshots.image,
-            entries,
-            snapshots: snapshots.usable,
-        },
-        log: LogLane::new(
-            log_dir.clone(),
-            state,
-            log_end,
-            options.segment_bytes,
-            Arc::clone(&locks),
-        ),
-        snapshots: SnapshotLane::new(log_dir, snapshot_dir, slot.cluster, locks),
+        recovered: found.recovered,
+        reader: ReaderLane::new(log_dir.clone(), snapshot_dir.clone(), cluster),
+        log: LogLane::new(log_dir.clone(), found.state, end, options.segment_bytes, locks_too),
+        snapshots: SnapshotLane::new(log_dir, snapshot_dir, cluster, locks),
         notes,
     })
+}
+
+/// What an open has found, and the state file that was written for it.
+struct Found<V: Vfs> {
+    recovered: Recovered,
+    state: StateFile<V>,
+}
+
+/// Reads and judges everything, then mends it.
+fn mend<V: Vfs>(
+    log_dir: &Dir<V>,
+    snapshot_dir: &Dir<V>,
+    [log_names, snapshot_names]: [&[String]; 2],
+    mut slot: Slot,
+    notes: &mut Vec<String>,
+) -> Result<Found<V>, StoreError> {
+    let snapshots = Snapshots::read(snapshot_dir, snapshot_names, slot.cluster)?;
+    let log = Log::read(log_dir, log_names, snapshots.base(), slot.cluster, notes)?;
+    check_promises(log_dir, &slot, &log)?;
+
+    remove_unfinished(log_dir, log_names, is_of_log)?;
+    remove_unfinished(snapshot_dir, snapshot_names, is_of_snapshots)?;
+    snapshots.set_aside(snapshot_dir, notes)?;
+    snapshot_dir.sync()?;
+    log.settle(log_dir, notes)?;
+    if log.newest.is_none() {
+        // From here on the snapshot is all there is.
+        slot.state.snapshot = snapshots.base();
+    }
+    // This also makes the names of all that was settled before durable.
+    let state = StateFile::create(log_dir, slot)?;
+    if let Some(end) = log.replaced {
+        cut::remove_log(log_dir, log_names)?;
+        notes.push(format!(
+            "the log ended at {end}, before the snapshot at {}, which came from a leader: removed \
+             the log, and the history begins there",
+            snapshots.base()
+        ));
+    }
+    let recovered = Recovered {
+        state: state.current().state.clone(),
+        snapshot: snapshots.image,
+        entries: log.entries,
+        snapshots: snapshots.usable,
+        history: log.history,
+    };
+    Ok(Found { recovered, state })
+}
+
+fn is_of_log(name: FileName) -> bool {
+    match name {
+        FileName::State | FileName::Log(_) => true,
+        FileName::Snapshot(_) => false,
+    }
+}
+
+fn is_of_snapshots(name: FileName) -> bool {
+    !is_of_log(name)
 }
 
 /// Locks both directories, of which the second may be the first.
@@ -141,8 +190,13 @@ fn read_state<V: Vfs>(
 }
 
 /// The state file was written when the log had reached some point; what was recovered must reach it, too.
-fn check_promises<V: Vfs>(dir: &Dir<V>, slot: &Slot, reached: Zxid) -> Result<(), StoreError> {
+fn check_promises<V: Vfs>(dir: &Dir<V>, slot: &Slot, log: &Log<V>) -> Result<(), StoreError> {
     let promised = slot.log_end.max(slot.state.snapshot);
+    let reached = match log.replaced {
+        // It had reached the snapshot once, so that cannot be what takes its place.
+        Some(end) if slot.log_end >= log.history.end() => end,
+        Some(_) | None => log.history.end(),
+    };
     if reached < promised {
         let what = format!(
             "transaction {promised} was durable once, and what is readable ends at {reached}"
@@ -228,53 +282,66 @@ impl Snapshots {
 struct Log<V: Vfs> {
     /// What comes after the snapshot.
     entries: Vec<Entry>,
-    /// The last transaction, or the snapshot's where there is no segment.
-    last: Zxid,
+    /// All of it, as far back as it is unbroken; its end is the snapshot where there is no segment.
+    history: History,
     /// The newest segment and where it ends.
     newest: Option<(Segment<V>, End)>,
+    /// Where it ended, if that is before the snapshot; then it counts for nothing, and nothing of it is above.
+    replaced: Option<Zxid>,
 }
 
 impl<V: Vfs> Log<V> {
-    /// Reads the segments from the one that follows `base` or something before it: older ones say nothing new.
+    /// Reads all segments. Those from the one that follows `base` or something before it have to be sound.
     fn read(
         dir: &Dir<V>,
         names: &[String],
         base: Zxid,
         cluster: u64,
+        notes: &mut Vec<String>,
     ) -> Result<Log<V>, StoreError> {
-        let mut log = Log { entries: Vec::new(), last: base, newest: None };
-        for first in Log::needed(dir, names, base, cluster)? {
+        let mut older = names::segments(names);
+        let needed = Log::needed(dir, &mut older, base, cluster)?;
+        let (entries, history) = (Vec::new(), History::after(base));
+        let mut log = Log { entries, history, newest: None, replaced: None };
+        for first in needed {
             let segment = Segment::open(dir, first, cluster)?;
             let after = segment.header.after;
-            if log.newest.is_some() && after != log.last {
+            if log.newest.is_none() {
+                log.history = older_history(dir, &older, after, cluster, notes)?;
+            } else if after != log.history.end() {
                 return Err(segment.file.damaged(format!(
                     "it follows transaction {after}, but the segment before it ends at {}",
-                    log.last
+                    log.history.end()
                 )));
             }
-            let end = segment.scan(base, &mut log.entries)?;
-            log.last = end.last;
+            let end = segment.scan(|entry| {
+                log.history.push(entry.zxid);
+                if entry.zxid > base {
+                    log.entries.push(entry);
+                }
+            })?;
             log.newest = Some((segment, end));
         }
-        if log.last < base {
-            let what = format!("it ends at {}, before the snapshot at {base}", log.last);
-            return Err(dir.damaged("the log", what));
+        let last = log.history.end();
+        if last < base {
+            log.history = History::after(base);
+            log.newest = None;
+            log.replaced = Some(last);
         }
         Ok(log)
     }
 
-    /// First transactions of the segments that are needed to go on from `base`, oldest first.
+    /// Takes out the segments that are needed to go on from `base`: their first transactions, oldest first.
     fn needed(
         dir: &Dir<V>,
-        names: &[String],
+        segments: &mut Vec<Zxid>,
         base: Zxid,
         cluster: u64,
     ) -> Result<Vec<Zxid>, StoreError> {
-        let mut needed = names::segments(names);
-        for index in (0..needed.len()).rev() {
-            let after = Segment::open(dir, needed[index], cluster)?.header.after;
+        for index in (0..segments.len()).rev() {
+            let after = Segment::open(dir, segments[index], cluster)?.header.after;
             if after <= base {
-                return Ok(needed.split_off(index));
+                return Ok(segments.split_off(index));
             }
             if index == 0 {
                 let what = format!(
@@ -284,46 +351,82 @@ impl<V: Vfs> Log<V> {
                 return Err(dir.damaged("the log", what));
             }
         }
-        Ok(needed)
+        Ok(Vec::new())
     }
 
-    /// Makes durable what was read and drops what was torn. Returns the entries and the last transaction.
+    /// Makes durable what was read and drops what was torn.
     ///
     /// A process that was killed, or whose sync failed, may have left its last batch in the page cache alone, where
     /// even a sync would take it for written; and to write over it in place would risk it if it is durable. So the
-    /// newest segment is replaced by a copy.
-    fn settle(
-        self,
-        dir: &Dir<V>,
-        notes: &mut Vec<String>,
-    ) -> Result<(Vec<Entry>, Zxid), StoreError> {
-        if let Some((segment, end)) = &self.newest {
-            let name = segment.file.name();
-            if end.torn > 0 {
-                notes.push(format!(
-                    "cut a torn batch of {} bytes at byte {} of {name}: it was never acknowledged",
-                    end.torn, end.offset
-                ));
-            }
-            copy(dir, segment, end.offset)?;
+    /// newest segment is replaced by a copy; or removed, where it holds nothing, because the next one may begin at
+    /// any other transaction.
+    fn settle(&self, dir: &Dir<V>, notes: &mut Vec<String>) -> Result<(), StoreError> {
+        let Some((segment, End { place, torn })) = &self.newest else {
+            return Ok(());
+        };
+        let name = segment.file.name();
+        if *torn > 0 {
+            notes.push(format!(
+                "cut a torn batch of {torn} bytes at byte {} of {name}: it was never acknowledged",
+                place.offset
+            ));
         }
-        Ok((self.entries, self.last))
+        if place.offset == FIRST_BATCH {
+            return dir.remove(name);
+        }
+        cut::shorten(dir, segment, place.offset, &[])
     }
 }
 
-/// Replaces a segment by a copy of its first `size` bytes.
-fn copy<V: Vfs>(dir: &Dir<V>, segment: &Segment<V>, size: u64) -> Result<(), StoreError> {
-    let mut copy = dir.create(&FileName::Log(segment.header.first).unfinished())?;
-    let mut window = vec![0; COPY_BYTES];
-    let mut at = 0;
-    while at < size {
-        let length = usize::try_from(size - at).unwrap_or(COPY_BYTES).min(COPY_BYTES);
-        let read = segment.file.read_at(at, &mut window[..length])?;
-        // Of the zeros that align the end some may be missing.
-        window[read..length].fill(0);
-        copy.write_at(at, &window[..length])?;
-        at += length as u64;
+/// What these segments hold of the log that goes on after `end`, as far back as it is unbroken.
+fn older_history<V: Vfs>(
+    dir: &Dir<V>,
+    segments: &[Zxid],
+    end: Zxid,
+    cluster: u64,
+    notes: &mut Vec<String>,
+) -> Result<History, StoreError> {
+    let mut start = end;
+    // First and last zxids without a gap between, newest first.
+    let mut runs: Vec<(Zxid, Zxid)> = Vec::new();
+    for first in segments.iter().rev() {
+        match runs_of(dir, *first, cluster) {
+            Ok(found) if found.end == start => {
+                start = found.after;
+                runs.extend(found.runs.into_iter().rev());
+            }
+            Ok(_) => break,
+            // What a server needs for itself is in newer ones.
+            Err(StoreError::Damaged { what, place }) => {
+                notes.push(format!(
+                    "{place} is damaged: {what}; it lies before the newest snapshot and is not \
+                     needed, but no learner can be served from it"
+                ));
+                break;
+            }
+            Err(error) => return Err(error),
+        }
     }
-    copy.sync()?;
-    copy.publish(segment.file.name().to_owned())
+    let mut history = History::after(start);
+    for (first, last) in runs.into_iter().rev() {
+        (first.0..=last.0).for_each(|zxid| history.push(Zxid(zxid)));
+    }
+    Ok(history)
+}
+
+/// The zxids of one segment.
+struct Runs {
+    after: Zxid,
+    end: Zxid,
+    runs: Vec<(Zxid, Zxid)>,
+}
+
+fn runs_of<V: Vfs>(dir: &Dir<V>, first: Zxid, cluster: u64) -> Result<Runs, StoreError> {
+    let segment = Segment::open(dir, first, cluster)?;
+    let mut runs: Vec<(Zxid, Zxid)> = Vec::new();
+    let end = segment.scan(|entry| match runs.last_mut() {
+        Some((_, last)) if last.next() == Some(entry.zxid) => *last = entry.zxid,
+        Some(_) | None => runs.push((entry.zxid, entry.zxid)),
+    })?;
+    Ok(Runs { after: segment.header.after, end: end.place.last, runs })
 }

@@ -26,12 +26,19 @@ pub(crate) struct Segment<V: Vfs> {
     pub(crate) header: SegmentHeader,
 }
 
+/// A place between two batches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    /// The last transaction before it, which at the start of a segment is in an earlier one.
+    pub(crate) last: Zxid,
+    /// Offset in the segment.
+    pub(crate) offset: u64,
+}
+
 /// Where the sound part of a segment ends, and what is behind it.
 pub(crate) struct End {
-    /// The last transaction, or the one before the segment where it has none.
-    pub(crate) last: Zxid,
-    /// Offset behind the last batch.
-    pub(crate) offset: u64,
+    /// Behind the last batch.
+    pub(crate) place: Place,
     /// Bytes of a torn batch behind the end; zero where only zeros follow.
     pub(crate) torn: u64,
 }
@@ -44,7 +51,7 @@ impl<V: Vfs> Segment<V> {
     /// another cluster, or under another name.
     pub(crate) fn open(dir: &Dir<V>, first: Zxid, cluster: u64) -> Result<Segment<V>, StoreError> {
         let file = dir.open(&FileName::Log(first).to_string())?;
-        let Some(content) = file.read_block(0, &segment::KIND)? else {
+        let Some((_, content)) = file.read_block(0, &segment::KIND)? else {
             return Err(file.damaged("the checksum of its header is wrong"));
         };
         let header = SegmentHeader::decode(&content);
@@ -58,63 +65,63 @@ impl<V: Vfs> Segment<V> {
         Ok(Segment { file, header })
     }
 
-    /// Reads all batches; entries above `skip` go to `entries`.
+    /// Before its first batch.
+    pub(crate) fn start(&self) -> Place {
+        Place { last: self.header.after, offset: FIRST_BATCH }
+    }
+
+    /// Reads all entries.
     ///
     /// # Errors
     /// Damage that this segment alone proves, and what the file system says.
-    pub(crate) fn scan(&self, skip: Zxid, entries: &mut Vec<Entry>) -> Result<End, StoreError> {
-        let size = self.file.size()?;
-        let mut end = End { last: self.header.after, offset: FIRST_BATCH, torn: 0 };
-        while self.batch(&mut end, size, skip, entries)? {}
-        let behind = self.look_behind(end.offset, size)?;
-        if let Some(hole) = behind.proof {
+    pub(crate) fn scan(&self, mut each: impl FnMut(Entry)) -> Result<End, StoreError> {
+        let mut place = self.start();
+        while let Some(entries) = self.next(&mut place)? {
+            entries.into_iter().for_each(&mut each);
+        }
+        let hole = place.offset;
+        let behind = self.look_behind(hole, self.file.size()?)?;
+        if let Some(durable) = behind.proof {
             return Err(self.file.damaged(format!(
-                "the batch at byte {} is not readable, though a later one says that it was \
-                 durable up to byte {hole}",
-                end.offset
+                "the batch at byte {hole} is not readable, though a later one says that it was \
+                 durable up to byte {durable}"
             )));
         }
-        end.torn = behind.last_used.map_or(0, |last| last + 1 - end.offset);
-        Ok(end)
+        let torn = behind.last_used.map_or(0, |last| last + 1 - hole);
+        Ok(End { place, torn })
     }
 
-    /// Reads the batch at `end` and moves `end` behind it; false where there is no whole batch.
-    fn batch(
-        &self,
-        end: &mut End,
-        size: u64,
-        skip: Zxid,
-        entries: &mut Vec<Entry>,
-    ) -> Result<bool, StoreError> {
+    /// Reads the batch at this place and moves the place behind it; `None` where there is no whole batch.
+    ///
+    /// # Errors
+    /// A batch that was never right, and what the file system says.
+    pub(crate) fn next(&self, place: &mut Place) -> Result<Option<Vec<Entry>>, StoreError> {
         let mut bytes = [0; BATCH_HEADER];
-        let read = self.file.read_at(end.offset, &mut bytes)?;
-        let Some(header) = self.header.batch(end.offset, &bytes[..read]) else {
-            return Ok(false);
+        let read = self.file.read_at(place.offset, &mut bytes)?;
+        let Some(header) = self.header.batch(place.offset, &bytes[..read]) else {
+            return Ok(None);
         };
-        let at = end.offset + BATCH_HEADER as u64;
+        let at = place.offset + BATCH_HEADER as u64;
         // The length is believed as far as the file goes.
-        if u64::from(header.payload) > size.saturating_sub(at) {
-            return Ok(false);
+        if u64::from(header.payload) > self.file.size()?.saturating_sub(at) {
+            return Ok(None);
         }
         let mut payload = vec![0; header.payload as usize];
         self.file.read_exact(at, &mut payload)?;
         if crc32c::crc32c(&payload) != header.payload_crc {
-            return Ok(false);
+            return Ok(None);
         }
         // From here on the batch is what we wrote: what is wrong now was never right.
         let damaged = |what: String| {
-            Err(self.file.damaged(format!("the batch at byte {} is wrong: {what}", end.offset)))
+            self.file.damaged(format!("the batch at byte {} is wrong: {what}", place.offset))
         };
-        let first_of_segment = end.offset == FIRST_BATCH && header.first != self.header.first;
-        if first_of_segment || !follows(end.last, header.first) {
-            return damaged(format!("{} does not follow {}", header.first, end.last));
+        let first_of_segment = place.offset == FIRST_BATCH && header.first != self.header.first;
+        if first_of_segment || !follows(place.last, header.first) {
+            return Err(damaged(format!("{} does not follow {}", header.first, place.last)));
         }
-        if let Err(what) = header.entries(Bytes::from(payload), skip, entries) {
-            return damaged(what);
-        }
-        end.last = header.last;
-        end.offset += header.size();
-        Ok(true)
+        let entries = header.entries(Bytes::from(payload)).map_err(damaged)?;
+        *place = Place { last: header.last, offset: place.offset + header.size() };
+        Ok(Some(entries))
     }
 
     /// Looks through what is behind the last sound batch.

@@ -7,13 +7,13 @@
 //! put elsewhere. The header has a checksum of its own, because a header is evidence even where its payload is torn.
 
 use bytes::{Buf, Bytes};
-use zabkeeper_core::Zxid;
 use zabkeeper_core::io::Entry;
+use zabkeeper_core::{History, Zxid};
 
 use crate::block::{self, BLOCK_END, Kind};
 
 /// What segments begin with.
-pub(crate) const KIND: Kind = Kind { magic: *b"zabk-log", version: 1 };
+pub(crate) const KIND: Kind = Kind { magic: *b"zabk-log", version: 1, oldest: 1 };
 /// Offset of the first batch.
 pub(crate) const FIRST_BATCH: u64 = BLOCK_END;
 /// Bytes of a batch before its payload.
@@ -169,16 +169,12 @@ impl BatchHeader {
         (BATCH_HEADER as u64 + u64::from(self.payload)).next_multiple_of(ALIGN as u64)
     }
 
-    /// Appends the entries above `skip` to `entries`, which share the payload's memory.
+    /// The entries, which share the payload's memory.
     ///
     /// # Errors
     /// What is wrong with a payload that has the right checksum: one that was never written by us.
-    pub(crate) fn entries(
-        &self,
-        mut payload: Bytes,
-        skip: Zxid,
-        entries: &mut Vec<Entry>,
-    ) -> Result<(), String> {
+    pub(crate) fn entries(&self, mut payload: Bytes) -> Result<Vec<Entry>, String> {
+        let mut entries = Vec::new();
         let mut previous = None;
         for _ in 0..self.count {
             if payload.len() < ENTRY_HEADER {
@@ -197,23 +193,16 @@ impl BatchHeader {
                 return Err(format!("transaction {zxid} does not follow the one before it"));
             }
             previous = Some(zxid);
-            let bytes = payload.split_to(length);
-            if zxid > skip {
-                entries.push(Entry { zxid, bytes });
-            }
+            entries.push(Entry { zxid, bytes: payload.split_to(length) });
         }
         if previous != Some(self.last) || !payload.is_empty() {
             return Err(format!("its entries do not end at {} with the payload", self.last));
         }
-        Ok(())
+        Ok(entries)
     }
 }
 
-/// May `next` come straight after `previous`? By one within an epoch; a new epoch may begin anywhere.
+/// May `next` come straight after `previous`? By one within an epoch, which begins at 1.
 pub(crate) fn follows(previous: Zxid, next: Zxid) -> bool {
-    if previous.epoch() == next.epoch() {
-        next.0 == previous.0 + 1
-    } else {
-        next.epoch() > previous.epoch()
-    }
+    History::after(previous).may_follow(next)
 }

@@ -13,7 +13,7 @@ use crate::names::FileName;
 use crate::vfs::Vfs;
 
 /// What snapshots begin with.
-const KIND: Kind = Kind { magic: *b"zabk-snp", version: 1 };
+const KIND: Kind = Kind { magic: *b"zabk-snp", version: 1, oldest: 1 };
 /// Offset of the first chunk.
 pub(crate) const FIRST_CHUNK: u64 = BLOCK_END;
 /// Bytes of a chunk before its content.
@@ -90,6 +90,14 @@ pub(crate) struct Snapshot<V: Vfs> {
     end: u64,
 }
 
+/// A place before a chunk, or before the footer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkPlace {
+    /// Chunks before it.
+    pub(crate) index: u32,
+    at: u64,
+}
+
 /// A file that has the name of a snapshot and cannot be used; the text says why.
 pub(crate) type Unusable = String;
 
@@ -104,7 +112,7 @@ impl<V: Vfs> Snapshot<V> {
         cluster: u64,
     ) -> Result<Result<Snapshot<V>, Unusable>, StoreError> {
         let file = dir.open(&FileName::Snapshot(zxid).to_string())?;
-        let Some(content) = file.read_block(0, &KIND)? else {
+        let Some((_, content)) = file.read_block(0, &KIND)? else {
             return Ok(Err("the checksum of its header is wrong".into()));
         };
         let header = SnapshotHeader::decode(&content);
@@ -133,31 +141,57 @@ impl<V: Vfs> Snapshot<V> {
     /// What the file system says.
     pub(crate) fn chunks(&self) -> Result<Result<Vec<Bytes>, Unusable>, StoreError> {
         let mut chunks = Vec::new();
-        let mut at = FIRST_CHUNK;
-        for index in 0..self.count {
-            let content_at = at + CHUNK_HEADER as u64;
-            let bad = || Ok(Err(format!("chunk {index} at byte {at} is not sound")));
-            if content_at > self.end {
-                return bad();
+        let mut place = ChunkPlace::START;
+        loop {
+            match self.next_chunk(&mut place)? {
+                Ok(Some(chunk)) => chunks.push(chunk),
+                Ok(None) => return Ok(Ok(chunks)),
+                Err(why) => return Ok(Err(why)),
             }
-            let mut header = [0; CHUNK_HEADER];
-            self.file.read_exact(at, &mut header)?;
-            // The length is believed as far as the file goes.
-            let length = block::u32_at(&header, 12);
-            if u64::from(length) > self.end - content_at {
-                return bad();
-            }
-            let mut content = vec![0; length as usize];
-            self.file.read_exact(content_at, &mut content)?;
-            if header != self.header.chunk(index, &content) {
-                return bad();
-            }
-            chunks.push(Bytes::from(content));
-            at = content_at + u64::from(length);
         }
-        if at != self.end {
-            return Ok(Err(format!("its chunks end at byte {at}, its footer is at {}", self.end)));
-        }
-        Ok(Ok(chunks))
     }
+
+    /// Chunks that there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Reads and checks the chunk at this place, and moves the place behind it; `None` at the end.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(crate) fn next_chunk(
+        &self,
+        place: &mut ChunkPlace,
+    ) -> Result<Result<Option<Bytes>, Unusable>, StoreError> {
+        let ChunkPlace { index, at } = *place;
+        if index == self.count {
+            let why = || format!("its chunks end at byte {at}, its footer is at {}", self.end);
+            return Ok(if at == self.end { Ok(None) } else { Err(why()) });
+        }
+        let content_at = at + CHUNK_HEADER as u64;
+        let bad = || Ok(Err(format!("chunk {index} at byte {at} is not sound")));
+        if content_at > self.end {
+            return bad();
+        }
+        let mut header = [0; CHUNK_HEADER];
+        self.file.read_exact(at, &mut header)?;
+        // The length is believed as far as the file goes.
+        let length = block::u32_at(&header, 12);
+        if u64::from(length) > self.end - content_at {
+            return bad();
+        }
+        let mut content = vec![0; length as usize];
+        self.file.read_exact(content_at, &mut content)?;
+        if header != self.header.chunk(index, &content) {
+            return bad();
+        }
+        *place = ChunkPlace { index: index + 1, at: content_at + u64::from(length) };
+        Ok(Ok(Some(Bytes::from(content))))
+    }
+}
+
+impl ChunkPlace {
+    /// Before the first chunk.
+    pub(crate) const START: ChunkPlace = ChunkPlace { index: 0, at: FIRST_CHUNK };
 }

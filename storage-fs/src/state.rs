@@ -16,7 +16,7 @@ use crate::names::FileName;
 use crate::vfs::Vfs;
 
 /// What slots begin with.
-const KIND: Kind = Kind { magic: *b"zabk-sta", version: 1 };
+const KIND: Kind = Kind { magic: *b"zabk-sta", version: 2, oldest: 1 };
 const SLOTS: [u64; 2] = [0, BLOCK_END];
 /// Bytes of a slot's content before the state itself.
 const STATE_AT: usize = 28;
@@ -48,7 +48,7 @@ impl Slot {
 
     fn encode(&self) -> Vec<u8> {
         let state = postcard::to_allocvec(&self.state).expect("plain data encodes");
-        let length = u32::try_from(state.len()).expect("three numbers are short");
+        let length = u32::try_from(state.len()).expect("a few numbers are short");
         let mut content = Vec::with_capacity(STATE_AT + state.len());
         content.extend_from_slice(&self.generation.to_le_bytes());
         content.extend_from_slice(&self.cluster.to_le_bytes());
@@ -58,14 +58,18 @@ impl Slot {
         KIND.seal(&content)
     }
 
-    fn decode(content: &[u8]) -> Option<Slot> {
+    fn decode(version: u32, content: &[u8]) -> Option<Slot> {
         let length = block::u32_at(content, 24) as usize;
-        let state = content[STATE_AT..].get(..length)?;
+        let mut state = content[STATE_AT..].get(..length)?.to_vec();
+        if version == 1 {
+            // It did not know `damaged`.
+            state.push(0);
+        }
         Some(Slot {
             generation: block::u64_at(content, 0),
             cluster: block::u64_at(content, 8),
             log_end: Zxid(block::u64_at(content, 16)),
-            state: postcard::from_bytes(state).ok()?,
+            state: postcard::from_bytes(&state).ok()?,
         })
     }
 }
@@ -109,7 +113,8 @@ impl<V: Vfs> StateFile<V> {
 pub(crate) fn read<V: Vfs>(dir: &Dir<V>) -> Result<(Slot, bool), StoreError> {
     let file = dir.open(&FileName::State.to_string())?;
     let [first, second] = SLOTS.map(|at| file.read_block(at, &KIND));
-    let [first, second] = [first?, second?].map(|content| Slot::decode(&content?));
+    let [first, second] = [first?, second?]
+        .map(|slot| slot.and_then(|(version, content)| Slot::decode(version, &content)));
     let alike = first == second;
     let newest = match (first, second) {
         (Some(first), Some(second)) if second.generation > first.generation => Some(second),

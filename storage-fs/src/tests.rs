@@ -1,8 +1,11 @@
 //! The store as a whole: on real files, and on a directory in memory that loses power.
 
 mod crash;
+mod cut;
 mod damage;
 mod golden;
 mod mem;
+mod read;
 mod real;
+mod replace;
 mod world;

@@ -1,7 +1,7 @@
 //! The requests of one connection that wait for their turn (Java `CommitProcessor`).
 //!
-//! Owns the order of answers: a read waits only for earlier writes of its own connection, a write for nothing. Must not
-//! execute anything.
+//! Owns the order of answers: a read waits only for earlier writes and syncs of its own connection, a write for nothing.
+//! Must not execute anything.
 
 use std::collections::VecDeque;
 
@@ -12,29 +12,21 @@ use crate::wire::{Request, RequestFrame};
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
-    writes: u64,
+    /// Writes and syncs so far.
+    numbers: u64,
 }
 
 #[derive(Debug)]
 enum Waiting {
-    /// A write on its way through the log.
-    Write(Write),
+    /// A write on its way through the log. The request is kept: a new leader may have to be asked for it again.
+    Write { number: u64, frame: RequestFrame },
+    /// A sync on its way to a quorum.
+    Sync { number: u64, frame: RequestFrame, confirmed: bool },
     /// Anything that waits for its turn.
     Request(RequestFrame),
 }
 
-/// What is needed to answer a write when its transaction is applied.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Write {
-    /// Number of the write on its connection.
-    pub(crate) request: u64,
-    /// Of the request.
-    pub(crate) xid: i32,
-    /// What the answer has to look like.
-    pub(crate) form: Form,
-}
-
-/// The transaction says what has happened; the request, how it is answered.
+/// What the answer to a write has to look like: the transaction says what has happened; the request, how it is answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// As the operation has it.
@@ -45,8 +37,19 @@ pub(crate) enum Form {
     Multi(Vec<Form>),
 }
 
+/// What has to be done about the requests of a connection when service begins anew.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Resumed {
+    /// Numbers of the syncs that have to be confirmed by the new leader.
+    pub(crate) syncs: Vec<u64>,
+    /// Requests to carry out as if they came now, in this order. They are no longer in the queue.
+    pub(crate) anew: Vec<RequestFrame>,
+    /// Is there a write among them that a leader has been asked for before?
+    pub(crate) lost: bool,
+}
+
 impl Form {
-    fn of(request: &Request) -> Form {
+    pub(crate) fn of(request: &Request) -> Form {
         if let Request::Multi(requests) = request {
             return Form::Multi(requests.iter().map(Form::of).collect());
         }
@@ -64,13 +67,19 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// A write has been proposed; its number goes into the transaction.
-    pub(crate) fn push_write(&mut self, frame: &RequestFrame) -> u64 {
-        self.writes += 1;
-        let form = Form::of(&frame.request);
-        let write = Write { request: self.writes, xid: frame.xid, form };
-        self.waiting.push_back(Waiting::Write(write));
-        self.writes
+    /// A write is handed to the leader; its number goes into the transaction.
+    pub(crate) fn push_write(&mut self, frame: RequestFrame) -> u64 {
+        self.numbers += 1;
+        self.waiting.push_back(Waiting::Write { number: self.numbers, frame });
+        self.numbers
+    }
+
+    /// A sync is handed to the leader; its number comes back.
+    pub(crate) fn push_sync(&mut self, frame: RequestFrame) -> u64 {
+        self.numbers += 1;
+        let sync = Waiting::Sync { number: self.numbers, frame, confirmed: false };
+        self.waiting.push_back(sync);
+        self.numbers
     }
 
     /// A request waits for its turn.
@@ -80,35 +89,85 @@ impl Queue {
 
     /// The write whose transaction was applied: it is the first in the queue, because transactions are applied in the
     /// order in which they were proposed.
-    pub(crate) fn applied(&mut self, request: u64) -> Write {
+    pub(crate) fn applied(&mut self, request: u64) -> RequestFrame {
         match self.waiting.pop_front() {
-            Some(Waiting::Write(write)) if write.request == request => write,
+            Some(Waiting::Write { number, frame }) if number == request => frame,
             other => panic!("write {request} was applied while {other:?} is the first to answer"),
         }
     }
 
-    /// All that waits, once no write is under way any more.
-    pub(crate) fn take(&mut self) -> Vec<RequestFrame> {
-        std::mem::take(&mut self.waiting)
-            .into_iter()
-            .map(|waiting| match waiting {
-                Waiting::Request(frame) => frame,
-                Waiting::Write(write) => panic!("{write:?} is still under way"),
-            })
-            .collect()
+    /// The transaction of a write is about to be applied. A sync before it on its connection is confirmed by that: it
+    /// reached the leader first, and a transaction that was proposed after it has been committed, so nobody else can have
+    /// committed anything in between. Is something ready now that was not?
+    pub(crate) fn confirm_before(&mut self, request: u64) -> bool {
+        let mut any = false;
+        for waiting in &mut self.waiting {
+            match waiting {
+                Waiting::Write { number, .. } if *number == request => break,
+                Waiting::Sync { confirmed, .. } => {
+                    *confirmed = true;
+                    any = true;
+                }
+                Waiting::Write { .. } | Waiting::Request(_) => {}
+            }
+        }
+        any
+    }
+
+    /// The leader has confirmed a sync.
+    pub(crate) fn confirm(&mut self, request: u64) {
+        for waiting in &mut self.waiting {
+            if let Waiting::Sync { number, confirmed, .. } = waiting
+                && *number == request
+            {
+                *confirmed = true;
+            }
+        }
+    }
+
+    /// Service begins anew. Writes among `found` are in the log, and are answered when they are applied. Every other one
+    /// is lost, and nobody can commit it any more; since the leader was asked in order, nothing behind it was found.
+    pub(crate) fn resume(&mut self, found: impl Fn(u64) -> bool) -> Resumed {
+        let stays = |waiting: &Waiting| match waiting {
+            Waiting::Write { number, .. } => found(*number),
+            Waiting::Sync { .. } => true,
+            Waiting::Request(frame) => !frame.request.is_write() && !is_sync(frame),
+        };
+        let kept = self.waiting.iter().take_while(|waiting| stays(waiting)).count();
+        let mut lost = false;
+        let anew = self.waiting.split_off(kept).into_iter().map(|waiting| match waiting {
+            Waiting::Write { number, frame } => {
+                assert!(!found(number), "write {number} was found behind one that was lost");
+                lost = true;
+                frame
+            }
+            Waiting::Sync { frame, .. } | Waiting::Request(frame) => frame,
+        });
+        let anew = anew.collect();
+        let unconfirmed = |waiting: &Waiting| match waiting {
+            Waiting::Sync { number, confirmed: false, .. } => Some(*number),
+            Waiting::Sync { .. } | Waiting::Write { .. } | Waiting::Request(_) => None,
+        };
+        Resumed { syncs: self.waiting.iter().filter_map(unconfirmed).collect(), anew, lost }
     }
 
     /// The next request that is no write and whose turn has come.
     pub(crate) fn next_read(&mut self) -> Option<RequestFrame> {
-        let is_read = |waiting: &mut Waiting| match waiting {
-            Waiting::Request(frame) => !frame.request.is_write(),
-            Waiting::Write(_) => false,
+        let ready = |waiting: &mut Waiting| match waiting {
+            Waiting::Request(frame) => !frame.request.is_write() && !is_sync(frame),
+            Waiting::Sync { confirmed, .. } => *confirmed,
+            Waiting::Write { .. } => false,
         };
-        match self.waiting.pop_front_if(is_read)? {
-            Waiting::Request(frame) => Some(frame),
-            Waiting::Write(_) => None,
+        match self.waiting.pop_front_if(ready)? {
+            Waiting::Request(frame) | Waiting::Sync { frame, .. } => Some(frame),
+            Waiting::Write { .. } => None,
         }
     }
+}
+
+/// Does it have to be confirmed by a quorum before it is answered?
+fn is_sync(frame: &RequestFrame) -> bool {
+    matches!(frame.request, Request::Sync { .. })
 }
 
 #[cfg(test)]
@@ -119,12 +178,20 @@ mod tests {
         RequestFrame { xid, request }
     }
 
+    fn write(xid: i32) -> RequestFrame {
+        frame(xid, Request::CloseSession)
+    }
+
+    fn sync(xid: i32) -> RequestFrame {
+        frame(xid, Request::Sync { path: "/".into() })
+    }
+
     #[test]
     fn cons_02_edge_201_reads_wait_for_earlier_writes_only() {
         let mut queue = Queue::default();
-        let first = queue.push_write(&frame(1, Request::CloseSession));
+        let first = queue.push_write(write(1));
         queue.push(frame(2, Request::Ping));
-        let second = queue.push_write(&frame(3, Request::CloseSession));
+        let second = queue.push_write(write(3));
         queue.push(frame(4, Request::Ping));
         assert_eq!(queue.next_read(), None);
         assert_eq!(queue.applied(first).xid, 1);
@@ -133,5 +200,56 @@ mod tests {
         assert_eq!(queue.applied(second).xid, 3);
         assert_eq!(queue.next_read().map(|f| f.xid), Some(4));
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn cons_04_a_sync_waits_for_its_turn_and_for_its_quorum() {
+        let mut queue = Queue::default();
+        let first = queue.push_write(write(1));
+        let second = queue.push_sync(sync(2));
+        queue.push(frame(3, Request::Ping));
+        queue.confirm(second);
+        assert_eq!(queue.next_read(), None);
+        queue.applied(first);
+        assert_eq!(queue.next_read().map(|f| f.xid), Some(2));
+        let third = queue.push_sync(sync(4));
+        assert_eq!(queue.next_read().map(|f| f.xid), Some(3));
+        assert_eq!(queue.next_read(), None);
+        queue.confirm(third);
+        assert_eq!(queue.next_read().map(|f| f.xid), Some(4));
+    }
+
+    #[test]
+    fn a_write_that_is_committed_confirms_the_syncs_before_it() {
+        let mut queue = Queue::default();
+        queue.push_sync(sync(1));
+        queue.push(frame(2, Request::Ping));
+        let write = queue.push_write(write(3));
+        queue.push_sync(sync(4));
+        assert!(queue.confirm_before(write));
+        assert_eq!(queue.next_read().map(|f| f.xid), Some(1));
+        assert_eq!(queue.next_read().map(|f| f.xid), Some(2));
+        assert!(!queue.confirm_before(write));
+        queue.applied(write);
+        assert_eq!(queue.next_read(), None, "what came after the write is not confirmed by it");
+    }
+
+    #[test]
+    fn what_a_leader_has_lost_is_asked_for_again_in_order() {
+        let mut queue = Queue::default();
+        let first = queue.push_write(write(1));
+        queue.push(frame(2, Request::Ping));
+        let second = queue.push_sync(sync(3));
+        queue.push_write(write(4));
+        queue.push(frame(5, Request::Ping));
+        queue.push_sync(sync(6));
+        queue.push(write(7));
+        let Resumed { syncs, anew, lost } = queue.resume(|number| number == first);
+        assert!(lost);
+        assert_eq!(syncs, [second]);
+        assert_eq!(anew.iter().map(|f| f.xid).collect::<Vec<_>>(), [4, 5, 6, 7]);
+        assert_eq!(queue.applied(first).xid, 1);
+        assert_eq!(queue.next_read().map(|f| f.xid), Some(2));
+        assert_eq!(queue.next_read(), None);
     }
 }

@@ -4,12 +4,13 @@
 
 use std::cmp::Ordering;
 
-use super::Server;
+use super::{Role, Server};
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientCommand, ClientEvent, Cx, Mark, Pressure};
-use crate::replica::{Applied, Replica};
-use crate::request::order::{Form, Queue};
+use crate::peer::PeerMessage;
+use crate::replica::Applied;
+use crate::request::order::{Form, Queue, Resumed};
 use crate::request::read;
 use crate::session;
 use crate::timer::Timer;
@@ -18,19 +19,20 @@ use crate::wire::{
     ConnectRequest, ConnectResponse, MultiResult, Reply, ReplyBody, Request, RequestFrame, Stat,
     WatchEvent, XID_PING,
 };
-use crate::zab::Broadcast;
+use crate::zab::{Resumption, SyncWaiter};
 
 /// Error code of the operations behind the one that failed a multi (MULTI-03).
 const RUNTIME_INCONSISTENCY: i32 = -2;
 
-/// Number of the handshake among the writes of a connection; requests count from one.
-const SESSION_REQUEST: u64 = 0;
-
 /// One connection.
 ///
 /// ```text
-/// Held ──leader known──► Creating ──committed──► Open
-///   └──────── session resumed ────────────────────┘
+/// Held ── new session ──► Creating ────────committed─► Created ──served──► Open
+///  │ ▲                       │                           ▲                  ▲
+///  │ └──── leader lost ──────┤                           │                  │
+///  │                         │                           │                  │
+///  └── known session ─► Revalidating ── move committed ──┘                  │
+///                            └───────── live, and here before ──────────────┘
 /// ```
 #[derive(Debug)]
 pub(super) struct Conn {
@@ -43,7 +45,12 @@ enum ConnPhase {
     /// The handshake waits for a leader.
     Held(ConnectRequest),
     /// The new session's transaction is under way; requests wait for it (HS-07).
-    Creating { session: SessionId, read_only: Option<bool> },
+    Creating(ConnectRequest),
+    /// The session exists; it is served with the next breath.
+    Created { session: SessionId, timeout_ms: u32, read_only: Option<bool> },
+    /// The leader is asked whether the session is alive; where it comes from another server, that it does is written
+    /// down first.
+    Revalidating(ConnectRequest),
     /// Serves this session.
     Open { session: SessionId },
 }
@@ -55,7 +62,7 @@ impl Server {
                 let phase = ConnPhase::Held(request);
                 let before = self.conns.insert(conn, Conn { phase, queue: Queue::default() });
                 assert!(before.is_none(), "{conn} was dealt twice");
-                if self.serving().is_some() {
+                if self.serves() {
                     self.connect(conn, cx);
                 } else {
                     cx.mark(Mark::ConnHeld);
@@ -78,61 +85,102 @@ impl Server {
             cx.mark(Mark::ClientAhead);
             return self.close(conn, cx);
         }
-        let timeout_ms = cx.config.negotiate(request.timeout_ms);
         if request.session == SessionId(0) {
-            self.create_session(conn, timeout_ms, request.read_only, cx);
+            self.create_session(conn, request, cx);
         } else {
-            self.resume_session(conn, timeout_ms, &request, cx);
+            self.resume_session(conn, request, cx);
         }
     }
 
-    fn create_session(
-        &mut self,
-        conn: ConnId,
-        timeout_ms: u32,
-        read_only: Option<bool>,
-        cx: &mut Cx<'_>,
-    ) {
+    fn create_session(&mut self, conn: ConnId, request: ConnectRequest, cx: &mut Cx<'_>) {
         // Without room the connection stays held, for the next leader.
-        let Some((broadcast, replica)) = self.with_room(cx) else {
+        if !self.ensure_room(cx) {
             return;
-        };
-        let origin = Origin { server: cx.config.id(), conn, request: SESSION_REQUEST };
-        let session = broadcast.propose_session(timeout_ms, origin, replica, cx);
+        }
+        let timeout_ms = cx.config.negotiate(request.timeout_ms);
+        let origin = Origin::handshake(cx.config.id(), conn);
         cx.mark(Mark::SessionNew);
-        self.by_session.insert(session, conn);
-        self.set_phase(conn, ConnPhase::Creating { session, read_only });
+        self.set_phase(conn, ConnPhase::Creating(request));
+        match &mut self.role {
+            Role::Looking(_) => unreachable!("only who serves connects"),
+            Role::Following(follower) => {
+                if let Some(link) = follower.serving() {
+                    cx.tell(link, PeerMessage::CreateSession { timeout_ms, origin });
+                }
+            }
+            Role::Leading(leader) => {
+                let verdict = leader.create_session(timeout_ms, origin, &mut self.replica, cx);
+                self.carry_out(verdict, cx);
+            }
+        }
     }
 
     /// HS-09, HS-10. An older connection of the session is closed first, before the password is looked at.
-    fn resume_session(
-        &mut self,
-        conn: ConnId,
-        timeout_ms: u32,
-        request: &ConnectRequest,
-        cx: &mut Cx<'_>,
-    ) {
+    fn resume_session(&mut self, conn: ConnId, request: ConnectRequest, cx: &mut Cx<'_>) {
         let session = request.session;
         if let Some(older) = self.by_session.get(&session).copied() {
             cx.mark(Mark::SessionTakenOver);
             self.close(older, cx);
         }
-        let password = session::password(session);
-        let welcome = request.password == password[..];
-        let now = cx.now.mono;
-        let Some((broadcast, _)) = self.serving() else {
+        if request.password != session::password(session)[..] {
+            return self.refuse_session(conn, request.read_only, cx);
+        }
+        // Without room the connection stays held, for the next leader.
+        if !self.ensure_room(cx) {
+            return;
+        }
+        let timeout_ms = cx.config.negotiate(request.timeout_ms);
+        match &mut self.role {
+            Role::Looking(_) => unreachable!("only who serves connects"),
+            Role::Following(follower) => {
+                if let Some(link) = follower.serving() {
+                    cx.tell(link, PeerMessage::Revalidate { conn, session, timeout_ms });
+                }
+                self.set_phase(conn, ConnPhase::Revalidating(request));
+            }
+            Role::Leading(leader) => {
+                let origin = Origin::handshake(cx.config.id(), conn);
+                match leader.resume_session(session, timeout_ms, origin, &mut self.replica, cx) {
+                    Resumption::Dead => self.refuse_session(conn, request.read_only, cx),
+                    Resumption::Known => {
+                        cx.mark(Mark::SessionReattached);
+                        self.open(conn, session, timeout_ms, request.read_only, cx);
+                    }
+                    Resumption::Moves(_) => {
+                        self.set_phase(conn, ConnPhase::Revalidating(request));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The leader has answered for a session that a client wants to go on with here.
+    pub(super) fn on_revalidated(
+        &mut self,
+        conn: ConnId,
+        session: SessionId,
+        live: bool,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(Conn { phase: ConnPhase::Revalidating(request), .. }) = self.conns.get(&conn)
+        else {
             return;
         };
-        if !welcome || !broadcast.tracker.is_live(session) {
-            cx.mark(Mark::SessionRefused);
-            let refused = ConnectResponse::refused(request.read_only);
-            cx.send(conn, ClientCommand::Connected(refused));
-            return self.close(conn, cx);
+        let (asked, read_only) = (request.session, request.read_only);
+        let timeout_ms = cx.config.negotiate(request.timeout_ms);
+        // The answer may have been overtaken by the end of the session, which this server knows then.
+        if asked != session || !live || self.replica.sessions().timeout_ms(session).is_none() {
+            return self.refuse_session(conn, read_only, cx);
         }
         cx.mark(Mark::SessionReattached);
-        broadcast.tracker.track(session, timeout_ms, now);
-        self.by_session.insert(session, conn);
-        self.open(conn, session, password, request.read_only, cx);
+        self.open(conn, session, timeout_ms, read_only, cx);
+    }
+
+    fn refuse_session(&mut self, conn: ConnId, read_only: Option<bool>, cx: &mut Cx<'_>) {
+        cx.mark(Mark::SessionRefused);
+        let refused = ConnectResponse::refused(read_only);
+        cx.send(conn, ClientCommand::Connected(refused));
+        self.close(conn, cx);
     }
 
     /// The handshake has succeeded; what has queued up behind it may go on.
@@ -140,38 +188,42 @@ impl Server {
         &mut self,
         conn: ConnId,
         session: SessionId,
-        password: [u8; 16],
+        timeout_ms: u32,
         read_only: Option<bool>,
         cx: &mut Cx<'_>,
     ) {
-        let Some((broadcast, _)) = self.serving() else { unreachable!("only who serves opens") };
-        let timeout_ms = broadcast.tracker.get(session).map_or(0, |(timeout_ms, _)| timeout_ms);
         let response = ConnectResponse {
             timeout_ms: i32::try_from(timeout_ms).unwrap_or(i32::MAX),
             session,
-            password,
+            password: session::password(session),
             read_only: read_only.map(|_| false),
         };
         cx.send(conn, ClientCommand::Connected(response));
+        self.by_session.insert(session, conn);
         self.set_phase(conn, ConnPhase::Open { session });
-        self.dispatch_queued(conn, cx);
+        self.touch(session, cx);
+        self.resume(conn, |_| false, cx);
     }
 
     fn on_request(&mut self, conn: ConnId, frame: RequestFrame, cx: &mut Cx<'_>) {
-        let now = cx.now.mono;
         let session = match self.conns.get_mut(&conn) {
             // Late frames of a connection that this server has closed.
             None => return,
             Some(Conn { phase: ConnPhase::Open { session }, .. }) => *session,
-            Some(Conn { phase: ConnPhase::Held(_) | ConnPhase::Creating { .. }, queue }) => {
-                return queue.push(frame);
-            }
+            Some(Conn {
+                phase:
+                    ConnPhase::Held(_)
+                    | ConnPhase::Creating(_)
+                    | ConnPhase::Created { .. }
+                    | ConnPhase::Revalidating(_),
+                queue,
+            }) => return queue.push(frame),
         };
-        let Some((broadcast, _)) = self.serving() else {
+        if !self.serves() {
             self.start_hold_timer(cx);
             return self.queue(conn).push(frame);
-        };
-        if !broadcast.tracker.touch(session, now) {
+        }
+        if !self.touch(session, cx) {
             // SESS-08: no reply; the connection closes when the session's end is committed.
             return cx.mark(Mark::RequestOnClosingSession);
         }
@@ -180,6 +232,9 @@ impl Server {
         }
         if frame.request.is_write() {
             self.write(conn, session, frame, cx);
+        } else if matches!(frame.request, Request::Sync { .. }) {
+            let number = self.queue(conn).push_sync(frame);
+            self.sync(conn, number, cx);
         } else if self.queue(conn).is_empty() {
             self.read(conn, frame, cx);
         } else {
@@ -188,14 +243,62 @@ impl Server {
         }
     }
 
+    /// The session has been heard of (SESS-05); `false` where it is closing or gone, as far as this server can know.
+    fn touch(&mut self, session: SessionId, cx: &Cx<'_>) -> bool {
+        match &mut self.role {
+            Role::Looking(_) => true,
+            Role::Following(follower) => {
+                follower.touch(session);
+                true
+            }
+            Role::Leading(leader) => leader
+                .broadcast()
+                .is_some_and(|broadcast| broadcast.tracker.touch(session, cx.now.mono)),
+        }
+    }
+
     fn write(&mut self, conn: ConnId, session: SessionId, frame: RequestFrame, cx: &mut Cx<'_>) {
-        if self.with_room(cx).is_none() {
+        if !self.ensure_room(cx) {
             return self.queue(conn).push(frame);
         }
-        let request = self.queue(conn).push_write(&frame);
-        let origin = Origin { server: cx.config.id(), conn, request };
-        if let Some((broadcast, replica)) = self.serving() {
-            broadcast.propose(session, Some(origin), frame.request, replica, cx);
+        let request = frame.request.clone();
+        let number = self.queue(conn).push_write(frame);
+        let origin = Origin { server: cx.config.id(), conn, request: number };
+        match &mut self.role {
+            Role::Looking(_) => unreachable!("only who serves writes"),
+            Role::Following(follower) => {
+                cx.mark(Mark::WriteForwarded);
+                if let Some(link) = follower.serving() {
+                    cx.tell(link, PeerMessage::Request { session, origin, request });
+                }
+            }
+            Role::Leading(leader) => {
+                // One that is ignored is never answered: the connection is about to be closed.
+                let _ = leader.propose(session, origin, request, &mut self.replica, cx);
+            }
+        }
+    }
+
+    fn sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
+        match &mut self.role {
+            Role::Looking(_) => unreachable!("only who serves syncs"),
+            Role::Following(follower) => {
+                if let Some(link) = follower.serving() {
+                    cx.tell(link, PeerMessage::Sync { conn, request });
+                }
+            }
+            Role::Leading(leader) => {
+                let verdict = leader.sync(SyncWaiter { link: None, conn, request }, cx);
+                self.carry_out(verdict, cx);
+            }
+        }
+    }
+
+    /// A quorum has confirmed that what is committed here is all there was when the sync came.
+    pub(super) fn confirm_sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
+        if let Some(Conn { queue, .. }) = self.conns.get_mut(&conn) {
+            queue.confirm(request);
+            self.serve_reads(conn, cx);
         }
     }
 
@@ -235,6 +338,17 @@ impl Server {
         self.close(conn, cx);
     }
 
+    /// A write is committed: what waits before it on its connection is answered while the tree is as it was (CONS-02).
+    pub(super) fn before_apply(&mut self, origin: Origin, cx: &mut Cx<'_>) {
+        if origin.server == cx.config.id()
+            && let Some(Conn { queue, .. }) = self.conns.get_mut(&origin.conn)
+            && queue.confirm_before(origin.request)
+        {
+            cx.mark(Mark::SyncByWrite);
+            self.serve_reads(origin.conn, cx);
+        }
+    }
+
     /// A transaction has been applied: watchers hear of it before whoever asked for it (WATCH-18).
     pub(super) fn on_applied(&mut self, applied: Applied, cx: &mut Cx<'_>) {
         let Applied { txn, effects } = applied;
@@ -250,36 +364,53 @@ impl Server {
             origin.server == cx.config.id() && self.conns.contains_key(&origin.conn)
         });
         if let Some(Origin { conn, request, .. }) = asked_here {
-            if request == SESSION_REQUEST {
-                self.open_created(conn, cx);
+            if matches!(txn.op, TxnOp::CreateSession { .. } | TxnOp::MoveSession { .. }) {
+                self.on_session_here(conn, txn.session, cx);
             } else {
-                let write = self.queue(conn).applied(request);
-                let result = outcome(&write.form, &txn.op, &mut effects.stats.into_iter());
-                self.reply(conn, write.xid, result, cx);
+                let frame = self.queue(conn).applied(request);
+                let form = Form::of(&frame.request);
+                let result = outcome(&form, &txn.op, &mut effects.stats.into_iter());
+                self.reply(conn, frame.xid, result, cx);
                 if !matches!(txn.op, TxnOp::CloseSession { .. }) {
                     self.serve_reads(conn, cx);
                 }
             }
         }
-        if matches!(txn.op, TxnOp::CloseSession { .. }) {
-            cx.mark(Mark::SessionClosed);
-            if let Some(conn) = self.by_session.get(&txn.session).copied() {
-                self.close(conn, cx);
+        let ends_here = match txn.op {
+            TxnOp::CloseSession { .. } => {
+                cx.mark(Mark::SessionClosed);
+                true
             }
+            TxnOp::MoveSession { server } => server != cx.config.id(),
+            TxnOp::Create { .. }
+            | TxnOp::Delete { .. }
+            | TxnOp::SetData { .. }
+            | TxnOp::Check { .. }
+            | TxnOp::Multi(_)
+            | TxnOp::MultiRefused { .. }
+            | TxnOp::CreateSession { .. }
+            | TxnOp::Error { .. } => false,
+        };
+        if ends_here && let Some(conn) = self.by_session.get(&txn.session).copied() {
+            self.close(conn, cx);
         }
     }
 
-    /// The session of a connection exists: the handshake can be answered, by whoever serves.
-    fn open_created(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
-        let Some(Conn { phase: ConnPhase::Creating { session, read_only }, .. }) =
-            self.conns.get(&conn)
+    /// The session of a connection exists, and is this server's: the handshake can be answered, once clients are served.
+    fn on_session_here(&mut self, conn: ConnId, session: SessionId, cx: &mut Cx<'_>) {
+        let Some(Conn {
+            phase: ConnPhase::Creating(request) | ConnPhase::Revalidating(request),
+            ..
+        }) = self.conns.get(&conn)
         else {
             return;
         };
-        let (session, read_only) = (*session, *read_only);
-        let live = |broadcast: &Broadcast| broadcast.tracker.is_live(session);
-        if self.serving().is_some_and(|(broadcast, _)| live(broadcast)) {
-            self.open(conn, session, session::password(session), read_only, cx);
+        let (timeout_ms, read_only) = (cx.config.negotiate(request.timeout_ms), request.read_only);
+        self.by_session.insert(session, conn);
+        if self.serves() {
+            self.open(conn, session, timeout_ms, read_only, cx);
+        } else {
+            self.set_phase(conn, ConnPhase::Created { session, timeout_ms, read_only });
         }
     }
 
@@ -291,32 +422,78 @@ impl Server {
         }
     }
 
-    /// All that has queued up while the connection was not served.
-    fn dispatch_queued(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
-        let Some(Conn { queue, .. }) = self.conns.get_mut(&conn) else {
-            return;
-        };
-        for frame in queue.take() {
+    /// Carries on with the requests of a connection that is served again, or for the first time. Writes among `found` are
+    /// in the log already.
+    fn resume(&mut self, conn: ConnId, found: impl Fn(u64) -> bool, cx: &mut Cx<'_>) {
+        let Resumed { syncs, anew, lost } = self.queue(conn).resume(found);
+        if lost {
+            cx.mark(Mark::WriteLost);
+        }
+        for request in syncs {
+            if self.serves() {
+                self.sync(conn, request, cx);
+            }
+        }
+        self.serve_reads(conn, cx);
+        for frame in anew {
             self.on_request(conn, frame, cx);
         }
     }
 
-    /// Service has begun: whoever was held goes on.
-    pub(super) fn admit_held(&mut self, cx: &mut Cx<'_>) {
+    /// Service has begun: whoever was held goes on. A write that the leader has in its log is answered when it is
+    /// applied; one that it does not have is lost, and is asked for again.
+    pub(super) fn resume_clients(&mut self, cx: &mut Cx<'_>) {
+        self.timers.set(Timer::Hold, None);
+        let found = self.replica.unapplied_origins(cx.config.id());
+        if !found.is_empty() {
+            cx.mark(Mark::WriteFound);
+        }
         for conn in Vec::from_iter(self.conns.keys().copied()) {
+            if !self.serves() {
+                // The others have used up the epoch: the rest waits for the next one.
+                return;
+            }
             match self.conns.get(&conn).map(|conn| &conn.phase) {
+                Some(ConnPhase::Creating(_) | ConnPhase::Revalidating(_))
+                    if found.contains(&Origin::handshake(cx.config.id(), conn)) => {}
                 None => {}
                 Some(ConnPhase::Held(_)) => self.connect(conn, cx),
-                Some(ConnPhase::Creating { .. }) => self.open_created(conn, cx),
-                Some(ConnPhase::Open { .. }) => self.dispatch_queued(conn, cx),
+                Some(ConnPhase::Creating(request) | ConnPhase::Revalidating(request)) => {
+                    let request = request.clone();
+                    self.set_phase(conn, ConnPhase::Held(request));
+                    self.connect(conn, cx);
+                }
+                Some(ConnPhase::Created { session, timeout_ms, read_only }) => {
+                    let (session, timeout_ms, read_only) = (*session, *timeout_ms, *read_only);
+                    self.open(conn, session, timeout_ms, read_only, cx);
+                }
+                Some(ConnPhase::Open { .. }) => {
+                    self.resume(
+                        conn,
+                        |number| {
+                            found.contains(&Origin {
+                                server: cx.config.id(),
+                                conn,
+                                request: number,
+                            })
+                        },
+                        cx,
+                    );
+                }
             }
         }
     }
 
     /// No leader for too long: clients had better try elsewhere (WIRE-16).
     pub(super) fn close_held(&mut self, cx: &mut Cx<'_>) {
-        for conn in Vec::from_iter(self.conns.keys().copied()) {
+        if !self.conns.is_empty() {
             cx.mark(Mark::ConnHeldTooLong);
+        }
+        self.close_all(cx);
+    }
+
+    pub(super) fn close_all(&mut self, cx: &mut Cx<'_>) {
+        for conn in Vec::from_iter(self.conns.keys().copied()) {
             self.close(conn, cx);
         }
     }
@@ -326,30 +503,41 @@ impl Server {
         let now = cx.now.mono;
         let stalled = now.since(deadline) > cx.config.tick();
         let deaf = self.pressure() == Pressure::PauseClients;
-        let Some((broadcast, _)) = self.serving() else {
+        let Role::Leading(leader) = &mut self.role else {
             return;
         };
-        if stalled || deaf {
+        let Some(broadcast) = leader.broadcast() else {
+            return;
+        };
+        if deaf {
+            // Clients are not read: their time has not come, whatever the clock says.
+            return;
+        }
+        if stalled {
             // This server has not listened, so silence says nothing about the clients.
             return broadcast.tracker.touch_all(now);
         }
         // Where the epoch ends within the loop, the rest is not lost: the next leader tracks every session anew.
         for session in broadcast.tracker.expire(now) {
-            let Some((broadcast, replica)) = self.with_room(cx) else {
+            if !self.ensure_room(cx) {
                 return;
-            };
-            cx.mark(Mark::SessionExpired);
-            broadcast.propose(session, None, Request::CloseSession, replica, cx);
+            }
+            if let Role::Leading(leader) = &mut self.role {
+                cx.mark(Mark::SessionExpired);
+                leader.propose_expiry(session, &mut self.replica, cx);
+            }
         }
     }
 
-    /// Who serves, with a zxid to give; an epoch that is used up ends here.
-    fn with_room(&mut self, cx: &mut Cx<'_>) -> Option<(&mut Broadcast, &mut Replica)> {
-        if self.serving().is_some_and(|(broadcast, _)| !broadcast.has_room(cx)) {
-            self.start_hold_timer(cx);
-            self.resign(cx);
+    /// Does a leader have a zxid to give? An epoch that is used up ends here. A follower leaves that to its leader.
+    fn ensure_room(&mut self, cx: &mut Cx<'_>) -> bool {
+        if let Role::Leading(leader) = &mut self.role
+            && leader.broadcast().is_none_or(|broadcast| !broadcast.has_room(cx))
+        {
+            cx.mark(Mark::EpochUsedUp);
+            self.look(None, cx);
         }
-        self.serving()
+        self.serves()
     }
 
     fn reply(
@@ -375,14 +563,14 @@ impl Server {
             return;
         };
         self.replica.watches.drop_conn(conn);
-        if let ConnPhase::Creating { session, .. } | ConnPhase::Open { session } = phase
+        if let ConnPhase::Created { session, .. } | ConnPhase::Open { session } = phase
             && self.by_session.get(&session) == Some(&conn)
         {
             self.by_session.remove(&session);
         }
     }
 
-    fn start_hold_timer(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn start_hold_timer(&mut self, cx: &mut Cx<'_>) {
         if self.timers.get(Timer::Hold).is_none() {
             let deadline = cx.now.mono.after(cx.config.limits.hold);
             self.timers.set(Timer::Hold, Some(deadline));
@@ -418,6 +606,7 @@ fn outcome(
         TxnOp::Delete { .. }
         | TxnOp::Check { .. }
         | TxnOp::CreateSession { .. }
+        | TxnOp::MoveSession { .. }
         | TxnOp::CloseSession { .. } => ReplyBody::Empty,
         TxnOp::Multi(ops) => {
             let Form::Multi(forms) = form else { unreachable!("a multi asked for {op}") };
@@ -451,6 +640,7 @@ fn part(form: &Form, op: &TxnOp, stats: &mut impl Iterator<Item = Stat>) -> Mult
         TxnOp::Delete { .. } => MultiResult::Deleted,
         TxnOp::Check { .. } => MultiResult::Checked,
         TxnOp::CreateSession { .. }
+        | TxnOp::MoveSession { .. }
         | TxnOp::CloseSession { .. }
         | TxnOp::Multi(_)
         | TxnOp::MultiRefused { .. }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AclId, AclTable, Node, NodeId, Slot, Tree};
 use crate::error::Corrupt;
-use crate::ids::{SessionId, Zxid};
+use crate::ids::{ServerId, SessionId, Zxid};
 use crate::rng::KeyedHash;
 use crate::wire::Acl;
 
@@ -25,6 +25,9 @@ pub(crate) struct SnapshotHeader {
     pub(crate) sessions: Vec<(SessionId, u32)>,
     /// The highest session id of each creating server (its top byte), so that none is dealt twice.
     pub(crate) last_session_ids: Vec<(u8, SessionId)>,
+    /// The servers that their clients connected to last. An item of its own: older snapshots have none.
+    #[serde(skip)]
+    pub(crate) owners: Vec<(SessionId, ServerId)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -32,6 +35,7 @@ enum Item {
     Header { header: SnapshotHeader, slots: u32, nodes: u64 },
     Acl { id: AclId, list: Vec<Acl> },
     Node { id: NodeId, node: Node },
+    Owners(Vec<(SessionId, ServerId)>),
 }
 
 /// A walk under way.
@@ -51,14 +55,19 @@ impl Tree {
         assert!(self.walk.is_none(), "one snapshot at a time");
         assert_ne!(number, 0, "zero is the number of no walk");
         let end = u32::try_from(self.slots.len()).expect("places are 32-bit");
-        let mut head = encode(
-            Vec::new(),
-            &Item::Header { header, slots: end, nodes: self.counts.nodes as u64 },
-        );
+        let owners = Item::Owners(header.owners.clone());
+        let nodes = self.counts.nodes as u64;
+        let mut head = encode(Vec::new(), &Item::Header { header, slots: end, nodes });
+        head = encode(head, &owners);
         for (id, list) in self.acls.in_use() {
             head = encode(head, &Item::Acl { id, list: list.to_vec() });
         }
         self.walk = Some(Walk { number, cursor: 0, end, aside: Vec::new(), head });
+    }
+
+    /// Gives up the walk under way, if there is one.
+    pub(crate) fn cancel_snapshot(&mut self) {
+        self.walk = None;
     }
 
     /// The next slice of about `bytes`, and whether it is the last.
@@ -111,6 +120,7 @@ pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotH
     let corrupt = |what: &str| Corrupt { what: format!("snapshot: {what}") };
     let mut tree = Tree::bare(hash);
     let mut found = None;
+    let mut owned = Vec::new();
     let mut lists: Vec<(AclId, Vec<Acl>)> = Vec::new();
     for chunk in chunks {
         let mut rest = &chunk[..];
@@ -123,6 +133,7 @@ pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotH
                     found = Some((header, nodes));
                     tree.slots.resize_with(slots as usize, Slot::empty);
                 }
+                Item::Owners(owners) => owned = owners,
                 Item::Acl { id, list } => lists.push((id, list)),
                 Item::Node { id, node } => match tree.slots.get_mut(id.index()) {
                     Some(Slot { node: place @ None, .. }) => *place = Some(node),
@@ -131,7 +142,9 @@ pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotH
             }
         }
     }
-    let (header, nodes) = found.ok_or_else(|| corrupt("there is no header"))?;
+    let (mut header, nodes): (SnapshotHeader, u64) =
+        found.ok_or_else(|| corrupt("there is no header"))?;
+    header.owners = owned;
     tree.acls = AclTable::restore(lists);
     tree.relink().map_err(|what| corrupt(&what))?;
     if tree.counts.nodes as u64 != nodes {

@@ -108,6 +108,7 @@ fn a_snapshot_is_exact_whatever_changes_meanwhile() {
             let header = SnapshotHeader {
                 zxid: Zxid(zxid),
                 sessions: vec![(SessionId(3), 400)],
+                owners: vec![],
                 last_session_ids: vec![],
             };
             tree.begin_snapshot(header.clone(), number);
@@ -138,7 +139,12 @@ fn a_snapshot_is_exact_whatever_changes_meanwhile() {
 fn cut_and_mangled_snapshots_are_refused() {
     let mut tree = tree();
     create(&mut tree, "/a", NOBODY, 1);
-    let header = SnapshotHeader { zxid: Zxid(1), sessions: vec![], last_session_ids: vec![] };
+    let header = SnapshotHeader {
+        zxid: Zxid(1),
+        sessions: vec![],
+        owners: vec![(SessionId(4), crate::ids::ServerId(2))],
+        last_session_ids: vec![],
+    };
     tree.begin_snapshot(header, 1);
     let (whole, last) = tree.snapshot_slice(1 << 20);
     assert!(last);

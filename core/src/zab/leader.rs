@@ -1,193 +1,747 @@
-//! The leader (Java `Leader`, `LeaderZooKeeperServer`): establishes an epoch, then decides, numbers and commits.
+//! The leader (Java `Leader`): establishes an epoch, then keeps its learners going.
 //!
-//! Owns who has promised, synchronised and acknowledged, and everything that only a serving leader has: the checks over
-//! pending changes and the sessions' deadlines. Must not answer clients.
+//! Owns its learners, who has promised and who has the history, and the pings. Must not decide writes (`broadcast`
+//! does), nor answer clients. It says what has become true, and `server` acts on it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 
-use crate::ids::{Epoch, ServerId, SessionId, Zxid};
-use crate::io::{Cx, DurableState, Mark};
+use super::broadcast::{Broadcast, Proposed, Resumption, SyncWaiter};
+use super::learner::{Learner, Stage};
+use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
+use crate::io::{Cx, Entry, Mark, PeerCommand};
+use crate::peer::{PeerMessage, Voice};
 use crate::replica::Replica;
-use crate::request::prep::Prep;
-use crate::rng::KeyedHash;
-use crate::session::{self, SessionTracker};
-use crate::txn::{Origin, Txn, TxnOp};
+use crate::txn::Origin;
 use crate::wire::Request;
 
 /// A server that was elected.
 #[derive(Debug)]
 pub(crate) struct Leader {
-    epoch: Epoch,
     phase: Phase,
+    /// What its word was worth when it was elected.
+    voice: Voice,
+    learners: BTreeMap<LinkId, Learner>,
+    /// The last ping.
+    round: u64,
+    /// The last ping that each learner has answered.
+    answered: BTreeMap<ServerId, u64>,
+    next_ping: Instant,
+    /// When to give up, if service has not begun (ZAB-06).
+    begin_by: Instant,
 }
 
 /// Where the leader stands; drawn in the module above.
 #[derive(Debug)]
 enum Phase {
+    /// Waits for a quorum to say what it has promised.
+    Gathering,
     /// Waits for promises not to follow an older epoch.
-    Discovery { promised: BTreeSet<ServerId> },
+    Promising { epoch: Epoch, write: WriteId, promised: BTreeMap<ServerId, Voice> },
     /// Waits for servers that have taken over its history, durably.
-    Synchronization { synced: BTreeSet<ServerId> },
+    Synchronization { epoch: Epoch, write: WriteId, own: bool },
     /// Serves.
-    Broadcast(Box<Broadcast>),
+    Broadcast { epoch: Epoch, broadcast: Box<Broadcast> },
 }
 
-/// What a serving leader has.
+/// What has become true, and is more than a leader can act on.
+#[must_use]
 #[derive(Debug)]
-pub(crate) struct Broadcast {
-    pub(crate) tracker: SessionTracker,
-    prep: Prep,
-    next_session: SessionId,
-    last_proposed: Zxid,
-    /// How far each voter's log is.
-    acked: BTreeMap<ServerId, Zxid>,
+pub(crate) enum Verdict {
+    /// Nothing.
+    GoOn,
+    /// The history is committed up to here.
+    Commit(Zxid),
+    /// A quorum has the history: all of it is committed, and service begins once it is applied.
+    Establish,
+    /// These clients of this server may be answered.
+    Synced(Vec<SyncWaiter>),
+    /// There is no quorum to lead, or somebody else knows more: look for a leader.
+    StepDown,
 }
 
 impl Leader {
-    /// Begins a reign: proposes the epoch after the highest that was accepted, and promises it first (ZAB-03).
+    /// Begins a reign: waits for a quorum, which may be this server alone.
     pub(crate) fn begin(replica: &mut Replica, cx: &mut Cx<'_>) -> Leader {
-        let epoch = replica.state().accepted_epoch.next();
-        replica.save_state(cx, |state| state.accepted_epoch = epoch);
-        Leader { epoch, phase: Phase::Discovery { promised: BTreeSet::new() } }
+        let now = cx.now.mono;
+        let mut leader = Leader {
+            phase: Phase::Gathering,
+            voice: replica.voice(),
+            learners: BTreeMap::new(),
+            round: 0,
+            answered: BTreeMap::new(),
+            next_ping: now.after(cx.config.tick() / 2),
+            begin_by: now.after(cx.config.discovery_limit()),
+        };
+        leader.maybe_propose_epoch(replica, cx);
+        leader
     }
 
     /// What serves, while this leader does.
     pub(crate) fn serving(&self) -> Option<&Broadcast> {
         match &self.phase {
-            Phase::Broadcast(broadcast) => Some(broadcast),
-            Phase::Discovery { .. } | Phase::Synchronization { .. } => None,
+            Phase::Broadcast { broadcast, .. } => Some(broadcast),
+            Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => None,
         }
     }
 
     /// The same, to act.
     pub(crate) fn broadcast(&mut self) -> Option<&mut Broadcast> {
         match &mut self.phase {
-            Phase::Broadcast(broadcast) => Some(broadcast),
-            Phase::Discovery { .. } | Phase::Synchronization { .. } => None,
+            Phase::Broadcast { broadcast, .. } => Some(broadcast),
+            Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => None,
         }
     }
 
-    /// A state file of this server is durable: its own promise, or its own synchronisation. What an earlier reign
-    /// wrote carries a smaller epoch and counts for nothing.
-    pub(crate) fn on_state_durable(
+    /// Has no quorum connected yet?
+    pub(crate) fn is_gathering(&self) -> bool {
+        matches!(self.phase, Phase::Gathering)
+    }
+
+    /// The links of its learners.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> {
+        self.learners.keys().copied()
+    }
+
+    /// Learners that have the history, of all that are connected.
+    pub(crate) fn followers(&self) -> (usize, usize) {
+        (self.learners.values().filter(|learner| learner.is_synced()).count(), self.learners.len())
+    }
+
+    /// The oldest position that a learner still needs from the disk.
+    pub(crate) fn oldest_needed(&self) -> Option<Zxid> {
+        self.learners.values().filter_map(Learner::needs).min()
+    }
+
+    /// A learner has said its first word (ZAB-02).
+    pub(crate) fn on_follower_info(
         &mut self,
-        durable: &DurableState,
+        link: LinkId,
+        server: ServerId,
+        accepted: Epoch,
+        voice: Voice,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) {
-        let own = cx.config.id();
-        let voters = cx.config.voters();
-        match &mut self.phase {
-            Phase::Discovery { promised } => {
-                if durable.accepted_epoch == self.epoch {
-                    promised.insert(own);
-                }
-                if voters.is_quorum(|id| promised.contains(&id)) {
-                    cx.mark(Mark::DiscoveryPromised);
-                    // The history is on the disk already, so the epoch may follow it (Z18).
-                    let epoch = self.epoch;
-                    replica.save_state(cx, |state| state.current_epoch = epoch);
-                    self.phase = Phase::Synchronization { synced: BTreeSet::new() };
-                }
+    ) -> Verdict {
+        if accepted >= Epoch::END {
+            cx.mark(Mark::LearnerRefused);
+            cx.out.peers.push(PeerCommand::Close(link));
+            return Verdict::GoOn;
+        }
+        // What was said on an older link must not be heard after this.
+        let older = self.learners.values().find(|learner| learner.server == server);
+        if let Some(older) = older.map(|learner| learner.link) {
+            self.drop_learner(older, cx);
+        }
+        let learner = Learner::new(link, server, voice, accepted, cx.now.mono);
+        self.learners.insert(link, learner);
+        if self.epoch().is_some_and(|epoch| accepted > epoch) {
+            // It could never follow this leader (ZAB-04).
+            cx.mark(Mark::LeaderOutrun);
+            return Verdict::StepDown;
+        }
+        self.maybe_propose_epoch(replica, cx);
+        self.announce_epoch(replica, cx);
+        Verdict::GoOn
+    }
+
+    /// Whatever else a learner says. One that breaks the protocol is dropped.
+    pub(crate) fn on_message(
+        &mut self,
+        link: LinkId,
+        message: PeerMessage,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let Some(learner) = self.learners.get_mut(&link) else {
+            return Verdict::GoOn;
+        };
+        learner.heard = cx.now.mono;
+        let server = learner.server;
+        match message {
+            PeerMessage::AckEpoch { fresh, current, last } => {
+                self.on_ack_epoch(link, fresh, current, last, replica, cx)
             }
-            Phase::Synchronization { synced } => {
-                if durable.current_epoch == self.epoch {
-                    synced.insert(own);
-                }
+            PeerMessage::SyncAt { last } => self.on_sync_at(link, last, replica, cx),
+            PeerMessage::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
+            PeerMessage::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
+            PeerMessage::Pong { round, touched } => self.on_pong(link, round, &touched, cx),
+            PeerMessage::Request { session, origin, request }
+                if origin.server == server && request.is_write() =>
+            {
+                self.on_request(link, session, origin, request, replica, cx)
             }
-            Phase::Broadcast(_) => {}
+            PeerMessage::CreateSession { timeout_ms, origin } if origin.server == server => {
+                self.create_session(timeout_ms, origin, replica, cx)
+            }
+            PeerMessage::Revalidate { conn, session, timeout_ms } => {
+                self.on_revalidate(link, conn, session, timeout_ms, replica, cx)
+            }
+            PeerMessage::Sync { conn, request } => {
+                self.sync(SyncWaiter { link: Some(link), conn, request }, cx)
+            }
+            PeerMessage::Request { .. }
+            | PeerMessage::CreateSession { .. }
+            | PeerMessage::FollowerInfo { .. }
+            | PeerMessage::LeaderInfo { .. }
+            | PeerMessage::Trunc { .. }
+            | PeerMessage::Snap { .. }
+            | PeerMessage::Proposal(_)
+            | PeerMessage::NewLeader { .. }
+            | PeerMessage::UpToDate { .. }
+            | PeerMessage::Commit { .. }
+            | PeerMessage::Ping { .. }
+            | PeerMessage::Revalidated { .. }
+            | PeerMessage::Synced { .. } => self.refuse(link, cx),
         }
     }
 
-    /// A quorum has the leader's history: all of it is committed, and service can begin once it is applied.
-    pub(crate) fn is_established(&self, cx: &Cx<'_>) -> bool {
-        match &self.phase {
-            Phase::Synchronization { synced } => {
-                cx.config.voters().is_quorum(|id| synced.contains(&id))
+    /// A link is gone.
+    pub(crate) fn on_down(&mut self, link: LinkId, cx: &mut Cx<'_>) -> Verdict {
+        self.learners.remove(&link);
+        self.check_quorum(cx)
+    }
+
+    /// A link has room again.
+    pub(crate) fn on_drained(&mut self, link: LinkId, replica: &Replica, cx: &mut Cx<'_>) {
+        if let Some(epoch) = self.epoch()
+            && let Some(learner) = self.learners.get_mut(&link)
+        {
+            learner.on_drained(replica, epoch, cx);
+        }
+    }
+
+    /// The disk has read transactions for a learner.
+    pub(crate) fn on_log_read(
+        &mut self,
+        link: LinkId,
+        found: Result<Vec<Entry>, String>,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        match self.learners.get_mut(&link).map(|learner| learner.on_log_read(found, replica, cx)) {
+            // For a link that is gone, or as it should be.
+            None | Some(Ok(())) => Verdict::GoOn,
+            Some(Err(_)) => self.refuse(link, cx),
+        }
+    }
+
+    /// The disk has read a piece of a snapshot for a learner.
+    pub(crate) fn on_snapshot_read(
+        &mut self,
+        link: LinkId,
+        index: u32,
+        found: Result<(bytes::Bytes, bool), String>,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let learner = self.learners.get_mut(&link);
+        match learner.map(|learner| learner.on_snapshot_read(index, found, cx)) {
+            None | Some(Ok(())) => Verdict::GoOn,
+            Some(Err(_)) => self.refuse(link, cx),
+        }
+    }
+
+    /// A state file of this server is durable: its own promise, or its own synchronisation.
+    pub(crate) fn on_state_durable(
+        &mut self,
+        id: WriteId,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        match &mut self.phase {
+            Phase::Promising { write, promised, .. } if *write == id => {
+                promised.insert(cx.config.id(), self.voice);
+                self.announce_epoch(replica, cx);
+                self.maybe_synchronize(replica, cx);
+                Verdict::GoOn
             }
-            Phase::Discovery { .. } | Phase::Broadcast(_) => false,
+            Phase::Synchronization { write, own, .. } if *write == id => {
+                *own = true;
+                self.maybe_establish(replica, cx)
+            }
+            Phase::Gathering
+            | Phase::Promising { .. }
+            | Phase::Synchronization { .. }
+            | Phase::Broadcast { .. } => Verdict::GoOn,
+        }
+    }
+
+    /// The own log is durable up to here.
+    pub(crate) fn on_durable(&mut self, zxid: Zxid, cx: &mut Cx<'_>) -> Verdict {
+        let own = cx.config.id();
+        match self.broadcast() {
+            Some(broadcast) => Verdict::Commit(broadcast.on_ack(own, zxid, cx)),
+            None => Verdict::GoOn,
         }
     }
 
     /// Service begins; the initial history is applied.
     pub(crate) fn activate(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
-        assert_eq!(replica.log().applied(), replica.log().appended(), "history before service");
+        let Phase::Synchronization { epoch, .. } = self.phase else {
+            unreachable!("service begins after synchronization")
+        };
         cx.mark(Mark::BroadcastBegun);
-        let sessions = replica.sessions();
-        self.phase = Phase::Broadcast(Box::new(Broadcast {
-            tracker: SessionTracker::new(sessions, cx.config.tick(), cx.now.mono),
-            prep: Prep::new(KeyedHash::new(cx.rng)),
-            next_session: sessions.first_id(cx.config.id(), cx.now.wall),
-            last_proposed: Zxid::start_of(self.epoch),
-            acked: BTreeMap::new(),
-        }));
+        let broadcast = Box::new(Broadcast::new(epoch, replica, cx));
+        self.phase = Phase::Broadcast { epoch, broadcast };
+        for learner in self.learners.values_mut().filter(|learner| learner.is_synced()) {
+            learner.serve(replica, cx);
+        }
     }
-}
 
-impl Broadcast {
-    /// A write of a client: decided against the tree and all that is proposed, given a zxid, and handed to the log.
+    /// A write of a client of this server.
     pub(crate) fn propose(
         &mut self,
         session: SessionId,
-        origin: Option<Origin>,
+        origin: Origin,
         request: Request,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) {
-        let zxid = self.take_zxid(cx);
-        let closes = request == Request::CloseSession;
-        let op = self.prep.decide(replica.tree(), session, request, zxid);
-        if matches!(op, TxnOp::Error { .. }) {
-            cx.mark(Mark::WriteRefused);
+    ) -> Proposed {
+        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
+        let proposed = broadcast.propose(session, origin, request, replica, cx);
+        if let Proposed::Entry(entry) = &proposed {
+            self.send(entry, cx);
         }
-        if closes {
-            // Nothing that comes later can revive it or create for it (SESS-06).
-            self.tracker.forget(session);
-        }
-        replica.append(Txn { zxid, session, time: cx.now.wall, origin, op }, cx);
+        proposed
     }
 
-    /// A new session, with the id that it will have.
-    pub(crate) fn propose_session(
+    /// The end of a session that has not been heard of.
+    pub(crate) fn propose_expiry(
+        &mut self,
+        session: SessionId,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
+        let entry = broadcast.propose_expiry(session, replica, cx);
+        self.send(&entry, cx);
+    }
+
+    /// A new session for a client of `origin.server`.
+    pub(crate) fn create_session(
         &mut self,
         timeout_ms: u32,
         origin: Origin,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> SessionId {
-        let zxid = self.take_zxid(cx);
-        let session = self.next_session;
-        self.next_session = session::next_id(session);
-        let op = TxnOp::CreateSession { timeout_ms };
-        let txn = Txn { zxid, session, time: cx.now.wall, origin: Some(origin), op };
-        replica.append(txn, cx);
-        session
-    }
-
-    /// A voter's log has reached `zxid`. Returns how far the history is committed: as far as a quorum's logs are.
-    pub(crate) fn on_ack(&mut self, from: ServerId, zxid: Zxid, cx: &Cx<'_>) -> Zxid {
-        let acked = self.acked.entry(from).or_default();
-        *acked = zxid.max(*acked);
-        cx.config.voters().reached_by_quorum(|id| self.acked.get(&id).copied().unwrap_or_default())
-    }
-
-    /// The tree has moved on.
-    pub(crate) fn on_applied(&mut self, txn: &Txn, cx: &Cx<'_>) {
-        self.prep.applied(txn.zxid);
-        if let TxnOp::CreateSession { timeout_ms } = txn.op {
-            self.tracker.track(txn.session, timeout_ms, cx.now.mono);
+    ) -> Verdict {
+        match self.broadcast() {
+            Some(broadcast) if broadcast.has_room(cx) => {
+                let entry = broadcast.propose_session(timeout_ms, origin, replica, cx);
+                self.send(&entry, cx);
+                Verdict::GoOn
+            }
+            Some(_) => Verdict::StepDown,
+            // Nobody asks before service begins; whoever does is owed nothing.
+            None => Verdict::GoOn,
         }
     }
 
-    /// Is there a zxid left? If not, the leader must resign, and a new epoch goes on (ZAB-20).
-    pub(crate) fn has_room(&self, cx: &Cx<'_>) -> bool {
-        self.last_proposed.counter() < cx.config.limits.epoch_txns
-            && self.last_proposed.next().is_some()
+    /// A client of `origin.server` goes on with its session.
+    pub(crate) fn resume_session(
+        &mut self,
+        session: SessionId,
+        timeout_ms: u32,
+        origin: Origin,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Resumption {
+        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves resumes") };
+        let resumption = broadcast.resume_session(session, timeout_ms, origin, replica, cx);
+        if let Resumption::Moves(entry) = &resumption {
+            self.send(entry, cx);
+        }
+        resumption
     }
 
-    fn take_zxid(&mut self, cx: &Cx<'_>) -> Zxid {
-        assert!(self.has_room(cx), "the caller resigns from an epoch that is used up");
-        self.last_proposed = self.last_proposed.next().expect("there is room");
-        self.last_proposed
+    /// Somebody wants to see whatever is committed by now.
+    pub(crate) fn sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> Verdict {
+        let ask = self.broadcast().is_some_and(|broadcast| broadcast.on_sync(waiter, cx));
+        if !ask {
+            return Verdict::GoOn;
+        }
+        self.ping(cx);
+        self.confirm(cx)
     }
+
+    /// The history is committed up to here: tells the learners.
+    pub(crate) fn send_commit(&self, zxid: Zxid, cx: &mut Cx<'_>) {
+        for learner in self.learners.values().filter(|learner| learner.stage == Stage::Serving) {
+            cx.tell(learner.link, PeerMessage::Commit { zxid });
+        }
+    }
+
+    /// When [`Leader::on_timeout`] is due.
+    pub(crate) fn deadline(&self, cx: &Cx<'_>) -> Option<Instant> {
+        let learners = self.learners.values().map(|learner| learner.deadline(cx)).min();
+        let own = match self.phase {
+            // Alone there is nobody to ping.
+            Phase::Broadcast { .. } => (!cx.config.voters().alone()).then_some(self.next_ping),
+            Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => {
+                Some(self.begin_by)
+            }
+        };
+        own.into_iter().chain(learners).min()
+    }
+
+    /// Drops who is silent, gives up without a quorum, pings the others (ZAB-17).
+    pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> Verdict {
+        let now = cx.now.mono;
+        let late = self.learners.values().filter(|learner| learner.deadline(cx) <= now);
+        for link in Vec::from_iter(late.map(|learner| learner.link)) {
+            cx.mark(Mark::LearnerSilent);
+            self.drop_learner(link, cx);
+        }
+        if self.serving().is_none() {
+            return if self.begin_by <= now {
+                cx.mark(Mark::LeaderNotEstablished);
+                Verdict::StepDown
+            } else {
+                Verdict::GoOn
+            };
+        }
+        if self.next_ping <= now {
+            self.ping(cx);
+        }
+        self.check_quorum(cx)
+    }
+
+    /// The epoch, once it is proposed.
+    fn epoch(&self) -> Option<Epoch> {
+        match self.phase {
+            Phase::Gathering => None,
+            Phase::Promising { epoch, .. }
+            | Phase::Synchronization { epoch, .. }
+            | Phase::Broadcast { epoch, .. } => Some(epoch),
+        }
+    }
+
+    /// Proposes the epoch after the highest that a quorum has promised, and promises it first (ZAB-03).
+    fn maybe_propose_epoch(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        let Phase::Gathering = self.phase else {
+            return;
+        };
+        let voices = self.voices(|_| true, true, cx);
+        if cx.config.voters().may_decide(&voices, nothing_logged(replica)) {
+            let accepted = self.learners.values().map(|learner| learner.accepted);
+            let highest = accepted.fold(replica.state().accepted_epoch, Epoch::max);
+            let epoch = highest.next();
+            let write = replica.save_state(cx, |state| state.accepted_epoch = epoch);
+            self.phase = Phase::Promising { epoch, write, promised: BTreeMap::new() };
+            self.begin_by = cx.now.mono.after(cx.config.init_limit());
+        }
+    }
+
+    /// Tells the epoch to whoever has not been told, once the own promise is durable.
+    fn announce_epoch(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
+        let (epoch, promised) = match &self.phase {
+            Phase::Gathering => return,
+            Phase::Promising { epoch, promised, .. } => {
+                (*epoch, promised.contains_key(&cx.config.id()))
+            }
+            Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } => (*epoch, true),
+        };
+        if !promised {
+            return;
+        }
+        let empty = nothing_logged(replica);
+        for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
+            learner.stage = Stage::Promising;
+            cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty });
+        }
+    }
+
+    fn on_ack_epoch(
+        &mut self,
+        link: LinkId,
+        fresh: bool,
+        current: Epoch,
+        last: Zxid,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let state = replica.state();
+        // What a damaged server has counts for nothing: it acknowledged none of it, and cannot lead.
+        let counts =
+            self.learners.get(&link).is_some_and(|learner| learner.voice != Voice::Damaged);
+        if counts && (current, last) > (state.current_epoch, replica.log().appended()) {
+            // ZAB-05, and trap of every hasty election: another server should lead.
+            cx.mark(Mark::LeaderBehind);
+            return Verdict::StepDown;
+        }
+        let Some(learner) = self.learners.get_mut(&link).filter(|l| l.stage == Stage::Promising)
+        else {
+            return self.refuse(link, cx);
+        };
+        learner.stage = Stage::Promised { last };
+        match &mut self.phase {
+            Phase::Promising { promised, .. } => {
+                if fresh {
+                    promised.insert(learner.server, learner.voice);
+                } else {
+                    cx.mark(Mark::PromiseOld);
+                }
+                self.maybe_synchronize(replica, cx);
+            }
+            Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } => {
+                learner.mend(last, replica, *epoch, cx);
+            }
+            Phase::Gathering => unreachable!("no epoch was announced"),
+        }
+        Verdict::GoOn
+    }
+
+    /// A quorum has promised, and none of it knows more: the history is this leader's.
+    fn maybe_synchronize(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        let Phase::Promising { epoch, promised, .. } = &self.phase else {
+            return;
+        };
+        let own = promised.contains_key(&cx.config.id());
+        if !own || !cx.config.voters().may_decide(promised, nothing_logged(replica)) {
+            return;
+        }
+        cx.mark(Mark::DiscoveryPromised);
+        let epoch = *epoch;
+        // The history is on the disk already, so the epoch may follow it (Z18).
+        let write = replica.save_state(cx, |state| state.current_epoch = epoch);
+        self.phase = Phase::Synchronization { epoch, write, own: false };
+        for learner in self.learners.values_mut() {
+            if let Stage::Promised { last } = learner.stage {
+                learner.mend(last, replica, epoch, cx);
+            }
+        }
+    }
+
+    /// A learner says where it ends, after it was told to forget its end or was sent a snapshot.
+    fn on_sync_at(
+        &mut self,
+        link: LinkId,
+        last: Zxid,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let epoch = self.epoch();
+        if let Some(epoch) = epoch
+            && let Some(learner) = self.learners.get_mut(&link)
+            && matches!(learner.stage, Stage::Truncating | Stage::Snapshotting { next: None, .. })
+        {
+            learner.mend(last, replica, epoch, cx);
+            return Verdict::GoOn;
+        }
+        self.refuse(link, cx)
+    }
+
+    fn on_ack_new_leader(
+        &mut self,
+        link: LinkId,
+        epoch: Epoch,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let right = self.epoch() == Some(epoch);
+        let serves = self.serving().is_some();
+        let learner = self.learners.get_mut(&link).filter(|l| right && l.stage == Stage::Live);
+        let Some(learner) = learner else {
+            return self.refuse(link, cx);
+        };
+        learner.synced(cx.now.mono);
+        if serves {
+            cx.mark(Mark::LearnerJoined);
+            learner.serve(replica, cx);
+            return Verdict::GoOn;
+        }
+        self.maybe_establish(replica, cx)
+    }
+
+    fn maybe_establish(&self, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
+        let Phase::Synchronization { own, .. } = self.phase else {
+            return Verdict::GoOn;
+        };
+        let voices = self.voices(Learner::is_synced, own, cx);
+        if own && cx.config.voters().may_decide(&voices, nothing_logged(replica)) {
+            Verdict::Establish
+        } else {
+            Verdict::GoOn
+        }
+    }
+
+    fn on_ack(&mut self, link: LinkId, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
+        let learner = self.learners.get_mut(&link).filter(|learner| learner.is_synced());
+        let Some(learner) = learner.filter(|_| zxid <= replica.log().appended()) else {
+            return self.refuse(link, cx);
+        };
+        learner.on_ack(zxid, cx.now.mono);
+        let server = learner.server;
+        match self.broadcast() {
+            Some(broadcast) => Verdict::Commit(broadcast.on_ack(server, zxid, cx)),
+            None => Verdict::GoOn,
+        }
+    }
+
+    fn on_pong(
+        &mut self,
+        link: LinkId,
+        round: u64,
+        touched: &[SessionId],
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let server = self.learners.get(&link).map(|learner| learner.server);
+        let (Some(server), true) = (server, round <= self.round) else {
+            return self.refuse(link, cx);
+        };
+        self.answered.insert(server, round);
+        let now = cx.now.mono;
+        if let Some(broadcast) = self.broadcast() {
+            for session in touched {
+                broadcast.tracker.touch(*session, now);
+            }
+        }
+        self.confirm(cx)
+    }
+
+    fn on_request(
+        &mut self,
+        link: LinkId,
+        session: SessionId,
+        origin: Origin,
+        request: Request,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let now = cx.now.mono;
+        let Some(broadcast) = self.broadcast() else {
+            return self.refuse(link, cx);
+        };
+        if !broadcast.has_room(cx) {
+            return Verdict::StepDown;
+        }
+        broadcast.tracker.touch(session, now);
+        let _ = self.propose(session, origin, request, replica, cx);
+        Verdict::GoOn
+    }
+
+    fn on_revalidate(
+        &mut self,
+        link: LinkId,
+        conn: ConnId,
+        session: SessionId,
+        timeout_ms: u32,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let server = self.learners.get(&link).map(|learner| learner.server);
+        let (Some(server), Some(broadcast)) = (server, self.broadcast()) else {
+            return self.refuse(link, cx);
+        };
+        if !broadcast.has_room(cx) {
+            return Verdict::StepDown;
+        }
+        let origin = Origin::handshake(server, conn);
+        match self.resume_session(session, timeout_ms, origin, replica, cx) {
+            Resumption::Dead => {
+                cx.tell(link, PeerMessage::Revalidated { conn, session, live: false });
+            }
+            Resumption::Known => {
+                cx.tell(link, PeerMessage::Revalidated { conn, session, live: true });
+            }
+            // The transaction is the answer.
+            Resumption::Moves(_) => {}
+        }
+        Verdict::GoOn
+    }
+
+    fn send(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
+        for learner in self.learners.values_mut() {
+            learner.propose(entry, cx);
+        }
+    }
+
+    fn ping(&mut self, cx: &mut Cx<'_>) {
+        self.round += 1;
+        self.next_ping = cx.now.mono.after(cx.config.tick() / 2);
+        let round = self.round;
+        if let Some(broadcast) = self.broadcast() {
+            broadcast.on_ping(round);
+        }
+        for learner in self.learners.values().filter(|learner| learner.is_synced()) {
+            cx.tell(learner.link, PeerMessage::Ping { round });
+        }
+    }
+
+    /// Whoever waits for a round that a quorum has answered is told so.
+    fn confirm(&mut self, cx: &mut Cx<'_>) -> Verdict {
+        let mut local = Vec::new();
+        loop {
+            let own = cx.config.id();
+            let answered = |id| {
+                let answered = self.answered.get(&id).copied().unwrap_or_default();
+                if id == own { self.round } else { answered }
+            };
+            let confirmed = cx.config.voters().reached_by_quorum(answered);
+            let Some(broadcast) = self.broadcast() else {
+                return Verdict::GoOn;
+            };
+            let satisfied: VecDeque<SyncWaiter> = broadcast.on_confirmed(confirmed);
+            let more = broadcast.wants_ping();
+            for waiter in satisfied {
+                let SyncWaiter { link, conn, request } = waiter;
+                match link {
+                    None => local.push(waiter),
+                    Some(link) if self.learners.contains_key(&link) => {
+                        cx.tell(link, PeerMessage::Synced { conn, request });
+                    }
+                    Some(_) => {}
+                }
+            }
+            if !more {
+                break;
+            }
+            self.ping(cx);
+        }
+        if local.is_empty() { Verdict::GoOn } else { Verdict::Synced(local) }
+    }
+
+    /// A server that speaks out of turn is dropped; it will begin anew.
+    fn refuse(&mut self, link: LinkId, cx: &mut Cx<'_>) -> Verdict {
+        cx.mark(Mark::LearnerRefused);
+        self.drop_learner(link, cx);
+        self.check_quorum(cx)
+    }
+
+    fn drop_learner(&mut self, link: LinkId, cx: &mut Cx<'_>) {
+        if self.learners.remove(&link).is_some() {
+            cx.out.peers.push(PeerCommand::Close(link));
+        }
+    }
+
+    /// A serving leader without a quorum that has its history cannot commit: it steps down at once.
+    fn check_quorum(&self, cx: &mut Cx<'_>) -> Verdict {
+        if self.serving().is_none() {
+            return Verdict::GoOn;
+        }
+        let own = cx.config.id();
+        let is_there = |id: ServerId| {
+            id == own || self.learners.values().any(|l| l.server == id && l.is_synced())
+        };
+        if cx.config.voters().is_quorum(is_there) {
+            return Verdict::GoOn;
+        }
+        cx.mark(Mark::QuorumLost);
+        Verdict::StepDown
+    }
+
+    /// The voices of the learners that are so far, and the own one if it is.
+    fn voices(
+        &self,
+        so_far: impl Fn(&Learner) -> bool,
+        own: bool,
+        cx: &Cx<'_>,
+    ) -> BTreeMap<ServerId, Voice> {
+        let learners = self.learners.values().filter(|learner| so_far(learner));
+        let own = own.then(|| (cx.config.id(), self.voice));
+        learners.map(|learner| (learner.server, learner.voice)).chain(own).collect()
+    }
+}
+
+fn nothing_logged(replica: &Replica) -> bool {
+    replica.log().appended() == Zxid::ZERO
 }

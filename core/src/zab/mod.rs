@@ -1,24 +1,36 @@
-//! Atomic broadcast: the phases that a leader goes through, from election to service.
+//! Atomic broadcast: the phases that leader and learner go through together, from election to service.
 //!
 //! ```text
-//!             elected
-//!                │
-//!                ▼
-//!            Discovery        a quorum promises the new epoch         (promise durable)
-//!                │
-//!                ▼
-//!         Synchronization     a quorum has the leader's history       (epoch durable after history)
-//!                │
-//!                ▼
-//!            Broadcast        propose, log, commit in order           (until the epoch is used up)
-//!                │
-//!                ▼
-//!             Looking
+//!        leader                                                          follower
+//!
+//!        elected                                                         elected another
+//!           │                                                                │ dials
+//!           ▼                                                                ▼
+//!       Gathering ◄──────────────── FOLLOWERINFO ─────────────────────── Discovery
+//!           │ a quorum says what it has promised                             │
+//!           ▼                                                                │
+//!       Promising ───────────────── LEADERINFO ─────────────────────────►    │
+//!           │ ◄──────────────────── ACKEPOCH ───────────────────────────     ▼ promise durable
+//!           │ a quorum has promised, nobody knows more                  Synchronization
+//!           ▼                                                                │
+//!    Synchronization ─── TRUNC, SNAP, PROPOSAL.., NEWLEADER ────────────►    │
+//!           │ ◄──────────────────── ACK NEWLEADER ──────────────────────     ▼ history, then epoch durable
+//!           │ a quorum has the history                                     Synced
+//!           ▼                                                                │
+//!       Broadcast ───────────────── UPTODATE ───────────────────────────►    ▼
+//!           │ ─── PROPOSAL, COMMIT, PING ─► ◄─ ACK, PONG, REQUEST ───────  Following
+//!           ▼ epoch used up, or no quorum is heard                           ▼ the link is down
+//!        Looking                                                          Looking
 //! ```
 //!
-//! Owns the order of these steps and what each waits for. Must not know connections. With a single voter each quorum is
-//! the leader itself, which goes through every step all the same: there is no second path.
+//! Owns the order of these steps and what each waits for. Must not know connections of clients. With a single voter each
+//! quorum is the leader itself, which goes through every step all the same: there is no second path.
 
+mod broadcast;
+mod follower;
 mod leader;
+mod learner;
 
-pub(crate) use leader::{Broadcast, Leader};
+pub(crate) use broadcast::{Resumption, SyncWaiter};
+pub(crate) use follower::{Follower, News};
+pub(crate) use leader::{Leader, Verdict};

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a broken test script may panic")]
 
 mod corpus;
+mod ensemble;
 mod golden;
+mod play;
 mod scenarios;
 mod tidy;

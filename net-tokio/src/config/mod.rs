@@ -1,24 +1,29 @@
 //! What the operator decides, read from `zoo.cfg` into values that are valid by construction.
 //!
-//! Owns every key and its default. Must not touch files but the one it is told to read, nor sockets.
+//! Owns every key and its default. Must not touch files but the one it is told to read and `myid`, nor sockets.
 
+mod members;
 mod properties;
 mod tolerated;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use zabkeeper_core::wire::{MAX_FRAME_DEFAULT, Word};
 use zabkeeper_core::{Config, ServerId, Voters};
 
+pub(crate) use members::{Ensemble, Member};
 pub(crate) use properties::BadSetting;
-use properties::{Entry, Properties};
+use properties::Properties;
 
 /// Everything that the driver and the core are told.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// What the core needs.
     pub(crate) core: Config,
+    /// The other servers; none for a server on its own.
+    pub(crate) ensemble: Option<Ensemble>,
     /// Address to listen on; none is every address of the machine.
     pub(crate) host: Option<String>,
     /// Port to listen on.
@@ -56,6 +61,9 @@ const OUR_FOLDER: &str = "zabkeeper";
 /// Largest tick, ms: 20 of them, the longest session timeout, still fit the wire's signed 32 bits.
 const MAX_TICK_MS: i64 = i32::MAX as i64 / 20;
 
+/// Most ticks of a limit: a day of the default tick.
+const MAX_TICKS: i64 = 28_800;
+
 /// The server that runs where no `server.N` line names one.
 const ALONE: ServerId = ServerId(1);
 
@@ -67,6 +75,7 @@ impl Settings {
         let data_dir = PathBuf::from("zabkeeper-data");
         Settings {
             core,
+            ensemble: None,
             host: Some("127.0.0.1".to_owned()),
             port: 2181,
             log_dir: data_dir.clone(),
@@ -88,7 +97,7 @@ impl Settings {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|error| BadSetting::new(format!("{file}: cannot be read: {error}")))?;
-        parse(&file, &text)
+        parse(&file, &text, &|myid| std::fs::read_to_string(myid))
     }
 
     /// Where snapshots and state are.
@@ -112,37 +121,47 @@ impl Whitelist {
     }
 }
 
-/// Reads the text of `file`, whose name only goes into messages.
+/// Reads the text of `file`, whose name only goes into messages; `read` reads the file `myid`.
 ///
 /// # Errors
 /// The first setting that cannot be.
-pub(crate) fn parse(file: &str, text: &str) -> Result<(Settings, Vec<String>), BadSetting> {
+pub(crate) fn parse(
+    file: &str,
+    text: &str,
+    read: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<(Settings, Vec<String>), BadSetting> {
     let mut keys = Properties::read(file, text)?;
-    let member = the_only_server(&mut keys)?;
-    let core = core_config(&mut keys, member.as_ref().map_or(ALONE, |member| member.id))?;
     let data_dir = match keys.take("dataDir") {
         Some(entry) if !entry.value.is_empty() => PathBuf::from(entry.value),
         _ => return Err(keys.missing("dataDir", "the folder for its data, as dataDir=/var/lib/zk")),
     };
+    let members = members::read_members(&mut keys)?;
+    // One `server.N` line makes a server on its own, whatever `myid` says, as with ZooKeeper.
+    let id = match &members[..] {
+        [] => ALONE,
+        [only] => only.id,
+        several => my_id(&data_dir, several, read)?,
+    };
+    let client = members.iter().find(|member| member.id == id).and_then(|me| me.client.clone());
+    let ensemble = members::ensemble(&mut keys, members)?;
+    let voters = ensemble.as_ref().map_or_else(|| Voters::new([id]), Ensemble::voters);
+    let core = core_config(&mut keys, id, voters)?;
     // Empty, it would put the log into whatever folder the server is started from.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
     let log_dir = log_dir.map_or_else(|| data_dir.clone(), PathBuf::from);
-    let port = keys.number("clientPort", 1..=65_535, "a port, such as 2181")?;
-    let (port, member_host) = match (port, member.and_then(|member| member.client)) {
+    let port = keys.number("clientPort", 1..=65_535, "a port, such as 2181")?.map(fit);
+    let (port, member_host) = match (port, client) {
         (Some(port), _) => (port, None),
         (None, Some((host, port))) => (port, host),
         (None, None) => return Err(keys.missing("clientPort", "clientPort=2181")),
     };
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
-    // Bounds of an ensemble: every sample file has them, and they mean nothing to a server on its own.
-    for key in ["initLimit", "syncLimit"] {
-        keys.number(key, 1..=i64::from(i32::MAX), "ticks, such as 10")?;
-    }
     let max_frame = keys.number("jute.maxbuffer", 1024..=1 << 30, "bytes, such as 1048575")?;
     let settings = Settings {
         core,
+        ensemble,
         host: keys.text("clientPortAddress", "an address of this machine")?.or(member_host),
-        port: fit(port),
+        port,
         data_dir,
         log_dir,
         preallocate_bytes: fit::<u64>(preallocate.unwrap_or(65_536)) << 10,
@@ -156,58 +175,37 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<(Settings, Vec<String>), B
     Ok((settings, keys.warnings))
 }
 
-/// What a `server.N` line says that matters to a server on its own.
-struct Member {
-    id: ServerId,
-    /// Host, if given, and port behind the semicolon.
-    client: Option<(Option<String>, i64)>,
+/// Which of several servers this one is: the file `myid` says (CONF-60).
+fn my_id(
+    data_dir: &Path,
+    members: &[Member],
+    read: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<ServerId, BadSetting> {
+    let path = data_dir.join("myid");
+    let file = path.display();
+    let ids: Vec<String> = members.iter().map(|member| member.id.to_string()).collect();
+    let ids = ids.join(", ");
+    let text = read(&path).map_err(|error| {
+        let what = format!(
+            "{file}: cannot be read: {error}; write the number of this server into it, one of {ids}"
+        );
+        BadSetting::new(what)
+    })?;
+    let id = text.trim().parse().ok().map(ServerId);
+    id.filter(|id| members.iter().any(|member| member.id == *id)).ok_or_else(|| {
+        let text: String = text.trim().chars().take(40).collect();
+        BadSetting::new(format!("{file}: {text:?} has no server.N line; use one of {ids}"))
+    })
 }
 
-/// One `server.N` line makes a server on its own, whatever `myid` says, as with ZooKeeper; two make an ensemble.
-fn the_only_server(keys: &mut Properties) -> Result<Option<Member>, BadSetting> {
-    let lines = keys.take_prefixed("server.");
-    if let Some(entry) = keys.take("dynamicConfigFile") {
-        let what = "ensembles come with a later version; remove the line to run a single server";
-        return Err(keys.refuse(&entry, what));
-    }
-    if let [_, second, ..] = &lines[..] {
-        let what = "a second server: ensembles come with a later version; remove the server.N \
-                    lines to run a single server";
-        return Err(keys.refuse(second, what));
-    }
-    let Some(entry) = lines.into_iter().next() else {
-        return Ok(None);
-    };
-    let id = entry.key["server.".len()..].parse().ok().filter(|id| *id <= 255);
-    let Some(id) = id else {
-        return Err(keys.refuse(&entry, "the number of a server is 0 to 255, as in server.1"));
-    };
-    let client = match entry.value.split_once(';') {
-        None => None,
-        Some((_, client)) => Some(client_address(keys, &entry, client)?),
-    };
-    Ok(Some(Member { id: ServerId(id), client }))
-}
-
-fn client_address(
-    keys: &Properties,
-    entry: &Entry,
-    text: &str,
-) -> Result<(Option<String>, i64), BadSetting> {
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) => (Some(host.trim_matches(['[', ']']).to_owned()), port),
-        None => (None, text),
-    };
-    match port.trim().parse::<u16>() {
-        Ok(port) if port > 0 => Ok((host, port.into())),
-        _ => Err(keys.refuse(entry, "behind ; stands the client port, as in ;2181")),
-    }
-}
-
-fn core_config(keys: &mut Properties, id: ServerId) -> Result<Config, BadSetting> {
+fn core_config(keys: &mut Properties, id: ServerId, voters: Voters) -> Result<Config, BadSetting> {
     let tick_ms = keys.number("tickTime", 1..=MAX_TICK_MS, "milliseconds, such as 2000")?;
     let tick = Duration::from_millis(fit(tick_ms.unwrap_or(3000)));
-    let core = Config::new(id, Voters::new([id]), tick).expect("a tick above zero, its own voter");
+    let core = Config::new(id, voters, tick).expect("a tick above zero, one of the voters");
+    let [init, sync] = [("initLimit", 10), ("syncLimit", 5)].map(|(key, default)| {
+        Ok(keys.number(key, 1..=MAX_TICKS, "ticks, such as 10")?.map_or(default, fit))
+    });
+    let core = core.with_phase_limits(init?, sync?).expect("ticks above zero");
     let mut core = session_timeouts(keys, core)?;
     let snap_count = keys.number("snapCount", 2..=1 << 31, "transactions, such as 100000")?;
     if let Some(count) = snap_count {

@@ -131,8 +131,15 @@ impl Properties {
 
     fn place(&self, entry: &Entry, what: &str) -> String {
         let Entry { line, key, value } = entry;
+        let value = if is_secret(key) { "(not shown)" } else { value };
         format!("{}:{line}: {key}={value}: {what}", self.file)
     }
+}
+
+/// Would the value help whoever reads the log to get in?
+fn is_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["passw", "digestauthenticationprovider.", "secret"].iter().any(|part| key.contains(part))
 }
 
 fn split(line: usize, text: &str) -> Entry {

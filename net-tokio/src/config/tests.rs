@@ -8,12 +8,27 @@ fn check(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
 }
 
 fn check_whole(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
-    let got = match parse("zoo.cfg", text) {
+    let got = match parse("zoo.cfg", text, &no_myid) {
         Err(error) => error.to_string(),
         Ok((settings, warnings)) => {
             let warnings: String = warnings.iter().map(|line| format!("{line}\n")).collect();
             warnings + &show(&settings)
         }
+    };
+    assert_eq!(got, expected, "for {text:?}");
+}
+
+fn no_myid(_: &Path) -> io::Result<String> {
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// What a server with `myid` 2 makes of three usual lines and `text`, which begins in line 6.
+fn check_ensemble(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
+    let lines = "dataDir=/d\nclientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2889:3889\n\
+                 server.3=[fd00::3]:2888:3888:participant;[::]:2183\n";
+    let got = match parse("zoo.cfg", &format!("{lines}{text}"), &|_| Ok(" 2\n".to_owned())) {
+        Err(error) => error.to_string(),
+        Ok((settings, warnings)) => format!("{warnings:?} {}", show(&settings)),
     };
     assert_eq!(got, expected, "for {text:?}");
 }
@@ -103,12 +118,6 @@ fn conf_13_one_server_line_is_a_server_on_its_own() {
     check_whole("dataDir=/d\nserver.7=a:1:2:participant;2182", address, "7 None 2182");
     check_whole("dataDir=/d\nserver.7=a:1:2;[::1]:2182", address, "7 Some(\"::1\") 2182");
     check(
-        "server.1=a:1:2\nserver.2=b:1:2",
-        address,
-        "zoo.cfg:4: server.2=b:1:2: a second server: ensembles come with a later version; \
-         remove the server.N lines to run a single server",
-    );
-    check(
         "server.x=a:1:2",
         address,
         "zoo.cfg:3: server.x=a:1:2: the number of a server is 0 to 255, as in server.1",
@@ -121,8 +130,111 @@ fn conf_13_one_server_line_is_a_server_on_its_own() {
     check(
         "dynamicConfigFile=zoo.cfg.dynamic",
         address,
-        "zoo.cfg:3: dynamicConfigFile=zoo.cfg.dynamic: ensembles come with a later version; \
-         remove the line to run a single server",
+        "zoo.cfg:3: dynamicConfigFile=zoo.cfg.dynamic: changing the members of an ensemble comes \
+         with a later version; move the server.N lines here",
+    );
+    check(
+        "weight.1=3\nserver.1=a:1:2",
+        address,
+        "zoo.cfg:3: weight.1=3: has no effect yet\n1 None 2181",
+    );
+}
+
+#[test]
+fn conf_07_13_19_and_38_an_ensemble() {
+    let members = |s: &Settings| {
+        let ensemble = s.ensemble.as_ref().expect("has several servers");
+        let lines: Vec<String> = ensemble.members.iter().map(ToString::to_string).collect();
+        format!(
+            "{} of {:?} {}",
+            s.core.id(),
+            s.core.voters().ids().collect::<Vec<_>>(),
+            lines.join(" ")
+        )
+    };
+    check_ensemble(
+        "",
+        members,
+        "[] 2 of [ServerId(1), ServerId(2), ServerId(3)] server.1=a:2888:3888:participant \
+         server.2=b:2889:3889:participant server.3=[fd00::3]:2888:3888:participant;[::]:2183",
+    );
+    let limits = |s: &Settings| {
+        let ensemble = s.ensemble.as_ref().expect("has several servers");
+        format!(
+            "{:?} {:?} {:?} {} {:?}",
+            s.core.init_limit(),
+            s.core.sync_limit(),
+            ensemble.connect_timeout,
+            ensemble.listen_everywhere,
+            ensemble.bind_retries
+        )
+    };
+    check_ensemble("", limits, "[] 30s 15s 2s false Some(0)");
+    check_ensemble(
+        "initLimit=4\nsyncLimit=2\ntickTime=1000\ncnxTimeout=700\nquorumListenOnAllIPs=true\n\
+         electionPortBindRetry=0",
+        limits,
+        "[] 4s 2s 700ms true None",
+    );
+    for (text, expected) in [
+        (
+            "server.4=d:2888",
+            "zoo.cfg:6: server.4=d:2888: write server.N=host:2888:3888, with ;2181 behind it for the \
+             client port",
+        ),
+        (
+            "server.4=[::1:2888:3888",
+            "zoo.cfg:6: server.4=[::1:2888:3888: write server.N=host:2888:3888, with ;2181 behind it \
+             for the client port",
+        ),
+        (
+            "server.4=d:1:2:observer",
+            "zoo.cfg:6: server.4=d:1:2:observer: observers come with a later version; make it a \
+             participant",
+        ),
+        (
+            "server.4=d:1:2|e:1:2",
+            "zoo.cfg:6: server.4=d:1:2|e:1:2: several addresses for a server come with a later version",
+        ),
+        ("server.02=d:1:2", "zoo.cfg:6: server.02=d:1:2: a second line for server 2"),
+        (
+            "group.1=1:2:3",
+            "zoo.cfg:6: group.1=1:2:3: groups and weights come with a later version: every server has \
+             one vote",
+        ),
+        (
+            "peerType=observer",
+            "zoo.cfg:6: peerType=observer: observers come with a later version; use participant",
+        ),
+        ("syncLimit=0", "zoo.cfg:6: syncLimit=0: out of range; use ticks, such as 10"),
+    ] {
+        check_ensemble(text, members, expected);
+    }
+}
+
+#[test]
+fn conf_60_myid() {
+    let lines = "dataDir=/d\nclientPort=2181\nserver.1=a:1:2\nserver.2=b:1:2";
+    let check = |myid: io::Result<&'static str>, expected: &str| {
+        let read = |path: &Path| {
+            assert_eq!(path, Path::new("/d/myid"));
+            match &myid {
+                Ok(text) => Ok((*text).to_owned()),
+                Err(error) => Err(error.kind().into()),
+            }
+        };
+        match parse("zoo.cfg", lines, &read) {
+            Ok((settings, _)) => assert_eq!(address(&settings), expected),
+            Err(error) => assert_eq!(error.to_string(), expected),
+        }
+    };
+    check(Ok("2"), "2 None 2181");
+    check(Ok("\t1\r\n"), "1 None 2181");
+    check(Ok("3"), "/d/myid: \"3\" has no server.N line; use one of 1, 2");
+    check(Ok("one"), "/d/myid: \"one\" has no server.N line; use one of 1, 2");
+    check(
+        Err(io::ErrorKind::NotFound.into()),
+        "/d/myid: cannot be read: entity not found; write the number of this server into it, one of 1, 2",
     );
 }
 
@@ -160,6 +272,17 @@ fn keys_without_effect_warn_once_and_misspelt_ones_say_so() {
         "zoo.cfg:3: ssl.keyStore.location=/k: has no effect yet\n\
          zoo.cfg:4: metricsProvider.httpPort=7000: has no effect yet\n\
          zoo.cfg:5: tickTimes=5: unknown key, ignored; is it spelt right?\n\
+         starts",
+    );
+}
+
+#[test]
+fn no_warning_shows_a_password() {
+    check(
+        "ssl.keyStore.password=apassword\nDigestAuthenticationProvider.superDigest=super:D/I=",
+        |_| "starts".to_owned(),
+        "zoo.cfg:3: ssl.keyStore.password=(not shown): has no effect yet\n\
+         zoo.cfg:4: DigestAuthenticationProvider.superDigest=(not shown): has no effect yet\n\
          starts",
     );
 }

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use tempfile::tempdir;
 
 use crate::harness::{Server, command, configure, eventually, free_port};
-use crate::raw::{Raw, create, get, set};
+use crate::raw::{Raw, create, get, set, sync};
 
 /// Requests that each writer keeps under way.
 const PIPELINE: usize = 64;
@@ -70,6 +70,8 @@ fn write(port: u16, id: usize) -> Vec<String> {
 pub(crate) fn check_all_there(server: &Server, paths: &[String]) {
     assert!(!paths.is_empty());
     let (mut raw, _) = Raw::open(server.port, 10_000);
+    // A follower may not have heard of the newest ones yet.
+    assert_eq!(raw.call(sync()).0, 0);
     for chunk in paths.chunks(500) {
         let mut bytes = BytesMut::new();
         for path in chunk {

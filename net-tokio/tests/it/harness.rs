@@ -4,7 +4,8 @@ use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
     log: Log,
+    /// Kept open: a server must not fail because nobody reads its line.
+    stdout: BufReader<ChildStdout>,
 }
 
 /// What the process has written to standard error.
@@ -35,17 +38,22 @@ impl Server {
     }
 
     /// Runs a command that becomes a server on `port`, and waits until it listens.
-    pub(crate) fn run(mut command: Command, port: u16) -> Server {
+    pub(crate) fn run(command: Command, port: u16) -> Server {
+        let mut server = Server::spawn(command, port);
+        let mut line = String::new();
+        server.stdout.read_line(&mut line).expect("reads");
+        assert!(line.contains(&port.to_string()), "no server: {line:?}\n{}", server.log());
+        server
+    }
+
+    /// The same without waiting.
+    pub(crate) fn spawn(mut command: Command, port: u16) -> Server {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         let log = Log::default();
         log.follow(child.stderr.take().expect("is piped"));
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().expect("is piped"));
-        stdout.read_line(&mut line).expect("reads");
-        let server = Server { child, port, log };
-        assert!(line.contains(&port.to_string()), "no server: {line:?}\n{}", server.log());
-        server
+        let stdout = BufReader::new(child.stdout.take().expect("is piped"));
+        Server { child, port, log, stdout }
     }
 
     /// For clients.
@@ -81,9 +89,15 @@ impl Server {
 
     /// SIGTERM, and what comes of it.
     pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("runs").success());
+        self.signal("TERM");
         self.wait()
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("runs");
+        assert!(sent.success(), "SIG{name}");
     }
 
     /// Waits for the process to end by itself.
@@ -144,17 +158,32 @@ pub(crate) fn refused(argument: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(text).expect("is text"))
 }
 
-/// A port that nobody listened on a moment ago.
+/// A port that nobody listened on a moment ago, below those that the kernel gives to connections: a server that is
+/// started again finds its port free.
 pub(crate) fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-    socket.local_addr().expect("is bound").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let offset = u16::try_from(std::process::id() * 37 % 20_000).expect("is small");
+    loop {
+        let port = 10_000 + (offset + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Waits until `holds`.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    assert!(comes_true(holds), "waited in vain for {what}");
+}
+
+/// Does it hold at last?
+pub(crate) fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        if started.elapsed() >= PATIENCE {
+            return false;
+        }
         thread::sleep(Duration::from_millis(10));
     }
+    true
 }

@@ -7,8 +7,10 @@
 
 mod clients;
 mod crash;
+mod ensemble;
 mod faults;
 mod harness;
+mod members;
 mod raw;
 mod startup;
 mod words;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use zabkeeper_core::wire::{
@@ -16,21 +17,37 @@ pub(crate) struct Raw {
     frames: ServerFrames,
     buffer: BytesMut,
     next_xid: i32,
+    /// Is a silent server as good as a lost connection?
+    gives_up: bool,
 }
 
 impl Raw {
     /// Connects, and says nothing.
     pub(crate) fn connect(port: u16) -> Raw {
-        let socket = TcpStream::connect(("127.0.0.1", port)).expect("connects");
+        Raw::try_connect(port).expect("connects")
+    }
+
+    /// The same, where nobody may listen.
+    pub(crate) fn try_connect(port: u16) -> Option<Raw> {
+        TcpStream::connect(("127.0.0.1", port)).ok().map(Raw::on)
+    }
+
+    fn on(socket: TcpStream) -> Raw {
         socket.set_read_timeout(Some(PATIENCE)).expect("is a duration");
         socket.set_nodelay(true).expect("is a socket");
         let frames = ServerFrames::new(u32::MAX >> 1);
-        Raw { socket, frames, buffer: BytesMut::new(), next_xid: 1 }
+        Raw { socket, frames, buffer: BytesMut::new(), next_xid: 1, gives_up: false }
     }
 
     /// Connects and shakes hands for a new session.
     pub(crate) fn open(port: u16, timeout_ms: i32) -> (Raw, ConnectResponse) {
         let mut raw = Raw::connect(port);
+        let response = raw.shake_hands(timeout_ms).expect("lets in");
+        (raw, response)
+    }
+
+    /// None where the connection ends first.
+    pub(crate) fn shake_hands(&mut self, timeout_ms: i32) -> Option<ConnectResponse> {
         let request = ConnectRequest {
             last_zxid_seen: Zxid::ZERO,
             timeout_ms,
@@ -40,14 +57,21 @@ impl Raw {
         };
         let mut bytes = BytesMut::new();
         request.encode(&mut bytes);
-        raw.socket.write_all(&bytes).expect("writes");
-        let response = loop {
-            if let Some(response) = raw.frames.first(&mut raw.buffer).expect("is a handshake") {
-                break response;
+        self.socket.write_all(&bytes).ok()?;
+        loop {
+            if let Some(response) = self.frames.first(&mut self.buffer).expect("is a handshake") {
+                return Some(response);
             }
-            assert!(raw.read(), "closed during the handshake");
-        };
-        (raw, response)
+            if !self.read() {
+                return None;
+            }
+        }
+    }
+
+    /// Takes a server that is silent for so long for lost.
+    pub(crate) fn give_up_after(&mut self, time: Duration) {
+        self.gives_up = true;
+        self.socket.set_read_timeout(Some(time)).expect("is a duration");
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -63,10 +87,15 @@ impl Raw {
     }
 
     pub(crate) fn send(&mut self, request: Request) -> i32 {
+        self.try_send(request).expect("writes")
+    }
+
+    /// None where the connection has ended.
+    pub(crate) fn try_send(&mut self, request: Request) -> Option<i32> {
         let mut bytes = BytesMut::new();
         let xid = self.encode(request, &mut bytes);
-        self.socket.write_all(&bytes).expect("writes");
-        xid
+        self.socket.write_all(&bytes).ok()?;
+        Some(xid)
     }
 
     /// The next reply: xid, error code and body. None where the connection has ended.
@@ -103,7 +132,8 @@ impl Raw {
                 true
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                panic!("nothing came for {PATIENCE:?}")
+                assert!(self.gives_up, "nothing came for {PATIENCE:?}");
+                false
             }
             // Reset: closed with bytes of ours unread.
             Err(_) => false,
@@ -127,4 +157,8 @@ pub(crate) fn get(path: &str) -> Request {
 
 pub(crate) fn exists(path: &str) -> Request {
     Request::Exists { path: path.to_owned(), watch: false }
+}
+
+pub(crate) fn sync() -> Request {
+    Request::Sync { path: "/".to_owned() }
 }

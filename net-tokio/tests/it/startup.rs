@@ -53,7 +53,7 @@ fn wrong_settings_are_status_2_and_name_the_line() {
     for (line, expected) in [
         ("snapCount=many", "zoo.cfg:5: snapCount=many: not a whole number; use transactions"),
         ("maxCnxns=-2", "zoo.cfg:5: maxCnxns=-2: out of range; use a number of connections"),
-        ("server.1=a:1:2\nserver.2=b:1:2", "zoo.cfg:6: server.2=b:1:2: a second server"),
+        ("server.1=a:1:2\nserver.2=b:1", "zoo.cfg:6: server.2=b:1: write server.N=host:2888:3888"),
     ] {
         let (code, text) = refused(&configure(free_port(), dir.path(), line));
         assert_eq!(code, Some(2), "{text}");

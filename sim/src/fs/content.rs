@@ -3,6 +3,8 @@
 //! Owns bytes, size and the writes that are not durable yet. Must not know names, clocks or dice: what survives is
 //! decided in `crash`.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use zabkeeper_core::Instant;
 
@@ -15,10 +17,11 @@ pub struct Span {
     pub end: Instant,
 }
 
-/// Bytes and size. Bytes beyond those stored, up to the size, are zeros that cost nothing.
+/// Bytes and size. Bytes beyond those stored, up to the size, are zeros that cost nothing; so do copies, until one is
+/// changed: ground truth is examined on copies of whole disks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Content {
-    bytes: Vec<u8>,
+    bytes: Rc<Vec<u8>>,
     size: u64,
 }
 
@@ -78,10 +81,11 @@ impl Content {
 
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (start, end) = (index(offset), index(offset) + bytes.len());
-        if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
+        let stored = Rc::make_mut(&mut self.bytes);
+        if stored.len() < end {
+            stored.resize(end, 0);
         }
-        self.bytes[start..end].copy_from_slice(bytes);
+        stored[start..end].copy_from_slice(bytes);
         self.size = self.size.max(end as u64);
     }
 
@@ -90,7 +94,9 @@ impl Content {
     }
 
     pub(super) fn cut(&mut self, size: u64) {
-        self.bytes.truncate(index(size));
+        if self.bytes.len() > index(size) {
+            Rc::make_mut(&mut self.bytes).truncate(index(size));
+        }
         self.size = self.size.min(size);
     }
 

@@ -136,6 +136,12 @@ impl Disk {
         self.failed = None;
     }
 
+    /// All files are gone, and their names. Nobody may hold a handle.
+    pub fn wipe(&mut self) {
+        self.folders = [Folder::default(), Folder::default()];
+        self.files.clear();
+    }
+
     /// The disk behaves from now on: no trouble, and this pace. What has failed has failed.
     pub fn calm(&mut self, pace: Pace) {
         self.trouble = Trouble::default();

@@ -32,6 +32,7 @@ impl Logged {
             TxnOp::Delete { .. }
             | TxnOp::Check { .. }
             | TxnOp::CreateSession { .. }
+            | TxnOp::MoveSession { .. }
             | TxnOp::CloseSession { .. } => ReplyBody::Empty,
         })
     }
@@ -55,6 +56,7 @@ fn done(request: &Request, ops: &[TxnOp], stats: &[Stat]) -> Vec<MultiResult> {
         | TxnOp::Multi(_)
         | TxnOp::MultiRefused { .. }
         | TxnOp::CreateSession { .. }
+        | TxnOp::MoveSession { .. }
         | TxnOp::CloseSession { .. }
         | TxnOp::Error { .. } => MultiResult::Checked,
     };

@@ -27,6 +27,11 @@ impl Model {
                 demand(fresh, Kind::Session, || format!("createSession {id}: the id is not new"))?;
             }
             TxnOp::CloseSession { ephemerals } => self.demand_closable(txn.session, ephemerals)?,
+            TxnOp::MoveSession { .. } => {
+                let id = txn.session;
+                let live = self.sessions.get(&id).is_some_and(|session| session.ended.is_none());
+                demand(live, Kind::Session, || format!("moveSession {id}: it is not alive"))?;
+            }
             TxnOp::Create { .. }
             | TxnOp::Delete { .. }
             | TxnOp::SetData { .. }
@@ -85,6 +90,7 @@ impl Model {
             | TxnOp::Check { .. }
             | TxnOp::Multi(_)
             | TxnOp::MultiRefused { .. }
+            | TxnOp::MoveSession { .. }
             | TxnOp::Error { .. } => {}
         }
         self.log.push(Logged { txn, digest: self.digest, stats });

@@ -99,14 +99,16 @@ impl<'a> Stage<'a> {
                 | TxnOp::MultiRefused { .. }
                 | TxnOp::CreateSession { .. }
                 | TxnOp::CloseSession { .. }
+                | TxnOp::MoveSession { .. }
                 | TxnOp::Error { .. } => self.run(op),
             }),
             TxnOp::CloseSession { ephemerals } => {
                 ephemerals.iter().try_for_each(|path| self.delete(path))
             }
-            TxnOp::CreateSession { .. } | TxnOp::MultiRefused { .. } | TxnOp::Error { .. } => {
-                Ok(())
-            }
+            TxnOp::CreateSession { .. }
+            | TxnOp::MoveSession { .. }
+            | TxnOp::MultiRefused { .. }
+            | TxnOp::Error { .. } => Ok(()),
         }
     }
 

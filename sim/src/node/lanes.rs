@@ -1,10 +1,10 @@
-//! The two disk workers of one server: batches of commands run by the real store, laid out in virtual time.
+//! The three disk workers of one server: batches of commands run by the real store, laid out in virtual time.
 //!
 //! Owns what waits for a worker and what it is doing. Must not know what the commands are for.
 
 use std::cell::RefCell;
 
-use storage_fs::{LogLane, SnapshotLane, StoreError};
+use storage_fs::{LogLane, Opened, ReaderLane, SnapshotLane, StoreError};
 use zabkeeper_core::io::{DiskCommand, DiskEvent, Lane};
 use zabkeeper_core::{Instant, ServerId};
 
@@ -13,27 +13,33 @@ use crate::guard;
 use crate::shared::{Event, Shared};
 use crate::trace::Kind;
 
-/// Both workers.
+/// All of them.
 pub(super) struct Lanes {
     server: ServerId,
     life: u64,
     log: LogLane<SimFs>,
     snapshots: SnapshotLane<SimFs>,
-    waiting: [Vec<DiskCommand>; 2],
+    reader: ReaderLane<SimFs>,
+    waiting: [Vec<DiskCommand>; 3],
     /// What a busy worker will say when it has finished.
-    outcome: [Option<Option<DiskEvent>>; 2],
+    outcome: [Option<Option<DiskEvent>>; 3],
     stopped: bool,
 }
 
 impl Lanes {
-    pub(super) fn new(
-        server: ServerId,
-        life: u64,
-        log: LogLane<SimFs>,
-        snapshots: SnapshotLane<SimFs>,
-    ) -> Lanes {
-        let waiting = [Vec::new(), Vec::new()];
-        Lanes { server, life, log, snapshots, waiting, outcome: [None, None], stopped: false }
+    /// The workers of a store that has just been opened.
+    pub(super) fn new(server: ServerId, life: u64, opened: Opened<SimFs>) -> Lanes {
+        let Opened { log, snapshots, reader, .. } = opened;
+        Lanes {
+            server,
+            life,
+            log,
+            snapshots,
+            reader,
+            waiting: [const { Vec::new() }; 3],
+            outcome: [const { None }; 3],
+            stopped: false,
+        }
     }
 
     /// Commands that wait or run.
@@ -49,14 +55,14 @@ impl Lanes {
     /// Lets idle workers begin. Gives the time at which the last of them will have finished.
     pub(super) fn start(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
         let mut ends = shared.now;
-        for lane in [Lane::Log, Lane::Snapshot] {
+        for lane in [Lane::Log, Lane::Snapshot, Lane::Reader] {
             let index = lane as usize;
             if self.outcome[index].is_some() || self.waiting[index].is_empty() || self.stopped {
                 continue;
             }
             let most = match lane {
                 Lane::Log => shared.options.server.batch_commands,
-                Lane::Snapshot => 1,
+                Lane::Snapshot | Lane::Reader => 1,
             };
             let count = most.min(self.waiting[index].len());
             let batch: Vec<DiskCommand> = self.waiting[index].drain(..count).collect();
@@ -64,7 +70,11 @@ impl Lanes {
             let result = guard::catch(|| self.run(&batch));
             let end = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
             record(disk, self.server, shared);
-            shared.tally.counts.batches += 1;
+            match lane {
+                Lane::Log => shared.tally.counts.batches += 1,
+                Lane::Snapshot => {}
+                Lane::Reader => shared.tally.counts.log_reads += 1,
+            }
             self.outcome[index] = Some(match result {
                 Ok(Ok(event)) => event,
                 Ok(Err(error)) => Some(DiskEvent::Failed(error.to_string())),
@@ -85,6 +95,7 @@ impl Lanes {
         match first.lane() {
             Lane::Log => Ok(Some(DiskEvent::Done(self.log.run(batch)?))),
             Lane::Snapshot => self.snapshots.run(first),
+            Lane::Reader => Ok(Some(self.reader.run(first))),
         }
     }
 

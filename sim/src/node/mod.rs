@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use storage_fs::Opened;
 use zabkeeper_core::io::Lane;
+use zabkeeper_core::peer::Notification;
 use zabkeeper_core::{Config, ConnId, Instant, Server, ServerId, SessionId, Status, Zxid};
 
 use crate::faults::Fault;
@@ -20,11 +21,14 @@ use crate::fs::{Crash, Disk, FolderId, Losses, Luck, SimFs};
 use crate::guard;
 use crate::judge::Check;
 use crate::observe::Observation;
+use crate::options::Options;
+use crate::roles::Role;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
-use crate::stream::{Delivery, End};
+use crate::stream::{Delivery, End, Party, Silence};
 use crate::trace::Kind;
 use clock::Clock;
+use lanes::Lanes;
 use process::Process;
 use truth::Truth;
 
@@ -36,6 +40,8 @@ const STARTUP: u64 = 500_000;
 pub struct Node {
     id: ServerId,
     config: Config,
+    /// As if it were alone, for replaying what its disk holds.
+    alone: Config,
     store: storage_fs::Options,
     disk: Rc<RefCell<Disk>>,
     life: u64,
@@ -75,7 +81,8 @@ impl Node {
         store.segment_bytes = shared.options.server.segment_bytes;
         Node {
             id,
-            config: shared.options.server.config(id),
+            config: shared.options.config(id),
+            alone: Options { servers: 1, ..shared.options.clone() }.config(ServerId(1)),
             store,
             disk: Rc::new(RefCell::new(disk)),
             life: 0,
@@ -226,9 +233,10 @@ impl Node {
         }
     }
 
-    fn serve(&mut self, opened: Opened<SimFs>, shared: &mut Shared) {
+    fn serve(&mut self, mut opened: Opened<SimFs>, shared: &mut Shared) {
         let (id, life) = (self.id, self.life);
-        let Opened { recovered, log, snapshots, notes } = opened;
+        let recovered = std::mem::take(&mut opened.recovered);
+        let notes = std::mem::take(&mut opened.notes);
         let last = truth::last_of(&recovered);
         let state = recovered.state.clone();
         let told = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
@@ -241,8 +249,10 @@ impl Node {
         let config = self.config.clone();
         match guard::catch(|| Server::recover(config, seed, recovered)) {
             Ok(Ok(server)) => {
-                let mut process = Process::new(id, life, server, log, snapshots, replayed);
-                process.ask_to_run(shared);
+                let lanes = Lanes::new(id, life, opened);
+                let dice = shared.seeds.stream("net/votes", id.0 << 32 | life);
+                let mut process = Process::new(id, life, server, lanes, replayed, dice);
+                process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }
             Ok(Err(corrupt)) => shared.hold(Check::RECOVERS, Err(corrupt.to_string())),
@@ -302,6 +312,7 @@ impl Node {
             Crash::Power { .. } => shared.tally.counts.power_failures += 1,
         }
         self.abandon_connections(shared);
+        shared.roles.record(shared.now, id, Role::Down);
         shared.observe(Observation::Stopped { server: id });
     }
 
@@ -319,28 +330,59 @@ impl Node {
         faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
     }
 
-    /// A killed process' kernel resets its connections; a machine without power says nothing.
+    /// A killed process' kernel resets its connections; a machine without power says nothing, and a partition keeps
+    /// what is said from arriving.
     fn abandon_connections(&mut self, shared: &mut Shared) {
-        let mine: Vec<ConnId> = shared
+        let me = Party::Server(self.id);
+        let mine: Vec<(ConnId, End, Party)> = shared
             .net
             .list()
-            .filter(|(_, _, server)| *server == self.id)
-            .map(|(conn, _, _)| conn)
+            .filter_map(|(conn, [dialler, acceptor])| {
+                let ends = [(End::Dialler, dialler, acceptor), (End::Acceptor, acceptor, dialler)];
+                let (end, _, other) = ends.into_iter().find(|(_, party, _)| *party == me)?;
+                Some((conn, end, other))
+            })
             .collect();
-        for conn in mine {
-            let late =
-                self.dark.then(|| Instant(shared.now.0 + self.dice.range(1, 60) * 1_000_000_000));
-            shared.net.abandon(shared.now, conn, End::Server, late);
+        for (conn, end, other) in mine {
+            let silent = self.silence(other, shared);
+            shared.net.abandon(shared.now, conn, end, silent);
         }
         shared.schedule_arrivals();
     }
 
+    fn silence(&mut self, other: Party, shared: &Shared) -> Option<Silence> {
+        let cut = match other {
+            Party::Client(_) | Party::Stranger => None,
+            Party::Server(peer) => shared.reach.cut_until(shared.now, self.id, peer),
+        };
+        if !self.dark && cut.is_none() {
+            return None;
+        }
+        let late = Instant(shared.now.0 + self.dice.range(1, 60) * 1_000_000_000);
+        let late = if self.dark { late } else { cut.unwrap_or(late) };
+        let on_write = match other {
+            Party::Client(_) | Party::Stranger => true,
+            // Nobody is there to answer, for as long as the power is off.
+            Party::Server(_) => cut.is_none() && self.dice.chance(1, 2),
+        };
+        Some(Silence { late, on_write })
+    }
+
+    /// The disk is replaced by an empty one. The machine must be off.
+    pub fn wipe(&mut self, shared: &mut Shared) {
+        assert!(!self.is_running(), "the disk of a running server is not taken away");
+        let id = self.id;
+        shared.note(Kind::Life, (id.0, self.life), b"wipe", || format!("s{id} has an empty disk"));
+        self.disk.borrow_mut().wipe();
+        shared.observe(Observation::Wiped { server: id });
+    }
+
     /// Looks at ground truth: what would survive a power failure now, at worst and at best.
     pub fn examine(&mut self, shared: &mut Shared) -> Option<Truth> {
-        let applied = self.status()?.applied;
+        self.process()?;
         shared.tally.counts.truths += 1;
         let disk = self.disk.borrow();
-        let find = |luck| truth::examine(&disk, shared.now, luck, &self.config, self.store);
+        let find = |luck| truth::examine(&disk, shared.now, luck, &self.alone, self.store);
         let (worst, best) = (find(Luck::Worst), find(Luck::Best));
         drop(disk);
         let ordered = match (&worst, &best) {
@@ -354,7 +396,7 @@ impl Node {
         let truth = worst.ok()?;
         let Truth { state, last, digest } = truth.clone();
         let server = self.id;
-        shared.observe(Observation::DurableTruth { server, state, last, digest, applied });
+        shared.observe(Observation::DurableTruth { server, state, last, digest });
         Some(truth)
     }
 
@@ -396,11 +438,11 @@ impl Node {
         }
     }
 
-    /// Does a connection attempt succeed? `None`: nobody answers.
-    pub fn accept(&mut self, conn: ConnId, shared: &mut Shared) -> Option<bool> {
+    /// Does a connection attempt succeed, of a client or another server? `None`: nobody answers.
+    pub fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) -> Option<bool> {
         match &mut self.phase {
             Phase::Up(process) if !process.is_ending() => {
-                process.accept(conn, shared);
+                process.accept(conn, from, shared);
                 Some(true)
             }
             Phase::Up(_) | Phase::Recovering(_) => Some(false),
@@ -409,17 +451,42 @@ impl Node {
         }
     }
 
-    /// Something arrives for the process.
-    pub fn arrive(&mut self, conn: ConnId, delivery: Delivery, shared: &mut Shared) {
-        if let Phase::Up(process) = &mut self.phase {
-            process.arrive(conn, delivery, &mut self.dice, shared);
+    /// How an attempt to have a link with another server went. Says whether anybody is there to be told.
+    pub fn dialled(
+        &mut self,
+        life: u64,
+        conn: ConnId,
+        peer: ServerId,
+        stands: bool,
+        shared: &mut Shared,
+    ) -> bool {
+        match &mut self.phase {
+            Phase::Up(process) if life == self.life && !process.is_ending() => {
+                process.dialled(conn, peer, stands, shared);
+                true
+            }
+            Phase::Up(_) | Phase::Recovering(_) | Phase::Down => false,
         }
     }
 
-    /// A client has taken bytes off a connection: there may be room again.
-    pub fn drained(&mut self, shared: &mut Shared) {
+    /// A notification arrives.
+    pub fn notified(&mut self, from: ServerId, what: Notification, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase {
-            process.drained(shared);
+            process.notified(from, what, shared);
+        }
+    }
+
+    /// Something arrives for the process.
+    pub fn arrive(&mut self, conn: ConnId, from: Party, delivery: Delivery, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.arrive(conn, from, delivery, &mut self.dice, shared);
+        }
+    }
+
+    /// The other end has taken bytes off a connection: there may be room again.
+    pub fn drained(&mut self, conn: ConnId, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.drained(conn, shared);
         }
     }
 

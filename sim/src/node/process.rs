@@ -1,27 +1,40 @@
 //! A server process: the real server, and the driver's loop around it as the shipped driver has it.
 //!
-//! Owns connections, the inbox and the order in which inputs are taken. Must not decide when it runs.
+//! Owns the inbox and the order in which inputs are taken; connections with clients are in `conns`, those with other
+//! servers in `links`. Must not decide when it runs.
+
+mod conns;
+mod links;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::{Bytes, BytesMut};
-use storage_fs::{LogLane, SnapshotLane};
-use zabkeeper_core::io::{ClientCommand, ClientEvent, DiskCommand, DiskEvent, Lane, Outbox};
+use bytes::{Buf, Bytes, BytesMut};
+use zabkeeper_core::io::{
+    ClientCommand, ClientEvent, DiskCommand, DiskEvent, Lane, Outbox, PeerCommand, PeerEvent,
+};
+use zabkeeper_core::peer::Notification;
+use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greeting};
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, MAX_FRAME_DEFAULT};
-use zabkeeper_core::{ConnId, Input, Instant, Malformed, Now, Pressure, Server, ServerId, Zxid};
+use zabkeeper_core::{
+    ConnId, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId, Status, Zxid,
+};
 
 use super::clock::Clock;
 use super::lanes::Lanes;
 use crate::faults::Fault;
-use crate::fs::{Crash, Disk, SimFs};
+use crate::fs::{Crash, Disk};
 use crate::guard;
 use crate::judge::Check;
 use crate::observe::Observation;
+use crate::options::{Options, PeerOptions};
+use crate::roles::Role;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
-use crate::stream::{Delivery, End};
+use crate::stream::{Delivery, End, Party};
 use crate::trace::Kind;
+use conns::Conn;
+use links::{Backoff, Link, LinkEvent};
 
 /// Bytes on their way to a client above which its requests are not read.
 const OUTBOUND_MAX: usize = 64 << 10;
@@ -41,11 +54,19 @@ pub(super) struct Process {
     conns: BTreeMap<ConnId, Conn>,
     /// Connections with bytes that are not read for now.
     held: BTreeSet<ConnId>,
+    links: BTreeMap<LinkId, Link>,
+    /// Links that had no room for all that is to be sent.
+    stuck: BTreeSet<LinkId>,
+    backoff: Backoff,
+    /// Of what leaves for other servers.
+    dice: Dice,
     inbox: VecDeque<Delivered>,
     out: Outbox,
     /// Logged and not yet applied.
     unapplied: VecDeque<Zxid>,
     applied: Zxid,
+    /// What the oracles were told last.
+    told: Told,
     /// Requests handed to the server and not answered.
     unanswered: u64,
     /// When the process runs next, if it is to.
@@ -74,14 +95,12 @@ enum Delivered {
     /// This process has closed it, and owes the server the answer.
     Closed(ConnId),
     Disk(DiskEvent),
+    Link(LinkId, LinkEvent),
+    Notified(ServerId, Notification),
 }
 
-#[derive(Debug)]
-struct Conn {
-    frames: ClientFrames,
-    buffer: BytesMut,
-    unanswered: u64,
-}
+/// What of a status is worth telling when it changes.
+type Told = (Role, Option<ServerId>, [u32; 2], [Zxid; 4]);
 
 impl std::fmt::Debug for Process {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -94,22 +113,27 @@ impl Process {
         id: ServerId,
         life: u64,
         server: Server,
-        log: LogLane<SimFs>,
-        snapshots: SnapshotLane<SimFs>,
+        lanes: Lanes,
         replayed: Vec<Zxid>,
+        dice: Dice,
     ) -> Process {
-        let applied = server.status().applied;
+        let status = server.status();
         Process {
             id,
             life,
             server,
-            lanes: Lanes::new(id, life, log, snapshots),
+            lanes,
             conns: BTreeMap::new(),
             held: BTreeSet::new(),
+            links: BTreeMap::new(),
+            stuck: BTreeSet::new(),
+            backoff: Backoff::default(),
+            dice,
             inbox: VecDeque::new(),
             out: Outbox::default(),
             unapplied: replayed.into(),
-            applied,
+            applied: status.applied,
+            told: told(&status),
             unanswered: 0,
             wake_at: None,
             deadline_at: None,
@@ -122,6 +146,12 @@ impl Process {
             ending: false,
             halted: false,
         }
+    }
+
+    /// The process is there.
+    pub(super) fn begin(&mut self, shared: &mut Shared) {
+        self.role_is(Role::of(&self.server.status()), shared);
+        self.ask_to_run(shared);
     }
 
     pub(super) fn server(&self) -> &Server {
@@ -145,6 +175,7 @@ impl Process {
             ("proposals outstanding", status.outstanding),
             ("connections not read", self.held.len()),
             ("bytes unread", buffered),
+            ("links that are stuck", self.stuck.len()),
             ("not serving", usize::from(!status.serving)),
             ("snapshots running", usize::from(status.snapshot_running)),
         ];
@@ -169,36 +200,45 @@ impl Process {
         self.armed = Some((dice, how));
     }
 
-    pub(super) fn accept(&mut self, conn: ConnId, shared: &mut Shared) {
-        self.inbox.push_back(Delivered::Accepted(conn));
+    pub(super) fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) {
+        self.inbox.push_back(match from {
+            Party::Client(_) => Delivered::Accepted(conn),
+            Party::Server(_) | Party::Stranger => {
+                Delivered::Link(LinkId(conn.0), LinkEvent::Accepted)
+            }
+        });
         self.ask_to_run(shared);
     }
 
     pub(super) fn arrive(
         &mut self,
         conn: ConnId,
+        from: Party,
         delivery: Delivery,
         dice: &mut Dice,
         shared: &mut Shared,
     ) {
-        match delivery {
-            Delivery::Nothing | Delivery::Later(_) => return,
-            Delivery::Bytes(bytes) => self.inbox.push_back(Delivered::Bytes(conn, bytes)),
-            Delivery::Closed => self.inbox.push_back(Delivered::Gone(conn)),
-            Delivery::Reset => {
-                // A reset may take with it what has arrived and was not read.
-                if dice.chance(1, 2) {
-                    let unread = |d: &Delivered| matches!(d, Delivered::Bytes(c, _) if *c == conn);
-                    self.inbox.retain(|delivered| !unread(delivered));
-                }
-                self.inbox.push_back(Delivered::Gone(conn));
-            }
+        if matches!(delivery, Delivery::Nothing | Delivery::Later(_)) {
+            return;
         }
+        // A reset may take with it what has arrived and was not read.
+        if delivery == Delivery::Reset && dice.chance(1, 2) {
+            self.inbox.retain(|delivered| !delivered.is_bytes_of(conn));
+        }
+        let link = LinkId(conn.0);
+        self.inbox.push_back(match (from, delivery) {
+            (Party::Client(_), Delivery::Bytes(bytes)) => Delivered::Bytes(conn, bytes),
+            (Party::Client(_), _) => Delivered::Gone(conn),
+            (Party::Server(_) | Party::Stranger, Delivery::Bytes(bytes)) => {
+                Delivered::Link(link, LinkEvent::Bytes(bytes))
+            }
+            (Party::Server(_) | Party::Stranger, _) => Delivered::Link(link, LinkEvent::Gone),
+        });
         self.ask_to_run(shared);
     }
 
-    pub(super) fn drained(&mut self, shared: &mut Shared) {
-        if !self.held.is_empty() {
+    pub(super) fn drained(&mut self, conn: ConnId, shared: &mut Shared) {
+        if !self.held.is_empty() || self.stuck.contains(&LinkId(conn.0)) {
             self.ask_to_run(shared);
         }
     }
@@ -265,6 +305,7 @@ impl Process {
         for conn in std::mem::take(&mut self.held) {
             self.read(now, conn, shared);
         }
+        self.flush_all(shared);
         self.dispatch(disk, shared);
         let steps = shared.tally.counts.steps - steps_before;
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
@@ -309,20 +350,14 @@ impl Process {
 
     fn take(&mut self, now: Now, delivered: Delivered, shared: &mut Shared) {
         match delivered {
-            Delivered::Accepted(conn) => {
-                let frames = ClientFrames::new(MAX_FRAME_DEFAULT);
-                self.conns.insert(conn, Conn { frames, buffer: BytesMut::new(), unanswered: 0 });
-            }
-            Delivered::Bytes(conn, bytes) => {
-                if let Some(state) = self.conns.get_mut(&conn) {
-                    state.buffer.extend_from_slice(&bytes);
-                    self.read(now, conn, shared);
-                }
-            }
+            Delivered::Accepted(conn) => self.accepted(conn),
+            Delivered::Bytes(conn, bytes) => self.received(now, conn, &bytes, shared),
             Delivered::Gone(conn) => self.gone(now, conn, shared),
             Delivered::Closed(conn) => {
                 self.step(now, Input::Client(conn, ClientEvent::Closed), shared);
             }
+            Delivered::Link(link, event) => self.take_link(now, link, event, shared),
+            Delivered::Notified(from, what) => self.take_notification(now, from, what, shared),
             Delivered::Disk(event) => {
                 let failed = matches!(event, DiskEvent::Failed(_));
                 self.step(now, Input::Disk(event), shared);
@@ -335,75 +370,6 @@ impl Process {
         }
     }
 
-    /// The connection is no more: the server is told, if it knew of it.
-    fn gone(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
-        let Some(state) = self.conns.remove(&conn) else {
-            return;
-        };
-        self.held.remove(&conn);
-        self.unanswered -= state.unanswered;
-        shared.net.close(shared.now, conn, End::Server);
-        shared.schedule_arrivals();
-        if state.frames.is_open() {
-            self.step(now, Input::Client(conn, ClientEvent::Closed), shared);
-        }
-    }
-
-    /// Should requests of this connection be read?
-    fn may_read(&self, conn: ConnId, shared: &Shared) -> bool {
-        let window = u64::from(shared.options.server.limits.requests_per_conn);
-        self.server.pressure() == Pressure::Accept
-            && self.conns.get(&conn).is_some_and(|state| state.unanswered < window)
-            && shared.net.under_way(conn, End::Client) < OUTBOUND_MAX
-    }
-
-    /// Reads what a connection has brought, as far as it may.
-    fn read(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
-        while let Some(state) = self.conns.get(&conn) {
-            if state.buffer.is_empty() {
-                return;
-            }
-            if !self.may_read(conn, shared) {
-                self.held.insert(conn);
-                return;
-            }
-            match self.read_one(conn) {
-                Ok(Some(Read::Event(event))) => {
-                    shared.tally.counts.frames += 1;
-                    self.step(now, Input::Client(conn, event), shared);
-                }
-                Ok(Some(Read::Word)) => {
-                    shared.net.send(shared.now, conn, End::Server, Bytes::from_static(b"imok"));
-                    return self.gone(now, conn, shared);
-                }
-                Ok(None) => return,
-                Err(malformed) => {
-                    shared.note(Kind::Conn, (conn.0, 0), b"malformed", || {
-                        format!("s{} closes {conn}: {malformed}", self.id)
-                    });
-                    return self.gone(now, conn, shared);
-                }
-            }
-        }
-    }
-
-    fn read_one(&mut self, conn: ConnId) -> Result<Option<Read>, Malformed> {
-        let state = self.conns.get_mut(&conn).expect("looked up by the caller");
-        if state.frames.is_open() {
-            let Some(request) = state.frames.next(&mut state.buffer)? else {
-                return Ok(None);
-            };
-            state.unanswered += 1;
-            self.unanswered += 1;
-            return Ok(Some(Read::Event(ClientEvent::Request(request))));
-        }
-        Ok(match state.frames.first(&mut state.buffer)? {
-            None => None,
-            Some(FirstFrame::Word(_)) => Some(Read::Word),
-            Some(FirstFrame::Connect(request)) => Some(Read::Event(ClientEvent::Opened(request))),
-        })
-    }
-
     fn step(&mut self, now: Now, input: Input, shared: &mut Shared) {
         if self.ending {
             return;
@@ -411,140 +377,186 @@ impl Process {
         shared.tally.counts.steps += 1;
         let (number, what) = summary(&input);
         shared.note(Kind::Step, (self.id.0, number), what, || format!("s{} {input}", self.id));
-        let (disk_before, clients_before) = (self.out.disk.len(), self.out.clients.len());
+        if matches!(input, Input::Election(..) | Input::Peer(..) | Input::Disk(_)) {
+            shared.observe(Observation::Input { server: self.id, input: &input });
+        }
+        let before = Lengths::of(&self.out);
         let stepped = guard::catch(|| self.server.step(now, input, &mut self.out));
         if let Err(panic) = stepped {
             self.ending = true;
             return shared.panicked("Server::step", &panic);
         }
-        self.propose(disk_before, shared);
-        self.apply(shared);
-        self.count_replies(clients_before);
-        let grown = (self.out.disk.len() - disk_before) + (self.out.clients.len() - clients_before);
+        let status = self.server.status();
+        self.tell(before, &status, shared);
+        self.note_appends(before.disk, shared);
+        self.apply(&status, shared);
+        self.count_replies(before.clients);
+        let grown = Lengths::of(&self.out).sum() - before.sum();
         if grown > 64 {
-            self.check_bound(grown, shared);
+            self.check_bound(grown, &status, shared);
         }
     }
 
-    /// E2. What a step may cause is bounded by what waits for it: requests, watches, sessions, connections.
-    fn check_bound(&self, grown: usize, shared: &mut Shared) {
-        let status = self.server.status();
+    /// Tells the oracles what a step has put out, and what has changed.
+    fn tell(&mut self, before: Lengths, status: &Status, shared: &mut Shared) {
+        let disk = &self.out.disk[before.disk..];
+        let peers = &self.out.peers[before.peers..];
+        let election = &self.out.election[before.election..];
+        let now = told(status);
+        if disk.is_empty() && peers.is_empty() && election.is_empty() && now == self.told {
+            return;
+        }
+        self.told = now;
+        shared.observe(Observation::Output { server: self.id, disk, peers, election, status });
+        self.role_is(Role::of(status), shared);
+    }
+
+    fn role_is(&self, role: Role, shared: &mut Shared) {
+        if shared.roles.record(shared.now, self.id, role) {
+            shared.tally.counts.reigns += u64::from(role == Role::Leads);
+            shared.note(Kind::Life, (self.id.0, self.life), &[role as u8], || {
+                format!("s{} {}", self.id, role.name())
+            });
+        }
+    }
+
+    /// E2. What a step may cause is bounded by what waits for it: requests, watches, sessions, connections, and the
+    /// transactions that a learner lacks.
+    fn check_bound(&self, grown: usize, status: &Status, shared: &mut Shared) {
         let waiting = usize::try_from(self.unanswered).unwrap_or(usize::MAX);
-        let bound = 1_000 + 4 * (status.watches + status.sessions + self.conns.len()) + 4 * waiting;
+        let held = status.watches + status.sessions + self.conns.len() + self.links.len();
+        let logged = usize::try_from(self.commits).unwrap_or(usize::MAX) + status.outstanding;
+        let bound = 1_000 + 4 * held + 4 * waiting + 4 * logged;
         let holds = if grown <= bound { Ok(()) } else { Err(format!("{grown} outputs > {bound}")) };
         shared.hold(Check::BOUNDED, holds);
     }
 
-    fn propose(&mut self, from: usize, shared: &mut Shared) {
+    /// Keeps up with what is logged and not applied.
+    fn note_appends(&mut self, from: usize, shared: &mut Shared) {
         for command in &self.out.disk[from..] {
-            if let DiskCommand::Append { entry, .. } = command {
-                self.unapplied.push_back(entry.zxid);
-                shared.observe(Observation::Proposed { server: self.id, entry });
+            match command {
+                DiskCommand::Append { entry, .. } => self.unapplied.push_back(entry.zxid),
+                DiskCommand::Truncate { to, .. } => {
+                    shared.tally.counts.truncations += 1;
+                    while self.unapplied.back().is_some_and(|last| last > to) {
+                        self.unapplied.pop_back();
+                    }
+                }
+                DiskCommand::Rebase { .. } => shared.tally.counts.snaps += 1,
+                DiskCommand::SaveState { .. }
+                | DiskCommand::SnapshotChunk { .. }
+                | DiskCommand::Purge { .. }
+                | DiskCommand::ReadLog { .. }
+                | DiskCommand::ReadSnapshot { .. } => {}
             }
         }
     }
 
-    /// The tree has moved on: one observation for each transaction, the last one sometimes with a digest.
-    fn apply(&mut self, shared: &mut Shared) {
-        let status = self.server.status();
+    /// The tree has moved on: one observation for each transaction, the last one sometimes with a digest. A leader's
+    /// snapshot takes it to a position that this server never logged.
+    fn apply(&mut self, status: &Status, shared: &mut Shared) {
+        if self.applied >= status.applied {
+            return;
+        }
+        let logged = self.unapplied.binary_search(&status.applied).is_ok();
         while self.applied < status.applied {
-            let zxid = self.unapplied.pop_front().unwrap_or(status.applied);
+            let next = self.unapplied.pop_front().filter(|_| logged);
+            let zxid = next.unwrap_or(status.applied);
             self.applied = zxid;
             self.commits += 1;
             shared.tally.counts.commits += 1;
-            let sampled = zxid == status.applied && self.commits >= self.digest_due;
-            let digest = sampled.then(|| self.server.digest());
-            if sampled {
+            let due = self.commits >= self.digest_due || !logged;
+            let digest = (zxid == status.applied && due).then(|| self.server.digest());
+            if digest.is_some() {
                 self.digest_due = self.commits + DIGEST_EVERY.max(status.nodes as u64 / 4);
                 shared.tally.counts.digests += 1;
             }
             shared.observe(Observation::Applied { server: self.id, zxid, digest });
         }
-    }
-
-    fn count_replies(&mut self, from: usize) {
-        for (conn, command) in &self.out.clients[from..] {
-            if matches!(command, ClientCommand::Reply(_))
-                && let Some(state) = self.conns.get_mut(conn)
-            {
-                state.unanswered = state.unanswered.saturating_sub(1);
-                self.unanswered = self.unanswered.saturating_sub(1);
-            }
+        while self.unapplied.front().is_some_and(|first| *first <= self.applied) {
+            self.unapplied.pop_front();
         }
     }
 
-    /// Hands the outputs on: disk commands to the workers, commands for clients to their connections.
+    /// Hands the outputs on, each sink's to whoever carries them out. A crash may be armed: then of each sink only a
+    /// prefix leaves.
     fn dispatch(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
         shared.tally.marks.0 |= self.out.marks.0;
-        self.out.marks.0 = 0;
-        let mut commands = std::mem::take(&mut self.out.disk);
-        let mut clients = std::mem::take(&mut self.out.clients);
-        let ends = self.armed.take_if(|_| commands.len() + clients.len() > 1);
+        let mut out = std::mem::take(&mut self.out);
+        out.marks.0 = 0;
+        let ends = self.armed.take_if(|_| Lengths::of(&out).sum() > 1);
         let ends = ends.map(|(mut dice, how)| {
-            commands.truncate(dice.upto(commands.len()));
-            clients.truncate(dice.upto(clients.len()));
+            out.disk.truncate(dice.upto(out.disk.len()));
+            out.clients.truncate(dice.upto(out.clients.len()));
+            out.election.truncate(dice.upto(out.election.len()));
+            out.peers.truncate(dice.upto(out.peers.len()));
             self.ending = true;
             (dice, how)
         });
-        for command in commands.drain(..) {
+        for command in out.disk.drain(..) {
             self.lanes.push(command);
         }
-        self.send(&mut clients, shared);
+        self.send_clients(&mut out.clients, shared);
+        self.send_notifications(&mut out.election, shared);
+        self.send_peers(&mut out.peers, shared);
         let until = self.lanes.start(disk, shared);
         if let Some((mut dice, how)) = ends {
             shared.tally.fault(Fault::NodeCrashInStep);
             let at = Instant(dice.range(shared.now.0, until.0.max(shared.now.0 + 1)));
             shared.at(at, Event::Crash { server: self.id, life: self.life, how });
         }
-        self.out.disk = commands;
-        self.out.clients = clients;
-    }
-
-    /// All frames of one connection leave together.
-    fn send(&mut self, clients: &mut Vec<(ConnId, ClientCommand)>, shared: &mut Shared) {
-        let mut outbound: BTreeMap<ConnId, BytesMut> = BTreeMap::new();
-        for (conn, command) in clients.drain(..) {
-            let Some(state) = self.conns.get(&conn) else {
-                continue;
-            };
-            let bytes = outbound.entry(conn).or_default();
-            match command {
-                ClientCommand::Connected(response) => response.encode(bytes),
-                ClientCommand::Reply(reply) => reply.encode(bytes),
-                ClientCommand::Event(event) => event.encode(bytes),
-                ClientCommand::Close => {
-                    let bytes = std::mem::take(bytes).freeze();
-                    self.put(conn, bytes, shared);
-                    shared.net.close(shared.now, conn, End::Server);
-                    self.unanswered -= state.unanswered;
-                    self.held.remove(&conn);
-                    self.conns.remove(&conn);
-                    self.inbox.push_back(Delivered::Closed(conn));
-                }
-            }
-        }
-        for (conn, bytes) in outbound {
-            self.put(conn, bytes.freeze(), shared);
-        }
-        shared.schedule_arrivals();
-    }
-
-    fn put(&self, conn: ConnId, bytes: Bytes, shared: &mut Shared) {
-        if bytes.is_empty() {
-            return;
-        }
-        shared.tally.counts.bytes += bytes.len() as u64;
-        shared.note(Kind::Send, (self.id.0, conn.0), &bytes, || {
-            format!("s{} -> {conn} {}B", self.id, bytes.len())
-        });
-        shared.net.send(shared.now, conn, End::Server, bytes);
+        self.out = out;
     }
 }
 
-/// One thing read from a connection.
-enum Read {
-    Event(ClientEvent),
-    Word,
+impl Delivered {
+    fn is_bytes_of(&self, conn: ConnId) -> bool {
+        match self {
+            Delivered::Bytes(of, _) => *of == conn,
+            Delivered::Link(of, LinkEvent::Bytes(_)) => of.0 == conn.0,
+            Delivered::Link(..)
+            | Delivered::Accepted(_)
+            | Delivered::Gone(_)
+            | Delivered::Closed(_)
+            | Delivered::Disk(_)
+            | Delivered::Notified(..) => false,
+        }
+    }
+}
+
+/// How much there is in each sink.
+#[derive(Clone, Copy)]
+struct Lengths {
+    disk: usize,
+    clients: usize,
+    election: usize,
+    peers: usize,
+}
+
+impl Lengths {
+    fn of(out: &Outbox) -> Lengths {
+        Lengths {
+            disk: out.disk.len(),
+            clients: out.clients.len(),
+            election: out.election.len(),
+            peers: out.peers.len(),
+        }
+    }
+
+    fn sum(self) -> usize {
+        self.disk + self.clients + self.election + self.peers
+    }
+}
+
+fn told(status: &Status) -> Told {
+    let Status { accepted_epoch, current_epoch, .. } = status;
+    let Status { applied, committed, appended, durable, .. } = status;
+    (
+        Role::of(status),
+        status.leader,
+        [accepted_epoch.0, current_epoch.0],
+        [*applied, *committed, *appended, *durable],
+    )
 }
 
 /// An input as numbers, for the hash; what arrived as bytes is in the hash already.
@@ -554,10 +566,18 @@ fn summary(input: &Input) -> (u64, &'static [u8]) {
         Input::Client(conn, ClientEvent::Opened(_)) => (conn.0, b"opened"),
         Input::Client(conn, ClientEvent::Request(_)) => (conn.0, b"request"),
         Input::Client(conn, ClientEvent::Closed) => (conn.0, b"closed"),
+        Input::Election(from, _) => (from.0, b"notification"),
+        Input::Peer(link, PeerEvent::Up { .. }) => (link.0, b"up"),
+        Input::Peer(link, PeerEvent::Unreachable { .. }) => (link.0, b"unreachable"),
+        Input::Peer(link, PeerEvent::Message(_)) => (link.0, b"message"),
+        Input::Peer(link, PeerEvent::Drained) => (link.0, b"drained"),
+        Input::Peer(link, PeerEvent::Down) => (link.0, b"down"),
         Input::Disk(DiskEvent::Done(id)) => (id.0, b"done"),
         Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
             (zxid.0 ^ u64::from(*index).rotate_left(40), b"chunk")
         }
         Input::Disk(DiskEvent::Failed(_)) => (0, b"failed"),
+        Input::Disk(DiskEvent::LogRead { link, .. }) => (link.0, b"log read"),
+        Input::Disk(DiskEvent::SnapshotRead { link, .. }) => (link.0, b"snapshot read"),
     }
 }

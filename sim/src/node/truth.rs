@@ -20,7 +20,8 @@ pub struct Truth {
     pub digest: u64,
 }
 
-/// Recovers a copy of `disk` as a power failure at `now` would leave it.
+/// Recovers a copy of `disk` as a power failure at `now` would leave it. `config` is that of a server which is the
+/// only voter, so that all it has logged is committed.
 ///
 /// # Errors
 /// Why it cannot be recovered, in words.
@@ -43,8 +44,10 @@ pub fn examine(
 }
 
 /// Lets a fresh server apply all that was recovered: it is elected, being alone, and its history is then committed.
-fn replay(config: &Config, recovered: Recovered) -> Result<Truth, String> {
+fn replay(config: &Config, mut recovered: Recovered) -> Result<Truth, String> {
     let state = recovered.state.clone();
+    // It has no say in its ensemble, but what it holds is whole.
+    recovered.state.damaged = false;
     let last = last_of(&recovered);
     let mut server =
         Server::recover(config.clone(), 0, recovered).map_err(|error| error.to_string())?;
@@ -69,7 +72,13 @@ pub fn last_of(recovered: &Recovered) -> Zxid {
 
 fn last_write(out: &Outbox) -> Option<WriteId> {
     out.disk.iter().rev().find_map(|command| match command {
-        DiskCommand::Append { id, .. } | DiskCommand::SaveState { id, .. } => Some(*id),
-        DiskCommand::SnapshotChunk { .. } | DiskCommand::Purge { .. } => None,
+        DiskCommand::Append { id, .. }
+        | DiskCommand::SaveState { id, .. }
+        | DiskCommand::Truncate { id, .. }
+        | DiskCommand::Rebase { id, .. } => Some(*id),
+        DiskCommand::SnapshotChunk { .. }
+        | DiskCommand::Purge { .. }
+        | DiskCommand::ReadLog { .. }
+        | DiskCommand::ReadSnapshot { .. } => None,
     })
 }

@@ -9,21 +9,22 @@ use std::time::Duration;
 
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
-use zabkeeper_core::{ErrorCode, Instant, SessionId, Zxid};
+use zabkeeper_core::{ErrorCode, Instant, ServerId, SessionId, Zxid};
 
 use super::Oracles;
 use super::catalog::{Fault, Id, Verdict};
-use super::conn::Who;
-use super::ledger::{Committed, Proposed};
+use super::conn::{Hello, Who};
+use super::epochs::Proposed;
+use super::ledger::Committed;
 use crate::model::Kind;
 
 /// Shorter data may repeat; from this length on, it names one write attempt (C8).
 const UNIQUE_DATA_BYTES: usize = 8;
 
 impl Oracles {
-    /// Everything up to `zxid` in the log of its leader is committed.
-    pub(super) fn commit_up_to(&mut self, zxid: Zxid) -> Verdict {
-        for committed in self.ledger.chain(&mut self.tally, self.model.tip(), zxid)? {
+    /// Everything up to `zxid` in the log of this server is committed.
+    pub(super) fn commit_up_to(&mut self, id: ServerId, zxid: Zxid) -> Verdict {
+        for committed in self.ledger.chain(&mut self.tally, id, zxid)? {
             self.commit(&committed)?;
         }
         self.ledger.compare_disks(&mut self.tally, &self.model)
@@ -61,7 +62,21 @@ impl Oracles {
 
     fn was_asked_for(&mut self, txn: &Txn, proposed: Proposed) -> Verdict {
         match (&txn.op, txn.origin) {
-            (TxnOp::CreateSession { .. }, Some(origin)) => self.session_was_asked_for(txn, origin),
+            (TxnOp::CreateSession { .. }, Some(origin)) => {
+                self.session_was_asked_for(txn, origin, proposed)
+            }
+            (TxnOp::MoveSession { server }, Some(origin)) => {
+                // A connection that was closed with nothing but a handshake is forgotten.
+                let conn = self.conns.get(&origin.conn);
+                let hello = conn.map(|conn| conn.hello.as_ref());
+                let asks = |hello: &Hello| hello.request.session == txn.session;
+                let asked = hello.is_none_or(|hello| hello.is_some_and(asks));
+                let right = asked && *server == origin.server && origin.request == 0;
+                self.tally.hold(Id::S5, right, || {
+                    let what = format!("no handshake on {} asks for that", origin.conn);
+                    vec![what, format!("transaction: {txn}")]
+                })
+            }
             (TxnOp::CloseSession { .. }, None) => self.session_has_expired(txn, proposed),
             (TxnOp::CreateSession { .. }, None) => Oracles::fault(
                 Id::S6,
@@ -75,7 +90,7 @@ impl Oracles {
         }
     }
 
-    fn session_was_asked_for(&mut self, txn: &Txn, origin: Origin) -> Verdict {
+    fn session_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
         let evidence = |what: &str| vec![format!("{}: {what}", origin.conn), txn.to_string()];
         let Some(conn) = self.conns.get_mut(&origin.conn) else {
             return Oracles::fault(Id::C8, evidence("no handshake there waits for a session"));
@@ -87,12 +102,12 @@ impl Oracles {
         self.tally.hold(Id::C8, first, || evidence("a second session for one handshake"))?;
         conn.session = txn.session;
         let heard = conn.hello.as_ref().map_or(Instant::default(), |hello| hello.at);
+        self.heard.created(txn.session, proposed.by, heard.max(proposed.at));
         if conn.closed {
             self.conns.remove(&origin.conn);
         }
         if let TxnOp::CreateSession { timeout_ms } = txn.op {
             let view = self.sessions.entry(txn.session).or_default();
-            view.heard = heard;
             view.may_time_out_after(timeout_ms);
         }
         Ok(())
@@ -104,7 +119,8 @@ impl Oracles {
         let Some(view) = self.sessions.get(&txn.session) else {
             return Ok(());
         };
-        let silent = proposed.at.since(view.heard.max(proposed.life_since));
+        let heard = self.heard.before_expiry(txn.zxid);
+        let silent = proposed.at.since(heard.max(proposed.leads_since));
         let timeout = Duration::from_millis(view.timeout_ms.unwrap_or(0).into());
         self.tally.hold(Id::S3, silent >= timeout * 7 / 8, || {
             let what = format!("silent for {silent:?}, and its timeout is {timeout:?}");

@@ -49,10 +49,10 @@ pub(super) struct Asked {
 #[derive(Clone, Debug)]
 pub(super) struct Hello {
     pub(super) request: ConnectRequest,
-    /// Place among all observations.
-    pub(super) order: u64,
     /// When it was sent.
     pub(super) at: Instant,
+    /// How far its server had applied then, as far as was seen in its life.
+    pub(super) applied: Option<Zxid>,
 }
 
 /// A connection.

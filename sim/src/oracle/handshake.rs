@@ -21,8 +21,9 @@ const PASSWORD_SALT: i64 = 0xb341_5c00;
 impl Oracles {
     /// The client has sent its first frame.
     pub(super) fn greeted(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
-        let (order, at) = (self.order, self.now);
+        let at = self.now;
         let conn = self.conns.get_mut(&id).expect("has a phase");
+        let applied = self.ledger.applied_by(conn.server);
         match ConnectRequest::decode(frame.clone()) {
             Err(_) => conn.phase = Phase::Opaque,
             Ok(request) => {
@@ -31,7 +32,7 @@ impl Oracles {
                 }
                 conn.phase = Phase::Greeted;
                 conn.session = request.session;
-                conn.hello = Some(Hello { request, order, at });
+                conn.hello = Some(Hello { request, at, applied });
             }
         }
         Ok(())
@@ -41,7 +42,7 @@ impl Oracles {
     pub(super) fn welcomed(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
         let who = self.who(id);
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        let Hello { request: hello, order, at } = conn.hello.clone().expect("greeted");
+        let Hello { request: hello, at, applied } = conn.hello.clone().expect("greeted");
         let response = match ConnectResponse::decode(frame.clone()) {
             Ok(response) => response,
             Err(error) => {
@@ -64,14 +65,14 @@ impl Oracles {
         if hello.session == SessionId(0) {
             self.is_made_for(id, &response, who)?;
         } else {
-            self.may_go_on(&hello, order, &response, who)?;
+            self.may_go_on(&hello, applied, &response, who)?;
         }
         let right = password(response.session);
         self.tally.hold(Id::S4, response.password == right, || {
             vec![format!("{who}: got the password {:?}, not {right:?}", response.password)]
         })?;
         self.is_not_ahead(id, &hello, who)?;
-        self.attach(id, response.session, hello.last_zxid_seen, at)
+        self.attach(id, &response, hello.last_zxid_seen, at)
     }
 
     /// A good password is refused only where the session is over or ending.
@@ -104,11 +105,12 @@ impl Oracles {
         })
     }
 
-    /// An old session: the one asked for, with its password, not ended before the handshake began.
+    /// An old session: the one asked for, with its password, not ended as far as its server could know when the
+    /// handshake began. A server that is cut off from the quorum may not know it for a while.
     fn may_go_on(
         &mut self,
         hello: &ConnectRequest,
-        hello_order: u64,
+        applied: Option<Zxid>,
         response: &ConnectResponse,
         who: Who,
     ) -> Verdict {
@@ -119,11 +121,12 @@ impl Oracles {
         self.tally.hold(Id::S4, is_password(hello), || {
             vec![format!("{who}: accepted with the password {:?}", hello.password)]
         })?;
-        let ended = self.sessions.get(&session).and_then(|view| view.ended);
-        let known = self.model.session(session).is_some();
-        self.tally.hold(Id::S6, known && ended.is_none_or(|order| order > hello_order), || {
-            let record = self.model.session(session);
-            vec![format!("{who}: accepted, and the session is not alive: {record:?}")]
+        let known = self.model.session(session);
+        let ended = known.and_then(|known| known.ended);
+        let alive = known.is_some() && ended.is_none_or(|ended| Some(ended) > applied);
+        self.tally.hold(Id::S6, alive, || {
+            let applied = format!("its server had applied {applied:?} when it was asked");
+            vec![format!("{who}: accepted, and the session is not alive: {known:?}"), applied]
         })
     }
 
@@ -142,7 +145,15 @@ impl Oracles {
     }
 
     /// The connection goes on where the session was.
-    fn attach(&mut self, id: ConnId, session: SessionId, claimed: Zxid, heard: Instant) -> Verdict {
+    fn attach(
+        &mut self,
+        id: ConnId,
+        response: &ConnectResponse,
+        claimed: Zxid,
+        heard: Instant,
+    ) -> Verdict {
+        let session = response.session;
+        let granted_ms = u32::try_from(response.timeout_ms).unwrap_or(0);
         let claimed = self.model.at_or_before(claimed);
         let view = self.sessions.entry(session).or_default();
         let conn = self.conns.get_mut(&id).expect("has a phase");
@@ -152,8 +163,11 @@ impl Oracles {
         conn.claimed = claimed;
         conn.floor = claimed.max(view.seen);
         conn.acknowledged = view.acknowledged;
-        view.heard = view.heard.max(heard);
+        view.granted_ms = view.granted_ms.max(granted_ms);
         view.attached = Some(Attached { conn: id, client: conn.client, order: self.order });
+        let ends = (session, id, conn.server);
+        // A leader knows of it already: it has made the session, or allowed it to go on.
+        self.heard.answered(ends, heard, None);
         let early: Vec<SetWatches> = conn.asked.iter().filter_map(set_watches).cloned().collect();
         for watches in early {
             conn.resend(&watches);

@@ -1,46 +1,34 @@
-//! What servers propose, apply and keep: the white-box oracles (Z), and recovery (T2).
+//! What servers log, commit and apply: the white-box oracles (Z).
 //!
-//! Owns every proposal with the one before it in its leader's log, and per server how far it has applied, answered
-//! and saved. Must not look into transactions: their content is the model's.
+//! Owns the table of epochs with all that was ever proposed, the committed history, and per server how far it has
+//! come. Must not look into transactions: their content is the model's. What goes to the disks is judged in `logs`, what
+//! is there in `disks`, what servers say to each other in `talk`.
 //!
-//! With a single voter, what is durable there is committed. With more, a recovered log is only a candidate, and the
-//! first server that applies decides.
+//! A leader's word makes a transaction committed, and that word needs evidence: a majority of voters that hold it
+//! durably and had taken over the history of this very epoch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use zabkeeper_core::io::{DurableState, Entry};
-use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
+use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Voters, Zxid};
 
 use super::catalog::{Fault, Id, Tally, Verdict};
-use crate::model::Model;
+use super::disks::DiskDigest;
+use super::epochs::{Begun, Epochs, Promises, Proposed};
+use super::mirror::Mirror;
+use super::path::Path;
+use super::talk::Link;
 
 /// All that was ever proposed, and the servers.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
-    alone: bool,
-    proposed: BTreeMap<Zxid, Proposal>,
-    servers: BTreeMap<ServerId, Server>,
+    pub(super) voters: Voters,
+    pub(super) epochs: Epochs,
+    pub(super) servers: BTreeMap<ServerId, Server>,
+    /// The one history.
+    pub(super) committed: Path,
     /// Digests of disks at zxids that are not committed yet.
-    waiting: Vec<DiskDigest>,
-}
-
-#[derive(Clone, Debug)]
-struct Proposal {
-    bytes: Bytes,
-    /// The transaction before it in the log of the leader that made it.
-    previous: Zxid,
-    when: Proposed,
-}
-
-/// When a transaction was proposed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Proposed {
-    /// Place among all observations.
-    pub(super) order: u64,
-    pub(super) at: Instant,
-    /// When the leader's life had begun.
-    pub(super) life_since: Instant,
+    pub(super) waiting: Vec<DiskDigest>,
 }
 
 /// A transaction that is committed now.
@@ -49,48 +37,65 @@ pub(super) struct Committed {
     pub(super) proposed: Proposed,
 }
 
-/// What is known of one server and its disk.
+/// What is known of one server.
 #[derive(Clone, Debug, Default)]
-struct Server {
-    /// Last transaction of its log.
-    tail: Zxid,
+pub(super) struct Server {
+    pub(super) mirror: Mirror,
+    /// How much of each epoch's history was durable here while that epoch was the newest one promised.
+    pub(super) synced: BTreeMap<Epoch, Zxid>,
+    /// The highest epochs ever found or confirmed on its disk.
+    pub(super) accepted: Epoch,
+    pub(super) current: Epoch,
+    /// Epochs that it has promised to somebody, as new.
+    pub(super) promised: BTreeSet<Epoch>,
+    /// (epoch, zxid) of every vote that it has cast for itself.
+    pub(super) stood: BTreeSet<(Epoch, Zxid)>,
+    pub(super) links: BTreeMap<LinkId, Link>,
+    /// The link that the present step has got a message from.
+    pub(super) cause: Option<LinkId>,
+    /// As a would-be leader.
+    pub(super) promises: Promises,
     /// Last transaction applied in this life, if any was seen.
-    applied: Option<Zxid>,
+    pub(super) applied: Option<Zxid>,
+    /// The tree is to be replaced by this snapshot of a leader.
+    pub(super) jump: Option<Zxid>,
+    /// How far it has said the history to be committed.
+    claimed: Zxid,
     /// Highest zxid in any reply that a client has read from it.
-    answered: Zxid,
-    /// Highest zxid seen durable on its disk.
-    durable: Zxid,
-    accepted: Epoch,
-    current: Epoch,
-    life: u64,
-    life_since: Instant,
+    pub(super) answered: Zxid,
+    pub(super) leads: bool,
+    /// Did it lead when the present step began?
+    pub(super) led: bool,
+    pub(super) leads_since: Instant,
+    pub(super) serves: bool,
+    pub(super) follows: Option<ServerId>,
+    /// Since when it has led, followed this leader, or looked for one.
+    pub(super) role_since: Instant,
+    pub(super) life: u64,
 }
 
-#[derive(Clone, Debug)]
-struct DiskDigest {
-    server: ServerId,
-    zxid: Zxid,
-    digest: u64,
-}
+impl Server {
+    pub(super) fn acts_as_leader(&self) -> bool {
+        self.leads || self.led
+    }
 
-/// What a disk holds, by sampling or by recovery.
-pub(super) struct Disk<'a> {
-    pub(super) server: ServerId,
-    pub(super) state: &'a DurableState,
-    pub(super) last: Zxid,
+    pub(super) fn path(&self) -> &Path {
+        &self.mirror.issued().path
+    }
 }
 
 impl Ledger {
     pub(super) fn new(voters: &[ServerId]) -> Ledger {
         Ledger {
-            alone: voters.len() == 1,
-            proposed: BTreeMap::new(),
+            voters: Voters::new(voters.iter().copied()),
+            epochs: Epochs::default(),
             servers: BTreeMap::new(),
+            committed: Path::default(),
             waiting: Vec::new(),
         }
     }
 
-    fn server(&mut self, id: ServerId) -> &mut Server {
+    pub(super) fn server(&mut self, id: ServerId) -> &mut Server {
         self.servers.entry(id).or_default()
     }
 
@@ -99,101 +104,25 @@ impl Ledger {
         self.servers.get(&id)?.applied
     }
 
-    /// A client has read a reply of this server that names `zxid`.
-    pub(super) fn answered(&mut self, id: ServerId, zxid: Zxid) {
-        let server = self.server(id);
-        server.answered = server.answered.max(zxid);
+    /// Is there only one voter?
+    pub(super) fn is_alone(&self) -> bool {
+        self.voters.alone()
     }
 
-    /// A leader has put a transaction into its log, at this place among all observations and at this time.
-    pub(super) fn propose(
-        &mut self,
-        tally: &mut Tally,
-        id: ServerId,
-        entry: &Entry,
-        (order, at): (u64, Instant),
-    ) -> Verdict {
-        let zxid = entry.zxid;
-        let earlier = self.proposed.get(&zxid);
-        tally.hold(Id::Z15, earlier.is_none(), || {
-            let same = earlier.is_some_and(|proposal| proposal.bytes == entry.bytes);
-            let bytes = if same { "the same bytes" } else { "other bytes" };
-            vec![format!("server {id} proposes {zxid}, which was dealt before with {bytes}")]
-        })?;
-        let server = self.server(id);
-        let previous = server.tail;
-        let begins_epoch = zxid.epoch() > previous.epoch() && zxid.counter() == 1;
-        tally.hold(Id::Z5, previous.next() == Some(zxid) || begins_epoch, || {
-            vec![format!("server {id} proposes {zxid} after {previous}")]
-        })?;
-        server.tail = zxid;
-        let when = Proposed { order, at, life_since: server.life_since };
-        self.proposed.insert(zxid, Proposal { bytes: entry.bytes.clone(), previous, when });
-        Ok(())
+    /// Does the server lead, as it says?
+    pub(super) fn leads(&self, id: ServerId) -> bool {
+        self.servers.get(&id).is_some_and(|server| server.leads)
     }
 
-    /// The proposals after `tip` that lead to `zxid`, oldest first: what is committed with it.
-    pub(super) fn chain(
-        &self,
-        tally: &mut Tally,
-        tip: Zxid,
-        zxid: Zxid,
-    ) -> Result<Vec<Committed>, Fault> {
-        let mut chain = Vec::new();
-        let mut at = zxid;
-        while at > tip {
-            let proposal = self.proposed.get(&at);
-            tally.hold(Id::Z2, proposal.is_some(), || {
-                vec![format!("{at} is taken as committed, and nobody has proposed it")]
-            })?;
-            let proposal = proposal.expect("held");
-            let entry = Entry { zxid: at, bytes: proposal.bytes.clone() };
-            chain.push(Committed { entry, proposed: proposal.when });
-            at = proposal.previous;
-        }
-        tally.hold(Id::Z12, at == tip, || {
-            vec![format!(
-                "{zxid} is taken as committed; its history leaves the committed one after {at}, \
-                 which has reached {tip}"
-            )]
-        })?;
-        chain.reverse();
-        Ok(chain)
+    /// Does the server have this link, as far as it knows?
+    pub(super) fn has_link(&self, id: ServerId, link: LinkId) -> bool {
+        self.servers.get(&id).is_some_and(|server| server.links.contains_key(&link))
     }
 
-    /// A server has moved on to `zxid`, which is committed by now; `tip` was so before it did.
-    pub(super) fn apply(
-        &mut self,
-        tally: &mut Tally,
-        model: &Model,
-        id: ServerId,
-        zxid: Zxid,
-    ) -> Verdict {
-        let server = self.server(id);
-        let before = server.applied;
-        tally.hold(Id::Z4, before.is_none_or(|before| before < zxid), || {
-            vec![format!("server {id} applies {zxid} after {before:?}")]
-        })?;
-        tally.hold(Id::Z2, model.txn(zxid).is_some(), || {
-            vec![format!("server {id} applies {zxid}, which is not in the committed history")]
-        })?;
-        // The first of a life may lie anywhere: recovery is free to begin at a snapshot.
-        if let Some(before) = before {
-            let next = model.after(before).map(|txn| txn.zxid);
-            tally.hold(Id::Z5, next == Some(zxid), || {
-                vec![format!("server {id} applies {zxid} after {before}; {next:?} comes between")]
-            })?;
-        }
-        server.applied = Some(zxid);
-        Ok(())
-    }
-
-    /// A server begins or ends a life.
-    pub(super) fn restarted(&mut self, id: ServerId, at: Instant) {
-        let server = self.server(id);
-        server.life_since = at;
-        server.applied = None;
-        server.life += 1;
+    /// Since when the server has followed its leader without a break, if it does.
+    pub(super) fn follows_since(&self, id: ServerId) -> Option<Instant> {
+        let server = self.servers.get(&id)?;
+        server.follows.map(|_| server.role_since)
     }
 
     /// A number that no other life of the server has.
@@ -201,110 +130,278 @@ impl Ledger {
         self.servers.get(&id).map_or(0, |server| server.life)
     }
 
-    /// A disk, sampled while its server runs.
-    pub(super) fn sampled(
-        &mut self,
-        tally: &mut Tally,
-        model: &Model,
-        disk: &Disk<'_>,
-        applied: Zxid,
-        digest: u64,
-    ) -> Verdict {
-        let &Disk { server, last, .. } = disk;
-        self.keeps_epochs(tally, disk)?;
-        let (alone, known) = (self.alone, self.server(server));
-        let (durable, answered) = (known.durable, known.answered);
-        let is_kept = |zxid: Zxid| model.at_or_before(zxid) <= last;
-        // A follower may have to give up what it has not heard to be committed; a single voter has nobody to tell it so.
-        let holds_on = if alone { durable <= last } else { is_kept(durable) };
-        tally.hold(Id::Z12, holds_on, || {
-            vec![format!("the disk of server {server} ends at {last}; it had reached {durable}")]
-        })?;
-        known.durable = durable.max(last);
-        if alone {
-            tally.hold(Id::Z17, is_kept(answered), || {
-                vec![format!(
-                    "server {server} has named {answered} to a client; its disk ends at {last}"
-                )]
-            })?;
-            tally.hold(Id::Z13, is_kept(applied), || {
-                vec![format!("server {server} has applied {applied}; its disk ends at {last}")]
-            })?;
-        }
-        self.waiting.push(DiskDigest { server, zxid: last, digest });
-        self.compare_disks(tally, model)
+    /// When leaders began to serve, the latest.
+    pub(super) fn last_established(&self) -> Instant {
+        self.epochs.last_established()
     }
 
-    /// A server has begun a new life and found this. Answers up to where that is committed.
-    pub(super) fn recovered(
-        &mut self,
-        tally: &mut Tally,
-        model: &Model,
-        disk: &Disk<'_>,
-        acknowledged: Zxid,
-    ) -> Result<Option<Zxid>, Fault> {
-        let &Disk { server, last, .. } = disk;
-        self.keeps_epochs(tally, disk)?;
-        let (alone, known) = (self.alone, self.server(server));
-        let (durable, answered) = (known.durable, known.answered);
-        let is_kept = |zxid: Zxid| model.at_or_before(zxid) <= last;
-        if alone {
-            tally.hold(Id::C7, is_kept(acknowledged), || {
-                vec![format!(
-                    "server {server} recovers {last}; writes up to {acknowledged} are acknowledged"
-                )]
-            })?;
-            tally.hold(Id::Z17, is_kept(answered), || {
-                vec![format!(
-                    "server {server} recovers {last}; it has named {answered} to a client"
-                )]
-            })?;
-            tally.hold(Id::Z12, is_kept(model.tip()), || {
-                vec![format!("server {server} recovers {last}; {} was committed", model.tip())]
-            })?;
-        }
-        let holds_on = if alone { durable <= last } else { is_kept(durable) };
-        tally.hold(Id::T2, holds_on, || {
-            vec![format!("server {server} recovers {last}; its disk had reached {durable}")]
-        })?;
-        known.applied = None;
-        known.tail = last;
-        known.durable = durable.max(last);
-        Ok(alone.then_some(last))
-    }
-
-    fn keeps_epochs(&mut self, tally: &mut Tally, disk: &Disk<'_>) -> Verdict {
-        let (id, state, last) = (disk.server, disk.state, disk.last);
+    /// A client has read a reply of this server that names `zxid`.
+    pub(super) fn answered(&mut self, id: ServerId, zxid: Zxid) {
         let server = self.server(id);
-        let (accepted, current) = (state.accepted_epoch, state.current_epoch);
-        let holds = accepted >= current
-            && accepted >= server.accepted
-            && current >= server.current
-            && accepted >= last.epoch();
-        tally.hold(Id::Z14, holds, || {
+        server.answered = server.answered.max(zxid);
+    }
+
+    /// A server begins or ends a life.
+    pub(super) fn restarted(&mut self, id: ServerId, at: Instant) {
+        let server = self.server(id);
+        server.links.clear();
+        server.cause = None;
+        server.applied = None;
+        server.jump = None;
+        server.claimed = Zxid::ZERO;
+        (server.leads, server.led, server.serves, server.follows) = (false, false, false, None);
+        server.role_since = at;
+        server.life += 1;
+    }
+
+    /// What the server says of itself after a step.
+    /// Says whether that is news.
+    pub(super) fn role(&mut self, id: ServerId, status: &Status, at: Instant) -> bool {
+        let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
+        let server = self.server(id);
+        if leads && !server.leads {
+            server.leads_since = at;
+            server.promises = Promises::default();
+        }
+        let follows = status.leader.filter(|_| status.mode == Mode::Follower);
+        let (before, now) =
+            ((server.leads, server.follows, server.serves), (leads, follows, status.serving));
+        if before != now {
+            server.role_since = at;
+        }
+        server.led = server.leads;
+        (server.leads, server.follows, server.serves) = now;
+        before != now
+    }
+
+    /// The epoch of a history is stored behind it.
+    pub(super) fn has_initial(
+        &self,
+        tally: &mut Tally,
+        id: ServerId,
+        epoch: Epoch,
+        path: &Path,
+        does: &str,
+    ) -> Verdict {
+        let initial = self.epochs.initial(epoch);
+        let held = initial.is_some_and(|initial| path.contains(initial.end()));
+        tally.hold(Id::Z18, held, || {
+            let (end, initial) = (path.end(), initial.map(Path::end));
             vec![format!(
-                "server {id} has on disk: accepted {accepted}, current {current}, last {last}; \
-                 before: accepted {}, current {}",
-                server.accepted, server.current
+                "server {id} {does} epoch {epoch} behind {end}; the epoch began with {initial:?}"
+            )]
+        })
+    }
+
+    /// A leader's history becomes that of an epoch.
+    pub(super) fn begins(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        epoch: Epoch,
+        at: Instant,
+    ) -> Verdict {
+        let initial = self.servers[&id].path().clone();
+        let view = self.epochs.of_mut(epoch);
+        let begun = view.begun.get_or_insert(Begun { leader: id, initial, at });
+        let (leader, since) = (begun.leader, begun.at);
+        tally.hold(Id::Z1, leader == id, || {
+            vec![format!(
+                "server {id} begins epoch {epoch}, which server {leader} began at {since}"
+            )]
+        })
+    }
+
+    /// A leader serves clients, or lets others do so: a quorum has taken over its history.
+    pub(super) fn establishes(&mut self, tally: &mut Tally, id: ServerId, at: Instant) -> Verdict {
+        let server = &self.servers[&id];
+        let epoch = server.mirror.issued().state.current_epoch;
+        let view = self.epochs.of(epoch);
+        if view.is_some_and(|view| view.established.is_some()) {
+            let leader = view.and_then(|view| view.begun.as_ref()).map(|begun| begun.leader);
+            return tally.hold(Id::Z1, leader == Some(id), || {
+                vec![format!("server {id} serves in epoch {epoch}; its leader is {leader:?}")]
+            });
+        }
+        let initial = self.epochs.initial(epoch).cloned();
+        let end = initial.as_ref().map(Path::end);
+        let has_quorum = end.is_some_and(|end| self.has_evidence(epoch, end));
+        tally.hold(Id::Z1, has_quorum, || {
+            let mut evidence =
+                vec![format!("server {id} serves in epoch {epoch}, begun after {end:?}")];
+            evidence.extend(self.evidence(epoch));
+            evidence
+        })?;
+        let initial = initial.expect("held");
+        let committed = self.committed.before_epoch(epoch);
+        tally.hold(Id::Z11, initial.contains(committed), || {
+            vec![format!(
+                "server {id} leads epoch {epoch} with a history up to {}; it lacks {committed}, \
+                 which is committed",
+                initial.end()
             )]
         })?;
-        server.accepted = accepted;
-        server.current = current;
-        Ok(())
-    }
-
-    /// Compares the digests of disks that have become comparable: a disk may be ahead of what is committed.
-    pub(super) fn compare_disks(&mut self, tally: &mut Tally, model: &Model) -> Verdict {
-        let tip = model.tip();
-        for disk in self.waiting.extract_if(.., |disk| disk.zxid <= tip) {
-            let DiskDigest { server, zxid, digest } = disk;
-            let right = model.digest_at(zxid);
-            tally.hold(Id::T2, digest == right, || {
+        for (other, theirs) in self.epochs.established(epoch) {
+            let (shorter, longer) =
+                if other < epoch { (theirs, &initial) } else { (&initial, theirs) };
+            tally.hold(Id::Z8, longer.contains(shorter.end()), || {
                 vec![format!(
-                    "the disk of server {server} holds {digest:#x} at {zxid}; the model {right:#x}"
+                    "epoch {epoch} began after {}, and epoch {other} after {}",
+                    initial.end(),
+                    theirs.end()
                 )]
             })?;
         }
+        self.epochs.of_mut(epoch).established = Some(at);
         Ok(())
+    }
+
+    /// Does a majority hold `zxid` durably, each on the word of the leader of `epoch`?
+    fn has_evidence(&self, epoch: Epoch, zxid: Zxid) -> bool {
+        self.voters.is_quorum(|id| {
+            let synced = self.servers.get(&id).and_then(|server| server.synced.get(&epoch));
+            synced.is_some_and(|synced| *synced >= zxid)
+        })
+    }
+
+    fn evidence(&self, epoch: Epoch) -> Vec<String> {
+        let one = |(id, server): (&ServerId, &Server)| {
+            let (durable, synced) = (server.mirror.durable(), server.synced.get(&epoch));
+            let DurableState { accepted_epoch, current_epoch, .. } = durable.state;
+            format!(
+                "server {id}: log durable up to {}, accepted {accepted_epoch}, current \
+                 {current_epoch}; of epoch {epoch} up to {synced:?}",
+                server.mirror.kept().end()
+            )
+        };
+        self.servers.iter().map(one).collect()
+    }
+
+    /// How far the server says that the history is committed. Answers up to where that is news.
+    pub(super) fn claims(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        zxid: Zxid,
+    ) -> Result<Option<Zxid>, Fault> {
+        let server = self.server(id);
+        if zxid <= server.claimed {
+            return Ok(None);
+        }
+        server.claimed = zxid;
+        let server = &self.servers[&id];
+        let tip = self.committed.end();
+        if zxid <= tip {
+            let late = server.acts_as_leader() && zxid.epoch() < tip.epoch();
+            let kind = if late { Id::Z6 } else { Id::Z3 };
+            return tally
+                .hold(kind, self.committed.at_or_before(zxid) == zxid || zxid.counter() == 0, || {
+                    vec![format!(
+                        "server {id} takes {zxid} as committed; the history up to {tip} lacks it"
+                    )]
+                })
+                .map(|()| None);
+        }
+        tally.hold(Id::Z13, server.acts_as_leader(), || {
+            vec![format!("server {id} takes {zxid} as committed, and leaders only {tip}")]
+        })?;
+        tally.hold(Id::Z2, server.path().contains(zxid), || {
+            vec![format!("server {id} commits {zxid}, which is not in its log")]
+        })?;
+        let epoch = server.mirror.issued().state.current_epoch;
+        tally.hold(Id::Z13, self.has_evidence(epoch, zxid), || {
+            let mut evidence = vec![format!("server {id} commits {zxid} as leader of {epoch}")];
+            evidence.extend(self.evidence(epoch));
+            evidence
+        })?;
+        tally.hold(Id::Z3, server.path().contains(tip), || {
+            vec![format!(
+                "server {id} commits {zxid}, and its log leaves the committed history after {}, \
+                 which has reached {tip}",
+                server.path().at_or_before(tip)
+            )]
+        })?;
+        Ok(Some(zxid))
+    }
+
+    /// What is committed with `zxid` by this server, oldest first.
+    pub(super) fn chain(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        zxid: Zxid,
+    ) -> Result<Vec<Committed>, Fault> {
+        let mut chain = Vec::new();
+        for next in self.servers[&id].path().between(self.committed.end(), zxid) {
+            let proposal = self.epochs.proposal(next);
+            tally.hold(Id::Z2, proposal.is_some(), || {
+                vec![format!("{next} is taken as committed, and nobody has proposed it")]
+            })?;
+            let proposal = proposal.expect("held");
+            let entry = Entry { zxid: next, bytes: proposal.bytes.clone() };
+            chain.push(Committed { entry, proposed: proposal.when });
+            self.committed.push(next);
+        }
+        Ok(chain)
+    }
+
+    /// A server's tree has moved on to `zxid`.
+    pub(super) fn apply(&mut self, tally: &mut Tally, id: ServerId, zxid: Zxid) -> Verdict {
+        let committed = &self.committed;
+        let server = self.servers.entry(id).or_default();
+        let before = server.applied;
+        tally.hold(Id::Z4, before.is_none_or(|before| before < zxid), || {
+            vec![format!("server {id} applies {zxid} after {before:?}")]
+        })?;
+        tally.hold(Id::Z13, zxid <= committed.end(), || {
+            vec![format!("server {id} applies {zxid}, and leaders have only {}", committed.end())]
+        })?;
+        tally.hold(Id::Z3, committed.contains(zxid), || {
+            vec![format!("server {id} applies {zxid}, which is not in the committed history")]
+        })?;
+        let end = server.path().end();
+        let jump = server.jump.take_if(|jump| *jump == zxid);
+        tally.hold(Id::Z2, jump.is_some() || server.path().contains(zxid), || {
+            vec![format!(
+                "server {id} applies {zxid}, and it is not in its log, which ends at {end}"
+            )]
+        })?;
+        // The first of a life may lie anywhere: recovery is free to begin at a snapshot.
+        if let (Some(before), None) = (before, jump) {
+            let next = committed.between(before, zxid).first().copied();
+            let kind =
+                if next.is_some_and(|next| next.epoch() < zxid.epoch()) { Id::Z9 } else { Id::Z5 };
+            tally.hold(kind, next == Some(zxid), || {
+                vec![format!("server {id} applies {zxid} after {before}; {next:?} comes between")]
+            })?;
+        }
+        tally.hold(Id::Z9, true, Vec::new)?;
+        server.applied = Some(zxid);
+        Ok(())
+    }
+
+    /// Lets a story begin with a log that is shorter than what was told.
+    #[cfg(test)]
+    pub(super) fn pretend(&mut self, id: ServerId, last: Zxid) {
+        let mut held = self.servers[&id].mirror.issued().clone();
+        held.path.cut(last);
+        self.server(id).mirror.reset(held);
+    }
+
+    /// The order of a server's own watermarks.
+    pub(super) fn watermarks(&self, tally: &mut Tally, id: ServerId, status: &Status) -> Verdict {
+        let Status { applied, committed, appended, durable, snapshot, .. } = status;
+        let ordered = snapshot <= applied
+            && applied <= committed
+            && committed <= appended
+            && durable <= appended;
+        let server = &self.servers[&id];
+        let halfway = server.mirror.issued().state.damaged || server.jump.is_some();
+        tally.hold(Id::Z20, ordered || halfway || status.halted.is_some(), || {
+            vec![format!(
+                "server {id}: snapshot {snapshot}, applied {applied}, committed {committed}, \
+                 durable {durable}, appended {appended}"
+            )]
+        })
     }
 }

@@ -9,7 +9,11 @@
 //!
 //! | file | judges |
 //! | --- | --- |
-//! | `ledger` | what servers propose, apply and keep (Z, T2) |
+//! | `ledger` | what servers commit and apply, and whom they lead (Z) |
+//! | `logs` | what servers give to their disks (Z) |
+//! | `talk` | what servers say to each other (Z1, Z14, Z16, Z17) |
+//! | `disks` | what servers keep (Z12, Z14, Z17, Z18, T2) |
+//! | `heard` | when a leader has heard of a session (S3, S7) |
 //! | `commit` | each committed transaction against its request (C8 to C11, S1, S3, S5) |
 //! | `handshake` | sessions and passwords (S4, S6, C6) |
 //! | `reply` | each reply and event against the model (C1 to C9, C11) |
@@ -21,9 +25,16 @@
 mod catalog;
 mod commit;
 mod conn;
+mod disks;
+mod epochs;
 mod handshake;
+mod heard;
 mod ledger;
+mod logs;
+mod mirror;
+mod path;
 mod reply;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -31,8 +42,9 @@ mod watch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use zabkeeper_core::io::DurableState;
-use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
+use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
+use zabkeeper_core::peer::Notification;
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Status, Zxid};
 
 pub use catalog::Violation;
 
@@ -40,7 +52,9 @@ use crate::model::Model;
 use crate::observe::{ClientId, Observation, Observed};
 use catalog::{Fault, Id, Tally, Verdict};
 use conn::{Conn, Phase, Who};
-use ledger::{Disk, Ledger};
+use disks::Disk;
+use heard::Heard;
+use ledger::Ledger;
 use watch::{Armed, Held};
 
 /// A refusal is followed by the end of the session within this time, whatever the disk does.
@@ -55,12 +69,15 @@ pub struct Oracles {
     conns: BTreeMap<ConnId, Conn>,
     sessions: BTreeMap<SessionId, SessionView>,
     armed: Armed,
+    heard: Heard,
     /// Hashes of data that only one write attempt may have written (C8).
     written: BTreeSet<u64>,
     /// Highest zxid in any reply that any client has read.
     seen: Zxid,
     /// Highest zxid of a write whose reply its client has read.
     acknowledged: Zxid,
+    /// When the audit was, if it was.
+    audit: Option<Instant>,
     /// Number of the observation.
     order: u64,
     now: Instant,
@@ -77,16 +94,26 @@ struct SessionView {
     attached: Option<Attached>,
     /// The least timeout that it may have, ms.
     timeout_ms: Option<u32>,
-    /// When its latest answered request was sent.
-    heard: Instant,
+    /// The greatest one that was granted, ms.
+    granted_ms: u32,
     /// When its end was committed: place among all observations.
     ended: Option<u64>,
     /// A good password was refused: by which server, in which of its lives, and when.
     refused: Option<(ServerId, u64, Instant)>,
     /// It has had a write refused because it was closing: it does nothing any more.
     closing: bool,
+    /// When its last connection ended, as its client knows.
+    left: Instant,
     /// Watches that it holds while it has no connection.
     held: Held,
+}
+
+/// What came out of a step.
+struct Acts<'a> {
+    disk: &'a [DiskCommand],
+    peers: &'a [PeerCommand],
+    election: &'a [(ServerId, Notification)],
+    status: &'a Status,
 }
 
 /// A session has been taken up on a connection.
@@ -115,9 +142,11 @@ impl Oracles {
             conns: BTreeMap::new(),
             sessions: BTreeMap::new(),
             armed: Armed::default(),
+            heard: Heard::default(),
             written: BTreeSet::new(),
             seen: Zxid::ZERO,
             acknowledged: Zxid::ZERO,
+            audit: None,
             order: 0,
             now: Instant::default(),
         }
@@ -139,7 +168,14 @@ impl Oracles {
     /// A promise is broken.
     pub fn finish(&mut self) -> Result<(), Violation> {
         let verdict = self.ledger.compare_disks(&mut self.tally, &self.model);
+        let verdict = verdict.and_then(|()| self.no_orphan_is_left());
         verdict.map_err(|fault| fault.at(self.now))
+    }
+
+    /// Lets a story begin with a log that is shorter than what was told.
+    #[cfg(test)]
+    fn pretend(&mut self, id: ServerId, last: Zxid) {
+        self.ledger.pretend(id, last);
     }
 
     /// How often each oracle has judged.
@@ -167,17 +203,25 @@ impl Oracles {
                 self.closed(*conn);
                 Ok(())
             }
-            Observation::Proposed { server, entry } => {
-                let when = (self.order, self.now);
-                self.ledger.propose(&mut self.tally, *server, entry, when)
+            Observation::Input { server, input } => {
+                self.heard.relayed(&self.ledger, *server, input, self.now);
+                self.ledger.entered(&mut self.tally, *server, input)
+            }
+            Observation::Output { server, disk, peers, election, status } => {
+                self.acted(*server, &Acts { disk, peers, election, status })
             }
             Observation::Applied { server, zxid, digest } => self.applied(*server, *zxid, *digest),
-            Observation::DurableTruth { server, state, last, digest, applied } => {
+            Observation::DurableTruth { server, state, last, digest } => {
                 let disk = Disk { server: *server, state, last: *last };
-                self.ledger.sampled(&mut self.tally, &self.model, &disk, *applied, *digest)
+                self.ledger.sampled(&mut self.tally, &self.model, &disk, *digest)
+            }
+            Observation::Wiped { server } => {
+                self.ledger.wiped(*server);
+                Ok(())
             }
             Observation::Started { server } | Observation::Stopped { server } => {
                 self.ledger.restarted(*server, self.now);
+                self.heard.restarted(*server);
                 Ok(())
             }
             Observation::Recovered { server, state, last } => self.recovered(*server, state, *last),
@@ -197,6 +241,7 @@ impl Oracles {
         if let Some(session) = self.sessions.get_mut(&conn.session)
             && session.attached.is_some_and(|attached| attached.conn == id)
         {
+            session.left = self.now;
             for held in [&mut conn.kept, &mut conn.resent, &mut conn.held] {
                 session.held.join(std::mem::take(held));
             }
@@ -206,11 +251,35 @@ impl Oracles {
         }
     }
 
-    fn applied(&mut self, server: ServerId, zxid: Zxid, digest: Option<u64>) -> Verdict {
-        if zxid > self.model.tip() {
-            self.commit_up_to(zxid)?;
+    /// A server has made a step.
+    fn acted(&mut self, id: ServerId, acts: &Acts<'_>) -> Verdict {
+        let (tally, ledger, now) = (&mut self.tally, &mut self.ledger, self.now);
+        if ledger.role(id, acts.status, now) {
+            self.heard.restarted(id);
         }
-        self.ledger.apply(&mut self.tally, &self.model, server, zxid)?;
+        if ledger.leads(id) {
+            for command in acts.disk {
+                if let DiskCommand::Append { entry, .. } = command {
+                    self.heard.proposed(id, entry);
+                }
+            }
+        }
+        ledger.commanded(tally, id, acts.disk, (self.order, now))?;
+        if acts.status.serving && ledger.leads(id) {
+            ledger.establishes(tally, id, now)?;
+        }
+        if let Some(zxid) = ledger.claims(tally, id, acts.status.committed)? {
+            self.commit_up_to(id, zxid)?;
+        }
+        let (tally, ledger) = (&mut self.tally, &mut self.ledger);
+        ledger.says(tally, id, acts.peers, now)?;
+        ledger.votes(tally, id, acts.election)?;
+        ledger.watermarks(tally, id, acts.status)?;
+        self.relays(id, acts.peers)
+    }
+
+    fn applied(&mut self, server: ServerId, zxid: Zxid, digest: Option<u64>) -> Verdict {
+        self.ledger.apply(&mut self.tally, server, zxid)?;
         match digest {
             Some(digest) => self.compare(server, zxid, digest),
             None => Ok(()),
@@ -229,11 +298,10 @@ impl Oracles {
 
     fn recovered(&mut self, id: ServerId, state: &DurableState, last: Zxid) -> Verdict {
         let disk = Disk { server: id, state, last };
-        let (tally, model) = (&mut self.tally, &self.model);
-        let to_commit = self.ledger.recovered(tally, model, &disk, self.acknowledged)?;
-        if let Some(last) = to_commit {
-            self.commit_up_to(last)?;
-            // With the server's old life, everything asked of it and not in its log is gone.
+        self.ledger.recovered(&mut self.tally, &disk, self.acknowledged)?;
+        if self.ledger.is_alone() {
+            // With the only voter's old life, everything asked of it and not in its log is gone.
+            self.commit_up_to(id, last)?;
             self.conns.retain(|_, conn| !conn.closed || conn.server != id);
         }
         Ok(())
@@ -246,6 +314,7 @@ impl Oracles {
         digest: u64,
         sessions: &[SessionId],
     ) -> Verdict {
+        self.audit = Some(self.now);
         self.tally.hold(Id::C7, self.model.at_or_before(applied) >= self.acknowledged, || {
             let acknowledged = self.acknowledged;
             vec![format!("server {server} ends at {applied}; {acknowledged} was acknowledged")]

@@ -317,9 +317,10 @@ impl Oracles {
         conn.replies += 1;
         conn.floor = conn.floor.max(zxid);
         session.seen = session.seen.max(zxid);
-        session.heard = session.heard.max(answer.asked.at);
         self.seen = self.seen.max(zxid);
         self.ledger.answered(conn.server, zxid);
+        let ends = (conn.session, answer.conn, conn.server);
+        self.heard.answered(ends, answer.asked.at, self.ledger.follows_since(conn.server));
         if answer.asked.request.is_write() {
             conn.acknowledged = conn.acknowledged.max(zxid);
             session.acknowledged = session.acknowledged.max(zxid);

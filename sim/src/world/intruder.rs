@@ -106,7 +106,7 @@ impl World {
         };
         if intruder.sent {
             self.intruders.remove(&conn);
-            shared.net.close(shared.now, conn, End::Client);
+            shared.net.close(shared.now, conn, End::Dialler);
             shared.observe(Observation::ConnClosed { conn });
             return shared.schedule_arrivals();
         }
@@ -119,7 +119,7 @@ impl World {
         shared.note(Kind::Send, (server.0, conn.0), &bytes, || {
             format!("intruder -> {conn} {}B {bytes:?}", bytes.len())
         });
-        shared.net.send(shared.now, conn, End::Client, bytes);
+        shared.net.send(shared.now, conn, End::Dialler, bytes);
         shared.schedule_arrivals();
         let dice = &mut self.fault_dice[Fault::ClientGarbage as usize];
         let stay = dice.range(10, 5_000) * 1_000_000;
@@ -149,7 +149,7 @@ impl World {
             }
             Delivery::Closed | Delivery::Reset => {
                 self.intruders.remove(&conn);
-                shared.net.close(shared.now, conn, End::Client);
+                shared.net.close(shared.now, conn, End::Dialler);
                 shared.observe(Observation::ConnClosed { conn });
                 shared.schedule_arrivals();
             }

@@ -3,8 +3,11 @@
 //! Owns the order of events and who gets them. Must not judge.
 
 mod intruder;
+mod partition;
 mod phases;
+mod stranger;
 mod strike;
+mod wipe;
 
 use std::collections::BTreeMap;
 
@@ -17,9 +20,11 @@ use crate::node::Node;
 use crate::observe::ClientId;
 use crate::options::Options;
 use crate::queue::Queue;
+use crate::reach::Reach;
+use crate::roles::{Role, Roles};
 use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
-use crate::stream::{Arrival, Delivery, End, Network};
+use crate::stream::{Arrival, Delivery, End, Network, Party};
 use crate::tally::Tally;
 use crate::trace::{Kind, Story, Trace};
 use crate::workload::KeySpace;
@@ -29,6 +34,8 @@ pub use phases::Liveness;
 
 /// Events after which a run is given up as inconclusive: far more than any run needs.
 const EVENTS_MAX: u64 = 200_000_000;
+/// Servers are first started within this time, ns: before the first client comes.
+const STAGGER: u64 = 30_000_000;
 /// How long a connection attempt to a machine that is silent takes, ns.
 const DIAL_TIMEOUT: u64 = 3_000_000_000;
 
@@ -44,6 +51,8 @@ pub struct World {
     refusing_until: Instant,
     /// Does anything go wrong?
     faulty: bool,
+    /// The server whose disk was taken away last, until it has everything again.
+    wiped: Option<ServerId>,
     /// How many clients there ever were, intruders included.
     client_ids: u32,
     liveness: Liveness,
@@ -68,6 +77,8 @@ pub struct Outcome {
     pub checks: Vec<(&'static str, u64)>,
     /// How long the service took to recover after the heal.
     pub liveness: Liveness,
+    /// Who led and followed when.
+    pub roles: Roles,
     /// Trace lines kept, and hashes by event, where asked for.
     pub trace: Trace,
 }
@@ -76,12 +87,14 @@ impl World {
     /// A world before its first event.
     pub fn new(seeds: Seeds, options: Options, story: Story, compare: bool) -> World {
         let keys = KeySpace::draw(options.workload.paths, &mut seeds.stream("workload", 0));
-        let servers = [ServerId(1)];
+        let servers: Vec<ServerId> = options.voters().collect();
         let mut shared = Shared {
             now: Instant(0),
             queue: Queue::new(seeds.stream("queue", 0)),
             // Any start will do, as long as it is not one that a fixed number could be taken for.
             net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
+            reach: Reach::default(),
+            roles: Roles::default(),
             trace: Trace::new(story, compare),
             judge: Judge::new(&servers),
             tally: Tally::default(),
@@ -89,7 +102,7 @@ impl World {
             keys,
             seeds,
         };
-        let nodes = servers.map(|id| (id, Node::new(id, &shared))).into();
+        let nodes = servers.iter().map(|id| (*id, Node::new(*id, &shared))).collect();
         let mut world = World {
             nodes,
             clients: BTreeMap::new(),
@@ -97,11 +110,14 @@ impl World {
             fault_dice: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
             refusing_until: Instant(0),
             faulty: true,
+            wiped: None,
             client_ids: 0,
             liveness: Liveness::default(),
             shared: {
                 for server in servers {
-                    shared.after(0, Event::Start { server });
+                    shared.roles.record(shared.now, server, Role::Down);
+                    let after = seeds.stream("config/start", server.0).below(STAGGER);
+                    shared.after(after, Event::Start { server });
                 }
                 shared
             },
@@ -132,6 +148,7 @@ impl World {
             tally: shared.tally,
             checks: shared.judge.checks(),
             liveness: self.liveness,
+            roles: shared.roles,
             trace: shared.trace,
         }
     }
@@ -191,17 +208,31 @@ impl World {
             Event::Relief { server } => self.relieve(server),
             Event::Dial { client, life, link, server } => {
                 let (conn, after) = self.dial(client, server);
-                let answer = Event::Dialled { client, life, link, conn };
+                let answer = Event::Dialled { client, life, link, conn, server };
                 self.shared.after(after, answer);
             }
-            Event::Dialled { client, life, link, conn } => {
+            Event::Dialled { client, life, link, conn, server } => {
                 let Some(state) = self.clients.get_mut(&client) else {
                     return;
                 };
                 if let Some(until) = state.still_frozen(shared.now) {
                     return shared.at(until, event);
                 }
-                state.dialled(life, link, conn, ServerId(1), shared);
+                state.dialled(life, link, conn, server, shared);
+            }
+            Event::PeerDial { from, life, conn, to } => self.dial_peer(from, life, conn, to),
+            Event::PeerDialled { from, life, conn, to, stands } => {
+                let (node, shared) = self.node(from);
+                if !node.dialled(life, conn, to, stands, shared) && stands {
+                    shared.net.abandon(shared.now, conn, End::Dialler, None);
+                    shared.schedule_arrivals();
+                }
+            }
+            Event::Notified { from, to, what } => {
+                if shared.reach.cut_until(shared.now, from, to).is_none() {
+                    let (node, shared) = self.node(to);
+                    node.notified(from, what, shared);
+                }
             }
             Event::ClientDeadline { client, life } => {
                 let Some(state) = self.clients.get_mut(&client) else {
@@ -222,6 +253,10 @@ impl World {
                     state.birth(life, shared);
                 }
             }
+            Event::StrangerLeaves { conn } => {
+                shared.net.close(shared.now, conn, End::Dialler);
+                shared.schedule_arrivals();
+            }
             Event::Intruder { conn, server } => self.intruder_turn(conn, server),
             Event::Fault(fault) => self.strike(fault),
         }
@@ -230,12 +265,15 @@ impl World {
     fn arrive(&mut self, arrival: Arrival) {
         let Arrival { conn, to, .. } = arrival;
         let shared = &mut self.shared;
-        let Some((client, server)) = shared.net.ends(conn) else {
+        let Some(parties) = shared.net.parties(conn) else {
             return;
         };
-        let frozen = match to {
-            End::Client => self.clients.get(&client).and_then(|c| c.still_frozen(shared.now)),
-            End::Server => None,
+        let (receiver, sender) = (parties[to as usize], parties[to.other() as usize]);
+        let frozen = match receiver {
+            Party::Client(client) => {
+                self.clients.get(&client).and_then(|c| c.still_frozen(shared.now))
+            }
+            Party::Server(_) | Party::Stranger => None,
         };
         if let Some(until) = frozen {
             return shared.at(until, Event::Arrival(arrival));
@@ -244,28 +282,56 @@ impl World {
         if let Delivery::Later(at) = delivery {
             return shared.at(at, Event::Arrival(arrival));
         }
-        match to {
-            End::Server => {
+        match receiver {
+            Party::Server(server) => {
                 if let Delivery::Bytes(bytes) = &delivery {
                     shared.note(Kind::Receive, (server.0, conn.0), bytes, || {
                         format!("s{server} <- {conn} {}B", bytes.len())
                     });
                 }
                 if let Some(node) = self.nodes.get_mut(&server) {
-                    node.arrive(conn, delivery, shared);
+                    node.arrive(conn, sender, delivery, shared);
                 }
             }
-            End::Client => {
+            Party::Client(client) => {
                 if let Some(state) = self.clients.get_mut(&client) {
                     state.arrive(conn, delivery, shared);
                 } else {
                     self.intruder_hears(conn, delivery);
                 }
-                if let Some(node) = self.nodes.get_mut(&server) {
-                    node.drained(&mut self.shared);
-                }
             }
+            Party::Stranger => self.stranger_hears(conn, &delivery),
         }
+        if let Party::Server(server) = sender
+            && let Some(node) = self.nodes.get_mut(&server)
+        {
+            node.drained(conn, &mut self.shared);
+        }
+    }
+
+    /// A server's attempt to have a link gets to the other one, if it can.
+    fn dial_peer(&mut self, from: ServerId, life: u64, conn: ConnId, to: ServerId) {
+        let (node, _) = self.node(from);
+        if node.life() != life || !node.is_up() {
+            return;
+        }
+        let mut dice = self.shared.seeds.stream("net", conn.0);
+        let after = self.shared.options.peers.link.draw(&mut dice);
+        let answered = if self.shared.reach.connects(self.shared.now, from, to) {
+            let (node, shared) = self.node(to);
+            node.accept(conn, Party::Server(from), shared)
+        } else {
+            None
+        };
+        let shared = &mut self.shared;
+        let stands = answered == Some(true);
+        if stands {
+            let parties = [Party::Server(from), Party::Server(to)];
+            shared.net.open(conn, parties, shared.options.peers.link, dice);
+        }
+        let silent = answered.is_none();
+        let after = if silent { shared.options.peers.dial_timeout_ms * 1_000_000 } else { after };
+        shared.after(after, Event::PeerDialled { from, life, conn, to, stands });
     }
 
     /// Somebody wants a connection. Gives it, if it comes about, and the time until that is known.
@@ -280,10 +346,11 @@ impl World {
         let Some(node) = self.nodes.get_mut(&server) else {
             return (None, after);
         };
-        match node.accept(conn, shared) {
+        match node.accept(conn, Party::Client(client), shared) {
             Some(true) => {
                 let pace = shared.options.link;
-                shared.net.open(conn, client, server, pace, dice);
+                let parties = [Party::Client(client), Party::Server(server)];
+                shared.net.open(conn, parties, pace, dice);
                 (Some(conn), after)
             }
             Some(false) => (None, after),
@@ -304,3 +371,6 @@ fn split<'a>(
 ) -> (&'a mut Node, &'a mut Shared) {
     (nodes.get_mut(&server).expect("events name servers of this world"), shared)
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,10 @@ use zabkeeper_core::Instant;
 use super::World;
 use crate::fs::Pace;
 use crate::judge::Check;
+use crate::node::Node;
 use crate::observe::Observation;
+use crate::options::VotePace;
+use crate::roles::Role;
 use crate::seed::Dice;
 use crate::shared::Event;
 use crate::stream::LinkPace;
@@ -22,8 +25,9 @@ const LIVENESS_MAX: u64 = 120_000 * MS;
 const SETTLE_MAX: u64 = 30_000 * MS;
 /// How often the world looks whether a phase is over, ns.
 const LOOK: u64 = 20 * MS;
-/// Handles that a store may hold: a segment, the state file, a snapshot, and some for what it is about to do.
-const HANDLES_MAX: u32 = 8;
+/// Handles that a store may hold: a segment, the state file, a snapshot, some for what it is about to do, and the
+/// snapshots that its reader has sent to as many links.
+const HANDLES_MAX: u32 = 8 + 64;
 
 /// How long the service took to recover, and how long it might have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,6 +62,10 @@ impl World {
         self.refusing_until = shared.now;
         let cut = shared.options.link.cut_one_in;
         shared.options.link = LinkPace { cut_one_in: cut, ..LinkPace::CALM };
+        shared.options.peers.link = shared.options.link;
+        shared.options.peers.votes = VotePace::WELL;
+        shared.reach.heal();
+        shared.roles.healed(shared.now);
         for client in self.clients.values_mut() {
             client.thaw(shared);
         }
@@ -72,18 +80,31 @@ impl World {
     }
 
     /// The bound of the liveness phase: a client notices a dead connection within its session timeout, connects again
-    /// within its pauses, and the server may meanwhile have to notice the same and start.
+    /// within its pauses, and servers may meanwhile have to notice the same, start, elect a leader and join it, for
+    /// which they may need a second attempt.
     fn liveness_bound(&self) -> u64 {
         let options = &self.shared.options;
-        let ms = 2 * u64::from(options.server.tick_ms) * 20
+        let (init, sync) = options.server.phase_ticks;
+        let ms = u64::from(options.server.tick_ms) * u64::from(40 + 2 * (init + sync))
             + 2 * options.workload.session_ms.1
             + 4 * options.workload.reconnect_ms
+            + 2 * options.peers.dial_timeout_ms
             + 10_000;
         (ms * MS).min(LIVENESS_MAX)
     }
 
+    /// Servers that do not serve.
+    fn not_serving(&self) -> Vec<String> {
+        let serves = |role| matches!(role, Role::Leads | Role::Follows);
+        self.nodes
+            .values()
+            .filter(|node| !node.status().is_some_and(|status| serves(Role::of(&status))))
+            .map(|node| format!("s{}: {:?}", node.id(), node.status()))
+            .collect()
+    }
+
     /// Everything is well again, and that must show.
-    fn liveness_phase(&mut self) -> bool {
+    pub(super) fn liveness_phase(&mut self) -> bool {
         self.heal();
         self.prove_liveness()
     }
@@ -99,17 +120,26 @@ impl World {
         for client in self.clients.values_mut() {
             client.ask_for_probe(&mut self.shared);
         }
-        while !self.clients.values().all(|client| client.is_proven()) {
+        loop {
+            let proven = self.clients.values().all(|client| client.is_proven());
+            let idle = self.not_serving();
+            if proven && idle.is_empty() {
+                break;
+            }
             let next = Instant(self.shared.now.0 + LOOK);
             if !self.run_until(next) {
                 return false;
             }
             if self.shared.now.0 - healed.0 > self.liveness.bound {
+                if !idle.is_empty() {
+                    self.shared.hold(Check::LEADER, Err(idle.join("\n  ")));
+                }
                 self.report_waiting();
                 return false;
             }
         }
         self.liveness.took = self.shared.now.0 - healed.0;
+        self.shared.hold(Check::LEADER, Ok(()));
         self.shared.hold(Check::WRITES, Ok(()));
         true
     }
@@ -131,7 +161,7 @@ impl World {
     }
 
     /// Nobody asks for anything: queues must drain.
-    fn settle(&mut self) -> bool {
+    pub(super) fn settle(&mut self) -> bool {
         self.begin_phase("settle");
         let since = self.shared.now;
         loop {
@@ -140,8 +170,11 @@ impl World {
                 return false;
             }
             let unrest = self.unrest();
-            if unrest.is_none() || self.shared.now.0 - since.0 > SETTLE_MAX {
+            let apart = self.apart();
+            let calm = unrest.is_none() && apart.is_none();
+            if calm || self.shared.now.0 - since.0 > SETTLE_MAX {
                 self.shared.hold(Check::DRAINED, unrest.map_or(Ok(()), Err));
+                self.shared.hold(Check::CONVERGES, apart.map_or(Ok(()), Err));
                 return self.shared.judge.failure().is_none();
             }
         }
@@ -158,10 +191,19 @@ impl World {
         self.nodes.values().find_map(|node| node.unrest())
     }
 
+    /// How servers differ in what they have applied, if they do. Whether the trees are equal is for the audit.
+    fn apart(&self) -> Option<String> {
+        let applied = |node: &Node| Some((node.id(), node.status()?.applied));
+        let all: Vec<_> = self.nodes.values().filter_map(applied).collect();
+        let alike = all.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        (!alike).then(|| format!("applied: {all:?}"))
+    }
+
     /// Ground truth against what servers say, and nothing left over.
-    fn audit(&mut self) -> bool {
+    pub(super) fn audit(&mut self) -> bool {
         self.begin_phase("audit");
         let shared = &mut self.shared;
+        let mut digests = Vec::new();
         for node in self.nodes.values_mut() {
             let (Some(status), Some(digest)) = (node.status(), node.digest()) else {
                 continue;
@@ -177,11 +219,15 @@ impl World {
                 None => Err(format!("s{server}: its disk could not be examined")),
             };
             shared.hold(Check::RECOVERS, same);
+            digests.push((applied, digest));
             shared.observe(Observation::Final { server, applied, digest, sessions });
             let handles = node.disk().borrow().handle_count();
             let few = if handles <= HANDLES_MAX { Ok(()) } else { Err(format!("{handles} open")) };
             shared.hold(Check::HANDLES, few);
         }
+        let alike = digests.windows(2).all(|pair| pair[0] == pair[1]);
+        let same = if alike { Ok(()) } else { Err(format!("positions and digests: {digests:x?}")) };
+        shared.hold(Check::CONVERGES, same);
         let (at, event) = (shared.now, shared.trace.events());
         shared.judge.finish(at, event);
         shared.judge.failure().is_none()

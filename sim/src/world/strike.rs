@@ -5,12 +5,13 @@
 
 use std::cell::RefMut;
 
-use zabkeeper_core::{ConnId, Instant, ServerId};
+use zabkeeper_core::{ConnId, Instant, Mode, ServerId};
 
 use super::{World, split};
 use crate::client::Client;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk, FsyncFault};
+use crate::node::Node;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
 use crate::stream::{Break, End};
@@ -39,6 +40,8 @@ impl World {
         let hit = match fault {
             Fault::NodeKill => self.end_server(server, Some(Crash::Kill)),
             Fault::NodePower => self.end_server(server, None),
+            Fault::NodeKillLeader => self.end_leader(),
+            Fault::NodeBlackout => self.black_out(),
             Fault::NodePause => self.pause_server(server),
             Fault::NodeSlow => self.slow_server(server),
             Fault::NodeWall => self.step_wall(server),
@@ -69,6 +72,11 @@ impl World {
                 shared.net.stall(conn, either_end(dice), until);
             }),
             Fault::NetRefuse => self.refuse_connections(),
+            Fault::NetStranger => self.send_stranger(server),
+            Fault::NetSplit | Fault::NetOneWay | Fault::NetPartial | Fault::NetIsolateLeader => {
+                self.partition(fault)
+            }
+            Fault::DiskWipe => self.wipe_disk(server),
             Fault::ClientFreeze => self.trouble_client(fault, freeze),
             Fault::ClientDeath => self.trouble_client(fault, |client, dice, shared| {
                 client.die(dice.chance(1, 3), shared);
@@ -85,7 +93,8 @@ impl World {
             | Fault::DiskGarbage
             | Fault::DiskNames
             | Fault::NetCut
-            | Fault::NetTail => false,
+            | Fault::NetTail
+            | Fault::NetVotes => false,
         };
         self.shared.tally.faults[fault as usize] += u64::from(hit);
     }
@@ -97,6 +106,40 @@ impl World {
         let how = how.unwrap_or_else(|| node.power(shared));
         self.crash(server, life, how);
         running
+    }
+
+    /// One that believes it leads ends, killed or without power.
+    fn end_leader(&mut self) -> bool {
+        let leaders = self.leaders();
+        if leaders.is_empty() {
+            return false;
+        }
+        let dice = &mut self.fault_dice[Fault::NodeKillLeader as usize];
+        let server = *dice.pick(&leaders);
+        let how = if dice.chance(1, 2) { Some(Crash::Kill) } else { None };
+        self.end_server(server, how)
+    }
+
+    /// Servers that believe they lead.
+    pub(super) fn leaders(&self) -> Vec<ServerId> {
+        let leads = |node: &Node| {
+            node.status().is_some_and(|s| matches!(s.mode, Mode::Leader | Mode::Standalone))
+        };
+        self.nodes.values().filter(|node| leads(node)).map(Node::id).collect()
+    }
+
+    /// The power of several machines fails at once; in half of the cases of all.
+    pub(super) fn black_out(&mut self) -> bool {
+        let dice = &mut self.fault_dice[Fault::NodeBlackout as usize];
+        let all = dice.chance(1, 2);
+        let mut hit = 0;
+        for server in self.nodes.keys().copied().collect::<Vec<_>>() {
+            let dice = &mut self.fault_dice[Fault::NodeBlackout as usize];
+            if all || dice.chance(1, 2) {
+                hit += u32::from(self.end_server(server, None));
+            }
+        }
+        hit > 1 || (all && hit > 0)
     }
 
     /// A server ends, and is started again some time later.
@@ -217,5 +260,5 @@ fn freeze(client: &mut Client, dice: &mut Dice, shared: &mut Shared) {
 }
 
 fn either_end(dice: &mut Dice) -> End {
-    if dice.chance(1, 2) { End::Client } else { End::Server }
+    if dice.chance(1, 2) { End::Dialler } else { End::Acceptor }
 }

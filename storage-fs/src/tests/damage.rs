@@ -4,28 +4,30 @@ use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DurableState, Entry, Recovered};
 use zabkeeper_core::{Epoch, WriteId, Zxid};
 
-use super::mem::MemDir;
+use super::mem::{MemDir, Unsynced};
 use super::world::{CLUSTER, reopen};
+use crate::segment::{BatchBuffer, FIRST_BATCH, SegmentHeader};
+use crate::vfs::{Vfs, VfsFile};
 use crate::{Opened, Options, StoreError, open};
 
 /// A store with three segments, two snapshots and a state; batches of several sectors.
-struct Sample {
-    dir: MemDir,
+pub(super) struct Sample {
+    pub(super) dir: MemDir,
     found: Recovered,
-    segments: [&'static str; 3],
-    snapshots: [&'static str; 2],
+    pub(super) segments: [&'static str; 3],
+    pub(super) snapshots: [&'static str; 2],
 }
 
-fn zxid(counter: u64) -> Zxid {
+pub(super) fn zxid(counter: u64) -> Zxid {
     Zxid((1 << 32) + counter)
 }
 
-fn append(counter: u64, length: usize) -> DiskCommand {
+pub(super) fn append(counter: u64, length: usize) -> DiskCommand {
     let bytes = Bytes::from(vec![counter.to_le_bytes()[0]; length]);
     DiskCommand::Append { id: WriteId(counter), entry: Entry { zxid: zxid(counter), bytes } }
 }
 
-fn snapshot(store: &mut Opened<MemDir>, counter: u64) {
+pub(super) fn snapshot(store: &mut Opened<MemDir>, counter: u64) {
     for index in 0..2 {
         let (zxid, bytes) = (zxid(counter), Bytes::from(vec![counter.to_le_bytes()[0]; 900]));
         let chunk = DiskCommand::SnapshotChunk { zxid, index, bytes, last: index == 1 };
@@ -33,7 +35,7 @@ fn snapshot(store: &mut Opened<MemDir>, counter: u64) {
     }
 }
 
-fn sample() -> Sample {
+pub(super) fn sample() -> Sample {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
     for batch in 0..9 {
@@ -79,7 +81,7 @@ fn is_damage(result: &Result<Recovered, StoreError>) -> bool {
 }
 
 /// Where the last batch of the newest segment begins.
-fn last_batch(bytes: &[u8]) -> usize {
+pub(super) fn last_batch(bytes: &[u8]) -> usize {
     (4096..bytes.len() - 4).rev().find(|at| bytes[*at..].starts_with(b"zkba")).expect("a batch")
 }
 
@@ -155,14 +157,47 @@ fn a_torn_batch_below_what_the_state_file_vouches_for_is_damage() {
 }
 
 #[test]
-fn a_log_that_ends_before_the_snapshot_is_damage() {
+fn a_log_that_ends_before_a_snapshot_that_it_had_reached_is_damage() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
-    snapshot(&mut store, 27);
+    snapshot(&mut store, 24);
+    let state = DurableState { snapshot: zxid(24), ..DurableState::default() };
+    let save = DiskCommand::SaveState { id: WriteId(0), state };
+    store.log.run(&[save, append(28, 8)]).expect("nothing is in the way");
     drop(store);
-    let start = last_batch(&sample.dir.bytes(sample.segments[2]));
-    let result = sample.after(sample.segments[2], |bytes| bytes[start + 100] ^= 1);
+    assert_eq!(sample.dir.contents().keys().filter(|name| name.starts_with("log.")).count(), 4);
+    // The last transaction alone was never vouched for; without the two segments that hold what comes after 18 the
+    // snapshot would hide the loss.
+    sample.dir.lose("log.000000010000001c");
+    assert_eq!(reopen(&sample.dir.copy()).map(|_| ()), Ok(()));
+    sample.dir.lose(sample.segments[2]);
+    let result = reopen(&sample.dir).map(|store| store.recovered);
     assert!(is_damage(&result), "{result:?}");
+}
+
+#[test]
+fn a_log_that_ends_at_the_snapshot_that_it_is_said_to_have_reached_loses_nothing() {
+    // The end is known to be in the snapshot, so only a log that goes on before it is suspicious.
+    for (log_end, torn, is_lost) in [(24, false, false), (27, false, false), (27, true, true)] {
+        let sample = sample();
+        let mut store = reopen(&sample.dir).expect("it is sound");
+        snapshot(&mut store, 27);
+        if log_end == 27 {
+            let state = DurableState { snapshot: zxid(27), ..DurableState::default() };
+            let save = DiskCommand::SaveState { id: WriteId(0), state };
+            store.log.run(&[save]).expect("nothing is in the way");
+        }
+        drop(store);
+        let start = last_batch(&sample.dir.bytes(sample.segments[2]));
+        if torn || log_end == 24 {
+            sample.dir.rot(sample.segments[2], |bytes| bytes[start + 100] ^= 1);
+        }
+        let result = reopen(&sample.dir).map(|store| store.recovered);
+        assert_eq!(is_damage(&result), is_lost, "{log_end} {torn}: {result:?}");
+        if let Ok(found) = result {
+            assert_eq!((found.history.end(), found.snapshots.last()), (zxid(27), Some(&zxid(27))));
+        }
+    }
 }
 
 #[test]
@@ -227,9 +262,10 @@ fn a_damaged_snapshot_is_damage_where_the_log_does_not_reach_back() {
     let sample = sample();
     let dir = sample.dir.copy();
     let mut store = reopen(&dir).expect("it is sound");
-    store.snapshots.run(&DiskCommand::Purge { oldest: zxid(9) }).expect("nothing is in the way");
+    snapshot(&mut store, 10);
+    store.snapshots.run(&DiskCommand::Purge { oldest: zxid(10) }).expect("nothing is in the way");
     drop(store);
-    dir.rot(sample.snapshots[1], |bytes| bytes[4096] ^= 1);
+    dir.rot("snapshot.000000010000000a", |bytes| bytes[4096] ^= 1);
     assert!(is_damage(&reopen(&dir).map(|store| store.recovered)));
 }
 
@@ -247,16 +283,41 @@ fn log_is_not_purged_behind_a_snapshot_that_is_gone() {
 fn a_purge_leaves_the_newest_segment_and_what_reaches_beyond_the_snapshot() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
-    snapshot(&mut store, 8);
-    snapshot(&mut store, 27);
-    let expected =
-        [(8, &sample.segments[..]), (9, &sample.segments[1..]), (27, &sample.segments[2..])];
+    for counter in [8, 10, 27] {
+        snapshot(&mut store, counter);
+    }
+    // The one that ends at the snapshot stays, too.
+    let [all, two, one] = [0, 1, 2].map(|from| &sample.segments[from..]);
+    let expected = [(8, all), (9, all), (10, two), (27, one)];
     for (oldest, left) in expected {
         let purge = DiskCommand::Purge { oldest: zxid(oldest) };
         store.snapshots.run(&purge).expect("nothing is in the way");
         let contents = sample.dir.contents();
         let segments: Vec<_> = contents.keys().filter(|name| name.starts_with("log.")).collect();
         assert_eq!(segments, left, "oldest {oldest}");
+    }
+}
+
+#[test]
+fn a_purge_behind_which_the_log_lane_was_busy_never_looks_like_damage() {
+    for cut in 0..6 {
+        for seed in 0..300 {
+            let dir = sample().dir;
+            dir.reseed(seed);
+            let mut store = reopen(&dir).expect("it is sound");
+            snapshot(&mut store, 27);
+            let state = DurableState { snapshot: zxid(27), ..DurableState::default() };
+            let save = DiskCommand::SaveState { id: WriteId(1), state };
+            store.log.run(&[save, append(28, 8)]).expect("nothing is in the way");
+            store.snapshots.run(&DiskCommand::Purge { oldest: zxid(27) }).expect("as always");
+            // What the purge has removed is not so durably when the end is removed, too.
+            dir.cut_after(cut);
+            let _ = store.log.run(&[DiskCommand::Truncate { id: WriteId(1), to: zxid(27) }]);
+            drop(store);
+            dir.power_cycle(Unsynced::Random);
+            let found = reopen(&dir).map(|store| store.recovered.history.end());
+            assert!(found.as_ref().is_ok_and(|end| *end >= zxid(27)), "{cut} {seed}: {found:?}");
+        }
     }
 }
 
@@ -276,14 +337,17 @@ fn files_of_another_cluster_are_refused() {
 #[test]
 fn files_of_a_later_version_are_refused() {
     let sample = sample();
-    for (name, at) in [("state", 4096), (sample.segments[2], 0), (sample.snapshots[1], 0)] {
+    for (name, at, known) in
+        [("state", 4096, 2), (sample.segments[2], 0, 1), (sample.snapshots[1], 0, 1)]
+    {
+        let found: u32 = known + 1;
         let result = sample.after(name, |bytes| {
             let block = &mut bytes[at..at + 4096];
-            block[8] = 2;
+            block[8..12].copy_from_slice(&found.to_le_bytes());
             let crc = crc32c::crc32c_append(crc32c::crc32c(&block[..12]), &block[16..]);
             block[12..16].copy_from_slice(&crc.to_le_bytes());
         });
-        let expected = StoreError::UnknownVersion { file: name.to_owned(), found: 2, known: 1 };
+        let expected = StoreError::UnknownVersion { file: name.to_owned(), found, known };
         assert_eq!(result, Err(expected));
     }
 }
@@ -311,4 +375,38 @@ fn a_gap_in_the_appends_is_a_bug_of_the_caller() {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
     let _ = store.log.run(&[append(1, 8), append(3, 8)]);
+}
+
+#[test]
+fn zab_13_a_gap_inside_a_sound_batch_or_between_two_is_damage_and_no_panic() {
+    let z = |epoch: u64, counter: u64| Zxid((epoch << 32) + counter);
+    for (first, second, fits) in [
+        (z(1, 1), z(1, 2), true),
+        (z(1, 1), z(2, 1), true),
+        (z(1, 1), z(1, 3), false),
+        (z(1, 1), z(2, 2), false),
+        (z(2, 1), z(1, 2), false),
+        (z(2, 2), z(2, 3), false),
+    ] {
+        for batches in [&[&[first, second][..]][..], &[&[first][..], &[second][..]]] {
+            let dir = MemDir::new();
+            drop(reopen(&dir).expect("a new store"));
+            let header = SegmentHeader { cluster: CLUSTER, first, after: Zxid::ZERO };
+            let name = format!("log.{:016x}", first.0);
+            let mut file = dir.create(&name).expect("nothing is in the way");
+            file.write_at(0, &header.encode()).expect("nothing is in the way");
+            let mut at = FIRST_BATCH;
+            for zxids in batches {
+                let mut batch = BatchBuffer::default();
+                zxids.iter().for_each(|zxid| {
+                    batch.push(&Entry { zxid: *zxid, bytes: Bytes::from_static(b"forged") });
+                });
+                file.write_at(at, batch.seal(&header, at, at)).expect("nothing is in the way");
+                at += batch.size() as u64;
+            }
+            let result = reopen(&dir).map(|store| store.recovered);
+            assert_eq!(result.is_ok(), fits, "{first} {second}: {result:?}");
+            assert!(fits || is_damage(&result), "{first} {second}: {result:?}");
+        }
+    }
 }

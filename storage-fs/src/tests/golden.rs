@@ -7,7 +7,9 @@ use zabkeeper_core::io::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Epoch, WriteId, Zxid};
 
 use super::mem::MemDir;
-use super::world::reopen;
+use super::world::{CLUSTER, reopen};
+use crate::block::Kind;
+use crate::vfs::{Vfs, VfsFile};
 
 #[test]
 fn formats_are_what_they_were() {
@@ -24,6 +26,7 @@ fn formats_are_what_they_were() {
         accepted_epoch: Epoch(6),
         current_epoch: Epoch(5),
         snapshot: Zxid((5 << 32) + 2),
+        damaged: false,
     };
     let commands =
         [entry(1, "first"), entry(2, "second"), DiskCommand::SaveState { id: WriteId(2), state }];
@@ -40,6 +43,32 @@ fn formats_are_what_they_were() {
         hex(&mut dump, &bytes);
     }
     insta::assert_snapshot!(dump);
+}
+
+#[test]
+fn a_state_file_of_version_1_is_read_as_not_damaged_and_becomes_one_of_version_2() {
+    let state = postcard::to_allocvec(&(Epoch(6), Epoch(5), Zxid::ZERO)).expect("it encodes");
+    let mut content = Vec::new();
+    for number in [2, CLUSTER, 0] {
+        content.extend_from_slice(&number.to_le_bytes());
+    }
+    content.extend_from_slice(&u32::try_from(state.len()).expect("small").to_le_bytes());
+    content.extend_from_slice(&state);
+    let old = Kind { magic: *b"zabk-sta", version: 1, oldest: 1 }.seal(&content);
+    let dir = MemDir::new();
+    let mut file = dir.create("state").expect("nothing is in the way");
+    for at in [0, 4096] {
+        file.write_at(at, &old).expect("nothing is in the way");
+    }
+    let expected = DurableState {
+        accepted_epoch: Epoch(6),
+        current_epoch: Epoch(5),
+        snapshot: Zxid::ZERO,
+        damaged: false,
+    };
+    let store = reopen(&dir).expect("it is sound");
+    assert_eq!((store.recovered.state, store.notes), (expected, Vec::new()));
+    assert_eq!(dir.bytes("state")[8], 2);
 }
 
 /// Sixteen bytes a line; lines of zeros are left out.

@@ -4,7 +4,7 @@
 //! may become garbage as far as they were written; of the changed names any subset. Must not be kinder than a real
 //! disk.
 
-use std::cell::{Ref, RefCell, RefMut};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
@@ -50,6 +50,8 @@ struct World {
     locked: BTreeSet<&'static str>,
     /// Changing operations so far.
     operations: u64,
+    /// Reads of files so far.
+    reads: Cell<u64>,
     /// The power fails during the operation of this number.
     cut_at: Option<u64>,
     /// The operation of this number fails, once.
@@ -130,6 +132,10 @@ impl MemDir {
 
     pub(super) fn operations(&self) -> u64 {
         self.world.borrow().operations
+    }
+
+    pub(super) fn reads(&self) -> u64 {
+        self.world.borrow().reads.get()
     }
 
     /// The power fails during the changing operation after `operations` more.
@@ -423,6 +429,7 @@ impl VfsFile for MemFile {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let world = self.dir.look()?;
+        world.reads.set(world.reads.get() + 1);
         let seen = &world.files[self.file].seen;
         let from = usize::try_from(offset).expect("small").min(seen.len());
         let length = buffer.len().min(seen.len() - from);

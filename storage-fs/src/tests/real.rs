@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry};
-use zabkeeper_core::{Epoch, WriteId, Zxid};
+use zabkeeper_core::{Epoch, LinkId, WriteId, Zxid};
 
 use crate::{LogLane, Opened, Options, OsDir, StoreError, open};
 
@@ -25,7 +25,7 @@ fn what_was_done_is_there_again() {
     let mut store = start(&dir);
     assert_eq!(store.recovered, Default::default());
     let state =
-        DurableState { accepted_epoch: Epoch(1), current_epoch: Epoch(1), snapshot: Zxid(0) };
+        DurableState { accepted_epoch: Epoch(1), current_epoch: Epoch(1), ..Default::default() };
     let save = DiskCommand::SaveState { id: WriteId(9), state: state.clone() };
     assert_eq!(store.log.run(&[save]), Ok(WriteId(9)));
     assert_eq!(store.log.run(&[append(1), append(2), append(3)]), Ok(WriteId(3)));
@@ -71,5 +71,54 @@ fn lanes_can_go_to_other_threads() {
     fn sendable<T: Send>() {}
     sendable::<LogLane<OsDir>>();
     sendable::<crate::SnapshotLane<OsDir>>();
+    sendable::<crate::ReaderLane<OsDir>>();
     sendable::<StoreError>();
+}
+
+#[test]
+fn a_learner_is_served_while_the_log_grows_and_is_purged() {
+    const LAST: u64 = 3000;
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = OsDir::new(temp.path().join("data")).expect("a directory");
+    let options = Options { segment_bytes: 16 << 10, ..Options::new(7) };
+    let Opened { mut log, mut snapshots, mut reader, .. } =
+        open(dir.clone(), dir, options).expect("the store opens");
+    let zxid = |counter| Zxid((1 << 32) + counter);
+    let (told, hear) = std::sync::mpsc::sync_channel::<u64>(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for counter in 1..=LAST {
+                log.run(&[append(counter)]).expect("nothing is in the way");
+                if counter % 100 == 0 {
+                    told.send(counter).expect("the learner listens");
+                }
+            }
+        });
+        let mut after = 0;
+        let mut read_up_to = |counter: u64, beyond: bool| {
+            while after < counter {
+                let read = DiskCommand::ReadLog { link: LinkId(1), after: zxid(after), bytes: 90 };
+                let DiskEvent::LogRead { found: Ok(found), .. } = reader.run(&read) else {
+                    panic!("nothing after {after}, though {counter} is durable");
+                };
+                for entry in found {
+                    after += 1;
+                    let DiskCommand::Append { entry: expected, .. } = append(after) else {
+                        unreachable!("an append is one");
+                    };
+                    assert_eq!(entry, expected);
+                }
+            }
+            assert!(beyond || after == counter);
+        };
+        for counter in hear {
+            read_up_to(counter, true);
+            let bytes = Bytes::from_static(b"tree");
+            let oldest = zxid(counter);
+            let chunk = DiskCommand::SnapshotChunk { zxid: oldest, index: 0, bytes, last: true };
+            snapshots.run(&chunk).expect("nothing is in the way");
+            snapshots.run(&DiskCommand::Purge { oldest }).expect("nothing is in the way");
+        }
+        read_up_to(LAST, false);
+    });
 }

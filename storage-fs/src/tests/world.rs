@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, Recovered};
-use zabkeeper_core::{Epoch, WriteId, Zxid};
+use zabkeeper_core::{Epoch, History, LinkId, WriteId, Zxid};
 
 use super::mem::{MemDir, Rng};
 use crate::{Opened, Options, StoreError, open};
@@ -35,6 +35,13 @@ pub(super) struct Model {
     pub(super) submitted: Vec<Entry>,
     /// So many of them were reported durable.
     pub(super) durable: usize,
+    /// The transactions as they were before a cut that was asked for: it may not have happened yet.
+    uncut: Option<Vec<Entry>>,
+    /// The log reaches back to here at least.
+    log_start: Zxid,
+    /// What was submitted begins after it: a leader's snapshot, or zero.
+    base: Zxid,
+    next_link: u64,
     state: DurableState,
     /// The state that was being saved.
     state_asked: DurableState,
@@ -42,6 +49,8 @@ pub(super) struct Model {
     snapshots: Vec<Zxid>,
     /// The snapshot that was about to be finished.
     snapshot_asked: Option<Zxid>,
+    /// Snapshots of leaders that may have got their names: the next recovery goes on after one that is ahead of the log.
+    of_leaders: Vec<Zxid>,
 }
 
 impl Model {
@@ -53,10 +62,15 @@ impl Model {
             next_id: 1,
             submitted: Vec::new(),
             durable: 0,
+            uncut: None,
+            log_start: Zxid::ZERO,
+            base: Zxid::ZERO,
+            next_link: 1,
             state: DurableState::default(),
             state_asked: DurableState::default(),
             snapshots: Vec::new(),
             snapshot_asked: None,
+            of_leaders: Vec::new(),
         }
     }
 
@@ -70,7 +84,7 @@ impl Model {
         let mut store = self.reopen(dir)?;
         self.check(&store.recovered);
         for _ in 0..steps {
-            match self.rng.below(16) {
+            match self.rng.below(20) {
                 0 => {
                     drop(store);
                     store = self.reopen(dir)?;
@@ -79,6 +93,9 @@ impl Model {
                 1 => self.epoch(&mut store)?,
                 2 | 3 => self.snapshot(&mut store)?,
                 4 => self.purge(&mut store)?,
+                5 | 6 => self.truncate(&mut store)?,
+                7 => self.take_snapshot_of_leader(&mut store)?,
+                8 => self.read(&mut store),
                 _ => self.append(&mut store)?,
             }
         }
@@ -101,7 +118,7 @@ impl Model {
     }
 
     fn next_append(&mut self) -> DiskCommand {
-        let last = self.submitted.last().map_or(Zxid::ZERO, |entry| entry.zxid);
+        let last = self.last();
         let zxid = if last.epoch() == Epoch(self.epoch) {
             last.next().expect("room")
         } else {
@@ -125,12 +142,148 @@ impl Model {
         self.epoch += 1;
         self.state_asked.accepted_epoch = Epoch(self.epoch);
         self.state_asked.snapshot = self.snapshots.last().copied().unwrap_or_default();
+        // It says nothing to the store.
+        self.state_asked.damaged = self.rng.below(4) == 0;
         batch.push(DiskCommand::SaveState { id: self.id(), state: self.state_asked.clone() });
         batch.push(self.next_append());
         self.run(store, &batch)?;
         self.state = self.state_asked.clone();
         self.durable = self.submitted.len();
         Ok(())
+    }
+
+    /// The last transaction submitted, or the position that they begin after.
+    fn last(&self) -> Zxid {
+        self.submitted.last().map_or(self.base, |entry| entry.zxid)
+    }
+
+    /// Appends, a cut at any allowed position, and appends again, which may have zxids that were there before.
+    fn truncate(&mut self, store: &mut Opened<MemDir>) -> Result<(), StoreError> {
+        let mut batch = Vec::new();
+        for _ in 0..self.rng.below(3) {
+            batch.push(self.next_append());
+        }
+        let snapshot = self.snapshots.last().copied().unwrap_or(self.base);
+        let mut least = self.submitted.iter().take_while(|entry| entry.zxid <= snapshot).count();
+        // What a leader's snapshot holds is committed: once the log has reached that, it stays so.
+        let last = self.last();
+        if let Some(passed) = self.of_leaders.iter().filter(|zxid| **zxid <= last).max() {
+            let before = self.submitted.iter().take_while(|entry| entry.zxid < *passed).count();
+            least = least.max((before + 1).min(self.submitted.len()));
+        }
+        let more = (self.submitted.len() - least) as u64;
+        let kept = least + usize::try_from(self.rng.below(more + 1)).expect("small");
+        self.uncut = Some(self.submitted.clone());
+        self.submitted.truncate(kept);
+        self.durable = self.durable.min(kept);
+        let mut to = self.last();
+        if self.submitted.len() < self.uncut.as_ref().map_or(0, Vec::len) && self.rng.below(4) == 0
+        {
+            // A position without a transaction: it may lie just before the first one that goes.
+            let gone = self.uncut.as_ref().expect("set above")[kept].zxid;
+            to = to.max(Zxid(gone.0 - 1));
+        }
+        batch.push(DiskCommand::Truncate { id: self.id(), to });
+        if self.rng.below(2) == 0 {
+            self.epoch += 1;
+        } else {
+            self.epoch = self.last().epoch().max(Epoch(1)).0;
+        }
+        for _ in 0..self.rng.below(3) {
+            batch.push(self.next_append());
+        }
+        self.run(store, &batch)?;
+        self.uncut = None;
+        self.durable = self.submitted.len();
+        Ok(())
+    }
+
+    /// What a learner does that is too far behind its leader: a snapshot takes the place of the log.
+    fn take_snapshot_of_leader(&mut self, store: &mut Opened<MemDir>) -> Result<(), StoreError> {
+        let last = self.last();
+        let zxid = if self.rng.below(2) == 0 {
+            Zxid(last.0 + 1 + self.rng.below(9))
+        } else {
+            Zxid(Zxid::start_of(Epoch(last.epoch().0.max(self.epoch) + 1)).0 + self.rng.below(9))
+        };
+        self.of_leaders.push(zxid);
+        self.write_chunks(store, zxid, false)?;
+        self.snapshot_asked = None;
+        if self.rng.below(4) == 0 {
+            // The leader is lost before the server knows that the snapshot is durable: the log goes on for now.
+            return Ok(());
+        }
+        self.replace_log(zxid);
+        self.epoch = self.epoch.max(zxid.epoch().0);
+        let mut batch = vec![self.save_command()];
+        if self.rng.below(2) == 0 {
+            // The lanes are independent: the log may be purged before it is removed.
+            self.run(store, &batch)?;
+            batch.clear();
+            store.snapshots.run(&DiskCommand::Purge { oldest: zxid })?;
+        }
+        batch.push(DiskCommand::Rebase { id: self.id(), snapshot: zxid });
+        for _ in 0..self.rng.below(3) {
+            batch.push(self.next_append());
+        }
+        self.run(store, &batch)?;
+        self.state = self.state_asked.clone();
+        self.durable = self.submitted.len();
+        if self.rng.below(2) == 0 {
+            store.snapshots.run(&DiskCommand::Purge { oldest: zxid })?;
+        }
+        if self.rng.below(2) == 0 {
+            let batch = [self.save_command()];
+            self.run(store, &batch)?;
+        }
+        Ok(())
+    }
+
+    /// A leader's snapshot has its name: nothing that the log holds counts any more.
+    fn replace_log(&mut self, snapshot: Zxid) {
+        self.submitted.clear();
+        self.durable = 0;
+        self.uncut = None;
+        (self.base, self.log_start) = (snapshot, snapshot);
+        // Older ones may go at any time, because the core asks for that without waiting.
+        self.snapshots = vec![snapshot];
+        self.state.snapshot = snapshot;
+        self.state_asked.snapshot = snapshot;
+    }
+
+    fn save_command(&mut self) -> DiskCommand {
+        DiskCommand::SaveState { id: self.id(), state: self.state_asked.clone() }
+    }
+
+    /// A learner asks for everything after some position, a little at a time.
+    fn read(&mut self, store: &mut Opened<MemDir>) {
+        let durable = &self.submitted[..self.durable];
+        let start = durable.iter().take_while(|entry| entry.zxid <= self.log_start).count();
+        let picked = self.rng.below((durable.len() - start) as u64 + 1);
+        let from = start + usize::try_from(picked).expect("small");
+        let mut after = if from == start { self.log_start } else { durable[from - 1].zxid };
+        let bytes = u32::try_from(self.rng.below(900)).expect("small");
+        let link = LinkId(self.next_link);
+        self.next_link += 1;
+        let mut rest = &durable[from..];
+        while !rest.is_empty() {
+            let read = DiskCommand::ReadLog { link, after, bytes };
+            let DiskEvent::LogRead { link: answered, found: Ok(found) } = store.reader.run(&read)
+            else {
+                panic!("nothing read after {after}, though there is {}", rest[0].zxid);
+            };
+            assert_eq!((answered, &found[..]), (link, &rest[..found.len()]));
+            let size: usize = found.iter().map(|entry| entry.bytes.len()).sum();
+            let without_last = size - found.last().map_or(0, |entry| entry.bytes.len());
+            assert!(found.len() == 1 || without_last < bytes as usize, "too much");
+            assert!(size >= bytes as usize || found.len() == rest.len(), "too little");
+            after = found.last().expect("at least one").zxid;
+            rest = &rest[found.len()..];
+        }
+        let read = DiskCommand::ReadLog { link, after, bytes };
+        let DiskEvent::LogRead { found: Err(_), .. } = store.reader.run(&read) else {
+            panic!("something was read after the end at {after}");
+        };
     }
 
     fn run(&self, store: &mut Opened<MemDir>, batch: &[DiskCommand]) -> Result<(), StoreError> {
@@ -144,8 +297,23 @@ impl Model {
             return Ok(());
         }
         let zxid = self.submitted[self.durable - 1].zxid;
-        let chunks = tree(zxid);
         let given_up = self.rng.below(4) == 0;
+        self.write_chunks(store, zxid, given_up)?;
+        if !given_up {
+            self.snapshots.retain(|held| *held != zxid);
+            self.snapshots.push(zxid);
+            self.snapshot_asked = None;
+        }
+        Ok(())
+    }
+
+    fn write_chunks(
+        &mut self,
+        store: &mut Opened<MemDir>,
+        zxid: Zxid,
+        given_up: bool,
+    ) -> Result<(), StoreError> {
+        let chunks = tree(zxid);
         for (index, bytes) in (0u32..).zip(&chunks) {
             let last = index as usize + 1 == chunks.len();
             if last && given_up {
@@ -158,11 +326,6 @@ impl Model {
             let done = store.snapshots.run(&chunk)?;
             assert_eq!(done, Some(DiskEvent::ChunkDone { zxid, index }));
         }
-        if !given_up {
-            self.snapshots.retain(|held| *held != zxid);
-            self.snapshots.push(zxid);
-            self.snapshot_asked = None;
-        }
         Ok(())
     }
 
@@ -171,6 +334,7 @@ impl Model {
             return Ok(());
         };
         self.snapshots.retain(|zxid| *zxid >= oldest);
+        self.log_start = self.log_start.max(oldest);
         assert_eq!(store.snapshots.run(&DiskCommand::Purge { oldest })?, None);
         Ok(())
     }
@@ -178,9 +342,16 @@ impl Model {
     /// Is everything there that was promised, and nothing that was never submitted? Takes over what is there.
     pub(super) fn check(&mut self, found: &Recovered) {
         let base = found.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
+        let durable = self.submitted[..self.durable].last().map_or(self.base, |entry| entry.zxid);
+        let is_after_leader = self.of_leaders.contains(&base) && durable < base;
+        if is_after_leader && found.history == History::after(base) {
+            self.replace_log(base);
+        }
         if let Some(image) = &found.snapshot {
             assert_eq!(image.chunks, tree(base), "content of the snapshot at {base}");
-            let known = self.snapshots.contains(&base) || self.snapshot_asked == Some(base);
+            let known = self.snapshots.contains(&base)
+                || self.snapshot_asked == Some(base)
+                || self.of_leaders.contains(&base);
             assert!(known, "snapshot {base} was never taken");
         }
         assert!(Some(&base) >= self.snapshots.last(), "snapshot {base} is not the newest");
@@ -191,17 +362,29 @@ impl Model {
         let skipped = self.submitted.iter().take_while(|entry| entry.zxid <= base).count();
         let present = skipped + found.entries.len();
         assert!(present >= self.durable, "{} entries are missing", self.durable - present);
-        assert_eq!(found.entries, self.submitted[skipped..present]);
+        let is_prefix =
+            |of: &Vec<Entry>| of.get(skipped..present) == Some(found.entries.as_slice());
+        if let Some(uncut) = self.uncut.take().filter(is_prefix) {
+            self.submitted = uncut;
+        }
+        assert_eq!(self.submitted.get(skipped..present), Some(found.entries.as_slice()));
+        let start = found.history.start();
+        assert!(start <= self.log_start, "the log begins at {start}, not {}", self.log_start);
+        assert!(start >= self.base);
+        let mut history = History::after(start);
+        let known = self.submitted[..present].iter().map(|entry| entry.zxid);
+        known.filter(|zxid| *zxid > start).for_each(|zxid| history.push(zxid));
+        assert_eq!(found.history, history);
         assert!([&self.state, &self.state_asked].contains(&&found.state), "{:?}", found.state);
 
         self.submitted.truncate(present);
         self.durable = present;
+        self.log_start = start;
         self.state = found.state.clone();
         self.state_asked = found.state.clone();
         self.snapshots.clone_from(&found.snapshots);
         self.snapshot_asked = None;
-        let last = self.submitted.last().map_or(Epoch(1), |entry| entry.zxid.epoch());
-        self.epoch = last.max(found.state.accepted_epoch).0;
+        self.epoch = self.last().epoch().max(Epoch(1)).max(found.state.accepted_epoch).0;
     }
 }
 

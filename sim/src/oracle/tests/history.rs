@@ -1,17 +1,18 @@
-//! Builds histories out of what an honest ensemble of one would do, one step at a time, so that a story can tell one
-//! lie.
+//! Builds histories out of what an honest ensemble would do, one step at a time, so that a story can tell one lie.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use zabkeeper_core::io::{DurableState, Entry};
+use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{
     Acl, ConnectRequest, ConnectResponse, EventType, Reply, ReplyBody, Request, RequestFrame,
     WatchEvent,
 };
-use zabkeeper_core::{ConnId, Epoch, ErrorCode, Instant, ServerId, SessionId, WallMs, Zxid};
+use zabkeeper_core::{ConnId, Epoch, ErrorCode, Instant, Mode, ServerId, SessionId, WallMs, Zxid};
 
+use super::cast::{self, Member};
 use crate::model::Model;
 use crate::observe::{ClientId, Observation, Observed};
 use crate::oracle::handshake::password;
@@ -22,18 +23,21 @@ const TIMEOUT_MS: u32 = 4_000;
 
 /// An honest server with its clients, and the oracles that watch them.
 pub(super) struct History {
-    oracles: Oracles,
+    pub(super) oracles: Oracles,
     violation: Option<Violation>,
     at_ms: u64,
     /// The server's tree.
     pub(super) model: Model,
-    epoch: Epoch,
+    pub(super) members: BTreeMap<ServerId, Member>,
+    pub(super) leader: ServerId,
+    pub(super) epoch: Epoch,
     talks: Vec<Talk>,
 }
 
 /// A connection, as the server and the client know it.
 struct Talk {
     client: ClientId,
+    server: ServerId,
     session: SessionId,
     seen: Zxid,
     xid: i32,
@@ -44,10 +48,16 @@ struct Talk {
 /// Tells a story twice: truthfully, which must pass, and with its lie, which must be caught under this id.
 #[track_caller]
 pub(super) fn twins(id: &str, story: impl Fn(&mut History, bool)) {
-    let mut honest = History::new();
+    twins_of(1, id, story);
+}
+
+/// The same, with so many servers, of which the first leads and the others follow.
+#[track_caller]
+pub(super) fn twins_of(servers: u64, id: &str, story: impl Fn(&mut History, bool)) {
+    let mut honest = History::of(servers);
     story(&mut honest, false);
     honest.passes();
-    let mut lying = History::new();
+    let mut lying = History::of(servers);
     story(&mut lying, true);
     let caught = lying.violation.unwrap_or_else(|| panic!("the lie about {id} is not caught"));
     assert_eq!(caught.id, id, "{caught}");
@@ -55,21 +65,45 @@ pub(super) fn twins(id: &str, story: impl Fn(&mut History, bool)) {
 }
 
 impl History {
+    /// One server, which leads.
     pub(super) fn new() -> History {
-        History {
-            oracles: Oracles::new(&[SERVER]),
+        History::of(1)
+    }
+
+    /// So many servers, of which the first leads and the others follow.
+    pub(super) fn of(servers: u64) -> History {
+        let mut history = History::blank(servers);
+        let followers: Vec<ServerId> = (2..=servers).map(ServerId).collect();
+        history.reign(SERVER, &followers);
+        history
+    }
+
+    /// So many servers that have just started for the first time.
+    pub(super) fn blank(servers: u64) -> History {
+        let ids: Vec<ServerId> = (1..=servers).map(ServerId).collect();
+        let mut history = History {
+            oracles: Oracles::new(&ids),
             violation: None,
             at_ms: 0,
             model: Model::new(),
-            epoch: Epoch(1),
+            members: cast::cast(servers),
+            leader: SERVER,
+            epoch: Epoch(0),
             talks: Vec::new(),
-        }
+        };
+        ids.into_iter().for_each(|id| history.returns(id));
+        history
     }
 
     #[track_caller]
     pub(super) fn passes(mut self) {
         self.ends();
-        if let Some(violation) = self.violation {
+        self.is_quiet();
+    }
+
+    #[track_caller]
+    pub(super) fn is_quiet(&self) {
+        if let Some(violation) = &self.violation {
             panic!("false alarm: {violation}");
         }
     }
@@ -113,12 +147,30 @@ impl History {
 
     /// A client connects and gets a new session.
     pub(super) fn client(&mut self, client: u32) -> ConnId {
-        let conn = self.greets(client, SessionId(0), Zxid::ZERO);
+        self.client_of(SERVER, client)
+    }
+
+    /// The same, at this server.
+    pub(super) fn client_of(&mut self, server: ServerId, client: u32) -> ConnId {
+        let conn = self.greets_at(server, client, SessionId(0), Zxid::ZERO);
         let session = SessionId(0x100 + i64::try_from(conn.0).unwrap());
         let txn = self.session_txn(conn, session);
         self.commits(txn);
+        self.catches_up(server);
         self.welcomes(conn, session);
         conn
+    }
+
+    /// A client has asked for a session.
+    pub(super) fn client_unanswered(&mut self, client: u32) -> ConnId {
+        self.greets(client, SessionId(0), Zxid::ZERO)
+    }
+
+    /// A follower applies whatever is committed.
+    pub(super) fn catches_up(&mut self, server: ServerId) {
+        if server != self.leader {
+            self.follows(server);
+        }
     }
 
     pub(super) fn session_txn(&self, conn: ConnId, session: SessionId) -> Txn {
@@ -126,7 +178,7 @@ impl History {
             zxid: self.next_zxid(),
             session,
             time: WallMs(0),
-            origin: Some(Origin { server: SERVER, conn, request: 0 }),
+            origin: Some(Origin { server: self.talk(conn).server, conn, request: 0 }),
             op: TxnOp::CreateSession { timeout_ms: TIMEOUT_MS },
         }
     }
@@ -136,6 +188,17 @@ impl History {
         self.greets_with(client, session, seen, &password(session))
     }
 
+    pub(super) fn greets_at(
+        &mut self,
+        server: ServerId,
+        client: u32,
+        session: SessionId,
+        seen: Zxid,
+    ) -> ConnId {
+        let hello = (session, seen, &password(session)[..]);
+        self.hello(server, client, hello)
+    }
+
     pub(super) fn greets_with(
         &mut self,
         client: u32,
@@ -143,11 +206,20 @@ impl History {
         seen: Zxid,
         password: &[u8],
     ) -> ConnId {
+        self.hello(SERVER, client, (session, seen, password))
+    }
+
+    fn hello(
+        &mut self,
+        server: ServerId,
+        client: u32,
+        (session, seen, password): (SessionId, Zxid, &[u8]),
+    ) -> ConnId {
         let conn = ConnId(self.talks.len() as u64);
         let client = ClientId(client);
         let asked = VecDeque::new();
-        self.talks.push(Talk { client, session, seen, xid: 0, asked, writes: 0 });
-        self.sees(Observation::ConnOpened { client, conn, server: SERVER });
+        self.talks.push(Talk { client, server, session, seen, xid: 0, asked, writes: 0 });
+        self.sees(Observation::ConnOpened { client, conn, server });
         let mut out = BytesMut::new();
         let password = Bytes::copy_from_slice(password);
         let last_zxid_seen = seen;
@@ -181,14 +253,35 @@ impl History {
 
     /// The connection breaks, and its client goes on with the session on another.
     pub(super) fn reconnects(&mut self, conn: ConnId) -> ConnId {
+        self.moves(conn, SERVER)
+    }
+
+    /// The same, to this server.
+    pub(super) fn moves(&mut self, conn: ConnId, server: ServerId) -> ConnId {
         self.closes(conn);
         let Talk { client, session, seen, .. } = *self.talk(conn);
-        let conn = self.greets(client.0, session, seen);
+        let conn = self.greets_at(server, client.0, session, seen);
+        self.welcomes(conn, session);
+        conn
+    }
+
+    /// The same, and the client says that it has seen nothing.
+    pub(super) fn moves_without_memory(&mut self, conn: ConnId, server: ServerId) -> ConnId {
+        self.closes(conn);
+        let Talk { client, session, .. } = *self.talk(conn);
+        let conn = self.greets_at(server, client.0, session, Zxid::ZERO);
         self.welcomes(conn, session);
         conn
     }
 
     // Requests.
+
+    /// What the last write of the connection had become is lost.
+    pub(super) fn undoes(&mut self, conn: ConnId) {
+        let talk = self.talk_mut(conn);
+        talk.writes -= 1;
+        talk.asked.back_mut().expect("a write").1 = None;
+    }
 
     pub(super) fn asks(&mut self, conn: ConnId, request: Request) {
         let talk = self.talk_mut(conn);
@@ -221,7 +314,7 @@ impl History {
         let (frame, txn) = talk.asked.iter_mut().find(undone).expect("a write to do");
         *txn = Some(zxid);
         talk.writes += 1;
-        let origin = Some(Origin { server: SERVER, conn, request: talk.writes });
+        let origin = Some(Origin { server: talk.server, conn, request: talk.writes });
         let op = self.model.decide(talk.session, &frame.request).expect("a write");
         Txn { zxid, session: talk.session, time: WallMs(7), origin, op }
     }
@@ -232,16 +325,47 @@ impl History {
         self.applies(txn)
     }
 
+    /// The leader proposes, and all who follow it log it.
     pub(super) fn proposes(&mut self, entry: &Entry) {
-        self.sees(Observation::Proposed { server: SERVER, entry });
+        let leader = self.leader;
+        self.logs(leader, entry);
+        for id in self.followers() {
+            self.gets(id, leader, entry);
+        }
     }
 
+    pub(super) fn followers(&self) -> Vec<ServerId> {
+        let follow = |member: &&Member| member.mode == Mode::Follower;
+        self.members.values().filter(follow).map(|member| member.id()).collect()
+    }
+
+    /// It becomes durable everywhere, and the leader applies it.
     pub(super) fn applies(&mut self, txn: Txn) -> Zxid {
         let zxid = txn.zxid;
+        self.settles(zxid);
         // A lie that the model refuses is one that the oracles must catch.
         let digest = self.model.apply(txn).is_ok().then(|| self.model.digest_at(zxid));
-        self.sees(Observation::Applied { server: SERVER, zxid, digest });
+        self.has_applied(zxid, digest);
         zxid
+    }
+
+    /// It becomes durable everywhere, and is committed.
+    pub(super) fn settles(&mut self, zxid: Zxid) {
+        let leader = self.leader;
+        for id in self.followers() {
+            self.confirms(id);
+            self.whispers(id, leader, PeerMessage::Ack { zxid });
+            self.hears(leader, id, PeerMessage::Ack { zxid });
+        }
+        self.confirms(leader);
+        self.member(leader).committed = zxid;
+        self.shows(leader);
+    }
+
+    pub(super) fn has_applied(&mut self, zxid: Zxid, digest: Option<u64>) {
+        let server = self.leader;
+        self.member(server).applied = zxid;
+        self.sees(Observation::Applied { server, zxid, digest });
     }
 
     // Answers.
@@ -301,15 +425,15 @@ impl History {
     }
 
     pub(super) fn tells(&mut self, conn: ConnId, event: EventType, path: &str, zxid: Zxid) {
-        self.sends(conn, &WatchEvent { zxid: Some(zxid), event, path: path.into() });
+        self.tells_of(conn, &WatchEvent { zxid: Some(zxid), event, path: path.into() });
     }
 
     /// An event of setWatches.
     pub(super) fn retells(&mut self, conn: ConnId, event: EventType, path: &str) {
-        self.sends(conn, &WatchEvent { zxid: None, event, path: path.into() });
+        self.tells_of(conn, &WatchEvent { zxid: None, event, path: path.into() });
     }
 
-    fn sends(&mut self, conn: ConnId, event: &WatchEvent) {
+    fn tells_of(&mut self, conn: ConnId, event: &WatchEvent) {
         let mut out = BytesMut::new();
         event.encode(&mut out);
         self.sees(Observation::ToClient { conn, frame: cut(out) });
@@ -318,8 +442,7 @@ impl History {
     // Disks and lives.
 
     pub(super) fn state(&self) -> DurableState {
-        let epoch = self.epoch;
-        DurableState { accepted_epoch: epoch, current_epoch: epoch, snapshot: Zxid::ZERO }
+        self.members[&self.leader].state.clone()
     }
 
     /// The disk holds everything up to `last`.
@@ -329,17 +452,15 @@ impl History {
     }
 
     pub(super) fn disk_with(&mut self, state: DurableState, last: Zxid, digest: u64) {
-        let applied = self.tip();
-        self.sees(Observation::DurableTruth { server: SERVER, state, last, digest, applied });
+        self.sees(Observation::DurableTruth { server: SERVER, state, last, digest });
     }
 
-    /// The server dies and recovers up to `last`, in a new epoch.
+    /// The only server dies, recovers up to `last`, and leads a new epoch.
     pub(super) fn restarts(&mut self, last: Zxid) {
-        self.sees(Observation::Stopped { server: SERVER });
-        self.sees(Observation::Started { server: SERVER });
-        let state = self.state();
-        self.sees(Observation::Recovered { server: SERVER, state, last });
-        self.epoch = self.epoch.next();
+        self.dies(SERVER);
+        self.member(SERVER).log.retain(|entry| entry.zxid <= last);
+        self.returns(SERVER);
+        self.reign(SERVER, &[]);
     }
 
     /// The audit.
@@ -351,7 +472,8 @@ impl History {
 
     pub(super) fn ends_with(&mut self, digest: u64, sessions: Vec<SessionId>) {
         let applied = self.tip();
-        self.sees(Observation::Final { server: SERVER, applied, digest, sessions });
+        let server = self.leader;
+        self.sees(Observation::Final { server, applied, digest, sessions });
         if self.violation.is_none() {
             self.violation = self.oracles.finish().err();
         }

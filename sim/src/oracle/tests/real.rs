@@ -15,8 +15,8 @@ use zabkeeper_core::wire::{
     SetWatches, WatcherType, XID_SET_WATCHES,
 };
 use zabkeeper_core::{
-    Config, ConnId, ErrorCode, Input, Instant, Now, Outbox, Server, SessionId, Voters, WallMs,
-    WriteId, Zxid,
+    Config, ConnId, ErrorCode, History, Input, Instant, Now, Outbox, Server, SessionId, Voters,
+    WallMs, WriteId, Zxid,
 };
 
 use super::history::SERVER;
@@ -117,13 +117,14 @@ impl Play {
         let wall = WallMs(i64::try_from(self.now / 1_000_000).unwrap());
         let now = Now { mono: Instant(self.now), wall };
         let before = self.server.status().applied;
+        self.observe(Observation::Input { server: SERVER, input: &input });
         self.server.step(now, input, &mut self.out);
-        for command in mem::take(&mut self.out.disk) {
-            if let DiskCommand::Append { entry, .. } = &command {
-                self.observe(Observation::Proposed { server: SERVER, entry });
-            }
-            self.lane.push_back(command);
-        }
+        let (disk, status) = (mem::take(&mut self.out.disk), self.server.status());
+        let (peers, election) = (&[], &[]);
+        let output =
+            Observation::Output { server: SERVER, disk: &disk, peers, election, status: &status };
+        self.observe(output);
+        self.lane.extend(disk);
         let after = self.server.status().applied;
         let moved: Vec<Zxid> = self
             .log
@@ -168,7 +169,12 @@ impl Play {
                     self.state = state;
                     done = Some(id);
                 }
-                DiskCommand::SnapshotChunk { .. } | DiskCommand::Purge { .. } => {}
+                DiskCommand::Truncate { .. }
+                | DiskCommand::Rebase { .. }
+                | DiskCommand::SnapshotChunk { .. }
+                | DiskCommand::Purge { .. }
+                | DiskCommand::ReadLog { .. }
+                | DiskCommand::ReadSnapshot { .. } => {}
             }
         }
         if let Some(id) = done {
@@ -185,7 +191,12 @@ impl Play {
         fresh.step(Now::default(), Input::Timeout, &mut out);
         let id = |command: &DiskCommand| match command {
             DiskCommand::Append { id, .. } | DiskCommand::SaveState { id, .. } => Some(*id),
-            DiskCommand::SnapshotChunk { .. } | DiskCommand::Purge { .. } => None,
+            DiskCommand::Truncate { .. }
+            | DiskCommand::Rebase { .. }
+            | DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::Purge { .. }
+            | DiskCommand::ReadLog { .. }
+            | DiskCommand::ReadSnapshot { .. } => None,
         };
         while let Some(id) = out.disk.iter().rev().find_map(id) {
             out.disk.clear();
@@ -193,13 +204,14 @@ impl Play {
         }
         let last = self.log.last().map_or(Zxid::ZERO, |entry| entry.zxid);
         let (state, digest) = (self.state.clone(), fresh.digest());
-        let applied = self.server.status().applied;
-        self.observe(Observation::DurableTruth { server: SERVER, state, last, digest, applied });
+        self.observe(Observation::DurableTruth { server: SERVER, state, last, digest });
     }
 
     fn found(&self) -> Recovered {
         let (state, entries) = (self.state.clone(), self.log.clone());
-        Recovered { state, entries, ..Recovered::default() }
+        let mut history = History::default();
+        entries.iter().for_each(|entry| history.push(entry.zxid));
+        Recovered { state, entries, history, ..Recovered::default() }
     }
 
     fn crash(&mut self, seed: u64) {

@@ -1,10 +1,9 @@
 //! Z and T: what servers propose, apply and keep.
 
-use zabkeeper_core::io::{DurableState, Entry};
+use zabkeeper_core::io::Entry;
 use zabkeeper_core::{Epoch, Zxid};
 
 use super::history::{History, SERVER, create, get, set, twins};
-use crate::observe::Observation;
 
 #[test]
 fn z2_applied_and_never_proposed() {
@@ -38,7 +37,7 @@ fn z4_applied_twice() {
         let a = h.client(0);
         let zxid = h.writes(a, create("/a"));
         if lie {
-            h.sees(Observation::Applied { server: SERVER, zxid, digest: None });
+            h.has_applied(zxid, None);
         }
     });
 }
@@ -52,6 +51,7 @@ fn z5_one_left_out() {
         let first = h.decides(a);
         h.proposes(&first.encode());
         if lie {
+            h.settles(first.zxid);
             h.model.apply(first).unwrap();
         } else {
             h.applies(first);
@@ -92,38 +92,42 @@ fn z12_recovery_forgets_what_was_applied() {
 }
 
 #[test]
-fn z13_applied_before_it_is_durable() {
+fn z13_committed_before_it_is_durable() {
     twins("Z13", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
-        let before = h.tip();
-        let zxid = h.does(a);
-        h.disk(if lie { before } else { zxid });
+        let txn = h.decides(a);
+        h.proposes(&txn.encode());
+        if !lie {
+            h.confirms(SERVER);
+        }
+        h.member(SERVER).committed = txn.zxid;
+        h.shows(SERVER);
+        h.applies(txn);
     });
 }
 
 #[test]
 fn z14_an_epoch_goes_back() {
     twins("Z14", |h, lie| {
-        let epochs = |accepted, current| DurableState {
-            accepted_epoch: Epoch(accepted),
-            current_epoch: Epoch(current),
-            snapshot: Zxid::ZERO,
-        };
+        h.saves(SERVER, |state| state.accepted_epoch = Epoch(3));
+        h.confirms(SERVER);
+        let mut state = h.state();
+        if lie {
+            state.accepted_epoch = Epoch(2);
+        }
         let digest = h.model.digest_at(Zxid::ZERO);
-        h.disk_with(epochs(2, 1), Zxid::ZERO, digest);
-        h.disk_with(epochs(if lie { 1 } else { 2 }, 1), Zxid::ZERO, digest);
+        h.disk_with(state, Zxid::ZERO, digest);
     });
 }
 
 #[test]
 fn z14_accepted_below_current() {
     twins("Z14", |h, lie| {
-        let state = DurableState {
-            accepted_epoch: Epoch(1),
-            current_epoch: Epoch(1 + u32::from(lie)),
-            snapshot: Zxid::ZERO,
-        };
+        let mut state = h.state();
+        if lie {
+            state.accepted_epoch = Epoch(0);
+        }
         let digest = h.model.digest_at(Zxid::ZERO);
         h.disk_with(state, Zxid::ZERO, digest);
     });
@@ -148,12 +152,19 @@ fn z15_a_zxid_is_dealt_twice() {
 }
 
 #[test]
-fn z17_answered_before_it_is_durable() {
+fn z17_the_disk_said_so_and_did_not_keep_it() {
     twins("Z17", |h, lie| {
         let a = h.client(0);
+        h.asks(a, create("/a"));
         let before = h.tip();
-        let zxid = h.writes(a, create("/a"));
-        h.disk(if lie { before } else { zxid });
+        let txn = h.decides(a);
+        h.proposes(&txn.encode());
+        h.confirms(SERVER);
+        let mut ahead = h.model.clone();
+        ahead.apply(txn.clone()).unwrap();
+        let last = if lie { before } else { txn.zxid };
+        h.disk_with(h.state(), last, ahead.digest_at(last));
+        h.applies(txn);
     });
 }
 
@@ -175,9 +186,10 @@ fn t1_a_tree_differs_on_the_way() {
         let txn = h.decides(a);
         h.proposes(&txn.encode());
         let zxid = txn.zxid;
+        h.settles(zxid);
         h.model.apply(txn).unwrap();
         let digest = Some(h.model.digest_at(zxid) ^ u64::from(lie));
-        h.sees(Observation::Applied { server: SERVER, zxid, digest });
+        h.has_applied(zxid, digest);
     });
 }
 
@@ -196,14 +208,12 @@ fn t2_a_disk_ahead_of_the_commits_is_compared_later() {
     twins("T2", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
-        let applied = h.tip();
         let txn = h.decides(a);
         h.proposes(&txn.encode());
         let (state, last) = (h.state(), txn.zxid);
         let mut ahead = h.model.clone();
         ahead.apply(txn.clone()).unwrap();
-        let digest = ahead.digest_at(last) ^ u64::from(lie);
-        h.sees(Observation::DurableTruth { server: SERVER, state, last, digest, applied });
+        h.disk_with(state, last, ahead.digest_at(last) ^ u64::from(lie));
         h.applies(txn);
     });
 }
@@ -213,19 +223,16 @@ fn t2_recovery_drops_what_was_durable_and_not_yet_applied() {
     twins("T2", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
-        let applied = h.tip();
+        let before = h.tip();
         let txn = h.decides(a);
         h.proposes(&txn.encode());
-        let (state, last) = (h.state(), txn.zxid);
-        let mut ahead = h.model.clone();
-        ahead.apply(txn.clone()).unwrap();
-        let digest = ahead.digest_at(last);
-        h.sees(Observation::DurableTruth { server: SERVER, state, last, digest, applied });
+        h.confirms(SERVER);
         h.closes(a);
+        let last = txn.zxid;
         if !lie {
-            h.model = ahead;
+            h.model.apply(txn).unwrap();
         }
-        h.restarts(if lie { applied } else { last });
+        h.restarts(if lie { before } else { last });
     });
 }
 

@@ -1,0 +1,627 @@
+//! Elections by hand, and by the thousand.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::*;
+use crate::config::Config;
+use crate::rng::Rng;
+
+fn id(id: u64) -> ServerId {
+    ServerId(id)
+}
+
+fn vote(epoch: u32, zxid: u64, candidate: u64) -> Vote {
+    Vote { epoch: Epoch(epoch), zxid: Zxid(zxid), candidate: id(candidate) }
+}
+
+fn voters(count: u64) -> Voters {
+    Voters::new((1..=count).map(ServerId))
+}
+
+fn ms(ms: u64) -> Instant {
+    Instant(ms * 1_000_000)
+}
+
+fn limits() -> Limits {
+    let config = Config::new(id(1), voters(1), Duration::from_secs(2));
+    config.expect("a fine config").limits
+}
+
+fn says(stance: Stance, round: u64, vote: Vote, voice: Voice) -> Notification {
+    Notification { stance, round, vote, voice }
+}
+
+fn looks(round: u64, vote: Vote) -> Notification {
+    says(Stance::Looking, round, vote, Voice::Full)
+}
+
+fn follows(round: u64, vote: Vote) -> Notification {
+    says(Stance::Following, round, vote, Voice::Full)
+}
+
+fn leads(round: u64, vote: Vote) -> Notification {
+    says(Stance::Leading, round, vote, Voice::Full)
+}
+
+/// A server among `of` voters, in round 5, that has voted for a history of its own at time zero.
+struct Case {
+    looking: Looking,
+    voters: Voters,
+}
+
+impl Case {
+    fn new(own: Vote, voice: Voice, of: u64) -> Case {
+        let mut looking = Looking::new(own.candidate, 4, None);
+        looking.vote(own, voice, ms(0));
+        Case { looking, voters: voters(of) }
+    }
+
+    fn hear(&mut self, from: u64, said: Notification) -> Reaction {
+        self.looking.hear(id(from), &said, &self.voters, ms(0))
+    }
+
+    fn outcome(&mut self, at: u64) -> Option<Outcome> {
+        self.looking.outcome(&self.voters, &limits(), ms(at))
+    }
+}
+
+#[test]
+fn fle_03_nothing_is_said_before_the_own_vote_and_what_is_heard_is_kept() {
+    let mut looking = Looking::new(id(1), 0, None);
+    let voters = voters(3);
+    assert_eq!((looking.has_voted(), looking.notification()), (false, None));
+    let reaction = looking.hear(id(3), &looks(4, vote(2, 9, 3)), &voters, ms(0));
+    assert_eq!((reaction, looking.round()), (Reaction::Nothing, 4));
+    looking.hear(id(2), &looks(4, vote(2, 9, 3)), &voters, ms(0));
+    assert_eq!(looking.outcome(&voters, &limits(), ms(9_000)), None);
+    assert_eq!((looking.next_deadline(), looking.resend_due(&limits(), ms(0))), (None, false));
+    looking.vote(vote(1, 5, 1), Voice::Full, ms(0));
+    assert_eq!(looking.notification(), Some(looks(4, vote(2, 9, 3))));
+    assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(3))));
+}
+
+#[test]
+fn fle_04_rounds_and_votes_only_rise_and_each_answer_is_needed() {
+    use Reaction::{Nothing, TellAll, TellSender};
+    let own = vote(1, 5, 2);
+    for (heard, reaction, round, proposal) in [
+        (looks(5, vote(1, 6, 1)), TellAll, 5, vote(1, 6, 1)),
+        (looks(5, vote(2, 0, 1)), TellAll, 5, vote(2, 0, 1)),
+        (looks(5, vote(1, 5, 3)), TellAll, 5, vote(1, 5, 3)),
+        (looks(5, vote(1, 5, 1)), TellSender, 5, own),
+        (looks(5, own), TellSender, 5, own),
+        (looks(4, vote(9, 9, 3)), TellSender, 5, own),
+        (looks(6, vote(1, 4, 3)), TellAll, 6, own),
+        (looks(6, vote(1, 6, 3)), TellAll, 6, vote(1, 6, 3)),
+        (looks(5, vote(9, 9, 7)), Nothing, 5, own),
+    ] {
+        let mut case = Case::new(own, Voice::Full, 3);
+        assert_eq!(case.hear(1, heard), reaction, "{heard}");
+        assert_eq!((case.looking.round(), case.looking.proposal()), (round, Some(proposal)));
+    }
+}
+
+#[test]
+fn fle_04_a_higher_round_voids_the_votes_of_the_old_one() {
+    let mut case = Case::new(vote(1, 5, 1), Voice::Full, 3);
+    case.hear(2, looks(5, vote(1, 7, 2)));
+    assert_eq!(case.hear(3, looks(6, vote(1, 3, 3))), Reaction::TellAll);
+    assert_eq!(case.looking.proposal(), Some(vote(1, 5, 1)), "against the own history");
+    assert_eq!(
+        case.outcome(9_000),
+        None,
+        "nobody has said anything in this round but a worse vote"
+    );
+}
+
+#[test]
+fn fle_04_equal_votes_heard_again_are_not_answered() {
+    let (mut one, mut two) =
+        (Case::new(vote(1, 5, 1), Voice::Full, 3), Case::new(vote(1, 5, 2), Voice::Full, 3));
+    let mut to_two = vec![one.looking.notification().expect("voted")];
+    let mut to_one = vec![two.looking.notification().expect("voted")];
+    let mut messages = 0;
+    while !to_one.is_empty() || !to_two.is_empty() {
+        messages += to_one.len() + to_two.len();
+        assert!(messages < 10, "an echo");
+        let (for_one, for_two) = (std::mem::take(&mut to_one), std::mem::take(&mut to_two));
+        for said in for_one {
+            if one.hear(2, said) != Reaction::Nothing {
+                to_two.extend(one.looking.notification());
+            }
+        }
+        for said in for_two {
+            if two.hear(1, said) != Reaction::Nothing {
+                to_one.extend(two.looking.notification());
+            }
+        }
+    }
+    let agreed = looks(5, vote(1, 5, 2));
+    assert_eq!(one.looking.notification(), Some(agreed));
+    assert_eq!(one.hear(2, agreed), Reaction::Nothing);
+    assert_eq!(two.hear(1, agreed), Reaction::Nothing);
+}
+
+#[test]
+fn fle_05_over_at_once_when_all_agree_else_after_a_pause() {
+    let best = vote(1, 7, 3);
+    let mut case = Case::new(vote(1, 5, 1), Voice::Full, 3);
+    assert_eq!(case.outcome(0), None);
+    case.hear(3, looks(5, best));
+    assert_eq!(case.outcome(10), None, "server 2 may know better");
+    assert_eq!(case.looking.next_deadline(), Some(ms(0)), "the repeat is not armed");
+    assert!(!case.looking.resend_due(&limits(), ms(10)));
+    assert_eq!(case.looking.next_deadline(), Some(ms(30)));
+    assert_eq!(case.outcome(29), None);
+    assert_eq!(case.outcome(30), Some(Outcome::Follow(id(3))));
+
+    let mut case = Case::new(best, Voice::Full, 3);
+    case.hear(1, looks(5, best));
+    assert_eq!(case.outcome(0), None);
+    case.hear(2, looks(5, best));
+    assert_eq!(case.outcome(0), Some(Outcome::Lead));
+    assert_eq!(Case::new(best, Voice::Full, 3).outcome(9_000), None);
+
+    let mut alone = Looking::new(id(1), 0, None);
+    alone.vote(vote(0, 0, 1), Voice::Blank, ms(0));
+    assert_eq!(alone.outcome(&voters(1), &limits(), ms(0)), Some(Outcome::Lead));
+}
+
+#[test]
+fn fle_05_a_better_vote_starts_the_pause_again() {
+    let mut case = Case::new(vote(1, 5, 1), Voice::Full, 5);
+    for (from, said) in [(2, vote(1, 5, 3)), (3, vote(1, 5, 3))] {
+        case.hear(from, looks(5, said));
+    }
+    assert_eq!(case.outcome(0), None);
+    assert_eq!(case.hear(4, looks(5, vote(1, 6, 4))), Reaction::TellAll);
+    assert_eq!(case.outcome(20), None, "it is no longer what a quorum shares");
+    case.hear(2, looks(5, vote(1, 6, 4)));
+    assert_eq!(case.outcome(25), None);
+    assert_eq!(case.outcome(45), Some(Outcome::Follow(id(4))));
+}
+
+#[test]
+fn trap_14_nobody_waits_for_the_leader_just_lost() {
+    let voters = voters(3);
+    let mut looking = Looking::new(id(1), 4, Some(id(3)));
+    looking.vote(vote(1, 5, 1), Voice::Full, ms(0));
+    looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
+    assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(2))));
+
+    // It is back, and looks for a leader itself: it counts as alive.
+    let mut looking = Looking::new(id(1), 4, Some(id(3)));
+    looking.vote(vote(1, 5, 1), Voice::Full, ms(0));
+    looking.hear(id(3), &looks(1, vote(1, 5, 3)), &voters, ms(0));
+    looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
+    assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
+
+    // The others would have the lost one, which has not said so itself: that is nothing to hurry for.
+    let mut looking = Looking::new(id(1), 4, Some(id(3)));
+    looking.vote(vote(1, 5, 1), Voice::Full, ms(0));
+    looking.hear(id(2), &looks(5, vote(1, 9, 3)), &voters, ms(0));
+    assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
+    assert_eq!(looking.outcome(&voters, &limits(), ms(20)), Some(Outcome::Follow(id(3))));
+}
+
+#[test]
+fn fle_06_repeats_become_rare_until_there_is_news() {
+    let mut case = Case::new(vote(1, 5, 1), Voice::Full, 3);
+    let mut at = Vec::new();
+    for now in 0..2_600 {
+        if case.looking.resend_due(&limits(), ms(now)) {
+            at.push(now);
+            assert!(case.looking.next_deadline() > Some(ms(now)));
+        }
+    }
+    assert_eq!(at, [100, 300, 700, 1_500, 2_500]);
+    case.looking.hear(id(2), &looks(5, vote(1, 6, 2)), &case.voters, ms(2_600));
+    assert!(!case.looking.resend_due(&limits(), ms(2_699)));
+    assert!(case.looking.resend_due(&limits(), ms(2_700)));
+}
+
+#[test]
+fn fle_07_joining_needs_a_majority_and_the_leaders_own_word() {
+    let (leader, other) = (vote(1, 5, 4), vote(2, 1, 3));
+    for (heard, joins) in [
+        (&[(4, leads(9, leader)), (2, follows(9, leader)), (3, follows(8, leader))][..], true),
+        (&[(4, leads(2, leader)), (2, follows(2, leader)), (3, follows(2, leader))], true),
+        (&[(2, follows(9, leader)), (3, follows(9, leader)), (5, follows(9, leader))], false),
+        (&[(4, leads(9, leader)), (2, follows(9, leader)), (3, leads(9, other))], false),
+        (&[(4, leads(9, leader)), (2, follows(9, leader)), (3, follows(7, vote(2, 5, 4)))], true),
+        // Heard looking since: what it said before is over. The same the other way round.
+        (
+            &[
+                (4, leads(2, leader)),
+                (2, follows(2, leader)),
+                (3, follows(2, leader)),
+                (2, looks(1, leader)),
+            ],
+            false,
+        ),
+        // A server with another configuration, and one that is no voter, settle nothing.
+        (&[(4, leads(2, leader)), (2, follows(2, leader)), (7, follows(2, leader))], false),
+    ] {
+        let mut case = Case::new(vote(9, 9, 1), Voice::Full, 5);
+        for (from, said) in heard {
+            case.hear(*from, *said);
+        }
+        let outcome = joins.then_some(Outcome::Follow(id(4)));
+        assert_eq!(case.outcome(9_000), outcome, "{heard:?}");
+        if joins {
+            assert_eq!(
+                (case.looking.round(), case.looking.proposal()),
+                (heard[0].1.round, Some(leader))
+            );
+        }
+    }
+}
+
+#[test]
+fn fle_07_voices_do_not_matter_for_joining() {
+    for voice in [Voice::Full, Voice::Blank, Voice::Damaged] {
+        let mut case = Case::new(vote(0, 0, 1), voice, 3);
+        case.hear(2, leads(7, vote(1, 5, 2)));
+        assert_eq!(case.outcome(0), None);
+        case.hear(3, says(Stance::Following, 7, vote(1, 5, 2), Voice::Blank));
+        assert_eq!(case.outcome(0), Some(Outcome::Follow(id(2))), "{voice:?}");
+    }
+}
+
+#[test]
+fn fle_07_who_still_follows_my_former_reign_does_not_elect_me() {
+    let mut case = Case::new(vote(1, 5, 3), Voice::Full, 3);
+    for from in [1, 2] {
+        assert_eq!(case.hear(from, follows(4, vote(1, 4, 3))), Reaction::Nothing);
+    }
+    assert_eq!(case.outcome(9_000), None);
+    // In this very round it is an election: they decided before their votes came here.
+    case.hear(1, follows(5, vote(1, 5, 3)));
+    case.hear(2, follows(5, vote(1, 5, 3)));
+    assert_eq!(case.outcome(9_000), Some(Outcome::Lead));
+}
+
+#[test]
+fn fle_07_a_leader_alone_is_found_by_one_that_begins_low() {
+    let mut looking = Looking::new(id(3), 0, None);
+    let voters = voters(3);
+    looking.vote(vote(1, 5, 3), Voice::Full, ms(0));
+    let alone = leads(8, vote(2, 1, 2));
+    assert_eq!(looking.hear(id(2), &alone, &voters, ms(0)), Reaction::TellAll);
+    assert_eq!(looking.notification(), Some(looks(8, vote(2, 1, 2))));
+    assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
+    // It goes on leading, and its position with it: that is no news.
+    let later = leads(8, vote(2, 2, 2));
+    assert_eq!(looking.hear(id(2), &later, &voters, ms(0)), Reaction::Nothing);
+    assert_eq!(looking.outcome(&voters, &limits(), ms(20)), Some(Outcome::Follow(id(2))));
+
+    let mut better = Case::new(vote(3, 1, 1), Voice::Full, 3);
+    assert_eq!(better.hear(2, alone), Reaction::TellAll, "a higher round");
+    assert_eq!(better.looking.notification(), Some(looks(8, vote(3, 1, 1))), "not a better vote");
+    assert_eq!(better.outcome(9_000), None);
+}
+
+#[test]
+fn fle_09_non_voters_are_answered_and_not_counted() {
+    let own = vote(1, 5, 3);
+    for (said, reaction) in [
+        (looks(1, vote(9, 9, 8)), Reaction::TellSender),
+        (looks(5, vote(1, 5, 2)), Reaction::TellSender),
+        (looks(5, own), Reaction::Nothing),
+        (looks(5, vote(9, 9, 8)), Reaction::Nothing),
+        (looks(6, own), Reaction::Nothing),
+        (follows(5, own), Reaction::Nothing),
+    ] {
+        let mut case = Case::new(own, Voice::Full, 3);
+        assert_eq!(case.hear(8, said), reaction, "{said}");
+        assert_eq!((case.looking.round(), case.looking.proposal()), (5, Some(own)));
+        assert_eq!(case.outcome(9_000), None);
+    }
+}
+
+#[test]
+fn trap_2_blank_voices_decide_among_themselves_only() {
+    use Voice::{Blank, Damaged, Full};
+    let empty = vote(0, 0, 3);
+    for (own, voice, heard, over) in [
+        // All new.
+        (vote(0, 0, 1), Blank, &[(3, Blank, empty)][..], true),
+        // One of them has begun before, and logged nothing: all are needed.
+        (vote(0, 0, 1), Full, &[(3, Blank, empty)], false),
+        (vote(0, 0, 1), Full, &[(3, Blank, empty), (2, Blank, empty)], true),
+        // A history was heard of once, so blank ones may have lost theirs, whoever is silent now.
+        (vote(0, 0, 1), Blank, &[(2, Full, vote(0, 0, 2)), (3, Blank, empty)], false),
+        // A wiped server beside one with a history: neither counts with the other.
+        (vote(0, 0, 1), Blank, &[(3, Full, vote(1, 5, 3))], false),
+        (vote(0, 0, 1), Blank, &[(3, Full, vote(1, 5, 3)), (2, Blank, vote(1, 5, 3))], false),
+        (vote(0, 0, 1), Blank, &[(3, Full, vote(1, 5, 3)), (2, Full, vote(1, 5, 3))], true),
+        // A damaged one counts for nothing.
+        (vote(1, 4, 1), Full, &[(3, Damaged, vote(1, 4, 1))], false),
+        (vote(1, 4, 1), Full, &[(3, Damaged, vote(1, 4, 1)), (2, Full, vote(1, 4, 1))], true),
+        (vote(0, 0, 1), Blank, &[(2, Damaged, vote(0, 0, 2))], false),
+    ] {
+        let mut case = Case::new(own, voice, 3);
+        for (from, voice, vote) in heard {
+            case.hear(*from, says(Stance::Looking, 5, *vote, *voice));
+        }
+        case.outcome(0);
+        assert_eq!(case.outcome(9_000).is_some(), over, "{own} {voice:?} {heard:?}");
+    }
+}
+
+#[test]
+fn trap_2_a_damaged_server_asks_and_never_leads() {
+    let mut case = Case::new(vote(3, 9, 3), Voice::Damaged, 3);
+    assert_eq!(case.looking.proposal(), None);
+    let asks = says(Stance::Looking, 5, vote(0, 0, 3), Voice::Damaged);
+    assert_eq!(case.looking.notification(), Some(asks));
+    assert_eq!(case.outcome(9_000), None);
+    assert_eq!(
+        case.hear(1, looks(5, vote(3, 9, 3))),
+        Reaction::TellSender,
+        "it would have me lead"
+    );
+    assert_eq!(case.looking.proposal(), None);
+    assert_eq!(case.hear(2, looks(5, vote(1, 4, 2))), Reaction::TellAll);
+    assert_eq!(case.outcome(9_000), None, "its own voice does not count");
+    case.hear(1, looks(5, vote(1, 4, 2)));
+    assert_eq!(case.outcome(9_000), Some(Outcome::Follow(id(2))));
+
+    let mut other = Case::new(vote(0, 0, 1), Voice::Blank, 3);
+    assert_eq!(other.hear(3, asks), Reaction::TellSender);
+    assert_eq!(other.looking.proposal(), Some(vote(0, 0, 1)), "although 3 is more than 1");
+}
+
+#[test]
+fn a_candidate_that_knows_less_than_was_said_of_it_loses_the_vote() {
+    let full = vote(2, 7, 3);
+    for (now_says, voice, proposal) in [
+        (vote(0, 0, 3), Voice::Blank, vote(1, 5, 2)),
+        (vote(1, 5, 2), Voice::Full, vote(1, 5, 2)),
+        (vote(0, 0, 3), Voice::Damaged, vote(1, 5, 2)),
+        (full, Voice::Full, full),
+    ] {
+        let mut case = Case::new(vote(1, 4, 1), Voice::Full, 3);
+        case.hear(2, looks(5, vote(1, 5, 2)));
+        case.hear(3, looks(5, full));
+        assert_eq!(case.looking.proposal(), Some(full));
+        case.hear(3, says(Stance::Looking, 5, now_says, voice));
+        assert_eq!(case.looking.proposal(), Some(proposal));
+        // The echo of others does not bring it back.
+        case.hear(2, looks(5, full));
+        assert_eq!(case.looking.proposal(), Some(proposal));
+    }
+    // The wiped server itself does not believe what others remember of it.
+    let mut wiped = Case::new(vote(0, 0, 3), Voice::Blank, 3);
+    assert_eq!(wiped.hear(1, looks(5, full)), Reaction::TellSender);
+    assert_eq!(wiped.looking.proposal(), Some(vote(0, 0, 3)));
+}
+
+#[test]
+fn a_round_that_cannot_rise_is_no_panic() {
+    let mut looking = Looking::new(id(1), u64::MAX, None);
+    looking.vote(vote(1, 1, 1), Voice::Full, ms(0));
+    assert_eq!(looking.round(), u64::MAX);
+    looking.hear(id(2), &looks(u64::MAX, vote(1, 1, 2)), &voters(2), ms(0));
+    assert_eq!(looking.outcome(&voters(2), &limits(), ms(0)), Some(Outcome::Follow(id(2))));
+}
+
+/// Servers that elect over a network that loses, repeats and reorders; what follows an election is played: a leader
+/// without a majority and a follower without its leader look again.
+struct World {
+    rng: Rng,
+    now: Instant,
+    voters: Voters,
+    servers: BTreeMap<ServerId, Player>,
+    network: Vec<(Instant, ServerId, ServerId, Notification)>,
+    /// Of 100 messages, how many are lost; and repeated.
+    lost: u32,
+    repeated: u32,
+    delay_ms_max: u32,
+    sent: u32,
+    elections: u32,
+    outcomes: BTreeMap<u64, BTreeSet<ServerId>>,
+}
+
+struct Player {
+    begins: Instant,
+    history: Vote,
+    looking: Option<Looking>,
+    /// Since when, how, in which round and whom it follows or leads.
+    settled: Option<(Instant, Notification)>,
+    round: u64,
+}
+
+impl World {
+    fn new(seed: u64, delay_ms_max: u32) -> World {
+        let mut rng = Rng::new(seed);
+        let count = [3, 5][usize::try_from(seed % 2).expect("small")];
+        let servers = (1..=count).map(|n| {
+            let epoch = 1 + rng.below(2);
+            let history = vote(epoch, u64::from(rng.below(4)), n);
+            let begins = ms(u64::from(rng.below(15)));
+            (id(n), Player { begins, history, looking: None, settled: None, round: 0 })
+        });
+        World {
+            servers: servers.collect(),
+            rng,
+            now: ms(0),
+            voters: voters(count),
+            network: Vec::new(),
+            lost: 0,
+            repeated: 0,
+            delay_ms_max,
+            sent: 0,
+            elections: 0,
+            outcomes: BTreeMap::new(),
+        }
+    }
+
+    fn send(&mut self, from: ServerId, to: ServerId, said: Notification) {
+        self.sent += 1;
+        if self.rng.below(100) < self.lost {
+            return;
+        }
+        let copies = if self.rng.below(100) < self.repeated { 2 } else { 1 };
+        for _ in 0..copies {
+            let delay = Duration::from_millis(u64::from(self.rng.below(self.delay_ms_max)));
+            self.network.push((self.now.after(delay), from, to, said));
+        }
+    }
+
+    fn tell_all(&mut self, from: ServerId) {
+        let looking = self.servers[&from].looking.as_ref().expect("it looks");
+        let said = looking.notification().expect("it has voted");
+        for to in self.voters.clone().ids().filter(|to| *to != from) {
+            self.send(from, to, said);
+        }
+    }
+
+    fn begin(&mut self, server: ServerId, lost: Option<ServerId>) {
+        self.elections += 1;
+        let player = self.servers.get_mut(&server).expect("known");
+        let mut looking = Looking::new(server, player.round, lost);
+        looking.vote(player.history, Voice::Full, self.now);
+        player.looking = Some(looking);
+        player.settled = None;
+        self.tell_all(server);
+    }
+
+    fn deliver(&mut self, from: ServerId, to: ServerId, said: Notification) {
+        let now = self.now;
+        let player = self.servers.get_mut(&to).expect("known");
+        if let Some(looking) = &mut player.looking {
+            match looking.hear(from, &said, &self.voters, now) {
+                Reaction::Nothing => {}
+                Reaction::TellAll => self.tell_all(to),
+                Reaction::TellSender => {
+                    let answer = looking.notification().expect("it has voted");
+                    self.send(to, from, answer);
+                }
+            }
+        } else if let Some((_, stance)) = player.settled
+            && said.stance == Stance::Looking
+        {
+            self.send(to, from, stance);
+        }
+    }
+
+    /// What time brings to one server.
+    fn tick(&mut self, server: ServerId) {
+        let player = self.servers.get_mut(&server).expect("known");
+        if let Some(looking) = &mut player.looking {
+            if let Some(outcome) = looking.outcome(&self.voters, &limits(), self.now) {
+                player.round = looking.round();
+                let vote = looking.proposal().expect("of the winner");
+                let (stance, leader) = match outcome {
+                    Outcome::Lead => (Stance::Leading, server),
+                    Outcome::Follow(leader) => (Stance::Following, leader),
+                };
+                assert_eq!(vote.candidate, leader);
+                self.outcomes.entry(player.round).or_default().insert(leader);
+                player.looking = None;
+                player.settled = Some((self.now, says(stance, player.round, vote, Voice::Full)));
+            } else if looking.resend_due(&limits(), self.now) {
+                self.tell_all(server);
+            }
+        } else if player.settled.is_some() {
+            self.check_settled(server);
+        } else if player.begins <= self.now {
+            self.begin(server, None);
+        }
+    }
+
+    /// Some time after an election there are a leader and its majority, or it was in vain.
+    fn check_settled(&mut self, server: ServerId) {
+        let (since, said) = self.servers[&server].settled.expect("it has settled");
+        let leader = said.vote.candidate;
+        let of = |id: ServerId| self.servers[&id].settled.map(|(_, said)| said);
+        let leads = of(leader).is_some_and(|said| said.stance == Stance::Leading);
+        let followed =
+            self.voters.is_quorum(|id| of(id).is_some_and(|s| s.vote.candidate == leader));
+        let sound = if leader == server { followed } else { leads };
+        if !sound && self.now >= since.after(Duration::from_millis(200)) {
+            self.begin(server, (leader != server).then_some(leader));
+        }
+    }
+
+    /// The server forgets everything but its history, its round too.
+    fn restart(&mut self) {
+        let count = u32::try_from(self.servers.len()).expect("few");
+        let server = id(1 + u64::from(self.rng.below(count)));
+        let begins = self.now.after(Duration::from_millis(u64::from(self.rng.below(300))));
+        let player = self.servers.get_mut(&server).expect("known");
+        *player =
+            Player { begins, history: player.history, looking: None, settled: None, round: 0 };
+    }
+
+    fn run(&mut self, until: Instant) {
+        while self.now < until {
+            self.now = self.now.after(Duration::from_millis(1));
+            let now = self.now;
+            let (mut due, later): (Vec<_>, Vec<_>) =
+                self.network.drain(..).partition(|(at, ..)| *at <= now);
+            self.network = later;
+            while !due.is_empty() {
+                let next = self.rng.below(u32::try_from(due.len()).expect("few"));
+                let (_, from, to, said) = due.swap_remove(usize::try_from(next).expect("few"));
+                self.deliver(from, to, said);
+            }
+            for server in self.voters.clone().ids() {
+                self.tick(server);
+            }
+        }
+    }
+
+    /// The leader that all have, if they have.
+    fn agreed(&self) -> Option<ServerId> {
+        let said = |player: &Player| player.settled.map(|(_, said)| said.vote.candidate);
+        let leaders: BTreeSet<_> = self.servers.values().map(said).collect();
+        let leader = leaders.first().copied().flatten()?;
+        let leads = self.servers[&leader].settled?.1.stance == Stance::Leading;
+        (leaders.len() == 1 && leads).then_some(leader)
+    }
+}
+
+#[test]
+fn fle_05_in_a_quiet_network_the_best_wins_in_one_round_with_few_messages() {
+    for seed in 0..2_000 {
+        let mut world = World::new(seed, 4);
+        world.run(ms(150));
+        let best = world.servers.values().map(|player| player.history).max().expect("some");
+        let count = u32::try_from(world.servers.len()).expect("few");
+        assert_eq!(world.agreed(), Some(best.candidate), "seed {seed}");
+        assert_eq!(world.elections, count, "seed {seed}: once each");
+        // Each vote that a server takes up is told to all, each word of another is answered once.
+        assert!(world.sent <= 6 * count * (count - 1), "seed {seed}: {} messages", world.sent);
+        let before = world.sent;
+        world.run(ms(3_000));
+        assert_eq!((world.sent, world.network.len()), (before, 0), "seed {seed}: silence");
+    }
+}
+
+#[test]
+fn fle_04_lossy_reordered_and_repeated_delivery_ends_in_agreement_and_silence() {
+    let (mut elections, mut servers) = (0, 0);
+    for seed in 0..500 {
+        let mut world = World::new(seed, 60);
+        (world.lost, world.repeated) = (40, 20);
+        for until in [500, 1_000, 2_000] {
+            world.run(ms(until));
+            world.restart();
+        }
+        (world.lost, world.repeated) = (0, 0);
+        world.run(ms(6_000));
+        assert!(world.agreed().is_some(), "seed {seed}: {:?}", world.outcomes);
+        let count = u32::try_from(world.servers.len()).expect("few");
+        let bound = 3 * count * (count - 1) * world.elections;
+        assert!(world.sent <= bound, "seed {seed}: {} messages", world.sent);
+        let before = world.sent;
+        world.run(ms(9_000));
+        assert_eq!((world.sent, world.network.len()), (before, 0), "seed {seed}: silence");
+        elections += world.elections;
+        servers += count;
+    }
+    assert!(elections > servers + servers, "some elections were in vain, or this proves little");
+}

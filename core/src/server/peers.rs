@@ -1,0 +1,252 @@
+//! Other servers: notifications of elections, and links (Java `QuorumCnxManager`, `LearnerCnxAcceptor`).
+//!
+//! Owns links until they belong to a role. Must not know what the phases of a role are.
+
+use super::{Role, Server};
+use crate::election::{Outcome, Reaction};
+use crate::ids::{Epoch, LinkId, ServerId, Zxid};
+use crate::io::{Cx, Mark, PeerCommand, PeerEvent};
+use crate::peer::{Notification, PeerMessage, Stance, Voice, Vote};
+
+/// A link that another server has dialled, and that no role has yet: its peer may know of an outcome before this server
+/// does.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    peer: ServerId,
+    /// What it said: its promise so far, and what its word is worth.
+    said: Option<(Epoch, Voice)>,
+}
+
+impl Server {
+    pub(super) fn on_notification(&mut self, from: ServerId, said: &Notification, cx: &mut Cx<'_>) {
+        if self.is_overtaken(from, said, cx) {
+            self.look(None, cx);
+        }
+        let Role::Looking(looking) = &mut self.role else {
+            if said.stance == Stance::Looking {
+                self.answer_notification(from, cx);
+            }
+            return;
+        };
+        let reaction = looking.hear(from, said, cx.config.voters(), cx.now.mono);
+        match reaction {
+            Reaction::Nothing => {}
+            Reaction::TellAll => self.tell_all(cx),
+            Reaction::TellSender => {
+                cx.out.election.extend(looking.notification().map(|ours| (from, ours)));
+            }
+        }
+        self.continue_election(cx);
+    }
+
+    /// Looks for a leader: the own vote waits until nothing is being written, because it vouches for the log.
+    pub(super) fn continue_election(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.mono;
+        let Role::Looking(looking) = &mut self.role else {
+            return;
+        };
+        let log = self.replica.log();
+        if !looking.has_voted() {
+            if log.is_writing() {
+                return;
+            }
+            let epoch = self.replica.state().current_epoch;
+            let own = Vote { epoch, zxid: log.appended(), candidate: cx.config.id() };
+            looking.vote(own, self.replica.voice(), now);
+            self.tell_all(cx);
+        }
+        let Role::Looking(looking) = &mut self.role else {
+            return;
+        };
+        let outcome = looking.outcome(cx.config.voters(), &cx.config.limits, now);
+        if outcome.is_none() && looking.resend_due(&cx.config.limits, now) {
+            cx.mark(Mark::ElectionResent);
+            return self.tell_all(cx);
+        }
+        let Some(outcome) = outcome else {
+            return;
+        };
+        self.round = looking.round();
+        self.elected = looking.proposal();
+        match outcome {
+            Outcome::Lead => self.lead(cx),
+            Outcome::Follow(leader) => self.follow(leader, cx),
+        }
+    }
+
+    /// Is a later election under way that this server should take part in? Its leader has left, and says so before the
+    /// link is closed. Or it waits in vain for those who elected it, because they have gone on: it was cut off meanwhile.
+    fn is_overtaken(&self, from: ServerId, said: &Notification, cx: &Cx<'_>) -> bool {
+        if said.stance != Stance::Looking || said.round <= self.round {
+            return false;
+        }
+        match &self.role {
+            Role::Looking(_) => false,
+            Role::Following(follower) => from == follower.leader(),
+            Role::Leading(leader) => leader.is_gathering() && cx.config.voters().contains(from),
+        }
+    }
+
+    fn tell_all(&self, cx: &mut Cx<'_>) {
+        let Role::Looking(looking) = &self.role else {
+            return;
+        };
+        if let Some(notification) = looking.notification() {
+            let own = cx.config.id();
+            let others = cx.config.voters().ids().filter(|id| *id != own);
+            cx.out.election.extend(others.map(|id| (id, notification)));
+        }
+    }
+
+    /// A server that looks for a leader hears from one that does not how its election ended (FLE-09).
+    fn answer_notification(&self, from: ServerId, cx: &mut Cx<'_>) {
+        let stance = match &self.role {
+            Role::Looking(_) => Stance::Looking,
+            Role::Following(_) => Stance::Following,
+            Role::Leading(_) => Stance::Leading,
+        };
+        let (round, voice) = (self.round, self.replica.voice());
+        let notification = self.elected.map(|vote| Notification { stance, round, vote, voice });
+        cx.out.election.extend(notification.map(|notification| (from, notification)));
+    }
+
+    pub(super) fn on_peer(&mut self, link: LinkId, event: PeerEvent, cx: &mut Cx<'_>) {
+        match event {
+            PeerEvent::Up { peer, dialled: true } => self.on_dialled(link, peer, cx),
+            PeerEvent::Up { peer, dialled: false } => {
+                let following = matches!(self.role, Role::Following(_));
+                let stranger = peer == cx.config.id() || !cx.config.voters().contains(peer);
+                if following || stranger {
+                    return cx.out.peers.push(PeerCommand::Close(link));
+                }
+                self.inbound.insert(link, Inbound { peer, said: None });
+            }
+            PeerEvent::Unreachable { peer } => {
+                if matches!(&self.role, Role::Following(f) if f.leader() == peer && f.link().is_none())
+                {
+                    cx.mark(Mark::LeaderUnreachable);
+                    self.look(Some(peer), cx);
+                }
+            }
+            PeerEvent::Message(message) => self.on_message(link, message, cx),
+            PeerEvent::Drained => {
+                if let Role::Leading(leader) = &mut self.role {
+                    leader.on_drained(link, &self.replica, cx);
+                }
+            }
+            PeerEvent::Down => self.on_down(link, cx),
+        }
+    }
+
+    fn on_dialled(&mut self, link: LinkId, peer: ServerId, cx: &mut Cx<'_>) {
+        match &mut self.role {
+            Role::Following(follower) if follower.leader() == peer && follower.link().is_none() => {
+                follower.on_up(link, &self.replica, cx);
+            }
+            // It was wanted when it was dialled.
+            Role::Looking(_) | Role::Following(_) | Role::Leading(_) => {
+                cx.out.peers.push(PeerCommand::Close(link));
+            }
+        }
+    }
+
+    fn on_message(&mut self, link: LinkId, message: PeerMessage, cx: &mut Cx<'_>) {
+        if let Some(inbound) = self.inbound.get_mut(&link) {
+            if let PeerMessage::FollowerInfo { accepted, voice } = message
+                && inbound.said.is_none()
+            {
+                inbound.said = Some((accepted, voice));
+                self.maybe_lead_inbound(cx);
+                self.adopt_inbound(cx);
+            } else {
+                // The first word of a learner is its promise; whoever says anything else is none.
+                self.inbound.remove(&link);
+                cx.out.peers.push(PeerCommand::Close(link));
+            }
+            return;
+        }
+        match &mut self.role {
+            Role::Looking(_) => {}
+            Role::Following(follower) if follower.link() == Some(link) => {
+                if self.paused_since.is_some() && matches!(message, PeerMessage::Ping { .. }) {
+                    // Clients that are not read cannot be heard; that is no fault of theirs.
+                    self.by_session.keys().for_each(|session| follower.touch(*session));
+                }
+                let news = follower.on_message(message, &mut self.replica, cx);
+                self.take_news(news, cx);
+            }
+            // Late words on a link that this server has closed.
+            Role::Following(_) => {}
+            Role::Leading(leader) => {
+                let verdict = leader.on_message(link, message, &mut self.replica, cx);
+                self.carry_out(verdict, cx);
+            }
+        }
+    }
+
+    fn on_down(&mut self, link: LinkId, cx: &mut Cx<'_>) {
+        self.inbound.remove(&link);
+        match &mut self.role {
+            Role::Following(follower) if follower.link() == Some(link) => {
+                let lost = Some(follower.leader());
+                self.look(lost, cx);
+            }
+            Role::Leading(leader) => {
+                let verdict = leader.on_down(link, cx);
+                self.carry_out(verdict, cx);
+            }
+            Role::Looking(_) | Role::Following(_) => {}
+        }
+    }
+
+    /// A quorum that wants to follow this server has elected it, whether or not their votes have arrived: it may have been
+    /// restarted since.
+    fn maybe_lead_inbound(&mut self, cx: &mut Cx<'_>) {
+        let Role::Looking(looking) = &self.role else {
+            return;
+        };
+        cx.mark(Mark::LinkEarly);
+        let learners = self.inbound.values();
+        let said = learners.filter_map(|inbound| inbound.said.map(|(_, v)| (inbound.peer, v)));
+        let own = (cx.config.id(), self.replica.voice());
+        let voices = said.chain([own]).collect();
+        let log = self.replica.log();
+        let nothing_logged = log.appended() == Zxid::ZERO;
+        if looking.has_voted() && cx.config.voters().may_decide(&voices, nothing_logged) {
+            let epoch = self.replica.state().current_epoch;
+            let vote = Vote { epoch, zxid: log.appended(), candidate: cx.config.id() };
+            self.round = looking.round();
+            self.elected = Some(vote);
+            self.lead(cx);
+        }
+    }
+
+    /// A leader makes learners of the links that have said their first word.
+    pub(super) fn adopt_inbound(&mut self, cx: &mut Cx<'_>) {
+        while let Role::Leading(leader) = &mut self.role
+            && let Some((link, inbound)) =
+                self.inbound.extract_if(.., |_, inbound| inbound.said.is_some()).next()
+            && let Some((accepted, voice)) = inbound.said
+        {
+            let verdict =
+                leader.on_follower_info(link, inbound.peer, accepted, voice, &mut self.replica, cx);
+            self.carry_out(verdict, cx);
+        }
+    }
+
+    pub(super) fn on_role_timeout(&mut self, cx: &mut Cx<'_>) {
+        match &mut self.role {
+            Role::Looking(_) => {}
+            Role::Following(follower) => {
+                let leader = follower.leader();
+                if follower.is_late(cx) {
+                    self.look(Some(leader), cx);
+                }
+            }
+            Role::Leading(leader) => {
+                let verdict = leader.on_timeout(cx);
+                self.carry_out(verdict, cx);
+            }
+        }
+    }
+}

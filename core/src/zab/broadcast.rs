@@ -1,0 +1,242 @@
+//! What only a serving leader has (Java `LeaderZooKeeperServer`, `ProposalRequestProcessor`).
+//!
+//! Owns the numbering of transactions, the checks over pending changes, the sessions' deadlines and owners, how far each
+//! voter's log is, and the rounds that confirm a `sync`. Must not answer clients, nor know how learners are reached.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::ids::{ConnId, Epoch, LinkId, ServerId, SessionId, Zxid};
+use crate::io::{Cx, Entry, Mark};
+use crate::replica::Replica;
+use crate::request::prep::Prep;
+use crate::rng::KeyedHash;
+use crate::session::{self, SessionTracker};
+use crate::txn::{Origin, Txn, TxnOp};
+use crate::wire::Request;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Broadcast {
+    pub(crate) tracker: SessionTracker,
+    prep: Prep,
+    /// The next session's id, by the byte that names the server it is created for.
+    next_session: BTreeMap<u8, SessionId>,
+    last_proposed: Zxid,
+    /// How far each voter's log is.
+    acked: BTreeMap<ServerId, Zxid>,
+    syncs: Syncs,
+}
+
+/// What has become of a client's write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Proposed {
+    /// It is in the log, and to be sent to the learners.
+    Entry(Entry),
+    /// The session is closing or gone (SESS-08), or another server's (SESS-09). There is no answer: the transaction that
+    /// says so closes the connection.
+    Ignored,
+}
+
+/// What has become of a client that goes on with its session on some server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Resumption {
+    /// The session is closing or gone.
+    Dead,
+    /// It was there before.
+    Known,
+    /// It comes from another server: this transaction says so, and is to be sent to the learners.
+    Moves(Entry),
+}
+
+/// A client that waits for a `sync`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SyncWaiter {
+    /// The learner that it asked; `None` where it is connected to the leader.
+    pub(crate) link: Option<LinkId>,
+    pub(crate) conn: ConnId,
+    pub(crate) request: u64,
+}
+
+/// `sync` is answered once a quorum has answered a ping that was sent after the sync had arrived: until then another
+/// leader may have been established, whose commits this one does not know (CONS-04, stronger than in ZooKeeper).
+#[derive(Debug, Default)]
+struct Syncs {
+    /// The last ping that asks for a sync, while it is not confirmed.
+    asked: Option<u64>,
+    /// Wait for that one.
+    waiting: VecDeque<SyncWaiter>,
+    /// Have come after it was sent: wait for the next one.
+    next: VecDeque<SyncWaiter>,
+}
+
+impl Broadcast {
+    /// Service begins in `epoch`; the whole history is applied.
+    pub(crate) fn new(epoch: Epoch, replica: &Replica, cx: &mut Cx<'_>) -> Broadcast {
+        assert_eq!(replica.log().applied(), replica.log().appended(), "history before service");
+        Broadcast {
+            tracker: SessionTracker::new(replica.sessions(), cx.config.tick(), cx.now.mono),
+            prep: Prep::new(KeyedHash::new(cx.rng)),
+            next_session: BTreeMap::new(),
+            last_proposed: Zxid::start_of(epoch),
+            acked: BTreeMap::new(),
+            syncs: Syncs::default(),
+        }
+    }
+
+    /// A write of a client of `server`: decided against the tree and all that is proposed, given a zxid, and handed to
+    /// the log.
+    pub(crate) fn propose(
+        &mut self,
+        session: SessionId,
+        origin: Origin,
+        request: Request,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Proposed {
+        if !self.tracker.is_live(session) {
+            cx.mark(Mark::RequestOnClosingSession);
+            return Proposed::Ignored;
+        }
+        if !self.tracker.is_owner(session, origin.server) {
+            cx.mark(Mark::WriteOfMovedSession);
+            return Proposed::Ignored;
+        }
+        Proposed::Entry(self.decide(session, Some(origin), request, replica, cx))
+    }
+
+    /// The end of a session that was not heard of for too long.
+    pub(crate) fn propose_expiry(
+        &mut self,
+        session: SessionId,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Entry {
+        self.decide(session, None, Request::CloseSession, replica, cx)
+    }
+
+    fn decide(
+        &mut self,
+        session: SessionId,
+        origin: Option<Origin>,
+        request: Request,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Entry {
+        let zxid = self.take_zxid(cx);
+        let closes = request == Request::CloseSession;
+        let op = self.prep.decide(replica.tree(), session, request, zxid);
+        if matches!(op, TxnOp::Error { .. }) {
+            cx.mark(Mark::WriteRefused);
+        }
+        if closes {
+            // Nothing that comes later can revive it or create for it (SESS-06).
+            self.tracker.forget(session);
+        }
+        replica.append(Txn { zxid, session, time: cx.now.wall, origin, op }, cx)
+    }
+
+    /// A new session; its id names the server that the client is connected to.
+    pub(crate) fn propose_session(
+        &mut self,
+        timeout_ms: u32,
+        origin: Origin,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Entry {
+        let zxid = self.take_zxid(cx);
+        let first = || replica.sessions().first_id(origin.server, cx.now.wall);
+        let next = self.next_session.entry(session::byte_of(origin.server)).or_insert_with(first);
+        let session = *next;
+        *next = session::next_id(session);
+        let op = TxnOp::CreateSession { timeout_ms };
+        let txn = Txn { zxid, session, time: cx.now.wall, origin: Some(origin), op };
+        replica.append(txn, cx)
+    }
+
+    /// A client of `origin.server` goes on with its session (HS-10, HS-11). The caller has seen to it that there is room.
+    pub(crate) fn resume_session(
+        &mut self,
+        session: SessionId,
+        timeout_ms: u32,
+        origin: Origin,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Resumption {
+        if !self.tracker.is_live(session) {
+            return Resumption::Dead;
+        }
+        self.tracker.track(session, timeout_ms, cx.now.mono);
+        // A move that is not applied may be lost with this reign, and the connection must not be served without it.
+        let applied = replica.sessions().owner(session) == Some(origin.server);
+        if applied && self.tracker.is_owner(session, origin.server) {
+            return Resumption::Known;
+        }
+        cx.mark(Mark::SessionMoved);
+        self.tracker.give(session, origin.server);
+        let zxid = self.take_zxid(cx);
+        let op = TxnOp::MoveSession { server: origin.server };
+        let txn = Txn { zxid, session, time: cx.now.wall, origin: Some(origin), op };
+        Resumption::Moves(replica.append(txn, cx))
+    }
+
+    /// A voter's log has reached `zxid`. Returns how far the history is committed: as far as a quorum's logs are.
+    pub(crate) fn on_ack(&mut self, from: ServerId, zxid: Zxid, cx: &mut Cx<'_>) -> Zxid {
+        let acked = self.acked.entry(from).or_default();
+        *acked = zxid.max(*acked);
+        cx.config.voters().reached_by_quorum(|id| self.acked.get(&id).copied().unwrap_or_default())
+    }
+
+    /// The tree has moved on.
+    pub(crate) fn on_applied(&mut self, txn: &Txn, cx: &Cx<'_>) {
+        self.prep.applied(txn.zxid);
+        if let TxnOp::CreateSession { timeout_ms } = txn.op {
+            self.tracker.track(txn.session, timeout_ms, cx.now.mono);
+            if let Some(origin) = txn.origin {
+                self.tracker.give(txn.session, origin.server);
+            }
+        }
+    }
+
+    /// Is there a zxid left? If not, the leader must resign, and a new epoch goes on (ZAB-20).
+    pub(crate) fn has_room(&self, cx: &Cx<'_>) -> bool {
+        self.last_proposed.counter() < cx.config.limits.epoch_txns
+            && self.last_proposed.next().is_some()
+    }
+
+    fn take_zxid(&mut self, cx: &Cx<'_>) -> Zxid {
+        assert!(self.has_room(cx), "the caller resigns from an epoch that is used up");
+        self.last_proposed = self.last_proposed.next().expect("there is room");
+        self.last_proposed
+    }
+
+    /// A client wants to see whatever is committed by now. Is a ping to be sent for it?
+    pub(crate) fn on_sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> bool {
+        self.syncs.next.push_back(waiter);
+        if self.syncs.asked.is_some() {
+            cx.mark(Mark::SyncShared);
+        }
+        self.syncs.asked.is_none()
+    }
+
+    /// A ping is being sent: it can confirm what has come before, unless an earlier one still has to.
+    pub(crate) fn on_ping(&mut self, round: u64) {
+        if self.syncs.asked.is_none() && !self.syncs.next.is_empty() {
+            self.syncs.asked = Some(round);
+            self.syncs.waiting = std::mem::take(&mut self.syncs.next);
+        }
+    }
+
+    /// A quorum has answered pings up to this one. Returns whom that satisfies.
+    pub(crate) fn on_confirmed(&mut self, round: u64) -> VecDeque<SyncWaiter> {
+        if self.syncs.asked.is_none_or(|asked| asked > round) {
+            return VecDeque::new();
+        }
+        self.syncs.asked = None;
+        std::mem::take(&mut self.syncs.waiting)
+    }
+
+    /// Does somebody wait for a ping that is yet to be sent?
+    pub(crate) fn wants_ping(&self) -> bool {
+        self.syncs.asked.is_none() && !self.syncs.next.is_empty()
+    }
+}

@@ -1,0 +1,369 @@
+//! A follower (Java `Learner`, `Follower`): takes over a leader's history, then logs and commits what it is told.
+//!
+//! Owns its link, its promise of this reign, and which sessions it has heard of. Must not answer clients. It says what
+//! has become true, and `server` acts on it.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
+use crate::io::{Cx, Entry, Mark, PeerCommand};
+use crate::peer::{PeerMessage, Voice};
+use crate::replica::Replica;
+
+/// A server that follows another.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    leader: ServerId,
+    phase: Phase,
+    /// When to look for another leader, if nothing more is heard.
+    deadline: Instant,
+    /// Heard of since the last ping.
+    touched: BTreeSet<SessionId>,
+}
+
+/// Where the follower stands; drawn in the module above.
+#[derive(Debug)]
+enum Phase {
+    /// Waits for the link.
+    Dialling,
+    /// Waits for the epoch.
+    Discovery { link: LinkId },
+    /// Waits until its promise is durable.
+    Promising { link: LinkId, epoch: Epoch, fresh: bool, write: WriteId },
+    /// Takes over the leader's history.
+    Synchronization { link: LinkId, epoch: Epoch },
+    /// Has all of it; waits until it is durable, and the epoch after it.
+    Entering { link: LinkId, epoch: Epoch, write: WriteId },
+    /// Has said so; waits for the word to serve.
+    Synced { link: LinkId },
+    /// Serves. A server that was found empty acknowledges nothing until its state file says that it is filled.
+    Following { link: LinkId, silent_until: Option<WriteId> },
+}
+
+/// What has become true, and is more than a follower can act on.
+#[must_use]
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Nothing.
+    None,
+    /// The history is committed up to here.
+    Commit(Zxid),
+    /// The same, and clients are served from now on.
+    Serve(Zxid),
+    /// The leader knows this client's session, or does not.
+    Revalidated { conn: ConnId, session: SessionId, live: bool },
+    /// This client may be answered.
+    Synced(ConnId, u64),
+    /// This leader cannot be followed: look for one.
+    Abandon,
+}
+
+impl Follower {
+    /// Begins to follow: dials.
+    pub(crate) fn begin(leader: ServerId, cx: &mut Cx<'_>) -> Follower {
+        cx.out.peers.push(PeerCommand::Dial(leader));
+        Follower {
+            leader,
+            phase: Phase::Dialling,
+            deadline: cx.now.mono.after(cx.config.discovery_limit() * 2),
+            touched: BTreeSet::new(),
+        }
+    }
+
+    /// Whom it follows.
+    pub(crate) fn leader(&self) -> ServerId {
+        self.leader
+    }
+
+    /// Its link, once there is one.
+    pub(crate) fn link(&self) -> Option<LinkId> {
+        match self.phase {
+            Phase::Dialling => None,
+            Phase::Discovery { link }
+            | Phase::Promising { link, .. }
+            | Phase::Synchronization { link, .. }
+            | Phase::Entering { link, .. }
+            | Phase::Synced { link }
+            | Phase::Following { link, .. } => Some(link),
+        }
+    }
+
+    /// Does it serve clients? Then over this link.
+    pub(crate) fn serving(&self) -> Option<LinkId> {
+        match self.phase {
+            Phase::Following { link, .. } => Some(link),
+            Phase::Dialling
+            | Phase::Discovery { .. }
+            | Phase::Promising { .. }
+            | Phase::Synchronization { .. }
+            | Phase::Entering { .. }
+            | Phase::Synced { .. } => None,
+        }
+    }
+
+    /// When [`Follower::is_late`] is to be asked.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// A client's session has been heard of (SESS-05).
+    pub(crate) fn touch(&mut self, session: SessionId) {
+        self.touched.insert(session);
+    }
+
+    /// The link stands.
+    pub(crate) fn on_up(&mut self, link: LinkId, replica: &Replica, cx: &mut Cx<'_>) {
+        self.phase = Phase::Discovery { link };
+        let (accepted, voice) = (replica.state().accepted_epoch, replica.voice());
+        cx.tell(link, PeerMessage::FollowerInfo { accepted, voice });
+        self.deadline = cx.now.mono.after(cx.config.discovery_limit() * 2);
+    }
+
+    /// The leader says something. One that breaks the protocol is left.
+    pub(crate) fn on_message(
+        &mut self,
+        message: PeerMessage,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> News {
+        let serves = self.serving().is_some();
+        let limit = if serves { cx.config.sync_limit() } else { cx.config.init_limit() };
+        self.deadline = cx.now.mono.after(limit);
+        match message {
+            PeerMessage::LeaderInfo { epoch, empty } => {
+                self.on_leader_info(epoch, empty, replica, cx)
+            }
+            PeerMessage::Trunc { to } => self.on_trunc(to, replica, cx),
+            PeerMessage::Snap { zxid, index, bytes, last } => {
+                self.on_snap((zxid, index, bytes, last), replica, cx)
+            }
+            PeerMessage::Proposal(entry) => self.on_proposal(entry, replica, cx),
+            PeerMessage::NewLeader { epoch } => self.on_new_leader(epoch, replica, cx),
+            PeerMessage::UpToDate { committed } => self.on_up_to_date(committed, replica, cx),
+            PeerMessage::Commit { zxid } if serves && zxid <= replica.log().appended() => {
+                News::Commit(zxid)
+            }
+            PeerMessage::Ping { round } => self.on_ping(round, cx),
+            PeerMessage::Revalidated { conn, session, live } if serves => {
+                News::Revalidated { conn, session, live }
+            }
+            PeerMessage::Synced { conn, request } if serves => News::Synced(conn, request),
+            PeerMessage::Commit { .. }
+            | PeerMessage::Revalidated { .. }
+            | PeerMessage::Synced { .. }
+            | PeerMessage::FollowerInfo { .. }
+            | PeerMessage::AckEpoch { .. }
+            | PeerMessage::SyncAt { .. }
+            | PeerMessage::AckNewLeader { .. }
+            | PeerMessage::Ack { .. }
+            | PeerMessage::Pong { .. }
+            | PeerMessage::Request { .. }
+            | PeerMessage::CreateSession { .. }
+            | PeerMessage::Revalidate { .. }
+            | PeerMessage::Sync { .. } => self.refuse(cx),
+        }
+    }
+
+    /// A state file of this server is durable.
+    pub(crate) fn on_state_durable(&mut self, id: WriteId, replica: &Replica, cx: &mut Cx<'_>) {
+        match &mut self.phase {
+            Phase::Promising { link, epoch, fresh, write } if *write == id => {
+                let (link, epoch, fresh) = (*link, *epoch, *fresh);
+                self.phase = Phase::Synchronization { link, epoch };
+                let (current, last) = (replica.state().current_epoch, replica.log().appended());
+                cx.tell(link, PeerMessage::AckEpoch { fresh, current, last });
+            }
+            Phase::Entering { link, epoch, write } if *write == id => {
+                let (link, epoch) = (*link, *epoch);
+                self.phase = Phase::Synced { link };
+                cx.tell(link, PeerMessage::AckNewLeader { epoch });
+                // Some of what it was sent may wait for this server to be committed.
+                self.on_durable(replica.log().durable(), replica, cx);
+            }
+            Phase::Following { link, silent_until } if *silent_until == Some(id) => {
+                *silent_until = None;
+                cx.mark(Mark::Refilled);
+                cx.tell(*link, PeerMessage::Ack { zxid: replica.log().durable() });
+            }
+            Phase::Dialling
+            | Phase::Discovery { .. }
+            | Phase::Promising { .. }
+            | Phase::Synchronization { .. }
+            | Phase::Entering { .. }
+            | Phase::Synced { .. }
+            | Phase::Following { .. } => {}
+        }
+    }
+
+    /// The own log is durable up to here (ZAB-15).
+    pub(crate) fn on_durable(&mut self, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
+        let acknowledges = match self.phase {
+            Phase::Synced { .. } => !replica.state().damaged,
+            Phase::Following { silent_until, .. } => silent_until.is_none(),
+            Phase::Dialling
+            | Phase::Discovery { .. }
+            | Phase::Promising { .. }
+            | Phase::Synchronization { .. }
+            | Phase::Entering { .. } => false,
+        };
+        if let Some(link) = self.link().filter(|_| acknowledges) {
+            cx.tell(link, PeerMessage::Ack { zxid });
+        }
+    }
+
+    /// The leader's snapshot has become the state.
+    pub(crate) fn on_installed(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
+        if let Phase::Synchronization { link, .. } = self.phase {
+            cx.tell(link, PeerMessage::SyncAt { last: replica.log().appended() });
+        }
+    }
+
+    /// Has the leader been silent for too long?
+    pub(crate) fn is_late(&self, cx: &mut Cx<'_>) -> bool {
+        let late = self.deadline <= cx.now.mono;
+        if late {
+            cx.mark(Mark::LeaderSilent);
+        }
+        late
+    }
+
+    /// ZAB-04.
+    fn on_leader_info(
+        &mut self,
+        epoch: Epoch,
+        empty: bool,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> News {
+        let Phase::Discovery { link } = self.phase else {
+            return self.refuse(cx);
+        };
+        if epoch >= Epoch::END {
+            return self.refuse(cx);
+        }
+        let state = replica.state();
+        if epoch < state.accepted_epoch {
+            cx.mark(Mark::PromiseRefused);
+            return News::Abandon;
+        }
+        let fresh = epoch > state.accepted_epoch;
+        let forgetful = replica.voice() == Voice::Blank && !empty;
+        let write = replica.save_state(cx, |state| {
+            state.accepted_epoch = epoch;
+            state.damaged |= forgetful;
+        });
+        self.phase = Phase::Promising { link, epoch, fresh, write };
+        if forgetful {
+            cx.mark(Mark::FoundEmpty);
+        }
+        News::None
+    }
+
+    fn on_trunc(&mut self, to: Zxid, replica: &mut Replica, cx: &mut Cx<'_>) -> News {
+        let Phase::Synchronization { link, .. } = self.phase else {
+            return self.refuse(cx);
+        };
+        match replica.truncate(to, cx) {
+            Ok(last) => {
+                cx.mark(Mark::Truncated);
+                cx.tell(link, PeerMessage::SyncAt { last });
+                News::None
+            }
+            Err(_) => self.refuse(cx),
+        }
+    }
+
+    fn on_snap(
+        &mut self,
+        (zxid, index, bytes, last): (Zxid, u32, Bytes, bool),
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> News {
+        let Phase::Synchronization { .. } = self.phase else {
+            return self.refuse(cx);
+        };
+        match replica.receive_chunk(zxid, index, bytes, last, cx) {
+            Ok(()) => News::None,
+            Err(_) => self.refuse(cx),
+        }
+    }
+
+    fn on_proposal(&mut self, entry: Entry, replica: &mut Replica, cx: &mut Cx<'_>) -> News {
+        let expected = match self.phase {
+            Phase::Synchronization { .. }
+            | Phase::Entering { .. }
+            | Phase::Synced { .. }
+            | Phase::Following { .. } => true,
+            Phase::Dialling | Phase::Discovery { .. } | Phase::Promising { .. } => false,
+        };
+        if !expected || replica.receive(entry, cx).is_err() {
+            return self.refuse(cx);
+        }
+        News::None
+    }
+
+    /// ZAB-11: what was received is on its way to the disk; the epoch follows it in the same lane.
+    fn on_new_leader(&mut self, epoch: Epoch, replica: &mut Replica, cx: &mut Cx<'_>) -> News {
+        match self.phase {
+            Phase::Synchronization { link, epoch: promised } if epoch == promised => {
+                let write = replica.save_state(cx, |state| state.current_epoch = epoch);
+                self.phase = Phase::Entering { link, epoch, write };
+                News::None
+            }
+            Phase::Synchronization { .. }
+            | Phase::Dialling
+            | Phase::Discovery { .. }
+            | Phase::Promising { .. }
+            | Phase::Entering { .. }
+            | Phase::Synced { .. }
+            | Phase::Following { .. } => self.refuse(cx),
+        }
+    }
+
+    /// ZAB-12.
+    fn on_up_to_date(&self, committed: Zxid, replica: &Replica, cx: &mut Cx<'_>) -> News {
+        let log = replica.log();
+        let Phase::Synced { .. } = self.phase else {
+            return self.refuse(cx);
+        };
+        if committed < log.committed() || committed > log.appended() {
+            return self.refuse(cx);
+        }
+        News::Serve(committed)
+    }
+
+    /// What is committed is applied: service begins.
+    pub(crate) fn activate(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        let Phase::Synced { link } = self.phase else {
+            unreachable!("service begins after synchronization")
+        };
+        cx.mark(Mark::FollowingBegun);
+        self.deadline = cx.now.mono.after(cx.config.sync_limit());
+        let damaged = replica.state().damaged;
+        let silent_until = damaged.then(|| replica.save_state(cx, |state| state.damaged = false));
+        self.phase = Phase::Following { link, silent_until };
+    }
+
+    fn on_ping(&mut self, round: u64, cx: &mut Cx<'_>) -> News {
+        match self.phase {
+            Phase::Synced { link } | Phase::Following { link, .. } => {
+                let touched = std::mem::take(&mut self.touched).into_iter().collect();
+                cx.tell(link, PeerMessage::Pong { round, touched });
+                News::None
+            }
+            Phase::Dialling
+            | Phase::Discovery { .. }
+            | Phase::Promising { .. }
+            | Phase::Synchronization { .. }
+            | Phase::Entering { .. } => self.refuse(cx),
+        }
+    }
+
+    /// Leaves a leader that speaks out of turn.
+    fn refuse(&self, cx: &mut Cx<'_>) -> News {
+        cx.mark(Mark::LeaderRefused);
+        News::Abandon
+    }
+}

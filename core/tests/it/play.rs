@@ -1,0 +1,239 @@
+//! What plays are made of, whether one server acts or several: an ideal disk, clients, and their words.
+//!
+//! Owns no clock and no trace. Must not know which play it is in.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use zabkeeper_core::io::{
+    ClientCommand, DiskCommand, DiskEvent, DurableState, Entry, Outbox, Recovered, SnapshotImage,
+};
+use zabkeeper_core::wire::{
+    Acl, ConnectRequest, ConnectResponse, CreateMode, OpCode, Request, RequestFrame, SetWatches,
+    WatcherType,
+};
+use zabkeeper_core::{ConnId, History, SessionId, Zxid};
+
+/// Content by what was done; commands under way.
+#[derive(Default)]
+pub(crate) struct Disk {
+    pub(crate) state: DurableState,
+    /// The log begins after this position.
+    log_after: Zxid,
+    entries: Vec<Entry>,
+    snapshots: BTreeMap<Zxid, Vec<Bytes>>,
+    writing: Vec<Bytes>,
+    pub(crate) queue: Vec<DiskCommand>,
+}
+
+impl Disk {
+    /// What is under way is lost.
+    pub(crate) fn lose_power(&mut self) {
+        self.queue.clear();
+        self.writing.clear();
+    }
+
+    /// What a server finds that starts on it.
+    pub(crate) fn recovered(&mut self) -> Recovered {
+        let newest = self.snapshots.last_key_value();
+        let snapshot =
+            newest.map(|(zxid, chunks)| SnapshotImage { zxid: *zxid, chunks: chunks.clone() });
+        let after = newest.map_or(Zxid::ZERO, |(zxid, _)| *zxid);
+        // A log that ends before the snapshot counts for nothing, and is removed.
+        if self.entries.last().is_none_or(|entry| entry.zxid < after) {
+            self.entries.clear();
+            self.log_after = after;
+        }
+        let mut history = History::after(self.log_after);
+        self.entries.iter().for_each(|entry| history.push(entry.zxid));
+        Recovered {
+            state: self.state.clone(),
+            snapshot,
+            entries: self.entries.iter().filter(|entry| entry.zxid > after).cloned().collect(),
+            snapshots: self.snapshots.keys().copied().collect(),
+            history,
+        }
+    }
+
+    /// The first `count` commands finish; one completion for the log lane, one for each chunk and each read.
+    pub(crate) fn finish(&mut self, count: usize) -> Vec<DiskEvent> {
+        let mut done = None;
+        let mut others = Vec::new();
+        for command in Vec::from_iter(self.queue.drain(..count)) {
+            match command {
+                DiskCommand::Append { id, entry } => {
+                    self.entries.push(entry);
+                    done = Some(id);
+                }
+                DiskCommand::SaveState { id, state } => {
+                    self.state = state;
+                    done = Some(id);
+                }
+                DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {
+                    if index == 0 {
+                        self.writing.clear();
+                    }
+                    self.writing.push(bytes);
+                    if last {
+                        let chunks = std::mem::take(&mut self.writing);
+                        self.snapshots.insert(zxid, chunks);
+                    }
+                    others.push(DiskEvent::ChunkDone { zxid, index });
+                }
+                DiskCommand::Truncate { id, to } => {
+                    self.entries.retain(|entry| entry.zxid <= to);
+                    done = Some(id);
+                }
+                DiskCommand::Rebase { id, snapshot } => {
+                    assert!(
+                        self.snapshots.contains_key(&snapshot),
+                        "a log on {snapshot}, on nothing"
+                    );
+                    self.entries.clear();
+                    self.log_after = snapshot;
+                    done = Some(id);
+                }
+                DiskCommand::ReadLog { link, after, bytes } => {
+                    others.push(DiskEvent::LogRead { link, found: self.read_log(after, bytes) });
+                }
+                DiskCommand::ReadSnapshot { link, zxid, index } => {
+                    let found = self.read_snapshot(zxid, index);
+                    others.push(DiskEvent::SnapshotRead { link, zxid, index, found });
+                }
+                DiskCommand::Purge { oldest } => {
+                    self.snapshots.retain(|zxid, _| *zxid >= oldest);
+                    self.entries.retain(|entry| entry.zxid > oldest);
+                    self.log_after = self.log_after.max(oldest);
+                }
+            }
+        }
+        done.map(DiskEvent::Done).into_iter().chain(others).collect()
+    }
+
+    fn read_log(&self, after: Zxid, bytes: u32) -> Result<Vec<Entry>, String> {
+        if after < self.log_after {
+            return Err(format!("the log begins after {}", self.log_after));
+        }
+        let mut room = i64::from(bytes);
+        let fits = |entry: &&Entry| {
+            let fits = room > 0;
+            room -= i64::try_from(entry.bytes.len()).unwrap();
+            fits
+        };
+        let rest = self.entries.iter().filter(|entry| entry.zxid > after);
+        let found: Vec<Entry> = rest.take_while(fits).cloned().collect();
+        if found.is_empty() { Err(format!("nothing after {after}")) } else { Ok(found) }
+    }
+
+    fn read_snapshot(&self, zxid: Zxid, index: u32) -> Result<(Bytes, bool), String> {
+        let chunks = self.snapshots.get(&zxid).ok_or(format!("no snapshot {zxid}"))?;
+        let index = usize::try_from(index).unwrap();
+        let chunk = chunks.get(index).ok_or(format!("{} chunks", chunks.len()))?;
+        Ok((chunk.clone(), index + 1 == chunks.len()))
+    }
+}
+
+/// What clients remember.
+#[derive(Default)]
+pub(crate) struct Clients {
+    sessions: BTreeMap<ConnId, ConnectResponse>,
+    xids: BTreeMap<ConnId, i32>,
+}
+
+impl Clients {
+    pub(crate) fn hear(&mut self, out: &Outbox) {
+        for (conn, command) in &out.clients {
+            if let ClientCommand::Connected(response) = command {
+                self.sessions.insert(*conn, response.clone());
+            }
+        }
+    }
+
+    pub(crate) fn request(&mut self, conn: ConnId, words: &[&str]) -> RequestFrame {
+        let xid = self.xids.entry(conn).or_default();
+        *xid += 1;
+        RequestFrame { xid: *xid, request: request(words) }
+    }
+
+    pub(crate) fn connect_request(&self, options: &[&str]) -> ConnectRequest {
+        let mut request = ConnectRequest {
+            last_zxid_seen: Zxid::ZERO,
+            timeout_ms: 4000,
+            session: SessionId(0),
+            password: Bytes::from_static(&[0; 16]),
+            read_only: Some(false),
+        };
+        for option in options {
+            if let Some(other) = option.strip_prefix("resume=c") {
+                let known = &self.sessions[&ConnId(other.parse().unwrap())];
+                request.session = known.session;
+                request.password = Bytes::copy_from_slice(&known.password);
+            } else if let Some(seen) = option.strip_prefix("seen=0x") {
+                request.last_zxid_seen = Zxid(u64::from_str_radix(seen, 16).unwrap());
+            } else if let Some(ms) = option.strip_prefix("timeout=") {
+                request.timeout_ms = ms.parse().unwrap();
+            } else if *option == "bad-password" {
+                request.password = Bytes::from_static(&[7; 16]);
+            } else {
+                panic!("no option {option}");
+            }
+        }
+        request
+    }
+}
+
+/// Whatever goes in and comes out can be written down and read back.
+pub(crate) fn assert_recordable<T>(data: &T)
+where
+    T: Serialize + DeserializeOwned + PartialEq + Debug,
+{
+    let bytes = postcard::to_allocvec(data).expect("plain data encodes");
+    assert_eq!(&postcard::from_bytes::<T>(&bytes).expect("and decodes"), data);
+}
+
+fn request(words: &[&str]) -> Request {
+    let path = words.get(1).map(|path| path.to_string()).unwrap_or_default();
+    let watch = words.contains(&"watch");
+    let version = words
+        .iter()
+        .find_map(|word| word.strip_prefix("v="))
+        .map_or(-1, |version| version.parse().unwrap());
+    match words[0] {
+        "create" => Request::Create {
+            path,
+            data: Some(Bytes::from_static(b"data")),
+            acl: if words.contains(&"no-acl") { Vec::new() } else { Acl::open() },
+            flags: CreateMode {
+                ephemeral: words.contains(&"ephemeral"),
+                sequential: words.contains(&"sequential"),
+            }
+            .wire(),
+            with_stat: false,
+        },
+        "delete" => Request::Delete { path, version },
+        "set" => Request::SetData { path, data: Some(Bytes::from_static(b"more")), version },
+        "get" => Request::GetData { path, watch },
+        "exists" => Request::Exists { path, watch },
+        "ls" => Request::GetChildren { path, watch, with_stat: false },
+        "check" => Request::Check { path, version },
+        "multi" => Request::Multi(words[1..].split(|word| *word == ";").map(request).collect()),
+        "sync" => Request::Sync { path },
+        "ping" => Request::Ping,
+        "close" => Request::CloseSession,
+        "auth" => Request::Auth { scheme: "digest".into() },
+        "undecodable" if words.contains(&"multi") => Request::Undecodable { op: OpCode::Multi },
+        "undecodable" => Request::Undecodable { op: OpCode::Create },
+        "unknown" => Request::Unknown { op: 55 },
+        "unwatch" => Request::Watches { path, kind: WatcherType::Any, remove: true },
+        "setwatches" => Request::SetWatches(SetWatches {
+            relative_zxid: Zxid::ZERO,
+            data: vec![path.clone()],
+            exist: vec![path.clone()],
+            child: vec![path],
+        }),
+        other => panic!("no operation {other}"),
+    }
+}

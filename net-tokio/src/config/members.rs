@@ -1,0 +1,206 @@
+//! The members of an ensemble: `server.N` lines and what goes with them.
+//!
+//! Owns their grammar, `server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`, and what is refused of
+//! it. Must not resolve names nor open sockets.
+
+use std::fmt;
+use std::time::Duration;
+
+use zabkeeper_core::{ServerId, Voters};
+
+use super::fit;
+use super::properties::{BadSetting, Entry, Properties};
+
+/// The servers that decide together, and how this one reaches them.
+#[derive(Clone, Debug)]
+pub(crate) struct Ensemble {
+    /// All of them, by id; this server is among them.
+    pub(crate) members: Vec<Member>,
+    /// `quorumListenOnAllIPs`: listen on every address instead of the one that the own line names.
+    pub(crate) listen_everywhere: bool,
+    /// `cnxTimeout`: time for one attempt to connect to one address.
+    pub(crate) connect_timeout: Duration,
+    /// `electionPortBindRetry`: how often an address that cannot be had is tried again, a second apart; none is for ever.
+    pub(crate) bind_retries: Option<u32>,
+}
+
+/// What a `server.N` line says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Member {
+    pub(crate) id: ServerId,
+    /// Name or address; IPv6 without its brackets.
+    pub(crate) host: String,
+    /// Where learners find their leader.
+    pub(crate) quorum_port: u16,
+    /// Where notifications of an election go.
+    pub(crate) election_port: u16,
+    /// Host, if given, and port behind the semicolon.
+    pub(crate) client: Option<(Option<String>, u16)>,
+}
+
+/// Time to connect, where `cnxTimeout` does not say. ZooKeeper waits 5 s; a lost first packet is repeated after one.
+const CONNECT_TIME_MS: i64 = 2_000;
+
+const FORM: &str = "write server.N=host:2888:3888, with ;2181 behind it for the client port";
+
+impl Member {
+    /// Reads one line.
+    fn read(keys: &Properties, entry: &Entry) -> Result<Member, BadSetting> {
+        let refuse = |what: &str| keys.refuse(entry, what);
+        let id = entry.key["server.".len()..].parse().ok().filter(|id| *id <= 255);
+        let Some(id) = id else {
+            return Err(refuse("the number of a server is 0 to 255, as in server.1"));
+        };
+        if entry.value.contains('|') {
+            return Err(refuse("several addresses for a server come with a later version"));
+        }
+        let (server, client) = match entry.value.split_once(';') {
+            None => (entry.value.as_str(), None),
+            Some((server, client)) => (server, Some(client.trim())),
+        };
+        let (host, rest) = split_host(server.trim()).ok_or_else(|| refuse(FORM))?;
+        let mut parts = rest.split(':').map(str::trim);
+        let ports = [parts.next(), parts.next()].map(|part| part.and_then(port));
+        let [Some(quorum_port), Some(election_port)] = ports else {
+            return Err(refuse(FORM));
+        };
+        match (parts.next(), parts.next()) {
+            (None, None) => {}
+            (Some(role), None) if role.eq_ignore_ascii_case("participant") => {}
+            (Some(role), None) if role.eq_ignore_ascii_case("observer") => {
+                return Err(refuse("observers come with a later version; make it a participant"));
+            }
+            _ => return Err(refuse(FORM)),
+        }
+        let client = match client {
+            None => None,
+            Some(text) => Some(
+                client_address(text)
+                    .ok_or_else(|| refuse("behind ; stands the client port, as in ;2181"))?,
+            ),
+        };
+        let host = host.to_owned();
+        Ok(Member { id: ServerId(id), host, quorum_port, election_port, client })
+    }
+}
+
+/// A host, which may be an IPv6 address in brackets, and what stands behind its colon.
+fn split_host(text: &str) -> Option<(&str, &str)> {
+    let (host, rest) = match text.strip_prefix('[') {
+        Some(text) => {
+            let (host, rest) = text.split_once(']')?;
+            (host, rest.strip_prefix(':')?)
+        }
+        None => text.split_once(':')?,
+    };
+    (!host.is_empty()).then_some((host, rest))
+}
+
+fn client_address(text: &str) -> Option<(Option<String>, u16)> {
+    match text.rsplit_once(':') {
+        Some((host, text)) => {
+            let host = host.trim_matches(['[', ']']);
+            Some(((!host.is_empty()).then(|| host.to_owned()), port(text)?))
+        }
+        None => Some((None, port(text)?)),
+    }
+}
+
+fn port(text: &str) -> Option<u16> {
+    text.trim().parse().ok().filter(|port| *port > 0)
+}
+
+/// Every `server.N` line, by id.
+pub(super) fn read_members(keys: &mut Properties) -> Result<Vec<Member>, BadSetting> {
+    if let Some(entry) = keys.take("dynamicConfigFile") {
+        let what = "changing the members of an ensemble comes with a later version; move the \
+                    server.N lines here";
+        return Err(keys.refuse(&entry, what));
+    }
+    let mut members: Vec<Member> = Vec::new();
+    for entry in keys.take_prefixed("server.") {
+        let member = Member::read(keys, &entry)?;
+        if let Some(twin) = members.iter().find(|other| other.id == member.id) {
+            let what = format!("a second line for server {}", twin.id);
+            return Err(keys.refuse(&entry, &what));
+        }
+        members.push(member);
+    }
+    members.sort_by_key(|member| member.id);
+    Ok(members)
+}
+
+/// What goes with the lines of an ensemble of several; a server on its own ignores these keys.
+pub(super) fn ensemble(
+    keys: &mut Properties,
+    members: Vec<Member>,
+) -> Result<Option<Ensemble>, BadSetting> {
+    if members.len() < 2 {
+        return Ok(None);
+    }
+    for prefix in ["group.", "weight."] {
+        if let Some(entry) = keys.take_prefixed(prefix).first() {
+            let what = "groups and weights come with a later version: every server has one vote";
+            return Err(keys.refuse(entry, what));
+        }
+    }
+    if let Some(entry) = keys.take("peerType").filter(|entry| entry.value != "participant") {
+        return Err(keys.refuse(&entry, "observers come with a later version; use participant"));
+    }
+    let hint = "milliseconds, such as 5000";
+    let connect_ms = keys.number("cnxTimeout", 1..=3_600_000, hint)?.unwrap_or(CONNECT_TIME_MS);
+    let hint = "a number of times, or 0 for ever";
+    let retries = keys.number("electionPortBindRetry", 0..=i64::from(u32::MAX), hint)?;
+    Ok(Some(Ensemble {
+        members,
+        listen_everywhere: keys
+            .take("quorumListenOnAllIPs")
+            .is_some_and(|entry| entry.value.eq_ignore_ascii_case("true")),
+        connect_timeout: Duration::from_millis(fit(connect_ms)),
+        bind_retries: match retries {
+            None => Some(0),
+            Some(0) => None,
+            Some(times) => Some(fit(times)),
+        },
+    }))
+}
+
+impl Ensemble {
+    /// All members decide.
+    pub(crate) fn voters(&self) -> Voters {
+        Voters::new(self.members.iter().map(|member| member.id))
+    }
+
+    /// The member with this id.
+    pub(crate) fn member(&self, id: ServerId) -> Option<&Member> {
+        self.members.iter().find(|member| member.id == id)
+    }
+}
+
+impl Member {
+    fn address(host: &str, port: &dyn fmt::Display) -> String {
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// Host and port for learners, for people.
+    pub(crate) fn quorum_address(&self) -> String {
+        Member::address(&self.host, &self.quorum_port)
+    }
+
+    /// Host and port for notifications, for people.
+    pub(crate) fn election_address(&self) -> String {
+        Member::address(&self.host, &self.election_port)
+    }
+}
+
+/// As ZooKeeper prints it in `conf`.
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ports = format!("{}:{}:participant", self.quorum_port, self.election_port);
+        write!(f, "server.{}={}", self.id, Member::address(&self.host, &ports))?;
+        if let Some((host, port)) = &self.client {
+            write!(f, ";{}", Member::address(host.as_deref().unwrap_or("0.0.0.0"), port))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,302 @@
+//! Three processes, one history.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+
+use crate::crash::check_all_there;
+use crate::harness::eventually;
+use crate::members::{Ensemble, Writers};
+use crate::raw::{Raw, create, get, set, sync};
+use crate::words::ask;
+
+/// A tick short enough for tests that wait for limits, long enough for a loaded machine.
+const SHORT_TICK: &str = "tickTime=300\ninitLimit=20\nsyncLimit=5";
+
+/// A writes on one server can be read on all.
+fn check_replicated(ensemble: &Ensemble) {
+    for id in ensemble.up() {
+        let (mut writer, _) = Raw::open(ensemble.server(id).port, 10_000);
+        let path = format!("/by{id}");
+        assert_eq!(writer.call(create(&path, path.as_bytes(), 0)).0, 0, "{}", ensemble.logs());
+        for reader in ensemble.up() {
+            let (mut reader, _) = Raw::open(ensemble.server(reader).port, 10_000);
+            assert_eq!(reader.call(sync()).0, 0);
+            let (err, body) = reader.call(get(&path));
+            assert_eq!((err, &body[4..4 + path.len()]), (0, path.as_bytes()), "{path}");
+        }
+    }
+}
+
+#[test]
+fn three_processes_elect_a_leader_and_what_one_is_told_all_know() {
+    let ensemble = Ensemble::start("");
+    let mut modes: Vec<String> = (0..3).filter_map(|id| ensemble.mode(id)).collect();
+    modes.sort();
+    assert_eq!(modes, ["follower", "follower", "leader"]);
+    check_replicated(&ensemble);
+    for id in 0..3 {
+        assert_eq!(ask(ensemble.server(id), "isro"), "rw");
+        let conf = ask(ensemble.server(id), "conf");
+        assert!(conf.contains(&format!("serverId={id}\ninitLimit=10\nsyncLimit=5\n")), "{conf}");
+        let mntr = ask(ensemble.server(id), "mntr");
+        assert!(mntr.contains("zk_quorum_size\t3\n"), "{mntr}");
+    }
+}
+
+#[test]
+fn an_ensemble_on_ipv6() {
+    let mut ensemble = Ensemble::prepare("[::1]", "");
+    (0..3).for_each(|id| ensemble.boot(id));
+    (0..3).for_each(|id| ensemble.await_serving(id));
+    check_replicated(&ensemble);
+}
+
+#[test]
+fn every_acknowledged_write_survives_kill_9_of_the_leader_under_load() {
+    let mut ensemble = Ensemble::start("snapCount=20000\npreAllocSize=1024");
+    let mut acknowledged = Vec::new();
+    for _ in 0..3 {
+        let writers = Writers::start(&ensemble, 6);
+        writers.await_more(&ensemble, 3_000);
+        let leader = ensemble.leader();
+        ensemble.kill(leader);
+        writers.await_more(&ensemble, 3_000);
+        acknowledged.extend(writers.stop());
+        for survivor in ensemble.up() {
+            check_all_there(ensemble.server(survivor), &acknowledged);
+        }
+        ensemble.boot(leader);
+        ensemble.await_serving(leader);
+        check_all_there(ensemble.server(leader), &acknowledged);
+    }
+}
+
+#[test]
+fn a_follower_killed_under_load_is_waited_for_by_nobody() {
+    let mut ensemble = Ensemble::start("");
+    let leader = ensemble.leader();
+    let follower = (leader + 1) % 3;
+    let writers = Writers::start(&ensemble, 6);
+    writers.await_more(&ensemble, 2_000);
+    ensemble.kill(follower);
+    writers.await_more(&ensemble, 5_000);
+    assert_eq!(ensemble.leader(), leader, "its leader and the other one are a quorum");
+    ensemble.boot(follower);
+    ensemble.await_serving(follower);
+    let acknowledged = writers.stop();
+    (0..3).for_each(|id| check_all_there(ensemble.server(id), &acknowledged));
+}
+
+#[test]
+fn a_rolling_restart_under_load_loses_nothing() {
+    let mut ensemble = Ensemble::start("");
+    let writers = Writers::start(&ensemble, 6);
+    for id in 0..3 {
+        writers.await_more(&ensemble, 1_000);
+        ensemble.terminate(id);
+        writers.await_more(&ensemble, 1_000);
+        ensemble.boot(id);
+        ensemble.await_serving(id);
+    }
+    writers.await_more(&ensemble, 1_000);
+    let acknowledged = writers.stop();
+    (0..3).for_each(|id| check_all_there(ensemble.server(id), &acknowledged));
+}
+
+/// Creates so many nodes with one client.
+fn create_many(port: u16, directory: &str, count: usize) -> Vec<String> {
+    let (mut raw, _) = Raw::open(port, 10_000);
+    assert_eq!(raw.call(create(directory, b"", 0)).0, 0);
+    let paths: Vec<String> = (0..count).map(|i| format!("{directory}/{i}")).collect();
+    for chunk in paths.chunks(500) {
+        let mut bytes = BytesMut::new();
+        for path in chunk {
+            raw.encode(create(path, path.as_bytes(), 0), &mut bytes);
+        }
+        raw.socket.write_all(&bytes).expect("writes");
+        for path in chunk {
+            assert_eq!(raw.reply().expect("is answered").1, 0, "{path}");
+        }
+    }
+    paths
+}
+
+#[test]
+fn a_server_that_was_away_for_100_000_writes_catches_up() {
+    let mut ensemble = Ensemble::start("");
+    let leader = ensemble.leader();
+    let away = (leader + 1) % 3;
+    ensemble.kill(away);
+    let paths = create_many(ensemble.server(leader).port, "/many", 100_000);
+    ensemble.boot(away);
+    ensemble.await_serving(away);
+    check_all_there(ensemble.server(away), &paths);
+    check_replicated(&ensemble);
+}
+
+/// Names of log segments are in the order of their transactions.
+fn oldest_log(folder: &Path) -> Option<String> {
+    let names = std::fs::read_dir(folder)
+        .expect("is there")
+        .map(|entry| entry.expect("can be read").file_name().into_string().expect("is text"));
+    names.filter(|name| name.starts_with("log")).min()
+}
+
+#[test]
+fn a_wiped_server_is_brought_back_by_a_snapshot_under_load() {
+    let mut ensemble = Ensemble::start("snapCount=2000\npreAllocSize=64");
+    let leader = ensemble.leader();
+    let oldest = || oldest_log(&ensemble.folder(leader));
+    let first = oldest();
+    let mut paths = create_many(ensemble.server(leader).port, "/many", 20_000);
+    // No log can bring back what is in snapshots only.
+    eventually("the first log to be purged", || oldest() > first);
+    let wiped = (leader + 1) % 3;
+    ensemble.kill(wiped);
+    std::fs::remove_dir_all(ensemble.folder(wiped)).expect("was there");
+    let writers = Writers::start(&ensemble, 3);
+    writers.await_more(&ensemble, 500);
+    ensemble.boot(wiped);
+    ensemble.await_serving(wiped);
+    writers.await_more(&ensemble, 500);
+    paths.extend(writers.stop());
+    check_all_there(ensemble.server(wiped), &paths);
+    // What it was sent is on its disk.
+    ensemble.kill(wiped);
+    ensemble.boot(wiped);
+    ensemble.await_serving(wiped);
+    check_all_there(ensemble.server(wiped), &paths);
+}
+
+#[test]
+fn a_wiped_server_never_votes_with_its_empty_log() {
+    let mut ensemble = Ensemble::start("");
+    let leader = ensemble.leader();
+    let (wiped, without_news) = ((leader + 1) % 3, (leader + 2) % 3);
+    ensemble.kill(without_news);
+    // Acknowledged by the leader and the server that is wiped next.
+    let paths = create_many(ensemble.server(leader).port, "/kept", 100);
+    ensemble.kill(wiped);
+    ensemble.kill(leader);
+    std::fs::remove_dir_all(ensemble.folder(wiped)).expect("was there");
+    ensemble.boot(wiped);
+    ensemble.boot(without_news);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        for id in ensemble.up() {
+            assert_eq!(
+                ensemble.mode(id),
+                None,
+                "nobody knows the newest writes: {}",
+                ensemble.logs()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ensemble.boot(leader);
+    (0..3).for_each(|id| ensemble.await_serving(id));
+    (0..3).for_each(|id| check_all_there(ensemble.server(id), &paths));
+}
+
+#[test]
+fn a_leader_that_stands_still_is_replaced_within_sync_limit_and_follows_when_it_wakes() {
+    let ensemble = Ensemble::start(SHORT_TICK);
+    let stopped = ensemble.leader();
+    let others: Vec<usize> = (0..3).filter(|id| *id != stopped).collect();
+    let paths = create_many(ensemble.server(stopped).port, "/before", 100);
+    ensemble.server(stopped).signal("STOP");
+    let began = Instant::now();
+    // It may be that one of them still believes in the old leader.
+    let leader = ensemble.await_leader_among(&others);
+    let taken = began.elapsed();
+    // The limit is 1.5 s; the rest is for the election, and for a loaded machine.
+    assert!(taken < Duration::from_secs(6), "{taken:?}\n{}", ensemble.logs());
+    let (mut client, _) = Raw::open(ensemble.server(leader).port, 10_000);
+    assert_eq!(client.call(set("/before/0", b"/before/0")).0, 0);
+    let later = create_many(ensemble.server(leader).port, "/later", 100);
+    ensemble.server(stopped).signal("CONT");
+    ensemble.eventually("the old leader to follow", || {
+        ensemble.mode(stopped).as_deref() == Some("follower")
+    });
+    for id in 0..3 {
+        check_all_there(ensemble.server(id), &paths);
+        check_all_there(ensemble.server(id), &later);
+    }
+    assert_eq!(ensemble.leader(), leader, "nobody is disturbed by its return");
+}
+
+#[test]
+fn garbage_and_strangers_on_the_ports_of_servers_disturb_nobody() {
+    let ensemble = Ensemble::start("");
+    let leader = ensemble.leader();
+    let elections = |id| ensemble.server(id).log().matches("looks for a leader").count();
+    let before: Vec<usize> = (0..3).map(elections).collect();
+    let (mut client, _) = Raw::open(ensemble.server((leader + 1) % 3).port, 4_000);
+    let mut silent = Vec::new();
+    for round in 0..20 {
+        for [_, quorum, election] in &ensemble.ports {
+            for port in [*quorum, *election] {
+                let connect = || TcpStream::connect(("127.0.0.1", port)).expect("connects");
+                silent.push(connect());
+                let mut garbage = connect();
+                garbage.write_all(&[round; 64]).expect("writes");
+                let mut client_at_the_wrong_port = connect();
+                client_at_the_wrong_port.write_all(b"srvr").expect("writes");
+                silent.push(client_at_the_wrong_port);
+                let mut end = Vec::new();
+                garbage.set_read_timeout(Some(Duration::from_secs(10))).expect("is a duration");
+                // Closed, or reset because of what it had sent.
+                let _closed = garbage.read_to_end(&mut end);
+                assert!(end.is_empty(), "strangers are told nothing");
+            }
+        }
+        let path = format!("/r{round}");
+        assert_eq!(client.call(create(&path, b"", 0)).0, 0);
+    }
+    ensemble.server(leader).await_line(&[
+        &"WARN",
+        &"closed the connection from",
+        &"not a Zabkeeper server",
+    ]);
+    assert_eq!((0..3).map(elections).collect::<Vec<_>>(), before, "{}", ensemble.logs());
+    assert_eq!(ensemble.leader(), leader);
+}
+
+/// What an evil hand does to one server at a time, while the other two and the clients go on.
+#[test]
+fn blow_after_blow_under_load_and_nothing_acknowledged_is_lost() {
+    let mut ensemble = Ensemble::start(&format!("snapCount=3000\npreAllocSize=64\n{SHORT_TICK}"));
+    let writers = Writers::start(&ensemble, 6);
+    for round in 0..9 {
+        writers.await_more(&ensemble, 300);
+        let leader = ensemble.leader();
+        // The leader every second time, else each of the others in turn.
+        let victim = if round % 2 == 0 { leader } else { (leader + 1 + round / 2 % 2) % 3 };
+        match round % 3 {
+            0 => ensemble.kill(victim),
+            1 => ensemble.terminate(victim),
+            _ => {
+                ensemble.server(victim).signal("STOP");
+                writers.await_more(&ensemble, 300);
+                ensemble.server(victim).signal("CONT");
+                ensemble.await_serving(victim);
+                continue;
+            }
+        }
+        if round % 4 == 3 {
+            std::fs::remove_dir_all(ensemble.folder(victim)).expect("was there");
+        }
+        writers.await_more(&ensemble, 300);
+        ensemble.boot(victim);
+        ensemble.await_serving(victim);
+    }
+    let acknowledged = writers.stop();
+    for id in 0..3 {
+        ensemble.await_serving(id);
+        check_all_there(ensemble.server(id), &acknowledged);
+    }
+}

@@ -1,0 +1,157 @@
+//! Connections of clients, as a server process has them.
+//!
+//! Owns frames read and written, and what is not read for now. Must not judge what is said.
+
+use super::*;
+
+/// One connection of a client.
+#[derive(Debug)]
+pub(super) struct Conn {
+    frames: ClientFrames,
+    pub(super) buffer: BytesMut,
+    unanswered: u64,
+}
+
+/// One thing read from a connection.
+enum Read {
+    Event(ClientEvent),
+    Word,
+}
+
+impl Process {
+    pub(super) fn accepted(&mut self, conn: ConnId) {
+        let frames = ClientFrames::new(MAX_FRAME_DEFAULT);
+        self.conns.insert(conn, Conn { frames, buffer: BytesMut::new(), unanswered: 0 });
+    }
+
+    pub(super) fn received(&mut self, now: Now, conn: ConnId, bytes: &Bytes, shared: &mut Shared) {
+        if let Some(state) = self.conns.get_mut(&conn) {
+            state.buffer.extend_from_slice(bytes);
+            self.read(now, conn, shared);
+        }
+    }
+
+    /// The connection is no more: the server is told, if it knew of it.
+    pub(super) fn gone(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
+        let Some(state) = self.conns.remove(&conn) else {
+            return;
+        };
+        self.held.remove(&conn);
+        self.unanswered -= state.unanswered;
+        shared.net.close(shared.now, conn, End::Acceptor);
+        shared.schedule_arrivals();
+        if state.frames.is_open() {
+            self.step(now, Input::Client(conn, ClientEvent::Closed), shared);
+        }
+    }
+
+    /// Should requests of this connection be read?
+    pub(super) fn may_read(&self, conn: ConnId, shared: &Shared) -> bool {
+        let window = u64::from(shared.options.server.limits.requests_per_conn);
+        self.server.pressure() == Pressure::Accept
+            && self.conns.get(&conn).is_some_and(|state| state.unanswered < window)
+            && shared.net.under_way(conn, End::Dialler) < OUTBOUND_MAX
+    }
+
+    /// Reads what a connection has brought, as far as it may.
+    pub(super) fn read(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
+        while let Some(state) = self.conns.get(&conn) {
+            if state.buffer.is_empty() {
+                return;
+            }
+            if !self.may_read(conn, shared) {
+                self.held.insert(conn);
+                return;
+            }
+            match self.read_one(conn) {
+                Ok(Some(Read::Event(event))) => {
+                    shared.tally.counts.frames += 1;
+                    self.step(now, Input::Client(conn, event), shared);
+                }
+                Ok(Some(Read::Word)) => {
+                    shared.net.send(shared.now, conn, End::Acceptor, Bytes::from_static(b"imok"));
+                    return self.gone(now, conn, shared);
+                }
+                Ok(None) => return,
+                Err(malformed) => {
+                    shared.note(Kind::Conn, (conn.0, 0), b"malformed", || {
+                        format!("s{} closes {conn}: {malformed}", self.id)
+                    });
+                    return self.gone(now, conn, shared);
+                }
+            }
+        }
+    }
+
+    fn read_one(&mut self, conn: ConnId) -> Result<Option<Read>, Malformed> {
+        let state = self.conns.get_mut(&conn).expect("looked up by the caller");
+        if state.frames.is_open() {
+            let Some(request) = state.frames.next(&mut state.buffer)? else {
+                return Ok(None);
+            };
+            state.unanswered += 1;
+            self.unanswered += 1;
+            return Ok(Some(Read::Event(ClientEvent::Request(request))));
+        }
+        Ok(match state.frames.first(&mut state.buffer)? {
+            None => None,
+            Some(FirstFrame::Word(_)) => Some(Read::Word),
+            Some(FirstFrame::Connect(request)) => Some(Read::Event(ClientEvent::Opened(request))),
+        })
+    }
+
+    pub(super) fn count_replies(&mut self, from: usize) {
+        for (conn, command) in &self.out.clients[from..] {
+            if matches!(command, ClientCommand::Reply(_))
+                && let Some(state) = self.conns.get_mut(conn)
+            {
+                state.unanswered = state.unanswered.saturating_sub(1);
+                self.unanswered = self.unanswered.saturating_sub(1);
+            }
+        }
+    }
+
+    /// All frames of one connection leave together.
+    pub(super) fn send_clients(
+        &mut self,
+        clients: &mut Vec<(ConnId, ClientCommand)>,
+        shared: &mut Shared,
+    ) {
+        let mut outbound: BTreeMap<ConnId, BytesMut> = BTreeMap::new();
+        for (conn, command) in clients.drain(..) {
+            let Some(state) = self.conns.get(&conn) else {
+                continue;
+            };
+            let bytes = outbound.entry(conn).or_default();
+            match command {
+                ClientCommand::Connected(response) => response.encode(bytes),
+                ClientCommand::Reply(reply) => reply.encode(bytes),
+                ClientCommand::Event(event) => event.encode(bytes),
+                ClientCommand::Close => {
+                    let bytes = std::mem::take(bytes).freeze();
+                    self.put(conn, End::Acceptor, bytes, shared);
+                    shared.net.close(shared.now, conn, End::Acceptor);
+                    self.unanswered -= state.unanswered;
+                    self.held.remove(&conn);
+                    self.conns.remove(&conn);
+                    self.inbox.push_back(Delivered::Closed(conn));
+                }
+            }
+        }
+        for (conn, bytes) in outbound {
+            self.put(conn, End::Acceptor, bytes.freeze(), shared);
+        }
+        shared.schedule_arrivals();
+    }
+
+    pub(super) fn put(&self, conn: ConnId, end: End, bytes: Bytes, shared: &mut Shared) {
+        if bytes.is_empty() {
+            return;
+        }
+        shared.tally.counts.bytes += bytes.len() as u64;
+        shared.note(Kind::Send, (self.id.0, conn.0), &bytes, || {
+            format!("s{} -> {conn} {}B", self.id, bytes.len())
+        });
+        shared.net.send(shared.now, conn, end, bytes);
+    }
+}

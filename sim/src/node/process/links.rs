@@ -1,0 +1,318 @@
+//! Links and notifications, as a server process has them: what the shipped driver does with sockets.
+//!
+//! Owns greetings, frames, what waits to be sent, and the pauses between attempts to dial. Must not judge what is
+//! said.
+
+use super::*;
+
+/// Pause after the first failed attempt to dial, ns; after each further one it is twice as long.
+const BACKOFF_FIRST: u64 = 10_000_000;
+/// The longest pause, ns.
+const BACKOFF_LONGEST: u64 = 1_000_000_000;
+
+/// What happens to a link.
+#[derive(Debug)]
+pub(super) enum LinkEvent {
+    /// Somebody has dialled; who it is, the greeting will tell.
+    Accepted,
+    /// This server's own attempt has succeeded.
+    Dialled(ServerId),
+    /// It has failed.
+    Unreachable(ServerId),
+    Bytes(Bytes),
+    /// It has ended.
+    Gone,
+    /// This process has closed it, and owes the server the answer.
+    Closed,
+    /// All that waited has been sent.
+    Drained,
+}
+
+/// A link, or a connection that may become one.
+#[derive(Debug)]
+pub(super) struct Link {
+    end: End,
+    /// Who is at the other end, once it is known.
+    peer: Option<ServerId>,
+    buffer: BytesMut,
+    /// What waits for room.
+    outbound: Vec<u8>,
+}
+
+/// Failed attempts, by whom they were to reach.
+#[derive(Debug, Default)]
+pub(super) struct Backoff(BTreeMap<ServerId, u32>);
+
+impl Backoff {
+    fn pause(&self, peer: ServerId) -> u64 {
+        match self.0.get(&peer) {
+            None | Some(0) => 0,
+            Some(failed) => (BACKOFF_FIRST << (failed - 1).min(7)).min(BACKOFF_LONGEST),
+        }
+    }
+
+    fn failed(&mut self, peer: ServerId) {
+        *self.0.entry(peer).or_default() += 1;
+    }
+
+    fn heard(&mut self, peer: ServerId) {
+        self.0.remove(&peer);
+    }
+}
+
+impl Process {
+    /// An attempt to dial has ended.
+    pub(in crate::node) fn dialled(
+        &mut self,
+        conn: ConnId,
+        peer: ServerId,
+        stands: bool,
+        shared: &mut Shared,
+    ) {
+        let link = LinkId(conn.0);
+        let event = if stands { LinkEvent::Dialled(peer) } else { LinkEvent::Unreachable(peer) };
+        shared.tally.counts.links += u64::from(stands);
+        shared.tally.counts.links_refused += u64::from(!stands);
+        shared.note(Kind::Conn, (self.id.0, conn.0), &[u8::from(stands)], || {
+            let how = if stands { "is linked to" } else { "cannot reach" };
+            format!("s{} {how} s{peer} by {link}", self.id)
+        });
+        self.inbox.push_back(Delivered::Link(link, event));
+        self.ask_to_run(shared);
+    }
+
+    /// A notification has arrived.
+    pub(in crate::node) fn notified(
+        &mut self,
+        from: ServerId,
+        what: Notification,
+        shared: &mut Shared,
+    ) {
+        self.inbox.push_back(Delivered::Notified(from, what));
+        self.ask_to_run(shared);
+    }
+
+    pub(super) fn take_notification(
+        &mut self,
+        now: Now,
+        from: ServerId,
+        what: Notification,
+        shared: &mut Shared,
+    ) {
+        self.backoff.heard(from);
+        self.step(now, Input::Election(from, what), shared);
+    }
+
+    pub(super) fn take_link(
+        &mut self,
+        now: Now,
+        link: LinkId,
+        event: LinkEvent,
+        shared: &mut Shared,
+    ) {
+        let fresh = |end, peer| Link { end, peer, buffer: BytesMut::new(), outbound: Vec::new() };
+        match event {
+            LinkEvent::Accepted => {
+                self.links.insert(link, fresh(End::Acceptor, None));
+            }
+            LinkEvent::Dialled(peer) => {
+                self.backoff.heard(peer);
+                self.links.insert(link, fresh(End::Dialler, Some(peer)));
+                let greeting = Greeting { channel: Channel::Quorum, from: self.id, to: peer };
+                let bytes = Bytes::copy_from_slice(&greeting.encode());
+                self.put(ConnId(link.0), End::Dialler, bytes, shared);
+                shared.schedule_arrivals();
+                let up = PeerEvent::Up { peer, dialled: true };
+                self.step(now, Input::Peer(link, up), shared);
+            }
+            LinkEvent::Unreachable(peer) => {
+                self.backoff.failed(peer);
+                let unreachable = PeerEvent::Unreachable { peer };
+                self.step(now, Input::Peer(link, unreachable), shared);
+            }
+            LinkEvent::Bytes(bytes) => {
+                if let Some(state) = self.links.get_mut(&link) {
+                    state.buffer.extend_from_slice(&bytes);
+                    self.read_link(now, link, shared);
+                }
+            }
+            LinkEvent::Gone => self.link_gone(now, link, shared),
+            LinkEvent::Closed => self.step(now, Input::Peer(link, PeerEvent::Down), shared),
+            LinkEvent::Drained => {
+                if self.links.get(&link).is_some_and(|state| state.outbound.is_empty()) {
+                    self.step(now, Input::Peer(link, PeerEvent::Drained), shared);
+                }
+            }
+        }
+    }
+
+    fn read_link(&mut self, now: Now, link: LinkId, shared: &mut Shared) {
+        while let Some(state) = self.links.get_mut(&link) {
+            let read = match state.peer {
+                None => greeted(&mut state.buffer, self.id, &shared.options),
+                Some(_) => frame::decode(&mut state.buffer).map(|m| m.map(PeerEvent::Message)),
+            };
+            match read {
+                Ok(None) => return,
+                Ok(Some(event)) => {
+                    if let PeerEvent::Up { peer, .. } = event {
+                        state.peer = Some(peer);
+                        self.backoff.heard(peer);
+                    } else {
+                        shared.tally.counts.peer_messages += 1;
+                    }
+                    self.step(now, Input::Peer(link, event), shared);
+                }
+                Err(bad) => {
+                    shared.note(Kind::Conn, (link.0, 0), b"bad frame", || {
+                        format!("s{} closes {link}: {bad}", self.id)
+                    });
+                    return self.link_gone(now, link, shared);
+                }
+            }
+        }
+    }
+
+    /// The link is no more: the server is told, if it knew of it.
+    fn link_gone(&mut self, now: Now, link: LinkId, shared: &mut Shared) {
+        let Some(state) = self.links.remove(&link) else {
+            return;
+        };
+        shared.net.close(shared.now, ConnId(link.0), state.end);
+        shared.schedule_arrivals();
+        if state.peer.is_some() {
+            self.step(now, Input::Peer(link, PeerEvent::Down), shared);
+        }
+    }
+
+    /// Carries out what the server asks of its links.
+    pub(super) fn send_peers(&mut self, commands: &mut Vec<PeerCommand>, shared: &mut Shared) {
+        let mut touched = BTreeSet::new();
+        for command in commands.drain(..) {
+            match command {
+                PeerCommand::Dial(peer) => self.dial(peer, shared),
+                PeerCommand::Send(link, message) => {
+                    if let Some(state) = self.links.get_mut(&link) {
+                        frame::encode(&message, &mut state.outbound);
+                        touched.insert(link);
+                    }
+                }
+                PeerCommand::Close(link) => {
+                    touched.remove(&link);
+                    if let Some(state) = self.links.remove(&link) {
+                        let conn = ConnId(link.0);
+                        self.put(conn, state.end, state.outbound.into(), shared);
+                        shared.net.close(shared.now, conn, state.end);
+                        self.inbox.push_back(Delivered::Link(link, LinkEvent::Closed));
+                    }
+                }
+            }
+        }
+        for link in touched {
+            self.flush(link, shared);
+        }
+        shared.schedule_arrivals();
+    }
+
+    fn dial(&mut self, to: ServerId, shared: &mut Shared) {
+        let conn = shared.net.deal();
+        let under_way = shared.options.peers.link.draw(&mut self.dice);
+        let event = Event::PeerDial { from: self.id, life: self.life, conn, to };
+        shared.after(self.backoff.pause(to) + under_way, event);
+    }
+
+    /// Links that have had no room may have some now.
+    pub(super) fn flush_all(&mut self, shared: &mut Shared) {
+        for link in std::mem::take(&mut self.stuck) {
+            self.flush(link, shared);
+        }
+        shared.schedule_arrivals();
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn flush(&mut self, link: LinkId, shared: &mut Shared) {
+        let Some(state) = self.links.get_mut(&link) else {
+            return;
+        };
+        let (conn, end) = (ConnId(link.0), state.end);
+        let window = shared.options.peers.window;
+        let room = window.saturating_sub(shared.net.under_way(conn, end.other()));
+        let rest = state.outbound.split_off(room.min(state.outbound.len()));
+        let bytes = std::mem::replace(&mut state.outbound, rest);
+        if state.outbound.is_empty() {
+            self.inbox.push_back(Delivered::Link(link, LinkEvent::Drained));
+        } else {
+            self.stuck.insert(link);
+        }
+        self.put(conn, end, bytes.into(), shared);
+    }
+
+    /// Lets notifications go, through their encoding.
+    pub(super) fn send_notifications(
+        &mut self,
+        notifications: &mut Vec<(ServerId, Notification)>,
+        shared: &mut Shared,
+    ) {
+        for (to, notification) in notifications.drain(..) {
+            shared.tally.counts.notifications += 1;
+            let mut bytes = Vec::new();
+            frame::encode(&notification, &mut bytes);
+            shared.note(Kind::Send, (self.id.0, to.0), &bytes, || {
+                format!("s{} tells s{to}: {notification}", self.id)
+            });
+            let what = frame::decode(&mut BytesMut::from(&bytes[..]));
+            let same =
+                if what == Ok(Some(notification)) { Ok(()) } else { Err(format!("{what:?}")) };
+            shared.hold(Check::SIMULATOR, same);
+            self.post(to, notification, shared);
+        }
+    }
+
+    /// A notification is on its way, or its ways.
+    fn post(&mut self, to: ServerId, what: Notification, shared: &mut Shared) {
+        let PeerOptions { link, votes, .. } = shared.options.peers;
+        let dice = &mut self.dice;
+        let mut bad = |one_in| one_in > 0 && dice.chance(1, one_in);
+        let (lost, twice, late) =
+            (bad(votes.lost_one_in), bad(votes.twice_one_in), bad(votes.late_one_in));
+        shared.tally.faults[Fault::NetVotes as usize] += u64::from(lost || twice || late);
+        if lost {
+            return;
+        }
+        let event = Event::Notified { from: self.id, to, what };
+        let mut after = link.draw(dice);
+        if late {
+            after += dice.exponential(VOTE_LATE);
+        }
+        shared.after(after, event);
+        if twice {
+            shared.after(after + dice.exponential(VOTE_LATE), event);
+        }
+    }
+}
+
+/// How late a notification may be in the mean, ns.
+const VOTE_LATE: u64 = 300_000_000;
+
+/// The greeting of whoever has dialled, if all of it is there.
+fn greeted(
+    buffer: &mut BytesMut,
+    me: ServerId,
+    options: &Options,
+) -> Result<Option<PeerEvent>, BadFrame> {
+    let Some(bytes) = buffer.first_chunk::<GREETING_BYTES>() else {
+        return Ok(None);
+    };
+    let Greeting { channel, from, to } = Greeting::decode(bytes)?;
+    if channel != Channel::Quorum {
+        return Err(BadFrame::Channel(channel.number()));
+    }
+    if to != me || from == me || !options.voters().any(|voter| voter == from) {
+        return Err(BadFrame::Stranger);
+    }
+    buffer.advance(GREETING_BYTES);
+    Ok(Some(PeerEvent::Up { peer: from, dialled: false }))
+}
+
+#[cfg(test)]
+mod tests;

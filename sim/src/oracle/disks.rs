@@ -1,0 +1,223 @@
+//! What servers keep: confirmed writes, sampled ground truth and recovery against what was commanded.
+//!
+//! Owns the comparison of disks with their mirrors (Z12, Z14, Z17, Z18, T2). Must not look into transactions.
+
+use zabkeeper_core::io::{DiskEvent, DurableState, Input};
+use zabkeeper_core::{ServerId, Zxid};
+
+use super::catalog::{Fault, Id, Tally, Verdict};
+use super::ledger::Ledger;
+use super::mirror::Held;
+use super::path::Path;
+use crate::model::Model;
+
+/// The state of tree and sessions on a disk.
+#[derive(Clone, Debug)]
+pub(super) struct DiskDigest {
+    server: ServerId,
+    zxid: Zxid,
+    digest: u64,
+}
+
+/// What a disk holds, by sampling or by recovery.
+pub(super) struct Disk<'a> {
+    pub(super) server: ServerId,
+    pub(super) state: &'a DurableState,
+    pub(super) last: Zxid,
+}
+
+impl Ledger {
+    /// Something is about to enter a step.
+    pub(super) fn entered(&mut self, tally: &mut Tally, id: ServerId, input: &Input) -> Verdict {
+        self.server(id).cause = None;
+        match input {
+            Input::Disk(DiskEvent::Done(write)) => {
+                let stored = self.server(id).mirror.done(*write);
+                self.confirmed(tally, id, stored)
+            }
+            Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
+                let server = self.servers.entry(id).or_default();
+                server.mirror.chunk_done(*zxid, *index, &self.committed);
+                Ok(())
+            }
+            Input::Peer(link, event) => {
+                self.heard(id, *link, event);
+                Ok(())
+            }
+            Input::Disk(
+                DiskEvent::Failed(_) | DiskEvent::LogRead { .. } | DiskEvent::SnapshotRead { .. },
+            )
+            | Input::Election(..)
+            | Input::Timeout
+            | Input::Client(..) => Ok(()),
+        }
+    }
+
+    /// The disk holds more than before, for certain.
+    fn confirmed(&mut self, tally: &mut Tally, id: ServerId, stored: bool) -> Verdict {
+        if stored {
+            let held = self.servers[&id].mirror.durable().clone();
+            let disk = Disk { server: id, state: &held.state, last: held.path.end() };
+            self.keeps_epochs(tally, &disk)?;
+            let epoch = held.state.current_epoch;
+            if epoch.0 > 0 {
+                self.has_initial(tally, id, epoch, &held.path, "has stored")?;
+            }
+        }
+        self.vouch(id);
+        Ok(())
+    }
+
+    /// What is durable on the word of the leader that the server is bound to counts as evidence, for ever: a later
+    /// leader finds it there.
+    fn vouch(&mut self, id: ServerId) {
+        let server = self.server(id);
+        let (state, end) = (&server.mirror.durable().state, server.mirror.kept().end());
+        let epoch = state.current_epoch;
+        if epoch.0 > 0 && state.accepted_epoch == epoch {
+            let synced = server.synced.entry(epoch).or_default();
+            *synced = (*synced).max(end);
+        }
+    }
+
+    /// A disk, sampled while its server runs.
+    pub(super) fn sampled(
+        &mut self,
+        tally: &mut Tally,
+        model: &Model,
+        disk: &Disk<'_>,
+        digest: u64,
+    ) -> Verdict {
+        self.keeps_epochs(tally, disk)?;
+        let explained = self.explain(tally, disk, Id::Z17)?;
+        if explained.is_some() {
+            let (server, zxid) = (disk.server, disk.last);
+            self.waiting.push(DiskDigest { server, zxid, digest });
+        }
+        self.compare_disks(tally, model)
+    }
+
+    /// A server has begun a new life and found this.
+    pub(super) fn recovered(
+        &mut self,
+        tally: &mut Tally,
+        disk: &Disk<'_>,
+        acknowledged: Zxid,
+    ) -> Verdict {
+        let &Disk { server: id, state, last } = disk;
+        self.keeps_epochs(tally, disk)?;
+        if self.voters.alone() {
+            let is_kept = |zxid: Zxid| self.committed.at_or_before(zxid) <= last;
+            tally.hold(Id::C7, is_kept(acknowledged), || {
+                vec![format!(
+                    "server {id} recovers {last}; writes up to {acknowledged} are acknowledged"
+                )]
+            })?;
+            let answered = self.servers.get(&id).map_or(Zxid::ZERO, |server| server.answered);
+            tally.hold(Id::Z17, is_kept(answered), || {
+                vec![format!("server {id} recovers {last}; it has named {answered} to a client")]
+            })?;
+            tally.hold(Id::Z12, is_kept(self.committed.end()), || {
+                let tip = self.committed.end();
+                vec![format!("server {id} recovers {last}; {tip} was committed")]
+            })?;
+        }
+        let held = self.explain(tally, disk, Id::T2)?;
+        let server = self.server(id);
+        let held = held.unwrap_or_else(|| {
+            let mut path = server.mirror.issued().path.clone();
+            path.cut(last);
+            Held { path, state: state.clone() }
+        });
+        server.mirror.reset(held);
+        server.applied = None;
+        self.vouch(id);
+        Ok(())
+    }
+
+    /// Finds the place in the commands at which the disk looks like this; `None` where the disk itself says that it
+    /// has lost something, which it may.
+    fn explain(
+        &mut self,
+        tally: &mut Tally,
+        disk: &Disk<'_>,
+        otherwise: Id,
+    ) -> Result<Option<Held>, Fault> {
+        let &Disk { server: id, state, last } = disk;
+        let server = self.servers.entry(id).or_default();
+        let (durable, issued) = (server.mirror.durable(), server.mirror.issued());
+        if state.damaged && !durable.state.damaged && !issued.state.damaged {
+            return Ok(None);
+        }
+        if let Some(held) = server.mirror.explain(state, last, &self.committed) {
+            for id in [Id::Z12, Id::Z17, Id::Z18, Id::T2] {
+                tally.hold(id, true, Vec::new)?;
+            }
+            return Ok(Some(held));
+        }
+        let shared = |path: &Path| path.at_or_before(self.committed.end());
+        let lost = self.committed.contains(shared(&durable.path)) && last < shared(&durable.path);
+        let behind = self.epochs.initial(state.current_epoch);
+        let early = state.current_epoch > durable.state.current_epoch
+            && behind.is_some_and(|initial| last < initial.end());
+        let kind = match (lost, early) {
+            (true, _) => Id::Z12,
+            (_, true) => Id::Z18,
+            (false, false) => otherwise,
+        };
+        let evidence = vec![
+            format!("the disk of server {id} holds a log up to {last}, and {state:?}"),
+            format!("confirmed are {} and {:?}", durable.path.end(), durable.state),
+            format!("commanded are {} and {:?}", issued.path.end(), issued.state),
+        ];
+        Err(Fault::new(kind, evidence))
+    }
+
+    fn keeps_epochs(&mut self, tally: &mut Tally, disk: &Disk<'_>) -> Verdict {
+        let (id, state, last) = (disk.server, disk.state, disk.last);
+        let server = self.server(id);
+        let (accepted, current) = (state.accepted_epoch, state.current_epoch);
+        let holds = accepted >= current
+            && accepted >= server.accepted
+            && current >= server.current
+            && accepted >= last.epoch();
+        tally.hold(Id::Z14, holds, || {
+            vec![format!(
+                "server {id} has on disk: accepted {accepted}, current {current}, last {last}; \
+                 before: accepted {}, current {}",
+                server.accepted, server.current
+            )]
+        })?;
+        server.accepted = accepted;
+        server.current = current;
+        Ok(())
+    }
+
+    /// The disk has been replaced by an empty one.
+    pub(super) fn wiped(&mut self, id: ServerId) {
+        let server = self.server(id);
+        server.mirror.wipe();
+        server.promised.clear();
+        (server.accepted, server.current) = Default::default();
+        server.answered = Zxid::ZERO;
+    }
+
+    /// Compares the digests of disks that have become comparable: a disk may be ahead of what is committed, and what
+    /// it holds there may never be.
+    pub(super) fn compare_disks(&mut self, tally: &mut Tally, model: &Model) -> Verdict {
+        let tip = self.committed.end();
+        for disk in self.waiting.extract_if(.., |disk| disk.zxid <= tip) {
+            let DiskDigest { server, zxid, digest } = disk;
+            if !self.committed.contains(zxid) {
+                continue;
+            }
+            let right = model.digest_at(zxid);
+            tally.hold(Id::T2, digest == right, || {
+                vec![format!(
+                    "the disk of server {server} holds {digest:#x} at {zxid}; the model {right:#x}"
+                )]
+            })?;
+        }
+        Ok(())
+    }
+}

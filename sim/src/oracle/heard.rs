@@ -1,0 +1,178 @@
+//! When a leader has last heard of a session: directly, or from the follower that its client is connected to.
+//!
+//! Owns the times behind S3 and S7. Must not decide when a session ends.
+//!
+//! A follower answers pings and reads on its own and tells its leader with its next pong, so a client may have been
+//! answered and its leader not know it yet. That is in the nature of sessions on followers; S3 therefore has two parts.
+//! A leader lets no session expire within its timeout of the last word that has reached it. A follower tells all that
+//! it has heard: of a session whose client has read an answer, no later than with the next pong.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
+use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::txn::Txn;
+use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Zxid};
+
+use super::Oracles;
+use super::catalog::{Id, Verdict};
+use super::ledger::Ledger;
+
+/// What a session that nobody holds may outlive its timeout by, at most, while there is a leader: a leader rounds
+/// deadlines up, and its clock may be slow.
+const ORPHAN_SLACK: Duration = Duration::from_secs(10);
+
+/// See the module.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Heard {
+    /// When a server has heard of a session in a way that counts where it leads.
+    here: BTreeMap<(SessionId, ServerId), Instant>,
+    /// When a follower has told its leader of a session.
+    told: BTreeMap<(ServerId, SessionId), Instant>,
+    /// When a session was made: whatever was asked before that counts from then.
+    begun: BTreeMap<SessionId, Instant>,
+    /// Of each expiry that is proposed and not committed: when its leader had last heard of the session.
+    expiring: BTreeMap<Zxid, Instant>,
+    /// What a follower must tell with its next pong, and on which connection that was heard.
+    owed: BTreeMap<ServerId, BTreeMap<SessionId, ConnId>>,
+}
+
+impl Heard {
+    fn note(&mut self, session: SessionId, server: ServerId, at: Instant) {
+        let heard = self.here.entry((session, server)).or_default();
+        *heard = (*heard).max(at);
+    }
+
+    /// A session begins by a transaction of this leader.
+    pub(super) fn created(&mut self, session: SessionId, leader: ServerId, at: Instant) {
+        self.note(session, leader, at);
+        self.begun.insert(session, at);
+    }
+
+    /// What a leader is about to hear from its learners.
+    pub(super) fn relayed(&mut self, ledger: &Ledger, id: ServerId, input: &Input, at: Instant) {
+        let Input::Peer(link, PeerEvent::Message(message)) = input else {
+            return;
+        };
+        if !ledger.leads(id) || !ledger.has_link(id, *link) {
+            return;
+        }
+        if let PeerMessage::Pong { touched, .. } = message {
+            touched.iter().for_each(|session| self.note(*session, id, at));
+        } else if let PeerMessage::Request { session, .. } = message {
+            self.note(*session, id, at);
+        }
+    }
+
+    /// A client has read an answer of this server to what it sent at `asked`. `role_since`: for how long the server
+    /// has been what it is now.
+    pub(super) fn answered(
+        &mut self,
+        (session, conn, server): (SessionId, ConnId, ServerId),
+        asked: Instant,
+        follows_since: Option<Instant>,
+    ) {
+        self.note(session, server, asked);
+        let told = self.told.get(&(server, session));
+        let known = self.begun.get(&session).max(told);
+        if follows_since.is_some_and(|since| since < asked) && known.is_none_or(|at| *at < asked) {
+            self.owed.entry(server).or_default().insert(session, conn);
+        }
+    }
+
+    /// When this leader has last heard of a session.
+    fn by_leader(&self, session: SessionId, leader: ServerId) -> Instant {
+        self.here.get(&(session, leader)).copied().unwrap_or_default()
+    }
+
+    /// A leader has proposed something: if it is an expiry, it goes by what was heard before.
+    pub(super) fn proposed(&mut self, leader: ServerId, entry: &Entry) {
+        if let Ok(Txn { session, origin: None, .. }) = Txn::decode(entry) {
+            let heard = self.by_leader(session, leader);
+            self.expiring.entry(entry.zxid).or_insert(heard);
+        }
+    }
+
+    /// What was heard of a session before the expiry at this zxid was proposed.
+    pub(super) fn before_expiry(&mut self, zxid: Zxid) -> Instant {
+        self.expiring.remove(&zxid).unwrap_or_default()
+    }
+
+    /// When any server has.
+    fn by_any(&self, session: SessionId) -> Instant {
+        let servers = (session, ServerId(0))..=(session, ServerId(u64::MAX));
+        self.here.range(servers).map(|(_, at)| *at).max().unwrap_or_default()
+    }
+
+    /// A server begins or ends a life, or a role.
+    pub(super) fn restarted(&mut self, id: ServerId) {
+        self.owed.remove(&id);
+    }
+}
+
+impl Oracles {
+    /// What a follower tells its leader of sessions.
+    pub(super) fn relays(&mut self, id: ServerId, commands: &[PeerCommand]) -> Verdict {
+        for command in commands {
+            let PeerCommand::Send(_, message) = command else {
+                continue;
+            };
+            if let PeerMessage::Pong { touched, .. } = message {
+                self.has_told(id, touched)?;
+            } else if let PeerMessage::Request { session, .. } = message {
+                self.heard.told.insert((id, *session), self.now);
+                if let Some(owed) = self.heard.owed.get_mut(&id) {
+                    owed.remove(session);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn has_told(&mut self, id: ServerId, touched: &[SessionId]) -> Verdict {
+        for session in touched {
+            self.heard.told.insert((id, *session), self.now);
+        }
+        for (session, conn) in self.heard.owed.remove(&id).unwrap_or_default() {
+            let holds = self.conns.get(&conn).is_some_and(|conn| !conn.closed);
+            if !holds || !self.model.is_alive(session) {
+                continue;
+            }
+            self.tally.hold(Id::S3, touched.contains(&session), || {
+                vec![format!(
+                    "server {id} has answered session {session} on {conn}, and does not tell its \
+                     leader; it tells {touched:?}"
+                )]
+            })?;
+        }
+        Ok(())
+    }
+
+    /// S7, at the end: a session that no client holds has had its time.
+    pub(super) fn no_orphan_is_left(&mut self) -> Verdict {
+        let Some(audit) = self.audit else {
+            return Ok(());
+        };
+        let since = self.ledger.last_established();
+        for session in self.model.sessions_at(self.model.tip()) {
+            let view = self.sessions.get(&session);
+            let conn = view.and_then(|view| view.attached).map(|attached| attached.conn);
+            if conn.and_then(|conn| self.conns.get(&conn)).is_some_and(|conn| !conn.closed) {
+                continue;
+            }
+            let left = view.map_or(Instant::default(), |view| view.left);
+            let silent = audit.since(self.heard.by_any(session).max(left).max(since));
+            let known = self.model.session(session).map_or(0, |session| session.timeout_ms);
+            let granted = view.map_or(0, |view| view.granted_ms);
+            let timeout = Duration::from_millis(known.max(granted).into());
+            self.tally.hold(Id::S7, silent <= timeout * 5 / 4 + ORPHAN_SLACK, || {
+                vec![format!(
+                    "session {session} is alive; nobody has held it for {silent:?}, and its \
+                     timeout is {timeout:?}"
+                )]
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! What servers give to their disks: new transactions, those of a leader, truncations, snapshots and state files.
+//!
+//! Owns the judgement of each command when it is given (Z1, Z2, Z5, Z7, Z10, Z14, Z15, Z18, Z19, Z23). Must not wait
+//! for the disk: whether it obeys is judged in `disks`.
+
+use zabkeeper_core::io::{DiskCommand, DurableState, Entry};
+use zabkeeper_core::{Instant, ServerId, WriteId, Zxid};
+
+use super::catalog::{Fault, Id, Tally, Verdict};
+use super::epochs::Proposed;
+use super::ledger::Ledger;
+use super::mirror::Order;
+use super::path::Path;
+
+impl Ledger {
+    /// Commands for the disk, in order.
+    pub(super) fn commanded(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        commands: &[DiskCommand],
+        (order, at): (u64, Instant),
+    ) -> Verdict {
+        for command in commands {
+            match command {
+                DiskCommand::Append { id: write, entry } => {
+                    match self.server(id).acts_as_leader() {
+                        true => self.proposes(tally, id, entry, (order, at))?,
+                        false => self.logs(tally, id, entry)?,
+                    }
+                    self.server(id).mirror.command(*write, Order::Append(entry.zxid));
+                }
+                DiskCommand::Truncate { id: write, to } => {
+                    self.cuts(tally, id, *to)?;
+                    self.server(id).mirror.command(*write, Order::Truncate(*to));
+                }
+                DiskCommand::Rebase { id: write, snapshot } => {
+                    self.rebases(tally, id, *write, *snapshot)?;
+                }
+                DiskCommand::SaveState { id: write, state } => {
+                    self.saves(tally, id, state, at)?;
+                    let ahead = self.history_ahead(tally, id, state.snapshot)?;
+                    self.server(id).mirror.command(*write, Order::State(state.clone(), ahead));
+                }
+                DiskCommand::SnapshotChunk { zxid, index, last: true, .. } => {
+                    let server = self.server(id);
+                    if *zxid > server.path().end() {
+                        server.jump = Some(*zxid);
+                    }
+                    server.mirror.snapshot(*zxid, *index);
+                }
+                DiskCommand::SnapshotChunk { last: false, .. }
+                | DiskCommand::Purge { .. }
+                | DiskCommand::ReadLog { .. }
+                | DiskCommand::ReadSnapshot { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A leader has put a new transaction into its log.
+    fn proposes(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        entry: &Entry,
+        (order, at): (u64, Instant),
+    ) -> Verdict {
+        let (zxid, epoch) = (entry.zxid, entry.zxid.epoch());
+        let earlier = self.epochs.proposal(zxid);
+        tally.hold(Id::Z15, earlier.is_none(), || {
+            let same = earlier.is_some_and(|proposal| proposal.bytes == entry.bytes);
+            let bytes = if same { "the same bytes" } else { "other bytes" };
+            vec![format!("server {id} proposes {zxid}, which was dealt before with {bytes}")]
+        })?;
+        let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());
+        let leader = begun.map(|begun| begun.leader);
+        tally.hold(Id::Z1, leader == Some(id), || {
+            vec![format!("server {id} proposes {zxid}; who leads epoch {epoch}: {leader:?}")]
+        })?;
+        let server = &self.servers[&id];
+        let end = server.path().end();
+        tally.hold(Id::Z5, server.path().may_follow(zxid), || {
+            vec![format!("server {id} proposes {zxid} after {end}")]
+        })?;
+        let committed = self.committed.before_epoch(epoch);
+        tally.hold(Id::Z7, zxid.counter() > 1 || server.path().contains(committed), || {
+            vec![format!("server {id} proposes {zxid} after {end}, and lacks {committed}")]
+        })?;
+        let view = self.epochs.of(epoch).expect("it has a leader");
+        let leads_since = view.established.unwrap_or(server.leads_since);
+        let when = Proposed { order, at, by: id, leads_since };
+        self.epochs.propose(entry, when);
+        Ok(())
+    }
+
+    /// A learner has put a transaction of its leader into its log.
+    fn logs(&mut self, tally: &mut Tally, id: ServerId, entry: &Entry) -> Verdict {
+        let zxid = entry.zxid;
+        let proposal = self.epochs.proposal(zxid);
+        tally.hold(Id::Z2, proposal.is_some(), || {
+            vec![format!("server {id} logs {zxid}, and nobody has proposed it")]
+        })?;
+        let kind = if self.committed.contains(zxid) { Id::Z12 } else { Id::Z2 };
+        let same = proposal.is_some_and(|proposal| proposal.bytes == entry.bytes);
+        tally.hold(kind, same, || {
+            vec![format!("server {id} logs {zxid} with other bytes than were proposed")]
+        })?;
+        let server = &self.servers[&id];
+        let path = server.path();
+        let end = path.end();
+        self.is_present(tally, id, || format!("logs {zxid}"))?;
+        tally.hold(Id::Z5, path.may_follow(zxid), || {
+            vec![format!("server {id} logs {zxid} after {end}")]
+        })?;
+        let initial = self.epochs.initial(zxid.epoch()).map(Path::end);
+        let follows = zxid.counter() > 1 || initial == Some(end);
+        tally.hold(Id::Z10, follows, || {
+            vec![format!(
+                "server {id} logs {zxid} after {end}; epoch {} began after {initial:?}",
+                zxid.epoch()
+            )]
+        })
+    }
+
+    /// What a learner does to its disk on the word of another server is on the word of the leader of its promise.
+    fn is_present(
+        &self,
+        tally: &mut Tally,
+        id: ServerId,
+        does: impl FnOnce() -> String,
+    ) -> Verdict {
+        let server = &self.servers[&id];
+        let Some(cause) = server.cause else {
+            return Ok(());
+        };
+        let promised = server.mirror.issued().state.accepted_epoch;
+        let link = server.links.get(&cause);
+        let epoch = link.and_then(|link| link.epoch);
+        tally.hold(Id::Z23, epoch == Some(promised), || {
+            vec![format!(
+                "server {id} {} on a message of {cause} ({link:?}); it has promised epoch \
+                 {promised}",
+                does()
+            )]
+        })
+    }
+
+    /// A learner is to forget what its leader does not have.
+    fn cuts(&mut self, tally: &mut Tally, id: ServerId, to: Zxid) -> Verdict {
+        self.is_present(tally, id, || format!("cuts its log to {to}"))?;
+        let server = &self.servers[&id];
+        let path = server.path();
+        let kept = path.at_or_before(to);
+        let lost = path.between(kept, path.end()).first().copied();
+        let lost = lost.filter(|lost| self.committed.contains(*lost));
+        tally.hold(Id::Z19, lost.is_none(), || {
+            vec![format!("server {id} cuts its log to {to}, and {lost:?} is committed")]
+        })?;
+        let applied = server.applied.unwrap_or(Zxid::ZERO);
+        tally.hold(Id::Z19, applied <= kept, || {
+            vec![format!("server {id} cuts its log to {to}, and has applied {applied}")]
+        })?;
+        let snapshot = server.mirror.issued().state.snapshot;
+        tally.hold(Id::Z19, snapshot <= kept, || {
+            vec![format!("server {id} cuts its log to {to}, and keeps the snapshot {snapshot}")]
+        })
+    }
+
+    /// A learner is to go on after a snapshot of its leader.
+    fn rebases(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        write: WriteId,
+        snapshot: Zxid,
+    ) -> Verdict {
+        let path = self.history_of(tally, id, snapshot)?;
+        let server = self.server(id);
+        server.jump = (server.applied < Some(snapshot)).then_some(snapshot);
+        server.mirror.command(write, Order::Rebase(path));
+        Ok(())
+    }
+
+    /// What a snapshot of a leader stands for.
+    fn history_of(&self, tally: &mut Tally, id: ServerId, snapshot: Zxid) -> Result<Path, Fault> {
+        tally.hold(Id::Z3, self.committed.contains(snapshot), || {
+            vec![format!("server {id} takes over a snapshot of {snapshot}, which is not committed")]
+        })?;
+        let mut path = self.committed.clone();
+        path.cut(snapshot);
+        Ok(path)
+    }
+
+    /// The same for the snapshot that a state file names, where the log ends before it.
+    fn history_ahead(
+        &self,
+        tally: &mut Tally,
+        id: ServerId,
+        snapshot: Zxid,
+    ) -> Result<Option<Path>, Fault> {
+        if snapshot <= self.servers[&id].path().end() {
+            return Ok(None);
+        }
+        self.history_of(tally, id, snapshot).map(Some)
+    }
+
+    /// The state file is to be replaced.
+    fn saves(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        state: &DurableState,
+        at: Instant,
+    ) -> Verdict {
+        let server = &self.servers[&id];
+        let before = &server.mirror.issued().state;
+        let (accepted, epoch) = (state.accepted_epoch, state.current_epoch);
+        let rises =
+            accepted >= before.accepted_epoch && epoch >= before.current_epoch && accepted >= epoch;
+        tally.hold(Id::Z14, rises, || {
+            vec![format!("server {id} is to store {state:?} over {before:?}")]
+        })?;
+        if epoch == before.current_epoch {
+            return Ok(());
+        }
+        if server.acts_as_leader() {
+            return self.begins(tally, id, epoch, at);
+        }
+        self.is_present(tally, id, || format!("enters epoch {epoch}"))?;
+        self.has_initial(tally, id, epoch, &server.mirror.issued().path, "is to store")
+    }
+}

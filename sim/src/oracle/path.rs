@@ -1,0 +1,163 @@
+//! A history as a few numbers, so that histories can be compared whatever their length.
+//!
+//! Owns the arithmetic of histories. Must not know servers.
+//!
+//! Within an epoch counters rise by one, beginning at 1, and whoever has a transaction of an epoch has all before it;
+//! both are checked where a transaction is logged (Z5, Z10). So the last transaction of each epoch says it all, and
+//! two histories that hold the same transaction agree up to there.
+
+use zabkeeper_core::{Epoch, Zxid};
+
+/// A whole history, from the beginning of time: the last transaction of each epoch that has any, rising.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Path(Vec<Zxid>);
+
+impl Path {
+    /// The last transaction; zero where there is none.
+    pub(super) fn end(&self) -> Zxid {
+        self.0.last().copied().unwrap_or(Zxid::ZERO)
+    }
+
+    /// Is this a transaction of the history, or the beginning of everything?
+    pub(super) fn contains(&self, zxid: Zxid) -> bool {
+        if zxid == Zxid::ZERO {
+            return true;
+        }
+        let place = self.0.binary_search_by_key(&zxid.epoch(), |last| last.epoch());
+        zxid.counter() > 0 && place.is_ok_and(|place| self.0[place] >= zxid)
+    }
+
+    /// May this transaction come next?
+    pub(super) fn may_follow(&self, zxid: Zxid) -> bool {
+        let end = self.end();
+        match zxid.epoch() == end.epoch() {
+            true => end.next() == Some(zxid),
+            false => zxid.epoch() > end.epoch() && zxid.counter() == 1,
+        }
+    }
+
+    /// Takes up the next transaction.
+    pub(super) fn push(&mut self, zxid: Zxid) {
+        match self.0.last_mut() {
+            Some(last) if last.epoch() == zxid.epoch() => *last = zxid,
+            Some(_) | None => self.0.push(zxid),
+        }
+    }
+
+    /// The last transaction at or before `zxid`, which need not be one; zero where there is none.
+    pub(super) fn at_or_before(&self, zxid: Zxid) -> Zxid {
+        let later = self.0.partition_point(|last| last.epoch() <= zxid.epoch());
+        let found = self.0[..later].iter().rev().find_map(|last| {
+            let same = last.epoch() == zxid.epoch();
+            let at = if same { (*last).min(zxid) } else { *last };
+            (at.counter() > 0).then_some(at)
+        });
+        found.unwrap_or(Zxid::ZERO)
+    }
+
+    /// The last transaction of an epoch before this one.
+    pub(super) fn before_epoch(&self, epoch: Epoch) -> Zxid {
+        let later = self.0.partition_point(|last| last.epoch() < epoch);
+        later.checked_sub(1).map_or(Zxid::ZERO, |place| self.0[place])
+    }
+
+    /// Forgets everything after `zxid`, which need not be a transaction.
+    pub(super) fn cut(&mut self, zxid: Zxid) {
+        let end = self.at_or_before(zxid);
+        self.0.retain(|last| last.epoch() <= end.epoch());
+        if let Some(last) = self.0.last_mut() {
+            *last = end;
+        }
+    }
+
+    /// The transactions after `after`, which is one of them or zero, up to `upto`, oldest first.
+    pub(super) fn between(&self, after: Zxid, upto: Zxid) -> Vec<Zxid> {
+        let mut out = Vec::new();
+        for last in self.0.iter().filter(|last| **last > after) {
+            let begin = Zxid::start_of(last.epoch()).max(after).0 + 1;
+            out.extend((begin..=last.0.min(upto.0)).map(Zxid));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn z(epoch: u64, counter: u64) -> Zxid {
+        Zxid(epoch << 32 | counter)
+    }
+
+    fn path(zxids: &[Zxid]) -> Path {
+        let mut path = Path::default();
+        for zxid in zxids {
+            assert!(path.may_follow(*zxid), "{zxid} after {}", path.end());
+            path.push(*zxid);
+        }
+        path
+    }
+
+    fn three() -> Path {
+        path(&[z(1, 1), z(1, 2), z(1, 3), z(4, 1), z(4, 2), z(7, 1)])
+    }
+
+    #[test]
+    fn a_history_knows_its_transactions_by_the_last_of_each_epoch() {
+        let path = three();
+        assert_eq!(path.end(), z(7, 1));
+        for held in [Zxid::ZERO, z(1, 1), z(1, 3), z(4, 2), z(7, 1)] {
+            assert!(path.contains(held), "{held}");
+        }
+        for absent in [z(1, 0), z(1, 4), z(2, 1), z(4, 0), z(4, 3), z(7, 2), z(8, 1)] {
+            assert!(!path.contains(absent), "{absent}");
+        }
+    }
+
+    #[test]
+    fn the_next_one_is_the_next_counter_or_the_first_of_a_later_epoch() {
+        let path = three();
+        assert!(path.may_follow(z(7, 2)) && path.may_follow(z(9, 1)));
+        for wrong in [z(7, 1), z(7, 3), z(9, 2), z(6, 1), z(8, 0)] {
+            assert!(!path.may_follow(wrong), "{wrong}");
+        }
+        assert!(Path::default().may_follow(z(1, 1)) && !Path::default().may_follow(z(1, 2)));
+    }
+
+    #[test]
+    fn any_position_has_a_last_transaction_at_or_before_it() {
+        for (at, found) in [
+            (z(9, 9), z(7, 1)),
+            (z(7, 0), z(4, 2)),
+            (z(5, 3), z(4, 2)),
+            (z(4, 1), z(4, 1)),
+            (z(4, 0), z(1, 3)),
+            (z(1, 2), z(1, 2)),
+            (z(1, 0), Zxid::ZERO),
+        ] {
+            assert_eq!(three().at_or_before(at), found, "{at}");
+        }
+        assert_eq!(three().before_epoch(Epoch(7)), z(4, 2));
+        assert_eq!(three().before_epoch(Epoch(1)), Zxid::ZERO);
+    }
+
+    #[test]
+    fn cutting_leaves_what_is_at_or_before() {
+        let mut cut = three();
+        cut.cut(z(4, 1));
+        assert_eq!(cut, path(&[z(1, 1), z(1, 2), z(1, 3), z(4, 1)]));
+        cut.cut(z(3, 0));
+        assert_eq!(cut.end(), z(1, 3));
+        cut.cut(Zxid::ZERO);
+        assert_eq!(cut, Path::default());
+    }
+
+    #[test]
+    fn what_lies_between_is_told_in_order() {
+        let path = three();
+        assert_eq!(path.between(z(1, 2), z(4, 1)), [z(1, 3), z(4, 1)]);
+        assert_eq!(path.between(Zxid::ZERO, z(1, 2)), [z(1, 1), z(1, 2)]);
+        assert_eq!(path.between(z(4, 2), z(7, 1)), [z(7, 1)]);
+        assert_eq!(path.between(z(7, 1), z(7, 1)), []);
+    }
+}

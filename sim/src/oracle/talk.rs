@@ -1,0 +1,249 @@
+//! What servers say to each other: votes, promises and acknowledgements against what is durable where they are said.
+//!
+//! Owns what is known of the links of each server. Must not look at what a message has not vouched for.
+//!
+//! A message is judged when it leaves its step: what it vouches for must have been confirmed by the disk before.
+
+use std::fmt;
+
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::{Epoch, Instant, LinkId, ServerId, Zxid};
+
+use super::catalog::{Id, Tally, Verdict};
+use super::epochs::Promises;
+use super::ledger::Ledger;
+
+/// A link, from one end.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) peer: ServerId,
+    /// The epoch that the leader at the other end has named.
+    pub(super) epoch: Option<Epoch>,
+    /// What the learner at the other end has said of itself.
+    voice: Option<Voice>,
+}
+
+/// A message as it leaves.
+struct Said<'a> {
+    by: ServerId,
+    link: LinkId,
+    to: Option<&'a Link>,
+    message: &'a PeerMessage,
+}
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Said { by, link, to, message } = self;
+        match to.map(|link| link.peer) {
+            Some(peer) => write!(f, "server {by} says to server {peer} on {link}: {message}"),
+            None => write!(f, "server {by} says on {link}: {message}"),
+        }
+    }
+}
+
+impl Ledger {
+    /// A server is about to hear of one of its links.
+    pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent) {
+        let server = self.server(id);
+        match event {
+            PeerEvent::Up { peer, .. } => {
+                server.links.insert(link, Link { peer: *peer, epoch: None, voice: None });
+            }
+            PeerEvent::Down | PeerEvent::Unreachable { .. } => {
+                server.links.remove(&link);
+            }
+            PeerEvent::Drained => {}
+            PeerEvent::Message(message) => {
+                server.cause = Some(link);
+                let Some(view) = server.links.get_mut(&link) else {
+                    return;
+                };
+                if let PeerMessage::LeaderInfo { epoch, .. } = message {
+                    view.epoch = Some(*epoch);
+                } else if let PeerMessage::FollowerInfo { voice, .. } = message {
+                    view.voice = Some(*voice);
+                } else if let PeerMessage::AckEpoch { fresh: true, .. } = message {
+                    let (peer, voice) = (view.peer, view.voice.unwrap_or(Voice::Damaged));
+                    server.promises.voices.insert(peer, voice);
+                }
+            }
+        }
+    }
+
+    /// Orders to the links, in order.
+    pub(super) fn says(
+        &mut self,
+        tally: &mut Tally,
+        by: ServerId,
+        commands: &[PeerCommand],
+        at: Instant,
+    ) -> Verdict {
+        for command in commands {
+            let (link, message) = match command {
+                PeerCommand::Send(link, message) => (link, message),
+                PeerCommand::Close(link) => {
+                    self.server(by).links.remove(link);
+                    continue;
+                }
+                PeerCommand::Dial(_) => continue,
+            };
+            if let PeerMessage::LeaderInfo { epoch, .. } = message {
+                self.proposes_epoch(by, *epoch);
+            } else if let PeerMessage::NewLeader { epoch } = message {
+                self.has_promises(tally, by, *epoch, at)?;
+            } else if let PeerMessage::UpToDate { .. } = message {
+                self.establishes(tally, by, at)?;
+            }
+            let to = self.servers[&by].links.get(link);
+            let said = Said { by, link: *link, to, message };
+            self.is_true(tally, &said)?;
+            if let (PeerMessage::AckEpoch { fresh: true, .. }, Some(epoch)) =
+                (message, to.and_then(|link| link.epoch))
+            {
+                let first = self.server(by).promised.insert(epoch);
+                tally.hold(Id::Z14, first, || {
+                    vec![format!("server {by} promises epoch {epoch} as new, and did so before")]
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A would-be leader collects promises for this epoch.
+    fn proposes_epoch(&mut self, id: ServerId, epoch: Epoch) {
+        let promises = &mut self.server(id).promises;
+        if promises.epoch != epoch {
+            *promises = Promises { epoch, ..Promises::default() };
+        }
+    }
+
+    /// A leader hands over its history only when enough have promised the epoch to it, of those that have all that
+    /// they ever acknowledged.
+    fn has_promises(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        epoch: Epoch,
+        at: Instant,
+    ) -> Verdict {
+        let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());
+        if begun.is_none_or(|begun| begun.leader != id) {
+            self.begins(tally, id, epoch, at)?;
+        }
+        if self.epochs.of(epoch).is_some_and(|view| view.decided) {
+            return Ok(());
+        }
+        let server = &self.servers[&id];
+        let mut voices = server.promises.voices.clone();
+        if server.mirror.durable().state.accepted_epoch == epoch {
+            voices.insert(id, self.worth(id));
+        }
+        let nothing = server.mirror.issued().path.end() == Zxid::ZERO;
+        tally.hold(Id::Z1, self.voters.may_decide(&voices, nothing), || {
+            vec![format!(
+                "server {id} leads epoch {epoch}; promised by {voices:?}, its own disk says {:?}",
+                server.mirror.durable().state
+            )]
+        })?;
+        self.epochs.of_mut(epoch).decided = true;
+        Ok(())
+    }
+
+    /// What the word of a server is worth, going by its disk.
+    fn worth(&self, id: ServerId) -> Voice {
+        let held = self.servers[&id].mirror.durable();
+        match (held.state.damaged, held.state.current_epoch.0 > 0) {
+            (true, _) => Voice::Damaged,
+            (false, true) => Voice::Full,
+            (false, false) => Voice::Blank,
+        }
+    }
+
+    /// Is what a message vouches for durable at its sender?
+    fn is_true(&self, tally: &mut Tally, said: &Said<'_>) -> Verdict {
+        let server = &self.servers[&said.by];
+        let (held, issued) = (server.mirror.durable(), server.mirror.issued());
+        let (accepted, current) = (held.state.accepted_epoch, held.state.current_epoch);
+        let kept = server.mirror.kept();
+        let end = kept.end();
+        let epoch = said.to.and_then(|link| link.epoch);
+        let evidence =
+            || vec![said.to_string(), format!("durable there: log up to {end}, {:?}", held.state)];
+        if let PeerMessage::FollowerInfo { voice, .. } = said.message {
+            self.has_this_voice(tally, said.by, *voice, &evidence)?;
+        } else if let PeerMessage::AckEpoch { current: named, last, .. } = said.message {
+            tally.hold(Id::Z17, epoch.is_some_and(|epoch| accepted >= epoch), evidence)?;
+            tally.hold(Id::Z14, epoch.is_some_and(|epoch| accepted <= epoch), evidence)?;
+            // A snapshot that its leader did not finish sending may lie on the disk, ahead of what the server knows of.
+            let is_end = *last == issued.path.end() && kept.at_or_before(*last) >= *last;
+            tally.hold(Id::Z17, *named == current && is_end, evidence)?;
+        } else if let PeerMessage::AckNewLeader { epoch: named } = said.message {
+            tally.hold(Id::Z17, accepted >= *named && current >= *named, evidence)?;
+            tally.hold(Id::Z14, issued.state.accepted_epoch <= *named, evidence)?;
+            self.has_initial(tally, said.by, *named, kept, "acknowledges")?;
+        } else if let PeerMessage::Ack { zxid } = said.message {
+            tally.hold(Id::Z17, kept.at_or_before(*zxid) >= *zxid, evidence)?;
+            let bound = epoch.is_none_or(|epoch| issued.state.accepted_epoch <= epoch);
+            tally.hold(Id::Z14, bound, evidence)?;
+        }
+        Ok(())
+    }
+
+    fn has_this_voice(
+        &self,
+        tally: &mut Tally,
+        id: ServerId,
+        voice: Voice,
+        evidence: &impl Fn() -> Vec<String>,
+    ) -> Verdict {
+        let honest = voice != Voice::Full || self.worth(id) == Voice::Full;
+        tally.hold(Id::Z16, honest, evidence)
+    }
+
+    /// Words of an election, in order.
+    pub(super) fn votes(
+        &mut self,
+        tally: &mut Tally,
+        by: ServerId,
+        notifications: &[(ServerId, Notification)],
+    ) -> Verdict {
+        for (to, notification) in notifications {
+            let Notification { stance, vote, voice, .. } = *notification;
+            let server = &self.servers[&by];
+            let (held, settled) = (server.mirror.durable(), server.mirror.is_settled());
+            let zxid = server.mirror.issued().path.end();
+            let own = Vote { epoch: held.state.current_epoch, zxid, candidate: by };
+            let durable = server.mirror.kept().end();
+            let evidence = || {
+                let writing = if settled { "" } else { ", more under way" };
+                vec![
+                    format!("server {by} tells server {to}: {notification}"),
+                    format!("durable there: log up to {durable}, {:?}{writing}", held.state),
+                ]
+            };
+            self.has_this_voice(tally, by, voice, &evidence)?;
+            if vote.candidate == by {
+                let honest = voice != Voice::Full || (vote == own && own.zxid <= durable);
+                tally.hold(Id::Z16, stance != Stance::Looking || honest, evidence)?;
+                self.server(by).stood.insert((vote.epoch, vote.zxid));
+                continue;
+            }
+            if stance != Stance::Looking {
+                continue;
+            }
+            let rank = |vote: Vote| (vote.epoch, vote.zxid, vote.candidate);
+            let better = rank(vote) > rank(own);
+            tally.hold(Id::Z16, voice != Voice::Full || better, evidence)?;
+            let stood = self.servers.get(&vote.candidate).map(|server| &server.stood);
+            let known = stood.is_some_and(|stood| stood.contains(&(vote.epoch, vote.zxid)));
+            tally.hold(Id::Z16, known, || {
+                vec![
+                    format!("server {by} tells server {to}: {notification}"),
+                    format!("server {} has stood for election with {stood:?}", vote.candidate),
+                ]
+            })?;
+        }
+        Ok(())
+    }
+}

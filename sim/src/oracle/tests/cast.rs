@@ -1,0 +1,397 @@
+//! The servers of a story: what an honest one says of itself, and how it comes to lead or to follow.
+//!
+//! Every step is a piece of its own, so that a story can leave one out, or tell it wrongly.
+
+use std::collections::BTreeMap;
+
+use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, PeerCommand, PeerEvent};
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::{Epoch, Input, LinkId, Mode, ServerId, Status, WriteId, Zxid};
+
+use super::history::History;
+use crate::observe::Observation;
+
+/// One server.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    id: ServerId,
+    pub(super) mode: Mode,
+    leader: Option<ServerId>,
+    serving: bool,
+    /// As commanded.
+    pub(super) state: DurableState,
+    /// As commanded.
+    pub(super) log: Vec<Entry>,
+    pub(super) applied: Zxid,
+    pub(super) committed: Zxid,
+    durable: Zxid,
+    write: u64,
+}
+
+impl Member {
+    pub(super) fn new(id: ServerId) -> Member {
+        Member {
+            id,
+            mode: Mode::Looking,
+            leader: None,
+            serving: false,
+            state: DurableState::default(),
+            log: Vec::new(),
+            applied: Zxid::ZERO,
+            committed: Zxid::ZERO,
+            durable: Zxid::ZERO,
+            write: 0,
+        }
+    }
+
+    pub(super) fn id(&self) -> ServerId {
+        self.id
+    }
+
+    pub(super) fn end(&self) -> Zxid {
+        self.log.last().map_or(Zxid::ZERO, |entry| entry.zxid)
+    }
+
+    pub(super) fn next_write(&mut self) -> WriteId {
+        self.write += 1;
+        WriteId(self.write)
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            id: self.id,
+            mode: self.mode,
+            leader: self.leader,
+            serving: self.serving,
+            accepted_epoch: self.state.accepted_epoch,
+            current_epoch: self.state.current_epoch,
+            applied: self.applied,
+            committed: self.committed,
+            appended: self.end().max(self.committed),
+            durable: self.durable,
+            snapshot: Zxid::ZERO,
+            snapshot_running: false,
+            connections: 0,
+            sessions: 0,
+            outstanding: 0,
+            nodes: 5,
+            ephemerals: 0,
+            data_bytes: 0,
+            watches: 0,
+            learners: 0,
+            synced_followers: 0,
+            halted: None,
+        }
+    }
+}
+
+/// The link between a learner and its leader; the same number at both ends.
+pub(super) fn link(learner: ServerId, leader: ServerId) -> LinkId {
+    LinkId(learner.0 * 100 + leader.0)
+}
+
+impl History {
+    pub(super) fn member(&mut self, id: ServerId) -> &mut Member {
+        self.members.get_mut(&id).expect("one of the cast")
+    }
+
+    // One step, and what comes out of it.
+
+    pub(super) fn puts(&mut self, id: ServerId, disk: &[DiskCommand], peers: &[PeerCommand]) {
+        let status = self.member(id).status();
+        self.sees(Observation::Output { server: id, disk, peers, election: &[], status: &status });
+    }
+
+    pub(super) fn shows(&mut self, id: ServerId) {
+        self.puts(id, &[], &[]);
+    }
+
+    pub(super) fn logs(&mut self, id: ServerId, entry: &Entry) {
+        let member = self.member(id);
+        member.log.push(entry.clone());
+        let write = member.next_write();
+        self.puts(id, &[DiskCommand::Append { id: write, entry: entry.clone() }], &[]);
+    }
+
+    pub(super) fn saves(&mut self, id: ServerId, change: impl FnOnce(&mut DurableState)) {
+        let member = self.member(id);
+        change(&mut member.state);
+        let (state, write) = (member.state.clone(), member.next_write());
+        self.puts(id, &[DiskCommand::SaveState { id: write, state }], &[]);
+    }
+
+    pub(super) fn cuts(&mut self, id: ServerId, to: Zxid) {
+        let member = self.member(id);
+        member.log.retain(|entry| entry.zxid <= to);
+        member.durable = member.durable.min(to);
+        let write = member.next_write();
+        self.puts(id, &[DiskCommand::Truncate { id: write, to }], &[]);
+    }
+
+    /// The disk confirms everything.
+    pub(super) fn confirms(&mut self, id: ServerId) {
+        let member = self.member(id);
+        member.durable = member.end();
+        let input = Input::Disk(DiskEvent::Done(WriteId(member.write)));
+        self.sees(Observation::Input { server: id, input: &input });
+        self.shows(id);
+    }
+
+    /// A message to `to`, which hears it.
+    pub(super) fn sends(&mut self, by: ServerId, to: ServerId, message: PeerMessage) {
+        self.whispers(by, to, message.clone());
+        self.hears(to, by, message);
+    }
+
+    /// A message that is not heard, yet.
+    pub(super) fn whispers(&mut self, by: ServerId, to: ServerId, message: PeerMessage) {
+        let link = self.link_of(by, to);
+        self.puts(by, &[], &[PeerCommand::Send(link, message)]);
+    }
+
+    pub(super) fn hears(&mut self, id: ServerId, from: ServerId, message: PeerMessage) {
+        let link = self.link_of(id, from);
+        let input = Input::Peer(link, PeerEvent::Message(message));
+        self.sees(Observation::Input { server: id, input: &input });
+    }
+
+    /// The same, on this link.
+    pub(super) fn hears_on(&mut self, id: ServerId, link: LinkId, message: PeerMessage) {
+        let input = Input::Peer(link, PeerEvent::Message(message));
+        self.sees(Observation::Input { server: id, input: &input });
+    }
+
+    fn link_of(&self, a: ServerId, b: ServerId) -> LinkId {
+        if self.members[&a].leader == Some(b) { link(a, b) } else { link(b, a) }
+    }
+
+    pub(super) fn votes(&mut self, by: ServerId, vote: Vote, voice: Voice) {
+        let status = self.member(by).status();
+        let word = Notification { stance: Stance::Looking, round: 1, vote, voice };
+        let election = &[(ServerId(9), word)];
+        let (disk, peers) = (&[], &[]);
+        self.sees(Observation::Output { server: by, disk, peers, election, status: &status });
+    }
+
+    /// The vote of a server for itself.
+    pub(super) fn own_vote(&mut self, id: ServerId) -> Vote {
+        let member = self.member(id);
+        Vote { epoch: member.state.current_epoch, zxid: member.end(), candidate: id }
+    }
+
+    // A reign, piece by piece.
+
+    /// A server has been elected.
+    pub(super) fn rises(&mut self, id: ServerId) {
+        let alone = self.members.len() == 1;
+        let member = self.member(id);
+        member.mode = if alone { Mode::Standalone } else { Mode::Leader };
+        (member.leader, member.serving) = (Some(id), false);
+        self.shows(id);
+    }
+
+    /// A server takes this one for its leader, and both have the link.
+    pub(super) fn turns_to(&mut self, id: ServerId, leader: ServerId) {
+        let member = self.member(id);
+        (member.mode, member.leader, member.serving) = (Mode::Follower, Some(leader), false);
+        self.shows(id);
+        let link = link(id, leader);
+        for (server, peer, dialled) in [(id, leader, true), (leader, id, false)] {
+            let input = Input::Peer(link, PeerEvent::Up { peer, dialled });
+            self.sees(Observation::Input { server, input: &input });
+        }
+        let (accepted, voice) = (self.member(id).state.accepted_epoch, self.voice(id));
+        self.sends(id, leader, PeerMessage::FollowerInfo { accepted, voice });
+    }
+
+    pub(super) fn voice(&mut self, id: ServerId) -> Voice {
+        let state = &self.member(id).state;
+        match (state.damaged, state.current_epoch.0) {
+            (true, _) => Voice::Damaged,
+            (false, 0) => Voice::Blank,
+            (false, _) => Voice::Full,
+        }
+    }
+
+    /// The leader names its epoch to a learner, which promises it.
+    pub(super) fn promises(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
+        self.is_told_epoch(id, leader, epoch);
+        let fresh = self.member(id).state.accepted_epoch < epoch;
+        self.saves(id, |state| state.accepted_epoch = epoch);
+        self.confirms(id);
+        self.acks_epoch_as(id, leader, fresh);
+    }
+
+    pub(super) fn is_told_epoch(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
+        let empty = self.member(leader).log.is_empty();
+        self.sends(leader, id, PeerMessage::LeaderInfo { epoch, empty });
+    }
+
+    pub(super) fn acks_epoch(&mut self, id: ServerId, leader: ServerId) {
+        self.acks_epoch_as(id, leader, true);
+    }
+
+    pub(super) fn acks_epoch_as(&mut self, id: ServerId, leader: ServerId, fresh: bool) {
+        let member = self.member(id);
+        let (current, last) = (member.state.current_epoch, member.end());
+        self.sends(id, leader, PeerMessage::AckEpoch { fresh, current, last });
+    }
+
+    /// The leader's own promise.
+    pub(super) fn promises_itself(&mut self, id: ServerId, epoch: Epoch) {
+        self.saves(id, |state| state.accepted_epoch = epoch);
+        self.confirms(id);
+    }
+
+    /// The leader's history becomes that of the epoch.
+    pub(super) fn begins(&mut self, id: ServerId, epoch: Epoch) {
+        self.saves(id, |state| state.current_epoch = epoch);
+        self.confirms(id);
+    }
+
+    /// A learner is brought to its leader's history, and told that this is all.
+    pub(super) fn is_mended(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
+        let theirs = self.member(leader).log.clone();
+        let shared = |entry: &&Entry| theirs.iter().any(|other| other.zxid == entry.zxid);
+        let kept = self.member(id).log.iter().filter(shared).map(|entry| entry.zxid).max();
+        let kept = kept.unwrap_or(Zxid::ZERO);
+        if kept < self.member(id).end() {
+            self.sends(leader, id, PeerMessage::Trunc { to: kept });
+            self.cuts(id, kept);
+            self.sends(id, leader, PeerMessage::SyncAt { last: kept });
+        }
+        for entry in theirs.into_iter().filter(|entry| entry.zxid > kept) {
+            self.gets(id, leader, &entry);
+        }
+        self.sends(leader, id, PeerMessage::NewLeader { epoch });
+    }
+
+    /// A learner is sent a proposal, and logs it.
+    pub(super) fn gets(&mut self, id: ServerId, leader: ServerId, entry: &Entry) {
+        self.sends(leader, id, PeerMessage::Proposal(entry.clone()));
+        self.logs(id, entry);
+    }
+
+    /// A learner makes history and epoch durable, and says so.
+    pub(super) fn enters(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
+        self.saves(id, |state| state.current_epoch = epoch);
+        self.confirms(id);
+        self.sends(id, leader, PeerMessage::AckNewLeader { epoch });
+    }
+
+    /// A leader serves: its history is committed.
+    pub(super) fn serves(&mut self, id: ServerId) {
+        let member = self.member(id);
+        member.serving = true;
+        member.committed = member.end();
+        self.shows(id);
+        self.applies_all(id);
+    }
+
+    /// A leader of a past reign, which does not know it, serves all the same.
+    pub(super) fn serves_late(&mut self, id: ServerId) {
+        let member = self.member(id);
+        member.serving = true;
+        self.shows(id);
+    }
+
+    /// A leader begins anew, with the same life.
+    pub(super) fn rises_again(&mut self, id: ServerId) {
+        let member = self.member(id);
+        (member.mode, member.leader, member.serving) = (Mode::Looking, None, false);
+        self.shows(id);
+        self.rises(id);
+    }
+
+    /// A server loses the end of its log, and its disk has never held more.
+    pub(super) fn forgets(&mut self, id: ServerId, last: Zxid) {
+        self.member(id).durable = last;
+        self.oracles.pretend(id, last);
+    }
+
+    /// What is on this server's disk.
+    pub(super) fn truth(&mut self, server: ServerId, state: DurableState, last: Zxid, digest: u64) {
+        self.sees(Observation::DurableTruth { server, state, last, digest });
+    }
+
+    /// A follower serves, and its tree leaves something out.
+    pub(super) fn joins_without(&mut self, id: ServerId, leader: ServerId, without: Option<Zxid>) {
+        let kept = self.member(id).log.clone();
+        self.member(id).log.retain(|entry| Some(entry.zxid) != without);
+        self.joins(id, leader);
+        let member = self.member(id);
+        member.applied = without.unwrap_or(member.applied);
+        member.log = kept;
+    }
+
+    /// A follower serves.
+    pub(super) fn joins(&mut self, id: ServerId, leader: ServerId) {
+        let committed = self.member(leader).committed;
+        self.sends(leader, id, PeerMessage::UpToDate { committed });
+        let member = self.member(id);
+        member.serving = true;
+        member.committed = committed;
+        self.shows(id);
+        self.applies_all(id);
+    }
+
+    /// The tree moves on to all that the server knows to be committed.
+    pub(super) fn applies_all(&mut self, id: ServerId) {
+        let member = self.member(id);
+        let (applied, committed) = (member.applied, member.committed);
+        let news = |zxid: &Zxid| (applied.0 + 1..=committed.0).contains(&zxid.0);
+        let zxids: Vec<Zxid> = member.log.iter().map(|entry| entry.zxid).filter(news).collect();
+        for zxid in zxids {
+            self.member(id).applied = zxid;
+            let digest = Some(self.model.digest_at(zxid));
+            self.sees(Observation::Applied { server: id, zxid, digest });
+        }
+    }
+
+    /// A follower hears how far the history is committed.
+    pub(super) fn follows(&mut self, id: ServerId) {
+        let leader = self.leader;
+        let zxid = self.member(leader).committed;
+        self.sends(leader, id, PeerMessage::Commit { zxid });
+        self.member(id).committed = zxid;
+        self.shows(id);
+        self.applies_all(id);
+    }
+
+    /// A whole reign: this leader, with these followers.
+    pub(super) fn reign(&mut self, leader: ServerId, followers: &[ServerId]) {
+        let highest = self.members.values().map(|member| member.state.accepted_epoch).max();
+        let epoch = highest.expect("a cast").next();
+        self.rises(leader);
+        followers.iter().for_each(|id| self.turns_to(*id, leader));
+        followers.iter().for_each(|id| self.promises(*id, leader, epoch));
+        self.promises_itself(leader, epoch);
+        self.begins(leader, epoch);
+        followers.iter().for_each(|id| self.is_mended(*id, leader, epoch));
+        followers.iter().for_each(|id| self.enters(*id, leader, epoch));
+        (self.leader, self.epoch) = (leader, epoch);
+        self.serves(leader);
+        followers.iter().for_each(|id| self.joins(*id, leader));
+    }
+
+    /// A server ends, and comes back with everything that it was to keep.
+    pub(super) fn dies(&mut self, id: ServerId) {
+        self.sees(Observation::Stopped { server: id });
+        let member = self.member(id);
+        (member.mode, member.leader, member.serving) = (Mode::Looking, None, false);
+    }
+
+    pub(super) fn returns(&mut self, id: ServerId) {
+        self.sees(Observation::Started { server: id });
+        let member = self.member(id);
+        (member.write, member.applied, member.committed) = (0, Zxid::ZERO, Zxid::ZERO);
+        let (state, last) = (member.state.clone(), member.end());
+        member.durable = last;
+        self.sees(Observation::Recovered { server: id, state, last });
+    }
+}
+
+/// The servers by id.
+pub(super) fn cast(count: u64) -> BTreeMap<ServerId, Member> {
+    (1..=count).map(|id| (ServerId(id), Member::new(ServerId(id)))).collect()
+}

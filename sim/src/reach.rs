@@ -1,0 +1,63 @@
+//! Who can reach whom: partitions between servers, each direction on its own.
+//!
+//! Owns which directions are cut, and until when. Must not know what crosses them: streams are stalled, attempts to
+//! connect and notifications are dropped by whoever carries them.
+
+use std::collections::BTreeMap;
+
+use zabkeeper_core::{Instant, ServerId};
+
+/// Directions that are cut.
+#[derive(Debug, Default)]
+pub struct Reach {
+    /// From whom to whom, and until when.
+    cut: BTreeMap<(ServerId, ServerId), Instant>,
+}
+
+impl Reach {
+    /// Nothing passes from one to the other until then.
+    pub fn cut(&mut self, from: ServerId, to: ServerId, until: Instant) {
+        let end = self.cut.entry((from, to)).or_default();
+        *end = until.max(*end);
+    }
+
+    /// Until when nothing passes from one to the other; `None` where everything does.
+    pub fn cut_until(&self, now: Instant, from: ServerId, to: ServerId) -> Option<Instant> {
+        self.cut.get(&(from, to)).copied().filter(|until| now < *until)
+    }
+
+    /// Can a connection be made? That takes both directions.
+    pub fn connects(&self, now: Instant, one: ServerId, other: ServerId) -> bool {
+        self.cut_until(now, one, other).is_none() && self.cut_until(now, other, one).is_none()
+    }
+
+    /// Directions that are cut now.
+    pub fn count(&self, now: Instant) -> usize {
+        self.cut.values().filter(|until| now < **until).count()
+    }
+
+    /// Everybody reaches everybody.
+    pub fn heal(&mut self) {
+        self.cut.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_is_one_way_and_ends_by_itself_or_by_healing() {
+        let (a, b) = (ServerId(1), ServerId(2));
+        let mut reach = Reach::default();
+        reach.cut(a, b, Instant(100));
+        reach.cut(a, b, Instant(50));
+        assert_eq!(reach.cut_until(Instant(99), a, b), Some(Instant(100)));
+        assert_eq!(reach.cut_until(Instant(99), b, a), None);
+        assert!(!reach.connects(Instant(99), b, a), "a connection takes both directions");
+        assert!(reach.connects(Instant(100), a, b));
+        assert_eq!((reach.count(Instant(99)), reach.count(Instant(100))), (1, 0));
+        reach.heal();
+        assert!(reach.connects(Instant(0), a, b));
+    }
+}

@@ -1,0 +1,142 @@
+//! Who led and who followed when, and when the ensemble was partitioned: for people.
+//!
+//! Owns the record and its drawing. Must not influence the run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use zabkeeper_core::{Instant, Mode, ServerId, Status};
+
+/// Columns of the drawing.
+const COLUMNS: u64 = 100;
+
+/// What a server is doing, as far as the drawing goes. Where several fall into one column, the first of these is shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Role {
+    /// No process, or one that reads its disk.
+    Down,
+    /// Knows no leader.
+    Looking,
+    /// Leads, and does not serve yet.
+    Begins,
+    /// Follows, and does not serve yet.
+    Joins,
+    /// Leads.
+    Leads,
+    /// Follows.
+    Follows,
+}
+
+/// The record of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Roles {
+    changes: BTreeMap<ServerId, Vec<(Instant, Role)>>,
+    /// Partitions, from when to when.
+    cuts: Vec<(Instant, Instant)>,
+}
+
+impl Role {
+    /// From what a running server says of itself.
+    pub fn of(status: &Status) -> Role {
+        match (status.mode, status.serving) {
+            (Mode::Looking, _) => Role::Looking,
+            (Mode::Standalone | Mode::Leader, true) => Role::Leads,
+            (Mode::Standalone | Mode::Leader, false) => Role::Begins,
+            (Mode::Follower, true) => Role::Follows,
+            (Mode::Follower, false) => Role::Joins,
+        }
+    }
+
+    fn letter(self) -> char {
+        match self {
+            Role::Down => '-',
+            Role::Looking => '?',
+            Role::Begins => 'l',
+            Role::Joins => ':',
+            Role::Leads => 'L',
+            Role::Follows => 'f',
+        }
+    }
+
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Down => "is down",
+            Role::Looking => "looks for a leader",
+            Role::Begins => "begins to lead",
+            Role::Joins => "joins a leader",
+            Role::Leads => "leads",
+            Role::Follows => "follows",
+        }
+    }
+}
+
+impl Roles {
+    /// A server does something from now on. Says whether that is a change.
+    pub fn record(&mut self, at: Instant, server: ServerId, role: Role) -> bool {
+        let changes = self.changes.entry(server).or_default();
+        let changed = changes.last().is_none_or(|(_, last)| *last != role);
+        if changed {
+            changes.push((at, role));
+        }
+        changed
+    }
+
+    /// Some servers do not reach each other.
+    pub fn record_cut(&mut self, from: Instant, until: Instant) {
+        self.cuts.push((from, until));
+    }
+
+    /// Every partition has ended at the latest.
+    pub fn healed(&mut self, at: Instant) {
+        for (_, until) in &mut self.cuts {
+            *until = at.min(*until);
+        }
+    }
+
+    /// A row for each server, and one for partitions if there were any.
+    pub fn draw(&self, end: Instant) -> String {
+        let width = (end.0 / COLUMNS).max(1);
+        let columns = || (0..COLUMNS).map(|n| (n * width, (n + 1) * width));
+        let mut text = String::new();
+        for (server, changes) in &self.changes {
+            let row: String =
+                columns().map(|(from, to)| worst(changes, from, to).letter()).collect();
+            let _infallible = writeln!(text, "s{:<8} {row}", server.0);
+        }
+        if !self.cuts.is_empty() {
+            let cut = |from, to| self.cuts.iter().any(|(a, b)| a.0 < to && from < b.0);
+            let row: String = columns().map(|(a, b)| if cut(a, b) { '#' } else { ' ' }).collect();
+            let _infallible = writeln!(text, "cut       {row}");
+        }
+        text
+    }
+}
+
+fn worst(changes: &[(Instant, Role)], from: u64, to: u64) -> Role {
+    let before = changes.partition_point(|(at, _)| at.0 <= from);
+    let within = changes[before.saturating_sub(1)..].iter().take_while(|(at, _)| at.0 < to);
+    within.map(|(_, role)| *role).min().unwrap_or(Role::Down)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_shows_the_worst_of_each_column() {
+        let mut roles = Roles::default();
+        let s1 = ServerId(1);
+        assert!(roles.record(Instant(0), s1, Role::Looking));
+        assert!(roles.record(Instant(10), s1, Role::Leads));
+        assert!(!roles.record(Instant(20), s1, Role::Leads));
+        roles.record(Instant(505), s1, Role::Down);
+        roles.record(Instant(507), s1, Role::Follows);
+        roles.record_cut(Instant(900), Instant(5_000));
+        roles.healed(Instant(950));
+        let drawn = roles.draw(Instant(1_000));
+        let expected = format!("s1        ?{}-{}\n", "L".repeat(49), "f".repeat(49));
+        let cut = format!("cut       {}#####{}\n", " ".repeat(90), " ".repeat(5));
+        assert_eq!(drawn, expected + &cut);
+    }
+}

@@ -1,0 +1,140 @@
+//! Bytes stay in order, and connections break in every way they may.
+
+use super::*;
+use crate::seed::Seeds;
+
+const CONN: ConnId = ConnId(1);
+const PACE: LinkPace = LinkPace { min: 10, mean: 100, tail_one_in: 50, cut_one_in: 2 };
+
+struct Rig {
+    net: Network,
+    arrivals: Vec<Arrival>,
+}
+
+fn rig(seed: u64) -> Rig {
+    let mut net = Network::new(0);
+    let conn = net.deal();
+    let dice = Seeds::new(seed).stream("net", conn.0);
+    let ends = [Party::Client(ClientId(0)), Party::Server(ServerId(1))];
+    net.open(conn, ends, PACE, dice);
+    Rig { net, arrivals: Vec::new() }
+}
+
+impl Rig {
+    fn send(&mut self, now: u64, from: End, text: &'static str) {
+        self.net.send(Instant(now), CONN, from, Bytes::from_static(text.as_bytes()));
+    }
+
+    /// What reaches `to` up to `until`, and how it ended.
+    fn received(&mut self, to: End, until: u64) -> (String, Option<Delivery>) {
+        let (mut text, mut end) = (String::new(), None);
+        loop {
+            self.arrivals.extend(self.net.take_arrivals());
+            self.arrivals.sort_by_key(|arrival| arrival.at);
+            let due = |a: &Arrival| a.to == to && a.at.0 <= until;
+            let Some(next) = self.arrivals.iter().position(due) else {
+                return (text, end);
+            };
+            let arrival = self.arrivals.remove(next);
+            match self.net.arrive(arrival.at, CONN, to) {
+                Delivery::Nothing => {}
+                Delivery::Later(at) => self.arrivals.push(Arrival { at, ..arrival }),
+                Delivery::Bytes(bytes) => {
+                    text.push_str(std::str::from_utf8(&bytes).expect("ASCII"));
+                }
+                Delivery::Closed => end = Some(Delivery::Closed),
+                Delivery::Reset => end = Some(Delivery::Reset),
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_arrive_in_order_however_they_are_cut() {
+    for seed in 0..50 {
+        let mut rig = rig(seed);
+        for text in ["alpha", "beta", "gamma"] {
+            rig.send(0, End::Dialler, text);
+        }
+        assert_eq!(rig.received(End::Acceptor, u64::MAX).0, "alphabetagamma");
+    }
+}
+
+#[test]
+fn a_close_comes_after_the_bytes_and_the_closer_hears_nothing() {
+    let mut rig = rig(1);
+    rig.send(0, End::Acceptor, "last words");
+    rig.send(0, End::Dialler, "unheard");
+    rig.net.close(Instant(1), CONN, End::Acceptor);
+    assert_eq!(rig.received(End::Acceptor, u64::MAX), (String::new(), None));
+    let heard = rig.received(End::Dialler, u64::MAX);
+    assert_eq!(heard, ("last words".into(), Some(Delivery::Closed)));
+    assert_eq!(rig.net.list().count(), 0);
+}
+
+#[test]
+fn a_reset_cuts_at_any_byte() {
+    let mut lengths = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        let mut rig = rig(seed);
+        rig.send(0, End::Dialler, "abcdef");
+        rig.net.break_off(Instant(1), CONN, Break::Both);
+        let (text, end) = rig.received(End::Acceptor, u64::MAX);
+        assert!("abcdef".starts_with(&text));
+        assert_eq!(end, Some(Delivery::Reset));
+        assert_eq!(rig.received(End::Dialler, u64::MAX).1, Some(Delivery::Reset));
+        lengths.insert(text.len());
+    }
+    assert_eq!(lengths.len(), 7);
+}
+
+#[test]
+fn a_half_open_connection_swallows_writes_until_it_is_learnt_of() {
+    let mut rig = rig(2);
+    let late = Instant(1_000_000);
+    let how = Break::HalfOpen { first: End::Acceptor, late, on_write: false };
+    rig.net.break_off(Instant(1), CONN, how);
+    rig.send(5, End::Dialler, "swallowed");
+    assert_eq!(rig.received(End::Acceptor, 100), (String::new(), Some(Delivery::Reset)));
+    assert_eq!(rig.received(End::Dialler, 999_999), (String::new(), None));
+    assert_eq!(rig.received(End::Dialler, 1_000_000).1, Some(Delivery::Reset));
+}
+
+#[test]
+fn a_write_into_a_dead_connection_may_be_answered_with_a_reset() {
+    let mut rig = rig(3);
+    rig.net.abandon(
+        Instant(1),
+        CONN,
+        End::Acceptor,
+        Some(Silence { late: Instant(1 << 40), on_write: true }),
+    );
+    rig.send(5, End::Dialler, "hello?");
+    // The reset must not wait behind the late notice.
+    let (_, end) = rig.received(End::Dialler, 1 << 39);
+    assert_eq!(end, Some(Delivery::Reset));
+}
+
+#[test]
+fn a_stall_holds_everything_and_then_delivers_in_order() {
+    let mut rig = rig(4);
+    rig.net.stall(CONN, End::Acceptor, Instant(1_000_000));
+    rig.send(0, End::Dialler, "one");
+    rig.send(10, End::Dialler, "two");
+    assert_eq!(rig.received(End::Acceptor, 999_999).0, "");
+    assert_eq!(rig.received(End::Acceptor, 1_000_000).0, "onetwo");
+}
+
+#[test]
+fn healing_ends_stalls_and_tells_of_breaks() {
+    let mut rig = rig(5);
+    rig.net.stall(CONN, End::Acceptor, Instant(1 << 40));
+    rig.send(0, End::Dialler, "stuck");
+    assert_eq!(rig.received(End::Acceptor, 10_000).0, "");
+    rig.net.heal(Instant(20_000), LinkPace::CALM);
+    assert_eq!(rig.received(End::Acceptor, 20_000).0, "stuck");
+    let how = Break::HalfOpen { first: End::Acceptor, late: Instant(1 << 41), on_write: false };
+    rig.net.break_off(Instant(30_000), CONN, how);
+    rig.net.heal(Instant(40_000), LinkPace::CALM);
+    assert_eq!(rig.received(End::Dialler, 40_000).1, Some(Delivery::Reset));
+}

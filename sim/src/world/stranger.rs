@@ -1,0 +1,77 @@
+//! Connections to the port for servers by those who are none, or who fall silent after their greeting.
+//!
+//! Owns what they send. The server must close what is no greeting or no frame, and not be disturbed: the oracles look
+//! at that meanwhile.
+
+use bytes::Bytes;
+use zabkeeper_core::peer::frame::{Channel, Greeting};
+use zabkeeper_core::{ConnId, ServerId};
+
+use super::World;
+use crate::faults::Fault;
+use crate::seed::Dice;
+use crate::shared::Event;
+use crate::stream::{Delivery, End, Party};
+use crate::trace::Kind;
+
+const MS: u64 = 1_000_000;
+
+impl World {
+    /// Somebody connects, says something, and leaves after a while. Says whether it got a connection.
+    pub(super) fn send_stranger(&mut self, server: ServerId) -> bool {
+        let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
+        let shared = &mut self.shared;
+        let conn = shared.net.deal();
+        let node = self.nodes.get_mut(&server).expect("picked among the servers");
+        if node.accept(conn, Party::Stranger, shared) != Some(true) {
+            return false;
+        }
+        let dice = shared.seeds.stream("net", conn.0);
+        let parties = [Party::Stranger, Party::Server(server)];
+        shared.net.open(conn, parties, shared.options.peers.link, dice);
+        let dice = &mut self.fault_dice[Fault::NetStranger as usize];
+        let bytes = words(server, &servers, dice);
+        shared.note(Kind::Conn, (server.0, conn.0), &bytes, || {
+            format!("a stranger says {}B to s{server} by {conn}", bytes.len())
+        });
+        shared.net.send(shared.now, conn, End::Dialler, bytes);
+        shared.after(dice.range(1, 8_000) * MS, Event::StrangerLeaves { conn });
+        shared.schedule_arrivals();
+        true
+    }
+
+    /// What a server says to somebody that it takes for a server is not listened to.
+    pub(super) fn stranger_hears(&mut self, conn: ConnId, delivery: &Delivery) {
+        if matches!(delivery, Delivery::Closed | Delivery::Reset) {
+            let shared = &mut self.shared;
+            shared.net.close(shared.now, conn, End::Dialler);
+            shared.schedule_arrivals();
+        }
+    }
+}
+
+/// What a stranger says. After some of it a server takes it for another server that hangs.
+fn words(server: ServerId, servers: &[ServerId], dice: &mut Dice) -> Bytes {
+    let others: Vec<ServerId> = servers.iter().copied().filter(|other| *other != server).collect();
+    let other = if others.is_empty() { ServerId(99) } else { *dice.pick(&others) };
+    let greeting = |channel, from, to| Greeting { channel, from, to }.encode().to_vec();
+    let good = || greeting(Channel::Quorum, other, server);
+    let mut noise = [0; 64];
+    dice.fill(&mut noise);
+    let bytes = match dice.below(9) {
+        0 => Vec::new(),
+        1 => noise.to_vec(),
+        2 => greeting(Channel::Quorum, ServerId(99), server),
+        3 => greeting(Channel::Quorum, other, other),
+        4 => greeting(Channel::Election, other, server),
+        5 => good()[..dice.upto(30)].to_vec(),
+        6 => good(),
+        7 => [good(), noise.to_vec()].concat(),
+        _ => {
+            // A frame of the right length whose checksum is wrong.
+            let frame = [&8_u32.to_le_bytes()[..], &noise[..12]].concat();
+            [good(), frame].concat()
+        }
+    };
+    Bytes::from(bytes)
+}

@@ -1,0 +1,173 @@
+//! Worlds in which something particular is done to servers: the means by which faults strike do what they say.
+
+use std::time::Duration;
+
+use super::*;
+use crate::faults::Selection;
+use crate::fs::Crash;
+use crate::options::{Options, Pinned, Profile};
+use crate::seed::Seeds;
+use crate::trace::Story;
+
+const MS: u64 = 1_000_000;
+const POWER: Crash = Crash::Power { torn: false, garbage: false, names: false };
+
+/// A world without faults that has run for three seconds: somebody leads.
+fn settled_world(servers: u32) -> World {
+    let pinned = Pinned {
+        duration: Some(Duration::from_secs(3)),
+        servers: Some(servers),
+        clients: Some(3),
+        faults: Selection::parse("").expect("nothing is a valid selection"),
+    };
+    let seeds = Seeds::new(7);
+    let options = Options::draw(seeds, Profile::Calm, &pinned);
+    let mut world = World::new(seeds, options, Story::Off, false);
+    run_for(&mut world, 3_000);
+    assert_eq!(world.leaders().len(), 1);
+    world
+}
+
+impl World {
+    /// A server ends now.
+    fn end(&mut self, server: ServerId, how: Crash) {
+        let life = self.nodes[&server].life();
+        self.crash(server, life, how);
+    }
+}
+
+fn run_for(world: &mut World, ms: u64) {
+    let until = Instant(world.shared.now.0 + ms * MS);
+    assert!(world.run_until(until), "{:?}", world.shared.judge.failure());
+}
+
+fn finish(mut world: World) {
+    assert!(world.liveness_phase() && world.settle() && world.audit());
+}
+
+fn applied(world: &World, server: ServerId) -> zabkeeper_core::Zxid {
+    world.nodes[&server].status().expect("it is up").applied
+}
+
+/// How long it takes to learn how an attempt to have a link went, ns, and how it went.
+fn attempt(world: &mut World, from: ServerId, to: ServerId) -> (u64, bool) {
+    let (life, conn) = (world.nodes[&from].life(), world.shared.net.deal());
+    let asked = world.shared.now;
+    world.dial_peer(from, life, conn, to);
+    while let Some((at, event)) = world.shared.queue.pop() {
+        if let Event::PeerDialled { conn: of, stands, .. } = event
+            && of == conn
+        {
+            return (at.0 - asked.0, stands);
+        }
+    }
+    unreachable!("every attempt is answered");
+}
+
+#[test]
+fn a_process_that_is_gone_refuses_at_once_and_a_dark_machine_lets_one_wait() {
+    let (one, two) = (ServerId(1), ServerId(2));
+    let mut ends = [Crash::Kill, POWER].into_iter().map(|how| {
+        let mut world = settled_world(3);
+        let (node, shared) = split(&mut world.nodes, &mut world.shared, two);
+        node.crash(how, shared);
+        let waits = world.shared.options.peers.dial_timeout_ms * MS;
+        (attempt(&mut world, one, two), waits)
+    });
+    let ((took, stands), waits) = ends.next().expect("killed");
+    assert!(!stands && took < waits);
+    let ((took, stands), waits) = ends.next().expect("dark");
+    assert_eq!((took, stands), (waits, false));
+}
+
+#[test]
+fn a_partition_in_either_direction_keeps_links_from_being_made() {
+    let (one, two, three) = (ServerId(1), ServerId(2), ServerId(3));
+    let mut world = settled_world(3);
+    let waits = world.shared.options.peers.dial_timeout_ms * MS;
+    world.shared.reach.cut(two, one, Instant(u64::MAX));
+    assert_eq!(attempt(&mut world, one, two), (waits, false));
+    let mut world = settled_world(3);
+    world.shared.reach.cut(two, one, Instant(u64::MAX));
+    assert!(attempt(&mut world, one, three).1);
+}
+
+#[test]
+fn the_links_of_a_killed_process_are_gone_at_once_and_those_of_a_dark_machine_are_not() {
+    for (how, silent) in [(Crash::Kill, false), (POWER, true)] {
+        let mut world = settled_world(3);
+        let leader = world.leaders()[0];
+        let follower = world.nodes.keys().copied().find(|id| *id != leader).expect("another");
+        world.end(follower, how);
+        let peers = |world: &World| {
+            let of = |[a, b]: [Party; 2]| [a, b].contains(&Party::Server(follower));
+            world.shared.net.list().filter(|(_, parties)| of(*parties)).count()
+        };
+        run_for(&mut world, 5);
+        assert_eq!(peers(&world) > 0, silent, "{how:?}");
+        finish(world);
+    }
+}
+
+#[test]
+fn a_leader_that_nobody_reaches_is_replaced_and_comes_back_as_a_follower() {
+    let mut world = settled_world(5);
+    let old = world.leaders()[0];
+    let until = Instant(world.shared.now.0 + 60_000 * MS);
+    for other in world.nodes.keys().copied().filter(|id| *id != old).collect::<Vec<_>>() {
+        world.cut_off(Fault::NetSplit, old, other, until);
+        world.cut_off(Fault::NetSplit, other, old, until);
+    }
+    run_for(&mut world, 40_000);
+    let leaders = world.leaders();
+    assert!(leaders.len() == 1 && leaders[0] != old, "{leaders:?} instead of {old}");
+    assert!(applied(&world, leaders[0]) > applied(&world, old));
+    finish(world);
+}
+
+#[test]
+fn without_a_majority_nobody_leads() {
+    let mut world = settled_world(3);
+    let leader = world.leaders()[0];
+    for other in world.nodes.keys().copied().filter(|id| *id != leader).collect::<Vec<_>>() {
+        let (node, shared) = split(&mut world.nodes, &mut world.shared, other);
+        node.crash(Crash::Kill, shared);
+    }
+    run_for(&mut world, 30_000);
+    assert_eq!(world.leaders(), []);
+    finish(world);
+}
+
+#[test]
+fn a_server_that_was_wiped_gets_everything_again() {
+    let mut world = settled_world(3);
+    let leader = world.leaders()[0];
+    let server = world.nodes.keys().copied().find(|id| *id != leader).expect("another");
+    assert!(world.wipe_disk(server));
+    run_for(&mut world, 20_000);
+    assert!(world.nodes[&server].is_up());
+    finish(world);
+}
+
+#[test]
+fn nobody_is_wiped_whom_the_others_cannot_spare() {
+    let mut alone = settled_world(1);
+    assert!(!alone.wipe_disk(ServerId(1)));
+    let mut pair = settled_world(2);
+    assert!(!pair.wipe_disk(ServerId(1)) && !pair.wipe_disk(ServerId(2)));
+    let mut three = settled_world(3);
+    let down = ServerId(3);
+    three.end(down, Crash::Kill);
+    assert!(!three.wipe_disk(ServerId(1)), "a third server is down");
+    let mut again = settled_world(3);
+    assert!(again.wipe_disk(ServerId(1)));
+    assert!(!again.wipe_disk(ServerId(2)), "the first one has nothing yet");
+}
+
+#[test]
+fn a_blackout_ends_several_and_all_come_back() {
+    let mut world = settled_world(5);
+    while !world.black_out() {}
+    run_for(&mut world, 50);
+    finish(world);
+}

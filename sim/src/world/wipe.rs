@@ -1,0 +1,47 @@
+//! A server's disk is lost, and it comes back with an empty one.
+//!
+//! Owns the condition under which the ensemble must survive that. Outside of it nothing is promised: whoever comes back
+//! has forgotten what it acknowledged and whom it promised not to follow.
+
+use zabkeeper_core::{ServerId, Status, Zxid};
+
+use super::World;
+use crate::fs::Crash;
+use crate::node::Node;
+
+impl World {
+    /// The disk of a server is lost, if the others can spare it.
+    pub(super) fn wipe_disk(&mut self, server: ServerId) -> bool {
+        if !self.can_spare(server) {
+            return false;
+        }
+        let (node, _) = self.node(server);
+        let life = node.life();
+        self.crash(server, life, Crash::Kill);
+        let (node, shared) = self.node(server);
+        node.wipe(shared);
+        self.wiped = Some(server);
+        true
+    }
+
+    /// May this server forget everything?
+    ///
+    /// It may if the others could go on as if it had never been: all servers are up, so that nothing is hidden on the
+    /// disk of one that is not; and a majority of all voters, without it, serves in the newest epoch that any server
+    /// has promised, and holds durably every transaction that any server knows to be committed. Then nobody who leads an older epoch can still find a majority, the forgetful server included, and
+    /// every later majority of servers with a history contains one that has it all. A server that was wiped before
+    /// must itself be among those: there is at most one at a time that lacks anything.
+    fn can_spare(&self, server: ServerId) -> bool {
+        let running = self.nodes.get(&server).is_some_and(Node::is_running);
+        let all: Vec<Status> = self.nodes.values().filter_map(Node::status).collect();
+        let newest = all.iter().map(|status| status.accepted_epoch).max().unwrap_or_default();
+        let committed = all.iter().map(|status| status.committed).max().unwrap_or(Zxid::ZERO);
+        let whole = |status: &&Status| {
+            let settled = status.current_epoch == newest && status.accepted_epoch == newest;
+            status.id != server && status.serving && settled && status.durable >= committed
+        };
+        let holders: Vec<ServerId> = all.iter().filter(whole).map(|status| status.id).collect();
+        let healed = self.wiped.is_none_or(|wiped| holders.contains(&wiped));
+        running && healed && self.nodes.len() == all.len() && holders.len() > self.nodes.len() / 2
+    }
+}

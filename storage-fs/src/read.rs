@@ -1,0 +1,231 @@
+//! The reader lane: log and snapshots, as learners need them.
+//!
+//! Owns no file: it only reads what the other lanes have written, and what it has opened it may go on reading when
+//! they have removed it. Must not change anything, nor rely on a file that it has seen before.
+//!
+//! The log lane may be writing the batch behind the last one: a torn batch is the end. Beside what is durable the
+//! reader may find a batch that is about to be; a leader has proposed that to its learners already.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zabkeeper_core::io::{DiskCommand, DiskEvent, Entry};
+use zabkeeper_core::{LinkId, Zxid};
+
+use crate::dir::Dir;
+use crate::error::StoreError;
+use crate::names;
+use crate::scan::{Place, Segment};
+use crate::snapshot::{ChunkPlace, Snapshot};
+use crate::vfs::Vfs;
+
+/// Links for which a place is remembered, and links for which a snapshot is kept open. Those of the oldest links are
+/// given up, which costs them a search.
+const LINKS: usize = 64;
+
+/// Reads for learners, beside the lanes that write.
+pub struct ReaderLane<V: Vfs> {
+    log_dir: Dir<V>,
+    snapshot_dir: Dir<V>,
+    cluster: u64,
+    /// Where each link's next read begins.
+    places: BTreeMap<LinkId, LogPlace>,
+    /// The snapshot that each link is being sent.
+    streams: BTreeMap<LinkId, Stream<V>>,
+}
+
+/// A place in the log.
+#[derive(Clone, Copy)]
+struct LogPlace {
+    /// First transaction of the segment.
+    segment: Zxid,
+    place: Place,
+}
+
+/// A snapshot that is being read.
+struct Stream<V: Vfs> {
+    zxid: Zxid,
+    snapshot: Snapshot<V>,
+    next: ChunkPlace,
+}
+
+impl<V: Vfs> ReaderLane<V> {
+    pub(crate) fn new(log_dir: Dir<V>, snapshot_dir: Dir<V>, cluster: u64) -> ReaderLane<V> {
+        let (places, streams) = (BTreeMap::new(), BTreeMap::new());
+        ReaderLane { log_dir, snapshot_dir, cluster, places, streams }
+    }
+
+    /// Runs one command of the reader lane. A failure to read is part of the answer: it stops nobody.
+    ///
+    /// # Panics
+    /// On a command of another lane.
+    pub fn run(&mut self, command: &DiskCommand) -> DiskEvent {
+        match command {
+            DiskCommand::ReadLog { link, after, bytes } => {
+                let found = self.read_log(*link, *after, *bytes as usize);
+                DiskEvent::LogRead { link: *link, found }
+            }
+            DiskCommand::ReadSnapshot { link, zxid, index } => {
+                let found = self.read_snapshot(*link, *zxid, *index);
+                DiskEvent::SnapshotRead { link: *link, zxid: *zxid, index: *index, found }
+            }
+            DiskCommand::Append { .. }
+            | DiskCommand::Truncate { .. }
+            | DiskCommand::Rebase { .. }
+            | DiskCommand::SaveState { .. }
+            | DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::Purge { .. } => panic!("{command} is not for this lane"),
+        }
+    }
+
+    /// The transactions after a position, about so many bytes of them; or why there is none.
+    fn read_log(&mut self, link: LinkId, after: Zxid, most: usize) -> Result<Vec<Entry>, String> {
+        let known = self.places.remove(&link).filter(|known| known.place.last <= after);
+        let mut wanted = Wanted { after, most, found: Vec::new(), size: 0 };
+        match wanted.read(&self.log_dir, self.cluster, known) {
+            Ok(place) => {
+                self.places.insert(link, place);
+                if self.places.len() > LINKS {
+                    self.places.pop_first();
+                }
+            }
+            Err(why) if wanted.found.is_empty() => return Err(why),
+            // Said again when the rest is asked for.
+            Err(_) => {}
+        }
+        if wanted.found.is_empty() {
+            return Err(format!("the log has nothing after {after}"));
+        }
+        Ok(wanted.found)
+    }
+
+    /// A chunk, and whether it is the last; or why there is none.
+    fn read_snapshot(
+        &mut self,
+        link: LinkId,
+        zxid: Zxid,
+        index: u32,
+    ) -> Result<(Bytes, bool), String> {
+        let known = self.streams.remove(&link);
+        let mut stream = match known.filter(|s| s.zxid == zxid && s.next.index <= index) {
+            Some(stream) => stream,
+            None => self.open_snapshot(zxid)?,
+        };
+        loop {
+            let unusable = |why| format!("the snapshot at {zxid} is damaged: {why}");
+            let chunk = stream.snapshot.next_chunk(&mut stream.next).map_err(words)?;
+            let Some(bytes) = chunk.map_err(unusable)? else {
+                return Err(format!("the snapshot at {zxid} ends before chunk {index}"));
+            };
+            // Chunks before it are there only for a link that had been given up.
+            if stream.next.index > index {
+                let last = stream.next.index == stream.snapshot.count();
+                if last {
+                    stream
+                        .snapshot
+                        .next_chunk(&mut stream.next)
+                        .map_err(words)?
+                        .map_err(unusable)?;
+                } else {
+                    self.streams.insert(link, stream);
+                    if self.streams.len() > LINKS {
+                        self.streams.pop_first();
+                    }
+                }
+                return Ok((bytes, last));
+            }
+        }
+    }
+
+    fn open_snapshot(&self, zxid: Zxid) -> Result<Stream<V>, String> {
+        match Snapshot::open(&self.snapshot_dir, zxid, self.cluster).map_err(words)? {
+            Ok(snapshot) => Ok(Stream { zxid, snapshot, next: ChunkPlace::START }),
+            Err(why) => Err(format!("the snapshot at {zxid} is damaged: {why}")),
+        }
+    }
+}
+
+/// What a read of the log is after, and what it has found.
+struct Wanted {
+    after: Zxid,
+    most: usize,
+    found: Vec<Entry>,
+    /// Bytes found.
+    size: usize,
+}
+
+impl Wanted {
+    /// Reads from a place that is not behind the first wanted transaction. Gives the place where the next read begins.
+    ///
+    /// # Errors
+    /// Why it cannot go on; there may be enough in `found` by then.
+    fn read<V: Vfs>(
+        &mut self,
+        dir: &Dir<V>,
+        cluster: u64,
+        known: Option<LogPlace>,
+    ) -> Result<LogPlace, String> {
+        // Listed before any is read: of a segment that another one follows here all has been written.
+        let segments = names::segments(&dir.list().map_err(words)?);
+        let known = known.filter(|known| segments.contains(&known.segment));
+        let first = match &known {
+            Some(known) => segments.partition_point(|first| *first < known.segment),
+            None => segments.partition_point(|first| *first <= self.after).saturating_sub(1),
+        };
+        let mut reached = known;
+        for first in &segments[first..] {
+            let segment = Segment::open(dir, *first, cluster).map_err(words)?;
+            let mut place = segment.start();
+            match reached {
+                Some(known) if known.segment == *first => place = known.place,
+                Some(known) if known.place.last != place.last => {
+                    let (end, begin) = (known.place.last, place.last);
+                    return Err(format!("between {end} and {begin} there is no readable log"));
+                }
+                None if place.last > self.after => {
+                    let (begin, after) = (place.last, self.after);
+                    return Err(format!("the log begins after {begin}, behind {after}"));
+                }
+                Some(_) | None => {}
+            }
+            loop {
+                let before = place;
+                let Some(entries) = segment.next(&mut place).map_err(words)? else {
+                    break;
+                };
+                if !self.take(entries) {
+                    return Ok(LogPlace { segment: *first, place: before });
+                }
+            }
+            reached = Some(LogPlace { segment: *first, place });
+        }
+        reached.ok_or_else(|| "there is no log".to_owned())
+    }
+
+    /// Takes what is wanted of a batch; false where there is enough.
+    fn take(&mut self, entries: Vec<Entry>) -> bool {
+        for entry in entries {
+            if entry.zxid <= self.after {
+                continue;
+            }
+            if self.size >= self.most && !self.found.is_empty() {
+                return false;
+            }
+            self.size += entry.bytes.len();
+            self.found.push(entry);
+        }
+        true
+    }
+}
+
+/// The reader stops nobody, and what it finds wanting may have been removed in order.
+fn words(error: StoreError) -> String {
+    match error {
+        StoreError::Damaged { what, place } => format!("{place} is damaged: {what}"),
+        error @ (StoreError::InUse { .. }
+        | StoreError::DiskFull { .. }
+        | StoreError::Io { .. }
+        | StoreError::UnknownVersion { .. }
+        | StoreError::ForeignCluster { .. }) => error.to_string(),
+    }
+}

@@ -1,0 +1,134 @@
+//! Cutting the end of the log, and what an open makes of older log.
+
+use bytes::Bytes;
+use zabkeeper_core::io::{DiskCommand, DurableState, Entry, Recovered};
+use zabkeeper_core::{WriteId, Zxid};
+
+use super::damage::{append, last_batch, sample, snapshot, zxid};
+use super::mem::{MemDir, Unsynced};
+use super::world::reopen;
+use crate::{Opened, StoreError};
+
+fn truncate(store: &mut Opened<MemDir>, to: Zxid) {
+    store.log.run(&[DiskCommand::Truncate { id: WriteId(1), to }]).expect("nothing is in the way");
+}
+
+fn save(store: &mut Opened<MemDir>, snapshot: Zxid) {
+    let state = DurableState { snapshot, ..DurableState::default() };
+    let save = DiskCommand::SaveState { id: WriteId(1), state };
+    store.log.run(&[save]).expect("nothing is in the way");
+}
+
+fn recovered(dir: &MemDir) -> Recovered {
+    dir.power_cycle(Unsynced::Lost);
+    let store = reopen(dir).expect("it is sound");
+    assert_eq!(store.notes, Vec::<String>::new());
+    store.recovered
+}
+
+/// Another transaction than the one that [`append`] makes at this place.
+fn other(counter: u64) -> Entry {
+    Entry { zxid: zxid(counter), bytes: Bytes::from(vec![0xee; 200]) }
+}
+
+#[test]
+fn zab_13_a_cut_at_any_position_of_the_log_is_there_for_good_and_the_log_goes_on() {
+    let sample = sample();
+    for counter in 9..=27 {
+        let dir = sample.dir.copy();
+        let mut store = reopen(&dir).expect("it is sound");
+        // The state file vouches for everything.
+        save(&mut store, zxid(9));
+        truncate(&mut store, zxid(counter));
+        assert_eq!(recovered(&dir.copy()).history.end(), zxid(counter));
+        for next in [counter + 1, counter + 2] {
+            let command = DiskCommand::Append { id: WriteId(2), entry: other(next) };
+            store.log.run(&[command]).expect("nothing is in the way");
+        }
+        drop(store);
+        let entries = recovered(&dir).entries;
+        let zxids: Vec<_> = entries.iter().map(|entry| entry.zxid).collect();
+        assert_eq!(zxids, (10..=counter + 2).map(zxid).collect::<Vec<_>>());
+        assert_eq!(entries[entries.len() - 2..], [other(counter + 1), other(counter + 2)]);
+    }
+}
+
+#[test]
+fn a_cut_behind_the_end_changes_nothing() {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    let before = sample.dir.operations();
+    truncate(&mut store, zxid(27));
+    truncate(&mut store, Zxid(7 << 32));
+    assert_eq!(sample.dir.operations(), before);
+    let next = [append(28, 8)];
+    store.log.run(&next).expect("the end is where it was");
+}
+
+#[test]
+fn cuts_follow_each_other_and_leave_what_lies_between_alone() {
+    let dir = MemDir::new();
+    let mut store = reopen(&dir).expect("a new store");
+    store.log.run(&[append(1, 8), append(2, 8), append(3, 8)]).expect("nothing is in the way");
+    let second_epoch = Entry { zxid: Zxid((2 << 32) + 1), bytes: Bytes::from_static(b"second") };
+    let batch = [
+        DiskCommand::Truncate { id: WriteId(4), to: zxid(2) },
+        DiskCommand::Append { id: WriteId(5), entry: other(3) },
+        DiskCommand::Truncate { id: WriteId(6), to: zxid(2) },
+        DiskCommand::Append { id: WriteId(7), entry: second_epoch.clone() },
+        // There is no transaction at it.
+        DiskCommand::Truncate { id: WriteId(8), to: zxid(9) },
+        DiskCommand::Append { id: WriteId(9), entry: second_epoch.clone() },
+    ];
+    assert_eq!(store.log.run(&batch), Ok(WriteId(9)));
+    drop(store);
+    let entries = recovered(&dir).entries;
+    assert_eq!(entries.len(), 3);
+    assert_eq!(entries[2], second_epoch);
+}
+
+#[test]
+fn a_cut_of_a_damaged_log_is_refused_before_anything_is_changed() {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    let name = sample.segments[2];
+    let start = last_batch(&sample.dir.bytes(name));
+    sample.dir.rot(name, |bytes| bytes[start + 100] ^= 1);
+    let before = sample.dir.contents();
+    let result = store.log.run(&[DiskCommand::Truncate { id: WriteId(1), to: zxid(26) }]);
+    assert!(matches!(result, Err(StoreError::Damaged { .. })), "{result:?}");
+    assert_eq!(sample.dir.contents(), before);
+}
+
+#[test]
+#[should_panic(expected = "before the snapshot at")]
+fn a_cut_below_the_snapshot_is_a_bug_of_the_caller() {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    save(&mut store, zxid(9));
+    truncate(&mut store, zxid(8));
+}
+
+#[test]
+fn damage_before_the_newest_snapshot_ends_the_history_and_is_told() {
+    let sample = sample();
+    let whole = reopen(&sample.dir.copy()).expect("it is sound").recovered;
+    assert_eq!((whole.history.start(), whole.history.end()), (Zxid::ZERO, zxid(27)));
+    let dir = sample.dir.copy();
+    dir.rot(sample.segments[0], |bytes| bytes[4096 + 60] ^= 1);
+    let store = reopen(&dir).expect("it is not needed");
+    assert_eq!(store.recovered.history.start(), zxid(9));
+    assert_eq!(store.recovered.entries, whole.entries);
+    assert!(store.notes[0].contains("not needed"), "{:?}", store.notes);
+}
+
+#[test]
+fn a_segment_that_a_power_failure_brought_back_is_not_taken_for_part_of_the_history() {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    snapshot(&mut store, 27);
+    drop(store);
+    sample.dir.lose(sample.segments[1]);
+    let found = recovered(&sample.dir);
+    assert_eq!((found.history.start(), found.history.end()), (zxid(18), zxid(27)));
+}
