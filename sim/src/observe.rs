@@ -112,6 +112,13 @@ pub enum Observation<'a> {
         /// Whose.
         server: ServerId,
     },
+    /// A server gets no time until then. Told again when a pause is cut short.
+    StandsStill {
+        /// Which.
+        server: ServerId,
+        /// The end of the pause.
+        until: Instant,
+    },
     /// End of the run, at the audit: the live sessions and the digest of a server.
     Final {
         /// Whose.

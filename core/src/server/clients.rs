@@ -136,7 +136,7 @@ impl Server {
                 if let Some(link) = follower.serving() {
                     cx.tell(link, PeerMessage::Revalidate { conn, session, timeout_ms });
                 }
-                self.set_phase(conn, ConnPhase::Revalidating(request));
+                self.revalidate(conn, request);
             }
             Role::Leading(leader) => {
                 let origin = Origin::handshake(cx.config.id(), conn);
@@ -146,12 +146,18 @@ impl Server {
                         cx.mark(Mark::SessionReattached);
                         self.open(conn, session, timeout_ms, request.read_only, cx);
                     }
-                    Resumption::Moves(_) => {
-                        self.set_phase(conn, ConnPhase::Revalidating(request));
+                    Resumption::Moves(_) | Resumption::Closing => {
+                        self.revalidate(conn, request);
                     }
                 }
             }
         }
+    }
+
+    /// The connection waits for the leader's word on its session, or for a transaction.
+    fn revalidate(&mut self, conn: ConnId, request: ConnectRequest) {
+        self.by_session.insert(request.session, conn);
+        self.set_phase(conn, ConnPhase::Revalidating(request));
     }
 
     /// The leader has answered for a session that a client wants to go on with here.
@@ -376,22 +382,53 @@ impl Server {
                 }
             }
         }
-        let ends_here = match txn.op {
+        match txn.op {
             TxnOp::CloseSession { .. } => {
                 cx.mark(Mark::SessionClosed);
-                true
+                self.end_session(txn.session, cx);
             }
-            TxnOp::MoveSession { server } => server != cx.config.id(),
-            TxnOp::Create { .. }
+            TxnOp::MoveSession { server } if server != cx.config.id() => {
+                self.leave_session(txn.session, cx);
+            }
+            TxnOp::MoveSession { .. }
+            | TxnOp::Create { .. }
             | TxnOp::Delete { .. }
             | TxnOp::SetData { .. }
             | TxnOp::Check { .. }
             | TxnOp::Multi(_)
             | TxnOp::MultiRefused { .. }
             | TxnOp::CreateSession { .. }
-            | TxnOp::Error { .. } => false,
+            | TxnOp::Error { .. } => {}
+        }
+    }
+
+    /// A session has ended: its connection is closed, and whoever wanted to go on with it hears that it is too late.
+    fn end_session(&mut self, session: SessionId, cx: &mut Cx<'_>) {
+        let Some(conn) = self.by_session.get(&session).copied() else {
+            return;
         };
-        if ends_here && let Some(conn) = self.by_session.get(&txn.session).copied() {
+        match self.conns.get(&conn).map(|conn| &conn.phase) {
+            Some(ConnPhase::Revalidating(request)) => {
+                let read_only = request.read_only;
+                self.refuse_session(conn, read_only, cx);
+            }
+            Some(
+                ConnPhase::Held(_)
+                | ConnPhase::Creating(_)
+                | ConnPhase::Created { .. }
+                | ConnPhase::Open { .. },
+            )
+            | None => self.close(conn, cx),
+        }
+    }
+
+    /// A session has gone on to another server. Whoever asks for it here may have come later, and waits on.
+    fn leave_session(&mut self, session: SessionId, cx: &mut Cx<'_>) {
+        let Some(conn) = self.by_session.get(&session).copied() else {
+            return;
+        };
+        let asks = |conn: &Conn| matches!(conn.phase, ConnPhase::Revalidating(_));
+        if !self.conns.get(&conn).is_some_and(asks) {
             self.close(conn, cx);
         }
     }
@@ -460,6 +497,9 @@ impl Server {
                 Some(ConnPhase::Held(_)) => self.connect(conn, cx),
                 Some(ConnPhase::Creating(request) | ConnPhase::Revalidating(request)) => {
                     let request = request.clone();
+                    if self.by_session.get(&request.session) == Some(&conn) {
+                        self.by_session.remove(&request.session);
+                    }
                     self.set_phase(conn, ConnPhase::Held(request));
                     self.connect(conn, cx);
                 }
@@ -563,7 +603,9 @@ impl Server {
             return;
         };
         self.replica.watches.drop_conn(conn);
-        if let ConnPhase::Created { session, .. } | ConnPhase::Open { session } = phase
+        if let ConnPhase::Created { session, .. }
+        | ConnPhase::Revalidating(ConnectRequest { session, .. })
+        | ConnPhase::Open { session } = phase
             && self.by_session.get(&session) == Some(&conn)
         {
             self.by_session.remove(&session);

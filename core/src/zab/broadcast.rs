@@ -40,8 +40,10 @@ pub(crate) enum Proposed {
 /// What has become of a client that goes on with its session on some server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Resumption {
-    /// The session is closing or gone.
+    /// The session is gone.
     Dead,
+    /// Its end is proposed, and may be lost with this reign: the transaction is the answer.
+    Closing,
     /// It was there before.
     Known,
     /// It comes from another server: this transaction says so, and is to be sent to the learners.
@@ -163,7 +165,8 @@ impl Broadcast {
         cx: &mut Cx<'_>,
     ) -> Resumption {
         if !self.tracker.is_live(session) {
-            return Resumption::Dead;
+            let ended = replica.sessions().timeout_ms(session).is_none();
+            return if ended { Resumption::Dead } else { Resumption::Closing };
         }
         self.tracker.track(session, timeout_ms, cx.now.mono);
         // A move that is not applied may be lost with this reign, and the connection must not be served without it.

@@ -644,7 +644,7 @@ impl Leader {
                 cx.tell(link, PeerMessage::Revalidated { conn, session, live: true });
             }
             // The transaction is the answer.
-            Resumption::Moves(_) => {}
+            Resumption::Moves(_) | Resumption::Closing => {}
         }
         Verdict::GoOn
     }

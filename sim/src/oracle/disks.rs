@@ -3,7 +3,7 @@
 //! Owns the comparison of disks with their mirrors (Z12, Z14, Z17, Z18, T2). Must not look into transactions.
 
 use zabkeeper_core::io::{DiskEvent, DurableState, Input};
-use zabkeeper_core::{ServerId, Zxid};
+use zabkeeper_core::{Epoch, ServerId, Zxid};
 
 use super::catalog::{Fault, Id, Tally, Verdict};
 use super::ledger::Ledger;
@@ -32,8 +32,10 @@ impl Ledger {
         self.server(id).cause = None;
         match input {
             Input::Disk(DiskEvent::Done(write)) => {
-                let stored = self.server(id).mirror.done(*write);
-                self.confirmed(tally, id, stored)
+                let mirror = &mut self.server(id).mirror;
+                let before = mirror.durable().state.current_epoch;
+                let stored = mirror.done(*write);
+                self.confirmed(tally, id, stored, before)
             }
             Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
                 let server = self.servers.entry(id).or_default();
@@ -54,13 +56,21 @@ impl Ledger {
     }
 
     /// The disk holds more than before, for certain.
-    fn confirmed(&mut self, tally: &mut Tally, id: ServerId, stored: bool) -> Verdict {
+    fn confirmed(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        stored: bool,
+        before: Epoch,
+    ) -> Verdict {
         if stored {
             let held = self.servers[&id].mirror.durable().clone();
             let disk = Disk { server: id, state: &held.state, last: held.path.end() };
             self.keeps_epochs(tally, &disk)?;
             let epoch = held.state.current_epoch;
-            if epoch.0 > 0 {
+            // Only when it is entered: if it was never established, a later leader may have cut that history off again,
+            // before the server has entered the later epoch.
+            if epoch > before {
                 self.has_initial(tally, id, epoch, &held.path, "has stored")?;
             }
         }

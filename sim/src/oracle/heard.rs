@@ -36,6 +36,8 @@ pub(super) struct Heard {
     expiring: BTreeMap<Zxid, Instant>,
     /// What a follower must tell with its next pong, and on which connection that was heard.
     owed: BTreeMap<ServerId, BTreeMap<SessionId, ConnId>>,
+    /// When the last pause of each server ended, or will.
+    awake: BTreeMap<ServerId, Instant>,
 }
 
 impl Heard {
@@ -105,6 +107,11 @@ impl Heard {
         self.here.range(servers).map(|(_, at)| *at).max().unwrap_or_default()
     }
 
+    /// A server gets no time until then.
+    pub(super) fn stands_still(&mut self, id: ServerId, until: Instant) {
+        self.awake.insert(id, until);
+    }
+
     /// A server begins or ends a life, or a role.
     pub(super) fn restarted(&mut self, id: ServerId) {
         self.owed.remove(&id);
@@ -154,7 +161,10 @@ impl Oracles {
         let Some(audit) = self.audit else {
             return Ok(());
         };
-        let since = self.ledger.last_established();
+        // A leader that stood still could hear nobody, and gives all sessions their time anew.
+        let awake = self.heard.awake.iter().filter(|(id, _)| self.ledger.leads(**id));
+        let awake = awake.map(|(_, until)| *until).max().unwrap_or_default();
+        let since = self.ledger.last_established().max(awake);
         for session in self.model.sessions_at(self.model.tip()) {
             let view = self.sessions.get(&session);
             let conn = view.and_then(|view| view.attached).map(|attached| attached.conn);

@@ -219,6 +219,10 @@ impl Oracles {
                 self.ledger.wiped(*server);
                 Ok(())
             }
+            Observation::StandsStill { server, until } => {
+                self.heard.stands_still(*server, *until);
+                Ok(())
+            }
             Observation::Started { server } | Observation::Stopped { server } => {
                 self.ledger.restarted(*server, self.now);
                 self.heard.restarted(*server);

@@ -176,7 +176,7 @@ impl Ledger {
             tally.hold(Id::Z17, epoch.is_some_and(|epoch| accepted >= epoch), evidence)?;
             tally.hold(Id::Z14, epoch.is_some_and(|epoch| accepted <= epoch), evidence)?;
             // A snapshot that its leader did not finish sending may lie on the disk, ahead of what the server knows of.
-            let is_end = *last == issued.path.end() && kept.at_or_before(*last) >= *last;
+            let is_end = *last == issued.path.end() && *last <= kept.end();
             tally.hold(Id::Z17, *named == current && is_end, evidence)?;
         } else if let PeerMessage::AckNewLeader { epoch: named } = said.message {
             tally.hold(Id::Z17, accepted >= *named && current >= *named, evidence)?;

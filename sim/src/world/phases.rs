@@ -74,6 +74,8 @@ impl World {
         for node in self.nodes.values_mut() {
             node.slow_down(1);
             node.resume(shared);
+            let (server, until) = (node.id(), shared.now);
+            shared.observe(Observation::StandsStill { server, until });
             node.disk().borrow_mut().calm(Pace { sync_mean: MS, op_mean: 10_000, per_kib: 500 });
             shared.after(0, Event::Start { server: node.id() });
         }

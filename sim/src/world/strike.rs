@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk, FsyncFault};
 use crate::node::Node;
+use crate::observe::Observation;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
 use crate::stream::{Break, End};
@@ -157,7 +158,9 @@ impl World {
     fn pause_server(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let ms = self.fault_dice[Fault::NodePause as usize].magnitude(10, 20_000);
-        node.pause(Instant(shared.now.0 + ms * MS));
+        let until = Instant(shared.now.0 + ms * MS);
+        node.pause(until);
+        shared.observe(Observation::StandsStill { server, until });
         node.is_up()
     }
 

@@ -5,7 +5,7 @@ use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::EventType::NodeDataChanged;
 use zabkeeper_core::wire::{Request, SetWatches};
-use zabkeeper_core::{ServerId, SessionId, WallMs, Zxid};
+use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
 
 use super::cast::link;
 use super::history::{History, create, create_with, get, set, twins_of, watch_data};
@@ -248,6 +248,20 @@ fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
         if !lie {
             expires(h, session);
         }
+        h.ends();
+    });
+}
+
+#[test]
+fn s7_a_leader_that_stood_still_has_heard_nobody() {
+    twins_of(3, "S7", |h, lie| {
+        let a = h.client(0);
+        h.session(a);
+        h.closes(a);
+        // Sooner or later than it was heard of last.
+        let pause_ms = if lie { 10 } else { 19_000 };
+        h.sees(Observation::StandsStill { server: S1, until: Instant(pause_ms * 1_000_000) });
+        h.waits(20_000);
         h.ends();
     });
 }
