@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a request was refused, as the client is told (`features.md` section 1e). The number is the wire value.
+/// Why a request was refused, as the client is told. The number is the wire value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[repr(i32)]
 pub enum ErrorCode {

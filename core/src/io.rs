@@ -5,17 +5,18 @@
 //! Rules:
 //! 1. Order holds inside one sink; between sinks there is none. Nothing may rely on another sink having run.
 //! 2. What depends on durability is emitted only on [`DiskEvent::Done`], so the driver needs no conditions. State
-//!    writes, truncations and appends share one [`WriteId`] sequence: the log lane. Snapshot chunks have a lane of
-//!    their own, which is begun only when the durable log has reached the snapshot's zxid. Proposals leave in the same
-//!    step as the local append, in parallel.
+//!    writes, truncations, rebases and appends share one [`WriteId`] sequence: the log lane. Snapshot chunks have a
+//!    lane of their own; a server's own snapshot is begun only when the durable log has reached its zxid. Proposals
+//!    leave in the same step as the local append, in parallel.
 //! 3. The driver may drop `election` any time, `peers` only by reporting `Down`, `clients` only by `Closed`, `disk`
 //!    never. [`DiskEvent::Failed`] halts the server; a failed sync is never retried.
 //! 4. [`ConnId`] and [`LinkId`] are dealt by the driver and never dealt again, so a late message of an old connection
 //!    cannot pass for a new one.
 //! 5. One command per log entry. The core does not merge appends; the disk worker takes all that waits, writes,
 //!    syncs once and answers with the last id.
-//! 6. A transaction is encoded once; the same `Bytes` go to the log and to every follower.
-//! 7. A function that takes no `Cx` cannot act: `tree`, `watch`, `quorum` and `wire` never see it.
+//! 6. A transaction is encoded once; the same `Bytes` go to the log and to every live learner.
+//! 7. A function that takes no `Cx` cannot act: `tree`, `watch`, `quorum`, `log`, `session` and `wire` never
+//!    see it.
 //! 8. What has been received is handed over before a [`Input::Timeout`] that is due at the same time: a ping that has
 //!    arrived counts.
 

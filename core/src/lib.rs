@@ -7,7 +7,7 @@
 //! collect a bounded batch of inputs        sockets, disk completions, a deadline
 //! read the clocks once                     Now
 //! step each input                          server.step(now, input, &mut outbox)
-//! swap `disk` to the disk worker           it writes all, syncs once, answers Done(last id)
+//! hand `disk` to its three workers         the log's writes all, syncs once, answers Done(last id)
 //! hand `clients` to their connections      encoding happens there
 //! hand `peers`, `election` to theirs       the same
 //! sleep until input or next_deadline()

@@ -1,7 +1,7 @@
 //! What survives a change of role: tree, sessions, watches, the log's watermarks and the durable promises.
 //!
-//! Owns the replicated state and its snapshots. Must not know roles, nor connections but as names in the watch tables.
-//! `apply` is total and deterministic: it asserts what the leader has checked.
+//! Owns the replicated state, its snapshots, and a leader's that arrives to replace it. Must not know roles, nor
+//! connections but as names in the watch tables. `apply` is total and deterministic: it asserts what the leader has checked.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -9,7 +9,7 @@
 //!   workload
 //! world                   phases, strikes, the loop
 //! observe, model, oracle  what is seen and judged
-//! judge, tally, roles,     what comes out
+//! judge, tally, roles,    what comes out
 //!   report
 //! cli, program, run,      how it is asked for
 //!   batch, determinism, ledger

@@ -1,7 +1,7 @@
 //! What servers say to each other: notifications while they look for a leader, then messages on a link.
 //!
-//! Owns the vocabulary (`docs/ARCHITECTURE.md` draws who says what when) and, in [`frame`], its
-//! encoding. Must not decide anything.
+//! Owns the vocabulary (`zab` draws who says what when, `docs/design/001-ensemble.md` has the table) and, in [`frame`],
+//! its encoding. Must not decide anything.
 
 pub mod frame;
 

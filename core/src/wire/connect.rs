@@ -1,4 +1,4 @@
-//! The handshake: the first frame of either side (`features.md` 1c).
+//! The handshake: the first frame of either side.
 //!
 //! Owns its two records. Must not judge them: `server` does.
 

@@ -1,4 +1,4 @@
-//! Records that requests and replies share, as plain data (`features.md` 1b).
+//! Records that requests and replies share, as plain data.
 //!
 //! Owns their fields and what their numbers mean. Must not judge them: whether a flag or a list is acceptable is decided
 //! in `request`.

@@ -1,4 +1,4 @@
-//! What a server sends after the handshake: replies and watch events (`features.md` 1a, 1d).
+//! What a server sends after the handshake: replies and watch events.
 //!
 //! Owns their records. Must not know which request a reply answers: whoever reads one says what it expects.
 

@@ -1,4 +1,4 @@
-//! What clients ask, as plain data, and its encoding (`features.md` 1d).
+//! What clients ask, as plain data, and its encoding.
 //!
 //! Owns the operations and their records. Must not judge them: whether a path or a version is acceptable is decided in
 //! `request`.
@@ -22,7 +22,7 @@ pub const XID_AUTH: i32 = -4;
 /// xid of setWatches and its reply (WIRE-10).
 pub const XID_SET_WATCHES: i32 = -8;
 
-/// Numbers of the operations served (`features.md` 1d).
+/// Numbers of the operations served.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[repr(i32)]
 #[expect(missing_docs, reason = "the names are the operations'")]
