@@ -156,7 +156,7 @@ pub(crate) fn parse(
         (None, None) => return Err(keys.missing("clientPort", "clientPort=2181")),
     };
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
-    let max_frame = keys.number("jute.maxbuffer", 1024..=1 << 30, "bytes, such as 1048575")?;
+    let max_frame = keys.number("jute.maxbuffer", 1024..=128 << 20, "bytes, such as 1048575")?;
     let settings = Settings {
         core,
         ensemble,
