@@ -83,7 +83,7 @@ impl Server {
         match &self.role {
             Role::Looking(_) => false,
             Role::Following(follower) => from == follower.leader(),
-            Role::Leading(leader) => leader.is_gathering() && cx.config.voters().contains(from),
+            Role::Leading(leader) => cx.config.voters().contains(from) && leader.is_deserted(cx),
         }
     }
 

@@ -92,9 +92,15 @@ impl Leader {
         }
     }
 
-    /// Has no quorum connected yet?
-    pub(crate) fn is_gathering(&self) -> bool {
-        matches!(self.phase, Phase::Gathering)
+    /// Has no quorum been connected yet, or has it left before service began? Then it may be waiting in vain.
+    pub(crate) fn is_deserted(&self, cx: &Cx<'_>) -> bool {
+        match self.phase {
+            Phase::Gathering => true,
+            Phase::Promising { .. } | Phase::Synchronization { .. } => {
+                !self.has_quorum(|_| true, cx)
+            }
+            Phase::Broadcast { .. } => false,
+        }
     }
 
     /// The links of its learners.
@@ -718,15 +724,18 @@ impl Leader {
         if self.serving().is_none() {
             return Verdict::GoOn;
         }
-        let own = cx.config.id();
-        let is_there = |id: ServerId| {
-            id == own || self.learners.values().any(|l| l.server == id && l.is_synced())
-        };
-        if cx.config.voters().is_quorum(is_there) {
+        if self.has_quorum(Learner::is_synced, cx) {
             return Verdict::GoOn;
         }
         cx.mark(Mark::QuorumLost);
         Verdict::StepDown
+    }
+
+    /// Are the learners that count, and this server, a quorum?
+    fn has_quorum(&self, counts: impl Fn(&Learner) -> bool, cx: &Cx<'_>) -> bool {
+        cx.config.voters().is_quorum(|id| {
+            id == cx.config.id() || self.learners.values().any(|l| l.server == id && counts(l))
+        })
     }
 
     /// The voices of the learners that are so far, and the own one if it is.
