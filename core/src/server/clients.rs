@@ -230,8 +230,10 @@ impl Server {
             return self.queue(conn).push(frame);
         }
         if !self.touch(session, cx) {
-            // SESS-08: no reply; the connection closes when the session's end is committed.
-            return cx.mark(Mark::RequestOnClosingSession);
+            // SESS-08: no reply; the connection closes when the session's end is committed. If that is lost with this
+            // reign, the session lives on, and the next leader is asked.
+            cx.mark(Mark::RequestOnClosingSession);
+            return self.queue(conn).push(frame);
         }
         if matches!(frame.request, Request::Auth { .. }) {
             return self.refuse_auth(conn, frame.xid, cx);
