@@ -205,7 +205,7 @@ impl Server {
             read_only: read_only.map(|_| false),
         };
         cx.send(conn, ClientCommand::Connected(response));
-        self.by_session.insert(session, conn);
+        self.attach(conn, session, cx);
         self.set_phase(conn, ConnPhase::Open { session });
         self.touch(session, cx);
         self.resume(conn, |_| false, cx);
@@ -445,11 +445,20 @@ impl Server {
             return;
         };
         let (timeout_ms, read_only) = (cx.config.negotiate(request.timeout_ms), request.read_only);
-        self.by_session.insert(session, conn);
+        self.attach(conn, session, cx);
         if self.serves() {
             self.open(conn, session, timeout_ms, read_only, cx);
         } else {
             self.set_phase(conn, ConnPhase::Created { session, timeout_ms, read_only });
+        }
+    }
+
+    /// The session goes on over this connection, and over no other one: handshakes that were under way at the same time
+    /// succeed one after the other.
+    fn attach(&mut self, conn: ConnId, session: SessionId, cx: &mut Cx<'_>) {
+        if let Some(older) = self.by_session.insert(session, conn).filter(|older| *older != conn) {
+            cx.mark(Mark::SessionTakenOver);
+            self.close(older, cx);
         }
     }
 
