@@ -501,6 +501,7 @@ impl Server {
                 // The others have used up the epoch: the rest waits for the next one.
                 return;
             }
+            let waits = self.conns.get(&conn).is_some_and(|conn| !conn.queue.is_empty());
             match self.conns.get(&conn).map(|conn| &conn.phase) {
                 Some(ConnPhase::Creating(_) | ConnPhase::Revalidating(_))
                     if found.contains(&Origin::handshake(cx.config.id(), conn)) => {}
@@ -518,7 +519,11 @@ impl Server {
                     let (session, timeout_ms, read_only) = (*session, *timeout_ms, *read_only);
                     self.open(conn, session, timeout_ms, read_only, cx);
                 }
-                Some(ConnPhase::Open { .. }) => {
+                Some(ConnPhase::Open { session }) => {
+                    if waits {
+                        // The leader may be the old one, and has not heard what this server has heard meanwhile.
+                        self.touch(*session, cx);
+                    }
                     self.resume(
                         conn,
                         |number| {
