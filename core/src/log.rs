@@ -56,6 +56,11 @@ impl Log {
         }
     }
 
+    /// Was nothing ever logged?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.appended == Zxid::ZERO
+    }
+
     pub(crate) fn appended(&self) -> Zxid {
         self.appended
     }

@@ -12,7 +12,7 @@ use crate::history::History;
 use crate::ids::{ConnId, Epoch, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered};
 use crate::log::Log;
-use crate::peer::Voice;
+use crate::peer::{Voice, Vote};
 use crate::recent::Recent;
 use crate::rng::{KeyedHash, Rng};
 use crate::session::SessionTable;
@@ -194,6 +194,11 @@ impl Replica {
 
     pub(crate) fn state(&self) -> &DurableState {
         &self.state
+    }
+
+    /// The vote for this server, of this id, with the history that it has logged.
+    pub(crate) fn vote(&self, candidate: ServerId) -> Vote {
+        Vote { epoch: self.state.current_epoch, zxid: self.log.appended(), candidate }
     }
 
     /// What the word of this server is worth: as much as its disk remembers.

@@ -281,8 +281,7 @@ impl Server {
                 }
             }
             Role::Leading(leader) => {
-                // One that is ignored is never answered: the connection is about to be closed.
-                let _ = leader.propose(session, origin, request, &mut self.replica, cx);
+                leader.propose(session, origin, request, &mut self.replica, cx);
             }
         }
     }
@@ -524,17 +523,9 @@ impl Server {
                         // The leader may be the old one, and has not heard what this server has heard meanwhile.
                         self.touch(*session, cx);
                     }
-                    self.resume(
-                        conn,
-                        |number| {
-                            found.contains(&Origin {
-                                server: cx.config.id(),
-                                conn,
-                                request: number,
-                            })
-                        },
-                        cx,
-                    );
+                    let server = cx.config.id();
+                    let is_found = |request| found.contains(&Origin { server, conn, request });
+                    self.resume(conn, is_found, cx);
                 }
             }
         }

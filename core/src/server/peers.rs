@@ -4,9 +4,9 @@
 
 use super::{Role, Server};
 use crate::election::{Outcome, Reaction};
-use crate::ids::{Epoch, LinkId, ServerId, Zxid};
+use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Cx, Mark, PeerCommand, PeerEvent};
-use crate::peer::{Notification, PeerMessage, Stance, Voice, Vote};
+use crate::peer::{Notification, PeerMessage, Stance, Voice};
 
 /// A link that another server has dialled, and that no role has yet: its peer may know of an outcome before this server
 /// does.
@@ -45,14 +45,11 @@ impl Server {
         let Role::Looking(looking) = &mut self.role else {
             return;
         };
-        let log = self.replica.log();
         if !looking.has_voted() {
-            if log.is_writing() {
+            if self.replica.log().is_writing() {
                 return;
             }
-            let epoch = self.replica.state().current_epoch;
-            let own = Vote { epoch, zxid: log.appended(), candidate: cx.config.id() };
-            looking.vote(own, self.replica.voice(), now);
+            looking.vote(self.replica.vote(cx.config.id()), self.replica.voice(), now);
             self.tell_all(cx);
         }
         let Role::Looking(looking) = &mut self.role else {
@@ -210,13 +207,10 @@ impl Server {
         let said = learners.filter_map(|inbound| inbound.said.map(|(_, v)| (inbound.peer, v)));
         let own = (cx.config.id(), self.replica.voice());
         let voices = said.chain([own]).collect();
-        let log = self.replica.log();
-        let nothing_logged = log.appended() == Zxid::ZERO;
+        let nothing_logged = self.replica.log().is_empty();
         if looking.has_voted() && cx.config.voters().may_decide(&voices, nothing_logged) {
-            let epoch = self.replica.state().current_epoch;
-            let vote = Vote { epoch, zxid: log.appended(), candidate: cx.config.id() };
             self.round = looking.round();
-            self.elected = Some(vote);
+            self.elected = Some(self.replica.vote(cx.config.id()));
             self.lead(cx);
         }
     }

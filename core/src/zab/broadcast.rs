@@ -27,16 +27,6 @@ pub(crate) struct Broadcast {
     syncs: Syncs,
 }
 
-/// What has become of a client's write.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Proposed {
-    /// It is in the log, and to be sent to the learners.
-    Entry(Entry),
-    /// The session is closing or gone (SESS-08), or another server's (SESS-09). There is no answer: the transaction that
-    /// says so closes the connection.
-    Ignored,
-}
-
 /// What has become of a client that goes on with its session on some server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Resumption {
@@ -85,8 +75,9 @@ impl Broadcast {
         }
     }
 
-    /// A write of a client of `server`: decided against the tree and all that is proposed, given a zxid, and handed to
-    /// the log.
+    /// A write of a client of `origin.server`: decided against the tree and all that is proposed, given a zxid, and handed
+    /// to the log. It is ignored where the session is closing or gone (SESS-08), or another server's (SESS-09): there is no
+    /// answer, because the transaction that says so closes the connection.
     pub(crate) fn propose(
         &mut self,
         session: SessionId,
@@ -94,16 +85,16 @@ impl Broadcast {
         request: Request,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Proposed {
+    ) -> Option<Entry> {
         if !self.tracker.is_live(session) {
             cx.mark(Mark::RequestOnClosingSession);
-            return Proposed::Ignored;
+            return None;
         }
         if !self.tracker.is_owner(session, origin.server) {
             cx.mark(Mark::WriteOfMovedSession);
-            return Proposed::Ignored;
+            return None;
         }
-        Proposed::Entry(self.decide(session, Some(origin), request, replica, cx))
+        Some(self.decide(session, Some(origin), request, replica, cx))
     }
 
     /// The end of a session that was not heard of for too long.
@@ -218,12 +209,12 @@ impl Broadcast {
         if self.syncs.asked.is_some() {
             cx.mark(Mark::SyncShared);
         }
-        self.syncs.asked.is_none()
+        self.wants_ping()
     }
 
     /// A ping is being sent: it can confirm what has come before, unless an earlier one still has to.
     pub(crate) fn on_ping(&mut self, round: u64) {
-        if self.syncs.asked.is_none() && !self.syncs.next.is_empty() {
+        if self.wants_ping() {
             self.syncs.asked = Some(round);
             self.syncs.waiting = std::mem::take(&mut self.syncs.next);
         }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::broadcast::{Broadcast, Proposed, Resumption, SyncWaiter};
+use super::broadcast::{Broadcast, Resumption, SyncWaiter};
 use super::learner::{Learner, Stage};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
@@ -301,13 +301,11 @@ impl Leader {
         request: Request,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Proposed {
+    ) {
         let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
-        let proposed = broadcast.propose(session, origin, request, replica, cx);
-        if let Proposed::Entry(entry) = &proposed {
-            self.send(entry, cx);
+        if let Some(entry) = broadcast.propose(session, origin, request, replica, cx) {
+            self.send(&entry, cx);
         }
-        proposed
     }
 
     /// The end of a session that has not been heard of.
@@ -427,7 +425,7 @@ impl Leader {
             return;
         };
         let voices = self.voices(|_| true, true, cx);
-        if cx.config.voters().may_decide(&voices, nothing_logged(replica)) {
+        if cx.config.voters().may_decide(&voices, replica.log().is_empty()) {
             let accepted = self.learners.values().map(|learner| learner.accepted);
             let highest = accepted.fold(replica.state().accepted_epoch, Epoch::max);
             let epoch = highest.next();
@@ -449,7 +447,7 @@ impl Leader {
         if !promised {
             return;
         }
-        let empty = nothing_logged(replica);
+        let empty = replica.log().is_empty();
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
             learner.stage = Stage::Promising;
             cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty });
@@ -502,7 +500,7 @@ impl Leader {
             return;
         };
         let own = promised.contains_key(&cx.config.id());
-        if !own || !cx.config.voters().may_decide(promised, nothing_logged(replica)) {
+        if !own || !cx.config.voters().may_decide(promised, replica.log().is_empty()) {
             return;
         }
         cx.mark(Mark::DiscoveryPromised);
@@ -563,7 +561,7 @@ impl Leader {
             return Verdict::GoOn;
         };
         let voices = self.voices(Learner::is_synced, own, cx);
-        if own && cx.config.voters().may_decide(&voices, nothing_logged(replica)) {
+        if own && cx.config.voters().may_decide(&voices, replica.log().is_empty()) {
             Verdict::Establish
         } else {
             Verdict::GoOn
@@ -621,7 +619,7 @@ impl Leader {
             return Verdict::StepDown;
         }
         broadcast.tracker.touch(session, now);
-        let _ = self.propose(session, origin, request, replica, cx);
+        self.propose(session, origin, request, replica, cx);
         Verdict::GoOn
     }
 
@@ -749,8 +747,4 @@ impl Leader {
         let own = own.then(|| (cx.config.id(), self.voice));
         learners.map(|learner| (learner.server, learner.voice)).chain(own).collect()
     }
-}
-
-fn nothing_logged(replica: &Replica) -> bool {
-    replica.log().appended() == Zxid::ZERO
 }

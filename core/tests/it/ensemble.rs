@@ -40,7 +40,7 @@ use zabkeeper_core::{
 
 mod storm;
 
-use crate::play::{Clients, Disk, assert_recordable};
+use crate::play::{Clients, Disk, assert_recordable, commands};
 
 /// Who cannot be dialled is tried again after this long.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
@@ -133,12 +133,9 @@ impl Play {
     }
 
     fn run(mut self, script: &str) -> String {
-        for line in script.lines() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if !line.is_empty() {
-                writeln!(self.trace, "> {line}").unwrap();
-                self.command(&Vec::from_iter(line.split_whitespace()));
-            }
+        for line in commands(script) {
+            writeln!(self.trace, "> {line}").unwrap();
+            self.command(&Vec::from_iter(line.split_whitespace()));
         }
         self.trace
     }

@@ -185,6 +185,12 @@ impl Clients {
     }
 }
 
+/// The commands of a script, one a line; `#` begins a comment.
+pub(crate) fn commands(script: &str) -> impl Iterator<Item = &str> {
+    let commands = script.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    commands.filter(|command| !command.is_empty())
+}
+
 /// Whatever goes in and comes out can be written down and read back.
 pub(crate) fn assert_recordable<T>(data: &T)
 where

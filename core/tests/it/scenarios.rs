@@ -25,7 +25,7 @@ use zabkeeper_core::{
     Config, ConnId, Input, Instant, Now, Outbox, Server, ServerId, Voters, WallMs,
 };
 
-use crate::play::{Clients, Disk, assert_recordable};
+use crate::play::{Clients, Disk, assert_recordable, commands};
 
 #[test]
 fn scenarios() {
@@ -60,12 +60,9 @@ impl Play {
     }
 
     fn run(mut self, script: &str) -> String {
-        for line in script.lines() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if !line.is_empty() {
-                writeln!(self.trace, "> {line}").unwrap();
-                self.command(&Vec::from_iter(line.split_whitespace()));
-            }
+        for line in commands(script) {
+            writeln!(self.trace, "> {line}").unwrap();
+            self.command(&Vec::from_iter(line.split_whitespace()));
         }
         self.trace
     }
