@@ -153,7 +153,19 @@ impl Check {
     pub const LEADER: Check = Check {
         class: Class::Liveness,
         id: "L1",
-        sentence: "every server serves, and one of them leads, once nothing goes wrong any more",
+        sentence: "somebody leads once nothing goes wrong any more",
+    };
+    /// Everybody gets to serve.
+    pub const JOINS: Check = Check {
+        class: Class::Liveness,
+        id: "L5",
+        sentence: "every server joins the leader and serves once nothing goes wrong any more",
+    };
+    /// Elections end.
+    pub const ELECTIONS: Check = Check {
+        class: Class::Liveness,
+        id: "L6",
+        sentence: "elections settle within few rounds and messages once nothing goes wrong any more",
     };
     /// All servers get to the same state.
     pub const CONVERGES: Check = Check {

@@ -88,6 +88,15 @@ pub enum Observation<'a> {
         /// Digest of tree and sessions when all that would survive is applied.
         digest: u64,
     },
+    /// Sampled beside it: what recovery would find if the power failed now and everything written happened to survive.
+    CachedTruth {
+        /// Whose disk.
+        server: ServerId,
+        /// Its state file.
+        state: DurableState,
+        /// The last transaction that would survive.
+        last: Zxid,
+    },
     /// A server begins a new life from its disk. Recovery is an observation of its own (`Recovered`).
     Started {
         /// Which.

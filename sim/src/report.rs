@@ -85,14 +85,16 @@ pub fn screen(report: &Report) -> String {
     let totals = Totals::of(report);
     let liveness = report.outcome.liveness;
     format!(
-        "seed      {:#x}\n{}\n\n{}{}\nliveness  fresh writes after {} of {} allowed\n{}\ntrace     \
-         {:032x} ({} events)\nspeed     {}\nverdict   {}\n",
+        "seed      {:#x}\n{}\n\n{}{}\nliveness  fresh writes after {} of {} allowed, {} elected \
+         by {} notifications\n{}\ntrace     {:032x} ({} events)\nspeed     {}\nverdict   {}\n",
         report.job.seed,
         report.options,
         report.outcome.roles.draw(report.outcome.ended),
         happened(&totals.tally),
         seconds(liveness.took),
         seconds(liveness.bound),
+        liveness.reigns,
+        liveness.notifications,
         checked(&totals),
         report.outcome.hash,
         report.outcome.events,
@@ -173,6 +175,8 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "trace_hash": format!("{:032x}", report.outcome.hash),
         "liveness_ns": report.outcome.liveness.took,
         "liveness_bound_ns": report.outcome.liveness.bound,
+        "liveness_reigns": report.outcome.liveness.reigns,
+        "liveness_notifications": report.outcome.liveness.notifications,
         "counts": object(&totals.tally.counts.fields()),
         "faults": object(&faults_struck(&totals.tally)),
         "losses": object(&totals.tally.losses.fields()),

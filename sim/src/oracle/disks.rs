@@ -107,6 +107,11 @@ impl Ledger {
         self.compare_disks(tally, model)
     }
 
+    /// What a disk would be if all that was written survived; nobody has found it so.
+    pub(super) fn cached(&mut self, tally: &mut Tally, disk: &Disk<'_>) -> Verdict {
+        self.explain(tally, disk, Id::T2).map(drop)
+    }
+
     /// A server has begun a new life and found this.
     pub(super) fn recovered(
         &mut self,

@@ -215,6 +215,10 @@ impl Oracles {
                 let disk = Disk { server: *server, state, last: *last };
                 self.ledger.sampled(&mut self.tally, &self.model, &disk, *digest)
             }
+            Observation::CachedTruth { server, state, last } => {
+                let disk = Disk { server: *server, state, last: *last };
+                self.ledger.cached(&mut self.tally, &disk)
+            }
             Observation::Wiped { server } => {
                 self.ledger.wiped(*server);
                 Ok(())

@@ -25,7 +25,7 @@ use crate::roles::{Role, Roles};
 use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
 use crate::stream::{Arrival, Delivery, End, Network, Party};
-use crate::tally::Tally;
+use crate::tally::{Counts, Tally};
 use crate::trace::{Kind, Story, Trace};
 use crate::workload::KeySpace;
 use intruder::Intruder;
@@ -56,6 +56,8 @@ pub struct World {
     /// How many clients there ever were, intruders included.
     client_ids: u32,
     liveness: Liveness,
+    /// What had happened until the heal.
+    healed: Counts,
 }
 
 /// How a run ended.
@@ -113,6 +115,7 @@ impl World {
             wiped: None,
             client_ids: 0,
             liveness: Liveness::default(),
+            healed: Counts::default(),
             shared: {
                 for server in servers {
                     shared.roles.record(shared.now, server, Role::Down);

@@ -2,7 +2,7 @@
 //!
 //! Owns their order and bounds. Must not judge promises to clients: oracles do.
 
-use zabkeeper_core::Instant;
+use zabkeeper_core::{Instant, Status};
 
 use super::World;
 use crate::fs::Pace;
@@ -23,6 +23,12 @@ const NEWCOMERS: u32 = 2;
 const LIVENESS_MAX: u64 = 120_000 * MS;
 /// How long queues may take to drain when nobody asks for anything, ns.
 const SETTLE_MAX: u64 = 30_000 * MS;
+/// Leaders that may be elected after the heal, besides those that follow a used up epoch: one that nobody could hear
+/// yet, one whose followers come too late, and the one that stays.
+const REIGNS_MAX: u64 = 3;
+/// Notifications that an election may take for each pair of servers. Each says its vote to all, changes it at most as
+/// often as there are others, and repeats it more and more rarely while it waits.
+const NOTIFICATIONS_MAX: u64 = 40;
 /// How often the world looks whether a phase is over, ns.
 const LOOK: u64 = 20 * MS;
 /// Handles that a store may hold: a segment, the state file, a snapshot, some for what it is about to do, and the
@@ -36,6 +42,10 @@ pub struct Liveness {
     pub took: u64,
     /// ns allowed.
     pub bound: u64,
+    /// Leaders that have been elected since the heal.
+    pub reigns: u64,
+    /// Notifications that were sent since then.
+    pub notifications: u64,
 }
 
 impl World {
@@ -58,6 +68,7 @@ impl World {
     fn heal(&mut self) {
         self.begin_phase("heal");
         self.faulty = false;
+        self.healed = self.shared.tally.counts;
         let shared = &mut self.shared;
         self.refusing_until = shared.now;
         let cut = shared.options.link.cut_one_in;
@@ -133,17 +144,25 @@ impl World {
                 return false;
             }
             if self.shared.now.0 - healed.0 > self.liveness.bound {
-                if !idle.is_empty() {
-                    self.shared.hold(Check::LEADER, Err(idle.join("\n  ")));
-                }
+                self.report_idle(&idle);
                 self.report_waiting();
                 return false;
             }
         }
         self.liveness.took = self.shared.now.0 - healed.0;
         self.shared.hold(Check::LEADER, Ok(()));
+        self.shared.hold(Check::JOINS, Ok(()));
         self.shared.hold(Check::WRITES, Ok(()));
         true
+    }
+
+    fn report_idle(&mut self, idle: &[String]) {
+        let leads = |status: Status| Role::of(&status) == Role::Leads;
+        let led = self.nodes.values().any(|node| node.status().is_some_and(leads));
+        let check = if led { Check::JOINS } else { Check::LEADER };
+        if !idle.is_empty() {
+            self.shared.hold(check, Err(idle.join("\n  ")));
+        }
     }
 
     /// Who waits for whom.
@@ -177,9 +196,28 @@ impl World {
             if calm || self.shared.now.0 - since.0 > SETTLE_MAX {
                 self.shared.hold(Check::DRAINED, unrest.map_or(Ok(()), Err));
                 self.shared.hold(Check::CONVERGES, apart.map_or(Ok(()), Err));
+                self.count_elections();
                 return self.shared.judge.failure().is_none();
             }
         }
+    }
+
+    /// Nothing has gone wrong since the heal, so there was little reason to elect anybody, but that epochs are used up.
+    fn count_elections(&mut self) {
+        let (before, counts) = (&self.healed, &self.shared.tally.counts);
+        let reigns = counts.reigns - before.reigns;
+        let notifications = counts.notifications - before.notifications;
+        self.liveness.reigns = reigns;
+        self.liveness.notifications = notifications;
+        let used_up = (counts.commits - before.commits)
+            / u64::from(self.shared.options.server.limits.epoch_txns);
+        let servers = self.nodes.len() as u64;
+        let told = NOTIFICATIONS_MAX * servers * servers * (1 + reigns);
+        let few = reigns <= REIGNS_MAX + used_up && notifications <= told;
+        let held = few.then_some(()).ok_or_else(|| {
+            format!("{reigns} leaders were elected by {notifications} notifications")
+        });
+        self.shared.hold(Check::ELECTIONS, held);
     }
 
     fn unrest(&self) -> Option<String> {

@@ -7,6 +7,7 @@ use zabkeeper_core::{Epoch, ServerId, Zxid};
 
 use super::cast::link;
 use super::history::{History, create, twins_of};
+use crate::observe::Observation;
 
 const S1: ServerId = ServerId(1);
 const S2: ServerId = ServerId(2);
@@ -543,6 +544,24 @@ fn z19_something_committed_is_cut_off() {
         h.sends(S2, S3, PeerMessage::Trunc { to });
         h.cuts(S3, to);
     });
+}
+
+/// Seed 0x606000a8 with three servers.
+#[test]
+fn a_cut_that_is_not_synced_may_leave_the_longer_log() {
+    let mut h = History::of(3);
+    let lost = only_the_leader_logs(&mut h).zxid;
+    let (kept, digest) = (h.tip(), h.model.digest_at(h.tip()));
+    second_reign_serves(&mut h);
+    h.returns(S1);
+    h.turns_to(S1, S2);
+    h.promises(S1, S2, E2);
+    h.confirms(S1);
+    let state = h.member(S1).state.clone();
+    h.is_mended(S1, S2, E2);
+    h.truth(S1, state.clone(), lost, digest);
+    h.sees(Observation::CachedTruth { server: S1, state, last: kept });
+    h.passes();
 }
 
 #[test]

@@ -455,6 +455,11 @@ impl History {
         self.sees(Observation::DurableTruth { server: SERVER, state, last, digest });
     }
 
+    /// The disk would hold this if all that is written survived.
+    pub(super) fn cached(&mut self, state: DurableState, last: Zxid) {
+        self.sees(Observation::CachedTruth { server: SERVER, state, last });
+    }
+
     /// The only server dies, recovers up to `last`, and leads a new epoch.
     pub(super) fn restarts(&mut self, last: Zxid) {
         self.dies(SERVER);

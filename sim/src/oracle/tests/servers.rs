@@ -219,6 +219,22 @@ fn t2_a_disk_ahead_of_the_commits_is_compared_later() {
 }
 
 #[test]
+fn t2_what_is_written_and_not_synced_was_never_commanded() {
+    twins("T2", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let txn = h.decides(a);
+        if !lie {
+            h.proposes(&txn.encode());
+        }
+        h.cached(h.state(), txn.zxid);
+        if !lie {
+            h.applies(txn);
+        }
+    });
+}
+
+#[test]
 fn t2_recovery_drops_what_was_durable_and_not_yet_applied() {
     twins("T2", |h, lie| {
         let a = h.client(0);

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use zabkeeper_core::ServerId;
+
 use super::*;
-use crate::faults::Selection;
+use crate::faults::{Fault, Selection};
 use crate::options::{Options, Pinned, Profile};
 use crate::seed::Seeds;
 use crate::trace::Story;
@@ -11,11 +13,15 @@ use crate::trace::Story;
 const HOUR: u64 = 3_600_000_000_000;
 
 fn calm_world() -> World {
+    calm_world_of(1)
+}
+
+fn calm_world_of(servers: u32) -> World {
     let seeds = Seeds::new(7);
     let faults = Selection::parse("").expect("nothing is a valid selection");
     let pinned = Pinned {
         duration: Some(Duration::from_secs(1)),
-        servers: Some(1),
+        servers: Some(servers),
         clients: Some(3),
         faults,
     };
@@ -41,6 +47,51 @@ fn l2_a_server_that_hangs_writes_nothing() {
     hang(&mut world);
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L2");
+}
+
+/// A world of three servers that has been healed, with nothing but this cut between them, for ever.
+fn cut_world(cuts: &[(u64, u64)]) -> World {
+    let mut world = calm_world_of(3);
+    assert!(world.run_until(Instant(5_000_000_000)));
+    world.heal();
+    for (one, other) in cuts {
+        let never = Instant(world.shared.now.0 + HOUR);
+        world.cut_off(Fault::NetSplit, ServerId(*one), ServerId(*other), never);
+        world.cut_off(Fault::NetSplit, ServerId(*other), ServerId(*one), never);
+    }
+    world
+}
+
+#[test]
+fn l1_servers_that_do_not_hear_each_other_elect_nobody() {
+    let mut world = cut_world(&[(1, 2), (1, 3), (2, 3)]);
+    assert!(!world.prove_liveness());
+    assert_eq!(broken(&world), "L1");
+}
+
+#[test]
+fn l5_a_server_that_hears_nobody_does_not_join() {
+    let mut world = cut_world(&[(1, 2), (1, 3)]);
+    assert!(!world.prove_liveness());
+    assert_eq!(broken(&world), "L5");
+}
+
+#[test]
+fn l6_leaders_follow_each_other_without_reason() {
+    let mut world = calm_world_of(3);
+    assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
+    world.shared.tally.counts.reigns += 10;
+    assert!(!world.settle());
+    assert_eq!(broken(&world), "L6");
+}
+
+#[test]
+fn l6_a_storm_of_notifications() {
+    let mut world = calm_world_of(3);
+    assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
+    world.shared.tally.counts.notifications += 10_000;
+    assert!(!world.settle());
+    assert_eq!(broken(&world), "L6");
 }
 
 #[test]
