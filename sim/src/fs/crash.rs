@@ -15,7 +15,7 @@ use bytes::Bytes;
 use zabkeeper_core::Instant;
 
 use super::content::{Change, Content, File, Pending};
-use super::disk::{Disk, Folder, NameChange, apply};
+use super::disk::{Disk, Folder, NameChange};
 use crate::seed::Dice;
 
 /// A device writes so many bytes whole or not at all.
@@ -130,6 +130,7 @@ impl Disk {
             file.handles = 0;
             stop(file, at, &mut dice, &mut losses);
         }
+        self.syncing.clear();
         for folder in &mut self.folders {
             folder.locked = false;
             stop_names(folder, at, &mut dice, &mut losses);
@@ -152,7 +153,7 @@ impl Disk {
             folder.rebuild();
         }
         self.dice = dice;
-        self.collect();
+        self.collect_all();
         losses
     }
 
@@ -160,6 +161,7 @@ impl Disk {
     pub fn survivor(&self, now: Instant, luck: Luck) -> Disk {
         let mut copy = self.clone();
         copy.settle(now);
+        copy.syncing.clear();
         for file in copy.files.values_mut() {
             file.handles = 0;
             file.syncs.clear();
@@ -182,7 +184,7 @@ impl Disk {
             folder.durable = folder.live.clone();
             folder.pending.clear();
         }
-        copy.collect();
+        copy.collect_all();
         copy.examine();
         copy
     }
@@ -400,7 +402,7 @@ fn power_off_names(folder: &mut Folder, names: bool, dice: &mut Dice, losses: &m
         let wanted = if names { dice.chance(1, 2) } else { fate };
         let wanted = if all_or_none { fate } else { wanted };
         if wanted && !blocked {
-            apply(&mut folder.durable, &change);
+            folder.durable.apply(&change);
             continue;
         }
         match change {

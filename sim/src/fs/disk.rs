@@ -36,11 +36,18 @@ pub(super) struct FileId(pub(super) u64);
 /// A directory: names that programs see, names that are durable, and changes between.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folder {
-    pub(super) live: BTreeMap<String, FileId>,
-    pub(super) durable: BTreeMap<String, FileId>,
+    pub(super) live: Names,
+    pub(super) durable: Names,
     pub(super) pending: Vec<(Span, NameChange)>,
     pub(super) syncs: Vec<Span>,
     pub(super) locked: bool,
+}
+
+/// Names and their files. A file has one name at most.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    by_name: BTreeMap<String, FileId>,
+    files: BTreeSet<FileId>,
 }
 
 /// A change of names.
@@ -74,6 +81,10 @@ pub struct Disk {
     pub(super) folders: [Folder; 2],
     pub(super) files: BTreeMap<FileId, File>,
     next_file: u64,
+    /// Files with syncs that have not ended yet when last looked.
+    pub(super) syncing: BTreeSet<FileId>,
+    /// Files that programs see no name of: nothing else can be forgotten.
+    nameless: BTreeSet<FileId>,
     /// Where the next operation begins.
     cursor: Instant,
     pub(super) dice: Dice,
@@ -93,6 +104,8 @@ impl Disk {
             folders: [Folder::default(), Folder::default()],
             files: BTreeMap::new(),
             next_file: 0,
+            syncing: BTreeSet::new(),
+            nameless: BTreeSet::new(),
             cursor: Instant(0),
             dice,
             pace,
@@ -140,6 +153,8 @@ impl Disk {
     pub fn wipe(&mut self) {
         self.folders = [Folder::default(), Folder::default()];
         self.files.clear();
+        self.syncing.clear();
+        self.nameless.clear();
     }
 
     /// The disk behaves from now on: no trouble, and this pace. What has failed has failed.
@@ -179,9 +194,13 @@ impl Disk {
 
     /// Makes durable what syncs that ended by `now` cover.
     pub(super) fn settle(&mut self, now: Instant) {
-        for file in self.files.values_mut().filter(|file| !file.syncs.is_empty()) {
-            file.settle(now);
-        }
+        let files = &mut self.files;
+        self.syncing.retain(|id| {
+            files.get_mut(id).is_some_and(|file| {
+                file.settle(now);
+                !file.syncs.is_empty()
+            })
+        });
         let mut removed = false;
         for folder in &mut self.folders {
             while let Some(at) = folder.syncs.iter().position(|sync| sync.end <= now) {
@@ -195,9 +214,23 @@ impl Disk {
     }
 
     /// Forgets files that no name and no handle leads to.
-    pub(super) fn collect(&mut self) {
-        let named: BTreeSet<FileId> = self.folders.iter().flat_map(Folder::mentioned).collect();
-        self.files.retain(|id, file| file.handles > 0 || named.contains(id));
+    fn collect(&mut self) {
+        let (folders, files) = (&self.folders, &mut self.files);
+        self.nameless.retain(|id| {
+            let held = files.get(id).is_some_and(|file| file.handles > 0);
+            let kept = held || folders.iter().any(|folder| folder.mentions(*id));
+            if !kept {
+                files.remove(id);
+            }
+            kept
+        });
+    }
+
+    /// After what programs see was recomputed: forgets files that nothing leads to.
+    pub(super) fn collect_all(&mut self) {
+        let seen = |id: &FileId| self.folders.iter().any(|folder| folder.live.leads_to(*id));
+        self.nameless = self.files.keys().filter(|id| !seen(id)).copied().collect();
+        self.collect();
     }
 
     pub(super) fn folder(&mut self, id: FolderId) -> &mut Folder {
@@ -233,12 +266,12 @@ impl Disk {
 
     pub(super) fn list(&mut self, folder: FolderId) -> Vec<String> {
         self.lay_out(OpKind::List, "", 0, 0, 0);
-        self.folder(folder).live.keys().cloned().collect()
+        self.folder(folder).live.list()
     }
 
     pub(super) fn create(&mut self, folder: FolderId, name: &str) -> FileId {
         let span = self.lay_out(OpKind::Create, name, 0, 0, 0);
-        if let Some(&id) = self.folder(folder).live.get(name) {
+        if let Some(id) = self.folder(folder).live.get(name) {
             self.file_mut(id).change(span, Change::Cut { size: 0 });
             self.file_mut(id).handles += 1;
             return id;
@@ -247,34 +280,39 @@ impl Disk {
         self.next_file += 1;
         let file = File { handles: 1, name: name.to_owned(), ..File::default() };
         self.files.insert(id, file);
-        self.folder(folder).change(span, NameChange::Create { name: name.to_owned(), file: id });
+        self.rearrange(folder, span, NameChange::Create { name: name.to_owned(), file: id });
         id
     }
 
     pub(super) fn open(&mut self, folder: FolderId, name: &str) -> io::Result<FileId> {
         self.lay_out(OpKind::Open, name, 0, 0, 0);
-        let id = *self.folder(folder).live.get(name).ok_or_else(|| missing(name))?;
+        let id = self.folder(folder).live.get(name).ok_or_else(|| missing(name))?;
         self.file_mut(id).handles += 1;
         Ok(id)
     }
 
     pub(super) fn rename(&mut self, folder: FolderId, from: &str, to: &str) -> io::Result<()> {
         let span = self.lay_out(OpKind::Rename, to, 0, 0, 0);
-        if !self.folder(folder).live.contains_key(from) {
+        if self.folder(folder).live.get(from).is_none() {
             return Err(missing(from));
         }
         let change = NameChange::Rename { from: from.to_owned(), to: to.to_owned() };
-        self.folder(folder).change(span, change);
+        self.rearrange(folder, span, change);
         Ok(())
     }
 
     pub(super) fn remove(&mut self, folder: FolderId, name: &str) -> io::Result<()> {
         let span = self.lay_out(OpKind::Remove, name, 0, 0, 0);
-        if !self.folder(folder).live.contains_key(name) {
+        if self.folder(folder).live.get(name).is_none() {
             return Err(missing(name));
         }
-        self.folder(folder).change(span, NameChange::Remove { name: name.to_owned() });
+        self.rearrange(folder, span, NameChange::Remove { name: name.to_owned() });
         Ok(())
+    }
+
+    fn rearrange(&mut self, folder: FolderId, span: Span, change: NameChange) {
+        let lost = self.folder(folder).change(span, change);
+        self.nameless.extend(lost);
     }
 
     pub(super) fn sync_dir(&mut self, folder: FolderId) {
@@ -346,6 +384,7 @@ impl Disk {
         match self.trouble.sync_error.take() {
             None => {
                 self.file_mut(id).syncs.push(span);
+                self.syncing.insert(id);
                 Ok(())
             }
             Some(FsyncFault::PagesLost) => {
@@ -371,9 +410,11 @@ impl Disk {
 }
 
 impl Folder {
-    fn change(&mut self, span: Span, change: NameChange) {
-        apply(&mut self.live, &change);
+    /// Makes a change visible, and pending; says which file has no name any more.
+    fn change(&mut self, span: Span, change: NameChange) -> Option<FileId> {
+        let lost = self.live.apply(&change);
         self.pending.push((span, change));
+        lost
     }
 
     /// Makes durable what had ended by `begin`; says whether a name went away.
@@ -383,7 +424,7 @@ impl Folder {
         self.pending.retain(|(span, change)| {
             let covered = span.end <= begin;
             if covered {
-                apply(durable, change);
+                durable.apply(change);
                 removed |= !matches!(change, NameChange::Create { .. });
             }
             !covered
@@ -395,33 +436,52 @@ impl Folder {
     pub(super) fn rebuild(&mut self) {
         self.live = self.durable.clone();
         for (_, change) in &self.pending {
-            apply(&mut self.live, change);
+            self.live.apply(change);
         }
     }
 
-    /// Files that a name leads to, or may lead to after a crash.
-    fn mentioned(&self) -> impl Iterator<Item = FileId> + '_ {
-        let pending = self.pending.iter().filter_map(|(_, change)| match change {
-            NameChange::Create { file, .. } => Some(*file),
-            NameChange::Rename { .. } | NameChange::Remove { .. } => None,
-        });
-        self.live.values().chain(self.durable.values()).copied().chain(pending)
+    /// Does a name lead to this file, or may one after a crash?
+    fn mentions(&self, id: FileId) -> bool {
+        let made = |change: &NameChange| match change {
+            NameChange::Create { file, .. } => *file == id,
+            NameChange::Rename { .. } | NameChange::Remove { .. } => false,
+        };
+        self.live.leads_to(id)
+            || self.durable.leads_to(id)
+            || self.pending.iter().any(|(_, change)| made(change))
     }
 }
 
-pub(super) fn apply(names: &mut BTreeMap<String, FileId>, change: &NameChange) {
-    match change {
-        NameChange::Create { name, file } => {
-            names.insert(name.clone(), *file);
-        }
-        NameChange::Rename { from, to } => {
-            if let Some(file) = names.remove(from) {
-                names.insert(to.clone(), file);
+impl Names {
+    fn get(&self, name: &str) -> Option<FileId> {
+        self.by_name.get(name).copied()
+    }
+
+    fn list(&self) -> Vec<String> {
+        self.by_name.keys().cloned().collect()
+    }
+
+    fn leads_to(&self, file: FileId) -> bool {
+        self.files.contains(&file)
+    }
+
+    /// Says which file has no name any more.
+    pub(super) fn apply(&mut self, change: &NameChange) -> Option<FileId> {
+        let lost = match change {
+            NameChange::Create { name, file } => {
+                self.files.insert(*file);
+                self.by_name.insert(name.clone(), *file)
             }
+            NameChange::Rename { from, to } => {
+                let file = self.by_name.remove(from)?;
+                self.by_name.insert(to.clone(), file)
+            }
+            NameChange::Remove { name } => self.by_name.remove(name),
+        };
+        if let Some(file) = lost {
+            self.files.remove(&file);
         }
-        NameChange::Remove { name } => {
-            names.remove(name);
-        }
+        lost
     }
 }
 

@@ -330,3 +330,26 @@ fn files_without_name_and_handle_are_forgotten() {
     rig.crash(LATER, POWER);
     assert_eq!((rig.disk.borrow().file_count(), rig.disk.borrow().handle_count()), (0, 0));
 }
+
+#[test]
+fn a_removed_file_is_kept_until_nothing_can_lead_to_it() {
+    let rig = rig(8);
+    let files = || {
+        rig.disk.borrow_mut().take_ops();
+        let now = rig.now();
+        rig.disk.borrow_mut().begin(now);
+        rig.disk.borrow().file_count()
+    };
+    rig.durable("a", 10);
+    rig.durable("b", 10);
+    let held = rig.fs.open("b").expect("open");
+    rig.fs.rename("a", "b").expect("rename");
+    assert_eq!(files(), 2, "after a power failure both names may be back");
+    rig.fs.sync_dir().expect("sync");
+    assert_eq!(files(), 2, "one has no name, but a handle");
+    drop(held);
+    rig.fs.remove("b").expect("remove");
+    assert_eq!(files(), 2, "a power failure may bring the other back");
+    rig.fs.sync_dir().expect("sync");
+    assert_eq!(files(), 0);
+}
