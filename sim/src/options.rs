@@ -192,6 +192,16 @@ const SYNCS_PER_WRITE: u64 = 4;
 /// What the calls, all of them writes, may take of a disk's time without group commit, in ns of a second. Half of it
 /// lets the log catch up as fast as it fell behind, and leaves room for sessions that come and go.
 const CARRIED: u64 = 500_000_000;
+/// Bytes that a call may add to a snapshot, about, and calls last for so many seconds.
+const KEPT_PER_CALL: u64 = 50;
+/// See `KEPT_PER_CALL`.
+const CALLED_FOR: u64 = 60;
+/// Bytes of snapshots that a server of the swarm writes in a second, about, and in how many slices. Beyond that a run is a
+/// minute of CPU time in which little else happens (seed 0x79a1060: a tree of thousands of nodes every 4 to 7
+/// transactions in slices of 91 bytes, 20 million operations of disks and 6 GB).
+const SNAPSHOT_BYTES: u64 = 2_000_000;
+/// See `SNAPSHOT_BYTES`.
+const SLICES: u64 = 1_000;
 
 impl Options {
     /// Draws what `pinned` leaves open.
@@ -236,6 +246,9 @@ impl Options {
         if disk.sync_mean > SLOW_SYNC || load > CARRIED {
             server.batch_commands = usize::MAX;
         }
+        if wide {
+            bound_snapshots(&mut server.limits, workload.calls_per_second);
+        }
         let cut = dice.range(2, 20);
         let link = LinkPace {
             min: dice.magnitude(10_000, 1_000_000),
@@ -271,6 +284,16 @@ fn draw_servers(profile: Profile, dice: &mut Dice) -> u32 {
         Profile::Swarm => dice.range_u32(1, SERVERS_MAX),
         Profile::Crashy | Profile::Disk | Profile::Session => *dice.pick(&[3, SERVERS]),
     }
+}
+
+/// Snapshots may be the more frequent, and their slices the smaller, the fewer the calls are.
+fn bound_snapshots(limits: &mut Limits, calls_per_second: u64) {
+    let mean_bytes = calls_per_second * CALLED_FOR * KEPT_PER_CALL / 2;
+    let bytes = mean_bytes * calls_per_second;
+    let least = |enough: u64| u32::try_from(enough).unwrap_or(u32::MAX);
+    limits.snapshot_txns = limits.snapshot_txns.max(least(bytes / SNAPSHOT_BYTES));
+    let bytes = bytes / u64::from(limits.snapshot_txns);
+    limits.snapshot_slice_bytes = limits.snapshot_slice_bytes.max(least(bytes / SLICES));
 }
 
 /// One seed in eight has no faults, one in eight a single one at ten times its rate; the others a random part of
@@ -561,6 +584,24 @@ mod tests {
         }
         assert!(small > 200, "small batches are drawn: {small}");
         assert_eq!(drawn(0x2111_bb02, Profile::Swarm).server.batch_commands, usize::MAX);
+    }
+
+    #[test]
+    fn frequent_snapshots_and_small_slices_are_drawn_where_they_are_not_all_that_happens() {
+        let (mut small, mut frequent, mut both) = (0, 0, 0);
+        for Options { server, workload, .. } in (0..800).map(|seed| drawn(seed, Profile::Swarm)) {
+            let Limits { snapshot_txns, snapshot_slice_bytes, .. } = server.limits;
+            let mut bounded = server.limits.clone();
+            bound_snapshots(&mut bounded, workload.calls_per_second);
+            assert_eq!(bounded, server.limits);
+            small += u32::from(snapshot_slice_bytes <= 400);
+            frequent += u32::from(snapshot_txns <= 8);
+            both += u32::from(snapshot_slice_bytes <= 400 && snapshot_txns <= 8);
+        }
+        assert!(small > 200 && frequent > 100 && both > 20, "{small} {frequent} {both}");
+        let once_too_much = drawn(0x79a_1060, Profile::Swarm).server.limits;
+        assert!(once_too_much.snapshot_txns > 100, "{once_too_much:?}");
+        assert!(once_too_much.snapshot_slice_bytes > 1_000, "{once_too_much:?}");
     }
 
     #[test]
