@@ -27,7 +27,11 @@ pub(crate) fn take_off(connect: &ConnectString, body: ReplyBody) -> ReplyBody {
         | ReplyBody::Stat(_)
         | ReplyBody::Data(..)
         | ReplyBody::Children(_)
-        | ReplyBody::ChildrenStat(..) => body,
+        | ReplyBody::ChildrenStat(..)
+        | ReplyBody::Acl(..)
+        | ReplyBody::Number(_)
+        | ReplyBody::Token(_)
+        | ReplyBody::Identities(_) => body,
     }
 }
 
@@ -40,7 +44,9 @@ fn take_off_part(connect: &ConnectString, result: MultiResult) -> MultiResult {
         MultiResult::Changed(_)
         | MultiResult::Deleted
         | MultiResult::Checked
-        | MultiResult::Failed(_) => result,
+        | MultiResult::Failed(_)
+        | MultiResult::Data(..)
+        | MultiResult::Children(_) => result,
     }
 }
 
@@ -54,11 +60,22 @@ fn paths_of(request: &mut Request) -> Vec<&mut String> {
         | Request::GetChildren { path, .. }
         | Request::Check { path, .. }
         | Request::Sync { path }
-        | Request::Watches { path, .. } => vec![path],
-        Request::Multi(requests) => requests.iter_mut().flat_map(paths_of).collect(),
+        | Request::Watches { path, .. }
+        | Request::GetAcl { path }
+        | Request::SetAcl { path, .. }
+        | Request::CreateContainer { path, .. }
+        | Request::CreateTtl { path, .. }
+        | Request::GetAllChildrenNumber { path }
+        | Request::AddWatch { path, .. } => vec![path],
+        Request::Multi(requests) | Request::MultiRead(requests) => requests.iter_mut().flat_map(paths_of).collect(),
         Request::Ping
         | Request::Auth { .. }
         | Request::SetWatches(_)
+        | Request::WhoAmI
+        | Request::NoPath { .. }
+        | Request::Sasl { .. }
+        // As in the Java client: the prefix and the answer are the server's paths.
+        | Request::GetEphemerals { .. }
         | Request::CloseSession
         | Request::Undecodable { .. }
         | Request::Unknown { .. } => Vec::new(),

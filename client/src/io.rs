@@ -90,7 +90,7 @@ pub enum Effect {
     },
     /// A call has ended: once for each [`Input::Submit`].
     Completed(CallId, Result<Done, Failure>),
-    /// A watch of this session has fired, and is gone.
+    /// A watch of this session has fired, and is gone unless it is persistent.
     Event(WatchEvent),
     /// The session's state has changed.
     State(State),
@@ -243,6 +243,10 @@ impl fmt::Display for Done {
                 write!(f, " {names:?} cv={}", stat.cversion)
             }
             ReplyBody::Multi(results) => write!(f, " {results:?}"),
+            ReplyBody::Acl(list, stat) => write!(f, " {list:?} av={}", stat.aversion),
+            ReplyBody::Number(number) => write!(f, " {number}"),
+            ReplyBody::Token(_) => write!(f, " ***"),
+            ReplyBody::Identities(ids) => write!(f, " {ids:?}"),
         }
     }
 }

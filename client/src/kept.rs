@@ -4,9 +4,10 @@
 //! which phase the session is in.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
-use zabkeeper_core::wire::{ConnectRequest, Password, Request};
+use zabkeeper_core::wire::{ConnectRequest, Password, Request, Secret};
 use zabkeeper_core::{Instant, SessionId, Zxid};
 
 use crate::config::Config;
@@ -27,8 +28,8 @@ pub(crate) struct Kept {
     pub(crate) password: Password,
     pub(crate) last_zxid: Zxid,
     pub(crate) watches: Watches,
-    /// Schemes that a server has accepted, to be shown to the next one (HS-13).
-    pub(crate) auths: Vec<String>,
+    /// What a server has accepted, to be shown to the next one (HS-13).
+    pub(crate) auths: Vec<Credential>,
     /// Calls that wait for a connection, paths as the server knows them.
     pub(crate) queue: VecDeque<(CallId, Request)>,
     pub(crate) last_loss: Option<Loss>,
@@ -37,6 +38,20 @@ pub(crate) struct Kept {
     rng: Rng,
     last_link: u64,
     last_xid: i32,
+}
+
+/// What shows a server who the client is.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Credential {
+    pub(crate) scheme: String,
+    pub(crate) auth: Secret,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Passwords stay out of every text.
+        write!(f, "{}:***", self.scheme)
+    }
 }
 
 impl Kept {

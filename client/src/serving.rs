@@ -16,7 +16,7 @@ use zabkeeper_core::{ErrorCode, Instant, Zxid};
 
 use crate::chroot;
 use crate::io::{CallId, Done, Effect, Failure, LinkId, Loss, Outbox, State};
-use crate::kept::Kept;
+use crate::kept::{Credential, Kept};
 use crate::watches::Change;
 
 /// Largest frame taken from a server, bytes: replies are not bound by `jute.maxbuffer`, and a parent may have a
@@ -54,7 +54,7 @@ enum What {
 struct AwaitedAuth {
     /// `None` where the session itself repeats an earlier one.
     call: Option<CallId>,
-    scheme: String,
+    credential: Credential,
 }
 
 /// Does the session go on after a frame?
@@ -111,8 +111,8 @@ impl Serving {
             closing: false,
         };
         let mut bytes = BytesMut::new();
-        for scheme in &kept.auths {
-            serving.auth(None, scheme.clone(), &mut bytes);
+        for credential in &kept.auths {
+            serving.auth(None, credential.clone(), &mut bytes);
         }
         for batch in kept.watches.batches(kept.last_zxid) {
             let frame = RequestFrame { xid: XID_SET_WATCHES, request: Request::SetWatches(batch) };
@@ -227,8 +227,8 @@ impl Serving {
         kept: &mut Kept,
         out: &mut Outbox,
     ) {
-        if let Request::Auth { scheme } = request {
-            return self.auth(Some(call), scheme, bytes);
+        if let Request::Auth { scheme, auth } = request {
+            return self.auth(Some(call), Credential { scheme, auth }, bytes);
         }
         let change = Change::of(&request);
         let begin = bytes.len();
@@ -248,10 +248,11 @@ impl Serving {
         self.awaited.push_back(Awaited { xid: frame.xid, kind, what });
     }
 
-    fn auth(&mut self, call: Option<CallId>, scheme: String, bytes: &mut BytesMut) {
-        let request = Request::Auth { scheme: scheme.clone() };
+    fn auth(&mut self, call: Option<CallId>, credential: Credential, bytes: &mut BytesMut) {
+        let Credential { scheme, auth } = credential.clone();
+        let request = Request::Auth { scheme, auth };
         RequestFrame { xid: XID_AUTH, request }.encode(bytes);
-        self.auths.push_back(AwaitedAuth { call, scheme });
+        self.auths.push_back(AwaitedAuth { call, credential });
     }
 
     fn send(&mut self, now: Instant, bytes: BytesMut, out: &mut Outbox) {
@@ -298,13 +299,13 @@ impl Serving {
     }
 
     fn auth_reply(&mut self, err: i32, kept: &mut Kept, out: &mut Outbox) -> Result<Flow, Loss> {
-        let Some(AwaitedAuth { call, scheme }) = self.auths.pop_front() else {
+        let Some(AwaitedAuth { call, credential }) = self.auths.pop_front() else {
             return Err(Loss::WrongXid { expected: None, got: XID_AUTH });
         };
         let result = match err {
             0 => {
-                if !kept.auths.contains(&scheme) {
-                    kept.auths.push(scheme);
+                if !kept.auths.contains(&credential) {
+                    kept.auths.push(credential);
                 }
                 Ok(Done { zxid: Zxid::ZERO, body: ReplyBody::Empty })
             }

@@ -23,6 +23,73 @@ pub struct Config {
     sync_limit: Duration,
     /// Bounds of queues and batches.
     pub limits: Limits,
+    /// Kinds of nodes and quotas.
+    pub tree: TreeOptions,
+    /// Who is believed, and what that is worth.
+    pub auth: AuthOptions,
+    /// Sessions that are not known to the ensemble.
+    pub sessions: SessionOptions,
+}
+
+/// Which nodes there may be, and what becomes of those that go by themselves. All servers of an ensemble should have
+/// the same; the leader's count.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TreeOptions {
+    /// May nodes have a time to live (`extendedTypesEnabled`)? Default: no.
+    pub extended_types: bool,
+    /// Do hard quotas refuse writes (`enforceQuota`)? Default: no.
+    pub enforce_quota: bool,
+    /// How often the leader looks for containers and nodes whose time is over (`znode.container.checkIntervalMs`), ms,
+    /// at least 1. Default 60,000.
+    pub container_check_ms: u64,
+    /// How many of them it deletes within a minute (`znode.container.maxPerMinute`), at least 1. Default 10,000.
+    pub container_max_per_minute: u32,
+    /// A container that never had a child goes after this time (`znode.container.maxNeverUsedIntervalMs`), ms; zero:
+    /// never, the default.
+    pub container_never_used_ms: u64,
+}
+
+/// Who is believed, and what that is worth.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AuthOptions {
+    /// `user:digest` of who may do everything (`DigestAuthenticationProvider.superDigest`). Default: nobody.
+    pub super_digest: Option<String>,
+    /// Is the scheme `digest` switched off (`DigestAuthenticationProvider.enabled`)? Default: no.
+    pub digest_disabled: bool,
+    /// How passwords are hashed (`DigestAuthenticationProvider.digestAlg`).
+    pub digest_alg: DigestAlg,
+    /// Subject of the certificate of who may do everything (`X509AuthenticationProvider.superUser`). Default: nobody.
+    pub x509_super_user: Option<String>,
+    /// Is the scheme `x509` offered, as it is with `secureClientPort`? Default: no.
+    pub x509: bool,
+    /// Is the scheme `ensemble` offered (`authProvider.N` names its class)? Default: no.
+    pub ensemble: bool,
+    /// Names that the scheme `ensemble` accepts (`ensembleAuthName`); none: all.
+    pub ensemble_names: Vec<String>,
+    /// Is every list ignored (`skipACL`)? Default: no.
+    pub skip_acl: bool,
+    /// One of these schemes must have been shown before anything is asked (`enforce.auth.schemes`); none: not needed.
+    pub required_schemes: Vec<String>,
+}
+
+/// How passwords of the scheme `digest` are hashed. All servers and all lists of an ensemble must agree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the algorithms'")]
+pub enum DigestAlg {
+    #[default]
+    Sha1,
+    Sha256,
+    Sha512,
+    Md5,
+}
+
+/// Sessions that only the server knows which the client is connected to (SESS-14, SESS-15).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SessionOptions {
+    /// Are new sessions local (`localSessionsEnabled`)? Default: no.
+    pub local: bool,
+    /// Is a local session made known to the ensemble when it needs to be (`localSessionsUpgradingEnabled`)? Default: no.
+    pub upgrade: bool,
 }
 
 /// Bounds that keep queues and batches finite. The simulator draws unlikely ones.
@@ -91,6 +158,23 @@ impl Limits {
     }
 }
 
+impl TreeOptions {
+    /// The highest server id where nodes may have a time to live (DATA-21).
+    const ID_MAX: u64 = 254;
+}
+
+impl Default for TreeOptions {
+    fn default() -> TreeOptions {
+        TreeOptions {
+            extended_types: false,
+            enforce_quota: false,
+            container_check_ms: 60_000,
+            container_max_per_minute: 10_000,
+            container_never_used_ms: 0,
+        }
+    }
+}
+
 impl Config {
     /// A server `id` among `voters` with default limits; session timeouts are 2 to 20 ticks (HS-06), a leader has 10
     /// ticks to be established, and 5 to hear from a quorum.
@@ -114,6 +198,9 @@ impl Config {
             init_limit: tick * 10,
             sync_limit: tick * 5,
             limits: Limits::defaults(tick),
+            tree: TreeOptions::default(),
+            auth: AuthOptions::default(),
+            sessions: SessionOptions::default(),
         })
     }
 
@@ -151,6 +238,32 @@ impl Config {
         }
         self.init_limit = self.tick * init;
         self.sync_limit = self.tick * sync;
+        Ok(self)
+    }
+
+    /// Other kinds of nodes, and what becomes of them.
+    ///
+    /// # Errors
+    /// Nodes with a time to live on a server whose number they need, or a pace of zero.
+    pub fn with_tree(mut self, tree: TreeOptions) -> Result<Config, ConfigError> {
+        if tree.extended_types && self.id.0 > TreeOptions::ID_MAX {
+            let what = format!(
+                "sessions of server {} would look like nodes with a time to live; give it a number up to {} \
+                 (myid), or leave extendedTypesEnabled out",
+                self.id,
+                TreeOptions::ID_MAX
+            );
+            return Err(ConfigError { key: "extendedTypesEnabled", what });
+        }
+        if tree.container_check_ms == 0 {
+            let what = "0 ms leave no time for anything else; use 60000".into();
+            return Err(ConfigError { key: "znode.container.checkIntervalMs", what });
+        }
+        if tree.container_max_per_minute == 0 {
+            let what = "with 0 no container would ever go; use 10000".into();
+            return Err(ConfigError { key: "znode.container.maxPerMinute", what });
+        }
+        self.tree = tree;
         Ok(self)
     }
 
@@ -210,3 +323,33 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_21_the_number_of_a_server_must_leave_room_for_times_to_live() {
+        let on = || TreeOptions { extended_types: true, ..TreeOptions::default() };
+        for (id, options, refused) in [
+            (254, on(), None),
+            (255, TreeOptions::default(), None),
+            (255, on(), Some("extendedTypesEnabled")),
+            (
+                1,
+                TreeOptions { container_check_ms: 0, ..on() },
+                Some("znode.container.checkIntervalMs"),
+            ),
+            (
+                1,
+                TreeOptions { container_max_per_minute: 0, ..on() },
+                Some("znode.container.maxPerMinute"),
+            ),
+        ] {
+            let id = ServerId(id);
+            let config = Config::new(id, Voters::new([id]), Duration::from_secs(1));
+            let result = config.and_then(|config| config.with_tree(options));
+            assert_eq!(result.err().map(|error| error.key), refused, "{id}");
+        }
+    }
+}

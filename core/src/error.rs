@@ -38,10 +38,18 @@ pub enum ErrorCode {
     AuthFailed = -115,
     /// This connection has no such watch.
     NoWatcher = -121,
+    /// An ephemeral node was asked for by a session that only its server knows, and that may not be made known.
+    EphemeralOnLocalSession = -120,
+    /// A hard quota refuses.
+    QuotaExceeded = -125,
+    /// The request has waited for longer than the server is told to let requests wait.
+    Throttled = -127,
+    /// The connection has not authenticated with a scheme that the server demands; it is closed.
+    SchemeRequired = -124,
 }
 
 impl ErrorCode {
-    const ALL: [ErrorCode; 14] = [
+    const ALL: [ErrorCode; 18] = [
         ErrorCode::Marshalling,
         ErrorCode::Unimplemented,
         ErrorCode::BadArguments,
@@ -56,6 +64,10 @@ impl ErrorCode {
         ErrorCode::InvalidAcl,
         ErrorCode::AuthFailed,
         ErrorCode::NoWatcher,
+        ErrorCode::EphemeralOnLocalSession,
+        ErrorCode::QuotaExceeded,
+        ErrorCode::Throttled,
+        ErrorCode::SchemeRequired,
     ];
 
     /// The number on the wire; zero, which is success, is not among them.

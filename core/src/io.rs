@@ -21,16 +21,20 @@
 //!    arrived counts.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::auth::Schemes;
 use crate::config::Config;
 use crate::history::History;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, WallMs, WriteId, Zxid};
 use crate::peer::{Notification, PeerMessage};
 use crate::rng::Rng;
-use crate::wire::{ConnectRequest, ConnectResponse, Reply, ReplyBody, RequestFrame, WatchEvent};
+use crate::wire::{
+    ConnectRequest, ConnectResponse, Id, Reply, ReplyBody, RequestFrame, WatchEvent,
+};
 
 /// The two clocks, read once per batch of inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -83,8 +87,9 @@ pub enum PeerEvent {
 /// What a connection does.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ClientEvent {
-    /// The handshake has been read. The first event of a connection.
-    Opened(ConnectRequest),
+    /// The handshake has been read, from a client with these identities, which the driver knows of itself: its `ip`
+    /// (ACL-10). The first event of a connection.
+    Opened(ConnectRequest, Vec<Id>),
     /// A whole frame has been read, as [`RequestFrame::decode`] makes it.
     Request(RequestFrame),
     /// The connection is gone; nothing more is sent to it or comes from it. Also the answer to
@@ -288,8 +293,8 @@ pub enum ClientCommand {
     Connected(ConnectResponse),
     /// Answer a request.
     Reply(Reply),
-    /// A watch has fired.
-    Event(WatchEvent),
+    /// A watch has fired. Whoever hears of the same change shares the record.
+    Event(Arc<WatchEvent>),
     /// Close, after everything before it is sent. The driver answers with [`ClientEvent::Closed`].
     Close,
 }
@@ -370,16 +375,22 @@ pub enum Mark {
     SyncShared,
     SyncByWrite,
     WriteOfMovedSession,
+    AuthAccepted,
+    AuthRefused,
+    WatchFiltered,
+    NodeLapsed,
+    QuotaSoft,
 }
 
 /// A set of [`Mark`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Marks(pub u64);
+pub struct Marks(pub u128);
 
 /// What a function needs to act: the time, the settings, the dice and the outbox.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Now,
     pub(crate) config: &'a Config,
+    pub(crate) schemes: &'a Schemes,
     pub(crate) rng: &'a mut Rng,
     pub(crate) out: &'a mut Outbox,
 }
@@ -422,7 +433,7 @@ impl Marks {
 
 impl Mark {
     /// All of them, in order.
-    pub const ALL: [Mark; 62] = [
+    pub const ALL: [Mark; 67] = [
         Mark::ElectionAlone,
         Mark::DiscoveryPromised,
         Mark::BroadcastBegun,
@@ -485,6 +496,11 @@ impl Mark {
         Mark::SyncShared,
         Mark::SyncByWrite,
         Mark::WriteOfMovedSession,
+        Mark::AuthAccepted,
+        Mark::AuthRefused,
+        Mark::WatchFiltered,
+        Mark::NodeLapsed,
+        Mark::QuotaSoft,
     ];
 }
 
@@ -506,7 +522,7 @@ impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Input::Timeout => write!(f, "timeout"),
-            Input::Client(conn, ClientEvent::Opened(c)) => write!(
+            Input::Client(conn, ClientEvent::Opened(c, _)) => write!(
                 f,
                 "{conn} opened session={} seen={} timeout={}ms",
                 c.session, c.last_zxid_seen, c.timeout_ms
@@ -596,6 +612,15 @@ impl fmt::Display for ClientCommand {
             ClientCommand::Reply(r) => match &r.result {
                 Ok(ReplyBody::Multi(parts)) => {
                     write!(f, "reply #{} {:#x} {parts:?}", r.xid, r.zxid)
+                }
+                Ok(ReplyBody::Acl(list, _)) => {
+                    write!(f, "reply #{} {:#x}", r.xid, r.zxid)?;
+                    list.iter()
+                        .try_for_each(|acl| write!(f, " {}:{}:{}", acl.perms.0, acl.scheme, acl.id))
+                }
+                Ok(ReplyBody::Identities(ids)) => {
+                    write!(f, "reply #{} {:#x}", r.xid, r.zxid)?;
+                    ids.iter().try_for_each(|id| write!(f, " {}:{}", id.scheme, id.id))
                 }
                 Ok(_) => write!(f, "reply #{} {:#x} ok", r.xid, r.zxid),
                 Err(code) => write!(f, "reply #{} {:#x} {code}", r.xid, r.zxid),

@@ -16,6 +16,7 @@
 //! Invariants, here and in every module: no I/O, no clock, no thread, no async, no ambient randomness; a step cannot
 //! fail; input from outside never panics; maps are never iterated in hash order.
 
+pub mod auth;
 mod config;
 pub mod digest;
 mod election;
@@ -33,6 +34,7 @@ mod rng;
 mod server;
 mod session;
 mod status;
+pub mod throttle;
 mod timer;
 mod tree;
 pub mod txn;
@@ -40,11 +42,13 @@ mod watch;
 pub mod wire;
 mod zab;
 
-pub use config::{Config, ConfigError, Limits};
+pub use config::{
+    AuthOptions, Config, ConfigError, DigestAlg, Limits, SessionOptions, TreeOptions,
+};
 pub use error::{Corrupt, ErrorCode, Malformed};
 pub use history::History;
 pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
 pub use io::{Input, Now, Outbox, Pressure};
 pub use quorum::Voters;
 pub use server::Server;
-pub use status::{Mode, SessionInfo, Status};
+pub use status::{Mode, SessionInfo, Status, WatchSummary};

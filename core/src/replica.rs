@@ -4,12 +4,13 @@
 //! connections but as names in the watch tables. `apply` is total and deterministic: it asserts what the leader has checked.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::error::Corrupt;
 use crate::history::History;
-use crate::ids::{ConnId, Epoch, ServerId, SessionId, WriteId, Zxid};
+use crate::ids::{ConnId, Epoch, ServerId, WriteId, Zxid};
 use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered};
 use crate::log::Log;
 use crate::peer::{Voice, Vote};
@@ -18,8 +19,8 @@ use crate::rng::{KeyedHash, Rng};
 use crate::session::SessionTable;
 use crate::tree::{self, NewNode, SnapshotHeader, Tree};
 use crate::txn::{Origin, Txn, TxnOp};
-use crate::watch::{Kind, Watches};
-use crate::wire::{EventType, Perms, Stat};
+use crate::watch::Watches;
+use crate::wire::{Acl, EventType, Stat};
 
 /// One server's copy.
 #[derive(Debug)]
@@ -106,7 +107,10 @@ pub(crate) struct Effects {
 pub(crate) struct Fired {
     pub(crate) event: EventType,
     pub(crate) path: String,
-    pub(crate) conns: BTreeSet<ConnId>,
+    /// In their order, each once.
+    pub(crate) conns: Vec<ConnId>,
+    /// Who may hear of it: who may read the node (WATCH-17).
+    pub(crate) acl: Arc<[Acl]>,
 }
 
 impl Replica {
@@ -152,7 +156,7 @@ impl Replica {
                 header.owners,
                 header.last_session_ids,
             ),
-            watches: Watches::default(),
+            watches: Watches::new(hash),
             log: Log::recovered(applied, last),
             history: recovered.history,
             recent: Recent::after(last),
@@ -376,12 +380,12 @@ impl Replica {
 
     fn apply_op(&mut self, txn: &Txn, op: &TxnOp, effects: &mut Effects) {
         match op {
-            TxnOp::Create { path, data, acl, ephemeral, parent_creates } => {
-                let owner = if *ephemeral { txn.session } else { SessionId(0) };
+            TxnOp::Create { path, data, acl, lifetime, parent_creates } => {
+                let owner = lifetime.owner(txn.session);
                 let data = data.as_deref();
                 let new = NewNode { path, data, acl, owner, parent_creates: *parent_creates };
                 effects.stats.push(self.tree.create(new, txn.zxid, txn.time));
-                self.fire(EventType::NodeCreated, Kind::Data, path, effects);
+                self.fire(EventType::NodeCreated, path, effects);
                 self.fire_on_parent(path, effects);
             }
             TxnOp::Delete { path } => self.delete(path, txn.zxid, effects),
@@ -389,7 +393,10 @@ impl Replica {
                 let data = data.as_deref();
                 let stat = self.tree.set_data(path, data, *version, txn.zxid, txn.time);
                 effects.stats.push(stat);
-                self.fire(EventType::NodeDataChanged, Kind::Data, path, effects);
+                self.fire(EventType::NodeDataChanged, path, effects);
+            }
+            TxnOp::SetAcl { path, acl, version } => {
+                effects.stats.push(self.tree.set_acl(path, acl, *version));
             }
             TxnOp::Multi(ops) => {
                 for op in ops {
@@ -413,30 +420,29 @@ impl Replica {
 
     /// WATCH-10: whoever watches the node's data or its children hears once that it is gone.
     fn delete(&mut self, path: &str, zxid: Zxid, effects: &mut Effects) {
-        let readable = self.tree.delete(path, zxid);
-        let mut conns = self.watches.fire(Kind::Data, path);
-        conns.append(&mut self.watches.fire(Kind::Child, path));
-        if readable && !conns.is_empty() {
-            effects.fired.push(Fired { event: EventType::NodeDeleted, path: path.into(), conns });
+        let acl = self.tree.delete(path, zxid);
+        let event = EventType::NodeDeleted;
+        let conns = self.watches.fire(event, path);
+        if !conns.is_empty() {
+            effects.fired.push(Fired { event, path: path.into(), conns, acl });
         }
         self.fire_on_parent(path, effects);
     }
 
     fn fire_on_parent(&mut self, path: &str, effects: &mut Effects) {
         let (parent, _) = tree::split(path).expect("a node but the root has a parent");
-        self.fire(EventType::NodeChildrenChanged, Kind::Child, parent, effects);
+        self.fire(EventType::NodeChildrenChanged, parent, effects);
     }
 
     /// A watch that may not read the node is used up all the same (WATCH-17, edge 123).
-    fn fire(&mut self, event: EventType, kind: Kind, path: &str, effects: &mut Effects) {
-        let conns = self.watches.fire(kind, path);
+    fn fire(&mut self, event: EventType, path: &str, effects: &mut Effects) {
+        let conns = self.watches.fire(event, path);
         if conns.is_empty() {
             return;
         }
         let id = self.tree.find(path).expect("an event is about a node that is there");
-        if self.tree.may(id, Perms::READ) {
-            effects.fired.push(Fired { event, path: path.into(), conns });
-        }
+        let acl = self.tree.share_acl(id);
+        effects.fired.push(Fired { event, path: path.into(), conns, acl });
     }
 
     /// A leader's snapshot is durable: it becomes the state.
@@ -444,15 +450,15 @@ impl Replica {
         let Some(Incoming { zxid, chunks, .. }) = self.incoming.take() else {
             unreachable!("a snapshot that has arrived")
         };
-        let (tree, header) =
-            tree::load(&chunks, KeyedHash::new(cx.rng)).map_err(|corrupt| corrupt.to_string())?;
+        let hash = KeyedHash::new(cx.rng);
+        let (tree, header) = tree::load(&chunks, hash).map_err(|corrupt| corrupt.to_string())?;
         if header.zxid != zxid || zxid <= self.log.appended() {
             return Err(format!("snapshot {zxid} holds the picture of {}", header.zxid));
         }
         self.tree = tree;
         self.sessions =
             SessionTable::restore(header.sessions, header.owners, header.last_session_ids);
-        self.watches = Watches::default();
+        self.watches = Watches::new(hash);
         self.unapplied.clear();
         self.history = History::after(zxid);
         self.recent = Recent::after(zxid);

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
+use crate::auth::{Scheme, Schemes};
 use crate::config::Config;
 use crate::election::Looking;
 use crate::error::Corrupt;
@@ -31,7 +32,7 @@ use crate::peer::Vote;
 use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::session::SessionTracker;
-use crate::status::{Mode, SessionInfo, Status};
+use crate::status::{Mode, SessionInfo, Status, WatchSummary};
 use crate::timer::{Timer, TimerTable};
 use crate::zab::{Follower, Leader, News, Verdict};
 use clients::Conn;
@@ -39,12 +40,13 @@ use peers::Inbound;
 
 /// A server of an ensemble.
 ///
-/// * Once: [`Server::recover`].
+/// * Once: [`Server::recover`], and [`Server::with_scheme`] for schemes of authentication that are not built in.
 /// * Then, for ever: [`Server::step`] with each input, and with [`Input::Timeout`] when [`Server::next_deadline`] comes.
-/// * At any time: [`Server::pressure`], [`Server::status`], [`Server::sessions`], [`Server::digest`].
+/// * At any time: [`Server::pressure`], [`Server::status`] and the other questions, which change nothing.
 #[derive(Debug)]
 pub struct Server {
     config: Arc<Config>,
+    schemes: Arc<Schemes>,
     rng: Rng,
     role: Role,
     replica: Replica,
@@ -84,6 +86,7 @@ impl Server {
         timers.set(Timer::Election, Some(Instant(0)));
         let looking = Looking::new(config.id(), 0, None);
         Ok(Server {
+            schemes: Arc::new(Schemes::new(&config.auth)),
             config: Arc::new(config),
             rng,
             role: Role::Looking(looking),
@@ -99,6 +102,13 @@ impl Server {
         })
     }
 
+    /// The same server with one more scheme of authentication, or another one in place of that with its name. Before the
+    /// first [`Server::step`]; all servers of an ensemble should have the same.
+    pub fn with_scheme(mut self, scheme: impl Scheme + 'static) -> Server {
+        Arc::make_mut(&mut self.schemes).add(Arc::new(scheme));
+        self
+    }
+
     /// Takes one input and appends to `out` what is to be done about it.
     pub fn step(&mut self, now: Now, input: Input, out: &mut Outbox) {
         if self.halted.is_some() {
@@ -106,7 +116,8 @@ impl Server {
         }
         let config = self.config.clone();
         let mut rng = mem::replace(&mut self.rng, Rng::new(0));
-        let mut cx = Cx { now, config: &config, rng: &mut rng, out };
+        let schemes = self.schemes.clone();
+        let mut cx = Cx { now, config: &config, schemes: &schemes, rng: &mut rng, out };
         match input {
             Input::Timeout => self.on_timeout(&mut cx),
             Input::Client(conn, event) => self.on_client(conn, event, &mut cx),
@@ -194,6 +205,27 @@ impl Server {
         self.replica.sessions().live().map(info).collect()
     }
 
+    /// Sessions that have ephemeral nodes, by id, with their paths.
+    pub fn ephemerals(&self) -> impl Iterator<Item = (SessionId, Vec<String>)> {
+        let tree = self.replica.tree();
+        tree.owners().map(|session| (session, tree.ephemerals(session).collect()))
+    }
+
+    /// What the data table of watches holds.
+    pub fn watch_summary(&self) -> WatchSummary {
+        self.replica.watches.data_summary()
+    }
+
+    /// Each connection with each path that it watches with getData or exists.
+    pub fn watches_by_conn(&self) -> impl Iterator<Item = (ConnId, &str)> {
+        self.replica.watches.data_by_conn()
+    }
+
+    /// The same, path by path.
+    pub fn watches_by_path(&self) -> impl Iterator<Item = (&str, ConnId)> {
+        self.replica.watches.data_by_path()
+    }
+
     /// Fingerprint of tree and sessions at `status().applied`; see [`crate::digest`]. Visits every node.
     pub fn digest(&self) -> u64 {
         self.replica.digest()
@@ -214,6 +246,21 @@ impl Server {
         }
         if self.timers.due(Timer::Hold, now) && !self.serves() {
             self.close_held(cx);
+        }
+        if self.timers.due(Timer::Cleaning, now) {
+            self.clean(cx);
+        }
+    }
+
+    /// A leader whose clients have to wait does nothing of its own, either (DATA-22).
+    fn clean(&mut self, cx: &mut Cx<'_>) {
+        let busy = self.pressure() == Pressure::PauseClients;
+        let Role::Leading(leader) = &mut self.role else {
+            return;
+        };
+        match leader.broadcast() {
+            Some(broadcast) if busy => broadcast.pause_cleaning(cx),
+            Some(_) | None => leader.clean(&mut self.replica, cx),
         }
     }
 
@@ -450,22 +497,27 @@ impl Server {
         self.note_pressure(cx);
         let paused = self.paused_since.is_some();
         let now = cx.now.mono;
-        let (election, role, expiry) = match &mut self.role {
+        let (election, role, expiry, cleaning) = match &mut self.role {
             Role::Looking(looking) if !looking.has_voted() && !self.replica.log().is_writing() => {
-                (Some(now), None, None)
+                (Some(now), None, None, None)
             }
-            Role::Looking(looking) => (looking.next_deadline(), None, None),
-            Role::Following(follower) => (None, Some(follower.deadline()), None),
+            Role::Looking(looking) => (looking.next_deadline(), None, None, None),
+            Role::Following(follower) => (None, Some(follower.deadline()), None, None),
             Role::Leading(leader) => {
                 let role = leader.deadline(cx);
-                let tracker = leader.broadcast().map(|broadcast| &broadcast.tracker);
+                let mut broadcast = leader.broadcast();
+                let cleaning = broadcast
+                    .as_mut()
+                    .and_then(|broadcast| broadcast.cleaning_deadline(&self.replica, cx));
+                let tracker = broadcast.map(|broadcast| &broadcast.tracker);
                 let expiry = tracker.filter(|_| !paused).and_then(SessionTracker::next_expiry);
-                (None, role, expiry)
+                (None, role, expiry, cleaning)
             }
         };
         self.timers.set(Timer::Election, election);
         self.timers.set(Timer::Role, role);
         self.timers.set(Timer::SessionExpiry, expiry);
+        self.timers.set(Timer::Cleaning, cleaning);
     }
 
     /// The disk failed: nothing that is said from now on could be kept.

@@ -79,3 +79,14 @@ pub struct SessionInfo {
     /// When it expires if nothing is heard; `None` where this server does not decide that.
     pub expires: Option<Instant>,
 }
+
+/// What the data table of watches holds: those set by getData and exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WatchSummary {
+    /// Connections that watch anything.
+    pub connections: usize,
+    /// Paths that anybody watches.
+    pub paths: usize,
+    /// Pairs of both.
+    pub watches: usize,
+}

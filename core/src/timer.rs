@@ -16,11 +16,13 @@ pub(crate) enum Timer {
     SessionExpiry,
     /// Connections held for a leader have waited long enough.
     Hold,
+    /// The leader looks for nodes that go by themselves, or for the next one.
+    Cleaning,
 }
 
 /// One deadline for each [`Timer`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TimerTable([Option<Instant>; 4]);
+pub(crate) struct TimerTable([Option<Instant>; 5]);
 
 impl TimerTable {
     pub(crate) fn set(&mut self, timer: Timer, deadline: Option<Instant>) {

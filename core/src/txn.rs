@@ -50,8 +50,8 @@ pub enum TxnOp {
         data: Option<Bytes>,
         /// Its access control list.
         acl: Vec<Acl>,
-        /// Does it go with the session?
-        ephemeral: bool,
+        /// When it goes by itself.
+        lifetime: Lifetime,
         /// Children that the parent has ever had, this one included (the stored cversion).
         parent_creates: i32,
     },
@@ -106,6 +106,68 @@ pub enum TxnOp {
         /// Where it is now.
         server: ServerId,
     },
+    /// A node gets another access control list.
+    SetAcl {
+        /// Node to change.
+        path: String,
+        /// The list to store.
+        acl: Vec<Acl>,
+        /// The version that the list gets.
+        version: i32,
+    },
+}
+
+/// How long a node lives, unless somebody deletes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Lifetime {
+    /// For ever.
+    Persistent,
+    /// As long as the session that creates it.
+    Ephemeral,
+    /// Until it has had children and has none any more (DATA-18).
+    Container,
+    /// Until it has no children and was not written for a while (DATA-19).
+    Ttl {
+        /// That while, ms, from 1 to 2^40-1.
+        ms: u64,
+    },
+}
+
+impl Lifetime {
+    /// What a container's owner field holds, as in ZooKeeper.
+    const CONTAINER: SessionId = SessionId(i64::MIN);
+    /// Top byte of the owner field of nodes with a time to live. The two bytes behind it are zero, the rest is that time.
+    const EXTENDED: i64 = 0xff << 56;
+    /// The longest time to live, ms.
+    pub const TTL_MS_MAX: u64 = (1 << 40) - 1;
+
+    /// What the owner field of a node holds that `session` creates (DATA-18, DATA-19). Sessions have other numbers:
+    /// [`Config::with_tree`](crate::Config::with_tree) sees to it.
+    ///
+    /// # Panics
+    /// On a time to live out of its range, which the leader has refused.
+    pub fn owner(self, session: SessionId) -> SessionId {
+        match self {
+            Lifetime::Persistent => SessionId(0),
+            Lifetime::Ephemeral => session,
+            Lifetime::Container => Lifetime::CONTAINER,
+            Lifetime::Ttl { ms } => {
+                assert!((1..=Lifetime::TTL_MS_MAX).contains(&ms), "{ms} ms is no time to live");
+                SessionId(Lifetime::EXTENDED | ms.cast_signed())
+            }
+        }
+    }
+
+    /// How long a node lives whose owner field holds this.
+    pub fn of(owner: SessionId) -> Lifetime {
+        let ms = owner.0.wrapping_sub(Lifetime::EXTENDED).cast_unsigned();
+        match owner {
+            SessionId(0) => Lifetime::Persistent,
+            Lifetime::CONTAINER => Lifetime::Container,
+            _ if (1..=Lifetime::TTL_MS_MAX).contains(&ms) => Lifetime::Ttl { ms },
+            _ => Lifetime::Ephemeral,
+        }
+    }
 }
 
 impl Origin {
@@ -161,14 +223,49 @@ impl fmt::Display for TxnOp {
             TxnOp::MultiRefused { count, failed, code } => {
                 write!(f, "multi of {count} refused at {failed}: {code}")
             }
-            TxnOp::Create { path, ephemeral: false, .. } => write!(f, "create {path}"),
-            TxnOp::Create { path, ephemeral: true, .. } => write!(f, "create ephemeral {path}"),
+            TxnOp::Create { path, lifetime: Lifetime::Persistent, .. } => {
+                write!(f, "create {path}")
+            }
+            TxnOp::Create { path, lifetime: Lifetime::Ephemeral, .. } => {
+                write!(f, "create ephemeral {path}")
+            }
+            TxnOp::Create { path, lifetime: Lifetime::Container, .. } => {
+                write!(f, "create container {path}")
+            }
+            TxnOp::Create { path, lifetime: Lifetime::Ttl { ms }, .. } => {
+                write!(f, "create ttl={ms}ms {path}")
+            }
             TxnOp::Delete { path } => write!(f, "delete {path}"),
+            TxnOp::SetAcl { path, version, .. } => write!(f, "setACL {path} v={version}"),
             TxnOp::SetData { path, version, .. } => write!(f, "setData {path} v={version}"),
             TxnOp::CreateSession { timeout_ms } => write!(f, "createSession {timeout_ms}ms"),
             TxnOp::CloseSession { ephemerals } => write!(f, "closeSession {ephemerals:?}"),
             TxnOp::Error { code } => write!(f, "error {code}"),
             TxnOp::MoveSession { server } => write!(f, "moveSession s{server}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_18_19_the_owner_field_tells_the_kinds_apart() {
+        let session = SessionId(0x0100_0000_0000_0007);
+        for (lifetime, owner) in [
+            (Lifetime::Persistent, 0),
+            (Lifetime::Ephemeral, session.0),
+            (Lifetime::Container, i64::MIN),
+            (Lifetime::Ttl { ms: 1 }, -0x00ff_ffff_ffff_ffff),
+            (Lifetime::Ttl { ms: Lifetime::TTL_MS_MAX }, -0x00ff_ff00_0000_0001),
+        ] {
+            assert_eq!(lifetime.owner(session), SessionId(owner), "{lifetime:?}");
+            assert_eq!(Lifetime::of(SessionId(owner)), lifetime, "{owner:#x}");
+        }
+        // Of server 254, and of any server at a time with high bits.
+        for session in [0xfe00_0000_0000_0001_u64, 0xff00_0100_0000_0001, 0x8000_0000_0000_0001] {
+            assert_eq!(Lifetime::of(SessionId(session.cast_signed())), Lifetime::Ephemeral);
         }
     }
 }

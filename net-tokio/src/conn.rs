@@ -15,10 +15,10 @@ use socket2::SockRef;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 use zabkeeper_core::io::ClientCommand;
-use zabkeeper_core::{ConnId, Instant};
+use zabkeeper_core::{ConnId, Instant, Now, SessionId, WallMs};
 
 use crate::shared::Shared;
-use crate::traffic::Traffic;
+use crate::traffic::{ConnStats, Load, Served, Traffic};
 use crate::words::ClientLine;
 
 /// Queued output above which a connection is not read: its client does not take the answers it asked for. Room for a
@@ -34,6 +34,8 @@ const IDLE_BYTES: usize = 64 << 10;
 pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) peer: SocketAddr,
+    /// When it was accepted.
+    since: WallMs,
     socket: OwnedWriteHalf,
     state: RefCell<State>,
     changed: Notify,
@@ -54,11 +56,26 @@ struct State {
     writing: bool,
     /// Does the reader wait for leave to read?
     paused: bool,
+    /// Does it stand in the line for `request_throttle_max_requests`?
+    in_line: bool,
     unanswered: u32,
-    /// When requests were read, oldest first: one entry and a count per read.
-    arrivals: VecDeque<(Instant, u32)>,
-    received: u64,
-    sent: u64,
+    /// When requests were read, oldest first.
+    arrivals: VecDeque<Arrival>,
+    /// The handshake that is not answered yet.
+    handshake: Option<Arrival>,
+    served: Option<Served>,
+    /// When something came last.
+    heard: Instant,
+    stats: ConnStats,
+}
+
+/// Requests that were read at the same time.
+#[derive(Clone, Copy)]
+struct Arrival {
+    at: Instant,
+    requests: u32,
+    /// Bytes, if it is one large request (THR-04).
+    large: u32,
 }
 
 /// How far the connection has come.
@@ -66,6 +83,8 @@ struct State {
 enum Phase {
     /// Neither handshake nor four-letter word yet.
     Greeting,
+    /// A four-letter word has been read, nothing else will be.
+    Word,
     /// The core knows it.
     Open,
     /// The core has been told that it is closed; output on its way may still leave.
@@ -73,7 +92,7 @@ enum Phase {
 }
 
 impl Conn {
-    pub(crate) fn new(id: ConnId, peer: SocketAddr, socket: OwnedWriteHalf) -> Conn {
+    pub(crate) fn new(id: ConnId, peer: SocketAddr, socket: OwnedWriteHalf, now: Now) -> Conn {
         let state = State {
             phase: Phase::Greeting,
             output: BytesMut::new(),
@@ -84,17 +103,24 @@ impl Conn {
             due: false,
             writing: false,
             paused: false,
+            in_line: false,
             unanswered: 0,
             arrivals: VecDeque::new(),
-            received: 0,
-            sent: 0,
+            handshake: None,
+            served: None,
+            heard: now.mono,
+            stats: ConnStats::default(),
         };
-        Conn { id, peer, socket, state: RefCell::new(state), changed: Notify::new() }
+        let (state, changed) = (RefCell::new(state), Notify::new());
+        Conn { id, peer, since: now.wall, socket, state, changed }
     }
 
-    /// The handshake has been read.
-    pub(crate) fn open(&self) {
-        self.state.borrow_mut().phase = Phase::Open;
+    /// The handshake has been read; for a new session?
+    pub(crate) fn open(&self, new: bool, now: Instant) {
+        let mut state = self.state.borrow_mut();
+        state.phase = Phase::Open;
+        state.heard = now;
+        state.handshake = Some(Arrival { at: now, requests: u32::from(new), large: 0 });
     }
 
     /// The core is to hear no more of it. Was it open?
@@ -116,9 +142,25 @@ impl Conn {
         let full = state.output.len() > OUTPUT_BYTES || !shared.is_reading();
         let burst = u32::try_from(OUTPUT_BYTES / state.expected.max(1)).unwrap_or(BURST);
         let burst = burst.clamp(1, BURST);
-        let room = if full { 0 } else { limit.saturating_sub(state.unanswered).min(burst) };
+        let own = if full { 0 } else { limit.saturating_sub(state.unanswered).min(burst) };
+        let room = if own == 0 { 0 } else { own.min(shared.share(state.unanswered)) };
+        if own > 0 && room == 0 && !state.paused {
+            shared.note_crowd();
+        }
+        if own > 0 && room == 0 && state.unanswered == 0 {
+            // No answer of its own will come to wake it.
+            if !std::mem::replace(&mut state.in_line, true) {
+                shared.stand_in_line(self.id);
+            }
+        }
         state.paused = room == 0;
         room
+    }
+
+    /// It has come to the head of the line.
+    pub(crate) fn leave_line(&self) {
+        self.state.borrow_mut().in_line = false;
+        self.look_again();
     }
 
     /// Returns when something has happened that a reader may wait for; sometimes for nothing.
@@ -139,16 +181,40 @@ impl Conn {
     }
 
     /// A handshake or a four-letter word has been read.
-    pub(crate) fn greeted(&self) {
-        self.state.borrow_mut().received += 1;
+    pub(crate) fn greeted(&self, is_word: bool) {
+        let mut state = self.state.borrow_mut();
+        state.stats.received += 1;
+        if is_word {
+            state.phase = Phase::Word;
+        }
     }
 
-    /// Requests have been read.
-    pub(crate) fn asked(&self, at: Instant, requests: u32) {
+    /// Requests have been read, the last of which is this operation.
+    pub(crate) fn asked(&self, at: Instant, requests: u32, op: i32, load: &mut Load) {
+        self.state.borrow_mut().arrived(Arrival { at, requests, large: 0 }, op, load);
+    }
+
+    /// A large request of so many bytes has been read (THR-04).
+    pub(crate) fn asked_large(&self, at: Instant, bytes: u32, op: i32, load: &mut Load) {
+        self.state.borrow_mut().arrived(Arrival { at, requests: 1, large: bytes }, op, load);
+    }
+
+    /// What it had under way will not be answered any more.
+    pub(crate) fn forget_load(&self, load: &mut Load) {
         let mut state = self.state.borrow_mut();
-        state.received += u64::from(requests);
-        state.unanswered += requests;
-        state.arrivals.push_back((at, requests));
+        load.requests -= u64::from(std::mem::take(&mut state.unanswered));
+        load.large_bytes -=
+            state.arrivals.drain(..).map(|arrival| u64::from(arrival.large)).sum::<u64>();
+    }
+
+    /// Begins its statistics anew, as `crst` asks.
+    pub(crate) fn reset_stats(&self) {
+        self.state.borrow_mut().stats = ConnStats::default();
+    }
+
+    /// Its session, once it has one.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.state.borrow().served.map(|served| served.session)
     }
 
     /// Queues what the core has to say; for `Close`, nothing. Is the connection now due, and was not before?
@@ -161,18 +227,30 @@ impl Conn {
         let mut state = self.state.borrow_mut();
         let before = state.output.len();
         match command {
-            ClientCommand::Connected(response) => response.encode(&mut state.output),
+            ClientCommand::Connected(response) => {
+                response.encode(&mut state.output);
+                state.served = Served::of(response);
+                if let (Some(arrival), Some(_)) = (state.handshake.take(), state.served) {
+                    let new = arrival.requests > 0;
+                    state.stats.connected(new, arrival.at, now);
+                    if new {
+                        traffic.latency.add(now.since(arrival.at));
+                    }
+                }
+            }
             ClientCommand::Event(event) => event.encode(&mut state.output),
             ClientCommand::Reply(reply) => {
                 reply.encode(&mut state.output);
-                if let Some(arrival) = state.answered() {
+                let arrival = state.answered(&mut traffic.load);
+                if let Some(arrival) = arrival {
                     traffic.latency.add(now.since(arrival));
                 }
+                state.stats.replied(reply, arrival, now);
             }
             ClientCommand::Close => return false,
         }
         state.largest = state.largest.max(state.output.len() - before);
-        state.sent += 1;
+        state.stats.sent += 1;
         traffic.sent += 1;
         !std::mem::replace(&mut state.due, true)
     }
@@ -235,31 +313,42 @@ impl Conn {
         true
     }
 
-    pub(crate) fn unanswered(&self) -> u32 {
-        self.state.borrow().unanswered
-    }
-
     pub(crate) fn line(&self) -> ClientLine {
         let state = self.state.borrow();
         ClientLine {
             peer: self.peer,
-            open: state.phase == Phase::Open,
+            since: self.since,
+            reading: matches!(state.phase, Phase::Greeting | Phase::Open) && !state.paused,
+            writing: state.writing,
             unanswered: state.unanswered,
-            received: state.received,
-            sent: state.sent,
+            served: state.served,
+            heard: state.heard,
+            stats: state.stats,
         }
     }
 }
 
 impl State {
+    fn arrived(&mut self, arrival: Arrival, op: i32, load: &mut Load) {
+        self.stats.received += u64::from(arrival.requests);
+        self.stats.asked(op);
+        self.heard = arrival.at;
+        self.unanswered += arrival.requests;
+        load.requests += u64::from(arrival.requests);
+        load.large_bytes += u64::from(arrival.large);
+        self.arrivals.push_back(arrival);
+    }
+
     /// One request less to answer; when it arrived. Replies need not come in the order of requests (a refused auth overtakes
     /// a write), so for a single one this is off; the sum is not.
-    fn answered(&mut self) -> Option<Instant> {
-        self.unanswered = self.unanswered.saturating_sub(1);
-        let (at, left) = self.arrivals.front_mut()?;
-        let at = *at;
-        *left -= 1;
-        if *left == 0 {
+    fn answered(&mut self, load: &mut Load) -> Option<Instant> {
+        let arrival = self.arrivals.front_mut()?;
+        self.unanswered -= 1;
+        load.requests -= 1;
+        let at = arrival.at;
+        arrival.requests -= 1;
+        if arrival.requests == 0 {
+            load.large_bytes -= u64::from(arrival.large);
             self.arrivals.pop_front();
         }
         Some(at)

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Sleep;
-use zabkeeper_core::io::{ClientCommand, DiskEvent};
+use zabkeeper_core::io::{ClientCommand, DiskCommand, DiskEvent};
 use zabkeeper_core::{Input, Instant, Mode, Now, Outbox, Pressure, Server, ServerId, Status};
 
 use crate::conn::Conn;
@@ -69,6 +69,7 @@ impl Hub {
             for input in self.batch.drain(..) {
                 self.server.step(now, input, &mut self.outbox);
             }
+            self.note_proposals();
             self.disk.send(&mut self.outbox.disk);
             self.peers.carry_out(&mut self.outbox);
             self.deliver(now.mono);
@@ -125,6 +126,7 @@ impl Hub {
                 continue;
             };
             if matches!(command, ClientCommand::Close) {
+                conn.forget_load(&mut traffic.load);
                 self.shared.close(&conn);
             } else if conn.queue(&command, now, &mut traffic) {
                 self.due.push(Rc::clone(&conn));
@@ -136,14 +138,29 @@ impl Hub {
             conn.flush();
         }
         self.shared.set_reading(self.server.pressure() == Pressure::Accept);
+        self.shared.let_in();
     }
 
-    /// Announces once that clients are served, tells what has become of this server's role, and answers those who
-    /// asked for the status.
+    /// Sizes what a leader proposes, which is what it appends.
+    fn note_proposals(&self) {
+        if !self.role.is_some_and(|(mode, ..)| mode == Mode::Leader) {
+            return;
+        }
+        let mut traffic = self.shared.traffic.borrow_mut();
+        for command in &self.outbox.disk {
+            if let DiskCommand::Append { entry, .. } = command {
+                traffic.proposals.add(entry.bytes.len());
+            }
+        }
+    }
+
+    /// Answers questions, announces once that clients are served, and tells what has become of this server's role.
     fn tell_operators(&mut self) {
-        let askers = self.shared.take_status_wanted();
+        for question in self.shared.take_questions() {
+            question(&self.server);
+        }
         let alone = self.shared.settings.ensemble.is_none();
-        if alone && self.announced && askers.is_empty() {
+        if alone && self.announced {
             return;
         }
         let status = self.server.status();
@@ -155,10 +172,6 @@ impl Hub {
         if status.serving && !self.announced {
             self.announced = true;
             announce(&self.shared.settings, &status);
-        }
-        for asker in askers {
-            // Whoever asked may have gone.
-            let _gone = asker.send(status.clone());
         }
     }
 

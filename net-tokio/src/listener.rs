@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::config::Settings;
+use crate::config::{Limits, Settings};
 use crate::reader;
 use crate::shared::Shared;
 
@@ -84,7 +84,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-                match Permit::take(&counts, peer.ip(), &shared.settings) {
+                match Permit::take(&counts, peer.ip(), &shared.settings.limits) {
                     Ok(permit) => {
                         let task = reader::attend(Rc::clone(&shared), stream, peer, permit);
                         tokio::task::spawn_local(task);
@@ -107,15 +107,20 @@ impl Permit {
     fn take(
         counts: &Rc<RefCell<Counts>>,
         address: IpAddr,
-        settings: &Settings,
-    ) -> Result<Permit, &'static str> {
+        limits: &Limits,
+    ) -> Result<Permit, String> {
         let mut now = counts.borrow_mut();
-        if settings.connections.is_some_and(|bound| now.all >= bound) {
-            return Err("as many connections as maxCnxns allows");
+        if let Some(bound) = limits.connections.filter(|bound| now.all >= *bound) {
+            return Err(format!(
+                "{bound} connections are all that maxCnxns={bound} allows; raise it, or 0 for no bound"
+            ));
         }
         let here = now.by_address.get(&address).copied().unwrap_or(0);
-        if settings.connections_per_ip.is_some_and(|bound| here >= bound) {
-            return Err("as many connections from its address as maxClientCnxns allows");
+        if let Some(bound) = limits.connections_per_ip.filter(|bound| here >= *bound) {
+            return Err(format!(
+                "{bound} connections from its address are all that maxClientCnxns={bound} allows; raise \
+                 it, or 0 for no bound"
+            ));
         }
         now.all += 1;
         now.by_address.insert(address, here + 1);
@@ -142,10 +147,11 @@ mod tests {
     #[test]
     fn edge_160_bounds_per_address_and_altogether_and_places_come_back() {
         let mut settings = Settings::for_a_try();
-        settings.connections_per_ip = Some(2);
-        settings.connections = Some(3);
+        settings.limits.connections_per_ip = Some(2);
+        settings.limits.connections = Some(3);
         let counts = Rc::default();
-        let from = |last: u8| Permit::take(&counts, IpAddr::from([10, 0, 0, last]), &settings);
+        let from =
+            |last: u8| Permit::take(&counts, IpAddr::from([10, 0, 0, last]), &settings.limits);
         let first = from(1).ok();
         let _second = from(1).ok();
         assert!(from(1).is_err_and(|bound| bound.contains("maxClientCnxns")));

@@ -6,26 +6,36 @@ use std::time::Duration;
 
 use zabkeeper_core::Instant;
 
-/// Lines let through in each second.
-const LINES: u32 = 10;
-const WINDOW: Duration = Duration::from_secs(1);
-
-/// Counts the lines of the current second.
-#[derive(Debug, Default)]
+/// Counts the lines of the current window of time.
+#[derive(Debug)]
 pub(crate) struct LineLimit {
+    most: u32,
+    window: Duration,
     began: Instant,
     lines: u32,
     held_back: u64,
 }
 
+/// Ten lines a second.
+impl Default for LineLimit {
+    fn default() -> LineLimit {
+        LineLimit::new(10, Duration::from_secs(1))
+    }
+}
+
 impl LineLimit {
+    /// So many lines in each window.
+    pub(crate) fn new(most: u32, window: Duration) -> LineLimit {
+        LineLimit { most, window, began: Instant::default(), lines: 0, held_back: 0 }
+    }
+
     /// May one more line be logged now? If so, the answer is how many were held back since the last one.
     pub(crate) fn admit(&mut self, now: Instant) -> Option<u64> {
-        if now.since(self.began) >= WINDOW {
+        if now.since(self.began) >= self.window {
             self.began = now;
             self.lines = 0;
         }
-        if self.lines == LINES {
+        if self.lines == self.most {
             self.held_back += 1;
             return None;
         }

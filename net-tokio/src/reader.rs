@@ -16,16 +16,15 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout;
 use zabkeeper_core::io::ClientEvent;
-use zabkeeper_core::wire::{ClientFrames, FirstFrame};
-use zabkeeper_core::{Input, Malformed};
+use zabkeeper_core::throttle::Handshake;
+use zabkeeper_core::wire::{ClientFrames, ConnectRequest, FirstFrame, Id, Word};
+use zabkeeper_core::{Input, Malformed, SessionId};
 
+use crate::config::Large;
 use crate::conn::Conn;
 use crate::listener::Permit;
 use crate::report;
 use crate::shared::Shared;
-
-/// Time for a handshake or a four-letter word, as ZooKeeper's `sessionlessCnxnTimeout` (WIRE-17).
-const GREETING_TIME: Duration = Duration::from_secs(10);
 
 /// Time for the last output to leave and for the client to close its side, once the server has closed its own.
 const LINGER: Duration = Duration::from_secs(2);
@@ -38,12 +37,24 @@ enum End {
     WithinFrame,
     /// The server closed it.
     ByServer,
-    /// Neither handshake nor word in time.
-    Silent,
+    /// Neither handshake nor word in this time (WIRE-17).
+    Silent(Duration),
+    /// More clients want to connect than the throttle lets in (THR-05).
+    Throttled,
+    /// A request that is too large for what is under way (THR-04).
+    TooLarge { length: u32, under_way: u64, bound: u64 },
     /// What came is no frame.
     Malformed(Malformed),
     /// The network failed.
     Broken(io::Error),
+}
+
+/// How a connection opens.
+enum Greeting {
+    /// A four-letter word, with the trace mask if it sets one.
+    Word(Word, Option<i64>),
+    /// A handshake.
+    Connect(ConnectRequest),
 }
 
 struct Reader {
@@ -64,16 +75,23 @@ pub(crate) async fn attend(
 ) {
     // Replies are written whole, so waiting to fill packets would only delay them.
     let _best_effort = stream.set_nodelay(true);
+    if shared.settings.limits.keep_alive {
+        let _best_effort = SockRef::from(&stream).set_keepalive(true);
+    }
     let (socket, output) = stream.into_split();
     let conn = shared.enter(peer, output);
     tracing::debug!(conn = %conn.id, %peer, "connection accepted");
-    let frames = ClientFrames::new(shared.settings.max_frame);
+    let frames = ClientFrames::new(shared.settings.limits.max_frame);
     let mut reader = Reader { shared, conn, socket, frames, buffer: BytesMut::new() };
     let end = reader.run().await;
     let Reader { shared, conn, .. } = reader;
     shared.leave(&conn);
     match &end {
-        End::Silent | End::Malformed(_) | End::WithinFrame => shared.complain(peer, &end),
+        End::Silent(_)
+        | End::Throttled
+        | End::TooLarge { .. }
+        | End::Malformed(_)
+        | End::WithinFrame => shared.complain(peer, &end),
         End::ByClient | End::ByServer | End::Broken(_) => {}
     }
     tracing::debug!(conn = %conn.id, %peer, "connection ended: {end}");
@@ -82,38 +100,71 @@ pub(crate) async fn attend(
 
 impl Reader {
     async fn run(&mut self) -> End {
-        match timeout(GREETING_TIME, self.greeting()).await {
+        let time = self.shared.settings.limits.greeting;
+        match timeout(time, self.greeting()).await {
             Err(_) => {
                 self.shared.traffic.borrow_mut().sessionless += 1;
-                return End::Silent;
+                return End::Silent(time);
             }
             Ok(Err(end)) => return end,
-            Ok(Ok(FirstFrame::Word(word))) => {
-                let text = report::answer(&self.shared, word).await;
+            Ok(Ok(Greeting::Word(word, mask))) => {
+                let text = report::answer(&self.shared, word, mask).await;
                 self.conn.queue_text(&text);
                 self.shared.traffic.borrow_mut().sent += 1;
                 self.shared.close(&self.conn);
             }
-            Ok(Ok(FirstFrame::Connect(request))) => {
-                self.shared.traffic.borrow_mut().handshakes += 1;
+            Ok(Ok(Greeting::Connect(request))) => {
                 // A handshake asks for a write, too; words are answered even now.
                 while !self.conn.is_closed() && self.conn.window(&self.shared) == 0 {
                     self.conn.changed().await;
                 }
-                self.conn.open();
-                self.shared.push(Input::Client(self.conn.id, ClientEvent::Opened(request)));
+                let new = request.session == SessionId(0);
+                let local = self.shared.settings.core.sessions.local;
+                let handshake = match (new, local) {
+                    (true, false) => Handshake::Global,
+                    (true, true) => Handshake::Local,
+                    (false, _) => Handshake::Renew,
+                };
+                if !self.shared.admits(handshake) {
+                    self.shared.traffic.borrow_mut().rejected += 1;
+                    return End::Throttled;
+                }
+                self.shared.traffic.borrow_mut().handshakes += 1;
+                self.conn.open(new, self.shared.clock.mono());
+                // ACL-10: a socket for both families names IPv4 clients in IPv6 notation.
+                let address = self.conn.peer.ip().to_canonical();
+                let ids = vec![Id { scheme: "ip".into(), id: address.to_string() }];
+                self.shared.push(Input::Client(self.conn.id, ClientEvent::Opened(request, ids)));
             }
         }
         self.requests().await
     }
 
     /// Reads until it is known how the connection opens.
-    async fn greeting(&mut self) -> Result<FirstFrame, End> {
+    async fn greeting(&mut self) -> Result<Greeting, End> {
         loop {
-            if let Some(first) = self.frames.first(&mut self.buffer).map_err(End::Malformed)? {
-                self.conn.greeted();
+            let first = self.frames.first(&mut self.buffer).map_err(End::Malformed)?;
+            if let Some(first) = first {
+                self.conn.greeted(matches!(first, FirstFrame::Word(_)));
                 self.shared.traffic.borrow_mut().received += 1;
-                return Ok(first);
+                return match first {
+                    FirstFrame::Connect(request) => Ok(Greeting::Connect(request)),
+                    FirstFrame::Word(word) => Ok(Greeting::Word(word, self.mask(word).await?)),
+                };
+            }
+            self.check_length()?;
+            self.read().await?;
+        }
+    }
+
+    /// What follows the word that sets the trace mask (FLW-08); where the word is refused anyway, nothing is awaited.
+    async fn mask(&mut self, word: Word) -> Result<Option<i64>, End> {
+        if word != Word::Stmk || !self.shared.settings.words.allows(word) {
+            return Ok(None);
+        }
+        loop {
+            if let Some(bytes) = self.buffer.first_chunk::<8>() {
+                return Ok(Some(i64::from_be_bytes(*bytes)));
             }
             self.read().await?;
         }
@@ -134,7 +185,7 @@ impl Reader {
                 continue;
             }
             match self.hand_over(window) {
-                Err(malformed) => return End::Malformed(malformed),
+                Err(end) => return end,
                 // Perhaps there is more, but first the hub's turn.
                 Ok(true) => tokio::task::yield_now().await,
                 Ok(false) => {
@@ -150,19 +201,60 @@ impl Reader {
     }
 
     /// Gives up to `limit` whole frames to the hub. Were there that many?
-    fn hand_over(&mut self, limit: u32) -> Result<bool, Malformed> {
-        let mut taken = 0;
-        while taken < limit
-            && let Some(request) = self.frames.next(&mut self.buffer)?
-        {
-            self.shared.push(Input::Client(self.conn.id, ClientEvent::Request(request)));
+    fn hand_over(&mut self, limit: u32) -> Result<bool, End> {
+        let (mut taken, mut small, mut last) = (0, 0, 0);
+        let mut now = None;
+        while taken < limit {
+            let large = self.check_length()?;
+            let Some(request) = self.frames.next(&mut self.buffer).map_err(End::Malformed)? else {
+                break;
+            };
             taken += 1;
+            let op = request.request.op();
+            self.shared.push(Input::Client(self.conn.id, ClientEvent::Request(request)));
+            match large {
+                None => (small, last) = (small + 1, op),
+                Some(bytes) => {
+                    let now = *now.get_or_insert_with(|| self.shared.clock.mono());
+                    let load = &mut self.shared.traffic.borrow_mut().load;
+                    if small > 0 {
+                        self.conn.asked(now, std::mem::take(&mut small), last, load);
+                    }
+                    self.conn.asked_large(now, bytes, op, load);
+                }
+            }
         }
         if taken > 0 {
-            self.conn.asked(self.shared.clock.mono(), taken);
-            self.shared.traffic.borrow_mut().received += u64::from(taken);
+            let now = now.unwrap_or_else(|| self.shared.clock.mono());
+            let mut traffic = self.shared.traffic.borrow_mut();
+            if small > 0 {
+                self.conn.asked(now, small, last, &mut traffic.load);
+            }
+            traffic.received += u64::from(taken);
         }
         Ok(taken == limit)
+    }
+
+    /// Judges the next frame by its length, before all of it has come: if it is large, how many bytes it has (THR-04).
+    fn check_length(&self) -> Result<Option<u32>, End> {
+        let Some(Large { above, bytes: bound }) = self.shared.settings.limits.large else {
+            return Ok(None);
+        };
+        let length = self.buffer.first_chunk().map(|head| i32::from_be_bytes(*head));
+        // Others than these are refused elsewhere.
+        let length = length.and_then(|length| u32::try_from(length).ok());
+        let Some(length) = length
+            .filter(|length| *length > above && *length <= self.shared.settings.limits.max_frame)
+        else {
+            return Ok(None);
+        };
+        let mut traffic = self.shared.traffic.borrow_mut();
+        let under_way = traffic.load.large_bytes;
+        if under_way + u64::from(length) > bound {
+            traffic.large_rejected += 1;
+            return Err(End::TooLarge { length, under_way, bound });
+        }
+        Ok(Some(length))
     }
 
     /// Adds what has arrived to the buffer, waiting until something has.
@@ -200,8 +292,26 @@ impl fmt::Display for End {
             End::ByClient => write!(f, "closed by the client"),
             End::WithinFrame => write!(f, "the client ended it in the middle of a frame"),
             End::ByServer => write!(f, "closed by the server"),
-            End::Silent => {
-                write!(f, "no handshake within {} s", GREETING_TIME.as_secs())
+            End::Silent(time) => {
+                let ms = time.as_millis();
+                write!(f, "no handshake within {ms} ms (nio.sessionlessCnxnTimeout)")
+            }
+            End::Throttled => write!(
+                f,
+                "more clients connect at once than connection_throttle_tokens, _fill_time and _fill_count \
+                 let in; raise them, or set tokens to 0"
+            ),
+            End::TooLarge { length, under_way, bound } => write!(
+                f,
+                "a request of {length} bytes is large (largeRequestThreshold), and {under_way} bytes of \
+                 large ones are under way already; raise largeRequestMaxBytes={bound}"
+            ),
+            End::Malformed(malformed @ Malformed::FrameLength { length, limit }) => {
+                write!(f, "{malformed}")?;
+                if u32::try_from(*length).is_ok_and(|length| length > *limit) {
+                    write!(f, "; if it is no mistake, raise it here and at the clients")?;
+                }
+                Ok(())
             }
             End::Malformed(malformed) => write!(f, "{malformed}"),
             End::Broken(error) => write!(f, "{error}"),

@@ -14,13 +14,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, oneshot};
 use zabkeeper_core::io::ClientEvent;
-use zabkeeper_core::{ConnId, Input, Instant, Status};
+use zabkeeper_core::throttle::{ConnectThrottle, Handshake};
+use zabkeeper_core::{ConnId, Input, Instant, Server};
 
 use crate::clock::{Clock, random};
 use crate::config::Settings;
@@ -47,18 +49,37 @@ pub(crate) struct Shared {
     next_conn: Cell<u64>,
     inbox: RefCell<VecDeque<Input>>,
     room: Notify,
-    status_wanted: RefCell<Vec<oneshot::Sender<Status>>>,
+    questions: RefCell<Vec<Question>>,
+    /// Decides who may shake hands now.
+    throttle: RefCell<ConnectThrottle>,
+    /// Connections that wait until fewer requests are under way, in the order in which they came.
+    line: RefCell<VecDeque<ConnId>>,
+    /// What `stmk` has set.
+    pub(crate) trace_mask: Cell<i64>,
     wake: Arc<Notify>,
     reading: Cell<bool>,
     stopping: Cell<Option<Instant>>,
     complaints: RefCell<LineLimit>,
+    crowds: RefCell<LineLimit>,
 }
+
+/// What somebody wants to know of the core.
+pub(crate) type Question = Box<dyn FnOnce(&Server)>;
+
+/// ZooKeeper's trace mask where nobody has set one. It has no effect here but to be read again.
+const TRACE_MASK: i64 = 306;
+
+/// Time between two lines that say that requests have to wait: under load they do so all the time.
+const CROWD_PAUSE: Duration = Duration::from_secs(30);
 
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Shared {
+        let clock = Clock::start();
+        let throttle =
+            ConnectThrottle::new(settings.limits.throttle.clone(), random(), clock.mono());
         Shared {
             settings,
-            clock: Clock::start(),
+            clock,
             traffic: RefCell::default(),
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             conns: RefCell::default(),
@@ -66,11 +87,15 @@ impl Shared {
             next_conn: Cell::new(random() & 0x7fff_ffff_0000_0000),
             inbox: RefCell::default(),
             room: Notify::new(),
-            status_wanted: RefCell::default(),
+            questions: RefCell::default(),
+            throttle: RefCell::new(throttle),
+            line: RefCell::default(),
+            trace_mask: Cell::new(TRACE_MASK),
             wake: Arc::default(),
             reading: Cell::new(true),
             stopping: Cell::new(None),
             complaints: RefCell::default(),
+            crowds: RefCell::new(LineLimit::new(1, CROWD_PAUSE)),
         }
     }
 
@@ -83,7 +108,7 @@ impl Shared {
     pub(crate) fn enter(&self, peer: SocketAddr, socket: OwnedWriteHalf) -> Rc<Conn> {
         let id = ConnId(self.next_conn.get());
         self.next_conn.set(id.0 + 1);
-        let conn = Rc::new(Conn::new(id, peer, socket));
+        let conn = Rc::new(Conn::new(id, peer, socket, self.clock.now()));
         self.conns.borrow_mut().insert(id, Rc::clone(&conn));
         conn
     }
@@ -93,6 +118,8 @@ impl Shared {
     pub(crate) fn leave(&self, conn: &Conn) {
         self.close(conn);
         conn.abandon();
+        conn.forget_load(&mut self.traffic.borrow_mut().load);
+        self.let_in();
         self.conns.borrow_mut().remove(&conn.id);
     }
 
@@ -114,7 +141,54 @@ impl Shared {
 
     /// Requests that clients wait for.
     pub(crate) fn unanswered(&self) -> u64 {
-        self.conns.borrow().values().map(|conn| u64::from(conn.unanswered())).sum()
+        self.traffic.borrow().load.requests
+    }
+
+    /// How many requests a connection that waits for `unanswered` answers may add to what is under way.
+    ///
+    /// Above `globalOutstandingLimit` only connections that wait for nothing are read, one request at a time (THR-01);
+    /// at `request_throttle_max_requests` none is (THR-06).
+    pub(crate) fn share(&self, unanswered: u32) -> u32 {
+        let limits = &self.settings.limits;
+        let under_way = self.traffic.borrow().load.requests;
+        let fair = match (limits.outstanding + 1).saturating_sub(under_way) {
+            0 => u64::from(unanswered == 0),
+            left => left,
+        };
+        let left = limits.requests.map_or(u64::MAX, |bound| bound.saturating_sub(under_way));
+        u32::try_from(fair.min(left)).unwrap_or(u32::MAX)
+    }
+
+    /// Lets a connection wait until fewer requests are under way.
+    pub(crate) fn stand_in_line(&self, conn: ConnId) {
+        self.line.borrow_mut().push_back(conn);
+    }
+
+    /// Wakes as many of those that wait as there is room for.
+    pub(crate) fn let_in(&self) {
+        let Some(bound) = self.settings.limits.requests else {
+            return;
+        };
+        let mut room = bound.saturating_sub(self.traffic.borrow().load.requests);
+        while room > 0 {
+            let Some(id) = self.line.borrow_mut().pop_front() else {
+                return;
+            };
+            if let Some(conn) = self.conn(id) {
+                conn.leave_line();
+                room -= 1;
+            }
+        }
+    }
+
+    /// May this client shake hands now (THR-05)?
+    pub(crate) fn admits(&self, handshake: Handshake) -> bool {
+        self.throttle.borrow_mut().admit(handshake, self.clock.mono())
+    }
+
+    /// How probable it is that a handshake is refused by chance, in millionths.
+    pub(crate) fn drop_probability(&self) -> u32 {
+        self.throttle.borrow().drop_probability()
     }
 
     pub(crate) fn client_lines(&self) -> Vec<ClientLine> {
@@ -200,17 +274,22 @@ impl Shared {
         READ_BYTES
     }
 
-    /// The status of the core, from the hub; none where the hub has ended.
-    pub(crate) async fn status(&self) -> Option<Status> {
+    /// Asks the core something, through the hub; no answer where the hub has ended.
+    pub(crate) async fn ask<T: 'static>(
+        &self,
+        question: impl FnOnce(&Server) -> T + 'static,
+    ) -> Option<T> {
         let (sender, receiver) = oneshot::channel();
-        self.status_wanted.borrow_mut().push(sender);
+        // Whoever asked may have gone.
+        let ask = |server: &Server| drop(sender.send(question(server)));
+        self.questions.borrow_mut().push(Box::new(ask));
         self.wake.notify_one();
         receiver.await.ok()
     }
 
-    /// Who has asked for the status since the last call.
-    pub(crate) fn take_status_wanted(&self) -> Vec<oneshot::Sender<Status>> {
-        std::mem::take(&mut *self.status_wanted.borrow_mut())
+    /// What has been asked since the last call.
+    pub(crate) fn take_questions(&self) -> Vec<Question> {
+        std::mem::take(&mut *self.questions.borrow_mut())
     }
 
     /// May client sockets be read?
@@ -239,6 +318,26 @@ impl Shared {
     /// When the hub must have stopped, if it is to stop.
     pub(crate) fn stopping(&self) -> Option<Instant> {
         self.stopping.get()
+    }
+
+    /// Logs that requests have to wait because of a bound on all of them, at a bounded rate.
+    pub(crate) fn note_crowd(&self) {
+        let Some(held_back) = self.crowds.borrow_mut().admit(self.clock.mono()) else {
+            return;
+        };
+        let (limits, under_way) = (&self.settings.limits, self.unanswered());
+        let since = CROWD_PAUSE.as_secs();
+        match limits.requests.filter(|bound| under_way >= *bound) {
+            Some(bound) => tracing::info!(
+                "clients have to wait ({held_back} more in the last {since} s): {under_way} requests are \
+                 under way, all that request_throttle_max_requests={bound} allows; raise it, or 0 for no bound"
+            ),
+            None => tracing::info!(
+                "clients with unanswered requests have to wait ({held_back} more in the last {since} s): \
+                 {under_way} requests are under way, above this server's {} of globalOutstandingLimit; raise it",
+                limits.outstanding
+            ),
+        }
     }
 
     /// Logs what is wrong with a client, at a bounded rate: clients decide how often this is called.

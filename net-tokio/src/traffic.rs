@@ -2,9 +2,13 @@
 //!
 //! Owns the counting. Must not decide anything.
 
+use std::fmt;
 use std::time::Duration;
 
-/// Counters since the start of the process.
+use zabkeeper_core::wire::{ConnectResponse, Reply};
+use zabkeeper_core::{Instant, SessionId};
+
+/// Counters since the start of the process, or since `srst`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic {
     /// Handshakes, requests and four-letter words read.
@@ -19,17 +23,160 @@ pub(crate) struct Traffic {
     pub(crate) rejected: u64,
     /// Connections closed because no handshake came in time.
     pub(crate) sessionless: u64,
+    /// Connections closed because a request was too large for now (THR-04).
+    pub(crate) large_rejected: u64,
     /// From the reading of a request to the queueing of its reply.
     pub(crate) latency: Latency,
+    /// Of a leader: bytes of what it has proposed.
+    pub(crate) proposals: Sizes,
+    /// What is under way now.
+    pub(crate) load: Load,
 }
+
+/// What is under way; not a count, so `srst` leaves it alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Requests read and not answered.
+    pub(crate) requests: u64,
+    /// Bytes of those among them that are large (THR-04).
+    pub(crate) large_bytes: u64,
+}
+
+/// Last, smallest and largest of some sizes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sizes(Option<[usize; 3]>);
 
 /// Shortest, longest and total time of what has been measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Latency {
     count: u64,
+    last: Duration,
     total: Duration,
     min: Duration,
     max: Duration,
+}
+
+/// The same for one connection, with what it did last (FLW-02).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ConnStats {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) latency: Latency,
+    /// Number of the operation read last; an idle connection has had its answer.
+    pub(crate) last_op: Option<i32>,
+    /// xid answered last, but for those below zero.
+    pub(crate) last_xid: Option<i32>,
+    /// zxid told last.
+    pub(crate) last_zxid: Option<i64>,
+    /// When that was.
+    pub(crate) last_response: Option<Instant>,
+}
+
+/// The session of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    pub(crate) session: SessionId,
+    pub(crate) timeout_ms: i32,
+}
+
+impl Traffic {
+    /// Begins anew, as `srst` asks.
+    pub(crate) fn reset(&mut self) {
+        *self = Traffic { load: self.load, ..Traffic::default() };
+    }
+}
+
+impl ConnStats {
+    /// An operation has been read.
+    pub(crate) fn asked(&mut self, op: i32) {
+        if !AUTH.contains(&op) {
+            self.last_op = Some(op);
+        }
+    }
+
+    /// A reply is sent, to a request that arrived then.
+    pub(crate) fn replied(&mut self, reply: &Reply, arrival: Option<Instant>, now: Instant) {
+        if reply.xid >= 0 {
+            self.last_xid = Some(reply.xid);
+        }
+        self.last_zxid = Some(reply.zxid);
+        self.last_response = Some(now);
+        if let Some(arrival) = arrival {
+            self.latency.add(now.since(arrival));
+        }
+    }
+
+    /// The answer to a handshake is sent. ZooKeeper counts only new sessions among what a connection has done.
+    pub(crate) fn connected(&mut self, new: bool, arrival: Instant, now: Instant) {
+        if new {
+            self.last_op = Some(CREATE_SESSION);
+            self.last_xid = Some(0);
+            self.last_response = Some(now);
+            self.latency.add(now.since(arrival));
+        }
+    }
+}
+
+impl Served {
+    /// What a handshake's answer says; none where it refuses.
+    pub(crate) fn of(response: &ConnectResponse) -> Option<Served> {
+        let served = Served { session: response.session, timeout_ms: response.timeout_ms };
+        (response.session != SessionId(0)).then_some(served)
+    }
+}
+
+/// ZooKeeper's number for what it makes of a handshake.
+const CREATE_SESSION: i32 = -10;
+
+/// Number of an operation that says who the client is: these are answered apart and do not count as what it did.
+const AUTH: [i32; 2] = [100, 102];
+
+/// ZooKeeper's four letters for an operation (`lop`).
+pub(crate) fn letters(op: i32) -> &'static str {
+    match op {
+        1 | 15 | 19 | 21 => "CREA",
+        2 | 20 => "DELE",
+        3 => "EXIS",
+        4 => "GETD",
+        5 => "SETD",
+        6 => "GETA",
+        7 => "SETA",
+        8 | 12 => "GETC",
+        9 => "SYNC",
+        11 => "PING",
+        13 => "CHEC",
+        14 => "MULT",
+        16 => "RECO",
+        17 => "CHKW",
+        18 => "REMW",
+        22 => "MLTR",
+        101 => "SETW",
+        103 => "GETE",
+        104 => "GETACN",
+        105 => "STW2",
+        106 => "ADDW",
+        107 => "HOMI",
+        CREATE_SESSION => "SESS",
+        -11 => "CLOS",
+        _ => "NA",
+    }
+}
+
+impl Sizes {
+    pub(crate) fn add(&mut self, size: usize) {
+        let [_, min, max] = self.0.unwrap_or([size; 3]);
+        self.0 = Some([size, min.min(size), max.max(size)]);
+    }
+}
+
+/// ZooKeeper prints -1 for what has not been.
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("-1/-1/-1"),
+            Some([last, min, max]) => write!(f, "{last}/{min}/{max}"),
+        }
+    }
 }
 
 impl Latency {
@@ -37,6 +184,7 @@ impl Latency {
     pub(crate) fn add(&mut self, taken: Duration) {
         self.min = if self.count == 0 { taken } else { self.min.min(taken) };
         self.max = self.max.max(taken);
+        self.last = taken;
         self.total += taken;
         self.count += 1;
     }
@@ -51,7 +199,17 @@ impl Latency {
         self.max.as_millis()
     }
 
-    /// Mean in ms, to four decimals as ZooKeeper prints it.
+    /// The last one, in whole ms.
+    pub(crate) fn last_ms(&self) -> u128 {
+        self.last.as_millis()
+    }
+
+    /// Mean in whole ms, as `cons` has it.
+    pub(crate) fn mean_whole_ms(&self) -> u128 {
+        self.total.as_millis() / u128::from(self.count.max(1))
+    }
+
+    /// Mean in ms, to four decimals as `srvr` has it.
     pub(crate) fn mean_ms(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
@@ -73,5 +231,25 @@ mod tests {
             latency.add(Duration::from_micros(micros));
         }
         assert_eq!((latency.min_ms(), latency.mean_ms(), latency.max_ms()), (1, 2.3337, 3));
+        assert_eq!((latency.last_ms(), latency.mean_whole_ms()), (3, 2));
+    }
+
+    #[test]
+    fn flw_10_what_is_under_way_outlives_a_reset() {
+        let load = Load { requests: 3, large_bytes: 7 };
+        let mut traffic = Traffic { received: 5, load, ..Traffic::default() };
+        traffic.proposals.add(4);
+        traffic.reset();
+        assert_eq!((traffic.received, traffic.load.requests), (0, 3));
+        assert_eq!(traffic.proposals.to_string(), "-1/-1/-1");
+    }
+
+    #[test]
+    fn flw_11_sizes_of_proposals() {
+        let mut sizes = Sizes::default();
+        for size in [40, 20, 30] {
+            sizes.add(size);
+        }
+        assert_eq!(sizes.to_string(), "30/20/40");
     }
 }

@@ -9,10 +9,12 @@ use zabkeeper_client::{
     CallId, Config, ConnectString, Effect, Failure, Input, LinkId, Loss, Outbox, Session, State,
 };
 use zabkeeper_core::wire::{Password, Request};
-use zabkeeper_core::{ConnId, Instant, ServerId, SessionId};
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
+use crate::faults::Fault;
 use crate::guard;
 use crate::judge::Check;
+use crate::node::Clock;
 use crate::observe::{ClientId, Observation};
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
@@ -40,6 +42,7 @@ pub struct Client {
     next_call: u64,
     ops: Ops,
     dice: Dice,
+    clock: Clock,
     frozen_until: Instant,
     deadline_at: Option<Instant>,
     probe: Probe,
@@ -69,8 +72,12 @@ enum Probe {
 
 impl Client {
     /// A client without a session; [`Client::birth`] gives it one.
-    pub fn new(id: ClientId, shared: &Shared) -> Client {
-        let stream = |domain| shared.seeds.stream(domain, id.0.into());
+    pub fn new(id: ClientId, shared: &mut Shared) -> Client {
+        let seeds = shared.seeds;
+        let stream = |domain| seeds.stream(domain, id.0.into());
+        let drifts = shared.options.faults.has(Fault::ClientDrift);
+        let drift = if drifts { drawn_drift(&mut stream("client/clock")) } else { 0 };
+        shared.tally.faults[Fault::ClientDrift as usize] += u64::from(drift != 0);
         Client {
             id,
             life: 0,
@@ -82,6 +89,7 @@ impl Client {
             next_call: 0,
             ops: Ops::new(id, stream("client/ops")),
             dice: stream("client/life"),
+            clock: Clock::new(Instant(0), 0, drift, 0),
             frozen_until: Instant(0),
             deadline_at: None,
             probe: Probe::NotAsked,
@@ -97,6 +105,17 @@ impl Client {
     pub fn identity(&self) -> Option<(SessionId, Password)> {
         let session = self.session.as_ref()?;
         (session.id() != SessionId(0)).then(|| (session.id(), session.password()))
+    }
+
+    /// The same, and how far it has seen.
+    pub fn memory(&self) -> Option<(SessionId, Password, Zxid)> {
+        let (id, password) = self.identity()?;
+        self.session.as_ref().map(|session| (id, password, session.last_zxid()))
+    }
+
+    /// Its connections.
+    pub fn conns(&self) -> impl Iterator<Item = ConnId> + use<> {
+        self.conns.keys().copied().collect::<Vec<_>>().into_iter()
     }
 
     /// Calls under way.
@@ -329,8 +348,8 @@ impl Client {
         let Some(session) = &mut self.session else {
             return;
         };
-        let out = &mut self.out;
-        if let Err(panic) = guard::catch(|| session.step(shared.now, input, out)) {
+        let (out, now) = (&mut self.out, self.clock.read(shared.now).mono);
+        if let Err(panic) = guard::catch(|| session.step(now, input, out)) {
             return shared.panicked("Session::step", &panic);
         }
         let life = self.life;
@@ -347,7 +366,7 @@ impl Client {
         let Some(at) = self.session.as_ref().and_then(Session::next_deadline) else {
             return;
         };
-        let at = at.max(shared.now);
+        let at = self.clock.when(at).max(shared.now);
         if self.deadline_at.is_none_or(|planned| at < planned) {
             self.deadline_at = Some(at);
             shared.at(at, Event::ClientDeadline { client: self.id, life: self.life });
@@ -491,6 +510,11 @@ impl Client {
     }
 }
 
+/// Thousandths by which a clock runs fast, or slow.
+fn drawn_drift(dice: &mut Dice) -> i64 {
+    i64::try_from(dice.upto(200)).expect("small") - 100
+}
+
 /// Takes the next whole frame, without its length, off the front. A length that nobody would accept stays.
 pub(crate) fn whole_frame(buffer: &mut BytesMut) -> Option<Bytes> {
     let head = buffer.first_chunk::<4>()?;
@@ -512,9 +536,20 @@ fn path_of(request: &Request) -> &str {
         | Request::SetData { path, .. }
         | Request::GetChildren { path, .. }
         | Request::Sync { path }
-        | Request::Watches { path, .. } => path,
+        | Request::Watches { path, .. }
+        | Request::GetAcl { path }
+        | Request::SetAcl { path, .. }
+        | Request::CreateContainer { path, .. }
+        | Request::CreateTtl { path, .. }
+        | Request::GetEphemerals { prefix: path }
+        | Request::GetAllChildrenNumber { path }
+        | Request::AddWatch { path, .. } => path,
         Request::Ping
         | Request::Multi(_)
+        | Request::MultiRead(_)
+        | Request::WhoAmI
+        | Request::NoPath { .. }
+        | Request::Sasl { .. }
         | Request::Auth { .. }
         | Request::SetWatches(_)
         | Request::CloseSession

@@ -45,6 +45,10 @@ pub enum Fault {
     ClientClose,
     ClientWrongPassword,
     ClientGarbage,
+    ClientTwin,
+    ClientStorm,
+    ClientDeaf,
+    ClientDrift,
 }
 
 /// How a fault comes about.
@@ -76,7 +80,7 @@ pub enum Selection {
 
 impl Fault {
     /// All of them, in order.
-    pub const ALL: [Fault; 36] = [
+    pub const ALL: [Fault; 40] = [
         Fault::NodeKill,
         Fault::NodePower,
         Fault::NodeKillLeader,
@@ -113,6 +117,10 @@ impl Fault {
         Fault::ClientClose,
         Fault::ClientWrongPassword,
         Fault::ClientGarbage,
+        Fault::ClientTwin,
+        Fault::ClientStorm,
+        Fault::ClientDeaf,
+        Fault::ClientDrift,
     ];
 
     /// As it is selected and reported.
@@ -229,6 +237,20 @@ impl Fault {
                 Every(5_000),
                 "a connection that is silent, half, oversized, or talks nonsense",
             ),
+            Fault::ClientTwin => (
+                "client.twin",
+                Every(12_000),
+                "somebody goes on with a living session on another connection",
+            ),
+            Fault::ClientStorm => {
+                ("client.storm", Every(40_000), "all clients lose their connections at once")
+            }
+            Fault::ClientDeaf => {
+                ("client.deaf", Every(15_000), "a client asks on and does not read for a while")
+            }
+            Fault::ClientDrift => {
+                ("client.drift", Always, "the clocks of clients run up to 10 % fast or slow")
+            }
         }
     }
 

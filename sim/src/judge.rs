@@ -7,6 +7,7 @@ use std::fmt;
 use zabkeeper_core::{Instant, ServerId};
 
 use crate::guard;
+use crate::model::Rules;
 use crate::observe::{Observation, Observed};
 use crate::oracle::{Oracles, Violation};
 
@@ -51,9 +52,9 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Watches an ensemble of these voters.
-    pub fn new(voters: &[ServerId]) -> Judge {
-        Judge { oracles: Oracles::new(voters), failure: None, checks: Vec::new() }
+    /// Watches an ensemble of these voters, which follow these rules.
+    pub fn new(voters: &[ServerId], rules: Rules) -> Judge {
+        Judge { oracles: Oracles::new(voters, rules), failure: None, checks: Vec::new() }
     }
 
     /// Shows the oracles what has happened.
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_stays_and_checks_are_counted() {
-        let mut judge = Judge::new(&[SERVER]);
+        let mut judge = Judge::new(&[SERVER], Rules::default());
         judge.hold(Instant(1), 1, Check::HALTS, Ok(()));
         assert_eq!(judge.failure(), None);
         judge.hold(Instant(2), 2, Check::WRITES, Err("client 3 waits".into()));
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_broken_promise_that_the_oracles_see_is_a_safety_failure() {
-        let mut judge = Judge::new(&[SERVER]);
+        let mut judge = Judge::new(&[SERVER], Rules::default());
         let zxid = zabkeeper_core::Zxid(0x1_0000_0001);
         // Applied, and never proposed by anybody.
         judge.observe(Instant(5), 9, Observation::Started { server: SERVER });

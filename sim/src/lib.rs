@@ -36,6 +36,7 @@ pub mod report;
 pub mod roles;
 pub mod run;
 pub mod seed;
+pub mod served;
 pub mod shared;
 pub mod stream;
 pub mod tally;

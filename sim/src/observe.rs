@@ -14,6 +14,14 @@ use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Status, Zxid};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ClientId(pub u32);
 
+impl ClientId {
+    /// From where the client connects: no two have the same address.
+    pub fn address(self) -> String {
+        let [_, a, b, c] = self.0.to_be_bytes();
+        format!("10.{a}.{b}.{c}")
+    }
+}
+
 /// One thing that has happened, in the order of the world's events.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Observation<'a> {

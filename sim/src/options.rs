@@ -5,13 +5,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use zabkeeper_core::{Config, Limits, ServerId, Voters};
+use zabkeeper_core::{AuthOptions, Config, Limits, ServerId, TreeOptions, Voters};
 
 use crate::faults::{Fault, FaultPlan, Selection};
 use crate::fs::Pace;
+use crate::model::Rules;
 use crate::seed::{Dice, Seeds};
 use crate::stream::LinkPace;
-use crate::workload::OpMix;
+use crate::workload::{self, OpMix};
 
 /// A named preset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -99,6 +100,10 @@ pub struct ServerOptions {
     pub phase_ticks: (u32, u32),
     /// See [`Limits`].
     pub limits: Limits,
+    /// See [`AuthOptions`].
+    pub auth: AuthOptions,
+    /// See [`TreeOptions`].
+    pub tree: TreeOptions,
     /// Bytes of a log segment.
     pub segment_bytes: u64,
     /// Inputs that the driver takes at once.
@@ -126,6 +131,10 @@ pub struct WorkloadOptions {
     pub mix: OpMix,
     /// Greatest delay before a reconnect, ms.
     pub reconnect_ms: u64,
+    /// One access control list in so many grants little; zero: all are open.
+    pub narrow_one_in: u64,
+    /// One path in so many is odd; zero: none.
+    pub odd_one_in: u64,
     /// After one call in so many a client is idle for longer than its session timeout; zero: never.
     pub idle_one_in: u64,
 }
@@ -266,6 +275,11 @@ impl Options {
         (1..=u64::from(self.servers)).map(ServerId)
     }
 
+    /// What all servers are told that decides about requests.
+    pub fn rules(&self) -> Rules {
+        Rules { auth: self.server.auth.clone(), tree: self.server.tree.clone() }
+    }
+
     /// The configuration of one server.
     pub fn config(&self, id: ServerId) -> Config {
         let (init, sync) = self.server.phase_ticks;
@@ -273,6 +287,8 @@ impl Options {
             .with_phase_limits(init, sync)
             .expect("no limit is drawn as zero");
         config.limits = self.server.limits.clone();
+        config.auth = self.server.auth.clone();
+        config.tree = self.server.tree.clone();
         config
     }
 }
@@ -338,6 +354,8 @@ impl ServerOptions {
             tick_ms: 2_000,
             phase_ticks: (10, 5),
             limits,
+            auth: AuthOptions::default(),
+            tree: TreeOptions::default(),
             segment_bytes: 1 << 20,
             batch_inputs: 64,
             batch_commands: usize::MAX,
@@ -384,11 +402,27 @@ impl ServerOptions {
             tick_ms,
             phase_ticks: (dice.range_u32(3, 10), dice.range_u32(2, 5)),
             limits,
+            auth: AuthOptions {
+                super_digest: Some(workload::super_digest()),
+                ..AuthOptions::default()
+            },
+            tree: draw_tree(dice),
             segment_bytes: *dice.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
             batch_inputs: *dice.pick(&[1, 4, 64]),
             batch_commands: *dice.pick(&[1, 3, usize::MAX]),
             step_ns: dice.magnitude(200, 200_000),
         }
+    }
+}
+
+/// Containers are looked for often, and deleted in a hurry or slowly.
+fn draw_tree(dice: &mut Dice) -> TreeOptions {
+    TreeOptions {
+        extended_types: dice.chance(3, 4),
+        enforce_quota: dice.chance(1, 2),
+        container_check_ms: dice.magnitude(200, 10_000),
+        container_max_per_minute: *dice.pick(&[60, 600, 10_000]),
+        container_never_used_ms: *dice.pick(&[0, 0, 3_000]),
     }
 }
 
@@ -437,6 +471,8 @@ impl WorkloadOptions {
             session_ms: (10_000, 30_000),
             mix: OpMix::usual(),
             reconnect_ms: 1_000,
+            narrow_one_in: 0,
+            odd_one_in: 0,
             idle_one_in: 0,
         }
     }
@@ -450,6 +486,8 @@ impl WorkloadOptions {
             session_ms: (tick_ms, tick_ms * dice.range(2, 25)),
             mix: OpMix::draw(wide, dice),
             reconnect_ms: *dice.pick(&[0, 100, 1_000]),
+            narrow_one_in: *dice.pick(&[0, 0, 30, 8]),
+            odd_one_in: *dice.pick(&[0, 0, 0, 40]),
             idle_one_in: *dice.pick(&[0, 100, 300]),
         }
     }
@@ -486,6 +524,14 @@ impl fmt::Display for Options {
             server.batch_inputs,
             server.step_ns
         )?;
+        let TreeOptions { extended_types, enforce_quota, .. } = server.tree;
+        writeln!(
+            f,
+            "tree      ttl={extended_types} quota={enforce_quota} containers every {}ms, {}/min, unused={}ms",
+            server.tree.container_check_ms,
+            server.tree.container_max_per_minute,
+            server.tree.container_never_used_ms,
+        )?;
         writeln!(
             f,
             "snapshots every {}..{} txns, slice={}B, kept={}; log segment={}B, batch={}",
@@ -498,13 +544,16 @@ impl fmt::Display for Options {
         )?;
         writeln!(
             f,
-            "workload  {}/s on {} paths, depth={}, data<={}B, sessions {}..{}ms, ops {}",
+            "workload  {}/s on {} paths, depth={}, data<={}B, sessions {}..{}ms, \
+             narrow=1/{} odd=1/{}, ops {}",
             workload.calls_per_second,
             workload.paths,
             workload.depth,
             workload.data_bytes,
             workload.session_ms.0,
             workload.session_ms.1,
+            workload.narrow_one_in,
+            workload.odd_one_in,
             workload.mix
         )?;
         writeln!(

@@ -5,15 +5,21 @@
 //! Invariant: data of eight bytes and more is unique for each attempt to write (client, serial), so that every value
 //! read can be traced to the request that wrote it.
 
+mod identity;
+mod quota;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
-use zabkeeper_core::wire::{Acl, ReplyBody, Request, WatcherType};
+use zabkeeper_core::wire::{Acl, AddWatchMode, ReplyBody, Request, WatcherType};
 
 use crate::observe::ClientId;
 use crate::options::WorkloadOptions;
 use crate::seed::Dice;
+use crate::served;
+
+pub use identity::super_digest;
 
 /// An operation that the workload makes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -32,7 +38,40 @@ pub enum Op {
     CheckWatches,
     RemoveWatches,
     Multi,
+    GetAcl,
+    SetAcl,
+    MultiRead,
+    GetEphemerals,
+    GetAllChildrenNumber,
+    WhoAmI,
+    Auth,
+    AddWatch,
+    Container,
+    Ttl,
+    Quota,
 }
+
+/// Paths that are refused, do not exist, or are somebody's own.
+const ODD_PATHS: [&str; 18] = [
+    "/",
+    "//n0",
+    "/n0/",
+    "/n0//n1",
+    "/.",
+    "/n0/..",
+    "/n0/./x",
+    "/...",
+    "/n0..",
+    "/n0\0",
+    "/n\u{7f}",
+    "/n\u{a0}",
+    "/n\u{e000}",
+    "/\u{1f600}",
+    "/zookeeper",
+    "/zookeeper/x",
+    "/zookeeper/config",
+    "/zookeeper/quota",
+];
 
 /// How often each operation is made, relative to the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,14 +86,24 @@ pub struct KeySpace(Vec<String>);
 pub struct Ops {
     client: ClientId,
     dice: Dice,
+    /// Never writes. A connection is answered in order, so that a write which cannot be committed hides all that a
+    /// server would say without a quorum.
+    only_reads: bool,
     serial: u32,
-    /// Versions seen last, by path.
-    versions: BTreeMap<String, i32>,
+    /// Versions seen last.
+    versions: BTreeMap<(Number, String), i32>,
+}
+
+/// Which of a node's versions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Number {
+    Data,
+    Acl,
 }
 
 impl Op {
     /// All of them, in order.
-    pub const ALL: [Op; 12] = [
+    pub const ALL: [Op; 23] = [
         Op::Create,
         Op::CreateEphemeral,
         Op::CreateSequential,
@@ -67,6 +116,17 @@ impl Op {
         Op::CheckWatches,
         Op::RemoveWatches,
         Op::Multi,
+        Op::GetAcl,
+        Op::SetAcl,
+        Op::MultiRead,
+        Op::GetEphemerals,
+        Op::GetAllChildrenNumber,
+        Op::WhoAmI,
+        Op::Auth,
+        Op::AddWatch,
+        Op::Container,
+        Op::Ttl,
+        Op::Quota,
     ];
 
     /// As it is reported.
@@ -84,6 +144,17 @@ impl Op {
             Op::CheckWatches => "checkWatches",
             Op::RemoveWatches => "removeWatches",
             Op::Multi => "multi",
+            Op::GetAcl => "getACL",
+            Op::SetAcl => "setACL",
+            Op::MultiRead => "multiRead",
+            Op::GetEphemerals => "getEphemerals",
+            Op::GetAllChildrenNumber => "getAllChildrenNumber",
+            Op::WhoAmI => "whoAmI",
+            Op::Auth => "auth",
+            Op::AddWatch => "addWatch",
+            Op::Container => "container",
+            Op::Ttl => "ttl",
+            Op::Quota => "quota",
         }
     }
 }
@@ -91,7 +162,14 @@ impl Op {
 impl OpMix {
     /// Reads and writes about alike.
     pub fn usual() -> OpMix {
-        OpMix([12, 8, 6, 14, 14, 14, 10, 12, 4, 2, 3, 8])
+        let mut mix =
+            OpMix([12, 8, 6, 14, 14, 14, 10, 12, 4, 2, 3, 8, 2, 3, 4, 2, 2, 1, 1, 4, 5, 5, 4]);
+        for op in Op::ALL {
+            if !served::serves(op) {
+                mix.0[op as usize] = 0;
+            }
+        }
+        mix
     }
 
     /// The usual one, varied; a wide one leaves out half of the operations. Something is always created.
@@ -103,6 +181,38 @@ impl OpMix {
         }
         weights[Op::Create as usize] = weights[Op::Create as usize].max(10);
         OpMix(weights)
+    }
+
+    /// What is left for a client that only reads, with many syncs: without one, reads may show the past. `None` where
+    /// nothing is.
+    fn reads(&self) -> Option<OpMix> {
+        let weight = |op: Op| match op {
+            Op::Sync => self.0[op as usize] * 4,
+            Op::GetData
+            | Op::Exists
+            | Op::GetChildren
+            | Op::GetAcl
+            | Op::MultiRead
+            | Op::GetAllChildrenNumber => self.0[op as usize],
+            Op::GetEphemerals
+            | Op::WhoAmI
+            | Op::Auth
+            | Op::AddWatch
+            | Op::Container
+            | Op::Ttl
+            | Op::Quota
+            | Op::SetAcl
+            | Op::Create
+            | Op::CreateEphemeral
+            | Op::CreateSequential
+            | Op::Delete
+            | Op::SetData
+            | Op::CheckWatches
+            | Op::RemoveWatches
+            | Op::Multi => 0,
+        };
+        let weights = Op::ALL.map(weight);
+        weights.iter().any(|&weight| weight > 0).then_some(OpMix(weights))
     }
 
     fn pick(&self, dice: &mut Dice) -> Op {
@@ -140,14 +250,16 @@ impl KeySpace {
 }
 
 impl Ops {
-    /// Operations of `client`.
-    pub fn new(client: ClientId, dice: Dice) -> Ops {
-        Ops { client, dice, serial: 0, versions: BTreeMap::new() }
+    /// Operations of `client`. One in four only reads.
+    pub fn new(client: ClientId, mut dice: Dice) -> Ops {
+        let only_reads = dice.chance(1, 4);
+        Ops { client, dice, only_reads, serial: 0, versions: BTreeMap::new() }
     }
 
     /// The next operation.
     pub fn next(&mut self, options: &WorkloadOptions, keys: &KeySpace) -> (Op, Request) {
-        let op = options.mix.pick(&mut self.dice);
+        let reads = if self.only_reads { options.mix.reads() } else { None };
+        let op = reads.as_ref().unwrap_or(&options.mix).pick(&mut self.dice);
         let request = match op {
             Op::Multi => {
                 let count = self.dice.range(1, 6);
@@ -163,25 +275,59 @@ impl Ops {
             | Op::GetChildren
             | Op::Sync
             | Op::CheckWatches
-            | Op::RemoveWatches => self.single(op, options, keys),
+            | Op::RemoveWatches
+            | Op::GetAcl
+            | Op::SetAcl
+            | Op::GetEphemerals
+            | Op::GetAllChildrenNumber
+            | Op::WhoAmI
+            | Op::Auth
+            | Op::AddWatch
+            | Op::Container
+            | Op::Ttl
+            | Op::Quota => self.single(op, options, keys),
+            Op::MultiRead => {
+                let count = self.dice.below(5);
+                Request::MultiRead((0..count).map(|_| self.read_part(keys)).collect())
+            }
         };
         (op, request)
     }
 
     /// One part of a multi. Mostly such as succeeds, so that some multis do.
     fn part(&mut self, options: &WorkloadOptions, keys: &KeySpace) -> Request {
-        let parts = [Op::Create, Op::CreateSequential, Op::Delete, Op::SetData, Op::SetData];
+        let plain = [Op::Create, Op::CreateSequential, Op::Delete, Op::SetData, Op::SetData];
+        let kinds = [Op::Container, Op::Ttl];
+        let parts: &[Op] =
+            if served::LIFETIMES && self.dice.chance(1, 6) { &kinds } else { &plain };
         if self.dice.chance(1, 5) {
             let path = keys.pick(&mut self.dice);
-            let version = self.version(&path);
+            let version = self.version_of(Number::Data, &path);
             return Request::Check { path, version };
         }
-        let op = *self.dice.pick(&parts);
+        let op = *self.dice.pick(parts);
         self.single(op, options, keys)
     }
 
-    fn single(&mut self, op: Op, options: &WorkloadOptions, keys: &KeySpace) -> Request {
+    /// One part of a multiRead.
+    fn read_part(&mut self, keys: &KeySpace) -> Request {
         let path = keys.pick(&mut self.dice);
+        // The stock client sets no watch here; the record could (OP-22).
+        if self.dice.chance(1, 2) {
+            Request::GetData { path, watch: false }
+        } else {
+            Request::GetChildren { path, watch: false, with_stat: false }
+        }
+    }
+
+    fn single(&mut self, op: Op, options: &WorkloadOptions, keys: &KeySpace) -> Request {
+        let one_in = options.odd_one_in;
+        // What is granted on the root is granted: everybody has to go on creating there.
+        let odd = op != Op::SetAcl && one_in > 0 && self.dice.chance(1, one_in);
+        let path = match odd {
+            true => (*self.dice.pick(&ODD_PATHS)).to_owned(),
+            false => keys.pick(&mut self.dice),
+        };
         let watch = self.dice.chance(1, 2);
         let with_stat = self.dice.chance(1, 2);
         match op {
@@ -192,11 +338,11 @@ impl Ops {
                 self.create(format!("{path}-"), flags, with_stat, options)
             }
             Op::Delete => {
-                let version = self.version(&path);
+                let version = self.version_of(Number::Data, &path);
                 Request::Delete { path, version }
             }
             Op::SetData => {
-                let (version, data) = (self.version(&path), self.data(options));
+                let (version, data) = (self.version_of(Number::Data, &path), self.data(options));
                 Request::SetData { path, data, version }
             }
             Op::GetData => Request::GetData { path, watch },
@@ -206,9 +352,51 @@ impl Ops {
                 Request::GetChildren { path, watch, with_stat }
             }
             Op::Sync => Request::Sync { path },
-            Op::Multi => unreachable!("a multi is no part of another"),
+            Op::Multi | Op::MultiRead => unreachable!("a multi is no part of another"),
+            Op::GetAcl => Request::GetAcl { path },
+            Op::SetAcl => {
+                let version = self.version_of(Number::Acl, &path);
+                Request::SetAcl { path, acl: self.acl(options), version }
+            }
+            Op::GetEphemerals => {
+                let prefixes = ["", "/", " / ", "/n", "/n1"];
+                let any = self.dice.chance(1, 2);
+                let prefix = if any { path } else { (*self.dice.pick(&prefixes)).to_owned() };
+                Request::GetEphemerals { prefix }
+            }
+            Op::GetAllChildrenNumber => {
+                let path = if self.dice.chance(1, 6) { "/".to_owned() } else { path };
+                Request::GetAllChildrenNumber { path }
+            }
+            Op::WhoAmI => Request::WhoAmI,
+            Op::Container => {
+                let (path, flags) = match self.dice.below(10) {
+                    0 => (format!("{path}-"), 2),
+                    1 => (path, *self.dice.pick(&[0, 1, 5, 7])),
+                    _ => (path, 4),
+                };
+                let (data, acl) = (self.data(options), self.acl(options));
+                Request::CreateContainer { path, data, acl, flags }
+            }
+            Op::Ttl => self.ttl(path, options),
+            Op::Quota => {
+                let depth = path.match_indices('/').nth(2).map_or(path.len(), |(end, _)| end);
+                quota::request(&path[..depth], &mut self.dice)
+            }
+            Op::Auth => self.auth(),
+            Op::AddWatch => {
+                let modes = [AddWatchMode::Persistent, AddWatchMode::PersistentRecursive];
+                let path = if self.dice.chance(1, 20) { "/".to_owned() } else { path };
+                Request::AddWatch { path, mode: *self.dice.pick(&modes) }
+            }
             Op::CheckWatches | Op::RemoveWatches => {
-                let kinds = [WatcherType::Children, WatcherType::Data, WatcherType::Any];
+                let kinds = [
+                    WatcherType::Children,
+                    WatcherType::Data,
+                    WatcherType::Any,
+                    WatcherType::Persistent,
+                    WatcherType::PersistentRecursive,
+                ];
                 let kind = *self.dice.pick(&kinds);
                 Request::Watches { path, kind, remove: op == Op::RemoveWatches }
             }
@@ -229,13 +417,18 @@ impl Ops {
             ReplyBody::Stat(stat)
             | ReplyBody::Data(_, stat)
             | ReplyBody::ChildrenStat(_, stat)
-            | ReplyBody::PathStat(_, stat) => stat,
+            | ReplyBody::PathStat(_, stat)
+            | ReplyBody::Acl(_, stat) => stat,
             ReplyBody::Empty
             | ReplyBody::Path(_)
             | ReplyBody::Children(_)
-            | ReplyBody::Multi(_) => return,
+            | ReplyBody::Multi(_)
+            | ReplyBody::Number(_)
+            | ReplyBody::Token(_)
+            | ReplyBody::Identities(_) => return,
         };
-        self.versions.insert(path.to_owned(), stat.version);
+        self.versions.insert((Number::Data, path.to_owned()), stat.version);
+        self.versions.insert((Number::Acl, path.to_owned()), stat.aversion);
     }
 
     fn create(
@@ -247,12 +440,40 @@ impl Ops {
     ) -> Request {
         // Bad flags are refused by a transaction of their own.
         let flags = if self.dice.chance(1, 100) { 9 } else { flags };
-        Request::Create { path, data: self.data(options), acl: Acl::open(), flags, with_stat }
+        let (data, acl) = (self.data(options), self.acl(options));
+        Request::Create { path, data, acl, flags, with_stat }
+    }
+
+    /// Times that pass within a run, and some that no node may have.
+    fn ttl(&mut self, path: String, options: &WorkloadOptions) -> Request {
+        let (path, flags) = match self.dice.below(10) {
+            0 => (format!("{path}-"), 6),
+            1 => (path, *self.dice.pick(&[0, 1, 4, 7])),
+            _ => (path, 5),
+        };
+        let ttl = match self.dice.below(20) {
+            0 => *self.dice.pick(&[0, -1, 1 << 40, (1 << 40) - 1]),
+            _ => i64::try_from(self.dice.magnitude(1, 20_000)).expect("small"),
+        };
+        let (data, acl) = (self.data(options), self.acl(options));
+        Request::CreateTtl { path, data, acl, flags, ttl }
+    }
+
+    /// Mostly open.
+    fn acl(&mut self, options: &WorkloadOptions) -> Vec<Acl> {
+        let one_in = options.narrow_one_in;
+        let narrow = one_in > 0 && self.dice.chance(1, one_in);
+        if narrow { identity::narrow(&mut self.dice) } else { Acl::open() }
+    }
+
+    fn auth(&mut self) -> Request {
+        let (scheme, auth) = identity::credential(&mut self.dice);
+        Request::Auth { scheme, auth }
     }
 
     /// Any, the one seen last, or the one before.
-    fn version(&mut self, path: &str) -> i32 {
-        let seen = self.versions.get(path).copied().unwrap_or(0);
+    fn version_of(&mut self, number: Number, path: &str) -> i32 {
+        let seen = self.versions.get(&(number, path.to_owned())).copied().unwrap_or(0);
         match self.dice.below(4) {
             0 | 1 => -1,
             2 => seen,
@@ -304,18 +525,44 @@ mod tests {
     use crate::seed::Seeds;
 
     fn made(count: usize) -> Vec<(Op, Request)> {
+        made_by(|ops| !ops.only_reads, count)
+    }
+
+    fn made_by(wanted: impl Fn(&Ops) -> bool, count: usize) -> Vec<(Op, Request)> {
         let seeds = Seeds::new(1);
         let mut options = Options::draw(seeds, Profile::Calm, &Pinned::default()).workload;
         options.mix = OpMix::usual();
         let keys = KeySpace::draw(20, &mut seeds.stream("workload", 0));
-        let mut ops = Ops::new(ClientId(3), seeds.stream("client/ops", 3));
+        let drawn = |n| Ops::new(ClientId(3), seeds.stream("client/ops", n));
+        let mut ops = (0..100).map(drawn).find(wanted).expect("some are, and some are not");
         (0..count).map(|_| ops.next(&options, &keys)).collect()
     }
 
     #[test]
     fn every_operation_is_made() {
         let kinds: BTreeSet<Op> = made(1_000).into_iter().map(|(op, _)| op).collect();
-        assert_eq!(kinds.len(), Op::ALL.len());
+        assert!(
+            Op::ALL.into_iter().all(|op| kinds.contains(&op) == served::serves(op)),
+            "{kinds:?}"
+        );
+    }
+
+    #[test]
+    fn some_clients_only_read_and_sync() {
+        let kinds: BTreeSet<Op> =
+            made_by(|ops| ops.only_reads, 1_000).into_iter().map(|(op, _)| op).collect();
+        let reads = [
+            Op::GetData,
+            Op::Exists,
+            Op::GetChildren,
+            Op::Sync,
+            Op::GetAcl,
+            Op::MultiRead,
+            Op::GetAllChildrenNumber,
+        ];
+        assert!(kinds.into_iter().eq(reads));
+        let writes = OpMix(Op::ALL.map(|op| u64::from(op == Op::Create)));
+        assert_eq!(writes.reads(), None, "where there are no reads, all clients write");
     }
 
     #[test]
@@ -327,8 +574,12 @@ mod tests {
                 if let Request::Multi(parts) = request { parts } else { slice::from_ref(request) }
             })
             .filter_map(|part| {
-                if let Request::Create { data, .. } | Request::SetData { data, .. } = part {
-                    data.clone()
+                if let Request::Create { path, data, .. }
+                | Request::CreateContainer { path, data, .. }
+                | Request::CreateTtl { path, data, .. }
+                | Request::SetData { path, data, .. } = part
+                {
+                    data.clone().filter(|_| !crate::model::is_quota(path))
                 } else {
                     None
                 }

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use zabkeeper_core::wire::{
-    Acl, EventType, ReplyBody, Request, Stat, WatcherType, XID_AUTH, XID_PING, XID_SET_WATCHES,
+    Acl, AddWatchMode, EventType, ReplyBody, Request, Secret, Stat, WatcherType, XID_AUTH,
+    XID_PING, XID_SET_WATCHES,
 };
 use zabkeeper_core::{ErrorCode, SessionId};
 
@@ -133,6 +134,45 @@ fn watch_25_watches_are_set_again_before_waiting_calls() {
             Do::Event(EventType::NodeDeleted, "/data"),
             Do::Reply(XID_SET_WATCHES, 30, empty()),
             Do::Reply(6, 31, path("/x")),
+        ]
+    ));
+}
+
+#[test]
+fn watch_23_persistent_watches_survive_events_and_connections() {
+    let add = |path: &str, mode| Request::AddWatch { path: path.into(), mode };
+    let zero = || Ok(ReplyBody::Number(0));
+    insta::assert_snapshot!(after_connecting(
+        "a,b",
+        vec![
+            Do::Submit(1, add("/p", AddWatchMode::Persistent)),
+            Do::Submit(2, add("/r", AddWatchMode::PersistentRecursive)),
+            Do::Submit(3, get("/p")),
+            Do::Reply(1, 20, zero()),
+            Do::Reply(2, 20, zero()),
+            Do::Reply(3, 20, data()),
+            Do::Event(EventType::NodeDataChanged, "/p"),
+            Do::Event(EventType::NodeDataChanged, "/p"),
+            Do::Event(EventType::NodeChildrenChanged, "/p"),
+            Do::Event(EventType::NodeCreated, "/r/a/b"),
+            Do::Event(EventType::NodeChildrenChanged, "/r/a"),
+            Do::Event(EventType::NodeCreated, "/rx"),
+            Do::Drop,
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Accept(6_000),
+            Do::Reply(XID_SET_WATCHES, 30, empty()),
+            Do::Event(EventType::NodeDeleted, "/p"),
+            Do::Submit(
+                4,
+                Request::Watches { path: "/p".into(), kind: WatcherType::Persistent, remove: true }
+            ),
+            Do::Reply(4, 31, empty()),
+            Do::Event(EventType::NodeCreated, "/p"),
+            Do::Drop,
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Accept(6_000),
         ]
     ));
 }
@@ -376,7 +416,7 @@ fn hs_13_auth_is_repeated_first_and_may_be_answered_out_of_turn() {
         "a,b",
         vec![
             Do::Submit(1, get("/a")),
-            Do::Submit(2, Request::Auth { scheme: "digest".into() }),
+            Do::Submit(2, Request::Auth { scheme: "digest".into(), auth: Secret::from("a:b") }),
             Do::Reply(XID_AUTH, 0, empty()),
             Do::Reply(1, 4, data()),
             Do::Drop,

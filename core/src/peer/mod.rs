@@ -6,6 +6,7 @@
 pub mod frame;
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ConnId, Epoch, ServerId, SessionId, Zxid};
 use crate::io::Entry;
 use crate::txn::Origin;
-use crate::wire::Request;
+use crate::wire::{Id, Request};
 
 /// For whom, and why: the derived order compares epoch, then history, then id, and greater is better (FLE-02).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -154,6 +155,8 @@ pub enum PeerMessage {
         session: SessionId,
         /// Who has to answer.
         origin: Origin,
+        /// Who asks (ACL-18).
+        ids: Arc<[Id]>,
         /// The write.
         request: Request,
     },
@@ -252,7 +255,7 @@ impl fmt::Display for PeerMessage {
             PeerMessage::Pong { round, touched } => {
                 write!(f, "PONG {round} touched={}", touched.len())
             }
-            PeerMessage::Request { session, origin, request } => {
+            PeerMessage::Request { session, origin, request, .. } => {
                 write!(f, "REQUEST {session} {}#{} {request}", origin.conn, origin.request)
             }
             PeerMessage::CreateSession { timeout_ms, origin } => {

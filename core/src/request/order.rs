@@ -4,8 +4,9 @@
 //! Must not execute anything.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::wire::{Request, RequestFrame};
+use crate::wire::{Id, Request, RequestFrame};
 
 /// One connection's queue. Bounded by the driver, which stops reading a connection at
 /// `Limits::requests_per_conn` unanswered requests.
@@ -19,11 +20,29 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 enum Waiting {
     /// A write on its way through the log. The request is kept: a new leader may have to be asked for it again.
-    Write { number: u64, frame: RequestFrame },
+    Write { number: u64, asked: Asked },
     /// A sync on its way to a quorum.
-    Sync { number: u64, frame: RequestFrame, confirmed: bool },
+    Sync { number: u64, asked: Asked, confirmed: bool },
     /// Anything that waits for its turn.
-    Request(RequestFrame),
+    Request(Asked),
+    /// Came before there was a session. Looked at when there is one, because what comes before it may be an auth packet.
+    Early(RequestFrame),
+}
+
+/// A request, and who asks: whom the client had shown to be when the request was read (ACL-17).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    pub(crate) frame: RequestFrame,
+    pub(crate) ids: Arc<[Id]>,
+}
+
+/// A request that is to be carried out as if it came now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Anew {
+    /// It was looked at before.
+    Asked(Asked),
+    /// It was not.
+    Early(RequestFrame),
 }
 
 /// What the answer to a write has to look like: the transaction says what has happened; the request, how it is answered.
@@ -43,7 +62,7 @@ pub(crate) struct Resumed {
     /// Numbers of the syncs that have to be confirmed by the new leader.
     pub(crate) syncs: Vec<u64>,
     /// Requests to carry out as if they came now, in this order. They are no longer in the queue.
-    pub(crate) anew: Vec<RequestFrame>,
+    pub(crate) anew: Vec<Anew>,
     /// Is there a write among them that a leader has been asked for before?
     pub(crate) lost: bool,
 }
@@ -53,7 +72,12 @@ impl Form {
         if let Request::Multi(requests) = request {
             return Form::Multi(requests.iter().map(Form::of).collect());
         }
-        if matches!(request, Request::Create { with_stat: true, .. }) {
+        if matches!(
+            request,
+            Request::Create { with_stat: true, .. }
+                | Request::CreateContainer { .. }
+                | Request::CreateTtl { .. }
+        ) {
             Form::WithStat
         } else {
             Form::Plain
@@ -68,30 +92,35 @@ impl Queue {
     }
 
     /// A write is handed to the leader; its number goes into the transaction.
-    pub(crate) fn push_write(&mut self, frame: RequestFrame) -> u64 {
+    pub(crate) fn push_write(&mut self, asked: Asked) -> u64 {
         self.numbers += 1;
-        self.waiting.push_back(Waiting::Write { number: self.numbers, frame });
+        self.waiting.push_back(Waiting::Write { number: self.numbers, asked });
         self.numbers
     }
 
     /// A sync is handed to the leader; its number comes back.
-    pub(crate) fn push_sync(&mut self, frame: RequestFrame) -> u64 {
+    pub(crate) fn push_sync(&mut self, asked: Asked) -> u64 {
         self.numbers += 1;
-        let sync = Waiting::Sync { number: self.numbers, frame, confirmed: false };
+        let sync = Waiting::Sync { number: self.numbers, asked, confirmed: false };
         self.waiting.push_back(sync);
         self.numbers
     }
 
     /// A request waits for its turn.
-    pub(crate) fn push(&mut self, frame: RequestFrame) {
-        self.waiting.push_back(Waiting::Request(frame));
+    pub(crate) fn push(&mut self, asked: Asked) {
+        self.waiting.push_back(Waiting::Request(asked));
+    }
+
+    /// A request waits for the session.
+    pub(crate) fn push_early(&mut self, frame: RequestFrame) {
+        self.waiting.push_back(Waiting::Early(frame));
     }
 
     /// The write whose transaction was applied: it is the first in the queue, because transactions are applied in the
     /// order in which they were proposed.
     pub(crate) fn applied(&mut self, request: u64) -> RequestFrame {
         match self.waiting.pop_front() {
-            Some(Waiting::Write { number, frame }) if number == request => frame,
+            Some(Waiting::Write { number, asked }) if number == request => asked.frame,
             other => panic!("write {request} was applied while {other:?} is the first to answer"),
         }
     }
@@ -108,7 +137,7 @@ impl Queue {
                     *confirmed = true;
                     any = true;
                 }
-                Waiting::Write { .. } | Waiting::Request(_) => {}
+                Waiting::Write { .. } | Waiting::Request(_) | Waiting::Early(_) => {}
             }
         }
         any
@@ -131,58 +160,63 @@ impl Queue {
         let stays = |waiting: &Waiting| match waiting {
             Waiting::Write { number, .. } => found(*number),
             Waiting::Sync { .. } => true,
-            Waiting::Request(frame) => !frame.request.is_write() && !is_sync(frame),
+            Waiting::Request(asked) => is_read(asked),
+            Waiting::Early(_) => false,
         };
         let kept = self.waiting.iter().take_while(|waiting| stays(waiting)).count();
         let mut lost = false;
         let anew = self.waiting.split_off(kept).into_iter().map(|waiting| match waiting {
-            Waiting::Write { number, frame } => {
+            Waiting::Write { number, asked } => {
                 assert!(!found(number), "write {number} was found behind one that was lost");
                 lost = true;
-                frame
+                Anew::Asked(asked)
             }
-            Waiting::Sync { frame, .. } | Waiting::Request(frame) => frame,
+            Waiting::Sync { asked, .. } | Waiting::Request(asked) => Anew::Asked(asked),
+            Waiting::Early(frame) => Anew::Early(frame),
         });
         let anew = anew.collect();
         let unconfirmed = |waiting: &Waiting| match waiting {
             Waiting::Sync { number, confirmed: false, .. } => Some(*number),
-            Waiting::Sync { .. } | Waiting::Write { .. } | Waiting::Request(_) => None,
+            Waiting::Sync { .. }
+            | Waiting::Write { .. }
+            | Waiting::Request(_)
+            | Waiting::Early(_) => None,
         };
         Resumed { syncs: self.waiting.iter().filter_map(unconfirmed).collect(), anew, lost }
     }
 
     /// The next request that is no write and whose turn has come.
-    pub(crate) fn next_read(&mut self) -> Option<RequestFrame> {
+    pub(crate) fn next_read(&mut self) -> Option<Asked> {
         let ready = |waiting: &mut Waiting| match waiting {
-            Waiting::Request(frame) => !frame.request.is_write() && !is_sync(frame),
+            Waiting::Request(asked) => is_read(asked),
             Waiting::Sync { confirmed, .. } => *confirmed,
-            Waiting::Write { .. } => false,
+            Waiting::Write { .. } | Waiting::Early(_) => false,
         };
         match self.waiting.pop_front_if(ready)? {
-            Waiting::Request(frame) | Waiting::Sync { frame, .. } => Some(frame),
-            Waiting::Write { .. } => None,
+            Waiting::Request(asked) | Waiting::Sync { asked, .. } => Some(asked),
+            Waiting::Write { .. } | Waiting::Early(_) => None,
         }
     }
 }
 
-/// Does it have to be confirmed by a quorum before it is answered?
-fn is_sync(frame: &RequestFrame) -> bool {
-    matches!(frame.request, Request::Sync { .. })
+/// Can it be answered without a word of the leader?
+fn is_read(Asked { frame, .. }: &Asked) -> bool {
+    !frame.request.is_write() && !matches!(frame.request, Request::Sync { .. })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn frame(xid: i32, request: Request) -> RequestFrame {
-        RequestFrame { xid, request }
+    fn frame(xid: i32, request: Request) -> Asked {
+        Asked { frame: RequestFrame { xid, request }, ids: Arc::default() }
     }
 
-    fn write(xid: i32) -> RequestFrame {
+    fn write(xid: i32) -> Asked {
         frame(xid, Request::CloseSession)
     }
 
-    fn sync(xid: i32) -> RequestFrame {
+    fn sync(xid: i32) -> Asked {
         frame(xid, Request::Sync { path: "/".into() })
     }
 
@@ -195,10 +229,10 @@ mod tests {
         queue.push(frame(4, Request::Ping));
         assert_eq!(queue.next_read(), None);
         assert_eq!(queue.applied(first).xid, 1);
-        assert_eq!(queue.next_read().map(|f| f.xid), Some(2));
+        assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(2));
         assert_eq!(queue.next_read(), None);
         assert_eq!(queue.applied(second).xid, 3);
-        assert_eq!(queue.next_read().map(|f| f.xid), Some(4));
+        assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(4));
         assert!(queue.is_empty());
     }
 
@@ -211,12 +245,12 @@ mod tests {
         queue.confirm(second);
         assert_eq!(queue.next_read(), None);
         queue.applied(first);
-        assert_eq!(queue.next_read().map(|f| f.xid), Some(2));
+        assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(2));
         let third = queue.push_sync(sync(4));
-        assert_eq!(queue.next_read().map(|f| f.xid), Some(3));
+        assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(3));
         assert_eq!(queue.next_read(), None);
         queue.confirm(third);
-        assert_eq!(queue.next_read().map(|f| f.xid), Some(4));
+        assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(4));
     }
 
     #[test]
@@ -227,8 +261,8 @@ mod tests {
         let write = queue.push_write(write(3));
         queue.push_sync(sync(4));
         assert!(queue.confirm_before(write));
-        assert_eq!(queue.next_read().map(|f| f.xid), Some(1));
-        assert_eq!(queue.next_read().map(|f| f.xid), Some(2));
+        assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(1));
+        assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(2));
         assert!(!queue.confirm_before(write));
         queue.applied(write);
         assert_eq!(queue.next_read(), None, "what came after the write is not confirmed by it");
@@ -247,9 +281,10 @@ mod tests {
         let Resumed { syncs, anew, lost } = queue.resume(|number| number == first);
         assert!(lost);
         assert_eq!(syncs, [second]);
-        assert_eq!(anew.iter().map(|f| f.xid).collect::<Vec<_>>(), [4, 5, 6, 7]);
+        let expected = [write(4), frame(5, Request::Ping), sync(6), write(7)];
+        assert_eq!(anew, expected.map(Anew::Asked));
         assert_eq!(queue.applied(first).xid, 1);
-        assert_eq!(queue.next_read().map(|f| f.xid), Some(2));
+        assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(2));
         assert_eq!(queue.next_read(), None);
     }
 }

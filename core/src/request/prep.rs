@@ -1,19 +1,22 @@
 //! From request to transaction, on the leader (Java `PrepRequestProcessor`).
 //!
-//! Owns the checks, in ZooKeeper's order (DATA-05 to DATA-07), and the picture of the tree as it will be when all that
+//! Owns the checks, in ZooKeeper's order (DATA-05 to DATA-09), and the picture of the tree as it will be when all that
 //! is proposed has been applied (DATA-10). Must not change the tree.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 
+use crate::auth::{Access, Schemes, Who};
+use crate::config::Config;
 use crate::error::ErrorCode;
-use crate::ids::{SessionId, Zxid};
+use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
-use crate::tree::{self, AclId, Tree};
-use crate::txn::TxnOp;
-use crate::wire::{Acl, CreateMode, Perms, Request};
+use crate::tree::{self, AclId, Lapse, QuotaVerdict, Tree};
+use crate::txn::{Lifetime, TxnOp};
+use crate::wire::{Acl, CreateMode, Id, Perms, Request};
 
 /// What is proposed and not yet applied, by path. Lookup only; `order` says what to forget.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub(crate) struct Prep {
     order: VecDeque<(Zxid, Arc<str>)>,
     /// While a multi is decided: what its changes have replaced, so that they can be taken back.
     undo: Option<Vec<(Arc<str>, Option<Change>)>>,
+    /// Has a soft quota been passed since somebody asked?
+    over_soft_quota: bool,
 }
 
 #[derive(Debug)]
@@ -36,9 +41,13 @@ struct Change {
 #[derive(Clone, Debug)]
 struct Pending {
     version: i32,
+    aversion: i32,
     creates: i32,
     children: u32,
     owner: SessionId,
+    mtime: i64,
+    /// Bytes of data.
+    length: usize,
     acl: PendingAcl,
 }
 
@@ -48,54 +57,88 @@ enum PendingAcl {
     New(Arc<[Acl]>),
 }
 
+/// What a request is decided by, besides what is proposed already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case<'a> {
+    /// The tree as it is applied.
+    pub(crate) tree: &'a Tree,
+    /// What this server is told.
+    pub(crate) config: &'a Config,
+    /// Which schemes of authentication there are.
+    pub(crate) schemes: &'a Schemes,
+    /// For which session.
+    pub(crate) session: SessionId,
+    /// Who asks.
+    pub(crate) ids: &'a [Id],
+    /// The zxid that the transaction will have.
+    pub(crate) zxid: Zxid,
+    /// The time that the transaction will have.
+    pub(crate) time: WallMs,
+}
+
+/// A node to create, and what its operation makes of the mode.
+struct Creation {
+    path: String,
+    data: Option<Bytes>,
+    acl: Vec<Acl>,
+    sequential: bool,
+    lifetime: Lifetime,
+}
+
+impl<'a> Case<'a> {
+    fn who(&self) -> Who<'a> {
+        Who::new(self.ids, self.schemes)
+    }
+}
+
 impl Prep {
     pub(crate) fn new(hash: KeyedHash) -> Prep {
-        Prep { changes: HashMap::with_hasher(hash), order: VecDeque::new(), undo: None }
+        Prep {
+            changes: HashMap::with_hasher(hash),
+            order: VecDeque::new(),
+            undo: None,
+            over_soft_quota: false,
+        }
     }
 
     /// Decides a write of a live session: the change it makes as transaction `zxid`, or its refusal.
     ///
     /// # Panics
     /// On requests that are no writes.
-    pub(crate) fn decide(
-        &mut self,
-        tree: &Tree,
-        session: SessionId,
-        request: Request,
-        zxid: Zxid,
-    ) -> TxnOp {
-        self.decide_one(tree, session, request, zxid).unwrap_or_else(|code| TxnOp::Error { code })
+    pub(crate) fn decide(&mut self, case: &Case<'_>, request: Request) -> TxnOp {
+        self.decide_one(case, request).unwrap_or_else(|code| TxnOp::Error { code })
     }
 
-    fn decide_one(
-        &mut self,
-        tree: &Tree,
-        session: SessionId,
-        request: Request,
-        zxid: Zxid,
-    ) -> Result<TxnOp, ErrorCode> {
+    fn decide_one(&mut self, case: &Case<'_>, request: Request) -> Result<TxnOp, ErrorCode> {
         match request {
-            Request::Create { path, data, acl, flags, .. } => self
-                .create(tree, session, path, acl, flags, zxid)
-                .map(|(path, acl, ephemeral, parent_creates)| TxnOp::Create {
-                    path,
-                    data,
-                    acl,
-                    ephemeral,
-                    parent_creates,
-                }),
+            Request::Create { path, data, acl, flags, .. } => {
+                let CreateMode { ephemeral, sequential } = mode(case, flags)?;
+                let lifetime = if ephemeral { Lifetime::Ephemeral } else { Lifetime::Persistent };
+                self.create(case, Creation { path, data, acl, sequential, lifetime })
+            }
+            Request::CreateContainer { path, data, acl, flags } => {
+                // Whatever else the mode says (DATA-24).
+                let CreateMode { sequential, .. } = mode(case, flags)?;
+                let lifetime = Lifetime::Container;
+                self.create(case, Creation { path, data, acl, sequential, lifetime })
+            }
+            Request::CreateTtl { path, data, acl, flags, ttl } => {
+                let (sequential, lifetime) = timed_mode(case, flags, ttl)?;
+                self.create(case, Creation { path, data, acl, sequential, lifetime })
+            }
             Request::Delete { path, version } => {
-                self.delete(tree, &path, version, zxid).map(|()| TxnOp::Delete { path })
+                self.delete(case, &path, version).map(|()| TxnOp::Delete { path })
             }
-            Request::SetData { path, data, version } => self
-                .set_data(tree, &path, version, zxid)
-                .map(|version| TxnOp::SetData { path, data, version }),
+            Request::SetData { path, data, version } => self.set_data(case, path, data, version),
             Request::Check { path, version } => {
-                self.check(tree, &path, version).map(|()| TxnOp::Check { path })
+                self.check(case, &path, version).map(|()| TxnOp::Check { path })
             }
-            Request::Multi(requests) => Ok(self.multi(tree, session, requests, zxid)),
-            Request::CloseSession => Ok(self.close_session(tree, session, zxid)),
-            Request::Undecodable { .. } => Err(ErrorCode::Marshalling),
+            Request::SetAcl { path, acl, version } => self
+                .set_acl(case, &path, acl, version)
+                .map(|(acl, version)| TxnOp::SetAcl { path, acl, version }),
+            Request::Multi(requests) => Ok(self.multi(case, requests)),
+            Request::CloseSession => Ok(self.close_session(case)),
+            Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
             Request::Exists { .. }
             | Request::GetData { .. }
             | Request::GetChildren { .. }
@@ -104,6 +147,13 @@ impl Prep {
             | Request::Watches { .. }
             | Request::Auth { .. }
             | Request::SetWatches(_)
+            | Request::GetAcl { .. }
+            | Request::MultiRead(_)
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::AddWatch { .. }
+            | Request::WhoAmI
+            | Request::Sasl { .. }
             | Request::Unknown { .. } => unreachable!("{request} is no write"),
         }
     }
@@ -121,125 +171,178 @@ impl Prep {
         }
     }
 
-    /// DATA-05. Returns the path with its suffix, the list to store, ephemeral or not, and the parent's new counter.
-    fn create(
-        &mut self,
-        tree: &Tree,
-        session: SessionId,
-        mut path: String,
-        acl: Vec<Acl>,
-        flags: i32,
-        zxid: Zxid,
-    ) -> Result<(String, Vec<Acl>, bool, i32), ErrorCode> {
-        let mode = CreateMode::from_wire(flags).ok_or(match flags {
-            // TTL nodes are switched off, as by default in ZooKeeper (edge 24).
-            5 | 6 => ErrorCode::Unimplemented,
-            _ => ErrorCode::BadArguments,
-        })?;
+    /// The deletion of a node that may go by itself, if it still may when all is applied that is proposed (edge 195).
+    pub(crate) fn lapse(&mut self, case: &Case<'_>, path: &str) -> Option<TxnOp> {
+        let node = self.look_up(case.tree, path)?;
+        let lifetime = Lifetime::of(node.owner);
+        let lapse = Lapse::of(lifetime, node.children, node.creates, node.mtime)?;
+        if !lapse.is_due(case.time, &case.config.tree) {
+            return None;
+        }
+        let parent_path = parent_of(path).expect("a node's path has a slash");
+        let parent = self.look_up(case.tree, parent_path).expect("the parent of a node exists");
+        self.remove(case, path, parent_path, parent);
+        Some(TxnOp::Delete { path: path.into() })
+    }
+
+    /// Has a write that was decided since the last call passed a soft quota (DATA-31)?
+    pub(crate) fn take_over_soft_quota(&mut self) -> bool {
+        std::mem::take(&mut self.over_soft_quota)
+    }
+
+    /// DATA-05, from the path on.
+    fn create(&mut self, case: &Case<'_>, new: Creation) -> Result<TxnOp, ErrorCode> {
+        let Creation { mut path, data, acl, sequential, lifetime } = new;
         let parent_path = parent_of(&path)?.to_owned();
-        let acl = tree::fixup(acl)?;
-        let mut parent = self.look_up(tree, &parent_path).ok_or(ErrorCode::NoNode)?;
-        parent.check(tree, Perms::CREATE)?;
-        if mode.sequential {
+        let acl = case.who().fixup(acl)?;
+        let mut parent = self.look_up(case.tree, &parent_path).ok_or(ErrorCode::NoNode)?;
+        parent.check(case, &Access::new(Perms::CREATE, &path).setting(&acl))?;
+        if sequential {
             path = format!("{path}{:010}", parent.creates);
         }
         if !tree::is_valid(&path) {
             return Err(ErrorCode::BadArguments);
         }
-        if self.look_up(tree, &path).is_some() {
+        if self.look_up(case.tree, &path).is_some() {
             return Err(ErrorCode::NodeExists);
         }
-        if parent.owner != SessionId(0) {
+        if Lifetime::of(parent.owner) == Lifetime::Ephemeral {
             return Err(ErrorCode::NoChildrenForEphemerals);
         }
+        let length = data.as_ref().map_or(0, Bytes::len);
+        self.check_quota(case, &path, 1, signed(length))?;
         parent.creates = parent.creates.wrapping_add(1);
         parent.children += 1;
         let parent_creates = parent.creates;
-        self.change(&parent_path, Some(parent), zxid);
-        let owner = if mode.ephemeral { session } else { SessionId(0) };
+        self.change(&parent_path, Some(parent), case.zxid);
         let node = Pending {
             version: 0,
+            aversion: 0,
             creates: 0,
             children: 0,
-            owner,
+            owner: lifetime.owner(case.session),
+            mtime: case.time.0,
+            length,
             acl: PendingAcl::New(Arc::from(&acl[..])),
         };
-        self.change(&path, Some(node), zxid);
-        Ok((path, acl, mode.ephemeral, parent_creates))
+        self.change(&path, Some(node), case.zxid);
+        Ok(TxnOp::Create { path, data, acl, lifetime, parent_creates })
     }
 
     /// DATA-06.
-    fn delete(
-        &mut self,
-        tree: &Tree,
-        path: &str,
-        version: i32,
-        zxid: Zxid,
-    ) -> Result<(), ErrorCode> {
+    fn delete(&mut self, case: &Case<'_>, path: &str, version: i32) -> Result<(), ErrorCode> {
         let parent_path = parent_of(path)?;
         if tree::is_reserved(path) {
             return Err(ErrorCode::BadArguments);
         }
-        let mut parent = self.look_up(tree, parent_path).ok_or(ErrorCode::NoNode)?;
-        parent.check(tree, Perms::DELETE)?;
-        let node = self.look_up(tree, path).ok_or(ErrorCode::NoNode)?;
+        let parent = self.look_up(case.tree, parent_path).ok_or(ErrorCode::NoNode)?;
+        parent.check(case, &Access::new(Perms::DELETE, path))?;
+        let node = self.look_up(case.tree, path).ok_or(ErrorCode::NoNode)?;
         node.expect_version(version)?;
         if node.children > 0 {
             return Err(ErrorCode::NotEmpty);
         }
-        parent.children -= 1;
-        self.change(parent_path, Some(parent), zxid);
-        self.change(path, None, zxid);
+        self.remove(case, path, parent_path, parent);
         Ok(())
     }
 
-    /// DATA-07. Returns the new version.
+    fn remove(&mut self, case: &Case<'_>, path: &str, parent_path: &str, mut parent: Pending) {
+        parent.children -= 1;
+        self.change(parent_path, Some(parent), case.zxid);
+        self.change(path, None, case.zxid);
+    }
+
+    /// DATA-07.
     fn set_data(
         &mut self,
-        tree: &Tree,
-        path: &str,
+        case: &Case<'_>,
+        path: String,
+        data: Option<Bytes>,
         version: i32,
-        zxid: Zxid,
-    ) -> Result<i32, ErrorCode> {
-        if !tree::is_valid(path) {
+    ) -> Result<TxnOp, ErrorCode> {
+        if !tree::is_valid(&path) {
             return Err(ErrorCode::BadArguments);
         }
-        let mut node = self.look_up(tree, path).ok_or(ErrorCode::NoNode)?;
-        node.check(tree, Perms::WRITE)?;
+        let mut node = self.look_up(case.tree, &path).ok_or(ErrorCode::NoNode)?;
+        node.check(case, &Access::new(Perms::WRITE, &path))?;
+        let length = data.as_ref().map_or(0, Bytes::len);
+        self.check_quota(case, &path, 0, signed(length) - signed(node.length))?;
         node.expect_version(version)?;
         // 3.9 goes through -1, later releases leave it out (DATA-12).
         node.version = node.version.wrapping_add(1);
+        node.mtime = case.time.0;
+        node.length = length;
         let version = node.version;
-        self.change(path, Some(node), zxid);
-        Ok(version)
+        self.change(&path, Some(node), case.zxid);
+        Ok(TxnOp::SetData { path, data, version })
     }
 
-    /// DATA-09.
-    fn check(&self, tree: &Tree, path: &str, version: i32) -> Result<(), ErrorCode> {
+    /// DATA-32: `count` nodes and `bytes` more at `path`.
+    fn check_quota(
+        &mut self,
+        case: &Case<'_>,
+        path: &str,
+        count: i64,
+        bytes: i64,
+    ) -> Result<(), ErrorCode> {
+        if !case.config.tree.enforce_quota {
+            return Ok(());
+        }
+        match case.tree.check_quota(path, count, bytes) {
+            QuotaVerdict::Within => Ok(()),
+            QuotaVerdict::Soft => {
+                self.over_soft_quota = true;
+                Ok(())
+            }
+            QuotaVerdict::Hard => Err(ErrorCode::QuotaExceeded),
+            QuotaVerdict::Unreadable => Err(ErrorCode::Marshalling),
+        }
+    }
+
+    /// DATA-08.
+    fn set_acl(
+        &mut self,
+        case: &Case<'_>,
+        path: &str,
+        acl: Vec<Acl>,
+        version: i32,
+    ) -> Result<(Vec<Acl>, i32), ErrorCode> {
         if !tree::is_valid(path) {
             return Err(ErrorCode::BadArguments);
         }
-        let node = self.look_up(tree, path).ok_or(ErrorCode::NoNode)?;
-        node.check(tree, Perms::READ)?;
+        let acl = case.who().fixup(acl)?;
+        let mut node = self.look_up(case.tree, path).ok_or(ErrorCode::NoNode)?;
+        node.check(case, &Access::new(Perms::ADMIN, path).setting(&acl))?;
+        if version != -1 && version != node.aversion {
+            return Err(ErrorCode::BadVersion);
+        }
+        node.aversion = node.aversion.wrapping_add(1);
+        node.acl = PendingAcl::New(Arc::from(&acl[..]));
+        let version = node.aversion;
+        self.change(path, Some(node), case.zxid);
+        Ok((acl, version))
+    }
+
+    /// DATA-09.
+    fn check(&self, case: &Case<'_>, path: &str, version: i32) -> Result<(), ErrorCode> {
+        if !tree::is_valid(path) {
+            return Err(ErrorCode::BadArguments);
+        }
+        let node = self.look_up(case.tree, path).ok_or(ErrorCode::NoNode)?;
+        node.check(case, &Access::new(Perms::READ, path))?;
         node.expect_version(version)
     }
 
     /// MULTI-01, MULTI-04: each operation is decided over those before it; where one fails, none has happened, and the
     /// sequence numbers are given back.
-    fn multi(
-        &mut self,
-        tree: &Tree,
-        session: SessionId,
-        requests: Vec<Request>,
-        zxid: Zxid,
-    ) -> TxnOp {
+    fn multi(&mut self, case: &Case<'_>, requests: Vec<Request>) -> TxnOp {
         let count = requests.len();
         let changes_before = self.order.len();
         self.undo = Some(Vec::new());
         let mut ops = Vec::with_capacity(count);
         let mut refusal = None;
         for request in requests {
-            match self.decide_one(tree, session, request, zxid) {
+            match self.decide_one(case, request) {
                 Ok(op) => ops.push(op),
                 Err(code) => {
                     refusal = Some(code);
@@ -256,25 +359,28 @@ impl Prep {
             };
         }
         self.order.truncate(changes_before);
+        if code == ErrorCode::Marshalling {
+            // ZooKeeper stumbles here, and refuses all of it.
+            return TxnOp::Error { code };
+        }
         let number = |n: usize| u32::try_from(n).expect("a frame holds fewer operations");
         TxnOp::MultiRefused { count: number(count), failed: number(ops.len()), code }
     }
 
     /// SESS-07: the ephemerals that the session will have had when this transaction is applied.
-    fn close_session(&mut self, tree: &Tree, session: SessionId, zxid: Zxid) -> TxnOp {
-        let mut paths: BTreeSet<Arc<str>> = tree.ephemerals(session).map(Arc::from).collect();
+    fn close_session(&mut self, case: &Case<'_>) -> TxnOp {
+        let mut paths: BTreeSet<Arc<str>> =
+            case.tree.ephemerals(case.session).map(Arc::from).collect();
         for (_, path) in &self.order {
             match self.changes.get(path).and_then(|change| change.node.as_ref()) {
-                Some(node) if node.owner == session => paths.insert(path.clone()),
+                Some(node) if node.owner == case.session => paths.insert(path.clone()),
                 _ => paths.remove(path),
             };
         }
         for path in &paths {
             let parent_path = parent_of(path).expect("a node's path has a slash");
-            let mut parent = self.look_up(tree, parent_path).expect("the parent of a node exists");
-            parent.children -= 1;
-            self.change(parent_path, Some(parent), zxid);
-            self.change(path, None, zxid);
+            let parent = self.look_up(case.tree, parent_path).expect("the parent of a node exists");
+            self.remove(case, path, parent_path, parent);
         }
         let ephemerals = paths.iter().map(|path| path.to_string()).collect();
         TxnOp::CloseSession { ephemerals }
@@ -289,9 +395,12 @@ impl Prep {
         let node = tree.node(id);
         Some(Pending {
             version: node.version,
+            aversion: node.aversion,
             creates: node.creates,
             children: tree.children_count(id),
             owner: node.owner,
+            mtime: node.mtime,
+            length: node.length(),
             acl: PendingAcl::Stored(node.acl),
         })
     }
@@ -310,17 +419,44 @@ impl Prep {
 }
 
 impl Pending {
-    fn check(&self, tree: &Tree, wanted: Perms) -> Result<(), ErrorCode> {
-        let allowed = match &self.acl {
-            PendingAcl::Stored(id) => tree.acls().allows(*id, wanted),
-            PendingAcl::New(list) => tree::allows(list, wanted),
+    fn check(&self, case: &Case<'_>, access: &Access<'_>) -> Result<(), ErrorCode> {
+        let list = match &self.acl {
+            PendingAcl::Stored(id) => case.tree.acls().list(*id),
+            PendingAcl::New(list) => list,
         };
-        if allowed { Ok(()) } else { Err(ErrorCode::NoAuth) }
+        if case.who().may(list, access) { Ok(()) } else { Err(ErrorCode::NoAuth) }
     }
 
     fn expect_version(&self, version: i32) -> Result<(), ErrorCode> {
         if version == -1 || version == self.version { Ok(()) } else { Err(ErrorCode::BadVersion) }
     }
+}
+
+/// The mode of an operation that has no time to live (DATA-05, edge 17).
+fn mode(case: &Case<'_>, flags: i32) -> Result<CreateMode, ErrorCode> {
+    check_timed(case, flags)?;
+    CreateMode::from_wire(flags).ok_or(ErrorCode::BadArguments)
+}
+
+/// The mode of one that has: is a suffix added, and how long does the node live? ZooKeeper does not survive a negative time
+/// with another mode (edge 23).
+fn timed_mode(case: &Case<'_>, flags: i32, ttl: i64) -> Result<(bool, Lifetime), ErrorCode> {
+    check_timed(case, flags)?;
+    let ms = ttl.try_into().ok().filter(|ms| (1..=Lifetime::TTL_MS_MAX).contains(ms));
+    match (flags, ms) {
+        (5 | 6, Some(ms)) => Ok((flags == 6, Lifetime::Ttl { ms })),
+        _ => Err(ErrorCode::BadArguments),
+    }
+}
+
+/// Modes with a time to live may be switched off (edge 24).
+fn check_timed(case: &Case<'_>, flags: i32) -> Result<(), ErrorCode> {
+    let off = matches!(flags, 5 | 6) && !case.config.tree.extended_types;
+    if off { Err(ErrorCode::Unimplemented) } else { Ok(()) }
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("a frame is shorter")
 }
 
 /// The path up to the last slash; of a child of the root: the root.
@@ -330,5 +466,181 @@ fn parent_of(path: &str) -> Result<&str, ErrorCode> {
         Some(("", _)) => Ok("/"),
         Some((parent, _)) => Ok(parent),
         None => Err(ErrorCode::BadArguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::{AuthOptions, TreeOptions};
+    use crate::ids::ServerId;
+    use crate::quorum::Voters;
+    use crate::rng::Rng;
+    use crate::tree::NewNode;
+
+    const SESSION: SessionId = SessionId(7);
+
+    struct World {
+        tree: Tree,
+        prep: Prep,
+        config: Config,
+        schemes: Schemes,
+        zxid: Zxid,
+        time: WallMs,
+    }
+
+    impl World {
+        fn new(options: TreeOptions) -> World {
+            let hash = KeyedHash::new(&mut Rng::new(1));
+            let id = ServerId(1);
+            let config = Config::new(id, Voters::new([id]), Duration::from_secs(1));
+            World {
+                tree: Tree::new(hash),
+                prep: Prep::new(hash),
+                config: config.and_then(|config| config.with_tree(options)).expect("fine"),
+                schemes: Schemes::new(&AuthOptions::default()),
+                zxid: Zxid::ZERO,
+                time: WallMs(1000),
+            }
+        }
+
+        fn case(&self) -> Case<'_> {
+            let World { tree, config, schemes, zxid, time, .. } = self;
+            Case { tree, config, schemes, session: SESSION, ids: &[], zxid: *zxid, time: *time }
+        }
+
+        fn decide(&mut self, request: Request) -> TxnOp {
+            self.zxid = Zxid(self.zxid.0 + 1);
+            let mut prep = std::mem::replace(&mut self.prep, Prep::new(KeyedHash::default()));
+            let op = prep.decide(&self.case(), request);
+            self.prep = prep;
+            op
+        }
+
+        fn lapse(&mut self, path: &str) -> bool {
+            let mut prep = std::mem::replace(&mut self.prep, Prep::new(KeyedHash::default()));
+            let op = prep.lapse(&self.case(), path);
+            self.prep = prep;
+            op.is_some()
+        }
+
+        /// Decides and applies a creation.
+        fn create(&mut self, request: Request) -> Result<String, ErrorCode> {
+            let op = self.decide(request);
+            let TxnOp::Create { path, data, acl, lifetime, parent_creates } = op else {
+                return Err(code(&op).expect("a creation or its refusal"));
+            };
+            let (data, owner) = (data.as_deref(), lifetime.owner(SESSION));
+            let new = NewNode { path: &path, data, acl: &acl, owner, parent_creates };
+            self.tree.create(new, self.zxid, self.time);
+            self.prep.applied(self.zxid);
+            Ok(path)
+        }
+    }
+
+    fn create(path: &str, flags: i32) -> Request {
+        let (path, acl) = (path.into(), Acl::open());
+        Request::Create { path, data: None, acl, flags, with_stat: false }
+    }
+
+    fn container(path: &str, flags: i32) -> Request {
+        Request::CreateContainer { path: path.into(), data: None, acl: Acl::open(), flags }
+    }
+
+    fn timed(path: &str, flags: i32, ttl: i64) -> Request {
+        Request::CreateTtl { path: path.into(), data: None, acl: Acl::open(), flags, ttl }
+    }
+
+    fn code(op: &TxnOp) -> Option<ErrorCode> {
+        if let TxnOp::Error { code } = op { Some(*code) } else { None }
+    }
+
+    #[test]
+    fn data_05_19_23_24_edges_15_to_24_modes_come_first() {
+        use ErrorCode::{BadArguments, Unimplemented};
+        let on = TreeOptions { extended_types: true, ..TreeOptions::default() };
+        let cases = [
+            (create("bad", 9), BadArguments, BadArguments),
+            (create("/a", 5), Unimplemented, BadArguments),
+            (create("/a", 6), Unimplemented, BadArguments),
+            (container("/a", 9), BadArguments, BadArguments),
+            (container("/a", 5), Unimplemented, BadArguments),
+            (timed("bad", 5, 0), Unimplemented, BadArguments),
+            (timed("/missing/a", 6, 1 << 40), Unimplemented, BadArguments),
+            (timed("/a", 5, -1), Unimplemented, BadArguments),
+            (timed("/a", 0, 5), BadArguments, BadArguments),
+            (timed("/a", 0, -1), BadArguments, BadArguments),
+            (timed("/a", 9, 5), BadArguments, BadArguments),
+        ];
+        for (request, off, extended) in cases {
+            let mut world = World::new(TreeOptions::default());
+            assert_eq!(code(&world.decide(request.clone())), Some(off), "{request}");
+            let mut world = World::new(on.clone());
+            assert_eq!(code(&world.decide(request.clone())), Some(extended), "{request}");
+        }
+        let mut world = World::new(on);
+        for (request, made, kind) in [
+            (create("/p", 4), "/p", Lifetime::Persistent),
+            (container("/c", 0), "/c", Lifetime::Container),
+            (container("/e", 1), "/e", Lifetime::Container),
+            (container("/s", 2), "/s0000000003", Lifetime::Container),
+            (timed("/t", 5, 1), "/t", Lifetime::Ttl { ms: 1 }),
+            (timed("/u", 6, (1 << 40) - 1), "/u0000000005", Lifetime::Ttl { ms: (1 << 40) - 1 }),
+        ] {
+            assert_eq!(world.create(request).as_deref(), Ok(made));
+            let id = world.tree.find(made).expect("applied");
+            assert_eq!(world.tree.node(id).lifetime(), kind, "{made}");
+            assert_eq!(world.create(create(&format!("{made}/child"), 0)).map(|_| ()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn data_15_edges_30_31_the_counter_runs_over_in_flight_and_stays_when_applied() {
+        let mut world = World::new(TreeOptions::default());
+        world.create(create("/p", 0)).expect("fine");
+        let new = NewNode {
+            path: "/p/last",
+            data: None,
+            acl: &[],
+            owner: SessionId(0),
+            parent_creates: i32::MAX,
+        };
+        world.tree.create(new, world.zxid, world.time);
+        let ahead = world.zxid;
+        let path = |op| if let TxnOp::Create { path, .. } = op { path } else { panic!("{op}") };
+        assert_eq!(path(world.decide(create("/p/s", 2))), "/p/s2147483647");
+        assert_eq!(path(world.decide(create("/p/s", 2))), "/p/s-2147483648");
+        // Both are lost; what is applied never goes back.
+        world.prep.applied(world.zxid);
+        assert!(ahead < world.zxid);
+        for expected in [Ok("/p/s2147483647".into()), Err(ErrorCode::NodeExists)] {
+            assert_eq!(world.create(create("/p/s", 2)), expected);
+        }
+    }
+
+    #[test]
+    fn edges_191_195_what_is_under_way_may_save_a_node() {
+        let on = TreeOptions { extended_types: true, ..TreeOptions::default() };
+        let mut world = World::new(on);
+        for request in [timed("/t", 5, 10), timed("/u", 5, 10), container("/c", 0), create("/p", 0)]
+        {
+            world.create(request).expect("fine");
+        }
+        world.time = WallMs(1010);
+        assert!(!world.lapse("/t"), "not yet");
+        world.time = WallMs(1011);
+        world.decide(Request::SetData { path: "/u".into(), data: None, version: -1 });
+        assert!(!world.lapse("/u"), "written a moment ago");
+        assert!(!world.lapse("/c"), "never used");
+        world.decide(create("/c/x", 0));
+        assert!(!world.lapse("/c"), "it has a child");
+        world.decide(Request::Delete { path: "/c/x".into(), version: -1 });
+        assert!(world.lapse("/c"), "emptied under way");
+        assert!(!world.lapse("/c"), "gone");
+        assert!(!world.lapse("/p") && !world.lapse("/none"), "not of that kind");
+        assert!(world.lapse("/t"));
+        assert_eq!(code(&world.decide(create("/t/x", 0))), Some(ErrorCode::NoNode));
     }
 }

@@ -2,11 +2,25 @@
 //!
 //! Owns what each read returns and which watch it leaves. Must not write or send.
 
+use crate::auth::{self, Access, Who};
 use crate::error::ErrorCode;
-use crate::ids::{ConnId, Zxid};
+use crate::ids::{ConnId, SessionId, Zxid};
 use crate::tree::{NodeId, Tree};
 use crate::watch::{Kind, Watches};
-use crate::wire::{EventType, Perms, ReplyBody, Request, SetWatches, Stat, WatchEvent};
+use crate::wire::{
+    Acl, EventType, MultiResult, Perms, ReplyBody, Request, SetWatches, Stat, WatchEvent,
+};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker<'a> {
+    /// On which connection: watches are its own.
+    pub(crate) conn: ConnId,
+    /// For which session.
+    pub(crate) session: SessionId,
+    /// With which identities.
+    pub(crate) who: Who<'a>,
+}
 
 /// Answers a read of `conn`.
 ///
@@ -15,20 +29,21 @@ use crate::wire::{EventType, Perms, ReplyBody, Request, SetWatches, Stat, WatchE
 pub(crate) fn answer(
     tree: &Tree,
     watches: &mut Watches,
-    conn: ConnId,
+    asker: &Asker<'_>,
     request: Request,
 ) -> Result<ReplyBody, ErrorCode> {
+    let Asker { conn, session, who } = *asker;
     match request {
-        Request::Exists { path, watch } => exists(tree, watches, conn, &path, watch),
+        Request::Exists { path, watch } => exists(tree, watches, asker, &path, watch),
         Request::GetData { path, watch } => {
-            let (id, stat) = readable(tree, &path)?;
+            let (id, stat) = readable(tree, who, &path)?;
             if watch {
                 watches.add(Kind::Data, &path, conn);
             }
             Ok(ReplyBody::Data(tree.node(id).data.clone(), stat))
         }
         Request::GetChildren { path, watch, with_stat } => {
-            let (id, stat) = readable(tree, &path)?;
+            let (id, stat) = readable(tree, who, &path)?;
             if watch {
                 watches.add(Kind::Child, &path, conn);
             }
@@ -50,19 +65,43 @@ pub(crate) fn answer(
             };
             if found { Ok(ReplyBody::Empty) } else { Err(ErrorCode::NoWatcher) }
         }
-        Request::Undecodable { .. } => Err(ErrorCode::Marshalling),
+        Request::GetAcl { path } => get_acl(tree, who, &path),
+        Request::GetEphemerals { prefix } => {
+            Ok(ReplyBody::Children(ephemerals(tree, session, &prefix)))
+        }
+        Request::GetAllChildrenNumber { path } => {
+            let (id, _) = readable(tree, who, &path)?;
+            // The root's other name is counted below this one.
+            Ok(ReplyBody::Number(tree.descendants(id) + i32::from(path.is_empty())))
+        }
+        Request::WhoAmI => Ok(ReplyBody::Identities(who.shown())),
+        Request::MultiRead(requests) => {
+            let part = |request| multi_part(answer(tree, watches, asker, request));
+            Ok(ReplyBody::Multi(requests.into_iter().map(part).collect()))
+        }
+        Request::AddWatch { path, mode } => {
+            // OP-106: whether or not the node is there, and may be read.
+            watches.add(Kind::from(mode), &path, conn);
+            Ok(ReplyBody::Number(0))
+        }
+        Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
         Request::Create { .. }
         | Request::Delete { .. }
         | Request::SetData { .. }
         | Request::Check { .. }
         | Request::Multi(_)
         | Request::CloseSession
+        | Request::SetAcl { .. }
+        | Request::CreateContainer { .. }
+        | Request::CreateTtl { .. }
         | Request::Auth { .. }
+        | Request::Sasl { .. }
         | Request::Unknown { .. } => unreachable!("{request} is no read"),
     }
 }
 
-/// Sets the watches of an earlier connection again, and returns what has changed meanwhile (WATCH-20 to WATCH-22, 24).
+/// Sets the watches of an earlier connection again, and returns what has changed meanwhile (WATCH-20 to WATCH-24). Those
+/// that outlive an event hear only of what comes from now on.
 pub(crate) fn set_watches(
     tree: &Tree,
     watches: &mut Watches,
@@ -94,6 +133,12 @@ pub(crate) fn set_watches(
             Some(_) => watches.add(Kind::Child, path, conn),
         }
     }
+    for path in &request.persistent {
+        watches.add(Kind::Persistent, path, conn);
+    }
+    for path in &request.recursive {
+        watches.add(Kind::Recursive, path, conn);
+    }
     events
 }
 
@@ -101,23 +146,54 @@ pub(crate) fn set_watches(
 fn exists(
     tree: &Tree,
     watches: &mut Watches,
-    conn: ConnId,
+    asker: &Asker<'_>,
     path: &str,
     watch: bool,
 ) -> Result<ReplyBody, ErrorCode> {
     if path.contains('\0') {
         return Err(ErrorCode::BadArguments);
     }
-    let found = readable(tree, path);
+    let found = readable(tree, asker.who, path);
     if watch && found != Err(ErrorCode::NoAuth) {
-        watches.add(Kind::Data, path, conn);
+        watches.add(Kind::Data, path, asker.conn);
     }
     found.map(|(_, stat)| ReplyBody::Stat(stat))
 }
 
-fn readable(tree: &Tree, path: &str) -> Result<(NodeId, Stat), ErrorCode> {
+/// OP-06: who may not change the list does not see the digests in it.
+fn get_acl(tree: &Tree, who: Who<'_>, path: &str) -> Result<ReplyBody, ErrorCode> {
     let id = tree.find(path).ok_or(ErrorCode::NoNode)?;
-    if !tree.may(id, Perms::READ) {
+    let list = tree.acl(id);
+    let either = Perms(Perms::READ.0 | Perms::ADMIN.0);
+    if !who.may(list, &Access::new(either, path)) {
+        return Err(ErrorCode::NoAuth);
+    }
+    let mut list = if list.is_empty() { Acl::open() } else { list.to_vec() };
+    if !who.may(tree.acl(id), &Access::new(Perms::ADMIN, path)) {
+        auth::redact(&mut list);
+    }
+    Ok(ReplyBody::Acl(list, tree.stat(id)))
+}
+
+/// OP-103: a plain prefix; nothing, blanks and `/` ask for all.
+fn ephemerals(tree: &Tree, session: SessionId, prefix: &str) -> Vec<String> {
+    let all = matches!(prefix.trim_matches(|c| c <= ' '), "" | "/");
+    tree.ephemerals(session).filter(|path| all || path.starts_with(prefix)).collect()
+}
+
+/// An operation of a multiRead (MULTI-11).
+fn multi_part(result: Result<ReplyBody, ErrorCode>) -> MultiResult {
+    match result {
+        Ok(ReplyBody::Data(data, stat)) => MultiResult::Data(data, stat),
+        Ok(ReplyBody::Children(names)) => MultiResult::Children(names),
+        Ok(other) => unreachable!("{other:?} is no part of a multiRead"),
+        Err(code) => MultiResult::Failed(code.wire()),
+    }
+}
+
+fn readable(tree: &Tree, who: Who<'_>, path: &str) -> Result<(NodeId, Stat), ErrorCode> {
+    let id = tree.find(path).ok_or(ErrorCode::NoNode)?;
+    if !who.may(tree.acl(id), &Access::new(Perms::READ, path)) {
         return Err(ErrorCode::NoAuth);
     }
     Ok((id, tree.stat(id)))

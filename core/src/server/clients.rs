@@ -3,23 +3,25 @@
 //! Owns what a connection is to a server. Must not change the role.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use super::{Role, Server};
+use crate::auth::{Access, Known, Verdict, Who};
 use crate::error::ErrorCode;
-use crate::ids::{ConnId, Instant, SessionId};
+use crate::ids::{ConnId, Instant, SessionId, Zxid};
 use crate::io::{ClientCommand, ClientEvent, Cx, Mark, Pressure};
 use crate::peer::PeerMessage;
-use crate::replica::Applied;
-use crate::request::order::{Form, Queue, Resumed};
-use crate::request::read;
+use crate::replica::{Applied, Fired};
+use crate::request::order::{Anew, Asked, Form, Queue, Resumed};
+use crate::request::read::{self, Asker};
 use crate::session;
 use crate::timer::Timer;
 use crate::txn::{Origin, TxnOp};
 use crate::wire::{
-    ConnectRequest, ConnectResponse, MultiResult, Reply, ReplyBody, Request, RequestFrame, Stat,
-    WatchEvent, XID_PING,
+    ConnectRequest, ConnectResponse, Id, MultiResult, OpCode, Perms, Reply, ReplyBody, Request,
+    RequestFrame, Stat, WatchEvent, XID_PING,
 };
-use crate::zab::{Resumption, SyncWaiter};
+use crate::zab::{Resumption, SyncWaiter, Write};
 
 /// Error code of the operations behind the one that failed a multi (MULTI-03).
 const RUNTIME_INCONSISTENCY: i32 = -2;
@@ -38,6 +40,8 @@ const RUNTIME_INCONSISTENCY: i32 = -2;
 pub(super) struct Conn {
     phase: ConnPhase,
     queue: Queue,
+    /// Who the client has shown to be; they are of the connection, and only become more (ACL-17).
+    known: Known,
 }
 
 #[derive(Debug)]
@@ -58,9 +62,10 @@ enum ConnPhase {
 impl Server {
     pub(super) fn on_client(&mut self, conn: ConnId, event: ClientEvent, cx: &mut Cx<'_>) {
         match event {
-            ClientEvent::Opened(request) => {
-                let phase = ConnPhase::Held(request);
-                let before = self.conns.insert(conn, Conn { phase, queue: Queue::default() });
+            ClientEvent::Opened(request, ids) => {
+                let (phase, queue) = (ConnPhase::Held(request), Queue::default());
+                let new = Conn { phase, queue, known: cx.schemes.opened(ids) };
+                let before = self.conns.insert(conn, new);
                 assert!(before.is_none(), "{conn} was dealt twice");
                 if self.serves() {
                     self.connect(conn, cx);
@@ -115,15 +120,16 @@ impl Server {
         }
     }
 
-    /// HS-09, HS-10. An older connection of the session is closed first, before the password is looked at.
+    /// HS-09, HS-10. An older connection of the session is closed once the password is found to be right.
     fn resume_session(&mut self, conn: ConnId, request: ConnectRequest, cx: &mut Cx<'_>) {
         let session = request.session;
+        // ZooKeeper closes an older connection first; so anybody could throw anybody out, knowing no password.
+        if request.password != session::password(session)[..] {
+            return self.refuse_session(conn, request.read_only, cx);
+        }
         if let Some(older) = self.by_session.get(&session).copied() {
             cx.mark(Mark::SessionTakenOver);
             self.close(older, cx);
-        }
-        if request.password != session::password(session)[..] {
-            return self.refuse_session(conn, request.read_only, cx);
         }
         // Without room the connection stays held, for the next leader.
         if !self.ensure_room(cx) {
@@ -212,10 +218,10 @@ impl Server {
     }
 
     fn on_request(&mut self, conn: ConnId, frame: RequestFrame, cx: &mut Cx<'_>) {
-        let session = match self.conns.get_mut(&conn) {
+        let known = match self.conns.get_mut(&conn) {
             // Late frames of a connection that this server has closed.
             None => return,
-            Some(Conn { phase: ConnPhase::Open { session }, .. }) => *session,
+            Some(Conn { phase: ConnPhase::Open { .. }, known, .. }) => known,
             Some(Conn {
                 phase:
                     ConnPhase::Held(_)
@@ -223,32 +229,92 @@ impl Server {
                     | ConnPhase::Created { .. }
                     | ConnPhase::Revalidating(_),
                 queue,
-            }) => return queue.push(frame),
+                ..
+            }) => return queue.push_early(frame),
         };
+        let RequestFrame { xid, request } = frame;
+        // These do not wait for others, and do not show that the session is in use.
+        if let Request::Auth { scheme, auth } = &request {
+            return self.authenticate(conn, xid, scheme, auth.0.as_deref(), cx);
+        }
+        if let Request::Sasl { .. } = request {
+            // OP-102: nobody has set SASL up here. ZooKeeper answers so, too; the client is who it was.
+            let reply = Reply { xid, zxid: 0, result: Ok(ReplyBody::Token(None)) };
+            return cx.send(conn, ClientCommand::Reply(reply));
+        }
+        if let Request::Undecodable { op: OpCode::Auth | OpCode::Sasl } = request {
+            cx.mark(Mark::RequestUndecodable);
+            return self.close(conn, cx);
+        }
+        if !cx.schemes.admit(known.ids()) {
+            return self.refuse_conn(conn, xid, ErrorCode::SchemeRequired, cx);
+        }
+        let ids = known.ids().clone();
+        self.on_asked(conn, Asked { frame: RequestFrame { xid, request }, ids }, cx);
+    }
+
+    /// A request of a session, with the identities that it was read with.
+    fn on_asked(&mut self, conn: ConnId, asked: Asked, cx: &mut Cx<'_>) {
+        let Some(Conn { phase: ConnPhase::Open { session }, .. }) = self.conns.get(&conn) else {
+            // Closed because of a request before it.
+            return;
+        };
+        let session = *session;
         if !self.serves() {
             self.start_hold_timer(cx);
-            return self.queue(conn).push(frame);
+            return self.queue(conn).push(asked);
         }
         if !self.touch(session, cx) {
             // SESS-08: no reply; the connection closes when the session's end is committed. If that is lost with this
             // reign, the session lives on, and the next leader is asked.
             cx.mark(Mark::RequestOnClosingSession);
-            return self.queue(conn).push(frame);
+            return self.queue(conn).push(asked);
         }
-        if matches!(frame.request, Request::Auth { .. }) {
-            return self.refuse_auth(conn, frame.xid, cx);
-        }
-        if frame.request.is_write() {
-            self.write(conn, session, frame, cx);
-        } else if matches!(frame.request, Request::Sync { .. }) {
-            let number = self.queue(conn).push_sync(frame);
+        if asked.frame.request.is_write() {
+            self.write(conn, session, asked, cx);
+        } else if matches!(asked.frame.request, Request::Sync { .. }) {
+            let number = self.queue(conn).push_sync(asked);
             self.sync(conn, number, cx);
         } else if self.queue(conn).is_empty() {
-            self.read(conn, frame, cx);
+            self.read(conn, asked, cx);
         } else {
             cx.mark(Mark::ReadBehindWrite);
-            self.queue(conn).push(frame);
+            self.queue(conn).push(asked);
         }
+    }
+
+    /// OP-100: at once and outside the queue, as in ZooKeeper. Later requests have the identities that it shows.
+    fn authenticate(
+        &mut self,
+        conn: ConnId,
+        xid: i32,
+        scheme: &str,
+        auth: Option<&[u8]>,
+        cx: &mut Cx<'_>,
+    ) {
+        let known =
+            &mut self.conns.get_mut(&conn).expect("a connection that is being served").known;
+        match cx.schemes.authenticate(scheme, auth, known.ids()) {
+            Verdict::Accepted(ids) => {
+                cx.mark(Mark::AuthAccepted);
+                known.extend(ids);
+                let reply = Reply { xid, zxid: 0, result: Ok(ReplyBody::Empty) };
+                cx.send(conn, ClientCommand::Reply(reply));
+            }
+            Verdict::Refused => self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx),
+            Verdict::Closed => {
+                cx.mark(Mark::AuthRefused);
+                self.close(conn, cx);
+            }
+        }
+    }
+
+    /// Who the client has shown to be, or has not, does not suffice to be served (ACL-16, ACL-19).
+    fn refuse_conn(&mut self, conn: ConnId, xid: i32, code: ErrorCode, cx: &mut Cx<'_>) {
+        cx.mark(Mark::AuthRefused);
+        let reply = Reply { xid, zxid: 0, result: Err(code) };
+        cx.send(conn, ClientCommand::Reply(reply));
+        self.close(conn, cx);
     }
 
     /// The session has been heard of (SESS-05); `false` where it is closing or gone, as far as this server can know.
@@ -265,23 +331,24 @@ impl Server {
         }
     }
 
-    fn write(&mut self, conn: ConnId, session: SessionId, frame: RequestFrame, cx: &mut Cx<'_>) {
+    fn write(&mut self, conn: ConnId, session: SessionId, asked: Asked, cx: &mut Cx<'_>) {
         if !self.ensure_room(cx) {
-            return self.queue(conn).push(frame);
+            return self.queue(conn).push(asked);
         }
-        let request = frame.request.clone();
-        let number = self.queue(conn).push_write(frame);
+        let (request, ids) = (asked.frame.request.clone(), asked.ids.clone());
+        let number = self.queue(conn).push_write(asked);
         let origin = Origin { server: cx.config.id(), conn, request: number };
         match &mut self.role {
             Role::Looking(_) => unreachable!("only who serves writes"),
             Role::Following(follower) => {
                 cx.mark(Mark::WriteForwarded);
                 if let Some(link) = follower.serving() {
-                    cx.tell(link, PeerMessage::Request { session, origin, request });
+                    cx.tell(link, PeerMessage::Request { session, origin, ids, request });
                 }
             }
             Role::Leading(leader) => {
-                leader.propose(session, origin, request, &mut self.replica, cx);
+                let write = Write { session, origin, ids, request };
+                leader.propose(write, &mut self.replica, cx);
             }
         }
     }
@@ -310,11 +377,8 @@ impl Server {
     }
 
     /// Answers a request whose turn has come and that is no write.
-    fn read(&mut self, conn: ConnId, frame: RequestFrame, cx: &mut Cx<'_>) {
-        let RequestFrame { xid, request } = frame;
-        if let Request::Auth { .. } = request {
-            return self.refuse_auth(conn, xid, cx);
-        }
+    fn read(&mut self, conn: ConnId, asked: Asked, cx: &mut Cx<'_>) {
+        let Asked { frame: RequestFrame { xid, request }, ids } = asked;
         if let Request::Unknown { .. } = request {
             // WIRE-14.
             cx.mark(Mark::RequestUnknown);
@@ -326,7 +390,7 @@ impl Server {
         if let Request::SetWatches(request) = &request {
             for event in read::set_watches(tree, watches, conn, request) {
                 cx.mark(Mark::SetWatchesFired);
-                cx.send(conn, ClientCommand::Event(event));
+                cx.send(conn, ClientCommand::Event(Arc::new(event)));
             }
         }
         if matches!(request, Request::Undecodable { .. }) {
@@ -334,15 +398,12 @@ impl Server {
         }
         // WIRE-08: whatever number a ping came with.
         let xid = if request == Request::Ping { XID_PING } else { xid };
-        let result = read::answer(tree, watches, conn, request);
+        let Some(Conn { phase: ConnPhase::Open { session }, .. }) = self.conns.get(&conn) else {
+            unreachable!("{conn} asks before its session is open")
+        };
+        let asker = Asker { conn, session: *session, who: Who::new(&ids, cx.schemes) };
+        let result = read::answer(tree, watches, &asker, request);
         self.reply(conn, xid, result, cx);
-    }
-
-    /// ACL-16: the only scheme offered is `world`, and nobody authenticates by it. Outside the queue, as in ZooKeeper.
-    fn refuse_auth(&mut self, conn: ConnId, xid: i32, cx: &mut Cx<'_>) {
-        let reply = Reply { xid, zxid: 0, result: Err(ErrorCode::AuthFailed) };
-        cx.send(conn, ClientCommand::Reply(reply));
-        self.close(conn, cx);
     }
 
     /// A write is committed: what waits before it on its connection is answered while the tree is as it was (CONS-02).
@@ -359,13 +420,8 @@ impl Server {
     /// A transaction has been applied: watchers hear of it before whoever asked for it (WATCH-18).
     pub(super) fn on_applied(&mut self, applied: Applied, cx: &mut Cx<'_>) {
         let Applied { txn, effects } = applied;
-        for event in effects.fired {
-            for conn in event.conns {
-                cx.mark(Mark::WatchFired);
-                let path = event.path.clone();
-                let event = WatchEvent { zxid: Some(txn.zxid), event: event.event, path };
-                cx.send(conn, ClientCommand::Event(event));
-            }
+        for fired in effects.fired {
+            self.tell_watchers(txn.zxid, fired, cx);
         }
         let asked_here = txn.origin.filter(|origin| {
             origin.server == cx.config.id() && self.conns.contains_key(&origin.conn)
@@ -395,11 +451,32 @@ impl Server {
             | TxnOp::Create { .. }
             | TxnOp::Delete { .. }
             | TxnOp::SetData { .. }
+            | TxnOp::SetAcl { .. }
             | TxnOp::Check { .. }
             | TxnOp::Multi(_)
             | TxnOp::MultiRefused { .. }
             | TxnOp::CreateSession { .. }
             | TxnOp::Error { .. } => {}
+        }
+    }
+
+    /// Whoever may read the node hears of it (WATCH-17); all share one record.
+    fn tell_watchers(&self, zxid: Zxid, fired: Fired, cx: &mut Cx<'_>) {
+        let Fired { event, path, conns, acl } = fired;
+        let event = Arc::new(WatchEvent { zxid: Some(zxid), event, path });
+        let access = Access::new(Perms::READ, &event.path);
+        // WATCH-17: by who the client is now, not when it set the watch.
+        let may = |ids: &[Id]| Who::new(ids, cx.schemes).may(&acl, &access);
+        // Identities only ever add to what one may.
+        let anybody = may(&[]);
+        for conn in conns {
+            let known = || self.conns.get(&conn).is_some_and(|conn| may(conn.known.ids()));
+            if anybody || known() {
+                cx.out.marks.hit(Mark::WatchFired);
+                cx.out.clients.push((conn, ClientCommand::Event(event.clone())));
+            } else {
+                cx.out.marks.hit(Mark::WatchFiltered);
+            }
         }
     }
 
@@ -464,8 +541,8 @@ impl Server {
     /// Reads that waited for a write, up to the next one.
     fn serve_reads(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
         // What is applied is committed, so they may be answered even while a new leader still applies its history.
-        while let Some(frame) = self.conns.get_mut(&conn).and_then(|conn| conn.queue.next_read()) {
-            self.read(conn, frame, cx);
+        while let Some(asked) = self.conns.get_mut(&conn).and_then(|conn| conn.queue.next_read()) {
+            self.read(conn, asked, cx);
         }
     }
 
@@ -482,8 +559,11 @@ impl Server {
             }
         }
         self.serve_reads(conn, cx);
-        for frame in anew {
-            self.on_request(conn, frame, cx);
+        for anew in anew {
+            match anew {
+                Anew::Asked(asked) => self.on_asked(conn, asked, cx),
+                Anew::Early(frame) => self.on_request(conn, frame, cx),
+            }
         }
     }
 
@@ -644,14 +724,18 @@ fn outcome(
 ) -> Result<ReplyBody, ErrorCode> {
     Ok(match op {
         TxnOp::Error { code } => return Err(*code),
-        TxnOp::Create { .. } | TxnOp::SetData { .. } => match part(form, op, stats) {
-            MultiResult::Created(path) => ReplyBody::Path(path),
-            MultiResult::CreatedStat(path, stat) => ReplyBody::PathStat(path, stat),
-            MultiResult::Changed(stat) => ReplyBody::Stat(stat),
-            MultiResult::Deleted | MultiResult::Checked | MultiResult::Failed(_) => {
-                unreachable!("{op} creates or changes")
+        TxnOp::Create { .. } | TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => {
+            match part(form, op, stats) {
+                MultiResult::Created(path) => ReplyBody::Path(path),
+                MultiResult::CreatedStat(path, stat) => ReplyBody::PathStat(path, stat),
+                MultiResult::Changed(stat) => ReplyBody::Stat(stat),
+                MultiResult::Deleted
+                | MultiResult::Checked
+                | MultiResult::Failed(_)
+                | MultiResult::Data(..)
+                | MultiResult::Children(_) => unreachable!("{op} creates or changes"),
             }
-        },
+        }
         TxnOp::Delete { .. }
         | TxnOp::Check { .. }
         | TxnOp::CreateSession { .. }
@@ -685,7 +769,7 @@ fn part(form: &Form, op: &TxnOp, stats: &mut impl Iterator<Item = Stat>) -> Mult
                 Form::Plain | Form::Multi(_) => MultiResult::Created(path.clone()),
             }
         }
-        TxnOp::SetData { .. } => MultiResult::Changed(stat()),
+        TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => MultiResult::Changed(stat()),
         TxnOp::Delete { .. } => MultiResult::Deleted,
         TxnOp::Check { .. } => MultiResult::Checked,
         TxnOp::CreateSession { .. }

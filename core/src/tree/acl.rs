@@ -1,14 +1,13 @@
-//! Access control lists, each distinct one stored once with a reference count (ACL-21), and who passes them (ACL-01).
+//! Access control lists, each distinct one stored once with a reference count (ACL-21).
 //!
-//! Owns interning and the check. Must not know nodes. The only scheme offered is `world`; another one in a list is
-//! refused before it gets here.
+//! Owns interning. Must not know nodes, nor whom a list lets pass (`auth` does).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ErrorCode;
-use crate::wire::{Acl, Perms};
+use crate::wire::Acl;
 
 /// A stored list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -23,8 +22,8 @@ impl AclId {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AclTable {
     /// Index is `AclId - 1`; a list with no references is free.
-    lists: Vec<(Vec<Acl>, u32)>,
-    ids: BTreeMap<Vec<Acl>, AclId>,
+    lists: Vec<(Arc<[Acl]>, u32)>,
+    ids: BTreeMap<Arc<[Acl]>, AclId>,
     free: Vec<AclId>,
 }
 
@@ -39,11 +38,12 @@ impl AclTable {
             return *id;
         }
         let id = self.free.pop().unwrap_or_else(|| {
-            self.lists.push((Vec::new(), 0));
+            self.lists.push((Arc::default(), 0));
             AclId(u32::try_from(self.lists.len()).expect("fewer lists than nodes"))
         });
-        self.lists[id.0 as usize - 1] = (list.to_vec(), 1);
-        self.ids.insert(list.to_vec(), id);
+        let list: Arc<[Acl]> = Arc::from(list);
+        self.lists[id.0 as usize - 1] = (list.clone(), 1);
+        self.ids.insert(list, id);
         id
     }
 
@@ -56,7 +56,7 @@ impl AclTable {
         *references -= 1;
         if *references == 0 {
             self.ids.remove(list);
-            list.clear();
+            *list = Arc::default();
             self.free.push(id);
         }
     }
@@ -75,7 +75,7 @@ impl AclTable {
         let ids: BTreeMap<u32, Vec<Acl>> =
             lists.into_iter().map(|(id, list)| (id.0, list)).collect();
         for n in 1..=ids.last_key_value().map_or(0, |(n, _)| *n) {
-            let list = ids.get(&n).cloned().unwrap_or_default();
+            let list: Arc<[Acl]> = Arc::from(ids.get(&n).cloned().unwrap_or_default());
             if list.is_empty() {
                 table.free.push(AclId(n));
             } else {
@@ -108,38 +108,19 @@ impl AclTable {
         }
     }
 
-    /// May anyone do this?
-    pub(crate) fn allows(&self, id: AclId, wanted: Perms) -> bool {
-        allows(self.list(id), wanted)
-    }
-}
-
-/// May anyone do this? An empty list restricts nothing.
-pub(crate) fn allows(list: &[Acl], wanted: Perms) -> bool {
-    list.is_empty() || list.iter().any(|acl| acl.perms.intersects(wanted) && is_world(acl))
-}
-
-/// The list to store for one that a client sent: without repetitions (ACL-04), each entry of a scheme that is offered.
-pub(crate) fn fixup(list: Vec<Acl>) -> Result<Vec<Acl>, ErrorCode> {
-    let mut fixed: Vec<Acl> = Vec::with_capacity(list.len());
-    for acl in list {
-        if !is_world(&acl) {
-            return Err(ErrorCode::InvalidAcl);
-        }
-        if !fixed.contains(&acl) {
-            fixed.push(acl);
+    /// The list, to be kept.
+    pub(crate) fn share(&self, id: AclId) -> Arc<[Acl]> {
+        match id {
+            AclId::NONE => Arc::default(),
+            AclId(n) => self.lists[n as usize - 1].0.clone(),
         }
     }
-    if fixed.is_empty() { Err(ErrorCode::InvalidAcl) } else { Ok(fixed) }
-}
-
-fn is_world(acl: &Acl) -> bool {
-    acl.scheme == "world" && acl.id == "anyone"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Perms;
 
     fn world(perms: i32) -> Acl {
         Acl { perms: Perms(perms), scheme: "world".into(), id: "anyone".into() }
@@ -155,23 +136,5 @@ mod tests {
         assert_eq!(table.list(b), [world(31)]);
         table.release(b);
         assert_eq!(table.intern(&[world(2)]), a, "the id is used again");
-    }
-
-    #[test]
-    fn acl_01_any_entry_with_a_shared_bit_suffices() {
-        let list = [world(1), world(4)];
-        assert!(allows(&list, Perms::READ) && allows(&list, Perms::CREATE));
-        assert!(!allows(&list, Perms::DELETE));
-        assert!(allows(&[], Perms::DELETE), "no list, no restriction");
-    }
-
-    #[test]
-    fn edges_161_to_169_which_lists_are_taken() {
-        let bob = Acl { id: "bob".into(), ..world(1) };
-        let digest = Acl { scheme: "digest".into(), id: "a:b".into(), ..world(1) };
-        for bad in [vec![], vec![bob], vec![world(1), digest]] {
-            assert_eq!(fixup(bad), Err(ErrorCode::InvalidAcl));
-        }
-        assert_eq!(fixup(vec![world(255), world(0), world(255)]), Ok(vec![world(255), world(0)]));
     }
 }

@@ -7,19 +7,25 @@
 //! never. A snapshot walks the slab (`snapshot`); whoever changes a node calls `touch` first.
 
 mod acl;
+mod lapse;
 mod node;
 mod path;
+mod quota;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::{iter, mem};
 
 use bytes::Bytes;
 use hashbrown::HashTable;
 
-pub(crate) use acl::{AclId, AclTable, allows, fixup};
+pub(crate) use acl::{AclId, AclTable};
+pub(crate) use lapse::Lapse;
 pub(crate) use node::{Node, NodeId};
 pub(crate) use path::{is_reserved, is_valid, split};
+pub(crate) use quota::Verdict as QuotaVerdict;
 pub(crate) use snapshot::{SnapshotHeader, load};
 
 use crate::digest::{self, NodeView};
@@ -27,6 +33,7 @@ use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
 use crate::wire::{Acl, Perms, Stat};
 use node::Links;
+use quota::Quotas;
 use snapshot::Walk;
 
 /// All nodes.
@@ -39,6 +46,8 @@ pub(crate) struct Tree {
     hash: KeyedHash,
     acls: AclTable,
     ephemerals: BTreeMap<SessionId, BTreeSet<NodeId>>,
+    lapses: BTreeSet<(Lapse, NodeId)>,
+    quotas: Quotas,
     counts: Counts,
     walk: Option<Walk>,
 }
@@ -66,7 +75,7 @@ pub(crate) struct NewNode<'a> {
     pub(crate) path: &'a str,
     pub(crate) data: Option<&'a [u8]>,
     pub(crate) acl: &'a [Acl],
-    /// Zero for persistent nodes.
+    /// What [`crate::txn::Lifetime::owner`] makes of it.
     pub(crate) owner: SessionId,
     pub(crate) parent_creates: i32,
 }
@@ -92,6 +101,8 @@ impl Tree {
             hash,
             acls: AclTable::default(),
             ephemerals: BTreeMap::new(),
+            lapses: BTreeSet::new(),
+            quotas: Quotas::default(),
             counts: Counts::default(),
             walk: None,
         }
@@ -122,25 +133,48 @@ impl Tree {
     /// Names of the children, in no promised order (edge 70).
     pub(crate) fn children(&self, id: NodeId) -> Vec<String> {
         let mut names = Vec::with_capacity(self.children_count(id) as usize);
-        let mut next = self.slots[id.index()].links.first_child;
-        while let Some(child) = next {
-            names.push(self.node(child).name.to_string());
-            next = self.slots[child.index()].links.after;
-        }
+        names.extend(self.child_ids(id).map(|child| self.node(child).name.to_string()));
         names
+    }
+
+    fn child_ids(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        let first = self.slots[id.index()].links.first_child;
+        iter::successors(first, |child| self.slots[child.index()].links.after)
     }
 
     pub(crate) fn acls(&self) -> &AclTable {
         &self.acls
     }
 
-    pub(crate) fn may(&self, id: NodeId, wanted: Perms) -> bool {
-        self.acls.allows(self.node(id).acl, wanted)
+    /// How many nodes are below this one, at any depth.
+    pub(crate) fn descendants(&self, id: NodeId) -> i32 {
+        let mut count = 0_i32;
+        let mut next = vec![id];
+        while let Some(above) = next.pop() {
+            next.extend(self.child_ids(above));
+            count += i32::try_from(self.children_count(above)).expect("places are fewer");
+        }
+        count
+    }
+
+    /// The access control list of a node.
+    pub(crate) fn acl(&self, id: NodeId) -> &[Acl] {
+        self.acls.list(self.node(id).acl)
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn share_acl(&self, id: NodeId) -> Arc<[Acl]> {
+        self.acls.share(self.node(id).acl)
     }
 
     /// Paths of the ephemeral nodes of a session, in the order of their slots.
     pub(crate) fn ephemerals(&self, session: SessionId) -> impl Iterator<Item = String> {
         self.ephemerals.get(&session).into_iter().flatten().map(|id| self.path_of(*id))
+    }
+
+    /// Sessions that have ephemeral nodes, by id.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = SessionId> {
+        self.ephemerals.keys().copied()
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -153,8 +187,9 @@ impl Tree {
         let parent = self.find(parent).expect("the parent of a created node exists");
         assert!(self.child(parent, name).is_none(), "{} exists", new.path);
         self.touch(parent);
+        self.unlist_lapse(parent);
         let above = self.node_mut(parent);
-        assert_eq!(above.owner, SessionId(0), "ephemerals have no children");
+        assert!(!above.is_ephemeral(), "ephemerals have no children");
         // The counter never goes back, even where the sequence has run over (DATA-15).
         if new.parent_creates > above.creates {
             above.creates = new.parent_creates;
@@ -173,11 +208,13 @@ impl Tree {
             owner: new.owner,
             ..blank(parent, name, acl)
         });
-        self.stat(id)
+        let stat = self.stat(id);
+        self.use_created(new.path, id);
+        stat
     }
 
     /// Deletes a node without children. Could it be read, so that watchers may hear of it?
-    pub(crate) fn delete(&mut self, path: &str, zxid: Zxid) -> bool {
+    pub(crate) fn delete(&mut self, path: &str, zxid: Zxid) -> Arc<[Acl]> {
         let id = self.find(path).expect("a deleted node exists");
         assert_eq!(self.children_count(id), 0, "{path} has children");
         assert_ne!(id, NodeId::ROOT, "the root is never deleted");
@@ -185,9 +222,11 @@ impl Tree {
         self.touch(id);
         self.touch(parent);
         self.node_mut(parent).pzxid = zxid;
-        let readable = self.may(id, Perms::READ);
+        let acl = self.share_acl(id);
+        let bytes = self.node(id).length();
         self.displace(id);
-        readable
+        self.use_more(path, -1, -signed(bytes));
+        acl
     }
 
     /// Replaces a node's data and returns its new statistics.
@@ -200,15 +239,37 @@ impl Tree {
         time: WallMs,
     ) -> Stat {
         let id = self.find(path).expect("a changed node exists");
-        self.touch(id);
+        self.unlist_lapse(id);
+        let before = self.node(id).length();
+        self.replace_data(id, data.map(Bytes::copy_from_slice));
         let node = self.node_mut(id);
-        let before = node.data.as_ref().map_or(0, Bytes::len);
-        node.data = data.map(Bytes::copy_from_slice);
         node.version = version;
         node.mzxid = zxid;
         node.mtime = time.0;
-        let after = data.map_or(0, <[u8]>::len);
-        self.counts.bytes = self.counts.bytes - before as u64 + after as u64;
+        self.list_lapse(id);
+        let stat = self.stat(id);
+        self.use_more(path, 0, signed(data.map_or(0, <[u8]>::len)) - signed(before));
+        stat
+    }
+
+    fn replace_data(&mut self, id: NodeId, data: Option<Bytes>) {
+        self.touch(id);
+        let node = self.node_mut(id);
+        let before = node.length() as u64;
+        node.data = data;
+        let after = node.length() as u64;
+        self.counts.bytes = self.counts.bytes - before + after;
+    }
+
+    /// Gives a node another access control list; what it is now.
+    pub(crate) fn set_acl(&mut self, path: &str, acl: &[Acl], version: i32) -> Stat {
+        let id = self.find(path).expect("a changed node exists");
+        self.touch(id);
+        let acl = self.acls.intern(acl);
+        let node = self.node_mut(id);
+        let before = mem::replace(&mut node.acl, acl);
+        node.aversion = version;
+        self.acls.release(before);
         self.stat(id)
     }
 
@@ -252,7 +313,7 @@ impl Tree {
         self.slots[id.index()].node.as_mut().expect("links lead to nodes")
     }
 
-    fn path_of(&self, id: NodeId) -> String {
+    pub(crate) fn path_of(&self, id: NodeId) -> String {
         if id == NodeId::ROOT {
             return "/".into();
         }
@@ -293,8 +354,8 @@ impl Tree {
     /// Links a node that is in its slot under its parent, and counts it.
     fn link(&mut self, id: NodeId) {
         let node = self.node(id);
-        let (parent, owner) = (node.parent, node.owner);
-        let data = node.data.as_ref().map_or(0, Bytes::len) as u64;
+        let (parent, data) = (node.parent, node.length() as u64);
+        let session = node.is_ephemeral().then_some(node.owner);
         if id != NodeId::ROOT {
             let hash = hash_of(&self.hash, parent, &node.name);
             let (slots, keyed) = (&self.slots, &self.hash);
@@ -302,6 +363,7 @@ impl Tree {
                 let node = slots[id.index()].node.as_ref().expect("only nodes are named");
                 hash_of(keyed, node.parent, &node.name)
             });
+            self.unlist_lapse(parent);
             let above = &mut self.slots[parent.index()].links;
             above.children += 1;
             let after = above.first_child.replace(id);
@@ -310,10 +372,12 @@ impl Tree {
                 self.slots[after.index()].links.before = Some(id);
             }
         }
-        if owner != SessionId(0) {
-            self.ephemerals.entry(owner).or_default().insert(id);
+        if let Some(session) = session {
+            self.ephemerals.entry(session).or_default().insert(id);
             self.counts.ephemerals += 1;
         }
+        self.list_lapse(id);
+        self.list_quota(id);
         self.counts.nodes += 1;
         self.counts.bytes += data + self.path_length(id);
     }
@@ -321,13 +385,16 @@ impl Tree {
     /// The reverse of [`Tree::place`]. The caller has touched the slot.
     fn displace(&mut self, id: NodeId) {
         self.counts.bytes -= self.path_length(id);
+        self.unlist_lapse(id);
+        self.unlist_lapse(self.node(id).parent);
+        self.unlist_quota(id);
         let node = self.slots[id.index()].node.as_ref().expect("a displaced node is there");
         let hash = hash_of(&self.hash, node.parent, &node.name);
         let entry = self.names.find_entry(hash, |other| *other == id);
         entry.expect("every node but the root is named").remove();
         let slot = &mut self.slots[id.index()];
         let node = slot.node.take().expect("a displaced node is there");
-        let Links { before, after, .. } = std::mem::take(&mut slot.links);
+        let Links { before, after, .. } = mem::take(&mut slot.links);
         match before {
             Some(before) => self.slots[before.index()].links.after = after,
             None => self.slots[node.parent.index()].links.first_child = after,
@@ -336,7 +403,8 @@ impl Tree {
             self.slots[after.index()].links.before = before;
         }
         self.slots[node.parent.index()].links.children -= 1;
-        if node.owner != SessionId(0) {
+        self.list_lapse(node.parent);
+        if node.is_ephemeral() {
             let of_session = self.ephemerals.get_mut(&node.owner).expect("ephemerals are indexed");
             of_session.remove(&id);
             if of_session.is_empty() {
@@ -345,7 +413,7 @@ impl Tree {
             self.counts.ephemerals -= 1;
         }
         self.counts.nodes -= 1;
-        self.counts.bytes -= node.data.as_ref().map_or(0, Bytes::len) as u64;
+        self.counts.bytes -= node.length() as u64;
         self.free.push(id);
         self.acls.release(node.acl);
     }
@@ -355,6 +423,10 @@ impl Slot {
     fn empty() -> Slot {
         Slot { node: None, links: Links::default(), walked: 0 }
     }
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("what is in memory is shorter")
 }
 
 fn hash_of(keyed: &KeyedHash, parent: NodeId, name: &str) -> u64 {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::acl::AclId;
 use crate::ids::{SessionId, Zxid};
+use crate::txn::Lifetime;
 use crate::wire::Stat;
 
 /// Place of a node in the slab; the root's is zero.
@@ -39,7 +40,7 @@ pub(crate) struct Node {
     /// Children ever created: the source of sequence numbers, and half of what clients see as cversion (STAT-05).
     pub(crate) creates: i32,
     pub(crate) aversion: i32,
-    /// The session of an ephemeral node, else zero.
+    /// What [`Lifetime::owner`] makes of it; the session of an ephemeral node.
     pub(crate) owner: SessionId,
 }
 
@@ -54,10 +55,22 @@ pub(crate) struct Links {
 }
 
 impl Node {
+    pub(crate) fn lifetime(&self) -> Lifetime {
+        Lifetime::of(self.owner)
+    }
+
+    pub(crate) fn is_ephemeral(&self) -> bool {
+        self.lifetime() == Lifetime::Ephemeral
+    }
+
+    /// Its data as clients count it.
+    pub(crate) fn length(&self) -> usize {
+        self.data.as_ref().map_or(0, Bytes::len)
+    }
+
     /// The statistics that clients see (STAT rows).
     pub(crate) fn stat(&self, children: u32) -> Stat {
         let children = i32::try_from(children).expect("fewer children than 2^31");
-        let data_length = self.data.as_ref().map_or(0, Bytes::len);
         Stat {
             czxid: self.czxid,
             mzxid: self.mzxid,
@@ -66,8 +79,9 @@ impl Node {
             version: self.version,
             cversion: self.creates.wrapping_mul(2).wrapping_sub(children),
             aversion: self.aversion,
-            ephemeral_owner: self.owner,
-            data_length: i32::try_from(data_length).expect("a frame is shorter than 2 GiB"),
+            // STAT-07: only a session is shown.
+            ephemeral_owner: if self.is_ephemeral() { self.owner } else { SessionId(0) },
+            data_length: i32::try_from(self.length()).expect("a frame is shorter than 2 GiB"),
             num_children: children,
             pzxid: self.pzxid,
         }

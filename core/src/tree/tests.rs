@@ -1,7 +1,9 @@
 //! Tests of the tree: statistics by row, and snapshots taken while everything changes.
 
 use super::*;
+use crate::config::TreeOptions;
 use crate::rng::Rng;
+use crate::txn::Lifetime;
 
 const NOBODY: SessionId = SessionId(0);
 
@@ -36,7 +38,8 @@ fn data_25_edges_61_to_63_the_tree_of_a_new_server() {
     }
     assert_eq!(tree.counts().nodes, 4);
     let config = tree.find("/zookeeper/config").expect("DATA-27");
-    assert!(tree.may(config, Perms::READ) && !tree.may(config, Perms::WRITE));
+    let [acl] = tree.acl(config) else { panic!("one entry") };
+    assert_eq!((acl.perms, &*acl.scheme, &*acl.id), (Perms::READ, "world", "anyone"));
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn a_snapshot_is_exact_whatever_changes_meanwhile() {
             for _ in 0..rng.below(60) {
                 change(&mut tree, &mut rng, &mut zxid);
             }
-            let before = (tree.digest(), tree.counts());
+            let before = (tree.digest(), tree.counts(), tree.lapses.clone(), tree.quotas.clone());
             let header = SnapshotHeader {
                 zxid: Zxid(zxid),
                 sessions: vec![(SessionId(3), 400)],
@@ -125,7 +128,9 @@ fn a_snapshot_is_exact_whatever_changes_meanwhile() {
             }
             let hash = KeyedHash::new(&mut rng);
             let (loaded, found) = load(&chunks, hash).expect("a whole snapshot");
-            assert_eq!((loaded.digest(), loaded.counts()), before, "seed {seed}");
+            let after =
+                (loaded.digest(), loaded.counts(), loaded.lapses.clone(), loaded.quotas.clone());
+            assert_eq!(after, before, "seed {seed}");
             assert_eq!(found, header);
             if rng.below(2) == 0 {
                 // Life goes on from what was loaded.
@@ -162,7 +167,12 @@ fn change(tree: &mut Tree, rng: &mut Rng, zxid: &mut u64) {
     *zxid += 1;
     let top = format!("/n{}", rng.below(8));
     let path = if rng.below(2) == 0 { top.clone() } else { format!("{top}/c{}", rng.below(4)) };
-    let owner = SessionId(if path != top && rng.below(3) == 0 { 3 } else { 0 });
+    let below = if path == top { Lifetime::Persistent } else { Lifetime::Ephemeral };
+    let lifetimes = [Lifetime::Persistent, below, Lifetime::Container, Lifetime::Ttl { ms: 9 }];
+    let owner = lifetimes[rng.below(4) as usize].owner(SessionId(3));
+    if rng.below(8) == 0 {
+        return change_quota(tree, rng, &top, *zxid);
+    }
     match tree.find(&path) {
         Some(id) if rng.below(2) == 0 && tree.children_count(id) == 0 => {
             tree.delete(&path, Zxid(*zxid));
@@ -172,9 +182,189 @@ fn change(tree: &mut Tree, rng: &mut Rng, zxid: &mut u64) {
             let data = vec![b'd'; rng.below(20) as usize];
             tree.set_data(&path, Some(&data), version, Zxid(*zxid), WallMs(5));
         }
-        None if tree.find(&top).is_some() || path == top => {
+        None if path == top
+            || tree.find(&top).is_some_and(|top| !tree.node(top).is_ephemeral()) =>
+        {
             create(tree, &path, owner, *zxid);
         }
         None => {}
     }
+}
+
+/// A quota for a path comes, changes or goes.
+fn change_quota(tree: &mut Tree, rng: &mut Rng, limited: &str, zxid: u64) {
+    let quota = format!("/zookeeper/quota{limited}");
+    let names = ["", "/zookeeper_limits", "/zookeeper_stats"];
+    let Some(missing) = names.iter().find(|name| tree.find(&format!("{quota}{name}")).is_none())
+    else {
+        let last = names[1 + rng.below(2) as usize];
+        tree.delete(&format!("{quota}{last}"), Zxid(zxid));
+        return;
+    };
+    create(tree, &format!("{quota}{missing}"), NOBODY, zxid);
+}
+
+#[test]
+fn stat_07_edge_68_only_sessions_are_shown_as_owners() {
+    let mut tree = tree();
+    for (path, lifetime, shown) in [
+        ("/c", Lifetime::Container, NOBODY),
+        ("/t", Lifetime::Ttl { ms: 5 }, NOBODY),
+        ("/p", Lifetime::Persistent, NOBODY),
+        ("/e", Lifetime::Ephemeral, SessionId(9)),
+    ] {
+        let created = create(&mut tree, path, lifetime.owner(SessionId(9)), 1);
+        assert_eq!(created.ephemeral_owner, shown, "{path}");
+        assert_eq!(tree.node(tree.find(path).expect("there")).lifetime(), lifetime);
+    }
+    assert_eq!(tree.counts().ephemerals, 1);
+}
+
+/// The nodes whose time has come at `now`, in order.
+fn due(tree: &Tree, now: i64, options: &TreeOptions) -> Vec<String> {
+    let mut after = None;
+    let mut found = Vec::new();
+    while let Some(next) = tree.next_lapse(after, WallMs(now), options) {
+        found.push(tree.path_of(next.1));
+        after = Some(next);
+    }
+    found
+}
+
+#[test]
+fn data_18_19_edges_191_193_194_who_may_go_and_when() {
+    let mut tree = tree();
+    let container = Lifetime::Container.owner(NOBODY);
+    let ttl = |ms| Lifetime::Ttl { ms }.owner(NOBODY);
+    let mut options = TreeOptions { extended_types: true, ..TreeOptions::default() };
+    for index in 0..100 {
+        create(&mut tree, &format!("/n{index}"), NOBODY, 1);
+    }
+    assert!(!tree.has_lapses(), "ordinary nodes are not among them");
+    create(&mut tree, "/c", container, 1); // at 10 ms
+    create(&mut tree, "/late", ttl(20), 1);
+    create(&mut tree, "/soon", ttl(5), 1);
+    assert_eq!(due(&tree, 15, &options), [""; 0], "its time is over after it, not with it");
+    assert_eq!(due(&tree, 16, &options), ["/soon"]);
+    assert_eq!(
+        due(&tree, 31, &options),
+        ["/soon", "/late"],
+        "a container that was never used stays"
+    );
+    options.container_never_used_ms = 10;
+    assert_eq!(due(&tree, 20, &options), ["/soon"]);
+    assert_eq!(due(&tree, 21, &options), ["/c", "/soon"]);
+    options.extended_types = false;
+    assert_eq!(due(&tree, 21, &options), ["/c"]);
+    options.extended_types = true;
+    create(&mut tree, "/c/x", NOBODY, 2);
+    create(&mut tree, "/soon/x", NOBODY, 2);
+    assert_eq!(due(&tree, 31, &options), ["/late"], "who has children stays");
+    tree.delete("/c/x", Zxid(3));
+    tree.delete("/soon/x", Zxid(3));
+    assert_eq!(due(&tree, 0, &options), ["/c"], "a container that was used goes at once");
+    assert_eq!(due(&tree, 16, &options), ["/c", "/soon"], "children renew nothing");
+    tree.set_data("/soon", None, 1, Zxid(4), WallMs(40));
+    assert_eq!(due(&tree, 45, &options), ["/c", "/late"], "a write does");
+    tree.delete("/c", Zxid(5));
+    tree.delete("/late", Zxid(5));
+    assert_eq!(due(&tree, 46, &options), ["/soon"]);
+    tree.delete("/soon", Zxid(6));
+    assert!(!tree.has_lapses());
+}
+
+/// Creates `path` with this data.
+fn create_with(tree: &mut Tree, path: &str, data: &str) {
+    create(tree, path, NOBODY, 1);
+    set(tree, path, data);
+}
+
+fn set(tree: &mut Tree, path: &str, data: &str) {
+    tree.set_data(path, Some(data.as_bytes()), 0, Zxid(1), WallMs(10));
+}
+
+fn data<'a>(tree: &'a Tree, path: &str) -> &'a str {
+    let node = tree.node(tree.find(path).expect("there"));
+    std::str::from_utf8(node.data.as_deref().expect("no null")).expect("text")
+}
+
+#[test]
+fn data_29_30_edges_80_184_usage_is_counted_where_the_nearest_quota_is() {
+    let mut tree = tree();
+    create_with(&mut tree, "/q", "12345");
+    create_with(&mut tree, "/q/a", "123");
+    for path in ["/zookeeper/quota/q", "/zookeeper/quota/q/a"] {
+        create_with(&mut tree, path, "");
+    }
+    let stats = "/zookeeper/quota/q/zookeeper_stats";
+    create_with(&mut tree, "/zookeeper/quota/q/zookeeper_limits", "count=5");
+    create(&mut tree, stats, NOBODY, 7);
+    assert_eq!(data(&tree, stats), "count=2,bytes=8");
+    let before = stat(&tree, stats);
+    create(&mut tree, "/q/b", NOBODY, 8);
+    set(&mut tree, "/q/a", "1");
+    assert_eq!(data(&tree, stats), "count=3,bytes=7");
+    tree.delete("/q/b", Zxid(9));
+    assert_eq!(data(&tree, stats), "count=2,bytes=6");
+    assert_eq!(stat(&tree, stats), before, "as if nobody had written it");
+    // A nearer quota takes over, whose usage is nobody's until there is a node for it.
+    create_with(&mut tree, "/zookeeper/quota/q/a/zookeeper_limits", "");
+    set(&mut tree, "/q/a", "1234");
+    assert_eq!(data(&tree, stats), "count=2,bytes=6");
+    create(&mut tree, "/zookeeper/quota/q/a/zookeeper_stats", NOBODY, 7);
+    set(&mut tree, "/q/a", "12345");
+    assert_eq!(data(&tree, "/zookeeper/quota/q/a/zookeeper_stats"), "count=1,bytes=5");
+    // What clients wrote there is counted on, or left alone.
+    set(&mut tree, stats, "bytes=100;x=1");
+    set(&mut tree, "/q", "1");
+    assert_eq!(data(&tree, stats), "count=-1,bytes=96=;x=1");
+    set(&mut tree, stats, "nonsense");
+    set(&mut tree, "/q", "12");
+    assert_eq!(data(&tree, stats), "nonsense");
+    // Without limits nothing is counted.
+    set(&mut tree, stats, "count=0");
+    tree.delete("/zookeeper/quota/q/zookeeper_limits", Zxid(9));
+    set(&mut tree, "/q", "123");
+    assert_eq!(data(&tree, stats), "count=0");
+    // The root has no quota, although its usage is counted once.
+    create(&mut tree, "/zookeeper/quota/zookeeper_limits", NOBODY, 7);
+    create(&mut tree, "/zookeeper/quota/zookeeper_stats", NOBODY, 7);
+    assert!(data(&tree, "/zookeeper/quota/zookeeper_stats").starts_with("count=13,"));
+    assert_eq!(tree.check_quota("/a", 1, 1), QuotaVerdict::Within);
+}
+
+#[test]
+fn data_32_edges_185_to_190_what_limits_say() {
+    use QuotaVerdict::{Hard, Soft, Unreadable, Within};
+    let mut tree = tree();
+    create_with(&mut tree, "/q", "12345");
+    create_with(&mut tree, "/zookeeper/quota/q", "");
+    let limits = "/zookeeper/quota/q/zookeeper_limits";
+    create_with(&mut tree, limits, "");
+    assert_eq!(tree.check_quota("/q/a", 9, 99), Within, "no limit");
+    set(&mut tree, limits, "count=0");
+    assert_eq!(tree.check_quota("/q/a", 9, 99), Within, "no usage");
+    create_with(&mut tree, "/zookeeper/quota/q/zookeeper_stats", "count=1,bytes=5");
+    for (text, count, bytes, verdict) in [
+        ("count=2,bytes=-1", 1, 9, Within),
+        ("count=2,bytes=-1", 2, 9, Soft),
+        ("count=2,bytes=-1=;countHardLimit=3", 2, 0, Within),
+        ("count=9,bytes=-1=;countHardLimit=2", 2, 0, Hard),
+        ("count=0,bytes=-1", 0, 9, Within),
+        ("count=-1,bytes=-1=;byteHardLimit=6", 1, 1, Within),
+        ("count=-1,bytes=-1=;byteHardLimit=6", 1, 2, Hard),
+        ("count=-1,bytes=0=;byteHardLimit=3", 0, -1, Hard),
+        ("count=-1,bytes=0=;byteHardLimit=3", 0, 0, Within),
+        ("count=1,bytes=-1=;byteHardLimit=3", 1, 1, Hard),
+        ("nonsense", 1, 1, Unreadable),
+    ] {
+        set(&mut tree, limits, text);
+        assert_eq!(tree.check_quota("/q/a", count, bytes), verdict, "{text} {count} {bytes}");
+    }
+}
+
+#[test]
+fn a_node_stays_small() {
+    assert!(size_of::<Node>() <= 120, "{}", size_of::<Node>());
+    assert!(size_of::<Slot>() <= 152, "{}", size_of::<Slot>());
 }

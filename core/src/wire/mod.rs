@@ -19,7 +19,7 @@ mod words;
 pub use connect::{ConnectRequest, ConnectResponse, Password};
 pub use frame::{ClientFrames, FirstFrame, FrameReader, MAX_FRAME_DEFAULT};
 pub use multi::MultiResult;
-pub use records::{Acl, CreateMode, EventType, Perms, Stat, WatcherType};
+pub use records::{Acl, AddWatchMode, CreateMode, EventType, Id, Perms, Secret, Stat, WatcherType};
 pub use reply::{Reply, ReplyBody, ReplyKind, WatchEvent};
 pub use request::{
     OpCode, Request, RequestFrame, SetWatches, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES,
@@ -34,11 +34,15 @@ use crate::error::Malformed;
 /// Reads primitives off the front of a frame; buffers are slices that share the frame's memory.
 pub(crate) struct Reader {
     rest: Bytes,
+    /// Was something null that ZooKeeper stumbles over late: a path, or an id in an access control list?
+    late_null: bool,
+    /// Was an access control list null?
+    no_list: bool,
 }
 
 impl Reader {
     pub(crate) fn new(frame: Bytes) -> Reader {
-        Reader { rest: frame }
+        Reader { rest: frame, late_null: false, no_list: false }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -76,10 +80,44 @@ impl Reader {
         Ok(Some(self.rest.split_to(size)))
     }
 
+    /// A buffer that must not be null.
+    pub(crate) fn bytes(&mut self, field: &'static str) -> Result<Bytes, Malformed> {
+        self.buffer(field)?.ok_or(Malformed::Length { field, length: -1 })
+    }
+
+    /// A vector that must not be null.
+    pub(crate) fn list<T>(
+        &mut self,
+        field: &'static str,
+        item: impl FnMut(&mut Reader) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        if self.rest.starts_with(&(-1_i32).to_be_bytes()) {
+            return Err(Malformed::Length { field, length: -1 });
+        }
+        self.vector(field, item)
+    }
+
     /// Text. As in Java, bytes that are not UTF-8 read as U+FFFD, which no path may contain. Null is refused: nearly
     /// every operation answers -5 to it, too.
     pub(crate) fn text(&mut self, field: &'static str) -> Result<String, Malformed> {
-        let bytes = self.buffer(field)?.ok_or(Malformed::Length { field, length: -1 })?;
+        Ok(String::from_utf8_lossy(&self.bytes(field)?).into_owned())
+    }
+
+    /// A path. Null reads as empty, and is remembered: what becomes of it depends on the operation.
+    pub(crate) fn path(&mut self) -> Result<String, Malformed> {
+        self.late_text("path")
+    }
+
+    /// Text that is looked at late, as a path is.
+    pub(crate) fn late_text(&mut self, field: &'static str) -> Result<String, Malformed> {
+        let bytes = self.buffer(field)?;
+        self.late_null |= bytes.is_none();
+        Ok(String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned())
+    }
+
+    /// Text where null is no error of the record: no scheme of authentication has the empty name.
+    pub(crate) fn text_or_empty(&mut self, field: &'static str) -> Result<String, Malformed> {
+        let bytes = self.buffer(field)?.unwrap_or_default();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

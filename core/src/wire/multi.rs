@@ -2,11 +2,13 @@
 //!
 //! Owns that framing. Must not know what the operations do.
 
-use bytes::{BufMut, BytesMut};
+use std::mem;
+
+use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use super::request::{decode_body, encode_body};
-use super::{OpCode, Reader, Request, Stat, put_text};
+use super::{OpCode, Reader, Request, Stat, put_buffer, put_text, put_vector};
 use crate::error::Malformed;
 
 /// Type of the end marker and of failed results.
@@ -14,6 +16,8 @@ const NONE: i32 = -1;
 
 /// Create flags that a multi may carry; others make all of it undecodable (edge 91).
 const CREATE_FLAGS: std::ops::RangeInclusive<i32> = 0..=4;
+/// The mode of a container. In a multi, other than alone, it counts whatever the operation (DATA-24).
+const CONTAINER: i32 = 4;
 
 /// What became of one operation of a multi.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,33 +32,79 @@ pub enum MultiResult {
     Deleted,
     /// check.
     Checked,
-    /// The multi failed: zero before the operation that failed, its code there, -2 behind it.
+    /// The multi failed: zero before the operation that failed, its code there, -2 behind it. In a multiRead: this
+    /// operation failed.
     Failed(i32),
+    /// getData.
+    Data(Option<Bytes>, Stat),
+    /// getChildren.
+    Children(Vec<String>),
 }
 
 pub(super) fn decode_requests(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
-    let mut requests = Vec::new();
-    while let Some(kind) = header(r)? {
-        let op = match OpCode::from_wire(kind) {
-            Some(
-                op @ (OpCode::Create
+    let mut requests = decode_parts(r, |op| {
+        matches!(
+            op,
+            OpCode::Create
                 | OpCode::Create2
+                | OpCode::CreateContainer
+                | OpCode::CreateTtl
                 | OpCode::Delete
                 | OpCode::SetData
-                | OpCode::Check),
-            ) => op,
-            // MULTI-06: reads and what else there is.
-            Some(_) | None => {
-                return Err(Malformed::Value { field: "multi operation", value: kind.into() });
-            }
-        };
-        let request = decode_body(op, r)?;
-        if let Request::Create { flags, .. } = &request
+                | OpCode::Check
+        )
+    })?;
+    if r.no_list {
+        // Alone, a creation without a list is refused like one with an empty list.
+        return Err(Malformed::Length { field: "acl", length: -1 });
+    }
+    for request in &requests {
+        if let Request::Create { flags, .. } | Request::CreateContainer { flags, .. } = request
             && !CREATE_FLAGS.contains(flags)
         {
             return Err(Malformed::Value { field: "create flags", value: (*flags).into() });
         }
-        requests.push(request);
+    }
+    requests.iter_mut().for_each(by_mode);
+    Ok(requests)
+}
+
+/// In a multi the mode says what is created: without a time to live createTTL is a plain creation (MULTI-02).
+fn by_mode(request: &mut Request) {
+    let timed = matches!(request, Request::CreateTtl { .. });
+    if let Request::Create { path, data, acl, flags, .. }
+    | Request::CreateTtl { path, data, acl, flags, .. } = request
+        && (*flags == CONTAINER || timed && !matches!(flags, 5 | 6))
+    {
+        let (path, data, acl, flags) = (mem::take(path), mem::take(data), mem::take(acl), *flags);
+        *request = if flags == CONTAINER {
+            Request::CreateContainer { path, data, acl, flags }
+        } else {
+            Request::Create { path, data, acl, flags, with_stat: false }
+        };
+    }
+}
+
+/// The operations of a multiRead (OP-22).
+pub(super) fn decode_reads(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
+    let mut reads = decode_parts(r, |op| matches!(op, OpCode::GetData | OpCode::GetChildren))?;
+    for read in &mut reads {
+        // The record has room for it, and ZooKeeper does not look.
+        if let Request::GetData { watch, .. } | Request::GetChildren { watch, .. } = read {
+            *watch = false;
+        }
+    }
+    Ok(reads)
+}
+
+fn decode_parts(r: &mut Reader, may: impl Fn(OpCode) -> bool) -> Result<Vec<Request>, Malformed> {
+    let mut requests = Vec::new();
+    while let Some(kind) = header(r)? {
+        // MULTI-06: reads among writes, writes among reads, and what else there is.
+        let op = OpCode::from_wire(kind)
+            .filter(|op| may(*op))
+            .ok_or(Malformed::Value { field: "multi operation", value: kind.into() })?;
+        requests.push(decode_body(op, r)?);
     }
     Ok(requests)
 }
@@ -75,6 +125,8 @@ pub(super) fn encode_results(results: &[MultiResult], out: &mut BytesMut) {
             MultiResult::Changed(_) => OpCode::SetData,
             MultiResult::Deleted => OpCode::Delete,
             MultiResult::Checked => OpCode::Check,
+            MultiResult::Data(..) => OpCode::GetData,
+            MultiResult::Children(_) => OpCode::GetChildren,
             MultiResult::Failed(code) => {
                 put_header(out, NONE, false, *code);
                 out.put_i32(*code);
@@ -89,6 +141,11 @@ pub(super) fn encode_results(results: &[MultiResult], out: &mut BytesMut) {
                 stat.encode(out);
             }
             MultiResult::Changed(stat) => stat.encode(out),
+            MultiResult::Data(data, stat) => {
+                put_buffer(out, data.as_deref());
+                stat.encode(out);
+            }
+            MultiResult::Children(names) => put_vector(out, names, |out, name| put_text(out, name)),
             MultiResult::Deleted | MultiResult::Checked | MultiResult::Failed(_) => {}
         }
     }
@@ -105,6 +162,10 @@ pub(super) fn decode_results(r: &mut Reader) -> Result<Vec<MultiResult>, Malform
             Some(OpCode::SetData) => MultiResult::Changed(Stat::decode(r)?),
             Some(OpCode::Delete) => MultiResult::Deleted,
             Some(OpCode::Check) => MultiResult::Checked,
+            Some(OpCode::GetData) => MultiResult::Data(r.buffer("data")?, Stat::decode(r)?),
+            Some(OpCode::GetChildren) => {
+                MultiResult::Children(r.vector("children", |r| r.text("child"))?)
+            }
             Some(_) | None => {
                 return Err(Malformed::Value { field: "multi result", value: kind.into() });
             }

@@ -3,7 +3,9 @@
 //! Owns their fields and what their numbers mean. Must not judge them: whether a flag or a list is acceptable is decided
 //! in `request`.
 
-use bytes::{BufMut, BytesMut};
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use super::{Reader, put_text};
@@ -23,6 +25,8 @@ impl Perms {
     pub const CREATE: Perms = Perms(4);
     /// Delete children.
     pub const DELETE: Perms = Perms(8);
+    /// Change the list itself.
+    pub const ADMIN: Perms = Perms(16);
     /// All bits that have a meaning.
     pub const ALL: Perms = Perms(31);
 
@@ -56,7 +60,55 @@ impl Acl {
     }
 
     pub(super) fn decode(r: &mut Reader) -> Result<Acl, Malformed> {
-        Ok(Acl { perms: Perms(r.int("perms")?), scheme: r.text("scheme")?, id: r.text("id")? })
+        let (perms, scheme) = (Perms(r.int("perms")?), r.text_or_empty("scheme")?);
+        // Only who looks at the id stumbles over null: ZooKeeper does not for `auth` and schemes that it does not know.
+        let id = match scheme.as_str() {
+            "world" | "ip" | "digest" | "x509" => r.late_text("id")?,
+            _ => r.text_or_empty("id")?,
+        };
+        Ok(Acl { perms, scheme, id })
+    }
+
+    /// A list, which may be null.
+    pub(super) fn decode_list(r: &mut Reader) -> Result<Vec<Acl>, Malformed> {
+        r.no_list |= r.rest.starts_with(&(-1_i32).to_be_bytes());
+        r.vector("acl", Acl::decode)
+    }
+}
+
+/// Who a client has shown to be (REC-01), and, in the answer to whoAmI, the part of it that is no secret (REC-05).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Id {
+    /// How it was shown: `ip`, `digest`, `x509`, `super`, ...
+    pub scheme: String,
+    /// Who, in the scheme's own form.
+    pub id: String,
+}
+
+impl Id {
+    pub(super) fn encode(&self, out: &mut BytesMut) {
+        put_text(out, &self.scheme);
+        put_text(out, &self.id);
+    }
+
+    pub(super) fn decode(r: &mut Reader) -> Result<Id, Malformed> {
+        Ok(Id { scheme: r.text("scheme")?, id: r.text("id")? })
+    }
+}
+
+/// What proves who a client is: a password, usually. It stays out of every text.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Secret(pub Option<Bytes>);
+
+impl From<&'static str> for Secret {
+    fn from(text: &'static str) -> Secret {
+        Secret(Some(Bytes::from_static(text.as_bytes())))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
     }
 }
 
@@ -130,10 +182,30 @@ pub enum WatcherType {
     Data = 2,
     /// Either.
     Any = 3,
-    /// Set by addWatch, which is not served: there are none.
+    /// Set by addWatch.
     Persistent = 4,
-    /// Set by addWatch, which is not served: there are none.
+    /// Set by addWatch, for all that is below, too.
     PersistentRecursive = 5,
+}
+
+/// What a watch set by addWatch covers (REC-09).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[repr(i32)]
+pub enum AddWatchMode {
+    /// The node itself and the names of its children.
+    Persistent = 0,
+    /// The node and all below it.
+    PersistentRecursive = 1,
+}
+
+impl AddWatchMode {
+    pub(super) fn from_wire(value: i32) -> Result<AddWatchMode, Malformed> {
+        match value {
+            0 => Ok(AddWatchMode::Persistent),
+            1 => Ok(AddWatchMode::PersistentRecursive),
+            _ => Err(Malformed::Value { field: "addWatch mode", value: value.into() }),
+        }
+    }
 }
 
 impl WatcherType {

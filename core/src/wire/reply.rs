@@ -6,7 +6,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use super::multi::{self, MultiResult};
-use super::{EventType, Reader, Stat, XID_EVENT, put_buffer, put_frame, put_text, put_vector};
+use super::{
+    Acl, EventType, Id, Reader, Stat, XID_EVENT, put_buffer, put_frame, put_text, put_vector,
+};
 use crate::error::{ErrorCode, Malformed};
 use crate::ids::Zxid;
 
@@ -52,6 +54,14 @@ pub enum ReplyBody {
     ChildrenStat(Vec<String>, Stat),
     /// multi: what became of each operation. Failure of one is no error of the reply (MULTI-03).
     Multi(Vec<MultiResult>),
+    /// getACL.
+    Acl(Vec<Acl>, Stat),
+    /// getAllChildrenNumber: how many; addWatch: zero.
+    Number(i32),
+    /// whoAmI: the part of each identity that is no secret.
+    Identities(Vec<Id>),
+    /// sasl: what the client has to answer, if anything.
+    Token(Option<Bytes>),
 }
 
 /// Which [`ReplyBody`] a reader must expect: replies carry no tag, the request decides.
@@ -66,6 +76,10 @@ pub enum ReplyKind {
     Children,
     ChildrenStat,
     Multi,
+    Acl,
+    Number,
+    Identities,
+    Token,
 }
 
 impl Reply {
@@ -107,6 +121,13 @@ impl ReplyBody {
                 stat.encode(out);
             }
             ReplyBody::Multi(results) => multi::encode_results(results, out),
+            ReplyBody::Acl(list, stat) => {
+                put_vector(out, list, |out, acl| acl.encode(out));
+                stat.encode(out);
+            }
+            ReplyBody::Number(number) => out.put_i32(*number),
+            ReplyBody::Token(token) => put_buffer(out, token.as_deref()),
+            ReplyBody::Identities(ids) => put_vector(out, ids, |out, id| id.encode(out)),
         }
     }
 
@@ -120,6 +141,10 @@ impl ReplyBody {
             ReplyKind::Data => ReplyBody::Data(r.buffer("data")?, Stat::decode(r)?),
             ReplyKind::Children => ReplyBody::Children(children(r)?),
             ReplyKind::Multi => ReplyBody::Multi(multi::decode_results(r)?),
+            ReplyKind::Acl => ReplyBody::Acl(r.vector("acl", Acl::decode)?, Stat::decode(r)?),
+            ReplyKind::Token => ReplyBody::Token(r.buffer("token")?),
+            ReplyKind::Number => ReplyBody::Number(r.int("number")?),
+            ReplyKind::Identities => ReplyBody::Identities(r.vector("clientInfo", Id::decode)?),
             ReplyKind::ChildrenStat => ReplyBody::ChildrenStat(children(r)?, Stat::decode(r)?),
         })
     }

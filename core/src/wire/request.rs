@@ -9,7 +9,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use super::multi;
-use super::{Acl, Reader, ReplyKind, WatcherType, put_buffer, put_frame, put_text, put_vector};
+use super::{
+    Acl, AddWatchMode, Reader, ReplyKind, Secret, WatcherType, put_buffer, put_frame, put_text,
+    put_vector,
+};
 use crate::error::Malformed;
 use crate::ids::Zxid;
 
@@ -32,6 +35,8 @@ pub enum OpCode {
     Exists = 3,
     GetData = 4,
     SetData = 5,
+    GetAcl = 6,
+    SetAcl = 7,
     GetChildren = 8,
     Sync = 9,
     Ping = 11,
@@ -41,18 +46,29 @@ pub enum OpCode {
     Create2 = 15,
     CheckWatches = 17,
     RemoveWatches = 18,
+    CreateContainer = 19,
+    CreateTtl = 21,
+    MultiRead = 22,
     Auth = 100,
     SetWatches = 101,
+    GetEphemerals = 103,
+    GetAllChildrenNumber = 104,
+    SetWatches2 = 105,
+    AddWatch = 106,
+    WhoAmI = 107,
     CloseSession = -11,
+    Sasl = 102,
 }
 
 impl OpCode {
-    const ALL: [OpCode; 17] = [
+    const ALL: [OpCode; 28] = [
         OpCode::Create,
         OpCode::Delete,
         OpCode::Exists,
         OpCode::GetData,
         OpCode::SetData,
+        OpCode::GetAcl,
+        OpCode::SetAcl,
         OpCode::GetChildren,
         OpCode::Sync,
         OpCode::Ping,
@@ -62,9 +78,18 @@ impl OpCode {
         OpCode::Create2,
         OpCode::CheckWatches,
         OpCode::RemoveWatches,
+        OpCode::CreateContainer,
+        OpCode::CreateTtl,
+        OpCode::MultiRead,
         OpCode::Auth,
         OpCode::SetWatches,
+        OpCode::GetEphemerals,
+        OpCode::GetAllChildrenNumber,
+        OpCode::SetWatches2,
+        OpCode::AddWatch,
+        OpCode::WhoAmI,
         OpCode::CloseSession,
+        OpCode::Sasl,
     ];
 
     /// The operation with this number, if it is served.
@@ -84,14 +109,17 @@ impl OpCode {
             OpCode::Create
                 | OpCode::Create2
                 | OpCode::Delete
+                | OpCode::CreateContainer
+                | OpCode::CreateTtl
                 | OpCode::SetData
+                | OpCode::SetAcl
                 | OpCode::Multi
                 | OpCode::CloseSession
         )
     }
 }
 
-/// Watches of an earlier connection, to be set again (OP-101).
+/// Watches of an earlier connection, to be set again (OP-101, and OP-105 where there are persistent ones).
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SetWatches {
     /// The last zxid that the client has seen: changes after it are told at once.
@@ -102,6 +130,10 @@ pub struct SetWatches {
     pub exist: Vec<String>,
     /// Paths watched by getChildren.
     pub child: Vec<String>,
+    /// Paths watched by addWatch (WATCH-05).
+    pub persistent: Vec<String>,
+    /// Paths watched by addWatch with all that is below them (WATCH-06).
+    pub recursive: Vec<String>,
 }
 
 /// What a client asks.
@@ -188,8 +220,10 @@ pub enum Request {
     Auth {
         /// Name of the scheme.
         scheme: String,
+        /// What proves who the client is, in the scheme's own form.
+        auth: Secret,
     },
-    /// OP-101.
+    /// OP-101 and OP-105.
     SetWatches(SetWatches),
     /// OP-N11.
     CloseSession,
@@ -202,6 +236,76 @@ pub enum Request {
     Unknown {
         /// Its number.
         op: i32,
+    },
+    /// OP-06.
+    GetAcl {
+        /// Node asked for.
+        path: String,
+    },
+    /// OP-07.
+    SetAcl {
+        /// Node to change.
+        path: String,
+        /// New access control list.
+        acl: Vec<Acl>,
+        /// Version that the list must have; -1 is any.
+        version: i32,
+    },
+    /// OP-19: a node that goes when its last child has gone.
+    CreateContainer {
+        /// Path, without the suffix that a sequential mode adds.
+        path: String,
+        /// Data.
+        data: Option<Bytes>,
+        /// Access control list.
+        acl: Vec<Acl>,
+        /// Flags as sent; the node is a container whatever they say (DATA-24).
+        flags: i32,
+    },
+    /// OP-21: a node that goes when it has not been written for a while and has no children.
+    CreateTtl {
+        /// Path, without the suffix that a sequential mode adds.
+        path: String,
+        /// Data.
+        data: Option<Bytes>,
+        /// Access control list.
+        acl: Vec<Acl>,
+        /// Flags as sent: 5, or 6 for a sequential node.
+        flags: i32,
+        /// ms without a write after which the node goes, as sent.
+        ttl: i64,
+    },
+    /// OP-22: getData and getChildren, each of which may fail on its own.
+    MultiRead(Vec<Request>),
+    /// OP-103.
+    GetEphemerals {
+        /// Start of the paths asked for.
+        prefix: String,
+    },
+    /// OP-104.
+    GetAllChildrenNumber {
+        /// Node whose descendants are counted.
+        path: String,
+    },
+    /// OP-106.
+    AddWatch {
+        /// Path to watch; nothing needs to be there.
+        path: String,
+        /// What the watch covers.
+        mode: AddWatchMode,
+    },
+    /// OP-107.
+    WhoAmI,
+    /// A record that is whole, but for a null: its path, or an id in its list. ZooKeeper finds out late: where the
+    /// operation is a write, its error takes a zxid.
+    NoPath {
+        /// The operation.
+        op: OpCode,
+    },
+    /// OP-102.
+    Sasl {
+        /// The client's part of the exchange.
+        token: Secret,
     },
 }
 
@@ -233,9 +337,20 @@ impl Request {
             Request::Watches { remove: false, .. } => OpCode::CheckWatches,
             Request::Watches { remove: true, .. } => OpCode::RemoveWatches,
             Request::Auth { .. } => OpCode::Auth,
-            Request::SetWatches(_) => OpCode::SetWatches,
+            Request::Sasl { .. } => OpCode::Sasl,
+            Request::SetWatches(watches) if watches.is_plain() => OpCode::SetWatches,
+            Request::SetWatches(_) => OpCode::SetWatches2,
+            Request::GetAcl { .. } => OpCode::GetAcl,
+            Request::SetAcl { .. } => OpCode::SetAcl,
+            Request::CreateContainer { .. } => OpCode::CreateContainer,
+            Request::CreateTtl { .. } => OpCode::CreateTtl,
+            Request::MultiRead(_) => OpCode::MultiRead,
+            Request::GetEphemerals { .. } => OpCode::GetEphemerals,
+            Request::GetAllChildrenNumber { .. } => OpCode::GetAllChildrenNumber,
+            Request::AddWatch { .. } => OpCode::AddWatch,
+            Request::WhoAmI => OpCode::WhoAmI,
             Request::CloseSession => OpCode::CloseSession,
-            Request::Undecodable { op } => *op,
+            Request::Undecodable { op } | Request::NoPath { op } => *op,
             Request::Unknown { op } => return *op,
         };
         op.wire()
@@ -254,12 +369,22 @@ impl Request {
     pub fn reply_kind(&self) -> ReplyKind {
         match self {
             Request::Create { with_stat: false, .. } | Request::Sync { .. } => ReplyKind::Path,
-            Request::Create { with_stat: true, .. } => ReplyKind::PathStat,
-            Request::Exists { .. } | Request::SetData { .. } => ReplyKind::Stat,
+            Request::Create { with_stat: true, .. }
+            | Request::CreateContainer { .. }
+            | Request::CreateTtl { .. } => ReplyKind::PathStat,
+            Request::Exists { .. } | Request::SetData { .. } | Request::SetAcl { .. } => {
+                ReplyKind::Stat
+            }
+            Request::GetAcl { .. } => ReplyKind::Acl,
+            Request::GetEphemerals { .. } => ReplyKind::Children,
+            Request::GetAllChildrenNumber { .. } => ReplyKind::Number,
+            Request::AddWatch { .. } => ReplyKind::Number,
+            Request::WhoAmI => ReplyKind::Identities,
+            Request::Sasl { .. } => ReplyKind::Token,
             Request::GetData { .. } => ReplyKind::Data,
             Request::GetChildren { with_stat: false, .. } => ReplyKind::Children,
             Request::GetChildren { with_stat: true, .. } => ReplyKind::ChildrenStat,
-            Request::Multi(_) => ReplyKind::Multi,
+            Request::Multi(_) | Request::MultiRead(_) => ReplyKind::Multi,
             Request::Delete { .. }
             | Request::Check { .. }
             | Request::Ping
@@ -268,8 +393,16 @@ impl Request {
             | Request::SetWatches(_)
             | Request::CloseSession
             | Request::Undecodable { .. }
+            | Request::NoPath { .. }
             | Request::Unknown { .. } => ReplyKind::Empty,
         }
+    }
+}
+
+impl SetWatches {
+    /// Are there no persistent watches among them, so that a server before 3.6 takes them, too?
+    pub fn is_plain(&self) -> bool {
+        self.persistent.is_empty() && self.recursive.is_empty()
     }
 }
 
@@ -287,7 +420,13 @@ impl RequestFrame {
                 return Ok(RequestFrame { xid, request: Request::Unknown { op: number } });
             }
         };
-        let request = decode_body(op, &mut reader).unwrap_or(Request::Undecodable { op });
+        let request = match decode_body(op, &mut reader) {
+            // Nobody watches nothing.
+            Ok(request @ Request::Watches { .. }) => request,
+            Ok(_) if reader.late_null => Request::NoPath { op },
+            Ok(request) => request,
+            Err(_) => Request::Undecodable { op },
+        };
         Ok(RequestFrame { xid, request })
     }
 
@@ -304,46 +443,86 @@ impl RequestFrame {
 pub(super) fn decode_body(op: OpCode, r: &mut Reader) -> Result<Request, Malformed> {
     Ok(match op {
         OpCode::Create | OpCode::Create2 => Request::Create {
-            path: r.text("path")?,
+            path: r.path()?,
             data: r.buffer("data")?,
-            acl: r.vector("acl", Acl::decode)?,
+            acl: Acl::decode_list(r)?,
             flags: r.int("flags")?,
             with_stat: op == OpCode::Create2,
         },
-        OpCode::Delete => Request::Delete { path: r.text("path")?, version: r.int("version")? },
-        OpCode::Exists => Request::Exists { path: r.text("path")?, watch: r.boolean("watch")? },
-        OpCode::GetData => Request::GetData { path: r.text("path")?, watch: r.boolean("watch")? },
+        OpCode::Delete => Request::Delete { path: r.path()?, version: r.int("version")? },
+        OpCode::Exists => Request::Exists { path: r.path()?, watch: r.boolean("watch")? },
+        OpCode::GetData => Request::GetData { path: r.path()?, watch: r.boolean("watch")? },
         OpCode::SetData => Request::SetData {
-            path: r.text("path")?,
+            path: r.path()?,
             data: r.buffer("data")?,
             version: r.int("version")?,
         },
         OpCode::GetChildren | OpCode::GetChildren2 => Request::GetChildren {
-            path: r.text("path")?,
+            path: r.path()?,
             watch: r.boolean("watch")?,
             with_stat: op == OpCode::GetChildren2,
         },
-        OpCode::Sync => Request::Sync { path: r.text("path")? },
-        OpCode::Check => Request::Check { path: r.text("path")?, version: r.int("version")? },
+        OpCode::Sync => Request::Sync { path: r.path()? },
+        OpCode::Check => Request::Check { path: r.path()?, version: r.int("version")? },
         OpCode::Multi => Request::Multi(multi::decode_requests(r)?),
         OpCode::Ping => Request::Ping,
         OpCode::CheckWatches | OpCode::RemoveWatches => Request::Watches {
-            path: r.text("path")?,
+            path: r.path()?,
             kind: WatcherType::from_wire(r.int("watcher type")?)?,
             remove: op == OpCode::RemoveWatches,
         },
         OpCode::Auth => {
             r.int("auth type")?;
-            let scheme = r.text("scheme")?;
-            r.buffer("auth")?;
-            Request::Auth { scheme }
+            let scheme = r.text_or_empty("scheme")?;
+            Request::Auth { scheme, auth: Secret(r.buffer("auth")?) }
         }
+        OpCode::Sasl => Request::Sasl { token: Secret(Some(r.bytes("token")?)) },
         OpCode::SetWatches => Request::SetWatches(SetWatches {
             relative_zxid: Zxid::from_wire(r.long("relativeZxid")?),
-            data: r.vector("dataWatches", |r| r.text("path"))?,
-            exist: r.vector("existWatches", |r| r.text("path"))?,
-            child: r.vector("childWatches", |r| r.text("path"))?,
+            data: r.list("dataWatches", |r| r.text("path"))?,
+            exist: r.list("existWatches", |r| r.text("path"))?,
+            child: r.list("childWatches", |r| r.text("path"))?,
+            persistent: Vec::new(),
+            recursive: Vec::new(),
         }),
+        OpCode::SetWatches2 => Request::SetWatches(SetWatches {
+            relative_zxid: Zxid::from_wire(r.long("relativeZxid")?),
+            data: r.list("dataWatches", |r| r.text("path"))?,
+            exist: r.list("existWatches", |r| r.text("path"))?,
+            child: r.list("childWatches", |r| r.text("path"))?,
+            persistent: r.list("persistentWatches", |r| r.text("path"))?,
+            recursive: r.list("persistentRecursiveWatches", |r| r.text("path"))?,
+        }),
+        OpCode::GetAcl => Request::GetAcl { path: r.path()? },
+        OpCode::SetAcl => Request::SetAcl {
+            path: r.path()?,
+            acl: Acl::decode_list(r)?,
+            version: r.int("version")?,
+        },
+        OpCode::CreateContainer => Request::CreateContainer {
+            path: r.path()?,
+            data: r.buffer("data")?,
+            acl: Acl::decode_list(r)?,
+            flags: r.int("flags")?,
+        },
+        OpCode::CreateTtl => Request::CreateTtl {
+            path: r.path()?,
+            data: r.buffer("data")?,
+            acl: Acl::decode_list(r)?,
+            flags: r.int("flags")?,
+            ttl: r.long("ttl")?,
+        },
+        OpCode::MultiRead => Request::MultiRead(multi::decode_reads(r)?),
+        OpCode::GetEphemerals => {
+            // Null asks for all.
+            let prefix = r.buffer("prefixPath")?.unwrap_or_default();
+            Request::GetEphemerals { prefix: String::from_utf8_lossy(&prefix).into_owned() }
+        }
+        OpCode::GetAllChildrenNumber => Request::GetAllChildrenNumber { path: r.path()? },
+        OpCode::AddWatch => {
+            Request::AddWatch { path: r.path()?, mode: AddWatchMode::from_wire(r.int("mode")?)? }
+        }
+        OpCode::WhoAmI => Request::WhoAmI,
         OpCode::CloseSession => Request::CloseSession,
     })
 }
@@ -356,7 +535,31 @@ pub(super) fn encode_body(request: &Request, out: &mut BytesMut) {
             put_vector(out, acl, |out, acl| acl.encode(out));
             out.put_i32(*flags);
         }
-        Request::Multi(requests) => multi::encode_requests(requests, out),
+        Request::CreateContainer { path, data, acl, flags } => {
+            put_text(out, path);
+            put_buffer(out, data.as_deref());
+            put_vector(out, acl, |out, acl| acl.encode(out));
+            out.put_i32(*flags);
+        }
+        Request::CreateTtl { path, data, acl, flags, ttl } => {
+            put_text(out, path);
+            put_buffer(out, data.as_deref());
+            put_vector(out, acl, |out, acl| acl.encode(out));
+            out.put_i32(*flags);
+            out.put_i64(*ttl);
+        }
+        Request::SetAcl { path, acl, version } => {
+            put_text(out, path);
+            put_vector(out, acl, |out, acl| acl.encode(out));
+            out.put_i32(*version);
+        }
+        Request::AddWatch { path, mode } => {
+            put_text(out, path);
+            out.put_i32(*mode as i32);
+        }
+        Request::Multi(requests) | Request::MultiRead(requests) => {
+            multi::encode_requests(requests, out);
+        }
         Request::Delete { path, version } | Request::Check { path, version } => {
             put_text(out, path);
             out.put_i32(*version);
@@ -372,25 +575,36 @@ pub(super) fn encode_body(request: &Request, out: &mut BytesMut) {
             put_buffer(out, data.as_deref());
             out.put_i32(*version);
         }
-        Request::Sync { path } => put_text(out, path),
+        Request::Sync { path: text }
+        | Request::GetAcl { path: text }
+        | Request::GetAllChildrenNumber { path: text }
+        | Request::GetEphemerals { prefix: text } => put_text(out, text),
         Request::Watches { path, kind, .. } => {
             put_text(out, path);
             out.put_i32(*kind as i32);
         }
-        Request::Auth { scheme } => {
+        Request::Auth { scheme, auth } => {
             out.put_i32(0);
             put_text(out, scheme);
-            put_buffer(out, Some(&[]));
+            put_buffer(out, auth.0.as_deref());
         }
+        Request::Sasl { token } => put_buffer(out, token.0.as_deref()),
         Request::SetWatches(watches) => {
             out.put_i64(watches.relative_zxid.wire());
             for paths in [&watches.data, &watches.exist, &watches.child] {
                 put_vector(out, paths, |out, path| put_text(out, path));
             }
+            if !watches.is_plain() {
+                for paths in [&watches.persistent, &watches.recursive] {
+                    put_vector(out, paths, |out, path| put_text(out, path));
+                }
+            }
         }
         Request::Ping
+        | Request::WhoAmI
         | Request::CloseSession
         | Request::Undecodable { .. }
+        | Request::NoPath { .. }
         | Request::Unknown { .. } => {}
     }
 }
@@ -408,8 +622,9 @@ impl fmt::Display for Request {
             }
             Request::Sync { path } => write!(f, "sync {path}"),
             Request::Check { path, version } => write!(f, "check {path} v={version}"),
-            Request::Multi(requests) => {
-                write!(f, "multi [")?;
+            Request::Multi(requests) | Request::MultiRead(requests) => {
+                let what = if matches!(self, Request::Multi(_)) { "multi" } else { "multiRead" };
+                write!(f, "{what} [")?;
                 for (index, request) in requests.iter().enumerate() {
                     write!(f, "{}{request}", if index == 0 { "" } else { "; " })?;
                 }
@@ -422,14 +637,33 @@ impl fmt::Display for Request {
             Request::Watches { path, kind, remove: false } => {
                 write!(f, "checkWatches {path} {kind:?}")
             }
-            Request::Auth { scheme } => write!(f, "auth {scheme}"),
-            Request::SetWatches(w) => write!(
-                f,
-                "setWatches since={} data={:?} exist={:?} child={:?}",
-                w.relative_zxid, w.data, w.exist, w.child
-            ),
+            // What proves who the client is stays out of every text.
+            Request::Auth { scheme, .. } => write!(f, "auth {scheme}"),
+            Request::Sasl { .. } => write!(f, "sasl"),
+            Request::SetWatches(w) => {
+                write!(
+                    f,
+                    "setWatches since={} data={:?} exist={:?} child={:?}",
+                    w.relative_zxid, w.data, w.exist, w.child
+                )?;
+                if !w.is_plain() {
+                    write!(f, " persistent={:?} recursive={:?}", w.persistent, w.recursive)?;
+                }
+                Ok(())
+            }
+            Request::GetAcl { path } => write!(f, "getACL {path}"),
+            Request::SetAcl { path, version, .. } => write!(f, "setACL {path} v={version}"),
+            Request::CreateContainer { path, .. } => write!(f, "createContainer {path}"),
+            Request::CreateTtl { path, flags, ttl, .. } => {
+                write!(f, "createTTL {path} flags={flags} ttl={ttl}ms")
+            }
+            Request::GetEphemerals { prefix } => write!(f, "getEphemerals {prefix}"),
+            Request::GetAllChildrenNumber { path } => write!(f, "getAllChildrenNumber {path}"),
+            Request::AddWatch { path, mode } => write!(f, "addWatch {path} {mode:?}"),
+            Request::WhoAmI => write!(f, "whoAmI"),
             Request::CloseSession => write!(f, "closeSession"),
             Request::Undecodable { op } => write!(f, "undecodable {op:?}"),
+            Request::NoPath { op } => write!(f, "{op:?} with a null"),
             Request::Unknown { op } => write!(f, "unknown operation {op}"),
         }
     }

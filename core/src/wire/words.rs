@@ -3,58 +3,101 @@
 //! Owns their recognition. Must not answer them: drivers do.
 
 /// A known command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Word {
     /// The configuration in force (FLW-01).
     Conf,
+    /// Connections with their statistics (FLW-02).
+    Cons,
+    /// Begins the statistics of connections anew (FLW-03).
+    Crst,
+    /// Bytes on the disk (FLW-04).
+    Dirs,
+    /// Sessions, ephemeral nodes, connections (FLW-05).
+    Dump,
     /// What the server runs on, and its version (FLW-06).
     Envi,
+    /// The trace mask (FLW-07).
+    Gtmk,
+    /// Fingerprints of the state (FLW-18).
+    Hash,
     /// `rw` or `ro` (FLW-17).
     Isro,
     /// Metrics, a line each (FLW-16).
     Mntr,
     /// `imok` (FLW-09).
     Ruok,
+    /// Begins the statistics of the server anew (FLW-10).
+    Srst,
     /// Statistics of the server (FLW-11).
     Srvr,
     /// The same with connections (FLW-12).
     Stat,
-    /// Known to ZooKeeper and not answered here, as where the whitelist leaves it out.
-    Other([u8; 4]),
+    /// Sets the trace mask, whose 8 bytes follow (FLW-08).
+    Stmk,
+    /// What telnet sends when it is told to leave (FLW-19).
+    TelnetClose,
+    /// Watches by session (FLW-14).
+    Wchc,
+    /// Watches by path (FLW-15).
+    Wchp,
+    /// How many watches there are (FLW-13).
+    Wchs,
 }
 
-/// Words that ZooKeeper knows and this server does not answer.
-const OTHERS: [&[u8; 4]; 12] = [
-    b"cons", b"crst", b"dirs", b"dump", b"gtmk", b"hash", b"orst", b"srst", b"stmk", b"wchc",
-    b"wchp", b"wchs",
+/// Every word, its bytes, and its name in the whitelist.
+const WORDS: [(Word, &[u8; 4], &str); 19] = [
+    (Word::Conf, b"conf", "conf"),
+    (Word::Cons, b"cons", "cons"),
+    (Word::Crst, b"crst", "crst"),
+    (Word::Dirs, b"dirs", "dirs"),
+    (Word::Dump, b"dump", "dump"),
+    (Word::Envi, b"envi", "envi"),
+    (Word::Gtmk, b"gtmk", "gtmk"),
+    (Word::Hash, b"hash", "hash"),
+    (Word::Isro, b"isro", "isro"),
+    (Word::Mntr, b"mntr", "mntr"),
+    (Word::Ruok, b"ruok", "ruok"),
+    (Word::Srst, b"srst", "srst"),
+    (Word::Srvr, b"srvr", "srvr"),
+    (Word::Stat, b"stat", "stat"),
+    (Word::Stmk, b"stmk", "stmk"),
+    (Word::TelnetClose, b"\xff\xf4\xff\xfd", "telnet close"),
+    (Word::Wchc, b"wchc", "wchc"),
+    (Word::Wchp, b"wchp", "wchp"),
+    (Word::Wchs, b"wchs", "wchs"),
 ];
 
 impl Word {
     /// The command with these four bytes, if ZooKeeper has it.
     pub fn recognise(bytes: &[u8; 4]) -> Option<Word> {
-        match bytes {
-            b"conf" => Some(Word::Conf),
-            b"envi" => Some(Word::Envi),
-            b"isro" => Some(Word::Isro),
-            b"mntr" => Some(Word::Mntr),
-            b"ruok" => Some(Word::Ruok),
-            b"srvr" => Some(Word::Srvr),
-            b"stat" => Some(Word::Stat),
-            other => OTHERS.contains(&other).then_some(Word::Other(*other)),
-        }
+        WORDS.iter().find(|(_, known, _)| *known == bytes).map(|(word, ..)| *word)
+    }
+
+    /// Every command.
+    pub fn all() -> impl Iterator<Item = Word> {
+        WORDS.iter().map(|(word, ..)| *word)
     }
 
     /// The command as text.
-    pub fn name(&self) -> &str {
-        match self {
-            Word::Conf => "conf",
-            Word::Envi => "envi",
-            Word::Isro => "isro",
-            Word::Mntr => "mntr",
-            Word::Ruok => "ruok",
-            Word::Srvr => "srvr",
-            Word::Stat => "stat",
-            Word::Other(bytes) => std::str::from_utf8(bytes).expect("the words are ASCII"),
+    pub fn name(self) -> &'static str {
+        // The table is in the order of the variants.
+        WORDS[self as usize].2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wire_13_every_word_is_recognised_and_knows_its_name() {
+        for (word, bytes, name) in WORDS {
+            assert_eq!(Word::recognise(bytes), Some(word));
+            assert_eq!(word.name(), name);
+            assert!(word == Word::TelnetClose || bytes == name.as_bytes());
         }
+        assert_eq!(Word::recognise(b"orst"), None);
+        assert_eq!(Word::recognise(&0xfff4_fffd_u32.to_be_bytes()), Some(Word::TelnetClose));
     }
 }

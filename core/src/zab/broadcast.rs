@@ -4,21 +4,24 @@
 //! voter's log is, and the rounds that confirm a `sync`. Must not answer clients, nor know how learners are reached.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use crate::ids::{ConnId, Epoch, LinkId, ServerId, SessionId, Zxid};
+use super::cleaning::Cleaning;
+use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, Zxid};
 use crate::io::{Cx, Entry, Mark};
 use crate::replica::Replica;
-use crate::request::prep::Prep;
+use crate::request::prep::{Case, Prep};
 use crate::rng::KeyedHash;
 use crate::session::{self, SessionTracker};
 use crate::txn::{Origin, Txn, TxnOp};
-use crate::wire::Request;
+use crate::wire::{Id, Request};
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Broadcast {
     pub(crate) tracker: SessionTracker,
     prep: Prep,
+    cleaning: Cleaning,
     /// The next session's id, by the byte that names the server it is created for.
     next_session: BTreeMap<u8, SessionId>,
     last_proposed: Zxid,
@@ -61,6 +64,19 @@ struct Syncs {
     next: VecDeque<SyncWaiter>,
 }
 
+/// What a client wants to be done.
+#[derive(Debug)]
+pub(crate) struct Write {
+    /// For which session.
+    pub(crate) session: SessionId,
+    /// Who has to answer.
+    pub(crate) origin: Origin,
+    /// Who asks.
+    pub(crate) ids: Arc<[Id]>,
+    /// What is asked.
+    pub(crate) request: Request,
+}
+
 impl Broadcast {
     /// Service begins in `epoch`; the whole history is applied.
     pub(crate) fn new(epoch: Epoch, replica: &Replica, cx: &mut Cx<'_>) -> Broadcast {
@@ -68,6 +84,7 @@ impl Broadcast {
         Broadcast {
             tracker: SessionTracker::new(replica.sessions(), cx.config.tick(), cx.now.mono),
             prep: Prep::new(KeyedHash::new(cx.rng)),
+            cleaning: Cleaning::new(cx.now.mono),
             next_session: BTreeMap::new(),
             last_proposed: Zxid::start_of(epoch),
             acked: BTreeMap::new(),
@@ -80,12 +97,11 @@ impl Broadcast {
     /// answer, because the transaction that says so closes the connection.
     pub(crate) fn propose(
         &mut self,
-        session: SessionId,
-        origin: Origin,
-        request: Request,
+        write: Write,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Option<Entry> {
+        let Write { session, origin, ids, request } = write;
         if !self.tracker.is_live(session) {
             cx.mark(Mark::RequestOnClosingSession);
             return None;
@@ -94,7 +110,7 @@ impl Broadcast {
             cx.mark(Mark::WriteOfMovedSession);
             return None;
         }
-        Some(self.decide(session, Some(origin), request, replica, cx))
+        Some(self.decide(session, Some(origin), &ids, request, replica, cx))
     }
 
     /// The end of a session that was not heard of for too long.
@@ -104,20 +120,26 @@ impl Broadcast {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Entry {
-        self.decide(session, None, Request::CloseSession, replica, cx)
+        self.decide(session, None, &[], Request::CloseSession, replica, cx)
     }
 
     fn decide(
         &mut self,
         session: SessionId,
         origin: Option<Origin>,
+        ids: &[Id],
         request: Request,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Entry {
         let zxid = self.take_zxid(cx);
         let closes = request == Request::CloseSession;
-        let op = self.prep.decide(replica.tree(), session, request, zxid);
+        let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
+        let case = Case { tree: replica.tree(), config, schemes, session, ids, zxid, time };
+        let op = self.prep.decide(&case, request);
+        if self.prep.take_over_soft_quota() {
+            cx.mark(Mark::QuotaSoft);
+        }
         if matches!(op, TxnOp::Error { .. }) {
             cx.mark(Mark::WriteRefused);
         }
@@ -126,6 +148,32 @@ impl Broadcast {
             self.tracker.forget(session);
         }
         replica.append(Txn { zxid, session, time: cx.now.wall, origin, op }, cx)
+    }
+
+    /// When [`Broadcast::clean`] is due.
+    pub(crate) fn cleaning_deadline(&mut self, replica: &Replica, cx: &Cx<'_>) -> Option<Instant> {
+        self.cleaning.deadline(replica.tree(), cx)
+    }
+
+    /// This is not the time: nothing is lost by looking again in the next round.
+    pub(crate) fn pause_cleaning(&mut self, cx: &Cx<'_>) {
+        self.cleaning.pause(cx.now.mono, &cx.config.tree);
+    }
+
+    /// Looks for the next node that goes by itself, and proposes its deletion. Whatever speaks against that is seen before,
+    /// so that no refusal is logged.
+    pub(crate) fn clean(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> Option<Entry> {
+        let Some(zxid) = self.last_proposed.next().filter(|_| self.has_room(cx)) else {
+            self.pause_cleaning(cx);
+            return None;
+        };
+        let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
+        let (tree, session) = (replica.tree(), SessionId(0));
+        let case = Case { tree, config, schemes, session, ids: &[], zxid, time };
+        let op = self.cleaning.next(&mut self.prep, &case, cx.now.mono)?;
+        let zxid = self.take_zxid(cx);
+        cx.mark(Mark::NodeLapsed);
+        Some(replica.append(Txn { zxid, session, time, origin: None, op }, cx))
     }
 
     /// A new session; its id names the server that the client is connected to.

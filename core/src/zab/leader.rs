@@ -5,14 +5,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::broadcast::{Broadcast, Resumption, SyncWaiter};
+use super::broadcast::{Broadcast, Resumption, SyncWaiter, Write};
 use super::learner::{Learner, Stage};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
 use crate::peer::{PeerMessage, Voice};
 use crate::replica::Replica;
 use crate::txn::Origin;
-use crate::wire::Request;
 
 /// A server that was elected.
 #[derive(Debug)]
@@ -171,10 +170,10 @@ impl Leader {
             PeerMessage::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
             PeerMessage::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
             PeerMessage::Pong { round, touched } => self.on_pong(link, round, &touched, cx),
-            PeerMessage::Request { session, origin, request }
+            PeerMessage::Request { session, origin, ids, request }
                 if origin.server == server && request.is_write() =>
             {
-                self.on_request(link, session, origin, request, replica, cx)
+                self.on_request(link, Write { session, origin, ids, request }, replica, cx)
             }
             PeerMessage::CreateSession { timeout_ms, origin } if origin.server == server => {
                 self.create_session(timeout_ms, origin, replica, cx)
@@ -294,16 +293,9 @@ impl Leader {
     }
 
     /// A write of a client of this server.
-    pub(crate) fn propose(
-        &mut self,
-        session: SessionId,
-        origin: Origin,
-        request: Request,
-        replica: &mut Replica,
-        cx: &mut Cx<'_>,
-    ) {
+    pub(crate) fn propose(&mut self, write: Write, replica: &mut Replica, cx: &mut Cx<'_>) {
         let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
-        if let Some(entry) = broadcast.propose(session, origin, request, replica, cx) {
+        if let Some(entry) = broadcast.propose(write, replica, cx) {
             self.send(&entry, cx);
         }
     }
@@ -318,6 +310,13 @@ impl Leader {
         let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
         let entry = broadcast.propose_expiry(session, replica, cx);
         self.send(&entry, cx);
+    }
+
+    /// The end of the next node that goes by itself, if one does now.
+    pub(crate) fn clean(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        if let Some(entry) = self.broadcast().and_then(|broadcast| broadcast.clean(replica, cx)) {
+            self.send(&entry, cx);
+        }
     }
 
     /// A new session for a client of `origin.server`.
@@ -605,9 +604,7 @@ impl Leader {
     fn on_request(
         &mut self,
         link: LinkId,
-        session: SessionId,
-        origin: Origin,
-        request: Request,
+        write: Write,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Verdict {
@@ -618,8 +615,8 @@ impl Leader {
         if !broadcast.has_room(cx) {
             return Verdict::StepDown;
         }
-        broadcast.tracker.touch(session, now);
-        self.propose(session, origin, request, replica, cx);
+        broadcast.tracker.touch(write.session, now);
+        self.propose(write, replica, cx);
         Verdict::GoOn
     }
 

@@ -27,10 +27,11 @@
 //! quorum is the leader itself, which goes through every step all the same: there is no second path.
 
 mod broadcast;
+mod cleaning;
 mod follower;
 mod leader;
 mod learner;
 
-pub(crate) use broadcast::{Resumption, SyncWaiter};
+pub(crate) use broadcast::{Resumption, SyncWaiter, Write};
 pub(crate) use follower::{Follower, News};
 pub(crate) use leader::{Leader, Verdict};

@@ -40,7 +40,7 @@ use zabkeeper_core::{
 
 mod storm;
 
-use crate::play::{Clients, Disk, assert_recordable, commands};
+use crate::play::{Clients, Disk, assert_recordable, commands, identities};
 
 /// Who cannot be dialled is tried again after this long.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
@@ -226,7 +226,7 @@ impl Play {
         let (key, value) = setting.split_once('=').unwrap();
         let n: u32 = value.parse().unwrap();
         for member in self.members.values_mut() {
-            let limits = &mut member.config.limits;
+            let (limits, tree) = (&mut member.config.limits, &mut member.config.tree);
             match key {
                 "recent_bytes" => limits.recent_bytes = n.into(),
                 "bulk_bytes" => limits.bulk_bytes = n,
@@ -234,6 +234,8 @@ impl Play {
                 "snapshot_slice_bytes" => limits.snapshot_slice_bytes = n,
                 "kept" => limits.snapshots_kept = n,
                 "epoch_txns" => limits.epoch_txns = n,
+                "check_ms" => tree.container_check_ms = n.into(),
+                "per_minute" => tree.container_max_per_minute = n,
                 "hold_ms" => limits.hold = Duration::from_millis(n.into()),
                 other => panic!("no setting {other}"),
             }
@@ -543,7 +545,10 @@ impl Play {
 
     fn client(&mut self, id: ServerId, conn: ConnId, words: &[&str]) {
         let event = match words {
-            ["open", options @ ..] => ClientEvent::Opened(self.clients.connect_request(options)),
+            ["open", options @ ..] => {
+                let ids = identities(options);
+                ClientEvent::Opened(self.clients.connect_request(options), ids)
+            }
             ["gone"] => ClientEvent::Closed,
             words => ClientEvent::Request(self.clients.request(conn, words)),
         };

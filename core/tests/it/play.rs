@@ -12,8 +12,8 @@ use zabkeeper_core::io::{
     ClientCommand, DiskCommand, DiskEvent, DurableState, Entry, Outbox, Recovered, SnapshotImage,
 };
 use zabkeeper_core::wire::{
-    Acl, ConnectRequest, ConnectResponse, CreateMode, OpCode, Request, RequestFrame, SetWatches,
-    WatcherType,
+    Acl, AddWatchMode, ConnectRequest, ConnectResponse, CreateMode, Id, OpCode, Perms, Request,
+    RequestFrame, Secret, SetWatches, WatcherType,
 };
 use zabkeeper_core::{ConnId, History, SessionId, Zxid};
 
@@ -175,6 +175,8 @@ impl Clients {
                 request.last_zxid_seen = Zxid(u64::from_str_radix(seen, 16).unwrap());
             } else if let Some(ms) = option.strip_prefix("timeout=") {
                 request.timeout_ms = ms.parse().unwrap();
+            } else if option.starts_with("as=") {
+                // See `identities`.
             } else if *option == "bad-password" {
                 request.password = Bytes::from_static(&[7; 16]);
             } else {
@@ -203,6 +205,11 @@ where
 fn request(words: &[&str]) -> Request {
     let path = words.get(1).map(|path| path.to_string()).unwrap_or_default();
     let watch = words.contains(&"watch");
+    let text = words.iter().find_map(|word| word.strip_prefix("data="));
+    let data =
+        |default| Some(text.map_or(Bytes::from_static(default), |text| text.to_owned().into()));
+    let acl = list(words);
+    let sequential = words.contains(&"sequential");
     let version = words
         .iter()
         .find_map(|word| word.strip_prefix("v="))
@@ -210,17 +217,23 @@ fn request(words: &[&str]) -> Request {
     match words[0] {
         "create" => Request::Create {
             path,
-            data: Some(Bytes::from_static(b"data")),
-            acl: if words.contains(&"no-acl") { Vec::new() } else { Acl::open() },
-            flags: CreateMode {
-                ephemeral: words.contains(&"ephemeral"),
-                sequential: words.contains(&"sequential"),
-            }
-            .wire(),
-            with_stat: false,
+            data: data(b"data"),
+            acl,
+            flags: CreateMode { ephemeral: words.contains(&"ephemeral"), sequential }.wire(),
+            with_stat: words.contains(&"stat"),
         },
+        "container" => Request::CreateContainer {
+            path,
+            data: data(b""),
+            acl,
+            flags: 2 * i32::from(sequential),
+        },
+        "ttl" => {
+            let flags = 5 + i32::from(sequential);
+            Request::CreateTtl { path, data: data(b""), acl, flags, ttl: words[2].parse().unwrap() }
+        }
         "delete" => Request::Delete { path, version },
-        "set" => Request::SetData { path, data: Some(Bytes::from_static(b"more")), version },
+        "set" => Request::SetData { path, data: data(b"more"), version },
         "get" => Request::GetData { path, watch },
         "exists" => Request::Exists { path, watch },
         "ls" => Request::GetChildren { path, watch, with_stat: false },
@@ -229,17 +242,80 @@ fn request(words: &[&str]) -> Request {
         "sync" => Request::Sync { path },
         "ping" => Request::Ping,
         "close" => Request::CloseSession,
-        "auth" => Request::Auth { scheme: "digest".into() },
+        "auth" => {
+            let data = words.get(2).copied().unwrap_or("a:b");
+            let scheme = words.get(1).copied().unwrap_or("digest").to_owned();
+            Request::Auth { scheme, auth: Secret(Some(Bytes::copy_from_slice(data.as_bytes()))) }
+        }
+        "sasl" => Request::Sasl { token: Secret::from("") },
+        "whoami" => Request::WhoAmI,
+        "getacl" => Request::GetAcl { path },
+        "setacl" => Request::SetAcl { path, acl, version },
         "undecodable" if words.contains(&"multi") => Request::Undecodable { op: OpCode::Multi },
         "undecodable" => Request::Undecodable { op: OpCode::Create },
         "unknown" => Request::Unknown { op: 55 },
-        "unwatch" => Request::Watches { path, kind: WatcherType::Any, remove: true },
-        "setwatches" => Request::SetWatches(SetWatches {
-            relative_zxid: Zxid::ZERO,
-            data: vec![path.clone()],
-            exist: vec![path.clone()],
-            child: vec![path],
-        }),
+        "addwatch" => Request::AddWatch {
+            path,
+            mode: if words.contains(&"recursive") {
+                AddWatchMode::PersistentRecursive
+            } else {
+                AddWatchMode::Persistent
+            },
+        },
+        "unwatch" => Request::Watches { path, kind: watcher_type(words), remove: true },
+        "watches" => Request::Watches { path, kind: watcher_type(words), remove: false },
+        "setwatches" => Request::SetWatches(set_watches(words)),
         other => panic!("no operation {other}"),
+    }
+}
+
+/// The entries named, or an open list.
+fn list(words: &[&str]) -> Vec<Acl> {
+    let entry = |word: &&str| {
+        let (perms, id) = word.strip_prefix("acl=")?.split_once(':').unwrap();
+        let Id { scheme, id } = identity(id);
+        Some(Acl { perms: Perms(perms.parse().unwrap()), scheme, id })
+    };
+    let entries = Vec::from_iter(words.iter().filter_map(entry));
+    if entries.is_empty() && !words.contains(&"no-acl") { Acl::open() } else { entries }
+}
+
+/// Who a client is when its connection opens.
+pub(crate) fn identities(options: &[&str]) -> Vec<Id> {
+    options.iter().filter_map(|option| option.strip_prefix("as=")).map(identity).collect()
+}
+
+fn identity(text: &str) -> Id {
+    let (scheme, id) = text.split_once(':').unwrap();
+    Id { scheme: scheme.into(), id: id.into() }
+}
+
+/// The type named, or any.
+fn watcher_type(words: &[&str]) -> WatcherType {
+    match words.get(2) {
+        None => WatcherType::Any,
+        Some(&"data") => WatcherType::Data,
+        Some(&"child") => WatcherType::Children,
+        Some(&"persistent") => WatcherType::Persistent,
+        Some(&"recursive") => WatcherType::PersistentRecursive,
+        Some(other) => panic!("no watcher type {other}"),
+    }
+}
+
+/// The path on the lists named, or on the three that setWatches has; since=0x0 unless told.
+fn set_watches(words: &[&str]) -> SetWatches {
+    let since = words.iter().find_map(|word| word.strip_prefix("since=0x"));
+    let lists: Vec<&str> = words[2..].iter().filter(|word| !word.contains('=')).copied().collect();
+    let list = |name: &str, plain: bool| {
+        let named = if lists.is_empty() { plain } else { lists.contains(&name) };
+        if named { vec![words[1].to_owned()] } else { Vec::new() }
+    };
+    SetWatches {
+        relative_zxid: Zxid(since.map_or(0, |since| u64::from_str_radix(since, 16).unwrap())),
+        data: list("data", true),
+        exist: list("exist", true),
+        child: list("child", true),
+        persistent: list("persistent", false),
+        recursive: list("recursive", false),
     }
 }

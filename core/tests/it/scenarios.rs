@@ -3,7 +3,8 @@
 //! A script has one command a line; `#` begins a comment, and the first line says what the play teaches.
 //!
 //! ```text
-//! config KEY=N ...          before `boot`: snapshot_txns, snapshot_slice_bytes, epoch_txns, undurable_bytes, kept
+//! config KEY=N ...          before `boot`: snapshot_txns, snapshot_slice_bytes, epoch_txns, undurable_bytes, kept,
+//!                           extended_types, enforce_quota, check_ms, per_minute, never_used_ms, super, required
 //! boot                      recover from the disk as it is, and begin
 //! power off                 the server is gone; what was not done by `disk` is lost
 //! disk [N]                  the disk finishes everything (or N commands), in order
@@ -11,9 +12,14 @@
 //! wait MS                   time passes; due deadlines fire
 //! stall MS                  time passes unnoticed, then the deadline fires late
 //! status | digest           what the server says of itself
-//! cN open [resume cM] [seen=Z] [timeout=MS] [bad-password]
-//! cN OP PATH [..]           create delete set get exists ls check sync ping close auth undecodable unknown setwatches
+//! cN open [resume cM] [seen=Z] [timeout=MS] [bad-password] [as=SCHEME:ID ..]
+//! cN OP PATH [..]           create container ttl delete set get exists ls check sync ping close auth undecodable
+//!                           unknown
+//! cN addwatch PATH [recursive]
+//! cN unwatch|watches PATH [data|child|persistent|recursive]
+//! cN setwatches PATH [since=Z] [data] [exist] [child] [persistent] [recursive]
 //! cN multi OP PATH [..] ; OP PATH [..]
+//! cN auth [SCHEME DATA] | sasl | whoami | getacl PATH | setacl PATH [acl=PERMS:SCHEME:ID ..] [v=N]
 //! cN gone                   the connection breaks
 //! ```
 
@@ -25,7 +31,7 @@ use zabkeeper_core::{
     Config, ConnId, Input, Instant, Now, Outbox, Server, ServerId, Voters, WallMs,
 };
 
-use crate::play::{Clients, Disk, assert_recordable, commands};
+use crate::play::{Clients, Disk, assert_recordable, commands, identities};
 
 #[test]
 fn scenarios() {
@@ -102,7 +108,13 @@ impl Play {
 
     fn set(&mut self, setting: &str) {
         let (key, value) = setting.split_once('=').unwrap();
-        let limits = &mut self.config.limits;
+        let auth = &mut self.config.auth;
+        match key {
+            "super" => return auth.super_digest = Some(value.into()),
+            "required" => return auth.required_schemes.push(value.into()),
+            _ => {}
+        }
+        let (limits, tree) = (&mut self.config.limits, &mut self.config.tree);
         let n: u32 = value.parse().unwrap();
         match key {
             "snapshot_txns" => limits.snapshot_txns = n,
@@ -110,6 +122,11 @@ impl Play {
             "epoch_txns" => limits.epoch_txns = n,
             "undurable_bytes" => limits.undurable_bytes = n.into(),
             "kept" => limits.snapshots_kept = n,
+            "extended_types" => tree.extended_types = n == 1,
+            "enforce_quota" => tree.enforce_quota = n == 1,
+            "check_ms" => tree.container_check_ms = n.into(),
+            "per_minute" => tree.container_max_per_minute = n,
+            "never_used_ms" => tree.container_never_used_ms = n.into(),
             other => panic!("no setting {other}"),
         }
     }
@@ -182,7 +199,7 @@ impl Play {
         match words {
             ["open", options @ ..] => {
                 let request = self.clients.connect_request(options);
-                self.step(Input::Client(conn, ClientEvent::Opened(request)));
+                self.step(Input::Client(conn, ClientEvent::Opened(request, identities(options))));
             }
             ["gone"] => self.step(Input::Client(conn, ClientEvent::Closed)),
             words => {

@@ -2,20 +2,25 @@
 //!
 //! Owns every key and its default. Must not touch files but the one it is told to read and `myid`, nor sockets.
 
+mod access;
+mod keys;
+mod limits;
 mod members;
 mod properties;
-mod tolerated;
 
+use std::env::VarError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use zabkeeper_core::wire::{MAX_FRAME_DEFAULT, Word};
+use zabkeeper_core::wire::Word;
 use zabkeeper_core::{Config, ServerId, Voters};
 
+use keys::Kind;
+pub(crate) use limits::{Large, Limits};
 pub(crate) use members::{Ensemble, Member};
 pub(crate) use properties::BadSetting;
-use properties::Properties;
+use properties::{FLAGS, Properties};
 
 /// Everything that the driver and the core are told.
 #[derive(Clone, Debug)]
@@ -34,12 +39,8 @@ pub(crate) struct Settings {
     pub(crate) log_dir: PathBuf,
     /// `preAllocSize`, in bytes here (KiB in the file): how far ahead of its end the log reserves room.
     pub(crate) preallocate_bytes: u64,
-    /// `jute.maxbuffer`: largest request, bytes.
-    pub(crate) max_frame: u32,
-    /// `maxClientCnxns`: connections accepted from one address; none is no bound.
-    pub(crate) connections_per_ip: Option<usize>,
-    /// `maxCnxns`: connections accepted altogether; none is no bound.
-    pub(crate) connections: Option<usize>,
+    /// What clients may take up.
+    pub(crate) limits: Limits,
     /// `clientPortListenBacklog`; none is ours.
     pub(crate) backlog: Option<u32>,
     /// Four-letter words that are answered.
@@ -64,6 +65,9 @@ const MAX_TICK_MS: i64 = i32::MAX as i64 / 20;
 /// Most ticks of a limit: a day of the default tick.
 const MAX_TICKS: i64 = 28_800;
 
+/// How most switches are written.
+const TRUE_FALSE: [&str; 2] = ["true", "false"];
+
 /// The server that runs where no `server.N` line names one.
 const ALONE: ServerId = ServerId(1);
 
@@ -81,9 +85,7 @@ impl Settings {
             log_dir: data_dir.clone(),
             data_dir,
             preallocate_bytes: 64 << 20,
-            max_frame: MAX_FRAME_DEFAULT,
-            connections_per_ip: Some(60),
-            connections: None,
+            limits: Limits::default(),
             backlog: None,
             words: Whitelist::All,
         }
@@ -97,7 +99,14 @@ impl Settings {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|error| BadSetting::new(format!("{file}: cannot be read: {error}")))?;
-        parse(&file, &text, &|myid| std::fs::read_to_string(myid))
+        let flags = match std::env::var(FLAGS) {
+            Ok(flags) => flags,
+            Err(VarError::NotPresent) => String::new(),
+            Err(VarError::NotUnicode(_)) => {
+                return Err(BadSetting::new(format!("{FLAGS}: not UTF-8; write it in UTF-8")));
+            }
+        };
+        parse(&file, &text, &flags, &|myid| std::fs::read_to_string(myid))
     }
 
     /// Where snapshots and state are.
@@ -113,7 +122,7 @@ impl Settings {
 
 impl Whitelist {
     /// Is the command to be answered?
-    pub(crate) fn allows(&self, word: &Word) -> bool {
+    pub(crate) fn allows(&self, word: Word) -> bool {
         match self {
             Whitelist::All => true,
             Whitelist::These(names) => names.iter().any(|name| name == word.name()),
@@ -121,16 +130,19 @@ impl Whitelist {
     }
 }
 
-/// Reads the text of `file`, whose name only goes into messages; `read` reads the file `myid`.
+/// Reads the text of `file`, whose name only goes into messages, and options of Java; `read` reads the file `myid`.
 ///
 /// # Errors
 /// The first setting that cannot be.
 pub(crate) fn parse(
     file: &str,
     text: &str,
+    flags: &str,
     read: &dyn Fn(&Path) -> io::Result<String>,
 ) -> Result<(Settings, Vec<String>), BadSetting> {
     let mut keys = Properties::read(file, text)?;
+    keys.add_flags(flags)?;
+    refuse_what_would_not_protect(&mut keys)?;
     let data_dir = match keys.take("dataDir") {
         Some(entry) if !entry.value.is_empty() => PathBuf::from(entry.value),
         _ => return Err(keys.missing("dataDir", "the folder for its data, as dataDir=/var/lib/zk")),
@@ -146,6 +158,7 @@ pub(crate) fn parse(
     let ensemble = members::ensemble(&mut keys, members)?;
     let voters = ensemble.as_ref().map_or_else(|| Voters::new([id]), Ensemble::voters);
     let core = core_config(&mut keys, id, voters)?;
+    let voters = core.voters().ids().count();
     // Empty, it would put the log into whatever folder the server is started from.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
     let log_dir = log_dir.map_or_else(|| data_dir.clone(), PathBuf::from);
@@ -156,7 +169,6 @@ pub(crate) fn parse(
         (None, None) => return Err(keys.missing("clientPort", "clientPort=2181")),
     };
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
-    let max_frame = keys.number("jute.maxbuffer", 1024..=128 << 20, "bytes, such as 1048575")?;
     let settings = Settings {
         core,
         ensemble,
@@ -165,14 +177,32 @@ pub(crate) fn parse(
         data_dir,
         log_dir,
         preallocate_bytes: fit::<u64>(preallocate.unwrap_or(65_536)) << 10,
-        max_frame: max_frame.map_or(MAX_FRAME_DEFAULT, fit),
-        connections_per_ip: bound(&mut keys, "maxClientCnxns")?.unwrap_or(Some(60)),
-        connections: bound(&mut keys, "maxCnxns")?.unwrap_or(None),
+        limits: limits::read(&mut keys, voters)?,
         backlog: backlog(&mut keys)?,
         words: whitelist(&mut keys),
     };
     ignore_the_rest(&mut keys);
     Ok((settings, keys.warnings))
+}
+
+/// Keys that promise protection by what comes with a later version: to start without it would be worse than not to.
+fn refuse_what_would_not_protect(keys: &mut Properties) -> Result<(), BadSetting> {
+    for (key, what) in [
+        (
+            "sessionRequireClientSASLAuth",
+            "SASL comes with a later version: it could keep nobody out",
+        ),
+        ("sslQuorum", "TLS comes with a later version: servers would talk in the clear"),
+    ] {
+        let entry = keys.entry(key).cloned();
+        if let (Some(true), Some(entry)) = (keys.switch(key, TRUE_FALSE)?, entry) {
+            return Err(keys.refuse(&entry, what));
+        }
+    }
+    if let Some(entry) = keys.take("electionAlg").filter(|entry| entry.value != "3") {
+        return Err(keys.refuse(&entry, "there is one election only; use 3, or remove the line"));
+    }
+    Ok(())
 }
 
 /// Which of several servers this one is: the file `myid` says (CONF-60).
@@ -219,6 +249,9 @@ fn core_config(keys: &mut Properties, id: ServerId, voters: Voters) -> Result<Co
         }
         core.limits.snapshots_kept = fit(kept.max(3));
     }
+    let mut core = access::with_tree(keys, core)?;
+    core.auth = access::auth(keys)?;
+    core.sessions = access::sessions(keys)?;
     Ok(core)
 }
 
@@ -240,32 +273,35 @@ fn session_timeout(keys: &mut Properties, key: &str) -> Result<Option<Duration>,
     Ok(ms.filter(|ms| *ms != -1).map(|ms| Duration::from_millis(fit(ms))))
 }
 
-/// A bound of connections, zero switching it off.
-fn bound(keys: &mut Properties, key: &str) -> Result<Option<Option<usize>>, BadSetting> {
-    let hint = "a number of connections, or 0 for no bound";
-    let number = keys.number(key, 0..=i64::from(i32::MAX), hint)?;
-    Ok(number.map(|number| (number > 0).then(|| fit(number))))
-}
-
 fn backlog(keys: &mut Properties) -> Result<Option<u32>, BadSetting> {
     let hint = "a number of connections, or -1 for the default";
     let number = keys.number("clientPortListenBacklog", -1..=i64::from(i32::MAX), hint)?;
     Ok(number.filter(|number| *number > 0).map(fit))
 }
 
+/// `srvr` is always answered: ZooKeeper's own scripts need it (FLW-11).
 fn whitelist(keys: &mut Properties) -> Whitelist {
-    let value = keys.take("4lw.commands.whitelist").map_or("srvr".to_owned(), |e| e.value);
-    let names: Vec<String> = value.split(',').map(|name| name.trim().to_owned()).collect();
-    if names.iter().any(|name| name == "*") { Whitelist::All } else { Whitelist::These(names) }
+    let (_, mut names) = keys.list("4lw.commands.whitelist").unzip();
+    let mut names = names.take().unwrap_or_default();
+    if names.iter().any(|name| name == "*") {
+        return Whitelist::All;
+    }
+    names.push("srvr".to_owned());
+    Whitelist::These(names)
 }
 
 fn ignore_the_rest(keys: &mut Properties) {
     for entry in keys.take_prefixed("") {
-        if tolerated::is_known(&entry.key) {
-            keys.warn(&entry, "has no effect yet");
-        } else {
-            keys.warn(&entry, "unknown key, ignored; is it spelt right?");
-        }
+        let what = match keys::kind(keys::of_line(&entry.key)) {
+            Some(Kind::Same(why)) => format!("has no effect here: {why}"),
+            Some(Kind::Later) => "has no effect yet".to_owned(),
+            // All others have been taken.
+            Some(Kind::Line | Kind::Property | Kind::BareProperty) => {
+                "has no effect on a server on its own".to_owned()
+            }
+            None => "unknown key, ignored; is it spelt right?".to_owned(),
+        };
+        keys.warn(&entry, &what);
     }
 }
 

@@ -1,16 +1,24 @@
-//! The file format of `zoo.cfg`: Java properties without their escapes.
+//! The file format of `zoo.cfg`: Java properties without their escapes; and the options of Java that add to it.
 //!
-//! Owns lines, keys and the naming of a fault's place. Must not know what a key means.
+//! Owns lines, options, keys and the naming of a fault's place. Must not know what a key means.
 //!
 //! A line is empty, a comment (`#` or `!`), or a key and a value with `=`, `:` or blanks between; both are trimmed.
 //! A key given twice counts with its last value. Backslashes, which Java would take as escapes, are refused rather
 //! than read in another way.
+//!
+//! Options are those of the environment variable `SERVER_JVMFLAGS`, in which the scripts around ZooKeeper pass what it
+//! only takes as system properties. As there, what the file says overwrites them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What a file says, by key. Whoever understands a key takes it out.
+use super::keys::{self, Flag};
+
+/// The environment variable with options for Java.
+pub(crate) const FLAGS: &str = "SERVER_JVMFLAGS";
+
+/// What a file and options say, by key. Whoever understands a key takes it out.
 #[derive(Debug)]
 pub(crate) struct Properties {
     file: String,
@@ -22,9 +30,19 @@ pub(crate) struct Properties {
 /// One value and where it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) line: usize,
+    pub(crate) place: Place,
+    /// As it is written.
     pub(crate) key: String,
     pub(crate) value: String,
+}
+
+/// Where a value stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Place {
+    /// In this line of the file.
+    Line(usize),
+    /// Among the options.
+    Flag,
 }
 
 /// A setting that cannot be: the server does not start.
@@ -48,12 +66,52 @@ impl Properties {
             if line.contains('\\') {
                 return Err(all.refuse(&entry, "backslashes are not supported; write it without"));
             }
-            if let Some(earlier) = all.entries.insert(entry.key.clone(), entry.clone()) {
-                let warning = format!("given before in line {}; this one counts", earlier.line);
-                all.warn(&entry, &warning);
+            let key = keys::of_line(&entry.key).to_owned();
+            if let Some(Entry { place: Place::Line(line), .. }) =
+                all.entries.insert(key, entry.clone())
+            {
+                all.warn(&entry, &format!("given before in line {line}; this one counts"));
             }
         }
         Ok(all)
+    }
+
+    /// Adds the `-Dname=value` options among `flags`, words as a shell would cut them; all else is for Java.
+    ///
+    /// # Errors
+    /// A quotation that does not end.
+    pub(crate) fn add_flags(&mut self, flags: &str) -> Result<(), BadSetting> {
+        let words = words(flags).ok_or_else(|| {
+            BadSetting(format!("{FLAGS}: a quotation mark without its other half; add it"))
+        })?;
+        // Java goes by the last of several, so the first that is found from the end counts.
+        for word in words.iter().rev() {
+            let Some(option) = word.strip_prefix("-D") else {
+                continue;
+            };
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            let value = value.trim().to_owned();
+            let entry = Entry { place: Place::Flag, key: name.to_owned(), value };
+            match keys::of_flag(name) {
+                Flag::Key(key) => match self.entries.get(key) {
+                    None => {
+                        self.entries.insert(key.to_owned(), entry);
+                    }
+                    Some(Entry { place: Place::Line(line), value, .. })
+                        if *value != entry.value =>
+                    {
+                        let warning =
+                            format!("line {line} of {} says otherwise and counts", self.file);
+                        self.warn(&entry, &warning);
+                    }
+                    Some(_) => {}
+                },
+                Flag::Misplaced(what) => self.warn(&entry, &format!("ignored: {what}")),
+                Flag::Unknown => self.warn(&entry, "unknown key, ignored; is it spelt right?"),
+                Flag::Foreign => {}
+            }
+        }
+        Ok(())
     }
 
     /// What stands at a key, left where it is.
@@ -103,13 +161,60 @@ impl Properties {
         }
     }
 
+    /// Takes a number from 0 to `most` with up to six decimals out, in millionths. `hint` says what would be right.
+    ///
+    /// # Errors
+    /// Anything else than such a number.
+    pub(crate) fn millionths(
+        &mut self,
+        key: &str,
+        most: u32,
+        hint: &str,
+    ) -> Result<Option<u32>, BadSetting> {
+        let Some(entry) = self.take(key) else {
+            return Ok(None);
+        };
+        match millionths(&entry.value) {
+            Some(number) if number <= most * 1_000_000 => Ok(Some(number)),
+            Some(_) => Err(self.refuse(&entry, &format!("out of range; use {hint}"))),
+            None => Err(self.refuse(&entry, &format!("not a decimal number; use {hint}"))),
+        }
+    }
+
+    /// Takes a switch out, which is one of two words in any case.
+    ///
+    /// # Errors
+    /// Any other word.
+    pub(crate) fn switch(
+        &mut self,
+        key: &str,
+        [on, off]: [&str; 2],
+    ) -> Result<Option<bool>, BadSetting> {
+        let Some(entry) = self.take(key) else {
+            return Ok(None);
+        };
+        match &entry.value {
+            value if value.eq_ignore_ascii_case(on) => Ok(Some(true)),
+            value if value.eq_ignore_ascii_case(off) => Ok(Some(false)),
+            _ => Err(self.refuse(&entry, &format!("use {on} or {off}"))),
+        }
+    }
+
+    /// Takes a list of words with commas between out; blanks around them do not count, and empty ones neither.
+    pub(crate) fn list(&mut self, key: &str) -> Option<(Entry, Vec<String>)> {
+        let entry = self.take(key)?;
+        let words = entry.value.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let words = words.map(str::to_owned).collect();
+        Some((entry, words))
+    }
+
     /// Takes out all keys that begin with `prefix`, in the order of their lines.
     pub(crate) fn take_prefixed(&mut self, prefix: &str) -> Vec<Entry> {
         let keys: Vec<String> =
             self.entries.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
         let mut taken: Vec<Entry> =
             keys.iter().filter_map(|key| self.entries.remove(key)).collect();
-        taken.sort_by_key(|entry| entry.line);
+        taken.sort_by_key(|entry| entry.place);
         taken
     }
 
@@ -130,16 +235,19 @@ impl Properties {
     }
 
     fn place(&self, entry: &Entry, what: &str) -> String {
-        let Entry { line, key, value } = entry;
+        let Entry { place, key, value } = entry;
         let value = if is_secret(key) { "(not shown)" } else { value };
-        format!("{}:{line}: {key}={value}: {what}", self.file)
+        match place {
+            Place::Line(line) => format!("{}:{line}: {key}={value}: {what}", self.file),
+            Place::Flag => format!("{FLAGS}: -D{key}={value}: {what}"),
+        }
     }
 }
 
 /// Would the value help whoever reads the log to get in?
 fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    ["passw", "digestauthenticationprovider.", "secret"].iter().any(|part| key.contains(part))
+    ["passw", "superdigest", "secret"].iter().any(|part| key.contains(part))
 }
 
 fn split(line: usize, text: &str) -> Entry {
@@ -147,7 +255,45 @@ fn split(line: usize, text: &str) -> Entry {
     let (key, rest) = text.split_at(text.find(ends).unwrap_or(text.len()));
     let rest = rest.trim_start();
     let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim();
-    Entry { line, key: key.to_owned(), value: value.to_owned() }
+    Entry { place: Place::Line(line), key: key.to_owned(), value: value.to_owned() }
+}
+
+/// A decimal number such as `0.02`, in millionths.
+fn millionths(text: &str) -> Option<u32> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.len() + decimals.len() == 0
+        || decimals.len() > 6
+        || !digits(whole)
+        || !digits(decimals)
+    {
+        return None;
+    }
+    let number = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u32>().ok() };
+    number(whole)?.checked_mul(1_000_000)?.checked_add(number(&format!("{decimals:0<6}"))?)
+}
+
+/// The words of a text as a shell cuts it: blanks part them, except within quotation marks and behind a backslash. None
+/// where a quotation does not end.
+fn words(text: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut chars = text.chars();
+    while let Some(next) = chars.next() {
+        match (quote, next) {
+            (None, ' ' | '\t' | '\n' | '\r') => words.extend(word.take()),
+            (None, '"' | '\'') => {
+                quote = Some(next);
+                word.get_or_insert_default();
+            }
+            (Some(mark), _) if next == mark => quote = None,
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(chars.next()),
+            _ => word.get_or_insert_default().push(next),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
 }
 
 impl BadSetting {
@@ -188,6 +334,62 @@ mod tests {
         let mut read = Properties::read("zoo.cfg", "a=1\nb=2\na=3").expect("reads");
         assert_eq!(read.warnings, ["zoo.cfg:3: a=3: given before in line 1; this one counts"]);
         assert_eq!(read.take("a").expect("is there").value, "3");
+    }
+
+    #[test]
+    fn decimals_are_read_without_rounding() {
+        for (text, expected) in [
+            ("0.02", Some(20_000)),
+            ("1", Some(1_000_000)),
+            (".5", Some(500_000)),
+            ("0.000001", Some(1)),
+            ("0.0000001", None),
+            ("1e-2", None),
+            ("-1", None),
+            (".", None),
+            ("5000", None),
+        ] {
+            assert_eq!(millionths(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn flags_are_cut_as_a_shell_does() {
+        let check = |text: &str, expected: Option<&[&str]>| {
+            let words = words(text);
+            let words: Option<Vec<&str>> =
+                words.as_ref().map(|words| words.iter().map(String::as_str).collect());
+            assert_eq!(words.as_deref(), expected, "{text}");
+        };
+        check("", Some(&[]));
+        check("  -Xmx1g\t-Da=b ", Some(&["-Xmx1g", "-Da=b"]));
+        check(r#"-Da="b c" '-Dd="e' f\ g"#, Some(&["-Da=b c", "-Dd=\"e", "f g"]));
+        check(r#""" ''"#, Some(&["", ""]));
+        check(r#""a\"b" 'c\d'"#, Some(&["a\"b", "c\\d"]));
+        check("-Da='b", None);
+    }
+
+    #[test]
+    fn the_file_overwrites_flags_and_the_last_of_two_flags_counts() {
+        let mut read =
+            Properties::read("zoo.cfg", "snapCount=7\nzookeeper.maxCnxns=3").expect("reads");
+        let flags = "-server -Dzookeeper.snapCount=9 -Dzookeeper.maxCnxns=3 -Djute.maxbuffer=1 \
+                     -Djute.maxbuffer=2 -DsnapCount=1 -Dzookeeper.tickTime=5 -Dzookeeper.nope -Dmine=1";
+        read.add_flags(flags).expect("reads");
+        assert_eq!(
+            read.warnings,
+            [
+                "SERVER_JVMFLAGS: -Dzookeeper.nope=: unknown key, ignored; is it spelt right?",
+                "SERVER_JVMFLAGS: -Dzookeeper.tickTime=5: ignored: only zoo.cfg can say this",
+                "SERVER_JVMFLAGS: -DsnapCount=1: ignored: write -Dzookeeper. in front of it",
+                "SERVER_JVMFLAGS: -Dzookeeper.snapCount=9: line 1 of zoo.cfg says otherwise and counts",
+            ]
+        );
+        for (key, value) in [("snapCount", "7"), ("maxCnxns", "3"), ("jute.maxbuffer", "2")] {
+            assert_eq!(read.take(key).expect("is there").value, value);
+        }
+        let error = read.add_flags("-Da='b").expect_err("refused").to_string();
+        assert_eq!(error, "SERVER_JVMFLAGS: a quotation mark without its other half; add it");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The configuration as a table: text in, what comes of it out.
 
+use zabkeeper_core::TreeOptions;
+
 use super::*;
 
 /// What a file with a data directory, a port and `text` (from line 3 on) comes to: its error, or warnings and `show`.
@@ -8,7 +10,7 @@ fn check(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
 }
 
 fn check_whole(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
-    let got = match parse("zoo.cfg", text, &no_myid) {
+    let got = match parse("zoo.cfg", text, "", &no_myid) {
         Err(error) => error.to_string(),
         Ok((settings, warnings)) => {
             let warnings: String = warnings.iter().map(|line| format!("{line}\n")).collect();
@@ -26,7 +28,7 @@ fn no_myid(_: &Path) -> io::Result<String> {
 fn check_ensemble(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
     let lines = "dataDir=/d\nclientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2889:3889\n\
                  server.3=[fd00::3]:2888:3888:participant;[::]:2183\n";
-    let got = match parse("zoo.cfg", &format!("{lines}{text}"), &|_| Ok(" 2\n".to_owned())) {
+    let got = match parse("zoo.cfg", &format!("{lines}{text}"), "", &|_| Ok(" 2\n".to_owned())) {
         Err(error) => error.to_string(),
         Ok((settings, warnings)) => format!("{warnings:?} {}", show(&settings)),
     };
@@ -102,7 +104,8 @@ fn conf_06_and_11_tick_and_session_timeouts() {
 
 #[test]
 fn conf_09_and_10_bounds_of_connections() {
-    let show = |s: &Settings| format!("{:?} {:?}", s.connections_per_ip, s.connections);
+    let show =
+        |s: &Settings| format!("{:?} {:?}", s.limits.connections_per_ip, s.limits.connections);
     check("", show, "Some(60) None");
     check("maxClientCnxns=0\nmaxCnxns=9", show, "None Some(9)");
     check(
@@ -136,7 +139,7 @@ fn conf_13_one_server_line_is_a_server_on_its_own() {
     check(
         "weight.1=3\nserver.1=a:1:2",
         address,
-        "zoo.cfg:3: weight.1=3: has no effect yet\n1 None 2181",
+        "zoo.cfg:3: weight.1=3: has no effect on a server on its own\n1 None 2181",
     );
 }
 
@@ -223,7 +226,7 @@ fn conf_60_myid() {
                 Err(error) => Err(error.kind().into()),
             }
         };
-        match parse("zoo.cfg", lines, &read) {
+        match parse("zoo.cfg", lines, "", &read) {
             Ok((settings, _)) => assert_eq!(address(&settings), expected),
             Err(error) => assert_eq!(error.to_string(), expected),
         }
@@ -243,7 +246,7 @@ fn conf_22_29_and_48_log_and_snapshots() {
     let show = |s: &Settings| {
         let limits = &s.core.limits;
         let (txns, kept) = (limits.snapshot_txns, limits.snapshots_kept);
-        format!("{txns} {kept} {} {}", s.preallocate_bytes, s.max_frame)
+        format!("{txns} {kept} {} {}", s.preallocate_bytes, s.limits.max_frame)
     };
     check("", show, "100000 3 67108864 1048575");
     check("snapCount=50\nautopurge.snapRetainCount=5", show, "50 5 67108864 1048575");
@@ -260,18 +263,229 @@ fn conf_22_29_and_48_log_and_snapshots() {
 fn conf_27_words() {
     let show = |s: &Settings| format!("{:?}", s.words);
     check("", show, "These([\"srvr\"])");
-    check("4lw.commands.whitelist=ruok, mntr", show, "These([\"ruok\", \"mntr\"])");
+    check("4lw.commands.whitelist=ruok, mntr", show, "These([\"ruok\", \"mntr\", \"srvr\"])");
     check("4lw.commands.whitelist=srvr,*", show, "All");
+}
+
+#[test]
+fn conf_27_srvr_is_always_answered_and_empty_names_do_not_count() {
+    let show = |s: &Settings| format!("{:?}", s.words);
+    check("4lw.commands.whitelist=", show, "These([\"srvr\"])");
+    check("zookeeper.4lw.commands.whitelist=ruok,,", show, "These([\"ruok\", \"srvr\"])");
+}
+
+#[test]
+fn conf_28_44_to_46_and_50_what_clients_may_take_up() {
+    let show = |s: &Settings| {
+        let Limits { greeting, keep_alive, outstanding, requests, large, .. } = &s.limits;
+        format!("{greeting:?} {keep_alive} {outstanding} {requests:?} {large:?}")
+    };
+    check("", show, "10s false 1000 None None");
+    check(
+        "nio.sessionlessCnxnTimeout=500\nclientTcpKeepAlive=true\nglobalOutstandingLimit=7\n\
+         request_throttle_max_requests=9\nlargeRequestThreshold=100\nlargeRequestMaxBytes=1000",
+        show,
+        "500ms true 7 Some(9) Some(Large { above: 100, bytes: 1000 })",
+    );
+    check(
+        "largeRequestThreshold=-1\nrequest_throttle_max_requests=0",
+        show,
+        "10s false 1000 None None",
+    );
+    check_ensemble("globalOutstandingLimit=7", show, "[] 10s false 3 None None");
+    for (text, expected) in [
+        ("largeRequestThreshold=0", "out of range; use bytes, or -1 for no bound"),
+        ("clientTcpKeepAlive=yes", "use true or false"),
+        ("globalOutstandingLimit=-1", "out of range; use a number of requests, such as 1000"),
+        ("nio.sessionlessCnxnTimeout=0", "out of range; use milliseconds, such as 10000"),
+        ("connection_throttle_drop_increase=2", "out of range; use a decimal number from 0 to 1"),
+        (
+            "connection_throttle_drop_increase=x",
+            "not a decimal number; use a decimal number from 0 to 1",
+        ),
+    ] {
+        check(text, show, &format!("zoo.cfg:3: {text}: {expected}"));
+    }
+}
+
+#[test]
+fn conf_44_the_connection_throttle() {
+    let show = |s: &Settings| format!("{:?}", s.limits.throttle);
+    check(
+        "connection_throttle_tokens=5\nconnection_throttle_fill_time=20\n\
+         connection_throttle_fill_count=2\nconnection_throttle_freeze_time=100\n\
+         connection_throttle_drop_increase=0.5\nconnection_throttle_decrease_ratio=.25\n\
+         connection_throttle_weight_enabled=true\nconnection_throttle_local_session_weight=4",
+        show,
+        "ThrottleOptions { tokens: 5, fill_time: 20ms, fill_count: 2, freeze_time: Some(100ms), \
+         drop_increase: 500000, drop_decrease: 2000, decrease_ratio: 250000, \
+         weights: Some(Weights { global: 4, local: 4, renew: 4 }) }",
+    );
+}
+
+#[test]
+fn conf_12_35_36_and_47_sessions_and_nodes() {
+    let show = |s: &Settings| {
+        let TreeOptions {
+            extended_types,
+            enforce_quota,
+            container_check_ms,
+            container_max_per_minute,
+            container_never_used_ms,
+        } = s.core.tree;
+        format!(
+            "{extended_types} {enforce_quota} {container_check_ms} {container_max_per_minute} \
+             {container_never_used_ms} {:?}",
+            s.core.sessions
+        )
+    };
+    check("", show, "false false 60000 10000 0 SessionOptions { local: false, upgrade: false }");
+    check(
+        "extendedTypesEnabled=TRUE\nenforceQuota=true\nznode.container.checkIntervalMs=5\n\
+         zookeeper.znode.container.maxPerMinute=6\nznode.container.maxNeverUsedIntervalMs=7\n\
+         localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true",
+        show,
+        "true true 5 6 7 SessionOptions { local: true, upgrade: true }",
+    );
+    check(
+        "znode.container.maxPerMinute=0",
+        show,
+        "zoo.cfg:3: znode.container.maxPerMinute=0: out of range; use a number of nodes, such as 10000",
+    );
+    check(
+        "server.255=a:2888:3888\nextendedTypesEnabled=true",
+        show,
+        "zoo.cfg:4: extendedTypesEnabled=true: sessions of server 255 would look like nodes with a time to live; \
+         give it a number up to 254 (myid), or leave extendedTypesEnabled out",
+    );
+}
+
+#[test]
+fn conf_54_and_55_who_is_believed() {
+    let show = |s: &Settings| format!("{:?}", s.core.auth);
+    check(
+        "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n\
+         DigestAuthenticationProvider.enabled=false\n\
+         authProvider.1=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider\nDigestAuthenticationProvider.digestAlg=sha-256\n\
+         X509AuthenticationProvider.superUser=CN=boss\nensembleAuthName=a, b\nskipACL=yes\n\
+         enforce.auth.enabled=true\nenforce.auth.schemes=ensemble, ip",
+        show,
+        "AuthOptions { super_digest: Some(\"super:D/InIHSb7yEEbrWz8b9l71RjZJU=\"), digest_disabled: true, \
+         digest_alg: Sha256, x509_super_user: Some(\"CN=boss\"), x509: false, ensemble: true, \
+         ensemble_names: [\"a\", \"b\"], skip_acl: true, required_schemes: [\"ensemble\", \"ip\"] }",
+    );
+    let schemes =
+        |s: &Settings| format!("{:?} {}", s.core.auth.required_schemes, s.core.auth.skip_acl);
+    check("enforce.auth.schemes=digest\nskipACL=no", schemes, "[] false");
+    for (text, expected) in [
+        (
+            "enforce.auth.enabled=true",
+            "zoo.cfg:3: enforce.auth.enabled=true: say which: add enforce.auth.schemes=digest",
+        ),
+        (
+            "enforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl",
+            "zoo.cfg:4: enforce.auth.schemes=digest,sasl: there is no scheme sasl here; use digest, ip",
+        ),
+        (
+            "DigestAuthenticationProvider.enabled=false\nenforce.auth.enabled=true\n\
+             enforce.auth.schemes=digest",
+            "zoo.cfg:5: enforce.auth.schemes=digest: there is no scheme digest here; use ip",
+        ),
+        ("skipACL=true", "zoo.cfg:3: skipACL=true: use yes or no"),
+        (
+            "DigestAuthenticationProvider.digestAlg=SHA3-256",
+            "zoo.cfg:3: DigestAuthenticationProvider.digestAlg=SHA3-256: use SHA1, SHA-256, SHA-512 or MD5",
+        ),
+        (
+            "DigestAuthenticationProvider.superDigest=secret",
+            "zoo.cfg:3: DigestAuthenticationProvider.superDigest=(not shown): use user:digest, as \
+             DigestAuthenticationProvider of ZooKeeper prints it",
+        ),
+    ] {
+        check(text, schemes, expected);
+    }
+}
+
+#[test]
+fn conf_54_classes_of_java_offer_their_schemes() {
+    let show = |s: &Settings| format!("{} {}", s.core.auth.x509, s.core.auth.ensemble);
+    check(
+        "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+        show,
+        "true false",
+    );
+    check(
+        "secureClientPort=1",
+        show,
+        "zoo.cfg:3: secureClientPort=1: has no effect yet\ntrue false",
+    );
+    check(
+        "authProvider.1=com.example.Ours\nauthProvider.2=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        show,
+        "zoo.cfg:3: authProvider.1=com.example.Ours: has no effect: a class of Java cannot be loaded\n\
+         zoo.cfg:4: authProvider.2=org.apache.zookeeper.server.auth.SASLAuthenticationProvider: has no \
+         effect yet: SASL comes with a later version\nfalse false",
+    );
+}
+
+#[test]
+fn flags_of_java_say_what_lines_do_not() {
+    let show = |text: &str, flags: &str| {
+        let text = format!("dataDir=/d\nclientPort=2181\n{text}");
+        match parse("zoo.cfg", &text, flags, &no_myid) {
+            Err(error) => error.to_string(),
+            Ok((settings, warnings)) => format!("{warnings:?} {}", settings.limits.max_frame),
+        }
+    };
+    assert_eq!(show("", "-Xmx1g -Djute.maxbuffer=4194304 -Dlog.dir=/l"), "[] 4194304");
+    assert_eq!(
+        show("", "-Dzookeeper.jute.maxbuffer=many"),
+        "SERVER_JVMFLAGS: -Dzookeeper.jute.maxbuffer=many: not a whole number; use bytes, such as \
+         1048575"
+    );
+    assert_eq!(
+        show("zookeeper.jute.maxbuffer=many", ""),
+        "zoo.cfg:3: zookeeper.jute.maxbuffer=many: not a whole number; use bytes, such as 1048575"
+    );
+    assert_eq!(
+        show("jute.maxbuffer=2000", "-Djute.maxbuffer=3000 -Dzookeeper.flushDelay=3"),
+        "[\"SERVER_JVMFLAGS: -Djute.maxbuffer=3000: line 3 of zoo.cfg says otherwise and counts\", \
+         \"SERVER_JVMFLAGS: -Dzookeeper.flushDelay=3: has no effect here: writes are synced together as \
+         they come\"] 2000"
+    );
+}
+
+#[test]
+fn what_promises_protection_is_not_ignored() {
+    let show = |_: &Settings| "starts".to_owned();
+    check("sslQuorum=false\nelectionAlg=3", show, "starts");
+    check(
+        "sslQuorum=true",
+        show,
+        "zoo.cfg:3: sslQuorum=true: TLS comes with a later version: servers would talk in the clear",
+    );
+    check(
+        "zookeeper.sessionRequireClientSASLAuth=true",
+        show,
+        "zoo.cfg:3: zookeeper.sessionRequireClientSASLAuth=true: SASL comes with a later version: it \
+         could keep nobody out",
+    );
+    check(
+        "electionAlg=0",
+        show,
+        "zoo.cfg:3: electionAlg=0: there is one election only; use 3, or remove the line",
+    );
 }
 
 #[test]
 fn keys_without_effect_warn_once_and_misspelt_ones_say_so() {
     check(
-        "ssl.keyStore.location=/k\nmetricsProvider.httpPort=7000\ntickTimes=5",
+        "ssl.keyStore.location=/k\nmetricsProvider.httpPort=7000\ntickTimes=5\nmaxBatchSize=5",
         |_| "starts".to_owned(),
         "zoo.cfg:3: ssl.keyStore.location=/k: has no effect yet\n\
          zoo.cfg:4: metricsProvider.httpPort=7000: has no effect yet\n\
          zoo.cfg:5: tickTimes=5: unknown key, ignored; is it spelt right?\n\
+         zoo.cfg:6: maxBatchSize=5: has no effect here: writes are synced together as they come\n\
          starts",
     );
 }
@@ -279,10 +493,78 @@ fn keys_without_effect_warn_once_and_misspelt_ones_say_so() {
 #[test]
 fn no_warning_shows_a_password() {
     check(
-        "ssl.keyStore.password=apassword\nDigestAuthenticationProvider.superDigest=super:D/I=",
+        "ssl.keyStore.password=apassword\nssl.quorum.trustStore.passwordPath=/p",
         |_| "starts".to_owned(),
         "zoo.cfg:3: ssl.keyStore.password=(not shown): has no effect yet\n\
-         zoo.cfg:4: DigestAuthenticationProvider.superDigest=(not shown): has no effect yet\n\
+         zoo.cfg:4: ssl.quorum.trustStore.passwordPath=(not shown): has no effect yet\n\
          starts",
     );
+}
+
+#[test]
+fn every_key_that_the_table_calls_acted_on_is() {
+    let members = "server.1=a:1:2;3\nserver.2=b:1:2;3";
+    for key in keys::acted_on() {
+        let text = format!("dataDir=/d\n{members}\n{key}=\n");
+        match parse("zoo.cfg", &text, "", &|_| Ok("1".to_owned())) {
+            // What must not be empty says so.
+            Err(error) => assert!(error.to_string().contains(key), "{key}: {error}"),
+            Ok((_, warnings)) => {
+                assert!(
+                    !warnings.iter().any(|line| line.contains("effect")),
+                    "{key}: {warnings:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn no_text_is_too_odd_to_be_judged() {
+    let odd = [
+        "",
+        "-",
+        "0",
+        "-1",
+        "0x",
+        "0xffffffffffffffffff",
+        "9223372036854775807",
+        "\u{7f}",
+        "=",
+        ":",
+        "a:b",
+        "1:2:3",
+        "[",
+        "]:",
+        "[::1]:1:2;",
+        ";",
+        "|",
+        ",",
+        "*",
+        "\u{1f600}",
+        "1.",
+        ".000001",
+        "4294.967296",
+    ];
+    let mut refused = 0;
+    let names = keys::acted_on().chain([
+        "server.",
+        "server.1",
+        "weight.",
+        "group.1",
+        "zookeeper.",
+        "",
+        "-D",
+    ]);
+    for name in names {
+        for value in odd {
+            for separator in ["=", ":", " ", ""] {
+                let text = format!("dataDir=/d\nclientPort=1\n{name}{separator}{value}");
+                let flags = format!("-Dzookeeper.{name}{separator}{value} -D{value}");
+                refused += usize::from(parse("zoo.cfg", &text, "", &no_myid).is_err());
+                refused += usize::from(parse("zoo.cfg", "dataDir=/d", &flags, &no_myid).is_err());
+            }
+        }
+    }
+    assert!(refused > 1000, "{refused}");
 }

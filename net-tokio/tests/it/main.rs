@@ -10,6 +10,7 @@ mod crash;
 mod ensemble;
 mod faults;
 mod harness;
+mod limits;
 mod members;
 mod raw;
 mod startup;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use zabkeeper_core::wire::{
-    Acl, ConnectRequest, ConnectResponse, FromServer, Request, RequestFrame, ServerFrames,
+    Acl, ConnectRequest, ConnectResponse, FromServer, Request, RequestFrame, ServerFrames, XID_PING,
 };
 use zabkeeper_core::{SessionId, Zxid};
 
@@ -116,6 +116,14 @@ impl Raw {
         let (got, err, body) = self.reply().expect("is answered");
         assert_eq!(got, xid);
         (err, body)
+    }
+
+    /// Sends a ping and takes its reply.
+    pub(crate) fn ping(&mut self) {
+        let mut bytes = BytesMut::new();
+        RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut bytes);
+        self.socket.write_all(&bytes).expect("writes");
+        assert_eq!(self.reply().map(|(xid, err, _)| (xid, err)), Some((XID_PING, 0)));
     }
 
     /// Is the connection closed by the server, without another byte?

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use tempfile::tempdir;
 
-use crate::harness::Server;
+use zabkeeper_core::wire::{Request, Word};
+
+use crate::harness::{PATIENCE, Server, command, configure, eventually, free_port};
+use crate::members::Ensemble;
 use crate::raw::{Raw, create};
 
 pub(crate) fn ask(server: &Server, word: &str) -> String {
@@ -15,9 +18,13 @@ pub(crate) fn ask(server: &Server, word: &str) -> String {
 
 /// None where the server does not answer within a second.
 pub(crate) fn try_ask(port: u16, word: &str) -> Option<String> {
+    try_ask_bytes(port, word.as_bytes(), Duration::from_secs(1))
+}
+
+fn try_ask_bytes(port: u16, word: &[u8], patience: Duration) -> Option<String> {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    socket.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
-    socket.write_all(word.as_bytes()).ok()?;
+    socket.set_read_timeout(Some(patience)).ok()?;
+    socket.write_all(word).ok()?;
     let mut text = String::new();
     socket.read_to_string(&mut text).ok()?;
     Some(text)
@@ -32,7 +39,7 @@ fn flw_words_answer_with_figures_of_the_running_server() {
 
     assert_eq!(ask(&server, "ruok"), "imok");
     assert_eq!(ask(&server, "isro\n"), "rw");
-    assert_eq!(ask(&server, "wchs"), "wchs is not executed because it is not in the whitelist.\n");
+    assert_eq!(ask(&server, "wchs"), "0 connections watching 0 paths\nTotal watches:0\n");
     let srvr = ask(&server, "srvr");
     assert!(srvr.starts_with("Zookeeper version: 3.9.4-zabkeeper-"), "{srvr}");
     assert!(srvr.ends_with("Mode: standalone\nNode count: 6\n"), "{srvr}");
@@ -53,6 +60,188 @@ fn flw_words_answer_with_figures_of_the_running_server() {
 fn conf_27_only_srvr_is_answered_by_default() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
-    assert_eq!(ask(&server, "ruok"), "ruok is not executed because it is not in the whitelist.\n");
     assert!(ask(&server, "srvr").contains("Mode: standalone"));
+    for word in Word::all().filter(|word| *word != Word::Srvr && *word != Word::TelnetClose) {
+        let name = word.name();
+        let refusal = format!("{name} is not executed because it is not in the whitelist.\n");
+        assert_eq!(ask(&server, name), refusal, "stmk too, without its mask");
+    }
+    let telnet = try_ask_bytes(server.port, b"\xff\xf4\xff\xfd", PATIENCE).expect("is answered");
+    let refusal = "telnet close is not executed because it is not in the whitelist.\n";
+    assert_eq!(telnet, refusal, "FLW-19");
+}
+
+#[test]
+fn conf_27_the_whitelist_can_be_a_flag_of_java() {
+    let dir = tempdir().expect("creates");
+    let port = free_port();
+    let mut command = command(&configure(port, dir.path(), ""));
+    command.env("SERVER_JVMFLAGS", "-Xmx1g '-Dzookeeper.4lw.commands.whitelist=ruok, isro'");
+    let server = Server::run(command, port);
+    assert_eq!(ask(&server, "ruok"), "imok");
+    assert_eq!(ask(&server, "isro"), "rw");
+    assert_eq!(ask(&server, "conf"), "conf is not executed because it is not in the whitelist.\n");
+}
+
+/// FLW-02 to FLW-05, FLW-07 to FLW-15, FLW-17 to FLW-19: two clients do a few things, then the words are asked; what
+/// cannot be the same in two runs is cut out of both.
+#[test]
+fn flw_words_have_the_shapes_of_zookeeper() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "4lw.commands.whitelist=*");
+    let (mut one, _) = Raw::open(server.port, 10_000);
+    let (mut two, _) = Raw::open(server.port, 20_000);
+    let watch = |path: &str| Request::GetData { path: path.to_owned(), watch: true };
+    for (path, flags) in [("/w", 0), ("/w/e", 1), ("/w/f", 1)] {
+        assert_eq!(one.call(create(path, b"x", flags)).0, 0);
+    }
+    assert_eq!(two.call(create("/w/g", b"x", 1)).0, 0);
+    one.call(watch("/w"));
+    one.call(watch("/w/e"));
+    two.call(watch("/w"));
+    let children = Request::GetChildren { path: "/w".to_owned(), watch: true, with_stat: false };
+    two.call(children);
+    one.ping();
+
+    let recorded = include_str!("../golden/words-3.9.4.txt");
+    let mut asked = 0;
+    for section in recorded.split("\n> ").skip(1) {
+        let (word, text) = section.split_once('\n').expect("has a text");
+        let text = text.trim_end().strip_suffix("<END>").expect("ends");
+        let bytes = match word {
+            r"stmk\x00\x00\x00\x00\x00\x00\x00\x07" => b"stmk\0\0\0\0\0\0\0\x07",
+            r"\xff\xf4\xff\xfd" => &b"\xff\xf4\xff\xfd"[..],
+            word => word.as_bytes(),
+        };
+        let ours = try_ask_bytes(server.port, bytes, PATIENCE).expect("is answered");
+        assert_eq!(without_chance(word, &ours), without_chance(word, text), "{word}");
+        asked += 1;
+    }
+    assert_eq!(asked, 18);
+}
+
+/// A text without addresses, ids, times and sizes, and with lines sorted whose order is chance.
+fn without_chance(word: &str, text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut unordered = 0;
+    // `dump` puts sessions and connections into sets by time, which a slow machine changes.
+    for line in text.split('\n').filter(|line| !line.contains(" expire at ")) {
+        let line = line_without_chance(word, line);
+        if line.starts_with([' ', '\t']) {
+            unordered += 1;
+        } else {
+            unordered = 0;
+        }
+        lines.push(line);
+        let from = lines.len() - unordered;
+        lines[from..].sort();
+    }
+    lines
+}
+
+fn line_without_chance(word: &str, line: &str) -> String {
+    for label in ["Zookeeper version: ", "datadir_size: ", "logdir_size: ", "Zxid: 0x"] {
+        if line.starts_with(label) {
+            return label.to_owned();
+        }
+    }
+    let counts = ["Latency min", "Received: ", "Sent: "];
+    if word == "stat" && counts.iter().any(|label| line.starts_with(label)) {
+        return line[..4].to_owned();
+    }
+    let line = line.replacen("Sets (2)/", "Sets (1)/", 1);
+    let mut kept = String::new();
+    for part in line.split_inclusive([',', '(', ')', '[', ' ', '\t']) {
+        let (value, end) =
+            part.split_at(part.trim_end_matches([',', '(', ')', '[', ' ', '\t']).len());
+        let (key, value) = value.split_at(value.find('=').map_or(0, |at| at + 1));
+        let chance = match key {
+            "sid=" | "est=" | "lresp=" | "llat=" | "minlat=" | "avglat=" | "maxlat=" => true,
+            "lzxid=" => value != "0xffffffffffffffff",
+            _ => value.starts_with("/127.0.0.1:") || value.starts_with("0x") && value.len() > 10,
+        };
+        kept = kept + key + if chance { "*" } else { value } + end;
+    }
+    kept
+}
+
+#[test]
+fn flw_05_and_11_leaders_and_followers_say_what_only_they_know() {
+    let ensemble = Ensemble::start("4lw.commands.whitelist=*");
+    let leader = ensemble.leader();
+    let follower = ensemble.up().into_iter().find(|id| *id != leader).expect("there are three");
+    let (leader, follower) = (ensemble.server(leader), ensemble.server(follower));
+    let (mut client, granted) = Raw::open(follower.port, 10_000);
+    assert_eq!(client.call(create("/e", b"x", 1)).0, 0);
+    let session = granted.session;
+
+    let dump = ask(follower, "dump");
+    let sessions = format!("SessionTracker dump:\nGlobal Sessions(1):\n{session}\t10000ms\n");
+    let ephemerals = format!("dump:\nSessions with Ephemerals (1):\n{session}:\n\t/e\nConn");
+    assert!(dump.starts_with(&sessions) && dump.contains(&ephemerals), "{dump}");
+    assert!(!ask(follower, "srvr").contains("Proposal sizes"));
+
+    let dump = ask(leader, "dump");
+    assert!(
+        dump.starts_with("SessionTracker dump:\nSession Sets (1)/(1):\n1 expire at "),
+        "{dump}"
+    );
+    assert!(dump.contains(&format!(":\n\t{session}\nephemeral nodes dump:\n")), "{dump}");
+    let sizes = |server| {
+        let srvr = ask(server, "srvr");
+        let line = srvr.lines().find_map(|line| line.strip_prefix("Proposal sizes last/min/max: "));
+        line.expect("is a leader's").to_owned()
+    };
+    let [last, min, max] = [0, 1, 2]
+        .map(|at| sizes(leader).split('/').nth(at).expect("three").parse::<i64>().unwrap());
+    assert!(0 < min && min <= last && last <= max, "{min} {last} {max}");
+    assert_eq!(ask(leader, "srst"), "Server stats reset.\n");
+    assert_eq!(sizes(leader), "-1/-1/-1");
+}
+
+#[test]
+fn flw_words_before_a_server_serves() {
+    let dir = tempdir().expect("creates");
+    let port = free_port();
+    let [a, b, c, d] = [(); 4].map(|()| free_port());
+    std::fs::create_dir(dir.path().join("data")).expect("creates");
+    std::fs::write(dir.path().join("data/myid"), "1").expect("writes");
+    let members =
+        format!("4lw.commands.whitelist=*\nserver.1=127.0.0.1:{a}:{b}\nserver.2=127.0.0.1:{c}:{d}");
+    let server = Server::spawn(command(&configure(port, dir.path(), &members)), port);
+    eventually("an answer", || try_ask(port, "ruok").as_deref() == Some("imok"));
+    let not_serving = "This ZooKeeper instance is not currently serving requests";
+    for word in Word::all() {
+        let name = word.name();
+        let expected = match word {
+            // FLW-19 is no word that one can write.
+            Word::TelnetClose => continue,
+            Word::Ruok => "imok".to_owned(),
+            Word::Isro => "null".to_owned(),
+            Word::Gtmk => "306".to_owned(),
+            Word::Stmk => {
+                let mask = try_ask_bytes(port, b"stmk\0\0\0\0\0\0\x01\x32", PATIENCE);
+                assert_eq!(mask.as_deref(), Some("306"));
+                continue;
+            }
+            Word::Envi => {
+                assert!(ask(&server, name).starts_with("Environment:\nzookeeper.version="));
+                continue;
+            }
+            Word::Hash => not_serving.to_owned(),
+            Word::Conf
+            | Word::Cons
+            | Word::Crst
+            | Word::Dirs
+            | Word::Dump
+            | Word::Mntr
+            | Word::Srst
+            | Word::Srvr
+            | Word::Stat
+            | Word::Wchc
+            | Word::Wchp
+            | Word::Wchs => format!("{not_serving}\n"),
+        };
+        assert_eq!(ask(&server, name), expected, "{name}");
+    }
 }

@@ -24,7 +24,7 @@ impl Logged {
                 ReplyBody::PathStat(path.clone(), stat())
             }
             TxnOp::Create { path, .. } => ReplyBody::Path(path.clone()),
-            TxnOp::SetData { .. } => ReplyBody::Stat(stat()),
+            TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => ReplyBody::Stat(stat()),
             TxnOp::Multi(ops) => ReplyBody::Multi(done(request, ops, &self.stats)),
             TxnOp::MultiRefused { count, failed, code } => {
                 ReplyBody::Multi((0..*count).map(|index| refused(index, *failed, *code)).collect())
@@ -50,7 +50,7 @@ fn done(request: &Request, ops: &[TxnOp], stats: &[Stat]) -> Vec<MultiResult> {
             (true, stat) => MultiResult::CreatedStat(path.clone(), stat),
             (false, _) => MultiResult::Created(path.clone()),
         },
-        TxnOp::SetData { .. } => MultiResult::Changed(stat()),
+        TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => MultiResult::Changed(stat()),
         TxnOp::Delete { .. } => MultiResult::Deleted,
         TxnOp::Check { .. }
         | TxnOp::Multi(_)

@@ -4,6 +4,7 @@
 //! transaction was made: `decide` and the oracle do.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use zabkeeper_core::SessionId;
 use zabkeeper_core::txn::{Txn, TxnOp};
@@ -35,6 +36,7 @@ impl Model {
             TxnOp::Create { .. }
             | TxnOp::Delete { .. }
             | TxnOp::SetData { .. }
+            | TxnOp::SetAcl { .. }
             | TxnOp::Check { .. }
             | TxnOp::Multi(_)
             | TxnOp::MultiRefused { .. }
@@ -70,6 +72,7 @@ impl Model {
             let parent = self.paths.get_mut(parent).expect("a node has a parent");
             parent.moved(zxid, came, path::name(&path));
             if let Some(session) = self.sessions.get_mut(&owner) {
+                session.moves.push((zxid, came, path.clone()));
                 if came {
                     session.ephemerals.insert(path);
                 } else {
@@ -79,7 +82,9 @@ impl Model {
         }
         for firing in &firings {
             let history = self.paths.get_mut(&firing.path).expect("what changed has a history");
+            let firing = Arc::new(firing.clone());
             history.fired(firing.clone());
+            self.firings.push(firing);
         }
         match &txn.op {
             TxnOp::CreateSession { timeout_ms } => self.create_session(&txn, *timeout_ms),
@@ -87,6 +92,7 @@ impl Model {
             TxnOp::Create { .. }
             | TxnOp::Delete { .. }
             | TxnOp::SetData { .. }
+            | TxnOp::SetAcl { .. }
             | TxnOp::Check { .. }
             | TxnOp::Multi(_)
             | TxnOp::MultiRefused { .. }
@@ -99,7 +105,8 @@ impl Model {
 
     fn create_session(&mut self, txn: &Txn, timeout_ms: u32) {
         let ephemerals = BTreeSet::new();
-        let session = Session { timeout_ms, created: txn.zxid, ended: None, ephemerals };
+        let (created, moves) = (txn.zxid, Vec::new());
+        let session = Session { timeout_ms, created, ended: None, ephemerals, moves };
         self.digest = self.digest.wrapping_add(session_share(txn.session, &session));
         self.sessions.insert(txn.session, session);
     }

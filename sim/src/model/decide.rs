@@ -2,24 +2,33 @@
 //!
 //! Owns DATA-05 to DATA-09 as a function of state and request. Must not change anything.
 
-use zabkeeper_core::txn::TxnOp;
-use zabkeeper_core::wire::{Acl, OpCode, Perms, Request};
-use zabkeeper_core::{ErrorCode, SessionId, WallMs, Zxid};
+use bytes::Bytes;
+use zabkeeper_core::txn::{Lifetime, TxnOp};
+use zabkeeper_core::wire::{Acl, Id, OpCode, Perms, Request};
+use zabkeeper_core::{ErrorCode, WallMs, Zxid};
 
-use super::stage::{Header, Stage};
-use super::{Model, path};
+use super::stage::{Header, Stage, length};
+use super::{Asker, Model, Node, lifetime, path};
 
-/// The two bits of the flags that are offered.
+/// Who asks, and how far the leader had applied.
 #[derive(Clone, Copy)]
-struct Mode {
-    ephemeral: bool,
-    sequential: bool,
+struct Case<'a> {
+    ids: &'a [Id],
+    applied: Zxid,
 }
 
 impl Model {
     /// The only right outcome of a write by a living session on the present state; `None` for what is no write.
     /// The ephemeral nodes of a closeSession come in no particular order.
-    pub fn decide(&self, session: SessionId, request: &Request) -> Option<TxnOp> {
+    pub fn decide(&self, asker: Asker<'_>, request: &Request) -> Option<TxnOp> {
+        self.decide_over(asker, request, self.tip())
+    }
+
+    /// The same, where the leader had applied up to `applied`: quotas look at what is applied (DATA-32), everything else at
+    /// all that is proposed.
+    pub fn decide_over(&self, asker: Asker<'_>, request: &Request, applied: Zxid) -> Option<TxnOp> {
+        let Asker { session, ids } = asker;
+        let case = Case { ids, applied };
         let mut stage = Stage::new(self, Header { session, zxid: Zxid(u64::MAX), time: WallMs(0) });
         let decided = match request {
             Request::CloseSession => {
@@ -27,9 +36,11 @@ impl Model {
                 let ephemerals = ephemerals.into_iter().flatten().collect();
                 Ok(TxnOp::CloseSession { ephemerals })
             }
-            Request::Multi(requests) => Ok(stage.decide_multi(requests)),
+            Request::Multi(requests) => Ok(stage.decide_multi(case, requests)),
             // Any other record is read before a zxid is dealt (edge 59).
             Request::Undecodable { op: OpCode::Multi } => Err(ErrorCode::Marshalling),
+            // A null path is found late.
+            Request::NoPath { op } if op.is_write() => Err(ErrorCode::Marshalling),
             Request::Create { .. }
             | Request::Delete { .. }
             | Request::SetData { .. }
@@ -43,7 +54,18 @@ impl Model {
             | Request::Watches { .. }
             | Request::Auth { .. }
             | Request::SetWatches(_)
-            | Request::Unknown { .. } => stage.decide_one(request)?,
+            | Request::GetAcl { .. }
+            | Request::SetAcl { .. }
+            | Request::CreateContainer { .. }
+            | Request::CreateTtl { .. }
+            | Request::MultiRead(_)
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::AddWatch { .. }
+            | Request::WhoAmI
+            | Request::NoPath { .. }
+            | Request::Sasl { .. }
+            | Request::Unknown { .. } => stage.decide_one(case, request)?,
         };
         Some(decided.unwrap_or_else(|code| TxnOp::Error { code }))
     }
@@ -51,15 +73,19 @@ impl Model {
 
 impl Stage<'_> {
     /// All or nothing, each on what the earlier ones left (MULTI-01, MULTI-03).
-    fn decide_multi(&mut self, requests: &[Request]) -> TxnOp {
+    fn decide_multi(&mut self, case: Case<'_>, requests: &[Request]) -> TxnOp {
         let mut ops = Vec::new();
         for (failed, request) in requests.iter().enumerate() {
-            match self.decide_one(request).expect("a multi holds only writes and checks") {
+            match self.decide_one(case, request).expect("a multi holds only writes and checks") {
                 Ok(op) => {
                     self.run(&op).expect("just decided on this state");
                     ops.push(op);
                 }
                 Err(code) => {
+                    if code == ErrorCode::Marshalling {
+                        // A quota that nobody can read makes ZooKeeper stumble over all of it.
+                        return TxnOp::Error { code };
+                    }
                     let index = |index| u32::try_from(index).expect("a frame has fewer");
                     let (count, failed) = (index(requests.len()), index(failed));
                     return TxnOp::MultiRefused { count, failed, code };
@@ -70,25 +96,30 @@ impl Stage<'_> {
     }
 
     /// An operation that a multi could hold.
-    fn decide_one(&self, request: &Request) -> Option<Result<TxnOp, ErrorCode>> {
+    fn decide_one(&self, case: Case<'_>, request: &Request) -> Option<Result<TxnOp, ErrorCode>> {
+        let ids = case.ids;
         Some(match request {
-            Request::Create { path, data, acl, flags, .. } => self
-                .decide_create(path, acl, *flags)
-                .map(|(path, acl, ephemeral, parent_creates)| {
-                    let data = data.clone();
-                    TxnOp::Create { path, data, acl, ephemeral, parent_creates }
-                }),
-            Request::Delete { path, version } => {
-                self.decide_delete(path, *version).map(|()| TxnOp::Delete { path: path.clone() })
+            Request::Create { path, data, acl, .. }
+            | Request::CreateContainer { path, data, acl, .. }
+            | Request::CreateTtl { path, data, acl, .. } => {
+                let kind = lifetime::asked(request, &self.rules().tree);
+                kind.and_then(|kind| self.decide_create(case, (path, data), acl, kind))
             }
+            Request::Delete { path, version } => self
+                .decide_delete(ids, path, *version)
+                .map(|()| TxnOp::Delete { path: path.clone() }),
             Request::SetData { path, data, version } => {
                 let (path, data) = (path.clone(), data.clone());
-                let next = self.decide_version(&path, *version, Perms::WRITE);
+                let next = self.decide_set(case, &path, &data, *version);
                 next.map(|version| TxnOp::SetData { path, data, version })
             }
             Request::Check { path, version } => self
-                .decide_version(path, *version, Perms::READ)
+                .decide_version(ids, path, *version, Perms::READ)
                 .map(|_| TxnOp::Check { path: path.clone() }),
+            Request::SetAcl { path, acl, version } => {
+                let decided = self.decide_acl(ids, path, acl, *version);
+                decided.map(|(acl, version)| TxnOp::SetAcl { path: path.clone(), acl, version })
+            }
             Request::Multi(_)
             | Request::CloseSession
             | Request::Undecodable { .. }
@@ -100,25 +131,31 @@ impl Stage<'_> {
             | Request::Watches { .. }
             | Request::Auth { .. }
             | Request::SetWatches(_)
+            | Request::GetAcl { .. }
+            | Request::MultiRead(_)
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::AddWatch { .. }
+            | Request::WhoAmI
+            | Request::NoPath { .. }
+            | Request::Sasl { .. }
             | Request::Unknown { .. } => return None,
         })
     }
 
-    /// Path, access control list, ephemeral or not, and children ever created with the new one.
+    /// DATA-05, from the session on.
     fn decide_create(
         &self,
-        asked: &str,
+        case: Case<'_>,
+        (asked, data): (&str, &Option<Bytes>),
         acl: &[Acl],
-        flags: i32,
-    ) -> Result<(String, Vec<Acl>, bool, i32), ErrorCode> {
-        let mode = mode(flags)?;
+        (sequential, lifetime): (bool, Lifetime),
+    ) -> Result<TxnOp, ErrorCode> {
         let parent_path = path::parent(asked).ok_or(ErrorCode::BadArguments)?;
-        let acl = fix(acl).ok_or(ErrorCode::InvalidAcl)?;
+        let acl = self.rules().fix(case.ids, acl)?;
         let parent = self.node(parent_path).ok_or(ErrorCode::NoNode)?;
-        if !parent.grants(Perms::CREATE) {
-            return Err(ErrorCode::NoAuth);
-        }
-        let path = match mode.sequential {
+        self.grants(case.ids, parent, Perms::CREATE)?;
+        let path = match sequential {
             true => format!("{asked}{:010}", parent.creates),
             false => asked.to_owned(),
         };
@@ -128,21 +165,21 @@ impl Stage<'_> {
         if self.node(&path).is_some() {
             return Err(ErrorCode::NodeExists);
         }
-        if parent.owner != SessionId(0) {
+        if parent.lifetime == Lifetime::Ephemeral {
             return Err(ErrorCode::NoChildrenForEphemerals);
         }
-        Ok((path, acl, mode.ephemeral, parent.creates.wrapping_add(1)))
+        self.check_quota(case, &path, (1, bytes(data)))?;
+        let (data, parent_creates) = (data.clone(), parent.creates.wrapping_add(1));
+        Ok(TxnOp::Create { path, data, acl, lifetime, parent_creates })
     }
 
-    fn decide_delete(&self, asked: &str, version: i32) -> Result<(), ErrorCode> {
+    fn decide_delete(&self, ids: &[Id], asked: &str, version: i32) -> Result<(), ErrorCode> {
         let parent_path = path::parent(asked).ok_or(ErrorCode::BadArguments)?;
         if path::is_reserved(asked) {
             return Err(ErrorCode::BadArguments);
         }
         let parent = self.node(parent_path).ok_or(ErrorCode::NoNode)?;
-        if !parent.grants(Perms::DELETE) {
-            return Err(ErrorCode::NoAuth);
-        }
+        self.grants(ids, parent, Perms::DELETE)?;
         let node = self.node(asked).ok_or(ErrorCode::NoNode)?;
         if version != -1 && version != node.version {
             return Err(ErrorCode::BadVersion);
@@ -153,45 +190,68 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// setData and check (DATA-07, DATA-09): the version after the next change.
-    fn decide_version(&self, asked: &str, version: i32, perms: Perms) -> Result<i32, ErrorCode> {
+    /// setData (DATA-07): the version that the node gets. The quota is asked before the version.
+    fn decide_set(
+        &self,
+        case: Case<'_>,
+        asked: &str,
+        data: &Option<Bytes>,
+        version: i32,
+    ) -> Result<i32, ErrorCode> {
+        let next = self.decide_version(case.ids, asked, -1, Perms::WRITE)?;
+        let node = self.node(asked).expect("it has a version");
+        self.check_quota(case, asked, (0, bytes(data) - length(node)))?;
+        self.decide_version(case.ids, asked, version, Perms::WRITE).map(|_| next)
+    }
+
+    /// check (DATA-09): the version after the next change.
+    fn decide_version(
+        &self,
+        ids: &[Id],
+        asked: &str,
+        version: i32,
+        perms: Perms,
+    ) -> Result<i32, ErrorCode> {
         if !path::is_valid(asked) {
             return Err(ErrorCode::BadArguments);
         }
         let node = self.node(asked).ok_or(ErrorCode::NoNode)?;
-        if !node.grants(perms) {
-            return Err(ErrorCode::NoAuth);
-        }
+        self.grants(ids, node, perms)?;
         if version != -1 && version != node.version {
             return Err(ErrorCode::BadVersion);
         }
         Ok(node.version.wrapping_add(1))
     }
-}
 
-/// Flag 4 (container) makes a plain node where no container is offered (DATA-24); time to live (5, 6) is switched off
-/// (edge 17).
-fn mode(flags: i32) -> Result<Mode, ErrorCode> {
-    match flags {
-        0 | 4 => Ok(Mode { ephemeral: false, sequential: false }),
-        1 => Ok(Mode { ephemeral: true, sequential: false }),
-        2 => Ok(Mode { ephemeral: false, sequential: true }),
-        3 => Ok(Mode { ephemeral: true, sequential: true }),
-        5 | 6 => Err(ErrorCode::Unimplemented),
-        _ => Err(ErrorCode::BadArguments),
+    /// setACL (DATA-08): the list as it is stored, and the version that it gets.
+    fn decide_acl(
+        &self,
+        ids: &[Id],
+        asked: &str,
+        acl: &[Acl],
+        version: i32,
+    ) -> Result<(Vec<Acl>, i32), ErrorCode> {
+        if !path::is_valid(asked) {
+            return Err(ErrorCode::BadArguments);
+        }
+        let acl = self.rules().fix(ids, acl)?;
+        let node = self.node(asked).ok_or(ErrorCode::NoNode)?;
+        self.grants(ids, node, Perms::ADMIN)?;
+        if version != -1 && version != node.aversion {
+            return Err(ErrorCode::BadVersion);
+        }
+        Ok((acl, node.aversion.wrapping_add(1)))
+    }
+
+    fn check_quota(&self, case: Case<'_>, asked: &str, more: (i64, i64)) -> Result<(), ErrorCode> {
+        self.model().check_quota(asked, more, case.applied)
+    }
+
+    fn grants(&self, ids: &[Id], node: &Node, wanted: Perms) -> Result<(), ErrorCode> {
+        if self.rules().may(ids, &node.acl, wanted) { Ok(()) } else { Err(ErrorCode::NoAuth) }
     }
 }
 
-/// The list as it is stored: not empty, everyone or nobody, doubles once.
-fn fix(acl: &[Acl]) -> Option<Vec<Acl>> {
-    let mut fixed: Vec<Acl> = Vec::new();
-    for entry in acl {
-        if entry.scheme != "world" || entry.id != "anyone" {
-            return None;
-        }
-        if !fixed.contains(entry) {
-            fixed.push(entry.clone());
-        }
-    }
-    (!fixed.is_empty()).then_some(fixed)
+fn bytes(data: &Option<Bytes>) -> i64 {
+    i64::try_from(data.as_ref().map_or(0, Bytes::len)).expect("data fits a frame")
 }

@@ -10,21 +10,28 @@
 
 mod answer;
 mod apply;
+mod auth;
 mod decide;
+mod lifetime;
 mod node;
 mod path;
+mod quota;
 mod read;
+mod sha1;
 mod stage;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use zabkeeper_core::txn::Txn;
+use zabkeeper_core::txn::{Lifetime, Txn};
 use zabkeeper_core::wire::{Acl, EventType, Perms, Stat};
-use zabkeeper_core::{SessionId, Zxid, digest};
+use zabkeeper_core::{AuthOptions, SessionId, TreeOptions, WallMs, Zxid, digest};
 
+pub use auth::{Asker, digest as digest_of, ip};
 pub use node::{Node, PathHistory};
+pub use quota::is_quota;
 pub use read::Resumption;
 
 /// Which of the two tables a watch stands in.
@@ -50,8 +57,8 @@ pub struct Firing {
     pub event: EventType,
     /// About which node.
     pub path: String,
-    /// May anyone read the node? If not, the watch is used up and nothing is told (WATCH-17).
-    pub readable: bool,
+    /// Who may read the node. To others nothing is told, although their watch is used up (WATCH-17).
+    pub acl: Arc<[Acl]>,
 }
 
 /// Why a transaction cannot be: what the state demands, and what was found.
@@ -87,6 +94,15 @@ pub struct Logged {
     pub stats: Vec<Stat>,
 }
 
+/// What servers are told that decides about requests. All of an ensemble have the same.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rules {
+    /// Who is believed.
+    pub auth: AuthOptions,
+    /// Which nodes there may be.
+    pub tree: TreeOptions,
+}
+
 /// What the model knows of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
@@ -98,33 +114,55 @@ pub struct Session {
     pub ended: Option<Zxid>,
     /// Its ephemeral nodes now.
     pub ephemerals: BTreeSet<String>,
+    /// How they came and went: when, whether it came, which.
+    moves: Vec<(Zxid, bool, String)>,
+}
+
+impl Session {
+    /// Its ephemeral nodes right after the transaction `zxid`.
+    fn ephemerals_at(&self, zxid: Zxid) -> BTreeSet<String> {
+        let mut paths = self.ephemerals.clone();
+        for (_, came, path) in self.moves.iter().rev().take_while(|(at, ..)| *at > zxid) {
+            if *came {
+                paths.remove(path);
+            } else {
+                paths.insert(path.clone());
+            }
+        }
+        paths
+    }
 }
 
 /// The state after the last transaction, and its past.
 #[derive(Clone, Debug)]
 pub struct Model {
+    rules: Rules,
     paths: BTreeMap<String, PathHistory>,
     sessions: BTreeMap<SessionId, Session>,
     log: Vec<Logged>,
+    /// All that was ever fired, in order.
+    firings: Vec<Arc<Firing>>,
     digest: u64,
     empty_digest: u64,
 }
 
 impl Default for Model {
     fn default() -> Model {
-        Model::new()
+        Model::new(Rules::default())
     }
 }
 
 impl Model {
     /// The tree of a new ensemble (DATA-25), no sessions.
-    pub fn new() -> Model {
+    pub fn new(rules: Rules) -> Model {
         let config_acl =
             vec![Acl { perms: Perms::READ, scheme: "world".into(), id: "anyone".into() }];
         let mut model = Model {
+            rules,
             paths: BTreeMap::new(),
             sessions: BTreeMap::new(),
             log: Vec::new(),
+            firings: Vec::new(),
             digest: 0,
             empty_digest: 0,
         };
@@ -147,6 +185,11 @@ impl Model {
         model
     }
 
+    /// What servers are told.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// The last transaction applied.
     pub fn tip(&self) -> Zxid {
         self.log.last().map_or(Zxid::ZERO, |logged| logged.txn.zxid)
@@ -167,6 +210,13 @@ impl Model {
     pub fn after(&self, zxid: Zxid) -> Option<&Txn> {
         let index = self.log.partition_point(|logged| logged.txn.zxid <= zxid);
         self.log.get(index).map(|logged| &logged.txn)
+    }
+
+    /// The state at `zxid`, and after each transaction since.
+    pub fn tips_from(&self, zxid: Zxid) -> impl Iterator<Item = Zxid> {
+        let first = self.log.partition_point(|logged| logged.txn.zxid <= zxid);
+        let later = self.log[first..].iter().map(|logged| logged.txn.zxid);
+        std::iter::once(zxid).chain(later)
     }
 
     /// The last transaction at or before `zxid`; zero where there is none. A server may name the beginning of an
@@ -192,6 +242,12 @@ impl Model {
         self.paths.get(path).and_then(|history| history.at(zxid))
     }
 
+    /// The containers that there are.
+    pub fn containers(&self) -> Vec<(&str, &Node)> {
+        let nodes = self.paths.iter().filter_map(|(path, each)| Some((&**path, each.now()?)));
+        nodes.filter(|(_, node)| node.lifetime == Lifetime::Container).collect()
+    }
+
     /// All that was ever at a path, if anything was.
     pub fn history(&self, path: &str) -> Option<&PathHistory> {
         self.paths.get(path)
@@ -200,6 +256,11 @@ impl Model {
     /// What is known of a session, living or not.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id)
+    }
+
+    /// May a server delete this node by itself now? It says so by a transaction without an origin.
+    pub fn may_go(&self, path: &str, now: WallMs) -> bool {
+        self.node(path).is_some_and(|node| lifetime::may_go(node, now, &self.rules.tree))
     }
 
     /// Is the session alive after the last transaction?
@@ -213,6 +274,12 @@ impl Model {
             session.created <= zxid && session.ended.is_none_or(|ended| ended > zxid)
         };
         self.sessions.iter().filter(|(_, session)| alive(session)).map(|(id, _)| *id).collect()
+    }
+
+    /// All that has fired after the transaction `zxid`, in order.
+    pub fn firings_after(&self, zxid: Zxid) -> impl Iterator<Item = &Firing> {
+        let first = self.firings.partition_point(|firing| firing.zxid <= zxid);
+        self.firings[first..].iter().map(|firing| &**firing)
     }
 
     /// The first firing at `path` in `table` after the transaction `zxid`.

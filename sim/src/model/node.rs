@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zabkeeper_core::wire::{Acl, Perms, Stat};
+use zabkeeper_core::txn::Lifetime;
+use zabkeeper_core::wire::{Acl, Stat};
 use zabkeeper_core::{SessionId, Zxid, digest};
 
-use super::{Firing, Table};
+use super::{Firing, Table, lifetime};
 
 /// A node at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +29,8 @@ pub struct Node {
     /// Children ever created: the number that the next sequential child gets.
     pub creates: i32,
     pub aversion: i32,
+    /// When it goes by itself.
+    pub lifetime: Lifetime,
     /// The session of an ephemeral node, else zero.
     pub owner: SessionId,
     /// Children now.
@@ -42,8 +45,8 @@ pub struct PathHistory {
     /// Sum over the children's names: compares a list in any order without sorting it.
     sum: u64,
     moves: Vec<Move>,
-    data_firings: Vec<Firing>,
-    child_firings: Vec<Firing>,
+    data_firings: Vec<Arc<Firing>>,
+    child_firings: Vec<Arc<Firing>>,
 }
 
 /// A child came or went.
@@ -68,6 +71,7 @@ impl Node {
             version: 0,
             creates: 0,
             aversion,
+            lifetime: Lifetime::Persistent,
             owner: SessionId(0),
             children,
         }
@@ -92,11 +96,6 @@ impl Node {
         }
     }
 
-    /// Does the access control list grant one of these to everyone? An empty list restricts nothing.
-    pub fn grants(&self, perms: Perms) -> bool {
-        self.acl.is_empty() || self.acl.iter().any(|acl| acl.perms.intersects(perms))
-    }
-
     /// Share in the digest.
     pub(super) fn share(&self, path: &str) -> u64 {
         digest::node(&digest::NodeView {
@@ -111,7 +110,7 @@ impl Node {
             version: self.version,
             creates: self.creates,
             aversion: self.aversion,
-            owner: self.owner,
+            owner: lifetime::owner_field(self.lifetime, self.owner),
             children: self.children,
         })
     }
@@ -191,7 +190,7 @@ impl PathHistory {
         names.into_iter().collect()
     }
 
-    pub(super) fn fired(&mut self, firing: Firing) {
+    pub(super) fn fired(&mut self, firing: Arc<Firing>) {
         match firing.table {
             Table::Data => self.data_firings.push(firing),
             Table::Child => self.child_firings.push(firing),
@@ -203,7 +202,7 @@ impl PathHistory {
             Table::Data => &self.data_firings,
             Table::Child => &self.child_firings,
         };
-        firings.get(firings.partition_point(|firing| firing.zxid <= zxid))
+        firings.get(firings.partition_point(|firing| firing.zxid <= zxid)).map(|firing| &**firing)
     }
 
     /// Has this data ever stood here?

@@ -2,10 +2,12 @@
 //!
 //! Owns the results of exists, getData, getChildren and setWatches. Must not change anything.
 
-use zabkeeper_core::wire::{EventType, Perms, ReplyBody, Request, SetWatches};
+use zabkeeper_core::wire::{
+    Acl, EventType, Id, MultiResult, Perms, ReplyBody, Request, SetWatches,
+};
 use zabkeeper_core::{ErrorCode, Zxid};
 
-use super::{Model, Node, Table};
+use super::{Asker, Model, Node, Table, auth};
 
 /// What setWatches must do for the paths it names (WATCH-20 to WATCH-22).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -19,27 +21,33 @@ pub struct Resumption {
 impl Model {
     /// The answer to a read right after the transaction `zxid`, children in order; `None` where the tree does not
     /// decide it. The empty path is left open: ZooKeeper takes it for the root by accident.
-    pub fn read(&self, request: &Request, zxid: Zxid) -> Option<Result<ReplyBody, ErrorCode>> {
-        match request {
+    pub fn read(
+        &self,
+        asker: Asker<'_>,
+        request: &Request,
+        zxid: Zxid,
+    ) -> Option<Result<ReplyBody, ErrorCode>> {
+        let ids = asker.ids;
+        Some(match request {
             Request::Exists { path, .. }
             | Request::GetData { path, .. }
             | Request::GetChildren { path, .. }
+            | Request::GetAcl { path }
+            | Request::GetAllChildrenNumber { path }
                 if path.is_empty() =>
             {
-                None
+                return None;
             }
-            Request::Exists { path, .. } if path.contains('\0') => {
-                Some(Err(ErrorCode::BadArguments))
-            }
+            Request::Exists { path, .. } if path.contains('\0') => Err(ErrorCode::BadArguments),
             Request::Exists { path, .. } => {
-                Some(self.readable(path, zxid).map(|node| ReplyBody::Stat(node.stat())))
+                self.readable(ids, path, zxid).map(|node| ReplyBody::Stat(node.stat()))
             }
             Request::GetData { path, .. } => {
-                let found = self.readable(path, zxid);
-                Some(found.map(|node| ReplyBody::Data(node.data.clone(), node.stat())))
+                let found = self.readable(ids, path, zxid);
+                found.map(|node| ReplyBody::Data(node.data.clone(), node.stat()))
             }
             Request::GetChildren { path, with_stat, .. } => {
-                Some(self.readable(path, zxid).map(|node| {
+                self.readable(ids, path, zxid).map(|node| {
                     let history = self.history(path).expect("it has a node");
                     let children =
                         history.children_at(zxid).into_iter().map(str::to_owned).collect();
@@ -47,11 +55,25 @@ impl Model {
                         true => ReplyBody::ChildrenStat(children, node.stat()),
                         false => ReplyBody::Children(children),
                     }
-                }))
+                })
             }
-            Request::Sync { path } => Some(Ok(ReplyBody::Path(path.clone()))),
-            Request::Ping | Request::SetWatches(_) => Some(Ok(ReplyBody::Empty)),
-            Request::Undecodable { .. } => Some(Err(ErrorCode::Marshalling)),
+            Request::GetAcl { path } => self.read_acl(ids, path, zxid),
+            Request::GetAllChildrenNumber { path } => self
+                .readable(ids, path, zxid)
+                .map(|_| ReplyBody::Number(self.descendants(path, zxid))),
+            Request::GetEphemerals { prefix } => {
+                Ok(ReplyBody::Children(self.read_ephemerals(asker, prefix, zxid)))
+            }
+            Request::WhoAmI => Ok(ReplyBody::Identities(auth::shown(ids))),
+            Request::MultiRead(parts) => {
+                let each = parts.iter().map(|part| self.read(asker, part, zxid).map(part_of));
+                let results: Option<Vec<MultiResult>> = each.collect();
+                Ok(ReplyBody::Multi(results?))
+            }
+            Request::Sync { path } => Ok(ReplyBody::Path(path.clone())),
+            Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
+            Request::AddWatch { .. } => Ok(ReplyBody::Number(0)),
+            Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
             Request::Create { .. }
             | Request::Delete { .. }
             | Request::SetData { .. }
@@ -60,20 +82,26 @@ impl Model {
             | Request::Check { .. }
             | Request::Multi(_)
             | Request::CloseSession
-            | Request::Unknown { .. } => None,
-        }
+            | Request::SetAcl { .. }
+            | Request::CreateContainer { .. }
+            | Request::CreateTtl { .. }
+            | Request::Sasl { .. }
+            | Request::Unknown { .. } => return None,
+        })
     }
 
-    /// Is this the answer to a read right after the transaction `zxid`, children in any order? `None` as for `read`.
+    /// Is this the answer to a read right after the transaction `zxid`, children and identities in any order? `None`
+    /// as for `read`.
     pub fn is_answer(
         &self,
+        asker: Asker<'_>,
         request: &Request,
         zxid: Zxid,
         found: &Result<ReplyBody, ErrorCode>,
     ) -> Option<bool> {
         // Long lists are the dear ones: they are neither copied nor sorted.
         if let (Request::GetChildren { path, .. }, Ok(body)) = (request, found)
-            && let Ok(node) = self.readable(path, zxid)
+            && let Ok(node) = self.readable(asker.ids, path, zxid)
         {
             let (names, stat) = match body {
                 ReplyBody::Children(names) => (names, None),
@@ -83,18 +111,53 @@ impl Model {
                 | ReplyBody::PathStat(..)
                 | ReplyBody::Stat(_)
                 | ReplyBody::Data(..)
-                | ReplyBody::Multi(_) => return Some(false),
+                | ReplyBody::Multi(_)
+                | ReplyBody::Acl(..)
+                | ReplyBody::Number(_)
+                | ReplyBody::Token(_)
+                | ReplyBody::Identities(_) => return Some(false),
             };
             let history = self.history(path).expect("it has a node");
             let same_stat = stat.is_none_or(|stat| stat == node.stat());
             return Some(same_stat && history.had_children(zxid, names));
         }
-        self.read(request, zxid).map(|right| right == *found)
+        let right = self.read(asker, request, zxid)?;
+        Some(right == *found || in_order(right) == in_order(found.clone()))
     }
 
-    fn readable(&self, path: &str, zxid: Zxid) -> Result<&Node, ErrorCode> {
+    fn readable(&self, ids: &[Id], path: &str, zxid: Zxid) -> Result<&Node, ErrorCode> {
         let node = self.node_at(path, zxid).ok_or(ErrorCode::NoNode)?;
-        if node.grants(Perms::READ) { Ok(node) } else { Err(ErrorCode::NoAuth) }
+        if self.rules.may(ids, &node.acl, Perms::READ) { Ok(node) } else { Err(ErrorCode::NoAuth) }
+    }
+
+    /// OP-06, edges 174 and 175. No list reads as the open one.
+    fn read_acl(&self, ids: &[Id], path: &str, zxid: Zxid) -> Result<ReplyBody, ErrorCode> {
+        let node = self.node_at(path, zxid).ok_or(ErrorCode::NoNode)?;
+        let may = |perms| self.rules.may(ids, &node.acl, perms);
+        if !may(Perms::READ) && !may(Perms::ADMIN) {
+            return Err(ErrorCode::NoAuth);
+        }
+        let list = if node.acl.is_empty() { Acl::open() } else { node.acl.to_vec() };
+        let shown = if may(Perms::ADMIN) { list } else { auth::redacted(&list) };
+        Ok(ReplyBody::Acl(shown, node.stat()))
+    }
+
+    /// OP-104: all that is below, readable or not (edge 177).
+    fn descendants(&self, path: &str, zxid: Zxid) -> i32 {
+        let below = if path == "/" { "/".to_owned() } else { format!("{path}/") };
+        let histories = self.paths.range(below.clone()..);
+        let inside = histories.take_while(|(other, _)| other.starts_with(&below));
+        let count =
+            inside.filter(|(other, each)| *other != path && each.at(zxid).is_some()).count();
+        i32::try_from(count).expect("far fewer nodes than 2^31")
+    }
+
+    /// OP-103, edges 75 and 76. Java trims what is not above the blank.
+    fn read_ephemerals(&self, asker: Asker<'_>, prefix: &str, zxid: Zxid) -> Vec<String> {
+        let all = matches!(prefix.trim_matches(|c| c <= ' '), "" | "/");
+        let own = self.session(asker.session).map(|session| session.ephemerals_at(zxid));
+        let own = own.into_iter().flatten();
+        own.filter(|path| all || path.starts_with(prefix)).collect()
     }
 
     /// What setWatches must do right after the transaction `zxid`.
@@ -127,4 +190,45 @@ impl Model {
         }
         out
     }
+}
+
+/// An operation of a multiRead (MULTI-11).
+fn part_of(result: Result<ReplyBody, ErrorCode>) -> MultiResult {
+    match result {
+        Ok(ReplyBody::Data(data, stat)) => MultiResult::Data(data, stat),
+        Ok(ReplyBody::Children(names)) => MultiResult::Children(names),
+        Ok(other) => unreachable!("{other:?} is no part of a multiRead"),
+        Err(code) => MultiResult::Failed(code.wire()),
+    }
+}
+
+/// What comes in no particular order is brought into one.
+fn in_order(answer: Result<ReplyBody, ErrorCode>) -> Result<ReplyBody, ErrorCode> {
+    answer.map(|body| match body {
+        ReplyBody::Children(mut names) => {
+            names.sort();
+            ReplyBody::Children(names)
+        }
+        ReplyBody::Identities(mut ids) => {
+            ids.sort();
+            ReplyBody::Identities(ids)
+        }
+        ReplyBody::Multi(mut results) => {
+            for result in &mut results {
+                if let MultiResult::Children(names) = result {
+                    names.sort();
+                }
+            }
+            ReplyBody::Multi(results)
+        }
+        ReplyBody::Empty
+        | ReplyBody::Path(_)
+        | ReplyBody::PathStat(..)
+        | ReplyBody::Stat(_)
+        | ReplyBody::Data(..)
+        | ReplyBody::ChildrenStat(..)
+        | ReplyBody::Acl(..)
+        | ReplyBody::Number(_)
+        | ReplyBody::Token(_) => body,
+    })
 }

@@ -3,14 +3,16 @@
 //! Owns what each operation does to nodes, and what it fires. Both `decide` (for the later operations of a multi) and
 //! `apply` work on it. Must not change the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use zabkeeper_core::txn::TxnOp;
-use zabkeeper_core::wire::{Acl, EventType, Perms, Stat};
+use zabkeeper_core::txn::{Lifetime, TxnOp};
+use zabkeeper_core::wire::{Acl, EventType, Stat};
 use zabkeeper_core::{SessionId, WallMs, Zxid};
 
-use super::{Firing, Kind, Model, Node, Table, Wrong, path};
+use super::quota::{self, Figures};
+use super::{Firing, Kind, Model, Node, Rules, Table, Wrong, path};
 
 /// Who does it, when and where in the history.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +58,7 @@ struct Creation<'a> {
     path: &'a str,
     data: &'a Option<Bytes>,
     acl: &'a [Acl],
-    ephemeral: bool,
+    lifetime: Lifetime,
     parent_creates: i32,
 }
 
@@ -73,6 +75,16 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// The state without the changes.
+    pub(super) fn model(&self) -> &'a Model {
+        self.model
+    }
+
+    /// What servers are told.
+    pub(super) fn rules(&self) -> &'a Rules {
+        &self.model.rules
+    }
+
     pub(super) fn finish(self) -> Changes {
         self.changes
     }
@@ -80,9 +92,9 @@ impl<'a> Stage<'a> {
     /// Does an operation on nodes.
     pub(super) fn run(&mut self, op: &TxnOp) -> Result<(), Wrong> {
         match op {
-            TxnOp::Create { path, data, acl, ephemeral, parent_creates } => {
-                let (ephemeral, parent_creates) = (*ephemeral, *parent_creates);
-                self.create(&Creation { path, data, acl, ephemeral, parent_creates })
+            TxnOp::Create { path, data, acl, lifetime, parent_creates } => {
+                let (lifetime, parent_creates) = (*lifetime, *parent_creates);
+                self.create(&Creation { path, data, acl, lifetime, parent_creates })
             }
             TxnOp::Delete { path } => self.delete(path),
             TxnOp::SetData { path, data, version } => self.set_data(path, data, *version),
@@ -95,6 +107,7 @@ impl<'a> Stage<'a> {
                 TxnOp::Create { .. }
                 | TxnOp::Delete { .. }
                 | TxnOp::SetData { .. }
+                | TxnOp::SetAcl { .. }
                 | TxnOp::Check { .. }
                 | TxnOp::MultiRefused { .. }
                 | TxnOp::CreateSession { .. }
@@ -105,6 +118,7 @@ impl<'a> Stage<'a> {
             TxnOp::CloseSession { ephemerals } => {
                 ephemerals.iter().try_for_each(|path| self.delete(path))
             }
+            TxnOp::SetAcl { path, acl, version } => self.set_acl(path, acl, *version),
             TxnOp::CreateSession { .. }
             | TxnOp::MoveSession { .. }
             | TxnOp::MultiRefused { .. }
@@ -113,7 +127,7 @@ impl<'a> Stage<'a> {
     }
 
     fn create(&mut self, new: &Creation<'_>) -> Result<(), Wrong> {
-        let &Creation { path, ephemeral, parent_creates, .. } = new;
+        let &Creation { path, lifetime, parent_creates, .. } = new;
         let Header { zxid, session, time } = self.header;
         let demand = |holds, what: &dyn Fn() -> String| {
             demand(holds, Kind::Structure, || format!("create {path}: {}", what()))
@@ -139,7 +153,7 @@ impl<'a> Stage<'a> {
         parent.creates = parent.creates.max(parent_creates);
         parent.children += 1;
         parent.pzxid = zxid;
-        let owner = if ephemeral { session } else { SessionId(0) };
+        let owner = if lifetime == Lifetime::Ephemeral { session } else { SessionId(0) };
         let node = Node {
             data: new.data.clone(),
             czxid: zxid,
@@ -147,6 +161,7 @@ impl<'a> Stage<'a> {
             pzxid: zxid,
             ctime: time.0,
             mtime: time.0,
+            lifetime,
             owner,
             ..Node::initial(0, new.acl.to_vec(), 0)
         };
@@ -154,8 +169,14 @@ impl<'a> Stage<'a> {
         self.fire_children(parent_path, &parent);
         self.changes.stats.push(node.stat());
         self.changes.moves.push(Move { came: true, path: path.to_owned(), owner });
+        let bytes = length(&node);
         self.changes.nodes.insert(path.to_owned(), Some(node));
         self.changes.nodes.insert(parent_path.to_owned(), Some(parent));
+        if let Some(counted) = quota::counted_by(path) {
+            let usage = self.measure(counted);
+            self.tell_usage(path, &usage);
+        }
+        self.uses(path, 1, bytes);
         Ok(())
     }
 
@@ -178,6 +199,7 @@ impl<'a> Stage<'a> {
         self.changes.moves.push(Move { came: false, path: path.to_owned(), owner });
         self.changes.nodes.insert(path.to_owned(), None);
         self.changes.nodes.insert(parent_path.to_owned(), Some(parent));
+        self.uses(path, -1, -length(&node));
         Ok(())
     }
 
@@ -189,11 +211,60 @@ impl<'a> Stage<'a> {
         demand(version == next, Kind::Structure, || {
             format!("setData {path} makes version {version}, not {next}")
         })?;
+        let before = length(&node);
         node.data = data.clone();
         node.version = version;
         node.mzxid = self.header.zxid;
         node.mtime = self.header.time.0;
         self.fire_node(path, EventType::NodeDataChanged, &node);
+        self.changes.stats.push(node.stat());
+        let more = length(&node) - before;
+        self.changes.nodes.insert(path.to_owned(), Some(node));
+        self.uses(path, 0, more);
+        Ok(())
+    }
+
+    /// So much more is used at the path (DATA-30). The usage changes in place: nothing else of its node moves (edge 80).
+    fn uses(&mut self, path: &str, count: i64, bytes: i64) {
+        let Some(limited) = quota::nearest(path, |limits| self.node(limits).is_some()) else {
+            return;
+        };
+        let stats = quota::stats_of(limited);
+        if let Some(used) = self.node(&stats).and_then(Figures::read) {
+            self.tell_usage(&stats, &used.plus(count, bytes));
+        }
+    }
+
+    fn tell_usage(&mut self, stats: &str, usage: &Figures) {
+        let node = self.node(stats).expect("looked up before").clone();
+        let data = Some(Bytes::from(usage.text()));
+        self.changes.nodes.insert(stats.to_owned(), Some(Node { data, ..node }));
+    }
+
+    /// Nodes and bytes at the path and below, counted one by one (edge 184).
+    fn measure(&self, path: &str) -> Figures {
+        let below = format!("{path}/");
+        let known = self.model.paths.range(below.clone()..).map(|(path, _)| path);
+        let known = known.take_while(|path| path.starts_with(&below));
+        let staged = self.changes.nodes.keys().filter(|path| path.starts_with(&below));
+        let paths: BTreeSet<&str> = known.chain(staged).map(String::as_str).chain([path]).collect();
+        let nodes = paths.into_iter().filter_map(|path| self.node(path));
+        let (count, bytes) =
+            nodes.fold((0, 0), |(count, bytes), node| (count + 1, bytes + length(node)));
+        Figures::of(count, bytes)
+    }
+
+    /// Nobody hears of it (WATCH-12), and of the Stat only aversion moves (edge 52).
+    fn set_acl(&mut self, path: &str, acl: &[Acl], version: i32) -> Result<(), Wrong> {
+        let Some(mut node) = self.node(path).cloned() else {
+            return Err(wrong(Kind::Structure, format!("setACL {path}: it does not exist")));
+        };
+        let next = node.aversion.wrapping_add(1);
+        demand(version == next, Kind::Structure, || {
+            format!("setACL {path} makes version {version}, not {next}")
+        })?;
+        node.acl = acl.into();
+        node.aversion = version;
         self.changes.stats.push(node.stat());
         self.changes.nodes.insert(path.to_owned(), Some(node));
         Ok(())
@@ -201,24 +272,28 @@ impl<'a> Stage<'a> {
 
     /// Something happened to the node itself. Its deletion is heard by both tables, at one place.
     fn fire_node(&mut self, path: &str, event: EventType, node: &Node) {
-        let readable = node.grants(Perms::READ);
         self.place += 1;
-        self.fire(Table::Data, event, path, readable);
+        self.fire(Table::Data, event, path, &node.acl);
         if event == EventType::NodeDeleted {
-            self.fire(Table::Child, event, path, readable);
+            self.fire(Table::Child, event, path, &node.acl);
         }
     }
 
     fn fire_children(&mut self, parent_path: &str, parent: &Node) {
         self.place += 1;
-        let readable = parent.grants(Perms::READ);
-        self.fire(Table::Child, EventType::NodeChildrenChanged, parent_path, readable);
+        self.fire(Table::Child, EventType::NodeChildrenChanged, parent_path, &parent.acl);
     }
 
-    fn fire(&mut self, table: Table, event: EventType, path: &str, readable: bool) {
+    fn fire(&mut self, table: Table, event: EventType, path: &str, acl: &Arc<[Acl]>) {
         let (zxid, place, path) = (self.header.zxid, self.place, path.to_owned());
-        self.changes.firings.push(Firing { zxid, place, table, event, path, readable });
+        let acl = acl.clone();
+        self.changes.firings.push(Firing { zxid, place, table, event, path, acl });
     }
+}
+
+/// Bytes of data.
+pub(super) fn length(node: &Node) -> i64 {
+    i64::try_from(node.data.as_ref().map_or(0, Bytes::len)).expect("data fits a frame")
 }
 
 pub(super) fn wrong(kind: Kind, what: String) -> Wrong {

@@ -1,16 +1,17 @@
 //! The model against what the real ZooKeeper 3.9.4 shows.
 
 use bytes::Bytes;
-use zabkeeper_core::txn::{Txn, TxnOp};
-use zabkeeper_core::wire::{Acl, EventType, ReplyBody, Request, Stat};
+use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
+use zabkeeper_core::wire::{Acl, EventType, Id, MultiResult, Perms, ReplyBody, Request, Stat};
 use zabkeeper_core::{SessionId, WallMs, Zxid};
 
-use super::{Kind, Model, Table, path};
+use super::{Asker, Kind, Model, Table, path};
 
 const SESSION: SessionId = SessionId(0x77);
+const ASKER: Asker<'_> = Asker { session: SESSION, ids: &[] };
 
 fn started() -> Model {
-    let mut model = Model::new();
+    let mut model = Model::default();
     commit(&mut model, TxnOp::CreateSession { timeout_ms: 4_000 });
     model
 }
@@ -23,7 +24,7 @@ fn commit(model: &mut Model, op: TxnOp) -> Zxid {
 }
 
 fn write(model: &mut Model, request: &Request) -> Zxid {
-    let op = model.decide(SESSION, request).expect("a write");
+    let op = model.decide(ASKER, request).expect("a write");
     commit(model, op)
 }
 
@@ -42,7 +43,7 @@ fn stat(model: &Model, path: &str) -> Stat {
 
 #[test]
 fn data_25_edges_61_to_63_stats_of_a_new_tree() {
-    let model = Model::new();
+    let model = Model::default();
     let bare = Stat::default();
     assert_eq!(stat(&model, "/"), Stat { cversion: -1, num_children: 1, ..bare });
     assert_eq!(stat(&model, "/zookeeper"), Stat { cversion: -2, num_children: 2, ..bare });
@@ -65,6 +66,7 @@ fn edges_27_29_65_sequence_numbers_and_cversion() {
     write(&mut model, &create("/p/s", 2));
     write(&mut model, &create("/p/", 2));
     let names = model.read(
+        ASKER,
         &Request::GetChildren { path: "/p".into(), watch: false, with_stat: false },
         model.tip(),
     );
@@ -90,7 +92,7 @@ fn the_past_stays_readable() {
     let third = write(&mut model, &delete("/a"));
     let names = |zxid| {
         let request = Request::GetChildren { path: "/".into(), watch: false, with_stat: false };
-        match model.read(&request, zxid) {
+        match model.read(ASKER, &request, zxid) {
             Some(Ok(ReplyBody::Children(names))) => names.join(" "),
             other => panic!("{other:?}"),
         }
@@ -110,7 +112,7 @@ fn the_digest_depends_on_the_state_alone() {
     assert_eq!(model.digest_at(model.tip()), before, "a refusal changes nothing");
     write(&mut model, &create("/a", 1));
     assert_ne!(model.digest_at(model.tip()), before);
-    assert_eq!(model.digest_at(Zxid::ZERO), Model::new().digest_at(Zxid::ZERO));
+    assert_eq!(model.digest_at(Zxid::ZERO), Model::default().digest_at(Zxid::ZERO));
 }
 
 #[test]
@@ -138,7 +140,7 @@ fn a_wrong_transaction_is_refused_and_leaves_no_trace() {
         path: path.into(),
         data: None,
         acl: acl.clone(),
-        ephemeral: false,
+        lifetime: Lifetime::Persistent,
         parent_creates,
     };
     let set = |path: &str, version| TxnOp::SetData { path: path.into(), data: None, version };
@@ -190,4 +192,70 @@ fn data_01_data_02_paths() {
     ] {
         assert!(!path::is_valid(bad), "{bad:?}");
     }
+}
+
+fn children(model: &Model, asker: Asker<'_>, request: &Request) -> String {
+    match model.read(asker, request, model.tip()) {
+        Some(Ok(ReplyBody::Children(names))) => names.join(" "),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn op_103_104_edges_74_to_76() {
+    let mut model = started();
+    let count = |model: &Model, path: &str| {
+        let request = Request::GetAllChildrenNumber { path: path.into() };
+        match model.read(ASKER, &request, model.tip()) {
+            Some(Ok(ReplyBody::Number(count))) => count,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(count(&model, "/"), 3, "edge 74");
+    for (path, flags) in [("/p", 0), ("/p/ge", 1), ("/p/gex", 1), ("/px", 0)] {
+        write(&mut model, &create(path, flags));
+    }
+    assert_eq!((count(&model, "/"), count(&model, "/p")), (7, 2));
+    let before = model.tip();
+    write(&mut model, &delete("/p/gex"));
+    let of = |prefix: &str| Request::GetEphemerals { prefix: prefix.into() };
+    for (prefix, found) in [("/p/ge", "/p/ge"), ("", "/p/ge"), (" / ", "/p/ge"), ("/px", "")] {
+        assert_eq!(children(&model, ASKER, &of(prefix)), found, "{prefix:?}");
+    }
+    let then = model.read(ASKER, &of("/p/ge"), before);
+    let both = ["/p/ge", "/p/gex"].map(str::to_owned).to_vec();
+    assert_eq!(then, Some(Ok(ReplyBody::Children(both))), "edge 75, and the past stays readable");
+}
+
+#[test]
+fn multi_11_edge_95_each_read_fails_on_its_own() {
+    let model = started();
+    let get = |path: &str| Request::GetData { path: path.into(), watch: false };
+    let found = model.read(ASKER, &Request::MultiRead(vec![get("/x"), get("/")]), model.tip());
+    let Some(Ok(ReplyBody::Multi(results))) = found else { panic!("{found:?}") };
+    assert_eq!(results[0], MultiResult::Failed(-101));
+    assert!(matches!(results[1], MultiResult::Data(..)));
+}
+
+#[test]
+fn op_06_edge_52_set_acl_moves_aversion_and_redaction_hides_digests() {
+    let mut model = started();
+    write(&mut model, &create("/a", 0));
+    let before = stat(&model, "/a");
+    let id = super::digest_of(b"u:p");
+    let list = vec![
+        Acl { perms: Perms::ALL, scheme: "digest".into(), id: id.clone() },
+        Acl { perms: Perms::READ, scheme: "world".into(), id: "anyone".into() },
+    ];
+    write(&mut model, &Request::SetAcl { path: "/a".into(), acl: list.clone(), version: 0 });
+    assert_eq!(stat(&model, "/a"), Stat { aversion: 1, ..before });
+    let read = |ids: &[Id]| {
+        let asker = Asker { session: SESSION, ids };
+        match model.read(asker, &Request::GetAcl { path: "/a".into() }, model.tip()) {
+            Some(Ok(ReplyBody::Acl(list, _))) => list,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(read(&[])[0].id, "u:x", "edge 174");
+    assert_eq!(read(&[Id { scheme: "digest".into(), id }]), list);
 }

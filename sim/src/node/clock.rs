@@ -9,7 +9,7 @@ const EPOCH_MS: i64 = 1_700_000_000_000;
 
 /// Clocks as they run since a boot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     booted_at: Instant,
     /// What the monotonic clock showed at boot.
     origin: u64,
@@ -21,13 +21,13 @@ pub(super) struct Clock {
 
 impl Clock {
     /// A clock that shows `origin` at `booted_at` and runs `drift` thousandths fast.
-    pub(super) fn new(booted_at: Instant, origin: u64, drift: i64, wall_offset: i64) -> Clock {
+    pub(crate) fn new(booted_at: Instant, origin: u64, drift: i64, wall_offset: i64) -> Clock {
         assert!((-500..=500).contains(&drift), "a drift of {drift} thousandths");
         Clock { booted_at, origin, drift, wall_offset }
     }
 
     /// What the clocks show.
-    pub(super) fn read(&self, at: Instant) -> Now {
+    pub(crate) fn read(&self, at: Instant) -> Now {
         let passed = at.0.saturating_sub(self.booted_at.0);
         let shown = u128::from(passed) * u128::from(self.rate()) / 1_000;
         let mono = Instant(self.origin + u64::try_from(shown).expect("a run is shorter than that"));
@@ -36,19 +36,19 @@ impl Clock {
     }
 
     /// When the monotonic clock shows `mono`.
-    pub(super) fn when(&self, mono: Instant) -> Instant {
+    pub(crate) fn when(&self, mono: Instant) -> Instant {
         let ahead = u128::from(mono.0.saturating_sub(self.origin));
         let passed = (ahead * 1_000).div_ceil(u128::from(self.rate()));
         Instant(self.booted_at.0.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)))
     }
 
     /// The wall clock jumps by `ms`.
-    pub(super) fn step_wall(&mut self, ms: i64) {
+    pub(crate) fn step_wall(&mut self, ms: i64) {
         self.wall_offset += ms;
     }
 
     /// How far the wall clock is off, ms: it survives the boot.
-    pub(super) fn wall_offset(&self) -> i64 {
+    pub(crate) fn wall_offset(&self) -> i64 {
         self.wall_offset
     }
 

@@ -27,7 +27,7 @@ use crate::seed::Dice;
 use crate::shared::{Event, Shared};
 use crate::stream::{Delivery, End, Party, Silence};
 use crate::trace::Kind;
-use clock::Clock;
+pub(crate) use clock::Clock;
 use lanes::Lanes;
 use process::Process;
 use truth::Truth;

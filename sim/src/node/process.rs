@@ -15,7 +15,7 @@ use zabkeeper_core::io::{
 };
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greeting};
-use zabkeeper_core::wire::{ClientFrames, FirstFrame, MAX_FRAME_DEFAULT};
+use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
     ConnId, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId, Status, Zxid,
 };
@@ -26,7 +26,7 @@ use crate::faults::Fault;
 use crate::fs::{Crash, Disk};
 use crate::guard;
 use crate::judge::Check;
-use crate::observe::Observation;
+use crate::observe::{ClientId, Observation};
 use crate::options::{Options, PeerOptions};
 use crate::roles::Role;
 use crate::seed::Dice;
@@ -89,7 +89,7 @@ pub(super) struct Process {
 /// What waits to be taken by the loop.
 #[derive(Debug)]
 enum Delivered {
-    Accepted(ConnId),
+    Accepted(ConnId, ClientId),
     Bytes(ConnId, Bytes),
     Gone(ConnId),
     /// This process has closed it, and owes the server the answer.
@@ -202,7 +202,7 @@ impl Process {
 
     pub(super) fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) {
         self.inbox.push_back(match from {
-            Party::Client(_) => Delivered::Accepted(conn),
+            Party::Client(client) => Delivered::Accepted(conn, client),
             Party::Server(_) | Party::Stranger => {
                 Delivered::Link(LinkId(conn.0), LinkEvent::Accepted)
             }
@@ -350,7 +350,7 @@ impl Process {
 
     fn take(&mut self, now: Now, delivered: Delivered, shared: &mut Shared) {
         match delivered {
-            Delivered::Accepted(conn) => self.accepted(conn),
+            Delivered::Accepted(conn, client) => self.accepted(conn, client),
             Delivered::Bytes(conn, bytes) => self.received(now, conn, &bytes, shared),
             Delivered::Gone(conn) => self.gone(now, conn, shared),
             Delivered::Closed(conn) => {
@@ -515,7 +515,7 @@ impl Delivered {
             Delivered::Bytes(of, _) => *of == conn,
             Delivered::Link(of, LinkEvent::Bytes(_)) => of.0 == conn.0,
             Delivered::Link(..)
-            | Delivered::Accepted(_)
+            | Delivered::Accepted(..)
             | Delivered::Gone(_)
             | Delivered::Closed(_)
             | Delivered::Disk(_)
@@ -563,7 +563,7 @@ fn told(status: &Status) -> Told {
 fn summary(input: &Input) -> (u64, &'static [u8]) {
     match input {
         Input::Timeout => (0, b"timeout"),
-        Input::Client(conn, ClientEvent::Opened(_)) => (conn.0, b"opened"),
+        Input::Client(conn, ClientEvent::Opened(..)) => (conn.0, b"opened"),
         Input::Client(conn, ClientEvent::Request(_)) => (conn.0, b"request"),
         Input::Client(conn, ClientEvent::Closed) => (conn.0, b"closed"),
         Input::Election(from, _) => (from.0, b"notification"),

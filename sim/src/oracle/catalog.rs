@@ -33,6 +33,9 @@ pub(super) enum Id {
     T1,
     T2,
     T6,
+    T7,
+    T8,
+    T10,
     S1,
     S2,
     S3,
@@ -51,10 +54,12 @@ pub(super) enum Id {
     C9,
     C10,
     C11,
+    C12,
     W1,
     W2,
     W3,
     W4,
+    W5,
     W6,
     W7,
     W8,
@@ -62,7 +67,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 49] = [
+    pub(super) const ALL: [Id; 54] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -87,6 +92,9 @@ impl Id {
         Id::T1,
         Id::T2,
         Id::T6,
+        Id::T7,
+        Id::T8,
+        Id::T10,
         Id::S1,
         Id::S2,
         Id::S3,
@@ -105,10 +113,12 @@ impl Id {
         Id::C9,
         Id::C10,
         Id::C11,
+        Id::C12,
         Id::W1,
         Id::W2,
         Id::W3,
         Id::W4,
+        Id::W5,
         Id::W6,
         Id::W7,
         Id::W8,
@@ -159,6 +169,9 @@ impl Id {
             Id::T1 => ("T1", "at the same zxid every server holds what the model holds"),
             Id::T2 => ("T2", "recovery reaches exactly the state at its last durable zxid"),
             Id::T6 => ("T6", "a multi is done whole or not at all, in one place"),
+            Id::T7 => ("T7", "access control lists are enforced, everywhere alike"),
+            Id::T8 => ("T8", "quotas count what is there, and refuse what they must"),
+            Id::T10 => ("T10", "a container that has lost its last child goes"),
             Id::S1 => ("S1", "an ephemeral node lives exactly as long as its session"),
             Id::S2 => ("S2", "a session lives until a committed closeSession"),
             Id::S3 => {
@@ -179,12 +192,14 @@ impl Id {
             Id::C9 => ("C9", "each request has exactly the result that the state demands"),
             Id::C10 => ("C10", "sequential names follow the parent's counter"),
             Id::C11 => ("C11", "every value was written by someone"),
+            Id::C12 => ("C12", "nobody is served as by a read-only server who did not ask for it"),
             Id::W1 => ("W1", "a one-shot watch fires at most once"),
             Id::W2 => ("W2", "no watch is lost when its client reconnects"),
             Id::W3 => {
                 ("W3", "events come in zxid order, each before any reply that shows its change")
             }
             Id::W4 => ("W4", "an event has the right type, path and zxid"),
+            Id::W5 => ("W5", "a persistent watch tells of each change that it covers, once"),
             Id::W6 => ("W6", "a removed watch is silent"),
             Id::W7 => ("W7", "every event has its cause"),
             Id::W8 => ("W8", "a read that fails registers nothing"),
@@ -276,9 +291,11 @@ mod tests {
     fn the_page_of_oracles_names_each_with_its_sentence_and_its_tests() {
         let page = include_str!("../../../docs/oracles.md");
         let stories = [
+            include_str!("tests/access.rs"),
             include_str!("tests/anywhere.rs"),
             include_str!("tests/consistency.rs"),
             include_str!("tests/ensembles.rs"),
+            include_str!("tests/lifetimes.rs"),
             include_str!("tests/servers.rs"),
             include_str!("tests/sessions.rs"),
             include_str!("tests/watches.rs"),

@@ -8,7 +8,7 @@ use std::slice;
 use std::time::Duration;
 
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
-use zabkeeper_core::wire::Request;
+use zabkeeper_core::wire::{Id as Identity, Request};
 use zabkeeper_core::{ErrorCode, Instant, ServerId, SessionId, Zxid};
 
 use super::Oracles;
@@ -16,7 +16,7 @@ use super::catalog::{Fault, Id, Verdict};
 use super::conn::{Hello, Who};
 use super::epochs::Proposed;
 use super::ledger::Committed;
-use crate::model::Kind;
+use crate::model::{Asker, Kind, is_quota};
 
 /// Shorter data may repeat; from this length on, it names one write attempt (C8).
 const UNIQUE_DATA_BYTES: usize = 8;
@@ -48,6 +48,7 @@ impl Oracles {
             };
             Fault::new(id, vec![wrong.what, format!("transaction: {shown}")])
         })?;
+        self.stamps.push((self.model.tip(), self.now));
         if let Some(ended) = ended {
             self.sessions.entry(ended).or_default().ended = Some(self.order);
         }
@@ -84,8 +85,14 @@ impl Oracles {
             ),
             (_, Some(origin)) => self.write_was_asked_for(txn, origin, proposed),
             (_, None) => {
-                let what = "it has no origin, and servers change nothing on their own".to_owned();
-                Oracles::fault(Id::C11, vec![what, format!("transaction: {txn}")])
+                let nobodys = txn.session == SessionId(0);
+                let goes = nobodys
+                    && matches!(&txn.op, TxnOp::Delete { path } if self.model.may_go(path, txn.time));
+                self.tally.hold(Id::C11, goes, || {
+                    let what = "it has no origin; on their own servers only delete containers that \
+                                were used and nodes whose time is over";
+                    vec![what.to_owned(), format!("transaction: {txn}")]
+                })
             }
         }
     }
@@ -103,7 +110,7 @@ impl Oracles {
         conn.session = txn.session;
         let heard = conn.hello.as_ref().map_or(Instant::default(), |hello| hello.at);
         self.heard.created(txn.session, proposed.by, heard.max(proposed.at));
-        if conn.closed {
+        if conn.closed && !conn.may_execute() {
             self.conns.remove(&origin.conn);
         }
         if let TxnOp::CreateSession { timeout_ms } = txn.op {
@@ -141,13 +148,13 @@ impl Oracles {
             evidence(format!("write {} again, or out of order", origin.request))
         })?;
         conn.last_origin = Some(origin.request);
-        let session = conn.session;
+        let (session, welcomed) = (conn.session, conn.welcomed);
         let Some(asked) = conn.execute_next() else {
             return Oracles::fault(Id::C8, twice());
         };
         asked.txn = Some(txn.zxid);
         let xid = asked.xid;
-        let request = asked.request.clone();
+        let (request, ids) = (asked.request.clone(), asked.ids.clone());
         if conn.closed && !conn.may_execute() {
             conns.remove(&origin.conn);
         }
@@ -157,7 +164,10 @@ impl Oracles {
             evidence(format!("{shown} became a transaction of session {}", txn.session))
         })?;
         let view = sessions.entry(session).or_default();
-        let moved = view.attached.filter(|to| to.conn != origin.conn && to.order < proposed.order);
+        // Where two ask at once, the one that reads last need not be the one that was taken up last.
+        let later = |asked: u64| welcomed.is_some_and(|welcomed| welcomed < asked);
+        let moved = view.attached.filter(|to| to.conn != origin.conn && later(to.asked));
+        let moved = moved.filter(|to| to.order < proposed.order);
         tally.hold(Id::S5, moved.is_none(), || {
             evidence(format!("{shown} was taken up after the session had moved: {moved:?}"))
         })?;
@@ -172,19 +182,36 @@ impl Oracles {
         tally.hold(Id::C9, goes_on, || {
             evidence(format!("{shown}: the session was said to be closing before"))
         })?;
-        self.is_the_right_outcome(txn, &request, who)?;
+        self.is_the_right_outcome(txn, &request, (&ids, proposed.applied), who)?;
         self.is_written_once(txn, &request)
     }
 
-    fn is_the_right_outcome(&mut self, txn: &Txn, request: &Request, who: Who) -> Verdict {
-        let right = self.model.decide(txn.session, request).expect("only writes are executed");
-        if let Some(id) = difference(request, &right, &txn.op) {
+    fn is_the_right_outcome(
+        &mut self,
+        txn: &Txn,
+        request: &Request,
+        (ids, applied): (&[Identity], Zxid),
+        who: Who,
+    ) -> Verdict {
+        let asker = Asker { session: txn.session, ids };
+        let mut right = self.model.decide(asker, request).expect("only writes are executed");
+        if right != txn.op && self.model.rules().tree.enforce_quota {
+            // The leader asked the quota as it had applied it, some time before (DATA-32).
+            let mut states = self.model.tips_from(applied);
+            let each = |at| self.model.decide_over(asker, request, at);
+            let found = states.find_map(|at| each(at).filter(|right| *right == txn.op));
+            right = found.unwrap_or(right);
+        }
+        // In which order `auth` becomes the identities of who asks is not promised.
+        let same = asks_for_auth(request) && in_order(&right) == in_order(&txn.op);
+        if !same && let Some(id) = difference(request, &right, &txn.op) {
             return self.tally.hold(id, false, || {
                 let wrong = format!("{request} must become {right:?}, and became {:?}", txn.op);
                 vec![format!("{who}: {wrong}"), format!("transaction: {txn}")]
             });
         }
         self.tally.hold(Id::C9, true, Vec::new)?;
+        self.tally.hold(Id::T7, true, Vec::new)?;
         if is_sequential(request) {
             self.tally.hold(Id::C10, true, Vec::new)?;
         }
@@ -204,11 +231,13 @@ impl Oracles {
         };
         for attempt in attempts {
             let (Request::Create { path, data: Some(data), .. }
+            | Request::CreateContainer { path, data: Some(data), .. }
+            | Request::CreateTtl { path, data: Some(data), .. }
             | Request::SetData { path, data: Some(data), .. }) = attempt
             else {
                 continue;
             };
-            if data.len() < UNIQUE_DATA_BYTES {
+            if data.len() < UNIQUE_DATA_BYTES || is_quota(path) {
                 continue;
             }
             let fresh = self.written.insert(fingerprint(path, data));
@@ -234,6 +263,11 @@ fn difference(request: &Request, right: &TxnOp, found: &TxnOp) -> Option<Id> {
         {
             Id::C10
         }
+        (
+            TxnOp::Create { acl, .. } | TxnOp::SetAcl { acl, .. },
+            TxnOp::Create { acl: other, .. } | TxnOp::SetAcl { acl: other, .. },
+            _,
+        ) if acl != other => Id::T7,
         (TxnOp::Create { path, data: written, .. }, TxnOp::Create { path: other, data, .. }, _)
         | (
             TxnOp::SetData { path, data: written, .. },
@@ -248,9 +282,55 @@ fn difference(request: &Request, right: &TxnOp, found: &TxnOp) -> Option<Id> {
                 each.find_map(|(request, (right, found))| difference(request, right, found));
             first.expect("they differ somewhere")
         }
+        (_, _, _) if denies(right) != denies(found) => Id::T7,
+        (_, _, _) if is_over(right) != is_over(found) => Id::T8,
         (TxnOp::Multi(_), _, _) | (_, TxnOp::Multi(_), _) => Id::T6,
         (_, _, _) => Id::C9,
     })
+}
+
+/// Is it a refusal for who asks, or for the list that is asked for?
+fn denies(op: &TxnOp) -> bool {
+    let (TxnOp::Error { code } | TxnOp::MultiRefused { code, .. }) = op else {
+        return false;
+    };
+    matches!(code, ErrorCode::NoAuth | ErrorCode::InvalidAcl)
+}
+
+/// Is there an entry in its lists that stands for who asks?
+fn asks_for_auth(request: &Request) -> bool {
+    let parts =
+        if let Request::Multi(requests) = request { requests } else { slice::from_ref(request) };
+    parts.iter().any(|part| {
+        let (Request::Create { acl, .. }
+        | Request::CreateContainer { acl, .. }
+        | Request::CreateTtl { acl, .. }
+        | Request::SetAcl { acl, .. }) = part
+        else {
+            return false;
+        };
+        acl.iter().any(|acl| acl.scheme == "auth")
+    })
+}
+
+/// The same with its lists in order.
+fn in_order(op: &TxnOp) -> TxnOp {
+    let mut op = op.clone();
+    let parts = if let TxnOp::Multi(ops) = &mut op { ops } else { slice::from_mut(&mut op) };
+    for part in parts {
+        if let TxnOp::Create { acl, .. } | TxnOp::SetAcl { acl, .. } = part {
+            acl.sort();
+        }
+    }
+    op
+}
+
+/// Is it a refusal by a quota?
+fn is_over(op: &TxnOp) -> bool {
+    let (TxnOp::Error { code } | TxnOp::MultiRefused { code, .. }) = op else {
+        return false;
+    };
+    *code == ErrorCode::QuotaExceeded
 }
 
 /// Has the leader refused the request because the session is on its way out?
@@ -264,7 +344,14 @@ fn says_closing(op: &TxnOp) -> bool {
 fn is_sequential(request: &Request) -> bool {
     let parts =
         if let Request::Multi(requests) = request { requests } else { slice::from_ref(request) };
-    parts.iter().any(|part| matches!(part, Request::Create { flags: 2 | 3, .. }))
+    parts.iter().any(|part| {
+        matches!(
+            part,
+            Request::Create { flags: 2 | 3, .. }
+                | Request::CreateContainer { flags: 2 | 3, .. }
+                | Request::CreateTtl { flags: 6, .. }
+        )
+    })
 }
 
 /// 64 bits of FNV-1a: an accident in a run of 10^5 writes has a chance below 10^-9.

@@ -4,11 +4,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
-use zabkeeper_core::wire::{ConnectRequest, Request, WatchEvent};
-use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
+use zabkeeper_core::wire::{ConnectRequest, Id, Request, WatchEvent};
+use zabkeeper_core::{ConnId, ErrorCode, Instant, ServerId, SessionId, Zxid};
 
 use super::watch::{ConnWatches, Held};
+use crate::model;
 use crate::observe::ClientId;
 
 /// How far the conversation has come, in the eyes of the client.
@@ -35,6 +37,8 @@ pub(super) enum Phase {
 pub(super) struct Asked {
     pub(super) xid: i32,
     pub(super) request: Request,
+    /// Who its client had shown to be when it was sent (ACL-17).
+    pub(super) ids: Arc<[Id]>,
     /// The highest zxid that anyone had seen when it was sent: a write must come after it (C1).
     pub(super) seen: Zxid,
     /// The highest acknowledged write when it was sent: a sync must reach it (C5).
@@ -45,12 +49,35 @@ pub(super) struct Asked {
     pub(super) txn: Option<Zxid>,
 }
 
+/// An auth packet without an answer. They are answered outside the queue, in order among themselves.
+#[derive(Clone, Debug)]
+pub(super) struct AuthAsked {
+    /// What it must be answered with.
+    pub(super) right: Result<(), ErrorCode>,
+    /// Who the client is then.
+    pub(super) ids: Arc<[Id]>,
+}
+
+/// Who a client has shown to be on a connection, as it is seen at three places. Identities only become more.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// With all that was sent.
+    pub(super) sent: Arc<[Id]>,
+    /// With all that was answered: exact for whatever is read next.
+    pub(super) answered: Arc<[Id]>,
+    /// With what was answered before the last frame that named a zxid: the least that the server knew at any later
+    /// transaction.
+    pub(super) settled: Arc<[Id]>,
+}
+
 /// The handshake of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Hello {
     pub(super) request: ConnectRequest,
     /// When it was sent.
     pub(super) at: Instant,
+    /// The same: place among all observations.
+    pub(super) order: u64,
     /// How far its server had applied then, as far as was seen in its life.
     pub(super) applied: Option<Zxid>,
 }
@@ -62,6 +89,8 @@ pub(super) struct Conn {
     pub(super) server: ServerId,
     pub(super) phase: Phase,
     pub(super) hello: Option<Hello>,
+    /// When the client read that it may go on: place among all observations.
+    pub(super) welcomed: Option<u64>,
     /// The session that it speaks for: the one it asked for, or the one made for it; zero until that is known.
     pub(super) session: SessionId,
     /// Unanswered requests, in order.
@@ -70,8 +99,8 @@ pub(super) struct Conn {
     executed: usize,
     /// The server's own number of the last write that became a transaction.
     pub(super) last_origin: Option<u64>,
-    /// Auth packets without an answer; they are answered outside the queue.
-    pub(super) auths: u32,
+    pub(super) auths: VecDeque<AuthAsked>,
+    pub(super) shown: Shown,
     /// A frame was sent that is no request: nothing after it is read.
     pub(super) garbled: bool,
     /// The highest zxid in replies and events read here.
@@ -117,16 +146,20 @@ impl fmt::Display for Who {
 
 impl Conn {
     pub(super) fn new(client: ClientId, server: ServerId) -> Conn {
+        let ids: Arc<[Id]> = Arc::from([model::ip(&client.address())]);
+        let shown = Shown { sent: ids.clone(), answered: ids.clone(), settled: ids };
         Conn {
             client,
             server,
             phase: Phase::Fresh,
             hello: None,
+            welcomed: None,
             session: SessionId(0),
             asked: VecDeque::new(),
             executed: 0,
             last_origin: None,
-            auths: 0,
+            auths: VecDeque::new(),
+            shown,
             garbled: false,
             floor: Zxid::ZERO,
             claimed: Zxid::ZERO,

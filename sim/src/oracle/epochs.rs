@@ -52,6 +52,8 @@ pub(super) struct Proposed {
     /// Who did it, and since when it had led.
     pub(super) by: ServerId,
     pub(super) leads_since: Instant,
+    /// How far it had applied, at least.
+    pub(super) applied: Zxid,
 }
 
 /// Whom a would-be leader has won over to an epoch, and what their voices are worth.

@@ -3,6 +3,8 @@
 //! Owns S4, S6 and C6 at the handshake, and what a connection takes over from earlier ones of its session. The
 //! password of a session is a function of its id (HS-08), written here once more from its definition.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use zabkeeper_core::wire::{
     ConnectRequest, ConnectResponse, Password, Request, RequestFrame, SetWatches, XID_PING,
@@ -10,10 +12,9 @@ use zabkeeper_core::wire::{
 use zabkeeper_core::{ConnId, Instant, SessionId, Zxid};
 
 use super::catalog::{Id, Verdict};
-use super::conn::{Asked, Conn, Hello, Phase, Who};
-use super::watch::Held;
+use super::conn::{Asked, AuthAsked, Conn, Hello, Phase, Who};
+use super::watch::{Held, Slot};
 use super::{Attached, Oracles};
-use crate::model::Table;
 
 /// Number that ZooKeeper mixes into the seed of a password.
 const PASSWORD_SALT: i64 = 0xb341_5c00;
@@ -21,7 +22,7 @@ const PASSWORD_SALT: i64 = 0xb341_5c00;
 impl Oracles {
     /// The client has sent its first frame.
     pub(super) fn greeted(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
-        let at = self.now;
+        let (at, order) = (self.now, self.order);
         let conn = self.conns.get_mut(&id).expect("has a phase");
         let applied = self.ledger.applied_by(conn.server);
         match ConnectRequest::decode(frame.clone()) {
@@ -32,7 +33,7 @@ impl Oracles {
                 }
                 conn.phase = Phase::Greeted;
                 conn.session = request.session;
-                conn.hello = Some(Hello { request, at, applied });
+                conn.hello = Some(Hello { request, at, order, applied });
             }
         }
         Ok(())
@@ -42,7 +43,8 @@ impl Oracles {
     pub(super) fn welcomed(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
         let who = self.who(id);
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        let Hello { request: hello, at, applied } = conn.hello.clone().expect("greeted");
+        let Hello { request: hello, at, order: asked, applied } =
+            conn.hello.clone().expect("greeted");
         let response = match ConnectResponse::decode(frame.clone()) {
             Ok(response) => response,
             Err(error) => {
@@ -62,6 +64,7 @@ impl Oracles {
             return Ok(());
         }
         conn.phase = Phase::Open;
+        self.says_what_it_is(&hello, &response, who)?;
         if hello.session == SessionId(0) {
             self.is_made_for(id, &response, who)?;
         } else {
@@ -72,7 +75,21 @@ impl Oracles {
             vec![format!("{who}: got the password {:?}, not {right:?}", response.password)]
         })?;
         self.is_not_ahead(id, &hello, who)?;
-        self.attach(id, &response, hello.last_zxid_seen, at)
+        self.attach(id, &response, hello.last_zxid_seen, (at, asked))
+    }
+
+    /// HS-02, HS-03: no server is read-only, and says so to whoever can hear it.
+    fn says_what_it_is(
+        &mut self,
+        hello: &ConnectRequest,
+        response: &ConnectResponse,
+        who: Who,
+    ) -> Verdict {
+        let right = hello.read_only.map(|_| false);
+        self.tally.hold(Id::C12, response.read_only == right, || {
+            let (found, asked) = (response.read_only, hello.read_only);
+            vec![format!("{who}: readOnly is {found:?} where {asked:?} was asked for")]
+        })
     }
 
     /// A good password is refused only where the session is over or ending.
@@ -150,21 +167,23 @@ impl Oracles {
         id: ConnId,
         response: &ConnectResponse,
         claimed: Zxid,
-        heard: Instant,
+        (heard, asked): (Instant, u64),
     ) -> Verdict {
         let session = response.session;
         let granted_ms = u32::try_from(response.timeout_ms).unwrap_or(0);
         let claimed = self.model.at_or_before(claimed);
         let view = self.sessions.entry(session).or_default();
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        let same_client = view.attached.is_some_and(|before| before.client == conn.client);
+        // Who goes on with the session of somebody else knows only what it says.
+        let same_client = view.attached.is_none_or(|before| before.client == conn.client);
         let held = std::mem::take(&mut view.held);
         conn.held = if same_client { held } else { Held::default() };
         conn.claimed = claimed;
-        conn.floor = claimed.max(view.seen);
-        conn.acknowledged = view.acknowledged;
+        conn.floor = if same_client { claimed.max(view.seen) } else { claimed };
+        conn.acknowledged = if same_client { view.acknowledged } else { Zxid::ZERO };
         view.granted_ms = view.granted_ms.max(granted_ms);
-        view.attached = Some(Attached { conn: id, client: conn.client, order: self.order });
+        conn.welcomed = Some(self.order);
+        view.attached = Some(Attached { conn: id, client: conn.client, asked, order: self.order });
         let ends = (session, id, conn.server);
         // A leader knows of it already: it has made the session, or allowed it to go on.
         self.heard.answered(ends, heard, None);
@@ -187,8 +206,17 @@ impl Oracles {
             return Ok(());
         };
         match &request {
-            Request::Auth { .. } => {
-                conn.auths += 1;
+            Request::Auth { scheme, auth } => {
+                let mut ids = conn.shown.sent.to_vec();
+                let right = self.model.rules().authenticate(
+                    &mut ids,
+                    scheme,
+                    auth.0.as_deref().unwrap_or_default(),
+                );
+                // After a refusal nothing more is read.
+                conn.garbled = right.is_err();
+                conn.shown.sent = Arc::from(ids);
+                conn.auths.push_back(AuthAsked { right, ids: conn.shown.sent.clone() });
                 return Ok(());
             }
             Request::SetWatches(watches) => conn.resend(watches),
@@ -204,13 +232,25 @@ impl Oracles {
             | Request::Check { .. }
             | Request::Multi(_)
             | Request::CloseSession
+            | Request::GetAcl { .. }
+            | Request::SetAcl { .. }
+            | Request::CreateContainer { .. }
+            | Request::CreateTtl { .. }
+            | Request::MultiRead(_)
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::AddWatch { .. }
+            | Request::WhoAmI
+            | Request::NoPath { .. }
+            | Request::Sasl { .. }
             | Request::Undecodable { .. }
             | Request::Unknown { .. } => self.holds_its_watches(id, &request)?,
         }
         // A ping is answered as one, whatever it is called (WIRE-08).
         let xid = if request == Request::Ping { XID_PING } else { xid };
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        conn.asked.push_back(Asked { xid, request, seen, acknowledged, at, txn: None });
+        let ids = conn.shown.sent.clone();
+        conn.asked.push_back(Asked { xid, request, ids, seen, acknowledged, at, txn: None });
         Ok(())
     }
 
@@ -228,10 +268,16 @@ impl Conn {
     /// setWatches names watches that the session holds.
     fn resend(&mut self, watches: &SetWatches) {
         for path in watches.data.iter().chain(&watches.exist) {
-            self.held.hand_over(Table::Data, path, &mut self.resent);
+            self.held.hand_over(Slot::Data, path, &mut self.resent);
         }
-        for path in &watches.child {
-            self.held.hand_over(Table::Child, path, &mut self.resent);
+        for (slot, paths) in [
+            (Slot::Child, &watches.child),
+            (Slot::Persistent, &watches.persistent),
+            (Slot::Recursive, &watches.recursive),
+        ] {
+            for path in paths {
+                self.held.hand_over(slot, path, &mut self.resent);
+            }
         }
     }
 }
@@ -252,6 +298,17 @@ fn set_watches(asked: &Asked) -> Option<&SetWatches> {
         | Request::Check { .. }
         | Request::Multi(_)
         | Request::CloseSession
+        | Request::GetAcl { .. }
+        | Request::SetAcl { .. }
+        | Request::CreateContainer { .. }
+        | Request::CreateTtl { .. }
+        | Request::MultiRead(_)
+        | Request::GetEphemerals { .. }
+        | Request::GetAllChildrenNumber { .. }
+        | Request::AddWatch { .. }
+        | Request::WhoAmI
+        | Request::NoPath { .. }
+        | Request::Sasl { .. }
         | Request::Undecodable { .. }
         | Request::Unknown { .. } => None,
     }

@@ -22,6 +22,8 @@ use super::ledger::Ledger;
 /// What a session that nobody holds may outlive its timeout by, at most, while there is a leader: a leader rounds
 /// deadlines up, and its clock may be slow.
 const ORPHAN_SLACK: Duration = Duration::from_secs(10);
+/// What else may keep a leader from deleting a container: disks, elections, a round that has just begun.
+const CONTAINER_SLACK: Duration = Duration::from_secs(20);
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
@@ -156,15 +158,47 @@ impl Oracles {
         Ok(())
     }
 
+    /// Since when the same leader has had time. One that stood still could hear nobody, and gives all sessions their time
+    /// anew.
+    fn led_since(&self) -> Instant {
+        let awake = self.heard.awake.iter().filter(|(id, _)| self.ledger.leads(**id));
+        let awake = awake.map(|(_, until)| *until).max().unwrap_or_default();
+        self.ledger.last_established().max(awake)
+    }
+
+    /// T10, at the end: a leader looks for containers at its intervals, and deletes them at its pace (DATA-22).
+    pub(super) fn no_container_is_left(&mut self) -> Verdict {
+        let Some(audit) = self.audit else {
+            return Ok(());
+        };
+        let since = self.led_since();
+        let tree = &self.model.rules().tree;
+        let containers = self.model.containers();
+        let pace = Duration::from_secs(60) / tree.container_max_per_minute.max(1);
+        let count = u32::try_from(containers.len()).unwrap_or(u32::MAX);
+        let turn = Duration::from_millis(tree.container_check_ms) + pace.saturating_mul(count);
+        for (path, node) in containers {
+            if node.children > 0 || node.creates == 0 {
+                continue;
+            }
+            let emptied = self.stamps.partition_point(|(zxid, _)| *zxid < node.pzxid);
+            let emptied = self.stamps.get(emptied).map_or(since, |(_, at)| (*at).max(since));
+            let waits = audit.since(emptied);
+            self.tally.hold(Id::T10, waits <= turn * 4 + CONTAINER_SLACK, || {
+                vec![format!(
+                    "{path} has had no child any more for {waits:?}; a round takes {turn:?}"
+                )]
+            })?;
+        }
+        Ok(())
+    }
+
     /// S7, at the end: a session that no client holds has had its time.
     pub(super) fn no_orphan_is_left(&mut self) -> Verdict {
         let Some(audit) = self.audit else {
             return Ok(());
         };
-        // A leader that stood still could hear nobody, and gives all sessions their time anew.
-        let awake = self.heard.awake.iter().filter(|(id, _)| self.ledger.leads(**id));
-        let awake = awake.map(|(_, until)| *until).max().unwrap_or_default();
-        let since = self.ledger.last_established().max(awake);
+        let since = self.led_since();
         for session in self.model.sessions_at(self.model.tip()) {
             let view = self.sessions.get(&session);
             let conn = view.and_then(|view| view.attached).map(|attached| attached.conn);

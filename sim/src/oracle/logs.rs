@@ -89,7 +89,8 @@ impl Ledger {
         })?;
         let view = self.epochs.of(epoch).expect("it has a leader");
         let leads_since = view.established.unwrap_or(server.leads_since);
-        let when = Proposed { order, at, by: id, leads_since };
+        let applied = self.applied_by(id).unwrap_or_default();
+        let when = Proposed { order, at, by: id, leads_since, applied };
         self.epochs.propose(entry, when);
         Ok(())
     }

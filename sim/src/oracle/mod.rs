@@ -48,7 +48,7 @@ use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Status, Zxid};
 
 pub use catalog::Violation;
 
-use crate::model::Model;
+use crate::model::{Model, Rules};
 use crate::observe::{ClientId, Observation, Observed};
 use catalog::{Fault, Id, Tally, Verdict};
 use conn::{Conn, Phase, Who};
@@ -72,6 +72,8 @@ pub struct Oracles {
     heard: Heard,
     /// Hashes of data that only one write attempt may have written (C8).
     written: BTreeSet<u64>,
+    /// When each transaction was committed.
+    stamps: Vec<(Zxid, Instant)>,
     /// Highest zxid in any reply that any client has read.
     seen: Zxid,
     /// Highest zxid of a write whose reply its client has read.
@@ -121,7 +123,8 @@ struct Acts<'a> {
 struct Attached {
     conn: ConnId,
     client: ClientId,
-    /// When the client read so: place among all observations.
+    /// When the client asked for it, and when it read so: places among all observations.
+    asked: u64,
     order: u64,
 }
 
@@ -133,17 +136,18 @@ impl SessionView {
 }
 
 impl Oracles {
-    /// Checkers of a fresh ensemble of these voters.
-    pub fn new(voters: &[ServerId]) -> Oracles {
+    /// Checkers of a fresh ensemble of these voters, which follow these rules.
+    pub fn new(voters: &[ServerId], rules: Rules) -> Oracles {
         Oracles {
             tally: Tally::new(),
-            model: Model::new(),
+            model: Model::new(rules),
             ledger: Ledger::new(voters),
             conns: BTreeMap::new(),
             sessions: BTreeMap::new(),
             armed: Armed::default(),
             heard: Heard::default(),
             written: BTreeSet::new(),
+            stamps: Vec::new(),
             seen: Zxid::ZERO,
             acknowledged: Zxid::ZERO,
             audit: None,
@@ -169,6 +173,7 @@ impl Oracles {
     pub fn finish(&mut self) -> Result<(), Violation> {
         let verdict = self.ledger.compare_disks(&mut self.tally, &self.model);
         let verdict = verdict.and_then(|()| self.no_orphan_is_left());
+        let verdict = verdict.and_then(|()| self.no_container_is_left());
         verdict.map_err(|fault| fault.at(self.now))
     }
 

@@ -11,9 +11,9 @@ use zabkeeper_core::{ConnId, ErrorCode, Zxid};
 
 use super::Oracles;
 use super::catalog::{Id, Verdict};
-use super::conn::{Asked, Phase, Who};
-use super::watch::{describe, tables_of};
-use crate::model::{Resumption, Table};
+use super::conn::{Asked, AuthAsked, Phase, Who};
+use super::watch::{Audience, Slot, describe};
+use crate::model::{Asker, Resumption, is_quota};
 
 /// A reply in judgement.
 struct Answer<'a> {
@@ -61,10 +61,17 @@ impl Oracles {
     ) -> Verdict {
         let header = format_args!("reply #{xid} at {zxid:#x} with {err}");
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        if xid == XID_AUTH && conn.auths > 0 {
-            conn.phase = Phase::Over;
-            let refused = err == ErrorCode::AuthFailed.wire();
-            return self.tally.hold(Id::C9, refused, || vec![format!("{who}: auth: {header}")]);
+        if xid == XID_AUTH
+            && let Some(AuthAsked { right, ids }) = conn.auths.pop_front()
+        {
+            if right.is_err() {
+                conn.phase = Phase::Over;
+            }
+            conn.shown.answered = ids;
+            let code = right.map_or_else(ErrorCode::wire, |()| 0);
+            return self.tally.hold(Id::C9, (zxid, err) == (0, code), || {
+                vec![format!("{who}: auth: {header}; right: {right:?}")]
+            });
         }
         let next = conn.answer_next();
         self.tally.hold(Id::C2, next.as_ref().is_some_and(|next| next.xid == xid), || {
@@ -131,7 +138,10 @@ impl Oracles {
             let events: Vec<String> = conn.untold.iter().map(describe).collect();
             answer.evidence(&format!("{events:?} belong to no setWatches"))
         })?;
-        conn.watches.replied(tally, zxid, answer.who)
+        let audience = Audience { rules: model.rules(), ids: &conn.shown.settled };
+        conn.watches.replied(tally, zxid, audience, answer.who)?;
+        conn.shown.settled = conn.shown.answered.clone();
+        Ok(())
     }
 
     fn write_answered(&mut self, answer: &Answer<'_>) -> Verdict {
@@ -173,9 +183,10 @@ impl Oracles {
                 None
             }
             Request::Exists { path, watch: true } | Request::GetData { path, watch: true } => {
-                Some((Table::Data, path))
+                Some((Slot::Data, path))
             }
-            Request::GetChildren { path, watch: true, .. } => Some((Table::Child, path)),
+            Request::GetChildren { path, watch: true, .. } => Some((Slot::Child, path)),
+            Request::AddWatch { path, mode } => Some((Slot::of_mode(*mode), path)),
             Request::Exists { .. }
             | Request::Check { .. }
             | Request::Multi(_)
@@ -188,22 +199,34 @@ impl Oracles {
             | Request::SetData { .. }
             | Request::Auth { .. }
             | Request::CloseSession
+            | Request::GetAcl { .. }
+            | Request::SetAcl { .. }
+            | Request::CreateContainer { .. }
+            | Request::CreateTtl { .. }
+            | Request::MultiRead(_)
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::WhoAmI
+            | Request::NoPath { .. }
+            | Request::Sasl { .. }
             | Request::Undecodable { .. }
             | Request::Unknown { .. } => None,
         };
-        if let Some(right) = self.model.is_answer(&asked.request, *zxid, result) {
+        let session = self.conns[&answer.conn].session;
+        let asker = Asker { session, ids: &asked.ids };
+        if let Some(right) = self.model.is_answer(asker, &asked.request, *zxid, result) {
             self.is_right(answer, right)?;
         }
-        let Some((table, path)) = watch else {
+        let Some((slot, path)) = watch else {
             return Ok(());
         };
         let conn = self.conns.get_mut(&answer.conn).expect("has a phase");
         let missing = *result == Err(ErrorCode::NoNode);
         let awaits = missing && matches!(asked.request, Request::Exists { .. });
         if result.is_ok() || awaits {
-            let watch = (answer.conn, table, path.as_str());
+            let watch = (answer.conn, slot, path.as_str());
             conn.watches.register(&self.model, &mut self.armed, watch, *zxid);
-            conn.kept.of_mut(table).insert(path.clone(), *zxid);
+            conn.kept.of_mut(slot).insert(path.clone(), *zxid);
         } else {
             conn.watches.read_failed(path);
         }
@@ -217,14 +240,28 @@ impl Oracles {
             (&asked.request, found)
         {
             let history = self.model.history(path);
-            let written = || history.is_some_and(|history| history.ever_held(data.as_deref()));
+            let written = || {
+                is_quota(path) || history.is_some_and(|history| history.ever_held(data.as_deref()))
+            };
             self.tally.hold(Id::C11, right || written(), || {
                 answer.evidence(&format!("nobody has ever written {data:?} there"))
             })?;
         }
-        let must = if right { None } else { self.model.read(&asked.request, *zxid) };
+        let session = self.conns[&answer.conn].session;
+        let asker = Asker { session, ids: &asked.ids };
+        let must = if right { None } else { self.model.read(asker, &asked.request, *zxid) };
         let both_succeed = found.is_ok() && !matches!(must, Some(Err(_)));
-        self.tally.hold(if both_succeed { Id::C3 } else { Id::C9 }, right, || {
+        let denied = *found == Err(ErrorCode::NoAuth) || must == Some(Err(ErrorCode::NoAuth));
+        let about_acl = matches!(asked.request, Request::GetAcl { .. } | Request::WhoAmI);
+        let usage = matches!(&asked.request, Request::GetData { path, .. } if is_quota(path));
+        let id = match (right, denied || about_acl, both_succeed) {
+            (false, true, _) => Id::T7,
+            (false, false, true) if usage => Id::T8,
+            (_, _, true) => Id::C3,
+            (_, _, false) => Id::C9,
+        };
+        self.tally.hold(Id::T7, true, Vec::new)?;
+        self.tally.hold(id, right, || {
             answer.evidence(&format!("the answer is {found:?}; right at {zxid}: {must:?}"))
         })
     }
@@ -245,8 +282,8 @@ impl Oracles {
         })?;
         if *remove && right.is_ok() {
             conn.watches.remove(armed, answer.conn, path, *kind);
-            for table in tables_of(*kind) {
-                conn.kept.of_mut(*table).remove(path);
+            for slot in Slot::of_kind(*kind) {
+                conn.kept.of_mut(*slot).remove(path);
             }
         }
         Ok(())
@@ -276,15 +313,29 @@ impl Oracles {
             })?;
         }
         for (table, path) in &registered {
-            let since = conn.resent.of_mut(*table).remove(path);
+            let slot = Slot::of_table(*table);
+            let since = conn.resent.of_mut(slot).remove(path);
             let lost = since.and_then(|since| model.next_firing(*table, path, since));
-            let lost = lost.filter(|f| f.readable && f.zxid <= watches.relative_zxid);
+            let everybody = Audience { rules: model.rules(), ids: &[] };
+            let lost =
+                lost.filter(|f| everybody.may_hear(&f.acl) && f.zxid <= watches.relative_zxid);
             tally.hold(Id::W2, lost.is_none(), || {
                 answer.evidence(&format!("{lost:?} was never told, and is said to have been seen"))
             })?;
-            conn.watches.register(model, armed, (answer.conn, *table, path), answer.zxid);
+            conn.watches.register(model, armed, (answer.conn, slot, path), answer.zxid);
             if since.is_some() {
-                conn.kept.of_mut(*table).insert(path.clone(), answer.zxid);
+                conn.kept.of_mut(slot).insert(path.clone(), answer.zxid);
+            }
+        }
+        // Changes while the client was away are not told (WATCH-23).
+        for (slot, paths) in
+            [(Slot::Persistent, &watches.persistent), (Slot::Recursive, &watches.recursive)]
+        {
+            for path in paths {
+                conn.watches.register(model, armed, (answer.conn, slot, path), answer.zxid);
+                if conn.resent.of_mut(slot).remove(path).is_some() {
+                    conn.kept.of_mut(slot).insert(path.clone(), answer.zxid);
+                }
             }
         }
         Ok(())
@@ -296,7 +347,11 @@ impl Oracles {
         let conn = conns.get_mut(&id).expect("has a phase");
         conn.kept.used_up(event.event, &event.path);
         if let Some(zxid) = event.zxid {
-            conn.watches.heard(tally, model, (event, zxid), who)?;
+            let shown = &conn.shown;
+            let audience = |ids| Audience { rules: model.rules(), ids };
+            let audiences = (audience(&shown.settled[..]), audience(&shown.answered[..]));
+            conn.watches.heard(tally, model, (event, zxid), audiences, who)?;
+            conn.shown.settled = conn.shown.answered.clone();
             conn.floor = conn.floor.max(zxid);
             return Ok(());
         }

@@ -3,11 +3,11 @@
 //! Owns what they send. They must not disturb anybody else: that is what the oracles look at meanwhile.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use zabkeeper_core::wire::{ConnectRequest, ConnectResponse};
+use zabkeeper_core::wire::{Acl, ConnectRequest, ConnectResponse, Request, RequestFrame};
 use zabkeeper_core::{ConnId, ServerId, SessionId, Zxid};
 
 use super::World;
-use crate::client::whole_frame;
+use crate::client::{Client, whole_frame};
 use crate::faults::Fault;
 use crate::judge::Check;
 use crate::observe::Observation;
@@ -40,9 +40,14 @@ enum Nonsense {
     UnknownOperation,
     CutRequest,
     FromTheFuture,
+    BadMode,
+    BadKind,
+    Inner,
+    NoPath,
+    Mixed,
 }
 
-const NONSENSE: [Nonsense; 12] = [
+const NONSENSE: [Nonsense; 17] = [
     Nonsense::Silence,
     Nonsense::HalfFrame,
     Nonsense::Oversized,
@@ -55,6 +60,11 @@ const NONSENSE: [Nonsense; 12] = [
     Nonsense::UnknownOperation,
     Nonsense::CutRequest,
     Nonsense::FromTheFuture,
+    Nonsense::BadMode,
+    Nonsense::BadKind,
+    Nonsense::Inner,
+    Nonsense::NoPath,
+    Nonsense::Mixed,
 ];
 
 impl World {
@@ -80,6 +90,27 @@ impl World {
         let password = Bytes::copy_from_slice(&password[..15 + dice.upto(1)]);
         let bytes = handshake(session, password, Zxid::ZERO);
         self.send_intruder(server, bytes, true)
+    }
+
+    /// Somebody goes on with a session that is alive, with its own password, and makes a node in its name; its client
+    /// knows nothing of that, and comes back.
+    pub(super) fn take_over(&mut self, server: ServerId) -> bool {
+        let dice = &mut self.fault_dice[Fault::ClientTwin as usize];
+        let known: Vec<_> = self.clients.values().filter_map(Client::memory).collect();
+        if known.is_empty() {
+            return false;
+        }
+        let (session, password, seen) = *dice.pick(&known);
+        let mut bytes =
+            BytesMut::from(&handshake(session, Bytes::copy_from_slice(&password), seen)[..]);
+        let path = format!("/twin-{}", dice.below(4));
+        let flags = if dice.chance(1, 2) { 1 } else { 0 };
+        let create =
+            Request::Create { path, data: None, acl: Acl::open(), flags, with_stat: false };
+        for (xid, request) in (1..).zip([create, Request::WhoAmI]) {
+            RequestFrame { xid, request }.encode(&mut bytes);
+        }
+        self.send_intruder(server, bytes.freeze(), false)
     }
 
     /// Says whether it got a connection.
@@ -218,8 +249,35 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
             bytes.put_i32(400);
             bytes.put_slice(b"/x");
         }
+        // addWatch with mode 7 (edge 115), and then something sensible.
+        Nonsense::BadMode => request(&mut bytes, &hello(), 106, &[0, 0, 0, 1, b'/', 0, 0, 0, 7]),
+        // removeWatches of kind 9 (edge 118).
+        Nonsense::BadKind => request(&mut bytes, &hello(), 18, &[0, 0, 0, 1, b'/', 0, 0, 0, 9]),
+        // deleteContainer, or a session, made by a client (edges 57 and 58).
+        Nonsense::Inner => {
+            let op = if noise[0] & 1 == 0 { 20 } else { -10 };
+            request(&mut bytes, &hello(), op, &[0, 0, 0, 2, b'/', b'c']);
+        }
+        // exists of a null path.
+        Nonsense::NoPath => request(&mut bytes, &hello(), 3, &[0xff, 0xff, 0xff, 0xff, 0]),
+        // getData in a multi (edge 92).
+        Nonsense::Mixed => {
+            let body =
+                [&4_i32.to_be_bytes()[..], &[0], &[0xff; 4], &[0, 0, 0, 1, b'/', 0]].concat();
+            request(&mut bytes, &hello(), 14, &body);
+        }
         // It has seen what no server has (HS-05).
         Nonsense::FromTheFuture => bytes.put_slice(&hello_after(Zxid(u64::MAX >> 1))),
     }
     bytes.freeze()
+}
+
+/// A handshake, a request of this operation, and one that is answered if the connection lasts.
+fn request(bytes: &mut BytesMut, hello: &[u8], op: i32, body: &[u8]) {
+    bytes.put_slice(hello);
+    bytes.put_i32(8 + i32::try_from(body.len()).expect("short"));
+    bytes.put_i32(1);
+    bytes.put_i32(op);
+    bytes.put_slice(body);
+    RequestFrame { xid: 2, request: Request::WhoAmI }.encode(bytes);
 }

@@ -90,6 +90,7 @@ impl World {
     pub fn new(seeds: Seeds, options: Options, story: Story, compare: bool) -> World {
         let keys = KeySpace::draw(options.workload.paths, &mut seeds.stream("workload", 0));
         let servers: Vec<ServerId> = options.voters().collect();
+        let judge = Judge::new(&servers, options.rules());
         let mut shared = Shared {
             now: Instant(0),
             queue: Queue::new(seeds.stream("queue", 0)),
@@ -98,7 +99,7 @@ impl World {
             reach: Reach::default(),
             roles: Roles::default(),
             trace: Trace::new(story, compare),
-            judge: Judge::new(&servers),
+            judge,
             tally: Tally::default(),
             options,
             keys,
@@ -163,7 +164,7 @@ impl World {
 
     fn add_client(&mut self, mut start: Dice) {
         let id = self.next_client();
-        self.clients.insert(id, Client::new(id, &self.shared));
+        self.clients.insert(id, Client::new(id, &mut self.shared));
         // Not before the first server may be there.
         let after = start.range(50_000_000, 250_000_000);
         self.shared.after(after, Event::Birth { client: id, life: 0 });

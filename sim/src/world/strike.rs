@@ -87,8 +87,17 @@ impl World {
             }),
             Fault::ClientWrongPassword => self.try_wrong_password(server),
             Fault::ClientGarbage => self.send_garbage(server),
+            Fault::ClientTwin => self.take_over(server),
+            Fault::ClientStorm => self.scatter_clients(),
+            Fault::ClientDeaf => self.trouble_client(fault, |client, dice, shared| {
+                let until = Instant(shared.now.0 + dice.magnitude(20, 20_000) * MS);
+                for conn in client.conns() {
+                    shared.net.stall(conn, End::Dialler, until);
+                }
+            }),
             // Properties never come by time.
             Fault::NodeDrift
+            | Fault::ClientDrift
             | Fault::NodeCrashInRecovery
             | Fault::DiskTorn
             | Fault::DiskGarbage
@@ -229,6 +238,16 @@ impl World {
         trouble(&mut self.shared, dice, conn);
         self.shared.schedule_arrivals();
         true
+    }
+
+    /// All clients have to connect again, and do so at once.
+    fn scatter_clients(&mut self) -> bool {
+        let conns: Vec<ConnId> = self.clients.values().flat_map(Client::conns).collect();
+        for conn in &conns {
+            self.shared.net.break_off(self.shared.now, *conn, Break::Both);
+        }
+        self.shared.schedule_arrivals();
+        conns.len() > 1
     }
 
     fn trouble_client(

@@ -7,6 +7,7 @@ use super::*;
 /// One connection of a client.
 #[derive(Debug)]
 pub(super) struct Conn {
+    client: ClientId,
     frames: ClientFrames,
     pub(super) buffer: BytesMut,
     unanswered: u64,
@@ -19,9 +20,10 @@ enum Read {
 }
 
 impl Process {
-    pub(super) fn accepted(&mut self, conn: ConnId) {
+    pub(super) fn accepted(&mut self, conn: ConnId, client: ClientId) {
         let frames = ClientFrames::new(MAX_FRAME_DEFAULT);
-        self.conns.insert(conn, Conn { frames, buffer: BytesMut::new(), unanswered: 0 });
+        let new = Conn { client, frames, buffer: BytesMut::new(), unanswered: 0 };
+        self.conns.insert(conn, new);
     }
 
     pub(super) fn received(&mut self, now: Now, conn: ConnId, bytes: &Bytes, shared: &mut Shared) {
@@ -96,7 +98,10 @@ impl Process {
         Ok(match state.frames.first(&mut state.buffer)? {
             None => None,
             Some(FirstFrame::Word(_)) => Some(Read::Word),
-            Some(FirstFrame::Connect(request)) => Some(Read::Event(ClientEvent::Opened(request))),
+            Some(FirstFrame::Connect(request)) => {
+                let ip = Id { scheme: "ip".into(), id: state.client.address() };
+                Some(Read::Event(ClientEvent::Opened(request, vec![ip])))
+            }
         })
     }
 

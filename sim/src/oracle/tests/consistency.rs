@@ -245,7 +245,7 @@ fn c9_a_check_that_a_read_forgets() {
         h.asks(a, get("/nowhere"));
         h.answers_as(a, |reply| {
             if lie {
-                reply.result = Err(ErrorCode::NoAuth);
+                reply.result = Err(ErrorCode::NotEmpty);
             }
         });
     });
@@ -396,7 +396,9 @@ fn multi_01_edges_81_to_90_each_operation_sees_the_earlier_ones() {
         MultiResult::Created(_)
         | MultiResult::Deleted
         | MultiResult::Checked
-        | MultiResult::Failed(_) => None,
+        | MultiResult::Failed(_)
+        | MultiResult::Data(..)
+        | MultiResult::Children(_) => None,
     };
     let mut multi = |requests: Vec<Request>| {
         h.asks(a, Request::Multi(requests));

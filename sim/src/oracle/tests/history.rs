@@ -7,13 +7,13 @@ use zabkeeper_core::io::{DurableState, Entry};
 use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{
-    Acl, ConnectRequest, ConnectResponse, EventType, Reply, ReplyBody, Request, RequestFrame,
-    WatchEvent,
+    Acl, ConnectRequest, ConnectResponse, EventType, Id, Perms, Reply, ReplyBody, Request,
+    RequestFrame, Secret, WatchEvent, XID_AUTH,
 };
 use zabkeeper_core::{ConnId, Epoch, ErrorCode, Instant, Mode, ServerId, SessionId, WallMs, Zxid};
 
 use super::cast::{self, Member};
-use crate::model::Model;
+use crate::model::{self, Asker, Model, Rules};
 use crate::observe::{ClientId, Observation, Observed};
 use crate::oracle::handshake::password;
 use crate::oracle::{Oracles, Violation};
@@ -39,6 +39,8 @@ struct Talk {
     client: ClientId,
     server: ServerId,
     session: SessionId,
+    /// Who the client has shown to be.
+    ids: Vec<Id>,
     seen: Zxid,
     xid: i32,
     asked: VecDeque<(RequestFrame, Option<Zxid>)>,
@@ -51,13 +53,24 @@ pub(super) fn twins(id: &str, story: impl Fn(&mut History, bool)) {
     twins_of(1, id, story);
 }
 
+/// The same, with one server under these rules.
+#[track_caller]
+pub(super) fn twins_under(rules: &Rules, id: &str, story: impl Fn(&mut History, bool)) {
+    tell(|| History::with(rules.clone()), id, story);
+}
+
 /// The same, with so many servers, of which the first leads and the others follow.
 #[track_caller]
 pub(super) fn twins_of(servers: u64, id: &str, story: impl Fn(&mut History, bool)) {
-    let mut honest = History::of(servers);
+    tell(|| History::of(servers), id, story);
+}
+
+#[track_caller]
+fn tell(begin: impl Fn() -> History, id: &str, story: impl Fn(&mut History, bool)) {
+    let mut honest = begin();
     story(&mut honest, false);
     honest.passes();
-    let mut lying = History::of(servers);
+    let mut lying = begin();
     story(&mut lying, true);
     let caught = lying.violation.unwrap_or_else(|| panic!("the lie about {id} is not caught"));
     assert_eq!(caught.id, id, "{caught}");
@@ -80,12 +93,23 @@ impl History {
 
     /// So many servers that have just started for the first time.
     pub(super) fn blank(servers: u64) -> History {
+        History::under(servers, Rules::default())
+    }
+
+    /// One server with these rules, which leads.
+    pub(super) fn with(rules: Rules) -> History {
+        let mut history = History::under(1, rules);
+        history.reign(SERVER, &[]);
+        history
+    }
+
+    fn under(servers: u64, rules: Rules) -> History {
         let ids: Vec<ServerId> = (1..=servers).map(ServerId).collect();
         let mut history = History {
-            oracles: Oracles::new(&ids),
+            oracles: Oracles::new(&ids, rules.clone()),
             violation: None,
             at_ms: 0,
-            model: Model::new(),
+            model: Model::new(rules),
             members: cast::cast(servers),
             leader: SERVER,
             epoch: Epoch(0),
@@ -218,7 +242,8 @@ impl History {
         let conn = ConnId(self.talks.len() as u64);
         let client = ClientId(client);
         let asked = VecDeque::new();
-        self.talks.push(Talk { client, server, session, seen, xid: 0, asked, writes: 0 });
+        let ids = vec![model::ip(&client.address())];
+        self.talks.push(Talk { client, server, session, ids, seen, xid: 0, asked, writes: 0 });
         self.sees(Observation::ConnOpened { client, conn, server });
         let mut out = BytesMut::new();
         let password = Bytes::copy_from_slice(password);
@@ -293,6 +318,26 @@ impl History {
         self.sees(Observation::ToServer { conn, frame: cut(out) });
     }
 
+    /// The client shows who it is, by the scheme `digest`; nothing is answered yet.
+    pub(super) fn shows_user(&mut self, conn: ConnId, auth: &str) {
+        let request = Request::Auth {
+            scheme: "digest".into(),
+            auth: Secret(Some(Bytes::copy_from_slice(auth.as_bytes()))),
+        };
+        let mut out = BytesMut::new();
+        RequestFrame { xid: XID_AUTH, request }.encode(&mut out);
+        self.sees(Observation::ToServer { conn, frame: cut(out) });
+        let mut ids = std::mem::take(&mut self.talk_mut(conn).ids);
+        let rules = self.model.rules();
+        rules.authenticate(&mut ids, "digest", auth.as_bytes()).expect("always");
+        self.talk_mut(conn).ids = ids;
+    }
+
+    /// The server believes it.
+    pub(super) fn believes(&mut self, conn: ConnId) {
+        self.says(conn, &Reply { xid: XID_AUTH, zxid: 0, result: Ok(ReplyBody::Empty) });
+    }
+
     /// The server does the next write of the connection.
     pub(super) fn does(&mut self, conn: ConnId) -> Zxid {
         self.does_as(conn, |_| {})
@@ -315,7 +360,10 @@ impl History {
         *txn = Some(zxid);
         talk.writes += 1;
         let origin = Some(Origin { server: talk.server, conn, request: talk.writes });
-        let op = self.model.decide(talk.session, &frame.request).expect("a write");
+        let op = self
+            .model
+            .decide(Asker { session: talk.session, ids: &talk.ids }, &frame.request)
+            .expect("a write");
         Txn { zxid, session: talk.session, time: WallMs(7), origin, op }
     }
 
@@ -387,7 +435,11 @@ impl History {
         let at = txn.unwrap_or(at);
         let result = match txn {
             Some(txn) => self.outcome(&frame.request, txn),
-            None => self.model.read(&frame.request, at).unwrap_or(Ok(ReplyBody::Empty)),
+            None => {
+                let Talk { session, ids, .. } = self.talk(conn);
+                let asker = Asker { session: *session, ids };
+                self.model.read(asker, &frame.request, at).unwrap_or(Ok(ReplyBody::Empty))
+            }
         };
         let mut reply = Reply { xid: frame.xid, zxid: at.wire(), result };
         lie(&mut reply);
@@ -525,4 +577,34 @@ pub(super) fn watch_exists(path: &str) -> Request {
 
 pub(super) fn watch_children(path: &str) -> Request {
     Request::GetChildren { path: path.into(), watch: true, with_stat: false }
+}
+
+/// A node that this list guards.
+pub(super) fn create_for(path: &str, acl: &[Acl]) -> Request {
+    let (path, data, acl) = (path.into(), data("v0"), acl.to_vec());
+    Request::Create { path, data, acl, flags: 0, with_stat: false }
+}
+
+/// Everything is granted to this user, and nothing to others.
+pub(super) fn only(user: &str) -> Vec<Acl> {
+    let id = model::digest_of(user.as_bytes());
+    vec![Acl { perms: Perms::ALL, scheme: "digest".into(), id }]
+}
+
+/// Containers, times to live and quotas are in force.
+pub(super) fn everything() -> Rules {
+    let mut rules = Rules::default();
+    rules.tree.extended_types = true;
+    rules.tree.enforce_quota = true;
+    rules
+}
+
+pub(super) fn container(path: &str) -> Request {
+    let (path, acl) = (path.into(), Acl::open());
+    Request::CreateContainer { path, data: None, acl, flags: 4 }
+}
+
+pub(super) fn timed(path: &str, ttl: i64) -> Request {
+    let (path, acl) = (path.into(), Acl::open());
+    Request::CreateTtl { path, data: None, acl, flags: 5, ttl }
 }

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::EventType::NodeDataChanged;
 use zabkeeper_core::wire::{
-    Acl, OpCode, Perms, Reply, ReplyBody, Request, RequestFrame, SetWatches, WatcherType, XID_AUTH,
+    Acl, OpCode, Perms, Reply, ReplyBody, Request, RequestFrame, Secret, SetWatches, WatcherType,
+    XID_AUTH,
 };
 use zabkeeper_core::{ErrorCode, SessionId, WallMs, Zxid};
 
@@ -167,8 +168,11 @@ fn edge_171_auth_is_refused_before_what_was_asked_earlier() {
     let a = h.client(0);
     h.asks(a, get("/"));
     let mut out = bytes::BytesMut::new();
-    RequestFrame { xid: XID_AUTH, request: Request::Auth { scheme: "digest".into() } }
-        .encode(&mut out);
+    RequestFrame {
+        xid: XID_AUTH,
+        request: Request::Auth { scheme: "foo".into(), auth: Secret::from("") },
+    }
+    .encode(&mut out);
     h.sees(Observation::ToServer { conn: a, frame: out.freeze().slice(4..) });
     h.says(a, &Reply { xid: XID_AUTH, zxid: 0, result: Err(ErrorCode::AuthFailed) });
     h.closes(a);
@@ -185,6 +189,20 @@ fn whoever_does_not_speak_the_protocol_is_left_alone() {
     h.sees(Observation::ConnOpened { client, conn, server });
     h.sees(Observation::ToServer { conn, frame: Bytes::from_static(b"GET / HTTP/1.1") });
     h.sees(Observation::ToClient { conn, frame: Bytes::from_static(b"what?") });
+    h.passes();
+}
+
+/// Seed 0xc1000175 of the swarm with one server.
+#[test]
+fn what_came_with_the_handshake_is_done_though_the_client_has_gone() {
+    let mut h = History::new();
+    let a = h.client_unanswered(0);
+    h.asks(a, create("/a"));
+    h.closes(a);
+    let session = SessionId(0x100);
+    let txn = h.session_txn(a, session);
+    h.commits(txn);
+    h.does_as(a, |txn| txn.session = session);
     h.passes();
 }
 
@@ -215,5 +233,20 @@ fn watch_26_asking_for_watches() {
         h.asks(a, ask(kind));
         h.answers_as(a, |reply| reply.result = result.clone());
     }
+    h.passes();
+}
+
+/// Whose welcome is read last need not be whom the session belongs to: the other one may have been taken up later.
+#[test]
+fn two_ask_for_a_session_at_once() {
+    let mut h = History::new();
+    let a = h.client(0);
+    let (session, seen) = (h.session(a), h.tip());
+    h.closes(a);
+    let (one, other) = (h.greets(0, session, seen), h.greets(7, session, seen));
+    h.asks(other, create("/a"));
+    h.welcomes(other, session);
+    h.welcomes(one, session);
+    h.does(other);
     h.passes();
 }

@@ -20,6 +20,7 @@ use zabkeeper_core::{
 };
 
 use super::history::SERVER;
+use crate::model::Rules;
 use crate::observe::{ClientId, Observation, Observed};
 use crate::oracle::{Oracles, Violation};
 
@@ -72,7 +73,7 @@ impl Play {
     fn new(seed: u64, clients: usize) -> Play {
         let server = Server::recover(config(), seed, Recovered::default()).unwrap();
         let mut play = Play {
-            oracles: Oracles::new(&[SERVER]),
+            oracles: Oracles::new(&[SERVER], Rules::default()),
             verdict: Ok(()),
             now: 1,
             dice: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
@@ -337,7 +338,7 @@ impl Play {
         let client = &mut self.clients[index];
         let (Some(conn), Some(frame)) = (client.conn, client.up.pop_front()) else { return };
         let event = match mem::take(&mut client.greets) {
-            true => ClientEvent::Opened(ConnectRequest::decode(frame).unwrap()),
+            true => ClientEvent::Opened(ConnectRequest::decode(frame).unwrap(), Vec::new()),
             false => ClientEvent::Request(RequestFrame::decode(frame).unwrap()),
         };
         self.step(Input::Client(conn, event));
@@ -369,7 +370,13 @@ impl Play {
                 let relative_zxid = client.seen;
                 self.ask(
                     index,
-                    Request::SetWatches(SetWatches { relative_zxid, data, exist, child }),
+                    Request::SetWatches(SetWatches {
+                        relative_zxid,
+                        data,
+                        exist,
+                        child,
+                        ..SetWatches::default()
+                    }),
                 );
             }
             return;

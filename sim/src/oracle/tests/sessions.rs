@@ -232,3 +232,37 @@ fn s6_answered_before_the_session_is_committed() {
         h.welcomes(a, session);
     });
 }
+
+#[test]
+fn c12_a_server_says_that_it_is_read_only() {
+    twins("C12", |h, lie| {
+        let a = h.client(0);
+        let session = h.session(a);
+        h.closes(a);
+        let a = h.greets(0, session, h.tip());
+        let password = password(session);
+        let read_only = lie.then_some(true);
+        let response = ConnectResponse { timeout_ms: 4_000, session, password, read_only };
+        h.welcomes_as(a, response);
+    });
+}
+
+/// Somebody else goes on with a session, and what its client has seen binds nobody to that.
+#[test]
+fn a_session_has_two_clients_and_neither_knows_of_the_other() {
+    let mut h = History::new();
+    let (a, b) = (h.client(0), h.client(1));
+    let (session, seen) = (h.session(a), h.tip());
+    h.writes(b, create("/x"));
+    h.reads(a, get("/x"));
+    let twin = h.greets(7, session, seen);
+    h.welcomes(twin, session);
+    h.asks(twin, get("/"));
+    h.answers_at(twin, seen, |_| {});
+    h.closes(a);
+    let a = h.greets(0, session, h.tip());
+    h.welcomes(a, session);
+    h.closes(twin);
+    h.reads(a, get("/x"));
+    h.passes();
+}

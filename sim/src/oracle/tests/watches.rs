@@ -1,9 +1,10 @@
 //! W: watches and their events.
 
+use zabkeeper_core::wire::AddWatchMode::{Persistent, PersistentRecursive};
 use zabkeeper_core::wire::EventType::{
     NodeChildrenChanged, NodeCreated, NodeDataChanged, NodeDeleted,
 };
-use zabkeeper_core::wire::{Request, SetWatches, WatcherType};
+use zabkeeper_core::wire::{AddWatchMode, Request, SetWatches, WatcherType};
 
 use super::history::{
     History, create, create_with, delete, get, set, twins, watch_children, watch_data, watch_exists,
@@ -12,7 +13,7 @@ use super::history::{
 fn resume(relative_zxid: zabkeeper_core::Zxid, [data, exist, child]: [&[&str]; 3]) -> Request {
     let paths = |list: &[&str]| list.iter().map(|path| (*path).to_owned()).collect();
     let (data, exist, child) = (paths(data), paths(exist), paths(child));
-    Request::SetWatches(SetWatches { relative_zxid, data, exist, child })
+    Request::SetWatches(SetWatches { relative_zxid, data, exist, child, ..SetWatches::default() })
 }
 
 #[test]
@@ -293,5 +294,169 @@ fn edge_97_multi_08_a_multi_fires_in_the_order_of_its_operations() {
     h.tells(a, NodeChildrenChanged, "/", zxid);
     h.tells(a, NodeDeleted, "/a", zxid);
     h.reads(a, get("/a"));
+    h.passes();
+}
+
+fn add_watch(path: &str, mode: AddWatchMode) -> Request {
+    Request::AddWatch { path: path.into(), mode }
+}
+
+#[test]
+fn w5_a_persistent_watch_fires_once_and_no_more() {
+    twins("W5", |h, lie| {
+        let (a, b) = (h.client(0), h.client(1));
+        h.reads(a, add_watch("/a", Persistent));
+        for (request, event) in [
+            (create("/a"), NodeCreated),
+            (set("/a", "v1"), NodeDataChanged),
+            (create("/a/b"), NodeChildrenChanged),
+            (delete("/a/b"), NodeChildrenChanged),
+            (delete("/a"), NodeDeleted),
+        ] {
+            let zxid = h.writes(b, request);
+            if !lie || event != NodeDataChanged {
+                h.tells(a, event, "/a", zxid);
+            }
+            h.reads(a, get("/"));
+        }
+    });
+}
+
+#[test]
+fn w5_edge_113_a_recursive_watch_tells_of_children() {
+    twins("W5", |h, lie| {
+        let (a, b) = (h.client(0), h.client(1));
+        h.writes(b, create("/r"));
+        h.writes(b, create("/rx"));
+        h.reads(a, add_watch("/r", PersistentRecursive));
+        let zxid = h.writes(b, create("/r/a"));
+        h.tells(a, NodeCreated, "/r/a", zxid);
+        if lie {
+            h.tells(a, NodeChildrenChanged, "/r", zxid);
+        }
+        h.writes(b, set("/rx", "v1"));
+        h.reads(a, get("/"));
+    });
+}
+
+#[test]
+fn w5_edge_114_two_recursive_watches_tell_twice() {
+    twins("W5", |h, lie| {
+        let (a, b) = (h.client(0), h.client(1));
+        h.writes(b, create("/r"));
+        h.reads(a, add_watch("/", PersistentRecursive));
+        h.reads(a, add_watch("/r", PersistentRecursive));
+        let zxid = h.writes(b, set("/r", "v1"));
+        h.tells(a, NodeDataChanged, "/r", zxid);
+        if lie {
+            h.tells(a, NodeDataChanged, "/r", zxid);
+        }
+        h.reads(a, get("/"));
+    });
+}
+
+#[test]
+fn w5_edge_97_a_multi_tells_of_each_of_its_changes() {
+    twins("W5", |h, lie| {
+        let (a, b) = (h.client(0), h.client(1));
+        h.writes(b, create("/a"));
+        h.reads(a, add_watch("/a", Persistent));
+        let zxid = h.writes(b, Request::Multi(vec![set("/a", "v1"), set("/a", "v2")]));
+        h.tells(a, NodeDataChanged, "/a", zxid);
+        if !lie {
+            h.tells(a, NodeDataChanged, "/a", zxid);
+        }
+        h.reads(a, get("/"));
+    });
+}
+
+#[test]
+fn w2_a_client_forgets_its_persistent_watch() {
+    twins("W2", |h, lie| {
+        let a = h.client(0);
+        h.reads(a, add_watch("/a", PersistentRecursive));
+        let seen = h.tip();
+        let a = h.reconnects(a);
+        if !lie {
+            let recursive = vec!["/a".to_owned()];
+            let again = SetWatches { relative_zxid: seen, recursive, ..SetWatches::default() };
+            h.reads(a, Request::SetWatches(again));
+        }
+        h.reads(a, get("/"));
+    });
+}
+
+#[test]
+fn w6_a_removed_persistent_watch_fires() {
+    twins("W6", |h, lie| {
+        let (a, b) = (h.client(0), h.client(1));
+        h.reads(a, add_watch("/a", Persistent));
+        let (path, kind) = ("/a".to_owned(), WatcherType::Persistent);
+        h.asks(a, Request::Watches { path, kind, remove: true });
+        h.answers_as(a, |reply| reply.result = Ok(zabkeeper_core::wire::ReplyBody::Empty));
+        let zxid = h.writes(b, create("/a"));
+        if lie {
+            h.tells(a, NodeCreated, "/a", zxid);
+        }
+        h.reads(a, get("/"));
+    });
+}
+
+/// Told once, however many watches it concerns; what is used up is used up, the others stand (WATCH-07, WATCH-08).
+#[test]
+fn watch_07_08_one_event_for_all_watches_of_a_connection() {
+    let mut h = History::new();
+    let (a, b) = (h.client(0), h.client(1));
+    h.reads(a, watch_exists("/a"));
+    h.reads(a, add_watch("/a", Persistent));
+    h.reads(a, add_watch("/", PersistentRecursive));
+    for (request, event) in [
+        (create("/a"), NodeCreated),
+        (set("/a", "v1"), NodeDataChanged),
+        (delete("/a"), NodeDeleted),
+    ] {
+        let zxid = h.writes(b, request);
+        h.tells(a, event, "/a", zxid);
+        h.reads(a, get("/"));
+    }
+    h.passes();
+}
+
+/// A watch that is removed leaves the others, also where an event is on its way.
+#[test]
+fn w6_edge_121_removing_one_kind_leaves_the_others() {
+    let mut h = History::new();
+    let (a, b) = (h.client(0), h.client(1));
+    h.writes(b, create("/a"));
+    h.reads(a, watch_data("/a"));
+    h.reads(a, add_watch("/a", Persistent));
+    let remove = |kind| Request::Watches { path: "/a".into(), kind, remove: true };
+    let before = h.tip();
+    h.asks(a, remove(WatcherType::Data));
+    let zxid = h.writes(b, set("/a", "v1"));
+    h.answers_at(a, before, |reply| reply.result = Ok(zabkeeper_core::wire::ReplyBody::Empty));
+    h.tells(a, NodeDataChanged, "/a", zxid);
+    h.asks(a, remove(WatcherType::Data));
+    h.answers_as(a, |reply| reply.result = Err(zabkeeper_core::ErrorCode::NoWatcher));
+    h.passes();
+}
+
+/// What changed while the client was away is not told (WATCH-23, edge 132).
+#[test]
+fn edge_132_persistent_watches_are_set_again_in_silence() {
+    let mut h = History::new();
+    let (a, b) = (h.client(0), h.client(1));
+    h.reads(a, add_watch("/a", Persistent));
+    let relative_zxid = h.tip();
+    h.closes(a);
+    h.writes(b, create("/a"));
+    let a = h.reconnects(a);
+    let persistent = vec!["/a".to_owned()];
+    h.reads(
+        a,
+        Request::SetWatches(SetWatches { relative_zxid, persistent, ..SetWatches::default() }),
+    );
+    let zxid = h.writes(b, delete("/a"));
+    h.tells(a, NodeDeleted, "/a", zxid);
     h.passes();
 }

@@ -1,0 +1,44 @@
+//! Clients that want to be sure which ensemble they talk to (ACL-14, Java `EnsembleAuthenticationProvider`).
+
+use super::{Access, Scheme, Verdict};
+use crate::wire::Id;
+
+/// The scheme `ensemble`: shows nothing, but closes the connection of who looks for another ensemble.
+#[derive(Debug)]
+pub(super) struct Ensemble {
+    names: Vec<String>,
+}
+
+impl Ensemble {
+    pub(super) fn new(names: Vec<String>) -> Ensemble {
+        Ensemble { names }
+    }
+}
+
+impl Scheme for Ensemble {
+    fn name(&self) -> &str {
+        "ensemble"
+    }
+
+    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Id]) -> Verdict {
+        let asked = auth.unwrap_or_default();
+        let is_ours = |name: &String| name.as_bytes() == asked;
+        if asked.is_empty() || self.names.is_empty() || self.names.iter().any(is_ours) {
+            Verdict::Accepted(Vec::new())
+        } else {
+            Verdict::Closed
+        }
+    }
+
+    fn is_valid(&self, _id: &str) -> bool {
+        false
+    }
+
+    fn matches(&self, _id: &str, _entry: &str, _access: &Access<'_>) -> bool {
+        false
+    }
+
+    fn is_authenticated(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,374 @@
+//! Rows ACL-01 to ACL-19, with what ZooKeeper 3.9.4 said when it was asked.
+
+use std::slice;
+
+use super::*;
+use crate::config::DigestAlg;
+
+/// Of `bob:secret`, by a real server.
+const BOB: &str = "bob:fyVmFCwVbTJYrznoSu1koqYEYF0=";
+
+fn acl(perms: i32, scheme: &str, id: &str) -> Acl {
+    Acl { perms: Perms(perms), scheme: scheme.into(), id: id.into() }
+}
+
+fn world(perms: i32) -> Acl {
+    acl(perms, "world", "anyone")
+}
+
+fn id(scheme: &str, id: &str) -> Id {
+    Id { scheme: scheme.into(), id: id.into() }
+}
+
+fn builtin() -> Schemes {
+    Schemes::new(&AuthOptions::default())
+}
+
+/// Does somebody with these identities have one of the permissions?
+fn may(schemes: &Schemes, ids: &[Id], list: &[Acl], perms: Perms) -> bool {
+    Who::new(ids, schemes).may(list, &Access::new(perms, "/x"))
+}
+
+/// Who a client is that sends these after `ip`.
+fn shown(schemes: &Schemes, packets: &[&[u8]]) -> Vec<Id> {
+    let mut known = schemes.opened(vec![id("ip", "127.0.0.1")]);
+    for packet in packets {
+        let Verdict::Accepted(ids) = schemes.authenticate("digest", Some(packet), known.ids())
+        else {
+            panic!("digest takes everything");
+        };
+        known.extend(ids);
+    }
+    known.ids().to_vec()
+}
+
+fn digest(schemes: &Schemes, packet: &[u8]) -> String {
+    shown(schemes, &[packet]).into_iter().find(|id| id.scheme == "digest").expect("an id").id
+}
+
+#[test]
+fn acl_01_edge_179_any_entry_with_a_shared_bit_and_a_match_suffices() {
+    let schemes = builtin();
+    let list = [world(1), acl(4, "digest", BOB), acl(8, "ip", "10.0.0.0/8")];
+    let bob = shown(&schemes, &[b"bob:secret"]);
+    assert!(may(&schemes, &[], &list, Perms::READ));
+    assert!(!may(&schemes, &[], &list, Perms::CREATE));
+    assert!(may(&schemes, &bob, &list, Perms::CREATE));
+    assert!(!may(&schemes, &bob, &list, Perms::DELETE), "from another network");
+    assert!(may(&schemes, &[id("ip", "10.1.2.3")], &list, Perms::DELETE));
+    assert!(may(&schemes, &[], &[], Perms::DELETE), "no list, no restriction");
+}
+
+#[test]
+fn acl_01_edge_178_super_and_skip_acl_pass_every_list() {
+    let mut options = AuthOptions::default();
+    let schemes = Schemes::new(&options);
+    assert!(may(&schemes, &[id("super", "")], &[world(0)], Perms::ADMIN));
+    assert!(!may(&schemes, &[], &[world(0)], Perms::ADMIN));
+    options.skip_acl = true;
+    assert!(may(&Schemes::new(&options), &[], &[world(0)], Perms::ADMIN));
+}
+
+#[test]
+fn acl_01_a_scheme_that_is_not_offered_matches_nobody() {
+    let entry = acl(31, "digest", BOB);
+    let options = AuthOptions { digest_disabled: true, ..AuthOptions::default() };
+    let schemes = Schemes::new(&options);
+    assert!(!may(&schemes, &[id("digest", BOB)], slice::from_ref(&entry), Perms::READ));
+    assert!(may(&builtin(), &[id("digest", BOB)], &[entry], Perms::READ));
+    assert_eq!(schemes.authenticate("digest", Some(b"bob:secret"), &[]), Verdict::Refused);
+}
+
+#[test]
+fn acl_04_to_07_edges_161_to_164_and_167_to_169_which_lists_are_taken() {
+    let schemes = builtin();
+    let ids = [id("ip", "127.0.0.1")];
+    let nobody = Who::new(&ids, &schemes);
+    let bad = [
+        vec![],
+        vec![acl(31, "world", "bob")],
+        vec![acl(31, "world", "")],
+        vec![acl(31, "auth", "")],
+        vec![acl(31, "foo", "x")],
+        vec![acl(31, "super", "")],
+        vec![acl(31, "x509", "CN=a")],
+        vec![acl(31, "ensemble", "a")],
+        vec![acl(31, "", "")],
+        vec![world(1), acl(31, "foo", "x")],
+    ];
+    for list in bad {
+        assert_eq!(nobody.fixup(list.clone()), Err(ErrorCode::InvalidAcl), "{list:?}");
+    }
+    let taken = nobody.fixup(vec![world(255), world(0), world(255), world(-1)]);
+    assert_eq!(taken, Ok(vec![world(255), world(0), world(-1)]));
+}
+
+#[test]
+fn acl_06_edges_165_and_166_auth_stands_for_who_is_authenticated() {
+    let options = AuthOptions { super_digest: Some(BOB.into()), ..AuthOptions::default() };
+    let schemes = Schemes::new(&options);
+    let ids = shown(&schemes, &[b"bob:secret"]);
+    assert!(ids.contains(&id("super", "")), "ACL-09: {ids:?}");
+    let bob = Who::new(&ids, &schemes);
+    let expected = acl(3, "digest", BOB);
+    assert_eq!(bob.fixup(vec![acl(3, "auth", "whoever")]), Ok(vec![expected.clone()]));
+    // Repetitions are looked for before it is known what the entries stand for.
+    let twice = vec![acl(3, "auth", "a"), acl(3, "auth", "b"), expected.clone()];
+    assert_eq!(bob.fixup(twice), Ok(vec![expected.clone(), expected.clone(), expected]));
+}
+
+#[test]
+fn acl_08_edge_170_digests_are_those_of_a_real_server() {
+    let golden: [(&[u8], &str); 13] = [
+        (b"bob:secret", BOB),
+        (b"bob", "bob:SBgazSKz7a68ikR4aKfffOYpkgo="),
+        (b"", ":2jmj7l5rSw0yVb/vlWAYkK/YBwk="),
+        (b":", ":BaefBs8/Z/cm2uaNGKIpD2yaUMk="),
+        (b":p", ":LlDE5iroUDDm9zdvmLsfjkUvn0k="),
+        (b"u:", "u:IX23jg4I7W2/R//KoV8VL1UfuBM="),
+        (b"a:b:c", "a:cLzgnoJ6mP5qz3w+mwvPE2vDgu0="),
+        ("ü:é".as_bytes(), "ü:bWpS2Ha8OYJqPRUYT4h1iRa2nIY="),
+        (b"\xff\xfe:x", "\u{fffd}\u{fffd}:sgm2wdkksskeePf9Lr02TkUKDiU="),
+        (b"\xed\xa0\x80:y", "\u{fffd}:zEg/V+WFtr3bcEp7QxLrS8fMHjI="),
+        ("\u{1f600}:z".as_bytes(), "\u{1f600}:BKkFaJbMj1d6e0+DT7I/wJUVjzE="),
+        (b"a\xe2\x82:b", "a\u{fffd}:n0MVaWXdb4SIOy8y3rG4OHNno0Q="),
+        (b"\xc0\x80:q", "\u{fffd}\u{fffd}:astRNSoAdpSZCTGCZUTOpUeGT18="),
+    ];
+    let schemes = builtin();
+    for (packet, expected) in golden {
+        assert_eq!(digest(&schemes, packet), expected);
+    }
+    assert_eq!(schemes.authenticate("digest", None, &[]), Verdict::Refused);
+}
+
+#[test]
+fn acl_08_other_digests_are_as_standards_have_them() {
+    let with = |digest_alg| Schemes::new(&AuthOptions { digest_alg, ..AuthOptions::default() });
+    let golden = [
+        (DigestAlg::Md5, "bob:pasriMfeJxH/y5wk/opUWg=="),
+        (DigestAlg::Sha256, "bob:huAluaVu3uER4LIpielGv9Qqk5x3YVDr6I2R/mXf2wE="),
+        (
+            DigestAlg::Sha512,
+            "bob:MON49O1q1UU4gzHRH8XFfdstQyTRtQRoDT+8dvk+qrZdXJegJxeoYDJfch4LeWUjXjSWIiqnKXpFYZi7tC1AZw==",
+        ),
+    ];
+    for (alg, expected) in golden {
+        assert_eq!(digest(&with(alg), b"bob:secret"), expected);
+    }
+}
+
+#[test]
+fn acl_08_edge_163_ids_of_digest_have_two_parts_as_java_splits() {
+    let schemes = builtin();
+    let nobody = Who::new(&[], &schemes);
+    for good in [":b", "a:b", "a:b:", "a:b::"] {
+        assert!(nobody.fixup(vec![acl(31, "digest", good)]).is_ok(), "{good}");
+    }
+    for bad in ["", ":", "::", "ab", "a:", "a:b:c", "a::b"] {
+        assert!(nobody.fixup(vec![acl(31, "digest", bad)]).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn acl_10_networks_are_taken_as_by_a_real_server() {
+    let schemes = builtin();
+    let nobody = Who::new(&[], &schemes);
+    let good = [
+        "127.0.0.1",
+        "127.0.0.1/8",
+        "127.0.0.1/0",
+        "127.0.0.1/32",
+        "127.0.0.1/+8",
+        "127.0.0.1/08",
+        "127.0.0.01",
+        "+127.0.0.1",
+        "-0.0.0.0",
+        "::1",
+        "::",
+        "1::",
+        "::1/128",
+        "::1/0",
+        "1:2:3:4:5:6:7:8",
+        "1::2:3:4:5:6:7",
+        "::2:3:4:5:6:7:8",
+        "+1::",
+        "-1::",
+        "-fff::",
+    ];
+    for text in good {
+        assert!(nobody.fixup(vec![acl(31, "ip", text)]).is_ok(), "{text}");
+    }
+    let bad = [
+        "127.0.0.1/33",
+        "127.0.0.1/-1",
+        "127.0.0.1/",
+        "127.0.0.1/a",
+        "127.0.0.1/8/8",
+        "127.0.0",
+        "127.0.0.1.",
+        "256.0.0.1",
+        "127.0.0.x",
+        ".",
+        "",
+        "localhost",
+        "::1/129",
+        "1:2:3:4:5:6:7",
+        "1:2:3:4:5:6:7:8:9",
+        "1::2::3",
+        "1::2:3:4:5:6:7:8",
+        "12345::",
+        "g::",
+        "::ffff:127.0.0.1",
+        "1:::2",
+        "fe80::1%eth0",
+        "[::1]",
+        ":",
+        "1:",
+        "127.0.0.1 ",
+        "/8",
+    ];
+    for text in bad {
+        assert!(nobody.fixup(vec![acl(31, "ip", text)]).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn acl_10_masked_bits_have_to_match() {
+    let schemes = builtin();
+    let has = |network: &str, address: &str| {
+        may(&schemes, &[id("ip", address)], &[acl(1, "ip", network)], Perms::READ)
+    };
+    assert!(has("10.1.2.3", "10.1.2.3") && !has("10.1.2.3", "10.1.2.4"));
+    assert!(has("10.1.2.3/31", "10.1.2.2") && !has("10.1.2.3/31", "10.1.2.4"));
+    assert!(has("10.255.0.0/9", "10.128.0.1") && !has("10.255.0.0/9", "10.127.0.1"));
+    assert!(has("1.2.3.4/0", "255.255.255.255") && !has("1.2.3.4/0", "::1"));
+    assert!(has("fe80::/10", "febf:0:0:0:0:0:0:1") && !has("fe80::/10", "fec0::1"));
+    assert!(has("::1", "0:0:0:0:0:0:0:1"));
+    assert!(!has("10.1.2.3/33", "10.1.2.3"), "a list of a server that took it grants nothing");
+}
+
+#[test]
+fn acl_11_the_subject_of_a_certificate_and_its_super_user() {
+    let amy = "CN=amy,OU=ops";
+    let options =
+        AuthOptions { x509: true, x509_super_user: Some(amy.into()), ..AuthOptions::default() };
+    let schemes = Schemes::new(&options);
+    let known = schemes.opened(vec![id("x509", amy)]);
+    assert_eq!(known.ids().len(), 2);
+    assert!(known.ids().contains(&id("super", amy)));
+    let bob = schemes.opened(vec![id("x509", "CN=bob")]);
+    assert_eq!(bob.ids()[..], [id("x509", "CN=bob")]);
+    let list = [acl(1, "x509", "CN=bob")];
+    assert!(may(&schemes, bob.ids(), &list, Perms::READ));
+    assert!(!may(&schemes, &[id("x509", "CN=carl")], &list, Perms::READ));
+    assert!(may(&schemes, &[id("x509", amy)], &list, Perms::READ), "without its super, too");
+    assert_eq!(schemes.authenticate("x509", None, bob.ids()), Verdict::Accepted(Vec::new()));
+    assert_eq!(schemes.authenticate("x509", Some(amy.as_bytes()), &[]), Verdict::Refused);
+}
+
+#[test]
+fn acl_14_edge_182_the_name_of_the_ensemble() {
+    let mut options = AuthOptions { ensemble: true, ..AuthOptions::default() };
+    let open = Schemes::new(&options);
+    options.ensemble_names = vec!["a".into(), "b".into()];
+    let named = Schemes::new(&options);
+    let fine = Verdict::Accepted(Vec::new());
+    assert_eq!(open.authenticate("ensemble", Some(b"x"), &[]), fine);
+    for name in [None, Some(&b""[..]), Some(b"a"), Some(b"b")] {
+        assert_eq!(named.authenticate("ensemble", name, &[]), fine);
+    }
+    assert_eq!(named.authenticate("ensemble", Some(b"c"), &[]), Verdict::Closed);
+    let anybody = Who::new(&[], &named);
+    assert!(anybody.fixup(vec![acl(1, "ensemble", "a")]).is_err());
+}
+
+#[test]
+fn acl_16_edge_171_nobody_authenticates_by_what_is_not_offered() {
+    for name in ["foo", "world", "auth", "sasl", "super", "ensemble", "x509", ""] {
+        assert_eq!(builtin().authenticate(name, Some(b"a:b"), &[]), Verdict::Refused, "{name}");
+    }
+}
+
+#[test]
+fn acl_17_edge_173_identities_become_more_in_the_order_of_a_real_server() {
+    let schemes = builtin();
+    let packets: [&[u8]; 4] = [b"bob:secret", b"amy:secret", b"cat:secret", b"amy:secret"];
+    let ids = shown(&schemes, &packets);
+    let who = Who::new(&ids, &schemes);
+    let users = [id("digest", "bob"), id("digest", "amy"), id("digest", "cat")];
+    assert_eq!(who.shown(), [&users[..], &[id("ip", "127.0.0.1")]].concat());
+    let expected = [
+        acl(31, "digest", BOB),
+        acl(31, "digest", "amy:Iq0onHjzb4KyxPAp8YWOIC8zzwY="),
+        acl(31, "digest", "cat:kpTKxsHnaWPkMfiSwS+QZoqLUF0="),
+    ];
+    assert_eq!(who.fixup(vec![acl(31, "auth", "")]), Ok(expected.to_vec()));
+}
+
+#[test]
+fn acl_19_edge_181_who_is_served() {
+    let mut options =
+        AuthOptions { required_schemes: vec!["digest".into()], ..AuthOptions::default() };
+    let schemes = Schemes::new(&options);
+    assert!(!schemes.admit(&shown(&schemes, &[])));
+    assert!(schemes.admit(&shown(&schemes, &[b"a:b"])));
+    assert!(builtin().admit(&[]));
+    assert_eq!(options.check(), Ok(()));
+    options.required_schemes.push("sasl".into());
+    let error = options.check().expect_err("nobody can show it").to_string();
+    assert_eq!(
+        error,
+        "enforce.auth.schemes: scheme \"sasl\" is not offered; use one of digest, ip"
+    );
+}
+
+#[test]
+fn op_06_edge_174_digests_are_not_shown() {
+    let mut list = [acl(1, "digest", BOB), acl(1, "ip", "::1"), acl(1, "digest", "x:y:")];
+    redact(&mut list);
+    assert_eq!(list, [acl(1, "digest", "bob:x"), acl(1, "ip", "::1"), acl(1, "digest", "x:x")]);
+}
+
+/// A scheme of a user of the crate: whoever knows the number may write below the node of that number.
+#[derive(Debug)]
+struct Number;
+
+impl Scheme for Number {
+    fn name(&self) -> &str {
+        "number"
+    }
+
+    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Id]) -> Verdict {
+        match auth.and_then(|auth| str::from_utf8(auth).ok()?.parse::<u8>().ok()) {
+            Some(n) => Verdict::Accepted(vec![id("number", &n.to_string())]),
+            None => Verdict::Refused,
+        }
+    }
+
+    fn is_valid(&self, id: &str) -> bool {
+        id == "path"
+    }
+
+    fn matches(&self, id: &str, _entry: &str, access: &Access<'_>) -> bool {
+        access.perms == Perms::CREATE
+            && access.sets.is_some()
+            && access.path.split('/').nth(1) == Some(id)
+    }
+}
+
+#[test]
+fn acl_15_a_scheme_that_is_not_built_in() {
+    let mut schemes = builtin();
+    schemes.add(Arc::new(Number));
+    assert_eq!(schemes.authenticate("number", Some(b"x"), &[]), Verdict::Refused);
+    let Verdict::Accepted(ids) = schemes.authenticate("number", Some(b"007"), &[]) else {
+        panic!("seven is a number");
+    };
+    let who = Who::new(&ids, &schemes);
+    let list = who.fixup(vec![acl(31, "number", "path")]).expect("fine");
+    let access = Access::new(Perms::CREATE, "/7/new");
+    assert!(who.may(&list, &access.setting(&list)));
+    assert!(!who.may(&list, &access));
+    assert!(!who.may(&list, &Access::new(Perms::CREATE, "/8/new").setting(&list)));
+    assert_eq!(who.fixup(vec![acl(1, "auth", "")]), Ok(vec![acl(1, "number", "7")]));
+}

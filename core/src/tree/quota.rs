@@ -1,0 +1,285 @@
+//! Quotas: how many nodes and bytes a subtree may have, and has (DATA-28 to DATA-33; Java `StatsTrack`, `PathTrie`).
+//!
+//! Owns which paths have one, the text of limits and usage, and the upkeep of usage. Limits and usage are data of ordinary
+//! nodes below `/zookeeper/quota`, so replicas agree on them and snapshots hold them like anything else. Usage changes in
+//! place: no version, no zxid, no watch (edge 80).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+
+use super::{NodeId, Tree, signed, split};
+
+/// Below this node each path with a quota is there once more.
+const QUOTAS: &str = "/zookeeper/quota";
+/// The child that holds the limits.
+const LIMITS: &str = "zookeeper_limits";
+/// The child that holds the usage.
+const STATS: &str = "zookeeper_stats";
+
+const COUNT: &str = "count";
+const COUNT_HARD: &str = "countHardLimit";
+const BYTES: &str = "bytes";
+const BYTES_HARD: &str = "byteHardLimit";
+
+/// The paths that have a quota.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Quotas(BTreeSet<Box<str>>);
+
+/// What a quota says of a write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Within,
+    /// A soft limit is passed.
+    Soft,
+    /// A hard limit refuses.
+    Hard,
+    /// The limits or the usage cannot be read.
+    Unreadable,
+}
+
+/// Limits or usage: numbers by name.
+#[derive(Debug, Default)]
+struct Track(BTreeMap<String, i64>);
+
+impl Tree {
+    /// What the quota nearest above `path` says of `count` nodes and `bytes` more there (DATA-32). It looks at what is
+    /// applied, so writes under way may go beyond.
+    pub(crate) fn check_quota(&self, path: &str, count: i64, bytes: i64) -> Verdict {
+        let Some(limited) = self.quotas.nearest(path) else {
+            return Verdict::Within;
+        };
+        let Some(limits) = self.find(&format!("{QUOTAS}{limited}/{LIMITS}")) else {
+            return Verdict::Within;
+        };
+        let Some(limits) = self.track(limits) else {
+            return Verdict::Unreadable;
+        };
+        let counted = (count != 0).then(|| limits.limit(COUNT, COUNT_HARD)).flatten();
+        let weighed = (bytes != 0).then(|| limits.limit(BYTES, BYTES_HARD)).flatten();
+        if counted.is_none() && weighed.is_none() {
+            return Verdict::Within;
+        }
+        let Some(stats) = self.find(&format!("{QUOTAS}{limited}/{STATS}")) else {
+            return Verdict::Within;
+        };
+        let Some(stats) = self.track(stats) else {
+            return Verdict::Unreadable;
+        };
+        let judge = |limit: Option<(i64, Verdict)>, name: &str, more: i64| match limit {
+            Some((limit, verdict)) if stats.get(name).wrapping_add(more) > limit => verdict,
+            Some(_) | None => Verdict::Within,
+        };
+        judge(counted, COUNT, count).max(judge(weighed, BYTES, bytes))
+    }
+
+    /// A node has been created: it is used, and may be the one that says how much is (DATA-29, edge 184).
+    pub(super) fn use_created(&mut self, path: &str, id: NodeId) {
+        let bytes = signed(self.node(id).length());
+        if &*self.node(id).name == STATS
+            && let Some(limited) = limited_by(path)
+        {
+            let (count, bytes) = self.measure(limited);
+            let mut track = Track::default();
+            track.0.insert(COUNT.into(), count);
+            track.0.insert(BYTES.into(), bytes);
+            self.replace_data(id, Some(Bytes::from(track.text())));
+        }
+        self.use_more(path, 1, bytes);
+    }
+
+    /// So much more is used at `path` (DATA-30). A usage that cannot be read stays as it is.
+    pub(super) fn use_more(&mut self, path: &str, count: i64, bytes: i64) {
+        let Some(limited) = self.quotas.nearest(path) else {
+            return;
+        };
+        let Some(stats) = self.find(&format!("{QUOTAS}{limited}/{STATS}")) else {
+            return;
+        };
+        let Some(mut track) = self.track(stats) else {
+            return;
+        };
+        for (name, more) in [(COUNT, count), (BYTES, bytes)] {
+            let used = track.get(name).wrapping_add(more);
+            track.0.insert(name.into(), used);
+        }
+        self.replace_data(stats, Some(Bytes::from(track.text())));
+    }
+
+    /// A node is linked: does it hold limits?
+    pub(super) fn list_quota(&mut self, id: NodeId) {
+        if let Some(limited) = self.limited(id) {
+            self.quotas.0.insert(limited);
+        }
+    }
+
+    /// A node goes.
+    pub(super) fn unlist_quota(&mut self, id: NodeId) {
+        if let Some(limited) = self.limited(id) {
+            self.quotas.0.remove(&limited);
+        }
+    }
+
+    /// The path that this node holds the limits of. The root has no quota.
+    fn limited(&self, id: NodeId) -> Option<Box<str>> {
+        if &*self.node(id).name != LIMITS {
+            return None;
+        }
+        let path = self.path_of(id);
+        let limited = normal(limited_by(&path)?);
+        (!limited.is_empty()).then(|| limited.into())
+    }
+
+    /// Nodes and bytes at `path` and below.
+    fn measure(&self, path: &str) -> (i64, i64) {
+        let (mut count, mut bytes) = (0, 0);
+        let mut next = Vec::from_iter(self.find(path));
+        while let Some(id) = next.pop() {
+            count += 1;
+            bytes += signed(self.node(id).length());
+            next.extend(self.child_ids(id));
+        }
+        (count, bytes)
+    }
+
+    fn track(&self, id: NodeId) -> Option<Track> {
+        Track::parse(&String::from_utf8_lossy(self.node(id).data.as_deref()?))
+    }
+}
+
+impl Quotas {
+    /// The longest path with a quota that `path` is at or below.
+    fn nearest(&self, path: &str) -> Option<String> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut path = normal(path);
+        while !path.is_empty() {
+            if self.0.contains(&*path) {
+                return Some(path);
+            }
+            let end = path.rfind('/').expect("it begins with a slash");
+            path.truncate(end);
+        }
+        None
+    }
+}
+
+impl Track {
+    /// `key=number` between commas and semicolons; what comes behind a second `=` does not count. `None` where that is not
+    /// what it is.
+    fn parse(text: &str) -> Option<Track> {
+        let mut track = Track::default();
+        let pieces = text.split([',', ';']);
+        // Java's split leaves out what is empty at the end, and in the middle because separators stick together.
+        for (index, piece) in pieces.enumerate() {
+            if piece.is_empty() && (index > 0 || text.chars().all(|c| matches!(c, ',' | ';'))) {
+                continue;
+            }
+            let (key, rest) = piece.split_once('=')?;
+            let value = rest.split('=').next().unwrap_or_default();
+            let value = match value {
+                // It splits that off, too, unless something follows.
+                "" if rest.chars().all(|c| c == '=') => return None,
+                "" => -1,
+                value => value.parse().ok()?,
+            };
+            track.0.insert(key.into(), value);
+        }
+        Some(track)
+    }
+
+    /// What is not there is -1.
+    fn get(&self, name: &str) -> i64 {
+        self.0.get(name).copied().unwrap_or(-1)
+    }
+
+    /// The limit that counts: the hard one where there are both (edge 190).
+    fn limit(&self, soft: &str, hard: &str) -> Option<(i64, Verdict)> {
+        let limits = [(self.get(hard), Verdict::Hard), (self.get(soft), Verdict::Soft)];
+        limits.into_iter().find(|(limit, _)| *limit > -1)
+    }
+
+    /// As ZooKeeper writes it; the `=` behind the bytes once hid the rest from old readers.
+    fn text(&self) -> String {
+        let mut text = format!("{COUNT}={},{BYTES}={}", self.get(COUNT), self.get(BYTES));
+        let others = self.0.iter().filter(|(key, _)| !matches!(&***key, COUNT | BYTES));
+        for (index, (key, value)) in others.enumerate() {
+            let extra = if index == 0 { "=" } else { "" };
+            write!(text, "{extra};{key}={value}").expect("text takes all");
+        }
+        text
+    }
+}
+
+/// The path whose limits or usage a node at `path` holds; empty for the root.
+fn limited_by(path: &str) -> Option<&str> {
+    let (parent, _) = split(path)?;
+    parent.strip_prefix(QUOTAS)
+}
+
+/// A path without its blank names, as ZooKeeper's table of quotas takes it.
+fn normal(path: &str) -> String {
+    let names = path.split('/').filter(|name| name.chars().any(|c| c > ' '));
+    names.fold(String::new(), |path, name| path + "/" + name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_28_limits_and_usage_are_read_and_written_as_by_zookeeper() {
+        for (text, written) in [
+            ("", "count=-1,bytes=-1"),
+            ("count=3", "count=3,bytes=-1"),
+            ("count=3,bytes=5", "count=3,bytes=5"),
+            ("bytes=5;count=-3", "count=-3,bytes=5"),
+            (
+                "count=1,bytes=2=;byteHardLimit=3;countHardLimit=4",
+                "count=1,bytes=2=;byteHardLimit=3;countHardLimit=4",
+            ),
+            ("countHardLimit=4;b=7,,;count=1=9;", "count=1,bytes=-1=;b=7;countHardLimit=4"),
+            ("count==3", "count=-1,bytes=-1"),
+            ("=3", "count=-1,bytes=-1=;=3"),
+            (",", "count=-1,bytes=-1"),
+            ("count=+3", "count=3,bytes=-1"),
+        ] {
+            assert_eq!(
+                Track::parse(text).map(|track| track.text()).as_deref(),
+                Some(written),
+                "{text:?}"
+            );
+        }
+        for text in [
+            "x",
+            "count=",
+            "count==",
+            ",count=1",
+            "count=x",
+            "count= 1",
+            "count=1,x",
+            "count=9223372036854775808",
+            "=",
+        ] {
+            assert!(Track::parse(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn data_29_the_longest_prefix_counts_by_whole_names() {
+        let quotas = Quotas(["/a", "/a/b"].into_iter().map(Box::from).collect());
+        for (path, nearest) in [
+            ("/a", Some("/a")),
+            ("/a/b/c/d", Some("/a/b")),
+            ("/a/bc", Some("/a")),
+            ("/ab", None),
+            ("/", None),
+            ("/a/ /b", Some("/a/b")),
+        ] {
+            assert_eq!(quotas.nearest(path).as_deref(), nearest, "{path}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Against rows and edges one by one, and against both tables of ZooKeeper as plain maps.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::rng::Rng;
+
+const A: ConnId = ConnId(1);
+const B: ConnId = ConnId(2);
+
+fn none() -> Watches {
+    Watches::new(KeyedHash::default())
+}
+
+fn created(watches: &mut Watches, path: &str) -> Vec<ConnId> {
+    watches.fire(EventType::NodeCreated, path)
+}
+
+fn changed(watches: &mut Watches, path: &str) -> Vec<ConnId> {
+    watches.fire(EventType::NodeDataChanged, path)
+}
+
+fn deleted(watches: &mut Watches, path: &str) -> Vec<ConnId> {
+    watches.fire(EventType::NodeDeleted, path)
+}
+
+fn children(watches: &mut Watches, path: &str) -> Vec<ConnId> {
+    watches.fire(EventType::NodeChildrenChanged, path)
+}
+
+#[test]
+fn edge_103_a_watch_fires_once() {
+    let mut watches = none();
+    watches.add(Kind::Data, "/x", B);
+    watches.add(Kind::Data, "/x", A);
+    watches.add(Kind::Data, "/x", A);
+    assert_eq!(watches.count(), 2);
+    assert_eq!(changed(&mut watches, "/x"), [A, B]);
+    assert!(changed(&mut watches, "/x").is_empty());
+    assert_eq!(watches.count(), 0);
+}
+
+#[test]
+fn edge_136_watches_go_with_their_connection() {
+    let mut watches = none();
+    watches.add(Kind::Data, "/x", A);
+    watches.add(Kind::Child, "/x", A);
+    watches.add(Kind::Child, "/x", B);
+    watches.drop_conn(A);
+    watches.drop_conn(A);
+    assert_eq!(watches.count(), 1);
+    assert_eq!(children(&mut watches, "/x"), [B]);
+}
+
+#[test]
+fn edges_119_and_120_removing_any_twice() {
+    let mut watches = none();
+    assert!(!watches.contains("/x", A, WatcherType::Any));
+    watches.add(Kind::Child, "/x", A);
+    assert!(!watches.remove("/x", A, WatcherType::Data));
+    assert!(watches.remove("/x", A, WatcherType::Any));
+    assert!(!watches.remove("/x", A, WatcherType::Any));
+    assert_eq!(watches.count(), 0);
+}
+
+#[test]
+fn edges_104_and_105_a_deleted_node_is_told_once_to_whoever_watches_data_and_children() {
+    let mut watches = none();
+    watches.add(Kind::Data, "/x", A);
+    watches.add(Kind::Child, "/x", A);
+    watches.add(Kind::Child, "/x", B);
+    assert_eq!(deleted(&mut watches, "/x"), [A, B]);
+    assert_eq!(watches.count(), 0, "both are used up");
+}
+
+#[test]
+fn edges_106_to_108_data_and_children_are_watched_apart() {
+    let mut watches = none();
+    watches.add(Kind::Data, "/p", A);
+    watches.add(Kind::Child, "/p", B);
+    assert_eq!(children(&mut watches, "/p"), [B]);
+    watches.add(Kind::Child, "/p", B);
+    assert_eq!(changed(&mut watches, "/p"), [A]);
+    assert!(children(&mut watches, "/p/c").is_empty());
+    assert!(created(&mut watches, "/p/c").is_empty(), "one-shot watches cover one node");
+}
+
+#[test]
+fn edges_110_and_111_persistent_watches_stay_in_both_tables() {
+    let mut watches = none();
+    watches.add(Kind::Persistent, "/p", A);
+    assert_eq!(watches.count(), 2);
+    for _ in 0..2 {
+        assert_eq!(created(&mut watches, "/p"), [A]);
+        assert_eq!(children(&mut watches, "/p"), [A]);
+        assert_eq!(changed(&mut watches, "/p"), [A]);
+        assert_eq!(deleted(&mut watches, "/p"), [A]);
+        assert!(created(&mut watches, "/p/c").is_empty());
+    }
+}
+
+#[test]
+fn edges_112_to_114_recursive_watches_cover_components_and_no_lists_of_children() {
+    let mut watches = none();
+    watches.add(Kind::Recursive, "/r", A);
+    assert_eq!(watches.count(), 1);
+    assert!(created(&mut watches, "/rx").is_empty());
+    assert!(created(&mut watches, "/").is_empty());
+    assert_eq!(created(&mut watches, "/r/a/b"), [A]);
+    assert_eq!(deleted(&mut watches, "/r/a/b"), [A]);
+    assert_eq!(changed(&mut watches, "/r"), [A]);
+    assert!(children(&mut watches, "/r").is_empty());
+    assert!(children(&mut watches, "/r/a").is_empty());
+    watches.add(Kind::Recursive, "/", A);
+    assert_eq!(changed(&mut watches, "/r"), [A], "edge 114: one event");
+    assert_eq!(changed(&mut watches, "/"), [A]);
+    assert_eq!(created(&mut watches, "/zookeeper/quota/a"), [A]);
+}
+
+#[test]
+fn watch_07_kinds_exist_side_by_side_and_only_one_shots_are_used_up() {
+    let mut watches = none();
+    for kind in [Kind::Data, Kind::Child, Kind::Persistent, Kind::Recursive, Kind::Data] {
+        watches.add(kind, "/x", A);
+    }
+    assert_eq!(watches.count(), 2, "a table counts a connection once");
+    assert_eq!(changed(&mut watches, "/x"), [A]);
+    let has = |watches: &Watches, which| watches.contains("/x", A, which);
+    assert!(!has(&watches, WatcherType::Data) && has(&watches, WatcherType::Children));
+    assert!(has(&watches, WatcherType::Persistent));
+    assert!(has(&watches, WatcherType::PersistentRecursive));
+    assert_eq!(deleted(&mut watches, "/x"), [A]);
+    assert!(!has(&watches, WatcherType::Children) && has(&watches, WatcherType::Any));
+}
+
+#[test]
+fn watch_26_27_and_edge_121_each_kind_is_checked_and_removed_by_its_name() {
+    let mut watches = none();
+    watches.add(Kind::Persistent, "/x", A);
+    assert!(!watches.remove("/x", A, WatcherType::Data), "edge 121");
+    assert!(!watches.remove("/x", A, WatcherType::Children));
+    watches.add(Kind::Data, "/x", A);
+    watches.add(Kind::Recursive, "/x", A);
+    assert!(watches.remove("/x", A, WatcherType::Persistent));
+    assert!(!watches.remove("/x", A, WatcherType::Persistent));
+    assert!(children(&mut watches, "/x").is_empty(), "gone from both tables");
+    assert!(watches.remove("/x", A, WatcherType::Data));
+    assert_eq!(created(&mut watches, "/x/y"), [A]);
+    assert!(watches.remove("/x", A, WatcherType::PersistentRecursive));
+    assert!(created(&mut watches, "/x/y").is_empty());
+    for kind in [Kind::Data, Kind::Child, Kind::Persistent, Kind::Recursive] {
+        watches.add(kind, "/x", A);
+    }
+    watches.add(Kind::Data, "/x", B);
+    assert!(watches.remove("/x", A, WatcherType::Any));
+    assert!(!watches.contains("/x", A, WatcherType::Any));
+    assert_eq!(changed(&mut watches, "/x"), [B], "another's watch is left alone");
+}
+
+#[test]
+fn watch_28_and_edge_135_operators_are_shown_the_data_table() {
+    let mut watches = none();
+    watches.add(Kind::Data, "/", A);
+    watches.add(Kind::Child, "/", A);
+    watches.add(Kind::Child, "/c", B);
+    assert_eq!(watches.count(), 3);
+    let summary = WatchSummary { connections: 1, paths: 1, watches: 1 };
+    assert_eq!(watches.data_summary(), summary);
+    watches.add(Kind::Persistent, "/c", B);
+    watches.add(Kind::Recursive, "/", B);
+    assert_eq!(Vec::from_iter(watches.data_by_conn()), [(A, "/"), (B, "/"), (B, "/c")]);
+    assert_eq!(Vec::from_iter(watches.data_by_path()), [("/", A), ("/", B), ("/c", B)]);
+}
+
+#[test]
+fn a_connection_that_watches_again_and_again_takes_no_more_room() {
+    let mut watches = none();
+    watches.add(Kind::Child, "/other", A);
+    for round in 0..10_000 {
+        let path = format!("/{}", round % 10);
+        watches.add(Kind::Data, &path, A);
+        assert_eq!(changed(&mut watches, &path), [A]);
+    }
+    assert!(watches.conns[0].paths.capacity() <= 8, "{}", watches.conns[0].paths.capacity());
+    assert!(watches.paths.len() <= 2);
+    assert!(watches.remove("/other", A, WatcherType::Any));
+    assert!(watches.by_path.is_empty());
+}
+
+/// One of ZooKeeper's tables: who watches what, in which ways.
+type Table = BTreeSet<(String, ConnId, u8)>;
+
+/// Both tables, as the rows describe them.
+#[derive(Default)]
+struct Model {
+    data: Table,
+    child: Table,
+}
+
+const STANDARD: u8 = 0;
+const PERSISTENT: u8 = 1;
+const RECURSIVE: u8 = 2;
+
+impl Model {
+    fn add(&mut self, kind: Kind, path: &str, conn: ConnId) {
+        let path = path.to_owned();
+        match kind {
+            Kind::Data => self.data.insert((path, conn, STANDARD)),
+            Kind::Child => self.child.insert((path, conn, STANDARD)),
+            Kind::Persistent => {
+                self.data.insert((path.clone(), conn, PERSISTENT));
+                self.child.insert((path, conn, PERSISTENT))
+            }
+            Kind::Recursive => self.data.insert((path, conn, RECURSIVE)),
+        };
+    }
+
+    fn trigger(table: &mut Table, path: &str) -> BTreeSet<ConnId> {
+        let covers = |(watched, _, mode): &&(String, ConnId, u8)| {
+            let below = format!("{}/", watched.trim_end_matches('/'));
+            let recursive = *mode == RECURSIVE && !watched.is_empty();
+            watched == path || recursive && path.starts_with(&below)
+        };
+        let told = table.iter().filter(covers).map(|(_, conn, _)| *conn).collect();
+        table.retain(|(watched, _, mode)| watched != path || *mode != STANDARD);
+        told
+    }
+
+    fn fire(&mut self, event: EventType, path: &str) -> BTreeSet<ConnId> {
+        match event {
+            EventType::NodeCreated | EventType::NodeDataChanged => {
+                Self::trigger(&mut self.data, path)
+            }
+            EventType::NodeChildrenChanged => Self::trigger(&mut self.child, path),
+            EventType::NodeDeleted => {
+                let told = Self::trigger(&mut self.data, path);
+                &told | &Self::trigger(&mut self.child, path)
+            }
+        }
+    }
+
+    fn remove(&mut self, path: &str, conn: ConnId, which: WatcherType) -> bool {
+        let gone = |mode: Option<u8>| {
+            move |watch: &(String, ConnId, u8)| {
+                watch.0 == path && watch.1 == conn && mode.is_none_or(|mode| watch.2 == mode)
+            }
+        };
+        let take = |table: &mut Table, mode| {
+            let before = table.len();
+            table.retain(|watch| !gone(mode)(watch));
+            before != table.len()
+        };
+        match which {
+            WatcherType::Data => take(&mut self.data, Some(STANDARD)),
+            WatcherType::Children => take(&mut self.child, Some(STANDARD)),
+            WatcherType::Any => take(&mut self.data, None) | take(&mut self.child, None),
+            WatcherType::Persistent => {
+                take(&mut self.data, Some(PERSISTENT)) | take(&mut self.child, Some(PERSISTENT))
+            }
+            WatcherType::PersistentRecursive => take(&mut self.data, Some(RECURSIVE)),
+        }
+    }
+
+    fn watchers(table: &Table) -> BTreeSet<(&str, ConnId)> {
+        table.iter().map(|(path, conn, _)| (path.as_str(), *conn)).collect()
+    }
+}
+
+fn check(watches: &Watches, model: &Model) {
+    let (data, child) = (Model::watchers(&model.data), Model::watchers(&model.child));
+    assert_eq!(watches.count(), data.len() + child.len());
+    let mut by_path = Vec::from_iter(watches.data_by_path());
+    by_path.sort_unstable();
+    assert_eq!(by_path, Vec::from_iter(data.iter().copied()));
+    let mut by_conn = Vec::from_iter(watches.data_by_conn().map(|(conn, path)| (path, conn)));
+    assert!(by_conn.is_sorted_by_key(|(_, conn)| conn));
+    by_conn.sort_unstable();
+    assert_eq!(by_conn, by_path);
+    let summary = WatchSummary {
+        connections: data.iter().map(|(_, conn)| conn).collect::<BTreeSet<_>>().len(),
+        paths: data.iter().map(|(path, _)| path).collect::<BTreeSet<_>>().len(),
+        watches: data.len(),
+    };
+    assert_eq!(watches.data_summary(), summary);
+}
+
+#[test]
+fn watch_01_to_11_and_26_to_28_as_zookeepers_tables_whatever_happens() {
+    let paths = ["/", "/a", "/a/b", "/a/b/c", "/ab", "/a/bc", "/z", "/z/z/z", "no path", ""];
+    let kinds = [Kind::Data, Kind::Child, Kind::Persistent, Kind::Recursive];
+    let events = [
+        EventType::NodeCreated,
+        EventType::NodeDeleted,
+        EventType::NodeDataChanged,
+        EventType::NodeChildrenChanged,
+    ];
+    let types = [
+        WatcherType::Data,
+        WatcherType::Children,
+        WatcherType::Any,
+        WatcherType::Persistent,
+        WatcherType::PersistentRecursive,
+    ];
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let mut watches = Watches::new(KeyedHash::new(&mut rng));
+        let mut model = Model::default();
+        let mut conns: Vec<ConnId> = (1..=6).map(ConnId).collect();
+        let mut next = 7;
+        for _ in 0..600 {
+            let mut pick =
+                |count: usize| usize::try_from(rng.below(u32::try_from(count).unwrap())).unwrap();
+            let (path, at) = (paths[pick(paths.len())], pick(conns.len()));
+            let conn = conns[at];
+            match pick(20) {
+                0 => {
+                    watches.drop_conn(conn);
+                    model.data.retain(|watch| watch.1 != conn);
+                    model.child.retain(|watch| watch.1 != conn);
+                    conns[at] = ConnId(next);
+                    next += 1;
+                }
+                1..=3 => {
+                    let which = types[pick(types.len())];
+                    let had = watches.contains(path, conn, which);
+                    assert_eq!(watches.remove(path, conn, which), had);
+                    assert_eq!(model.remove(path, conn, which), had);
+                }
+                4..=8 => {
+                    let (event, path) = (events[pick(4)], paths[pick(8)]);
+                    let told = Vec::from_iter(model.fire(event, path));
+                    assert_eq!(watches.fire(event, path), told, "{event:?} {path}");
+                }
+                _ => {
+                    let kind = kinds[pick(4)];
+                    watches.add(kind, path, conn);
+                    model.add(kind, path, conn);
+                }
+            }
+            check(&watches, &model);
+        }
+        conns.iter().for_each(|conn| watches.drop_conn(*conn));
+        assert!(watches.by_path.is_empty() && watches.by_conn.is_empty());
+        assert_eq!(watches.counts, Counts::default());
+    }
+}

@@ -1,0 +1,277 @@
+//! The keys that ZooKeeper knows, each with what this server makes of it.
+//!
+//! Owns the one table of names: which keys may also come as Java system properties, which have no effect and why. Must
+//! not read values: `mod`, `members` and `limits` do.
+//!
+//! ZooKeeper's parser takes some keys itself and makes a system property, with `zookeeper.` in front, of every other
+//! line. Those others are written in both forms, in the file and as `-D` options, so both are read here.
+
+/// What becomes of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Acted on; only the file has it.
+    Line,
+    /// Acted on; the file has it, or a `-Dzookeeper.` option.
+    Property,
+    /// As `Property`, and Java knows it without `zookeeper.` in front.
+    BareProperty,
+    /// Whatever it says, clients find the same; the text says why.
+    Same(&'static str),
+    /// Not acted on yet.
+    Later,
+}
+
+use Kind::{BareProperty, Later, Line, Property, Same};
+
+const ONE_THREAD: &str = "one thread serves all connections";
+const OWN_FILES: &str = "its own files need no such setting";
+const JAVA: &str = "it is for Java only";
+const BATCHES: &str = "writes are synced together as they come";
+const NO_WAIT: &str = "requests wait in their sockets, not in a queue";
+
+/// Keys whose whole name is known, in alphabetical order.
+const KEYS: &[(&str, Kind)] = &[
+    ("4lw.commands.whitelist", Property),
+    ("DigestAuthenticationProvider.digestAlg", Property),
+    ("DigestAuthenticationProvider.enabled", Property),
+    ("DigestAuthenticationProvider.superDigest", Property),
+    ("X509AuthenticationProvider.superUser", Property),
+    ("allowSaslFailedClients", Later),
+    ("autopurge.purgeInterval", Same("old snapshots and logs are removed as soon as they can be")),
+    ("autopurge.snapRetainCount", Line),
+    ("bitHashCacheSize", Same("there is one kind of watch table")),
+    ("client.certReload", Later),
+    ("client.portUnification", Later),
+    ("clientPort", Line),
+    ("clientPortAddress", Line),
+    ("clientPortListenBacklog", Line),
+    ("clientTcpKeepAlive", Property),
+    (
+        "closeSessionTxn.enabled",
+        Same("the end of a session names its nodes wherever that is needed"),
+    ),
+    ("cnxTimeout", Property),
+    ("commitLogCount", Later),
+    ("connectToLearnerMasterLimit", Later),
+    ("connection_throttle_decrease_ratio", Property),
+    ("connection_throttle_drop_decrease", Property),
+    ("connection_throttle_drop_increase", Property),
+    ("connection_throttle_fill_count", Property),
+    ("connection_throttle_fill_time", Property),
+    ("connection_throttle_freeze_time", Property),
+    ("connection_throttle_global_session_weight", Property),
+    ("connection_throttle_local_session_weight", Property),
+    ("connection_throttle_renew_session_weight", Property),
+    ("connection_throttle_tokens", Property),
+    ("connection_throttle_weight_enabled", Property),
+    ("console.threshold", Same(JAVA)),
+    ("dataDir", Line),
+    ("dataLogDir", Line),
+    ("digest.enabled", Later),
+    ("dynamicConfigFile", Line),
+    ("electionAlg", Line),
+    ("electionPortBindRetry", Property),
+    ("emulate353TTLNodes", Same("no data written by ZooKeeper 3.5.3 is read")),
+    ("enableEagerACLCheck", Same("who may not write hears so at the same place either way")),
+    ("enforce.auth.enabled", Property),
+    ("enforce.auth.schemes", Property),
+    ("enforceQuota", Property),
+    ("ensembleAuthName", Property),
+    ("extendedTypesEnabled", Property),
+    ("fips-mode", Later),
+    ("flushDelay", Same(BATCHES)),
+    ("forceSnapshotSync", Later),
+    ("forceSync", Same("writes are always synced before they are acknowledged")),
+    ("forward_learner_requests_to_commit_processor_disabled", Same("no request is kept twice")),
+    ("fsync.warningthresholdms", Later),
+    ("globalOutstandingLimit", Property),
+    ("initLimit", Line),
+    ("intBufferStartingSizeBytes", Same(JAVA)),
+    ("jaasLoginRenew", Later),
+    ("jute.maxbuffer", BareProperty),
+    ("jute.maxbuffer.extrasize", Same("nothing within a frame is longer than the frame may be")),
+    ("largeRequestMaxBytes", Property),
+    ("largeRequestThreshold", Property),
+    ("leaderConnectDelayDuringRetryMs", Later),
+    ("leaderServes", Later),
+    ("localSessionsEnabled", Line),
+    ("localSessionsUpgradingEnabled", Line),
+    ("maxBatchSize", Same(BATCHES)),
+    ("maxClientCnxns", Line),
+    ("maxCnxns", Property),
+    ("maxGetChildrenResponseCacheSize", Same("answers are not cached")),
+    ("maxInProcessingDeadWatchers", Same("watches go with their connection at once")),
+    ("maxResponseCacheSize", Same("answers are not cached")),
+    ("maxSessionTimeout", Line),
+    ("maxWriteQueuePollTime", Same(BATCHES)),
+    ("minSessionTimeout", Line),
+    ("nio.sessionlessCnxnTimeout", Property),
+    ("observerMasterPort", Later),
+    ("oraclePath", Later),
+    ("peerType", Line),
+    ("portUnification", Later),
+    ("preAllocSize", Property),
+    ("quorumCnxnTimeoutMs", Later),
+    ("quorumListenOnAllIPs", Line),
+    ("readonlymode.enabled", Later),
+    ("reconfigEnabled", Later),
+    ("request_stale_connection_check", Same("nothing is done for a connection that is closed")),
+    ("request_stale_latency_check", Later),
+    ("request_throttle_drop_stale", Same("nothing is done for a connection that is closed")),
+    ("request_throttle_max_requests", Property),
+    ("request_throttle_stall_time", Same(NO_WAIT)),
+    ("request_throttler.shutdownTimeout", Same(NO_WAIT)),
+    ("requireClientAuthScheme", Later),
+    ("root.logger", Same(JAVA)),
+    ("secureClientPort", Later),
+    ("secureClientPortAddress", Later),
+    ("serializeLastProcessedZxid.enabled", Same(OWN_FILES)),
+    ("serverCnxnFactory", Same("there is one way to serve sockets")),
+    ("sessionRequireClientSASLAuth", Property),
+    ("skipACL", Property),
+    ("snapCount", Property),
+    ("snapSizeLimitInKb", Later),
+    ("snapshotSizeFactor", Later),
+    ("sslQuorum", Line),
+    ("sslQuorumReloadCertFiles", Later),
+    ("standaloneEnabled", Later),
+    ("syncEnabled", Later),
+    ("syncLimit", Line),
+    ("tcpKeepAlive", Later),
+    ("throttled_op_wait_time", Later),
+    ("tickTime", Line),
+    ("txnLogSizeLimitInKb", Later),
+    ("watchManagerName", Same("there is one kind of watch table")),
+    ("znode.container.checkIntervalMs", BareProperty),
+    ("znode.container.maxNeverUsedIntervalMs", BareProperty),
+    ("znode.container.maxPerMinute", BareProperty),
+];
+
+/// Beginnings of keys, for those whose whole name is not above.
+const PREFIXES: &[(&str, Kind)] = &[
+    ("DigestAuthenticationProvider.", Later),
+    ("IPAuthenticationProvider.", Later),
+    ("X509AuthenticationProvider.", Later),
+    ("admin.", Later),
+    ("audit.", Later),
+    ("authProvider.", Property),
+    ("commitProcessor.", Same(ONE_THREAD)),
+    ("datadir.", Later),
+    ("db.", Later),
+    ("fastleader.", Later),
+    ("follower.", Later),
+    ("group.", Line),
+    ("jmx.", Same(JAVA)),
+    ("jvm.pause.monitor", Same(JAVA)),
+    ("kerberos.", Later),
+    ("leader.", Later),
+    ("learner.", Later),
+    ("log.", Same(JAVA)),
+    ("messageTracker.", Later),
+    ("metricsProvider.", Later),
+    ("multiAddress.", Later),
+    ("netty.", Same(ONE_THREAD)),
+    ("nio.", Same(ONE_THREAD)),
+    ("observer.", Later),
+    ("observerMaster.", Later),
+    ("pathStats.", Later),
+    ("quorum.", Later),
+    ("request_", Later),
+    ("server.", Line),
+    ("snapshot.", Later),
+    ("ssl.", Later),
+    ("superUser", Later),
+    ("watcherClean", Same("watches go with their connection at once")),
+    ("weight.", Line),
+    ("znode.container.", Later),
+];
+
+/// The keys that are acted on.
+#[cfg(test)]
+pub(crate) fn acted_on() -> impl Iterator<Item = &'static str> {
+    let acted_on = |kind| matches!(kind, Line | Property | BareProperty);
+    KEYS.iter().filter(move |(_, kind)| acted_on(*kind)).map(|(key, _)| *key)
+}
+
+/// What stands in front of the names of ZooKeeper's system properties.
+const PREFIX: &str = "zookeeper.";
+
+/// What becomes of this key, without `zookeeper.` in front; none where ZooKeeper does not know it either.
+pub(crate) fn kind(key: &str) -> Option<Kind> {
+    let whole = KEYS.binary_search_by_key(&key, |(name, _)| name).ok().map(|at| KEYS[at].1);
+    whole.or_else(|| {
+        PREFIXES.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, kind)| *kind)
+    })
+}
+
+/// The name under which a line of the file is looked for: `zookeeper.` in front changes nothing, except for keys that
+/// only the file has.
+pub(crate) fn of_line(key: &str) -> &str {
+    match key.strip_prefix(PREFIX) {
+        Some(rest) if kind(rest).is_some_and(|kind| kind != Line) => rest,
+        Some(_) | None => key,
+    }
+}
+
+/// What a `-D` option is to this server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flag<'a> {
+    /// The key that it gives a value to.
+    Key(&'a str),
+    /// A key that ZooKeeper does not take from there, and what to write instead.
+    Misplaced(&'static str),
+    /// A misspelt key of ZooKeeper, probably.
+    Unknown,
+    /// None of ours.
+    Foreign,
+}
+
+/// The same for the name of a `-D` option.
+pub(crate) fn of_flag(name: &str) -> Flag<'_> {
+    let (key, has_prefix) = match name.strip_prefix(PREFIX) {
+        Some(key) => (key, true),
+        None => (name, false),
+    };
+    match (kind(key), has_prefix) {
+        (Some(Line), _) => Flag::Misplaced("only zoo.cfg can say this"),
+        (Some(_), true) | (Some(BareProperty), false) => Flag::Key(key),
+        (Some(Property), false) => Flag::Misplaced("write -Dzookeeper. in front of it"),
+        (Some(Same(_) | Later), false) | (None, false) => Flag::Foreign,
+        (None, true) => Flag::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_can_be_searched() {
+        assert!(KEYS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(PREFIXES.is_sorted_by(|a, b| a.0 < b.0));
+        assert_eq!(kind("tickTime"), Some(Line));
+        assert_eq!(kind("ssl.keyStore.location"), Some(Later));
+        assert_eq!(kind("tickTimes"), None);
+    }
+
+    #[test]
+    fn lines_may_have_the_prefix_of_properties() {
+        assert_eq!(of_line("zookeeper.snapCount"), "snapCount");
+        assert_eq!(of_line("snapCount"), "snapCount");
+        assert_eq!(of_line("zookeeper.jute.maxbuffer"), "jute.maxbuffer");
+        assert_eq!(of_line("zookeeper.tickTime"), "zookeeper.tickTime", "no property");
+        assert_eq!(of_line("zookeeper.tickTimes"), "zookeeper.tickTimes");
+    }
+
+    #[test]
+    fn flags_have_the_prefix_that_java_knows_them_by() {
+        assert_eq!(of_flag("zookeeper.snapCount"), Flag::Key("snapCount"));
+        assert_eq!(of_flag("jute.maxbuffer"), Flag::Key("jute.maxbuffer"));
+        assert_eq!(of_flag("zookeeper.jute.maxbuffer"), Flag::Key("jute.maxbuffer"));
+        assert!(matches!(of_flag("snapCount"), Flag::Misplaced(_)));
+        assert!(matches!(of_flag("zookeeper.tickTime"), Flag::Misplaced(_)));
+        assert_eq!(of_flag("zookeeper.snapCounts"), Flag::Unknown);
+        assert_eq!(of_flag("java.net.preferIPv4Stack"), Flag::Foreign);
+        assert_eq!(of_flag("log.dir"), Flag::Foreign);
+    }
+}

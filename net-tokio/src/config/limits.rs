@@ -1,0 +1,158 @@
+//! What clients may take up: connections, bytes, requests under way (THR rows).
+//!
+//! Owns these keys and their defaults. Must not enforce anything: `listener`, `reader` and `conn` do.
+
+use std::time::Duration;
+
+use zabkeeper_core::throttle::{ThrottleOptions, Weights};
+use zabkeeper_core::wire::MAX_FRAME_DEFAULT;
+
+use super::properties::{BadSetting, Properties};
+use super::{TRUE_FALSE, fit};
+
+/// Bounds of what clients may take up.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// `jute.maxbuffer`: largest request, bytes (WIRE-03).
+    pub(crate) max_frame: u32,
+    /// `maxClientCnxns`: connections accepted from one address; none is no bound (THR-02).
+    pub(crate) connections_per_ip: Option<usize>,
+    /// `maxCnxns`: connections accepted altogether; none is no bound (THR-03).
+    pub(crate) connections: Option<usize>,
+    /// `nio.sessionlessCnxnTimeout`: time for a handshake or a four-letter word (WIRE-17).
+    pub(crate) greeting: Duration,
+    /// `clientTcpKeepAlive` (WIRE-19).
+    pub(crate) keep_alive: bool,
+    /// `globalOutstandingLimit`, divided among the servers: unanswered requests above which a connection that has some
+    /// is not read (THR-01).
+    pub(crate) outstanding: u64,
+    /// `request_throttle_max_requests`: unanswered requests at which none is read; none is no bound (THR-06).
+    pub(crate) requests: Option<u64>,
+    /// `largeRequestThreshold` and `largeRequestMaxBytes`: none is no bound (THR-04).
+    pub(crate) large: Option<Large>,
+    /// `connection_throttle_*` (THR-05).
+    pub(crate) throttle: ThrottleOptions,
+}
+
+/// A bound on the bytes of large requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Large {
+    /// Bytes above which a request is large.
+    pub(crate) above: u32,
+    /// Bytes of all large requests under way together.
+    pub(crate) bytes: u64,
+}
+
+/// `globalOutstandingLimit` where nothing else is said.
+const OUTSTANDING: i64 = 1000;
+
+/// `largeRequestMaxBytes` where nothing else is said.
+const LARGE_BYTES: i64 = 100 << 20;
+
+const MOST: i64 = i32::MAX as i64;
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_frame: MAX_FRAME_DEFAULT,
+            connections_per_ip: Some(60),
+            connections: None,
+            greeting: Duration::from_secs(10),
+            keep_alive: false,
+            outstanding: fit(OUTSTANDING),
+            requests: None,
+            large: None,
+            throttle: ThrottleOptions::default(),
+        }
+    }
+}
+
+/// What the file and options say for one of `voters` servers.
+pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<Limits, BadSetting> {
+    let mut limits = Limits::default();
+    if let Some(bytes) =
+        keys.number("jute.maxbuffer", 1024..=128 << 20, "bytes, such as 1048575")?
+    {
+        limits.max_frame = fit(bytes);
+    }
+    let connections = "a number of connections, or 0 for no bound";
+    if let Some(bound) = bound(keys, "maxClientCnxns", connections)? {
+        limits.connections_per_ip = bound.map(fit);
+    }
+    limits.connections = bound(keys, "maxCnxns", connections)?.flatten().map(fit);
+    let ms = "milliseconds, such as 10000";
+    if let Some(time) = keys.number("nio.sessionlessCnxnTimeout", 1..=MOST, ms)? {
+        limits.greeting = Duration::from_millis(fit(time));
+    }
+    limits.keep_alive = keys.switch("clientTcpKeepAlive", TRUE_FALSE)?.unwrap_or(false);
+    let requests = "a number of requests, such as 1000";
+    let outstanding = keys.number("globalOutstandingLimit", 0..=MOST, requests)?;
+    // As in ZooKeeper: followers ask the leader, so that the others' together are one limit of its own.
+    let share = if voters > 2 { voters - 1 } else { 1 };
+    limits.outstanding = fit::<u64>(outstanding.unwrap_or(OUTSTANDING)) / share as u64;
+    let requests = "a number of requests, or 0 for no bound";
+    limits.requests = bound(keys, "request_throttle_max_requests", requests)?.flatten().map(fit);
+    limits.large = large(keys)?;
+    limits.throttle = throttle(keys)?;
+    Ok(limits)
+}
+
+/// A bound that zero switches off; none where nothing is said.
+fn bound(keys: &mut Properties, key: &str, hint: &str) -> Result<Option<Option<i64>>, BadSetting> {
+    let number = keys.number(key, 0..=MOST, hint)?;
+    Ok(number.map(|number| Some(number).filter(|number| *number > 0)))
+}
+
+fn large(keys: &mut Properties) -> Result<Option<Large>, BadSetting> {
+    let bytes = keys.number("largeRequestMaxBytes", 1..=MOST, "bytes, such as 104857600")?;
+    let entry = keys.entry("largeRequestThreshold").cloned();
+    let hint = "bytes, or -1 for no bound";
+    let above = keys.number("largeRequestThreshold", -1..=MOST, hint)?;
+    match (above, entry) {
+        (None | Some(-1), _) | (_, None) => Ok(None),
+        (Some(0), Some(entry)) => Err(keys.refuse(&entry, &format!("out of range; use {hint}"))),
+        (Some(above), Some(_)) => {
+            Ok(Some(Large { above: fit(above), bytes: fit(bytes.unwrap_or(LARGE_BYTES)) }))
+        }
+    }
+}
+
+fn throttle(keys: &mut Properties) -> Result<ThrottleOptions, BadSetting> {
+    let mut options = ThrottleOptions::default();
+    let mut number = |name: &str, least: i64, hint: &str| {
+        keys.number(&format!("connection_throttle_{name}"), least..=MOST, hint)
+    };
+    let tokens = "a number of connections, or 0 for no bound";
+    options.tokens = number("tokens", 0, tokens)?.map_or(options.tokens, fit);
+    let ms = "milliseconds, such as 1";
+    if let Some(time) = number("fill_time", 1, ms)? {
+        options.fill_time = Duration::from_millis(fit(time));
+    }
+    let count = "a number of tokens, such as 1";
+    options.fill_count = number("fill_count", 0, count)?.map_or(options.fill_count, fit);
+    let time = number("freeze_time", -1, "milliseconds, or -1 for no random drops")?;
+    options.freeze_time = time.filter(|ms| *ms >= 0).map(|ms| Duration::from_millis(fit(ms)));
+    let mut weights = Weights::default();
+    let weight = "a number of tokens, such as 3";
+    for (name, place) in [
+        ("global_session_weight", &mut weights.global),
+        ("local_session_weight", &mut weights.local),
+        ("renew_session_weight", &mut weights.renew),
+    ] {
+        *place = number(name, 1, weight)?.map_or(*place, fit);
+    }
+    // Nothing costs less than a local session, as in ZooKeeper.
+    weights.global = weights.global.max(weights.local);
+    weights.renew = weights.renew.max(weights.local);
+    let weighted = keys.switch("connection_throttle_weight_enabled", TRUE_FALSE)?;
+    options.weights = weighted.unwrap_or(false).then_some(weights);
+    for (name, place) in [
+        ("drop_increase", &mut options.drop_increase),
+        ("drop_decrease", &mut options.drop_decrease),
+        ("decrease_ratio", &mut options.decrease_ratio),
+    ] {
+        let key = format!("connection_throttle_{name}");
+        *place = keys.millionths(&key, 1, "a decimal number from 0 to 1")?.unwrap_or(*place);
+    }
+    Ok(options)
+}

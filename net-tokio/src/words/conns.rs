@@ -1,0 +1,205 @@
+//! What words say of connections, sessions and watches: `cons`, `dump`, `stat`'s clients, `wchs`, `wchc`, `wchp`.
+//!
+//! Owns these texts. Must not collect what stands in them.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use zabkeeper_core::{ConnId, Instant, Mode, Now, SessionId, SessionInfo, WallMs, WatchSummary};
+
+use super::date;
+use crate::traffic::{ConnStats, Served, letters};
+
+/// One connection.
+pub(crate) struct ClientLine {
+    pub(crate) peer: SocketAddr,
+    /// When it was accepted.
+    pub(crate) since: WallMs,
+    /// Does the server wait for input from it?
+    pub(crate) reading: bool,
+    /// Does the server wait for it to take output?
+    pub(crate) writing: bool,
+    /// Requests not answered yet.
+    pub(crate) unanswered: u32,
+    /// Its session, if it has one.
+    pub(crate) served: Option<Served>,
+    /// When something came last.
+    pub(crate) heard: Instant,
+    pub(crate) stats: ConnStats,
+}
+
+/// What `dump` prints.
+pub(crate) struct Dump {
+    pub(crate) mode: Mode,
+    pub(crate) sessions: Vec<SessionInfo>,
+    pub(crate) ephemerals: Vec<(SessionId, Vec<String>)>,
+    pub(crate) clients: Vec<ClientLine>,
+    pub(crate) now: Now,
+    /// Time for a handshake, by which connections are also sorted.
+    pub(crate) greeting: Duration,
+}
+
+impl ClientLine {
+    /// What `stat` says of it (FLW-12).
+    fn brief(&self) -> String {
+        // What the server waits for, as Java's selectors number it.
+        let interest = u8::from(self.reading) + 4 * u8::from(self.writing);
+        format!(
+            " /{}[{interest:x}](queued={},recved={},sent={}",
+            self.peer, self.unanswered, self.stats.received, self.stats.sent,
+        )
+    }
+
+    /// What `cons` says of it (FLW-02).
+    fn full(&self) -> String {
+        let mut text = self.brief();
+        let Some(Served { session, timeout_ms }) = self.served else {
+            return text + ")";
+        };
+        let ConnStats { latency, last_op, last_xid, last_zxid, last_response, .. } = self.stats;
+        let op = last_op.map_or("NA", letters);
+        let since = self.since.0;
+        put(&mut text, format_args!(",sid={session},lop={op},est={since},to={timeout_ms}"));
+        if let Some(xid) = last_xid {
+            put(&mut text, format_args!(",lcxid={xid:#x}"));
+        }
+        put(
+            &mut text,
+            format_args!(
+                ",lzxid={:#x},lresp={},llat={},minlat={},avglat={},maxlat={})",
+                last_zxid.unwrap_or(-1),
+                last_response.map_or(0, |at| at.0 / 1_000_000),
+                latency.last_ms(),
+                latency.min_ms(),
+                latency.mean_whole_ms(),
+                latency.max_ms(),
+            ),
+        );
+        text
+    }
+}
+
+/// The lines of `stat`.
+pub(super) fn brief(clients: &[ClientLine]) -> String {
+    clients.iter().map(|client| client.brief() + ")\n").collect()
+}
+
+/// The lines of `cons`.
+pub(super) fn full(clients: &[ClientLine]) -> String {
+    clients.iter().map(|client| client.full() + "\n").collect::<String>() + "\n"
+}
+
+/// FLW-05.
+pub(crate) fn dump(dump: &Dump) -> String {
+    let mut text = "SessionTracker dump:\n".to_owned();
+    match dump.mode {
+        Mode::Standalone | Mode::Leader => text += &session_sets(dump),
+        Mode::Follower | Mode::Looking => {
+            put(&mut text, format_args!("Global Sessions({}):\n", dump.sessions.len()));
+            for session in &dump.sessions {
+                put(&mut text, format_args!("{}\t{}ms\n", session.id, session.timeout_ms));
+            }
+        }
+    }
+    let owners = dump.ephemerals.len();
+    text += "ephemeral nodes dump:\n";
+    put(&mut text, format_args!("Sessions with Ephemerals ({owners}):\n"));
+    for (session, paths) in &dump.ephemerals {
+        put(&mut text, format_args!("{session}:\n"));
+        for path in paths {
+            put(&mut text, format_args!("\t{path}\n"));
+        }
+    }
+    text + "Connections dump:\nConnections " + &connection_sets(dump)
+}
+
+/// Sessions by the time at which they expire.
+fn session_sets(dump: &Dump) -> String {
+    let mut sets: BTreeMap<Instant, Vec<String>> = BTreeMap::new();
+    for session in &dump.sessions {
+        // One without a deadline is closing.
+        if let Some(expires) = session.expires {
+            sets.entry(expires).or_default().push(session.id.to_string());
+        }
+    }
+    "Session ".to_owned() + &timed_sets(&sets, dump.now)
+}
+
+/// Connections by the time at which ZooKeeper would close them if nothing came: it looks every so often.
+fn connection_sets(dump: &Dump) -> String {
+    let interval = u64::try_from(dump.greeting.as_nanos()).unwrap_or(u64::MAX).max(1);
+    let mut sets: BTreeMap<Instant, Vec<String>> = BTreeMap::new();
+    for client in &dump.clients {
+        let timeout = client.served.map_or(dump.greeting, |served| {
+            Duration::from_millis(u64::try_from(served.timeout_ms).unwrap_or(0))
+        });
+        let due = client.heard.after(timeout);
+        let session = client.served.map_or(SessionId(0), |served| served.session);
+        let line = format!("ip: /{} sessionId: {session}", client.peer);
+        let set = Instant((due.0 / interval + 1).saturating_mul(interval));
+        sets.entry(set).or_default().push(line);
+    }
+    timed_sets(&sets, dump.now)
+}
+
+fn timed_sets(sets: &BTreeMap<Instant, Vec<String>>, now: Now) -> String {
+    let all: usize = sets.values().map(Vec::len).sum();
+    let mut text = format!("Sets ({})/({all}):\n", sets.len());
+    for (at, members) in sets {
+        let ahead = i64::try_from(at.since(now.mono).as_millis()).unwrap_or(i64::MAX);
+        let at = date::text(WallMs(now.wall.0.saturating_add(ahead)));
+        put(&mut text, format_args!("{} expire at {at}:\n", members.len()));
+        for member in members {
+            put(&mut text, format_args!("\t{member}\n"));
+        }
+    }
+    text
+}
+
+/// FLW-13.
+pub(crate) fn watch_summary(summary: WatchSummary) -> String {
+    let WatchSummary { connections, paths, watches } = summary;
+    format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
+}
+
+/// FLW-14: pairs of one connection stand together.
+pub(crate) fn watches_by_session<'a>(
+    watches: impl Iterator<Item = (ConnId, &'a str)>,
+    sessions: &BTreeMap<ConnId, SessionId>,
+) -> String {
+    let mut text = String::new();
+    let mut current = None;
+    for (conn, path) in watches {
+        if current.replace(conn) != Some(conn) {
+            put(&mut text, format_args!("{}\n", session(sessions, conn)));
+        }
+        put(&mut text, format_args!("\t{path}\n"));
+    }
+    text + "\n"
+}
+
+/// FLW-15: pairs of one path stand together.
+pub(crate) fn watches_by_path<'a>(
+    watches: impl Iterator<Item = (&'a str, ConnId)>,
+    sessions: &BTreeMap<ConnId, SessionId>,
+) -> String {
+    let mut text = String::new();
+    let mut current = None;
+    for (path, conn) in watches {
+        if current.replace(path) != Some(path) {
+            put(&mut text, format_args!("{path}\n"));
+        }
+        put(&mut text, format_args!("\t{}\n", session(sessions, conn)));
+    }
+    text + "\n"
+}
+
+fn session(sessions: &BTreeMap<ConnId, SessionId>, conn: ConnId) -> SessionId {
+    sessions.get(&conn).copied().unwrap_or_default()
+}
+
+fn put(text: &mut String, what: impl Display) {
+    let _infallible = write!(text, "{what}");
+}

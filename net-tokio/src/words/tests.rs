@@ -1,0 +1,231 @@
+//! The texts, with figures that a running server never has; their shapes are those recorded from ZooKeeper 3.9.4.
+
+use std::net::SocketAddr;
+
+use zabkeeper_core::wire::Reply;
+use zabkeeper_core::{
+    ConnId, Epoch, ErrorCode, Instant, Now, ServerId, SessionId, SessionInfo, WallMs, WatchSummary,
+    Zxid,
+};
+
+use super::*;
+use crate::traffic::{ConnStats, Load, Served};
+
+const NOW: Now = Now { mono: Instant(5_000_000_000), wall: WallMs(1_795_274_515_500) };
+
+fn check(text: fn(&Figures<'_>) -> String) -> String {
+    check_in(Settings::for_a_try(), text, &status(Mode::Standalone))
+}
+
+fn check_in_ensemble(text: fn(&Figures<'_>) -> String, mode: Mode) -> String {
+    let lines = "dataDir=/d\ntickTime=2000\n4lw.commands.whitelist=*\n\
+                 server.1=a:2888:3888;2181\nserver.2=[::1]:2888:3888;[::1]:2181\n\
+                 server.3=c:2888:3888;2181";
+    let (settings, _) = crate::config::parse("zoo.cfg", lines, "", &|_| Ok("1\n".to_owned()))
+        .expect("is a configuration");
+    check_in(settings, text, &status(mode))
+}
+
+fn check_in(mut settings: Settings, text: fn(&Figures<'_>) -> String, status: &Status) -> String {
+    settings.data_dir = "/data".into();
+    settings.log_dir = "/log".into();
+    let load = Load { requests: 2, large_bytes: 0 };
+    let mut traffic =
+        Traffic { received: 4198, sent: 4199, bytes_received: 70_000, load, ..Traffic::default() };
+    traffic.latency.add(Duration::from_micros(450));
+    traffic.latency.add(Duration::from_micros(7_100));
+    traffic.proposals.add(48);
+    traffic.proposals.add(32);
+    let figures = Figures {
+        settings: &settings,
+        status,
+        traffic,
+        clients: clients(),
+        uptime: Duration::from_millis(22_792),
+        disk: DiskUse { snapshots: 478, log: 67_108_880 },
+        descriptors: Some(Descriptors { open: 43, limit: 20_000 }),
+        drop_probability: 20_000,
+    };
+    text(&figures)
+}
+
+/// One that serves a session, one that has just been reset, and the one that asks.
+fn clients() -> Vec<ClientLine> {
+    let client = |port, timeout_ms: Option<i32>| ClientLine {
+        peer: SocketAddr::from(([127, 0, 0, 1], port)),
+        since: WallMs(1_795_274_509_677),
+        reading: timeout_ms.is_some(),
+        writing: false,
+        unanswered: 0,
+        served: timeout_ms.map(|timeout_ms| Served {
+            session: SessionId(0x0100_00ce_d9a8_0000 + i64::from(port)),
+            timeout_ms,
+        }),
+        heard: Instant(4_000_000_000),
+        stats: ConnStats::default(),
+    };
+    let mut busy = client(33170, Some(10_000));
+    busy.unanswered = 2;
+    busy.writing = true;
+    busy.stats = ConnStats { received: 3, sent: 1, ..ConnStats::default() };
+    busy.stats.asked(12);
+    let reply = |xid| Reply { xid, zxid: 0x1_0000_01af, result: Err(ErrorCode::NoNode) };
+    busy.stats.replied(&reply(26), Some(Instant(1_000_000_000)), Instant(1_004_000_000));
+    busy.stats.replied(&reply(-2), Some(Instant(2_000_000_000)), Instant(2_001_500_000));
+    busy.stats.asked(100);
+    vec![busy, client(33180, Some(20_000)), client(33208, None)]
+}
+
+fn status(mode: Mode) -> Status {
+    let serving = mode != Mode::Looking;
+    Status {
+        id: ServerId(1),
+        mode,
+        leader: Some(ServerId(1)),
+        synced_followers: 2,
+        learners: 2,
+        serving,
+        accepted_epoch: Epoch(1),
+        current_epoch: Epoch(1),
+        applied: Zxid(0x1_0000_01af),
+        committed: Zxid(0x1_0000_01af),
+        appended: Zxid(0x1_0000_01af),
+        durable: Zxid(0x1_0000_01af),
+        snapshot: Zxid::ZERO,
+        snapshot_running: false,
+        connections: 1,
+        sessions: 1,
+        outstanding: 0,
+        nodes: 13,
+        ephemerals: 1,
+        data_bytes: 284,
+        watches: 1,
+        halted: None,
+    }
+}
+
+fn a_dump(mode: Mode) -> String {
+    let session = |id, expires: u64| SessionInfo {
+        id: SessionId(id),
+        timeout_ms: 10_000,
+        expires: (mode != Mode::Follower).then_some(Instant(expires * 1_000_000_000)),
+    };
+    dump(&Dump {
+        mode,
+        sessions: vec![session(0x1_0000, 10), session(0x1_0001, 20), session(-256, 10)],
+        ephemerals: vec![
+            (SessionId(0x1_0000), vec!["/w/f".to_owned(), "/w/e".to_owned()]),
+            (SessionId(-256), vec!["/w/g".to_owned()]),
+        ],
+        clients: clients(),
+        now: NOW,
+        greeting: Duration::from_secs(10),
+    })
+}
+
+#[test]
+fn flw_01_conf() {
+    insta::assert_snapshot!(check(conf));
+}
+
+#[test]
+fn flw_01_11_and_16_in_an_ensemble() {
+    let conf = check_in_ensemble(conf, Mode::Follower);
+    let ensemble = conf.split_once("serverId=1\n").expect("is there").1;
+    assert_eq!(
+        ensemble,
+        "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=3888\nquorumPort=2888\n\
+         peerType=0\nmembership: \nserver.1=a:2888:3888:participant;0.0.0.0:2181\n\
+         server.2=[::1]:2888:3888:participant;[::1]:2181\n\
+         server.3=c:2888:3888:participant;0.0.0.0:2181\nversion=0"
+    );
+    for (mode, name, state) in [
+        (Mode::Leader, "leader", "leading - broadcast"),
+        (Mode::Follower, "follower", "following - broadcast"),
+    ] {
+        let srvr = check_in_ensemble(srvr, mode);
+        assert!(srvr.contains(&format!("\nMode: {name}\n")), "{srvr}");
+        let sizes = srvr.ends_with("Node count: 13\nProposal sizes last/min/max: 32/32/48\n");
+        assert_eq!(sizes, mode == Mode::Leader, "{srvr}");
+        let mntr = check_in_ensemble(mntr, mode);
+        let lines = format!("\nzk_server_state\t{name}\nzk_peer_state\t{state}\n");
+        assert!(mntr.contains(&lines) && mntr.contains("\nzk_quorum_size\t3\n"), "{mntr}");
+        let followers = mntr.ends_with("\nzk_learners\t2\nzk_synced_followers\t2\n");
+        assert_eq!(followers, mode == Mode::Leader, "{mntr}");
+    }
+}
+
+#[test]
+fn flw_02_cons() {
+    insta::assert_snapshot!(check(cons));
+}
+
+#[test]
+fn flw_04_dirs() {
+    let disk = DiskUse { snapshots: 478, log: 67_108_880 };
+    assert_eq!(dirs(&disk), "datadir_size: 478\nlogdir_size: 67108880\n");
+}
+
+#[test]
+fn flw_05_dump() {
+    insta::assert_snapshot!(a_dump(Mode::Standalone));
+}
+
+#[test]
+fn flw_05_dump_of_a_follower() {
+    let text = a_dump(Mode::Follower);
+    let sessions = text.split("ephemeral nodes").next().expect("is there");
+    assert_eq!(
+        sessions,
+        "SessionTracker dump:\nGlobal Sessions(3):\n0x10000\t10000ms\n0x10001\t10000ms\n\
+         0xffffffffffffff00\t10000ms\n"
+    );
+}
+
+#[test]
+fn flw_06_envi() {
+    let text = envi(&Environment { user: Some("zk".to_owned()), ..Environment::default() });
+    assert!(text.starts_with("Environment:\nzookeeper.version=3.9.4-zabkeeper-"), "{text}");
+    assert!(text.contains(&format!("\nos.name={}\n", std::env::consts::OS)), "{text}");
+    assert!(text.contains("\nhost.name=<NA>\n") && text.contains("\nuser.name=zk\n"), "{text}");
+}
+
+#[test]
+fn flw_11_srvr() {
+    insta::assert_snapshot!(check(srvr));
+}
+
+#[test]
+fn flw_12_stat() {
+    insta::assert_snapshot!(check(stat));
+}
+
+#[test]
+fn flw_13_to_15_watches() {
+    let summary = WatchSummary { connections: 2, paths: 2, watches: 3 };
+    assert_eq!(watch_summary(summary), "2 connections watching 2 paths\nTotal watches:3\n");
+    let (a, b) = (ConnId(1), ConnId(2));
+    let sessions = [(a, SessionId(0x10)), (b, SessionId(-1))].into();
+    let by_conn = [(a, "/w"), (a, "/w/e"), (b, "/w")];
+    assert_eq!(
+        watches_by_session(by_conn.into_iter(), &sessions),
+        "0x10\n\t/w\n\t/w/e\n0xffffffffffffffff\n\t/w\n\n"
+    );
+    let by_path = [("/w", b), ("/w", a), ("/w/e", a)];
+    assert_eq!(
+        watches_by_path(by_path.into_iter(), &sessions),
+        "/w\n\t0xffffffffffffffff\n\t0x10\n/w/e\n\t0x10\n\n"
+    );
+    assert_eq!(watches_by_path([].into_iter(), &sessions), "\n");
+}
+
+#[test]
+fn flw_16_mntr() {
+    insta::assert_snapshot!(check(mntr));
+}
+
+#[test]
+fn wire_13_a_word_off_the_whitelist() {
+    let refusal = "wchs is not executed because it is not in the whitelist.\n";
+    assert_eq!(refused(Word::Wchs), refusal);
+}

@@ -1,0 +1,175 @@
+//! What clients may take up: each limit bites, says which one it is, and disturbs nobody beyond it.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use tempfile::tempdir;
+use zabkeeper_core::wire::Request;
+
+use crate::harness::{Server, eventually};
+use crate::raw::{Raw, create, exists, get, set};
+use crate::words::ask;
+
+/// Sends so many writes in one piece, without waiting; their xids.
+fn pipeline(raw: &mut Raw, writes: usize, request: impl Fn(usize) -> Request) -> Vec<i32> {
+    let mut bytes = BytesMut::new();
+    let xids = (0..writes).map(|number| raw.encode(request(number), &mut bytes)).collect();
+    raw.socket.write_all(&bytes).expect("writes");
+    xids
+}
+
+fn take_answers(raw: &mut Raw, xids: &[i32]) {
+    for xid in xids {
+        assert_eq!(raw.reply().map(|(xid, err, _)| (xid, err)), Some((*xid, 0)), "in order");
+    }
+}
+
+#[test]
+fn wire_17_a_connection_without_a_handshake_is_closed_in_time() {
+    let dir = tempdir().expect("creates");
+    let server =
+        Server::start(dir.path(), "nio.sessionlessCnxnTimeout=300\n4lw.commands.whitelist=*");
+    let mut silent = Raw::connect(server.port);
+    let (mut client, _) = Raw::open(server.port, 10_000);
+    assert!(silent.is_closed());
+    server.await_line(&[&silent.address(), &"within 300 ms (nio.sessionlessCnxnTimeout)"]);
+    assert!(ask(&server, "mntr").contains("\nzk_sessionless_connections_expired\t1\n"));
+    assert_eq!(client.call(exists("/")).0, 0, "those with a session may be silent for longer");
+}
+
+#[test]
+fn wire_18_a_silent_client_is_closed_with_its_session() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "tickTime=100");
+    let (mut silent, granted) = Raw::open(server.port, 300);
+    assert_eq!(granted.timeout_ms, 300);
+    let began = Instant::now();
+    assert!(silent.is_closed());
+    assert!(began.elapsed() >= Duration::from_millis(250), "not before its time");
+}
+
+#[test]
+fn wire_03_and_thr_08_a_frame_that_is_too_long_names_the_limit() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "zookeeper.jute.maxbuffer=2000");
+    let (mut client, _) = Raw::open(server.port, 10_000);
+    assert_eq!(client.call(create("/fits", &[7; 1900], 0)).0, 0);
+    client.send(create("/long", &[7; 2000], 0));
+    assert!(client.is_closed());
+    server.await_line(&[&client.address(), &"0..=2000 (jute.maxbuffer)", &"raise it"]);
+}
+
+#[test]
+fn wire_19_keep_alive_only_if_asked_for() {
+    for (settings, timer) in [("", "00"), ("clientTcpKeepAlive=true", "02")] {
+        let dir = tempdir().expect("creates");
+        let server = Server::start(dir.path(), settings);
+        let (client, _) = Raw::open(server.port, 10_000);
+        let local = format!("0100007F:{:04X}", server.port);
+        let remote = format!("0100007F:{:04X}", client.address().port());
+        // Linux tells which timer a socket waits for: the second one is the probe of an idle connection.
+        let has_timer = || {
+            let table = std::fs::read_to_string("/proc/net/tcp").expect("is there on Linux");
+            let line = table.lines().find(|line| line.contains(&format!("{local} {remote}")));
+            let fields: Vec<&str> = line.expect("is connected").split_whitespace().collect();
+            fields[5].starts_with(timer)
+        };
+        // The acknowledgement of the handshake has a timer, too, for some milliseconds.
+        eventually(&format!("timer {timer} with {settings:?}"), has_timer);
+    }
+}
+
+#[test]
+fn thr_01_above_the_outstanding_limit_those_who_wait_are_not_read() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "globalOutstandingLimit=3");
+    let (mut busy, _) = Raw::open(server.port, 30_000);
+    let (mut other, _) = Raw::open(server.port, 30_000);
+    let xids = pipeline(&mut busy, 500, |number| create(&format!("/n{number}"), b"x", 0));
+    assert_eq!(other.call(create("/other", b"x", 0)).0, 0, "who waits for nothing is read");
+    take_answers(&mut busy, &xids);
+    server.await_line(&[&"requests are under way", &"3 of globalOutstandingLimit; raise it"]);
+}
+
+#[test]
+fn thr_06_no_more_requests_under_way_than_allowed_and_all_get_their_turn() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(
+        dir.path(),
+        "zookeeper.request_throttle_max_requests=2\n4lw.commands.whitelist=*",
+    );
+    let mut clients: Vec<Raw> = (0..8).map(|_| Raw::open(server.port, 30_000).0).collect();
+    let xids: Vec<Vec<i32>> = (0..clients.len())
+        .map(|client| {
+            pipeline(&mut clients[client], 50, |n| create(&format!("/c{client}-{n}"), b"x", 0))
+        })
+        .collect();
+    let srvr = ask(&server, "srvr");
+    let outstanding = srvr.lines().find_map(|line| line.strip_prefix("Outstanding: "));
+    let outstanding: u32 = outstanding.expect("is there").parse().expect("is a number");
+    assert!(outstanding <= 2, "{srvr}");
+    for (client, xids) in clients.iter_mut().zip(&xids) {
+        take_answers(client, xids);
+    }
+    server.await_line(&[&"all that request_throttle_max_requests=2 allows; raise it"]);
+    drop(clients.pop());
+    assert_eq!(clients[0].call(exists("/c7-49")).0, 0);
+}
+
+#[test]
+fn thr_04_large_requests_have_a_bound_together() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(
+        dir.path(),
+        "largeRequestThreshold=1000\nlargeRequestMaxBytes=5000\n4lw.commands.whitelist=*",
+    );
+    let (mut client, _) = Raw::open(server.port, 30_000);
+    assert_eq!(client.call(create("/n", b"", 0)).0, 0);
+    for _ in 0..10 {
+        assert_eq!(client.call(set("/n", &[7; 4000])).0, 0, "one after the other");
+    }
+    let (mut many, _) = Raw::open(server.port, 30_000);
+    let small = pipeline(&mut many, 30, |_| set("/n", &[7; 900]));
+    take_answers(&mut many, &small);
+
+    pipeline(&mut many, 3, |_| set("/n", &[7; 2000]));
+    server.await_line(&[&many.address(), &"is large (largeRequestThreshold)", &"=5000"]);
+    while many.reply().is_some() {}
+
+    let (mut larger, _) = Raw::open(server.port, 30_000);
+    larger.send(set("/n", &[7; 6000]));
+    assert!(larger.is_closed());
+    assert!(ask(&server, "mntr").contains("\nzk_large_requests_rejected\t2\n"));
+    let mut all_over = || client.call(set("/n", &[7; 4000])).0 == 0;
+    assert!(all_over(), "what the closed connections had under way does not count");
+    assert_eq!(client.call(get("/n")).0, 0);
+}
+
+#[test]
+fn thr_05_the_connection_throttle_refuses_handshakes_and_nothing_else() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(
+        dir.path(),
+        "connection_throttle_tokens=2\nconnection_throttle_fill_time=3600000",
+    );
+    let (mut first, _) = Raw::open(server.port, 10_000);
+    let (_second, _) = Raw::open(server.port, 10_000);
+    let mut third = Raw::connect(server.port);
+    assert!(third.shake_hands(10_000).is_none());
+    server.await_line(&[&third.address(), &"connection_throttle_tokens", &"raise them"]);
+    assert_eq!(first.call(exists("/")).0, 0);
+    assert!(ask(&server, "srvr").contains("\nConnections: 3\n"), "words need no token");
+}
+
+#[test]
+fn thr_05_tokens_come_back_with_time() {
+    let dir = tempdir().expect("creates");
+    let server =
+        Server::start(dir.path(), "connection_throttle_tokens=1\nconnection_throttle_fill_time=50");
+    let (_first, _) = Raw::open(server.port, 10_000);
+    eventually("a token", || {
+        std::thread::sleep(Duration::from_millis(20));
+        Raw::connect(server.port).shake_hands(10_000).is_some()
+    });
+}

@@ -1,0 +1,206 @@
+//! C11, T8: nodes that go by themselves, and quotas.
+
+use zabkeeper_core::txn::{Txn, TxnOp};
+use zabkeeper_core::wire::Request;
+use zabkeeper_core::{ErrorCode, SessionId, WallMs};
+
+use crate::oracle::Rules;
+
+use super::history::{
+    History, container, create, create_with, data, delete, everything, get, set, timed, twins_under,
+};
+
+/// A server deletes a node by itself.
+fn lapses(h: &mut History, path: &str, time: i64) {
+    let op = TxnOp::Delete { path: path.into() };
+    let (zxid, session, time) = (h.next_zxid(), SessionId(0), WallMs(time));
+    h.commits(Txn { zxid, session, time, origin: None, op });
+}
+
+fn quota(path: &str, limits: &str) -> [Request; 4] {
+    let root = format!("/zookeeper/quota{path}");
+    [
+        create_with(&root, "", 0),
+        create_with(&format!("{root}/zookeeper_limits"), limits, 0),
+        create_with(&format!("{root}/zookeeper_stats"), "", 0),
+        create(path),
+    ]
+}
+
+#[test]
+fn c11_edge_194_a_container_goes_that_was_never_used() {
+    twins_under(&everything(), "C11", |h, lie| {
+        let a = h.client(0);
+        h.writes(a, container("/c"));
+        if !lie {
+            h.writes(a, create("/c/x"));
+            h.writes(a, delete("/c/x"));
+        }
+        lapses(h, "/c", 7);
+    });
+}
+
+#[test]
+fn c11_edge_195_a_container_goes_with_a_child() {
+    twins_under(&everything(), "C11", |h, lie| {
+        let a = h.client(0);
+        h.writes(a, container("/c"));
+        h.writes(a, create("/c/x"));
+        if !lie {
+            h.writes(a, delete("/c/x"));
+        }
+        lapses(h, "/c", 7);
+    });
+}
+
+#[test]
+fn c11_edge_191_a_node_goes_before_its_time() {
+    twins_under(&everything(), "C11", |h, lie| {
+        let a = h.client(0);
+        // Written at 7.
+        h.writes(a, timed("/t", 1_000));
+        lapses(h, "/t", if lie { 1_007 } else { 1_008 });
+    });
+}
+
+#[test]
+fn c11_a_plain_node_goes_by_itself() {
+    twins_under(&everything(), "C11", |h, lie| {
+        let a = h.client(0);
+        h.writes(a, if lie { create("/t") } else { timed("/t", 1) });
+        lapses(h, "/t", 1_000_000);
+    });
+}
+
+#[test]
+fn s1_a_timed_node_goes_with_its_session() {
+    twins_under(&everything(), "S1", |h, lie| {
+        let a = h.client(0);
+        h.writes(a, timed("/t", 1_000));
+        h.asks(a, Request::CloseSession);
+        h.does_as(a, |txn| {
+            if lie {
+                txn.op = TxnOp::CloseSession { ephemerals: vec!["/t".into()] };
+            }
+        });
+    });
+}
+
+#[test]
+fn t8_edge_185_a_hard_limit_is_passed() {
+    twins_under(&everything(), "T8", |h, lie| {
+        let a = h.client(0);
+        for request in quota("/q", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2") {
+            h.writes(a, request);
+        }
+        h.writes(a, create("/q/x"));
+        h.asks(a, create("/q/y"));
+        h.does_as(a, |txn| {
+            let TxnOp::Error { code } = txn.op.clone() else { panic!("{txn}") };
+            assert_eq!(code, ErrorCode::QuotaExceeded);
+            if lie {
+                let (path, acl) = ("/q/y".to_owned(), zabkeeper_core::wire::Acl::open());
+                let lifetime = zabkeeper_core::txn::Lifetime::Persistent;
+                let data = data("v0");
+                txn.op = TxnOp::Create { path, data, acl, lifetime, parent_creates: 2 };
+            }
+        });
+    });
+}
+
+#[test]
+fn t8_the_usage_is_read_that_was() {
+    twins_under(&everything(), "T8", |h, lie| {
+        let a = h.client(0);
+        for request in quota("/q", "count=5,bytes=5") {
+            h.writes(a, request);
+        }
+        let before = h.tip();
+        h.writes(a, create("/q/x"));
+        let stats = "/zookeeper/quota/q/zookeeper_stats";
+        let old = h.model.node_at(stats, before).expect("there").data.clone();
+        h.asks(a, get(stats));
+        h.answers_as(a, |reply| {
+            if let (true, Ok(zabkeeper_core::wire::ReplyBody::Data(found, _))) =
+                (lie, &mut reply.result)
+            {
+                *found = old.clone();
+            }
+        });
+    });
+}
+
+#[test]
+fn edges_184_to_190_what_quotas_count_and_refuse() {
+    let mut h = History::with(everything());
+    let a = h.client(0);
+    h.writes(a, create_with("/q", "1234", 0));
+    for request in quota("/q", "count=1,bytes=1=;byteHardLimit=8;countHardLimit=3") {
+        h.writes(a, request);
+    }
+    let stats = |h: &History| {
+        let node = h.model.node("/zookeeper/quota/q/zookeeper_stats").expect("there");
+        (String::from_utf8_lossy(node.data.as_deref().unwrap()).into_owned(), node.version)
+    };
+    assert_eq!(stats(&h), ("count=1,bytes=4".to_owned(), 0), "edge 184");
+    for (request, text) in [
+        (create_with("/q/a", "12", 0), "count=2,bytes=6"),
+        (set("/q/a", "1234"), "count=2,bytes=8"),
+        // Passed, and refused.
+        (set("/q/a", "12345"), "count=2,bytes=8"),
+        (set("/q/a", "4321"), "count=2,bytes=8"),
+        (set("/q", ""), "count=2,bytes=4"),
+        (create_with("/q/b", "", 0), "count=3,bytes=4"),
+        (create_with("/q/c", "", 0), "count=3,bytes=4"),
+        (delete("/q/b"), "count=2,bytes=4"),
+    ] {
+        h.writes(a, request.clone());
+        assert_eq!(stats(&h), (text.to_owned(), 0), "{request}");
+    }
+    h.passes();
+}
+
+#[test]
+fn data_32_writes_under_way_may_pass_a_quota_together() {
+    let mut h = History::with(everything());
+    let a = h.client(0);
+    for request in quota("/q", "count=-1,bytes=-1=;countHardLimit=2") {
+        h.writes(a, request);
+    }
+    // Both are proposed before either is applied.
+    h.asks(a, create("/q/x"));
+    h.asks(a, create("/q/y"));
+    let first = h.decides(a);
+    let mut second = h.decides(a);
+    second.zxid = first.zxid.next().expect("room");
+    let (path, acl) = ("/q/y".to_owned(), zabkeeper_core::wire::Acl::open());
+    let lifetime = zabkeeper_core::txn::Lifetime::Persistent;
+    second.op = TxnOp::Create { path, data: data("v0"), acl, lifetime, parent_creates: 2 };
+    h.proposes(&first.encode());
+    h.proposes(&second.encode());
+    h.applies(first);
+    h.applies(second);
+    h.passes();
+}
+
+fn looked_for_each_second() -> Rules {
+    let mut rules = everything();
+    rules.tree.container_check_ms = 1_000;
+    rules
+}
+
+#[test]
+fn t10_an_empty_container_stays_for_ever() {
+    twins_under(&looked_for_each_second(), "T10", |h, lie| {
+        let a = h.client(0);
+        h.writes(a, container("/c"));
+        h.writes(a, create("/c/x"));
+        h.writes(a, delete("/c/x"));
+        h.writes(a, Request::CloseSession);
+        if !lie {
+            lapses(h, "/c", 7);
+        }
+        h.waits(60_000);
+        h.ends();
+    });
+}

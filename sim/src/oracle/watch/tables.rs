@@ -1,0 +1,183 @@
+//! Where watches stand: by kind and path, for one connection and for all.
+//!
+//! Owns the four kinds of watches and who is concerned by a change. Must not judge.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zabkeeper_core::ConnId;
+use zabkeeper_core::wire::{AddWatchMode, EventType, WatcherType};
+
+use crate::model::{Firing, Table};
+
+/// Kinds of watches on a path. A connection may have all of them there (WATCH-07).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(in crate::oracle) enum Slot {
+    /// Set by getData and exists; fires once.
+    Data,
+    /// Set by getChildren; fires once.
+    Child,
+    /// Set by addWatch: for the node and the names of its children (WATCH-05).
+    Persistent,
+    /// Set by addWatch: for the node and all below it, never for names of children (WATCH-06).
+    Recursive,
+}
+
+impl Slot {
+    const ALL: [Slot; 4] = [Slot::Data, Slot::Child, Slot::Persistent, Slot::Recursive];
+    /// Those that firing uses up.
+    pub(super) const ONCE: [Slot; 2] = [Slot::Data, Slot::Child];
+
+    pub(in crate::oracle) fn of_table(table: Table) -> Slot {
+        match table {
+            Table::Data => Slot::Data,
+            Table::Child => Slot::Child,
+        }
+    }
+
+    pub(in crate::oracle) fn of_mode(mode: AddWatchMode) -> Slot {
+        match mode {
+            AddWatchMode::Persistent => Slot::Persistent,
+            AddWatchMode::PersistentRecursive => Slot::Recursive,
+        }
+    }
+
+    /// The kinds that a request means (WATCH-26, WATCH-27).
+    pub(in crate::oracle) fn of_kind(kind: WatcherType) -> &'static [Slot] {
+        match kind {
+            WatcherType::Children => &[Slot::Child],
+            WatcherType::Data => &[Slot::Data],
+            WatcherType::Any => &Slot::ALL,
+            WatcherType::Persistent => &[Slot::Persistent],
+            WatcherType::PersistentRecursive => &[Slot::Recursive],
+        }
+    }
+}
+
+/// One entry for each path, in each of the four kinds.
+#[derive(Clone, Debug)]
+pub(in crate::oracle) struct Tables<T>([BTreeMap<String, T>; 4]);
+
+impl<T> Default for Tables<T> {
+    fn default() -> Tables<T> {
+        Tables([const { BTreeMap::new() }; 4])
+    }
+}
+
+impl<T> Tables<T> {
+    pub(in crate::oracle) fn of(&self, slot: Slot) -> &BTreeMap<String, T> {
+        &self.0[slot as usize]
+    }
+
+    pub(in crate::oracle) fn of_mut(&mut self, slot: Slot) -> &mut BTreeMap<String, T> {
+        &mut self.0[slot as usize]
+    }
+
+    pub(in crate::oracle) fn is_empty(&self) -> bool {
+        self.0.iter().all(BTreeMap::is_empty)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &str, &T)> {
+        let each = |slot| self.of(slot).iter().map(move |(path, entry)| (slot, &**path, entry));
+        Slot::ALL.into_iter().flat_map(each)
+    }
+
+    /// Is there a recursive watch on the path, or above it?
+    pub(super) fn is_below_recursive(&self, path: &str) -> bool {
+        let recursive = self.of(Slot::Recursive);
+        !recursive.is_empty() && up_from(path).any(|each| recursive.contains_key(each))
+    }
+
+    /// Takes all of `other`, too.
+    pub(in crate::oracle) fn join(&mut self, other: Tables<T>) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            mine.extend(theirs);
+        }
+    }
+
+    /// Moves an entry, if it is here.
+    pub(in crate::oracle) fn hand_over(&mut self, slot: Slot, path: &str, to: &mut Tables<T>) {
+        if let Some((path, entry)) = self.of_mut(slot).remove_entry(path) {
+            to.of_mut(slot).insert(path, entry);
+        }
+    }
+
+    /// Forgets what this event uses up on the client's side.
+    pub(in crate::oracle) fn used_up(&mut self, event: EventType, path: &str) {
+        let slots: &[Slot] = match event {
+            EventType::NodeCreated | EventType::NodeDataChanged => &[Slot::Data],
+            EventType::NodeChildrenChanged => &[Slot::Child],
+            EventType::NodeDeleted => &Slot::ONCE,
+        };
+        for slot in slots {
+            self.of_mut(*slot).remove(path);
+        }
+    }
+}
+
+/// The path and all above it (component by component, edge 112).
+pub(super) fn up_from(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |at| match at.rfind('/') {
+        Some(0) if at.len() > 1 => Some("/"),
+        Some(0) | None => None,
+        Some(slash) => Some(&at[..slash]),
+    })
+}
+
+/// The connections to tell when a path is touched.
+#[derive(Clone, Default, Debug)]
+pub(in crate::oracle) struct Armed {
+    paths: BTreeMap<String, [BTreeSet<ConnId>; 4]>,
+    /// Recursive watches there are: while there are none, nobody looks upwards.
+    recursive: usize,
+}
+
+impl Armed {
+    pub(super) fn add(&mut self, slot: Slot, path: &str, conn: ConnId) {
+        if !self.paths.contains_key(path) {
+            self.paths.insert(path.to_owned(), <[BTreeSet<ConnId>; 4]>::default());
+        }
+        let slots = self.paths.get_mut(path).expect("inserted");
+        let new = slots[slot as usize].insert(conn);
+        self.recursive += usize::from(new && slot == Slot::Recursive);
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot, path: &str, conn: ConnId) {
+        if let Some(slots) = self.paths.get_mut(path) {
+            let was = slots[slot as usize].remove(&conn);
+            self.recursive -= usize::from(was && slot == Slot::Recursive);
+        }
+    }
+
+    /// The connections that a firing concerns. Watches that fire once are taken out.
+    pub(in crate::oracle) fn take(&mut self, firing: &Firing) -> BTreeSet<ConnId> {
+        let mut conns = BTreeSet::new();
+        if let Some(slots) = self.paths.get_mut(&firing.path) {
+            conns = std::mem::take(&mut slots[Slot::of_table(firing.table) as usize]);
+            conns.extend(&slots[Slot::Persistent as usize]);
+        }
+        if self.recursive > 0 && firing.table == Table::Data {
+            for above in up_from(&firing.path) {
+                if let Some(slots) = self.paths.get(above) {
+                    conns.extend(&slots[Slot::Recursive as usize]);
+                }
+            }
+        }
+        conns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edge_112_paths_are_covered_component_by_component() {
+        let all = |path| up_from(path).collect::<Vec<_>>();
+        assert_eq!(all("/rx/a"), ["/rx/a", "/rx", "/"]);
+        assert_eq!(all("/"), ["/"]);
+        let mut tables = Tables::default();
+        tables.of_mut(Slot::Recursive).insert("/r".into(), ());
+        assert!(tables.is_below_recursive("/r/a/b") && tables.is_below_recursive("/r"));
+        assert!(!tables.is_below_recursive("/rx"));
+    }
+}

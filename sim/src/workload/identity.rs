@@ -1,0 +1,64 @@
+//! Who clients are, and what they grant: a few users, and lists that leave something out.
+//!
+//! Owns the users of a run. Must not know which client is which: everybody tries everything.
+
+use zabkeeper_core::wire::{Acl, Perms, Secret};
+
+use crate::model;
+use crate::seed::Dice;
+use crate::served;
+
+/// Two share a name, and one a password.
+const USERS: [&str; 4] = ["ann:a", "bob:a", "bob:b", "nobody"];
+/// May do everything.
+const SUPER: &str = "super:test";
+
+/// What servers know of the one who may do everything.
+pub fn super_digest() -> String {
+    model::digest_of(SUPER.as_bytes())
+}
+
+/// What a client shows; one in some is refused, and ends the session.
+pub(super) fn credential(dice: &mut Dice) -> (String, Secret) {
+    let (scheme, auth) = match dice.below(20) {
+        0 => (*dice.pick(&["foo", "world", "auth", "sasl"]), "x"),
+        1 | 2 => ("digest", SUPER),
+        3 => ("digest", ""),
+        4 => ("ip", "10.9.9.9"),
+        _ => ("digest", *dice.pick(&USERS)),
+    };
+    (scheme.to_owned(), Secret::from(auth))
+}
+
+/// A list that grants less than everything to everybody, or one that is refused.
+pub(super) fn narrow(dice: &mut Dice) -> Vec<Acl> {
+    let count = match dice.below(20) {
+        0 => 0,
+        count => 1 + count / 9,
+    };
+    (0..count).map(|_| entry(dice)).collect()
+}
+
+fn entry(dice: &mut Dice) -> Acl {
+    let perms = match dice.below(8) {
+        0 => 0,
+        1 => 255,
+        2 => 1,
+        3 => 31,
+        _ => i32::try_from(dice.below(32)).expect("small"),
+    };
+    let kinds = if served::IDENTITIES { 16 } else { 4 };
+    let (scheme, id) = match dice.below(kinds) {
+        0 if dice.chance(1, 4) => ("world", "somebody".to_owned()),
+        0..4 => ("world", "anyone".to_owned()),
+        4..7 => ("auth", (*dice.pick(&["", "anything"])).to_owned()),
+        7..12 => ("digest", model::digest_of(dice.pick(&USERS).as_bytes())),
+        12 => ("digest", (*dice.pick(&["a:b:c", "a:", ":b", "a:b:"])).to_owned()),
+        13 | 14 => {
+            let within = ["10.0.0.0/30", "10.0.0.4", "10.0.0.3/32", "0.0.0.0/0", "10.0.0.8/29"];
+            ("ip", (*dice.pick(&within)).to_owned())
+        }
+        _ => (*dice.pick(&["ip", "foo"]), "10.0.0.1/33".to_owned()),
+    };
+    Acl { perms: Perms(perms), scheme: scheme.to_owned(), id }
+}
