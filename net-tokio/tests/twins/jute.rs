@@ -1,0 +1,62 @@
+//! ZooKeeper's encoding, both ways, written for this tester alone.
+//!
+//! Must not use the server's codec: a mistake that both ends share would be invisible.
+
+/// Takes values off the front of a record. None: there are not enough bytes, or a length makes no sense.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub(crate) fn int(&mut self) -> Option<i32> {
+        Some(i32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    pub(crate) fn long(&mut self) -> Option<i64> {
+        Some(i64::from_be_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    /// As it stands: ZooKeeper writes nothing but 0 and 1.
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        Some(self.take(1)?[0])
+    }
+
+    /// Null where the length is -1.
+    pub(crate) fn buffer(&mut self) -> Option<Option<&'a [u8]>> {
+        match self.int()? {
+            -1 => Some(None),
+            length => Some(Some(self.take(usize::try_from(length).ok()?)?)),
+        }
+    }
+
+    /// Null where the count is -1.
+    pub(crate) fn vector<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Reader<'a>) -> Option<T>,
+    ) -> Option<Option<Vec<T>>> {
+        match self.int()? {
+            -1 => Some(None),
+            count => (0..usize::try_from(count).ok()?)
+                .map(|_| item(self))
+                .collect::<Option<_>>()
+                .map(Some),
+        }
+    }
+}
+
+/// Bytes for people: text where it is text, and cut short.
+pub(crate) fn show(bytes: Option<&[u8]>) -> String {
+    const LONGEST: usize = 80;
+    let Some(bytes) = bytes else { return "null".to_owned() };
+    let head: String =
+        bytes[..bytes.len().min(LONGEST)].iter().map(|&b| b.escape_ascii().to_string()).collect();
+    if bytes.len() <= LONGEST {
+        return format!("\"{head}\"");
+    }
+    let sum = bytes.iter().fold(0_u32, |sum, &b| sum.wrapping_mul(31).wrapping_add(u32::from(b)));
+    format!("\"{head}..\" ({} bytes, sum {sum:08x})", bytes.len())
+}

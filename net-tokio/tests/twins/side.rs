@@ -1,0 +1,362 @@
+//! One of the two servers, with a connection for each seat.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::answer::{Line, Names, password_of};
+use crate::jute::Reader;
+use crate::request::{PREFIX, Request};
+
+/// How many clients there are at once.
+pub(crate) const SEATS: usize = 5;
+
+/// A request that is silent for so long is not answered at all; a ping behind it tells for sure.
+const SOON: Duration = Duration::from_secs(2);
+/// A server that does not even answer a ping in this time has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a connection begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Handshake {
+    pub(crate) session: Which,
+    pub(crate) password: Password,
+    pub(crate) timeout_ms: i32,
+    /// What it claims to have seen: so far behind the newest zxid; None for nothing at all.
+    pub(crate) seen_behind: Option<i64>,
+    /// None leaves the byte out.
+    pub(crate) read_only: Option<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    New,
+    /// The one that the seat has; a new one if it has none.
+    Own,
+    /// That of another seat, which gets this seat's in exchange.
+    Of(usize),
+    Unknown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Password {
+    Right,
+    Wrong,
+    Null,
+    Empty,
+}
+
+impl Handshake {
+    pub(crate) fn plain(session: Which) -> Handshake {
+        Handshake {
+            session,
+            password: Password::Right,
+            timeout_ms: 60_000,
+            seen_behind: None,
+            read_only: Some(false),
+        }
+    }
+}
+
+struct Conn {
+    socket: TcpStream,
+    buffer: Vec<u8>,
+    /// xid and opcode of what has not been answered.
+    asked: VecDeque<(i32, i32)>,
+}
+
+enum Got {
+    Frame(Vec<u8>),
+    Closed,
+    Silence,
+}
+
+impl Conn {
+    fn open(address: SocketAddr) -> Conn {
+        let socket = TcpStream::connect(address)
+            .unwrap_or_else(|error| panic!("{address} does not let us connect: {error}"));
+        socket.set_nodelay(true).expect("is a socket");
+        Conn { socket, buffer: Vec::new(), asked: VecDeque::new() }
+    }
+
+    /// A server that has closed the connection is found out by reading.
+    fn write(&mut self, bytes: &[u8]) {
+        self.socket.set_write_timeout(Some(PATIENCE)).expect("is a duration");
+        let _ = self.socket.write_all(bytes);
+    }
+
+    fn next(&mut self, patience: Duration) -> Got {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some((length, rest)) = self.buffer.split_first_chunk() {
+                let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
+                if rest.len() >= length {
+                    let frame = rest[..length].to_vec();
+                    self.buffer.drain(..4 + length);
+                    return Got::Frame(frame);
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Got::Silence;
+            }
+            self.socket.set_read_timeout(Some(left)).expect("is not zero");
+            let mut chunk = [0; 16 << 10];
+            match self.socket.read(&mut chunk) {
+                Ok(0) => return Got::Closed,
+                Ok(bytes) => self.buffer.extend_from_slice(&chunk[..bytes]),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Got::Closed,
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Seat {
+    conn: Option<Conn>,
+    /// Id and password.
+    session: Option<(i64, Vec<u8>)>,
+}
+
+pub(crate) struct Side {
+    pub(crate) name: &'static str,
+    address: SocketAddr,
+    pub(crate) names: Names,
+    seats: Vec<Seat>,
+}
+
+impl Side {
+    pub(crate) fn new(name: &'static str, address: SocketAddr) -> Side {
+        Side { name, address, names: Names::default(), seats: Self::empty_seats() }
+    }
+
+    fn empty_seats() -> Vec<Seat> {
+        (0..SEATS).map(|_| Seat::default()).collect()
+    }
+
+    pub(crate) fn is_connected(&self, seat: usize) -> bool {
+        self.seats[seat].conn.is_some()
+    }
+
+    pub(crate) fn has_session(&self, seat: usize) -> bool {
+        self.seats[seat].session.is_some()
+    }
+
+    pub(crate) fn hang_up(&mut self, seat: usize) {
+        self.seats[seat].conn = None;
+    }
+
+    /// Sends a handshake and takes the answer.
+    pub(crate) fn open(&mut self, seat: usize, how: &Handshake) -> Vec<String> {
+        self.hang_up(seat);
+        let (id, password) = match how.session {
+            Which::New => (0, vec![0; 16]),
+            Which::Own => self.seats[seat].session.clone().unwrap_or((0, vec![0; 16])),
+            Which::Of(other) => self.seats[other].session.clone().unwrap_or((0, vec![0; 16])),
+            Which::Unknown => (0x0123_4567, password_of(0x0123_4567)),
+        };
+        let password = match how.password {
+            Password::Right => Some(password),
+            Password::Wrong => Some(b"0123456789abcdef".to_vec()),
+            Password::Null => None,
+            Password::Empty => Some(Vec::new()),
+        };
+        let seen = how.seen_behind.map_or(0, |behind| self.names.newest.saturating_sub(behind));
+        let mut record = Request::new(0).int(0).long(seen).int(how.timeout_ms).long(id);
+        record = record.buffer(password.as_deref());
+        if let Some(flag) = how.read_only {
+            record = record.flag(flag);
+        }
+        let length = i32::try_from(record.body.len()).expect("is short");
+        let mut conn = Conn::open(self.address);
+        conn.write(&[&length.to_be_bytes()[..], &record.body].concat());
+        let frame = match conn.next(PATIENCE) {
+            Got::Frame(frame) => frame,
+            Got::Closed => return vec!["no handshake, closed".to_owned()],
+            Got::Silence => return vec!["no handshake, silence".to_owned()],
+        };
+        let (id, password, line) = self.names.handshake(&frame);
+        if id == 0 {
+            let end = match conn.next(PATIENCE) {
+                Got::Frame(frame) => format!("another frame {frame:?}"),
+                Got::Closed => "closed".to_owned(),
+                Got::Silence => "left open".to_owned(),
+            };
+            return vec![line, end];
+        }
+        match how.session {
+            Which::Of(other) => self.seats[other].session = self.seats[seat].session.take(),
+            Which::New | Which::Own | Which::Unknown => {}
+        }
+        self.seats[seat] = Seat { conn: Some(conn), session: Some((id, password)) };
+        vec![line]
+    }
+
+    pub(crate) fn forget_session(&mut self, seat: usize) {
+        self.seats[seat] = Seat::default();
+    }
+
+    pub(crate) fn send(&mut self, seat: usize, requests: &[Request]) {
+        let frames: Vec<u8> = requests
+            .iter()
+            .flat_map(|request| request.frame(self.names.newest, &self.names.prefix))
+            .collect();
+        let Some(conn) = &mut self.seats[seat].conn else { return };
+        // A ping is answered as one, whatever its xid.
+        let xid = |request: &Request| if request.op == 11 { -2 } else { request.xid };
+        conn.asked.extend(requests.iter().map(|request| (xid(request), request.op)));
+        conn.write(&frames);
+    }
+
+    /// Bytes that are no frame.
+    pub(crate) fn send_bytes(&mut self, seat: usize, bytes: &[u8]) {
+        if let Some(conn) = &mut self.seats[seat].conn {
+            conn.write(bytes);
+        }
+    }
+
+    /// What comes until everything is answered, or for some time nothing comes at all.
+    pub(crate) fn answers(&mut self, seat: usize, lines: &mut Vec<Line>) {
+        while self.seats[seat].conn.as_ref().is_some_and(|conn| !conn.asked.is_empty()) {
+            let before = lines.len();
+            self.read_one(seat, SOON, lines);
+            if lines.len() == before {
+                return;
+            }
+        }
+        // A ping would tell nothing but how soon a connection that is to be closed is closed.
+        if lines.last().is_some_and(|line| line.ends_connection) {
+            self.read_one(seat, SOON, lines);
+        }
+    }
+
+    pub(crate) fn ping(&mut self, seat: usize) {
+        if let Some(conn) = &mut self.seats[seat].conn {
+            conn.asked.push_back((-2, 11));
+            conn.write(&Request::new(11).xid(-2).frame(0, PREFIX));
+        }
+    }
+
+    /// What comes until a ping is answered: after this, all is there that was due.
+    pub(crate) fn drain(&mut self, seat: usize, lines: &mut Vec<Line>) {
+        let last = |conn: &Conn| conn.asked.iter().filter(|asked| **asked == (-2, 11)).count();
+        loop {
+            let Some(conn) = &self.seats[seat].conn else { return };
+            if last(conn) == 0 {
+                break;
+            }
+            let before = lines.len();
+            self.read_one(seat, PATIENCE, lines);
+            if lines.len() == before {
+                lines.push(Line::other("SILENCE, even after a ping".to_owned()));
+                self.hang_up(seat);
+            }
+        }
+        if let Some(conn) = &mut self.seats[seat].conn {
+            let missing = conn.asked.drain(..);
+            lines.extend(
+                missing.map(|(xid, op)| Line::other(format!("NO ANSWER xid {xid} op {op}"))),
+            );
+        }
+    }
+
+    /// Appends a line, unless nothing came.
+    fn read_one(&mut self, seat: usize, patience: Duration, lines: &mut Vec<Line>) {
+        let Some(conn) = &mut self.seats[seat].conn else { return };
+        match conn.next(patience) {
+            Got::Frame(frame) => {
+                let asked = &mut conn.asked;
+                let line = self.names.frame(&frame, |xid| {
+                    let at = asked.iter().position(|asked| asked.0 == xid)?;
+                    Some(asked.remove(at)?.1)
+                });
+                lines.push(line);
+            }
+            Got::Closed => {
+                lines.push(Line::other("closed".to_owned()));
+                self.hang_up(seat);
+            }
+            Got::Silence => {}
+        }
+    }
+
+    /// What the four-letter words count.
+    pub(crate) fn words(&self) -> Vec<String> {
+        const KEPT: [&str; 4] =
+            ["zk_znode_count", "zk_watch_count", "zk_ephemerals_count", "zk_approximate_data_size"];
+        let mut lines = Vec::new();
+        for word in ["mntr", "wchs"] {
+            let mut conn = Conn::open(self.address);
+            conn.write(word.as_bytes());
+            let mut text = String::new();
+            let read = conn.socket.read_to_string(&mut text);
+            lines.extend(read.err().map(|error| format!("{word}: {error}")));
+            let is_kept =
+                |line: &&str| word != "mntr" || KEPT.iter().any(|key| line.starts_with(key));
+            let kept = text.lines().filter(is_kept);
+            lines.extend(kept.map(|line| format!("{word} {line}")));
+        }
+        lines
+    }
+
+    /// Ends what the seats have, without looking.
+    pub(crate) fn end_sessions(&mut self) {
+        for seat in 0..SEATS {
+            if self.has_session(seat) && !self.is_connected(seat) {
+                self.open(seat, &Handshake::plain(Which::Own));
+            }
+            if self.is_connected(seat) {
+                self.send(seat, &[Request::new(-11)]);
+                self.answers(seat, &mut Vec::new());
+            }
+        }
+        self.seats = Self::empty_seats();
+    }
+}
+
+/// A client for what is not compared: making room before an episode, and cleaning up after it.
+pub(crate) struct Admin {
+    conn: Conn,
+    pub(crate) zxid: i64,
+}
+
+impl Admin {
+    pub(crate) fn new(address: SocketAddr) -> Admin {
+        let mut side = Side::new("admin", address);
+        let lines =
+            side.open(0, &Handshake { timeout_ms: 3_600_000, ..Handshake::plain(Which::New) });
+        let conn = side.seats.swap_remove(0).conn;
+        let conn = conn.unwrap_or_else(|| panic!("{address} refuses a session: {lines:?}"));
+        Admin { conn, zxid: 0 }
+    }
+
+    /// Error code and body; None if it closes the connection.
+    pub(crate) fn call(&mut self, request: &Request) -> Option<(i32, Vec<u8>)> {
+        self.conn.write(&request.frame(self.zxid, PREFIX));
+        loop {
+            let Got::Frame(frame) = self.conn.next(PATIENCE) else { return None };
+            let mut from = Reader(&frame);
+            let (xid, zxid, err) = (from.int()?, from.long()?, from.int()?);
+            if xid == request.xid {
+                self.zxid = self.zxid.max(zxid);
+                return Some((err, from.0.to_vec()));
+            }
+        }
+    }
+
+    /// Deletes what is there and below, as far as it may.
+    pub(crate) fn delete(&mut self, path: &[u8]) {
+        let Some((0, body)) = self.call(&Request::new(8).buffer(Some(path)).flag(false)) else {
+            return;
+        };
+        let names = Reader(&body).vector(|from| from.buffer()?.map(<[u8]>::to_vec)).flatten();
+        for name in names.unwrap_or_default() {
+            self.delete(&[path, b"/", &name].concat());
+        }
+        self.call(&Request::new(2).buffer(Some(path)).int(-1));
+    }
+}
