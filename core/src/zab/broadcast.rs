@@ -1,13 +1,14 @@
 //! What only a serving leader has (Java `LeaderZooKeeperServer`, `ProposalRequestProcessor`).
 //!
 //! Owns the numbering of transactions, the checks over pending changes, the sessions' deadlines and owners, how far each
-//! voter's log is, and the rounds that confirm a `sync`. Must not answer clients, nor know how learners are reached.
+//! voter's log is, and the syncs that wait for a quorum. Must not answer clients, nor know how learners are reached.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cleaning::Cleaning;
-use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, Zxid};
+use super::syncs::Syncs;
+use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::{Cx, Entry, Mark};
 use crate::replica::Replica;
 use crate::request::prep::{Case, Prep};
@@ -27,7 +28,7 @@ pub(crate) struct Broadcast {
     last_proposed: Zxid,
     /// How far each voter's log is.
     acked: BTreeMap<ServerId, Zxid>,
-    syncs: Syncs,
+    pub(crate) syncs: Syncs,
 }
 
 /// What has become of a client that goes on with its session on some server.
@@ -41,27 +42,6 @@ pub(crate) enum Resumption {
     Known,
     /// It comes from another server: this transaction says so, and is to be sent to the learners.
     Moves(Entry),
-}
-
-/// A client that waits for a `sync`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SyncWaiter {
-    /// The learner that it asked; `None` where it is connected to the leader.
-    pub(crate) link: Option<LinkId>,
-    pub(crate) conn: ConnId,
-    pub(crate) request: u64,
-}
-
-/// `sync` is answered once a quorum has answered a ping that was sent after the sync had arrived: until then another
-/// leader may have been established, whose commits this one does not know (CONS-04, stronger than in ZooKeeper).
-#[derive(Debug, Default)]
-struct Syncs {
-    /// The last ping that asks for a sync, while it is not confirmed.
-    asked: Option<u64>,
-    /// Wait for that one.
-    waiting: VecDeque<SyncWaiter>,
-    /// Have come after it was sent: wait for the next one.
-    next: VecDeque<SyncWaiter>,
 }
 
 /// What a client wants to be done.
@@ -249,36 +229,5 @@ impl Broadcast {
         assert!(self.has_room(cx), "the caller resigns from an epoch that is used up");
         self.last_proposed = self.last_proposed.next().expect("there is room");
         self.last_proposed
-    }
-
-    /// A client wants to see whatever is committed by now. Is a ping to be sent for it?
-    pub(crate) fn on_sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> bool {
-        self.syncs.next.push_back(waiter);
-        if self.syncs.asked.is_some() {
-            cx.mark(Mark::SyncShared);
-        }
-        self.wants_ping()
-    }
-
-    /// A ping is being sent: it can confirm what has come before, unless an earlier one still has to.
-    pub(crate) fn on_ping(&mut self, round: u64) {
-        if self.wants_ping() {
-            self.syncs.asked = Some(round);
-            self.syncs.waiting = std::mem::take(&mut self.syncs.next);
-        }
-    }
-
-    /// A quorum has answered pings up to this one. Returns whom that satisfies.
-    pub(crate) fn on_confirmed(&mut self, round: u64) -> VecDeque<SyncWaiter> {
-        if self.syncs.asked.is_none_or(|asked| asked > round) {
-            return VecDeque::new();
-        }
-        self.syncs.asked = None;
-        std::mem::take(&mut self.syncs.waiting)
-    }
-
-    /// Does somebody wait for a ping that is yet to be sent?
-    pub(crate) fn wants_ping(&self) -> bool {
-        self.syncs.asked.is_none() && !self.syncs.next.is_empty()
     }
 }

@@ -3,10 +3,13 @@
 //! Owns its learners, who has promised and who has the history, and the pings. Must not decide writes (`broadcast`
 //! does), nor answer clients. It says what has become true, and `server` acts on it.
 
+mod establish;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use super::broadcast::{Broadcast, Resumption, SyncWaiter, Write};
+use super::broadcast::{Broadcast, Resumption, Write};
 use super::learner::{Learner, Stage};
+use super::syncs::SyncWaiter;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
 use crate::peer::{PeerMessage, Voice};
@@ -117,38 +120,6 @@ impl Leader {
         self.learners.values().filter_map(Learner::needs).min()
     }
 
-    /// A learner has said its first word (ZAB-02).
-    pub(crate) fn on_follower_info(
-        &mut self,
-        link: LinkId,
-        server: ServerId,
-        accepted: Epoch,
-        voice: Voice,
-        replica: &mut Replica,
-        cx: &mut Cx<'_>,
-    ) -> Verdict {
-        if accepted >= Epoch::END {
-            cx.mark(Mark::LearnerRefused);
-            cx.out.peers.push(PeerCommand::Close(link));
-            return Verdict::GoOn;
-        }
-        // What was said on an older link must not be heard after this.
-        let older = self.learners.values().find(|learner| learner.server == server);
-        if let Some(older) = older.map(|learner| learner.link) {
-            self.drop_learner(older, cx);
-        }
-        let learner = Learner::new(link, server, voice, accepted, cx.now.mono);
-        self.learners.insert(link, learner);
-        if self.epoch().is_some_and(|epoch| accepted > epoch) {
-            // It could never follow this leader (ZAB-04).
-            cx.mark(Mark::LeaderOutrun);
-            return Verdict::StepDown;
-        }
-        self.maybe_propose_epoch(replica, cx);
-        self.announce_epoch(replica, cx);
-        Verdict::GoOn
-    }
-
     /// Whatever else a learner says. One that breaks the protocol is dropped.
     pub(crate) fn on_message(
         &mut self,
@@ -245,31 +216,6 @@ impl Leader {
         }
     }
 
-    /// A state file of this server is durable: its own promise, or its own synchronisation.
-    pub(crate) fn on_state_durable(
-        &mut self,
-        id: WriteId,
-        replica: &mut Replica,
-        cx: &mut Cx<'_>,
-    ) -> Verdict {
-        match &mut self.phase {
-            Phase::Promising { write, promised, .. } if *write == id => {
-                promised.insert(cx.config.id(), self.voice);
-                self.announce_epoch(replica, cx);
-                self.maybe_synchronize(replica, cx);
-                Verdict::GoOn
-            }
-            Phase::Synchronization { write, own, .. } if *write == id => {
-                *own = true;
-                self.maybe_establish(replica, cx)
-            }
-            Phase::Gathering
-            | Phase::Promising { .. }
-            | Phase::Synchronization { .. }
-            | Phase::Broadcast { .. } => Verdict::GoOn,
-        }
-    }
-
     /// The own log is durable up to here.
     pub(crate) fn on_durable(&mut self, zxid: Zxid, cx: &mut Cx<'_>) -> Verdict {
         let own = cx.config.id();
@@ -358,8 +304,11 @@ impl Leader {
 
     /// Somebody wants to see whatever is committed by now.
     pub(crate) fn sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> Verdict {
-        let ask = self.broadcast().is_some_and(|broadcast| broadcast.on_sync(waiter, cx));
-        if !ask {
+        let Some(broadcast) = self.broadcast() else {
+            return Verdict::GoOn;
+        };
+        if broadcast.syncs.push(waiter) {
+            cx.mark(Mark::SyncShared);
             return Verdict::GoOn;
         }
         self.ping(cx);
@@ -415,155 +364,6 @@ impl Leader {
             Phase::Promising { epoch, .. }
             | Phase::Synchronization { epoch, .. }
             | Phase::Broadcast { epoch, .. } => Some(epoch),
-        }
-    }
-
-    /// Proposes the epoch after the highest that a quorum has promised, and promises it first (ZAB-03).
-    fn maybe_propose_epoch(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
-        let Phase::Gathering = self.phase else {
-            return;
-        };
-        let voices = self.voices(|_| true, true, cx);
-        if cx.config.voters().may_decide(&voices, replica.log().is_empty()) {
-            let accepted = self.learners.values().map(|learner| learner.accepted);
-            let highest = accepted.fold(replica.state().accepted_epoch, Epoch::max);
-            let epoch = highest.next();
-            let write = replica.save_state(cx, |state| state.accepted_epoch = epoch);
-            self.phase = Phase::Promising { epoch, write, promised: BTreeMap::new() };
-            self.begin_by = cx.now.mono.after(cx.config.init_limit());
-        }
-    }
-
-    /// Tells the epoch to whoever has not been told, once the own promise is durable.
-    fn announce_epoch(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
-        let (epoch, promised) = match &self.phase {
-            Phase::Gathering => return,
-            Phase::Promising { epoch, promised, .. } => {
-                (*epoch, promised.contains_key(&cx.config.id()))
-            }
-            Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } => (*epoch, true),
-        };
-        if !promised {
-            return;
-        }
-        let empty = replica.log().is_empty();
-        for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
-            learner.stage = Stage::Promising;
-            cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty });
-        }
-    }
-
-    fn on_ack_epoch(
-        &mut self,
-        link: LinkId,
-        fresh: bool,
-        current: Epoch,
-        last: Zxid,
-        replica: &mut Replica,
-        cx: &mut Cx<'_>,
-    ) -> Verdict {
-        let state = replica.state();
-        // What a damaged server has counts for nothing: it acknowledged none of it, and cannot lead.
-        let counts =
-            self.learners.get(&link).is_some_and(|learner| learner.voice != Voice::Damaged);
-        if counts && (current, last) > (state.current_epoch, replica.log().appended()) {
-            // ZAB-05, and trap of every hasty election: another server should lead.
-            cx.mark(Mark::LeaderBehind);
-            return Verdict::StepDown;
-        }
-        let Some(learner) = self.learners.get_mut(&link).filter(|l| l.stage == Stage::Promising)
-        else {
-            return self.refuse(link, cx);
-        };
-        learner.stage = Stage::Promised { last };
-        match &mut self.phase {
-            Phase::Promising { promised, .. } => {
-                if fresh {
-                    promised.insert(learner.server, learner.voice);
-                } else {
-                    cx.mark(Mark::PromiseOld);
-                }
-                self.maybe_synchronize(replica, cx);
-            }
-            Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } => {
-                learner.mend(last, replica, *epoch, cx);
-            }
-            Phase::Gathering => unreachable!("no epoch was announced"),
-        }
-        Verdict::GoOn
-    }
-
-    /// A quorum has promised, and none of it knows more: the history is this leader's.
-    fn maybe_synchronize(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
-        let Phase::Promising { epoch, promised, .. } = &self.phase else {
-            return;
-        };
-        let own = promised.contains_key(&cx.config.id());
-        if !own || !cx.config.voters().may_decide(promised, replica.log().is_empty()) {
-            return;
-        }
-        cx.mark(Mark::DiscoveryPromised);
-        let epoch = *epoch;
-        // The history is on the disk already, so the epoch may follow it (Z18).
-        let write = replica.save_state(cx, |state| state.current_epoch = epoch);
-        self.phase = Phase::Synchronization { epoch, write, own: false };
-        for learner in self.learners.values_mut() {
-            if let Stage::Promised { last } = learner.stage {
-                learner.mend(last, replica, epoch, cx);
-            }
-        }
-    }
-
-    /// A learner says where it ends, after it was told to forget its end or was sent a snapshot.
-    fn on_sync_at(
-        &mut self,
-        link: LinkId,
-        last: Zxid,
-        replica: &Replica,
-        cx: &mut Cx<'_>,
-    ) -> Verdict {
-        let epoch = self.epoch();
-        if let Some(epoch) = epoch
-            && let Some(learner) = self.learners.get_mut(&link)
-            && matches!(learner.stage, Stage::Truncating | Stage::Snapshotting { next: None, .. })
-        {
-            learner.mend(last, replica, epoch, cx);
-            return Verdict::GoOn;
-        }
-        self.refuse(link, cx)
-    }
-
-    fn on_ack_new_leader(
-        &mut self,
-        link: LinkId,
-        epoch: Epoch,
-        replica: &Replica,
-        cx: &mut Cx<'_>,
-    ) -> Verdict {
-        let right = self.epoch() == Some(epoch);
-        let serves = self.serving().is_some();
-        let learner = self.learners.get_mut(&link).filter(|l| right && l.stage == Stage::Live);
-        let Some(learner) = learner else {
-            return self.refuse(link, cx);
-        };
-        learner.synced(cx.now.mono);
-        if serves {
-            cx.mark(Mark::LearnerJoined);
-            learner.serve(replica, cx);
-            return Verdict::GoOn;
-        }
-        self.maybe_establish(replica, cx)
-    }
-
-    fn maybe_establish(&self, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
-        let Phase::Synchronization { own, .. } = self.phase else {
-            return Verdict::GoOn;
-        };
-        let voices = self.voices(Learner::is_synced, own, cx);
-        if own && cx.config.voters().may_decide(&voices, replica.log().is_empty()) {
-            Verdict::Establish
-        } else {
-            Verdict::GoOn
         }
     }
 
@@ -661,7 +461,7 @@ impl Leader {
         self.next_ping = cx.now.mono.after(cx.config.tick() / 2);
         let round = self.round;
         if let Some(broadcast) = self.broadcast() {
-            broadcast.on_ping(round);
+            broadcast.syncs.on_ping(round);
         }
         for learner in self.learners.values().filter(|learner| learner.is_synced()) {
             cx.tell(learner.link, PeerMessage::Ping { round });
@@ -681,8 +481,8 @@ impl Leader {
             let Some(broadcast) = self.broadcast() else {
                 return Verdict::GoOn;
             };
-            let satisfied: VecDeque<SyncWaiter> = broadcast.on_confirmed(confirmed);
-            let more = broadcast.wants_ping();
+            let satisfied: VecDeque<SyncWaiter> = broadcast.syncs.on_confirmed(confirmed);
+            let more = broadcast.syncs.want_ping();
             for waiter in satisfied {
                 let SyncWaiter { link, conn, request } = waiter;
                 match link {
@@ -731,17 +531,5 @@ impl Leader {
         cx.config.voters().is_quorum(|id| {
             id == cx.config.id() || self.learners.values().any(|l| l.server == id && counts(l))
         })
-    }
-
-    /// The voices of the learners that are so far, and the own one if it is.
-    fn voices(
-        &self,
-        so_far: impl Fn(&Learner) -> bool,
-        own: bool,
-        cx: &Cx<'_>,
-    ) -> BTreeMap<ServerId, Voice> {
-        let learners = self.learners.values().filter(|learner| so_far(learner));
-        let own = own.then(|| (cx.config.id(), self.voice));
-        learners.map(|learner| (learner.server, learner.voice)).chain(own).collect()
     }
 }

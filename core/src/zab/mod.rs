@@ -31,7 +31,9 @@ mod cleaning;
 mod follower;
 mod leader;
 mod learner;
+mod syncs;
 
-pub(crate) use broadcast::{Resumption, SyncWaiter, Write};
+pub(crate) use broadcast::{Resumption, Write};
 pub(crate) use follower::{Follower, News};
 pub(crate) use leader::{Leader, Verdict};
+pub(crate) use syncs::SyncWaiter;

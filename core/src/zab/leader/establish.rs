@@ -1,0 +1,233 @@
+//! How a leader gets a quorum to follow it: discovery and synchronisation (ZAB-02 to ZAB-08).
+//!
+//! Owns what is asked of a quorum before service, and what a learner goes through that comes later. Must not touch what
+//! serves.
+
+use std::collections::BTreeMap;
+
+use super::{Leader, Phase, Verdict};
+use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
+use crate::io::{Cx, Mark, PeerCommand};
+use crate::peer::{PeerMessage, Voice};
+use crate::replica::Replica;
+use crate::zab::learner::{Learner, Stage};
+
+impl Leader {
+    /// A learner has said its first word (ZAB-02).
+    pub(crate) fn on_follower_info(
+        &mut self,
+        link: LinkId,
+        server: ServerId,
+        accepted: Epoch,
+        voice: Voice,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        if accepted >= Epoch::END {
+            cx.mark(Mark::LearnerRefused);
+            cx.out.peers.push(PeerCommand::Close(link));
+            return Verdict::GoOn;
+        }
+        // What was said on an older link must not be heard after this.
+        let older = self.learners.values().find(|learner| learner.server == server);
+        if let Some(older) = older.map(|learner| learner.link) {
+            self.drop_learner(older, cx);
+        }
+        let learner = Learner::new(link, server, voice, accepted, cx.now.mono);
+        self.learners.insert(link, learner);
+        if self.epoch().is_some_and(|epoch| accepted > epoch) {
+            // It could never follow this leader (ZAB-04).
+            cx.mark(Mark::LeaderOutrun);
+            return Verdict::StepDown;
+        }
+        self.maybe_propose_epoch(replica, cx);
+        self.announce_epoch(replica, cx);
+        Verdict::GoOn
+    }
+
+    /// A state file of this server is durable: its own promise, or its own synchronisation.
+    pub(crate) fn on_state_durable(
+        &mut self,
+        id: WriteId,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        match &mut self.phase {
+            Phase::Promising { write, promised, .. } if *write == id => {
+                promised.insert(cx.config.id(), self.voice);
+                self.announce_epoch(replica, cx);
+                self.maybe_synchronize(replica, cx);
+                Verdict::GoOn
+            }
+            Phase::Synchronization { write, own, .. } if *write == id => {
+                *own = true;
+                self.maybe_establish(replica, cx)
+            }
+            Phase::Gathering
+            | Phase::Promising { .. }
+            | Phase::Synchronization { .. }
+            | Phase::Broadcast { .. } => Verdict::GoOn,
+        }
+    }
+
+    /// Proposes the epoch after the highest that a quorum has promised, and promises it first (ZAB-03).
+    pub(super) fn maybe_propose_epoch(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        let Phase::Gathering = self.phase else {
+            return;
+        };
+        let voices = self.voices(|_| true, true, cx);
+        if cx.config.voters().may_decide(&voices, replica.log().is_empty()) {
+            let accepted = self.learners.values().map(|learner| learner.accepted);
+            let highest = accepted.fold(replica.state().accepted_epoch, Epoch::max);
+            let epoch = highest.next();
+            let write = replica.save_state(cx, |state| state.accepted_epoch = epoch);
+            self.phase = Phase::Promising { epoch, write, promised: BTreeMap::new() };
+            self.begin_by = cx.now.mono.after(cx.config.init_limit());
+        }
+    }
+
+    /// Tells the epoch to whoever has not been told, once the own promise is durable.
+    fn announce_epoch(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
+        let (epoch, promised) = match &self.phase {
+            Phase::Gathering => return,
+            Phase::Promising { epoch, promised, .. } => {
+                (*epoch, promised.contains_key(&cx.config.id()))
+            }
+            Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } => (*epoch, true),
+        };
+        if !promised {
+            return;
+        }
+        let empty = replica.log().is_empty();
+        for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
+            learner.stage = Stage::Promising;
+            cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty });
+        }
+    }
+
+    pub(super) fn on_ack_epoch(
+        &mut self,
+        link: LinkId,
+        fresh: bool,
+        current: Epoch,
+        last: Zxid,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let state = replica.state();
+        // What a damaged server has counts for nothing: it acknowledged none of it, and cannot lead.
+        let counts =
+            self.learners.get(&link).is_some_and(|learner| learner.voice != Voice::Damaged);
+        if counts && (current, last) > (state.current_epoch, replica.log().appended()) {
+            // ZAB-05, and trap of every hasty election: another server should lead.
+            cx.mark(Mark::LeaderBehind);
+            return Verdict::StepDown;
+        }
+        let Some(learner) = self.learners.get_mut(&link).filter(|l| l.stage == Stage::Promising)
+        else {
+            return self.refuse(link, cx);
+        };
+        learner.stage = Stage::Promised { last };
+        match &mut self.phase {
+            Phase::Promising { promised, .. } => {
+                if fresh {
+                    promised.insert(learner.server, learner.voice);
+                } else {
+                    cx.mark(Mark::PromiseOld);
+                }
+                self.maybe_synchronize(replica, cx);
+            }
+            Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } => {
+                learner.mend(last, replica, *epoch, cx);
+            }
+            Phase::Gathering => unreachable!("no epoch was announced"),
+        }
+        Verdict::GoOn
+    }
+
+    /// A quorum has promised, and none of it knows more: the history is this leader's.
+    fn maybe_synchronize(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        let Phase::Promising { epoch, promised, .. } = &self.phase else {
+            return;
+        };
+        let own = promised.contains_key(&cx.config.id());
+        if !own || !cx.config.voters().may_decide(promised, replica.log().is_empty()) {
+            return;
+        }
+        cx.mark(Mark::DiscoveryPromised);
+        let epoch = *epoch;
+        // The history is on the disk already, so the epoch may follow it (Z18).
+        let write = replica.save_state(cx, |state| state.current_epoch = epoch);
+        self.phase = Phase::Synchronization { epoch, write, own: false };
+        for learner in self.learners.values_mut() {
+            if let Stage::Promised { last } = learner.stage {
+                learner.mend(last, replica, epoch, cx);
+            }
+        }
+    }
+
+    /// A learner says where it ends, after it was told to forget its end or was sent a snapshot.
+    pub(super) fn on_sync_at(
+        &mut self,
+        link: LinkId,
+        last: Zxid,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let epoch = self.epoch();
+        if let Some(epoch) = epoch
+            && let Some(learner) = self.learners.get_mut(&link)
+            && matches!(learner.stage, Stage::Truncating | Stage::Snapshotting { next: None, .. })
+        {
+            learner.mend(last, replica, epoch, cx);
+            return Verdict::GoOn;
+        }
+        self.refuse(link, cx)
+    }
+
+    pub(super) fn on_ack_new_leader(
+        &mut self,
+        link: LinkId,
+        epoch: Epoch,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let right = self.epoch() == Some(epoch);
+        let serves = self.serving().is_some();
+        let learner = self.learners.get_mut(&link).filter(|l| right && l.stage == Stage::Live);
+        let Some(learner) = learner else {
+            return self.refuse(link, cx);
+        };
+        learner.synced(cx.now.mono);
+        if serves {
+            cx.mark(Mark::LearnerJoined);
+            learner.serve(replica, cx);
+            return Verdict::GoOn;
+        }
+        self.maybe_establish(replica, cx)
+    }
+
+    fn maybe_establish(&self, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
+        let Phase::Synchronization { own, .. } = self.phase else {
+            return Verdict::GoOn;
+        };
+        let voices = self.voices(Learner::is_synced, own, cx);
+        if own && cx.config.voters().may_decide(&voices, replica.log().is_empty()) {
+            Verdict::Establish
+        } else {
+            Verdict::GoOn
+        }
+    }
+
+    /// The voices of the learners that are so far, and the own one if it is.
+    fn voices(
+        &self,
+        so_far: impl Fn(&Learner) -> bool,
+        own: bool,
+        cx: &Cx<'_>,
+    ) -> BTreeMap<ServerId, Voice> {
+        let learners = self.learners.values().filter(|learner| so_far(learner));
+        let own = own.then(|| (cx.config.id(), self.voice));
+        learners.map(|learner| (learner.server, learner.voice)).chain(own).collect()
+    }
+}
