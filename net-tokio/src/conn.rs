@@ -50,8 +50,8 @@ struct State {
     expected: usize,
     /// Why no output leaves any more, until the reader has seen it.
     fault: Option<io::Error>,
-    /// Is the connection on the hub's list of those to flush?
-    due: bool,
+    /// On which of the hub's lists of those to flush is the connection?
+    due: Due,
     /// Does a task wait for the socket to take more output?
     writing: bool,
     /// Does the reader wait for leave to read?
@@ -78,6 +78,17 @@ struct Arrival {
     large: u32,
 }
 
+/// How urgently queued output has to leave.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    /// Nothing is queued that the hub has not sent.
+    No,
+    /// Events, for which nobody waits.
+    Told,
+    /// An answer.
+    Answered,
+}
+
 /// How far the connection has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -100,7 +111,7 @@ impl Conn {
             // Cautious until answers have been seen.
             expected: OUTPUT_BYTES / 8,
             fault: None,
-            due: false,
+            due: Due::No,
             writing: false,
             paused: false,
             in_line: false,
@@ -217,13 +228,13 @@ impl Conn {
         self.state.borrow().served.map(|served| served.session)
     }
 
-    /// Queues what the core has to say; for `Close`, nothing. Is the connection now due, and was not before?
+    /// Queues what the core has to say; for `Close`, nothing. How the connection is due from now on, if it was less so.
     pub(crate) fn queue(
         &self,
         command: &ClientCommand,
         now: Instant,
         traffic: &mut Traffic,
-    ) -> bool {
+    ) -> Option<Due> {
         let mut state = self.state.borrow_mut();
         let before = state.output.len();
         match command {
@@ -247,12 +258,20 @@ impl Conn {
                 }
                 state.stats.replied(reply, arrival, now);
             }
-            ClientCommand::Close => return false,
+            ClientCommand::Close => return None,
         }
         state.largest = state.largest.max(state.output.len() - before);
         state.stats.sent += 1;
         traffic.sent += 1;
-        !std::mem::replace(&mut state.due, true)
+        let due = match command {
+            ClientCommand::Event(_) => Due::Told,
+            ClientCommand::Connected(_) | ClientCommand::Reply(_) | ClientCommand::Close => {
+                Due::Answered
+            }
+        };
+        let sooner = due > state.due;
+        state.due = state.due.max(due);
+        sooner.then_some(due)
     }
 
     /// Queues the answer to a four-letter word.
@@ -264,7 +283,10 @@ impl Conn {
     pub(crate) fn flush(self: &Rc<Self>) {
         {
             let mut state = self.state.borrow_mut();
-            state.due = false;
+            if std::mem::replace(&mut state.due, Due::No) == Due::No {
+                // It was on the other list, too.
+                return;
+            }
             state.expected = std::mem::take(&mut state.largest).max(state.expected / 2);
         }
         if self.write() {

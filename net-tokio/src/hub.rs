@@ -2,6 +2,7 @@
 //!
 //! Owns the [`Server`]. Must not decide anything the core could decide, nor wait for anything but the next input.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::time::Sleep;
 use zabkeeper_core::io::{ClientCommand, DiskCommand, DiskEvent};
 use zabkeeper_core::{Input, Instant, Mode, Now, Outbox, Pressure, Server, ServerId, Status};
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Due};
 use crate::disk::Disk;
 use crate::peers::Peers;
 use crate::serve::announce;
@@ -20,6 +21,10 @@ use crate::shared::Shared;
 /// ten milliseconds at worst.
 const BATCH: usize = 4096;
 
+/// Connections to which events are sent before the hub looks for inputs again: a change that ten thousand clients hear of
+/// is to hold up nobody else's request for longer than some milliseconds.
+const TOLD: usize = 256;
+
 /// Steps the core until it halts or is told to stop.
 pub(crate) struct Hub {
     server: Server,
@@ -28,7 +33,10 @@ pub(crate) struct Hub {
     disk: Disk,
     batch: Vec<Input>,
     outbox: Outbox,
-    due: Vec<Rc<Conn>>,
+    /// Have an answer to be sent, in this turn.
+    answered: Vec<Rc<Conn>>,
+    /// Have events to be sent, oldest first.
+    told: VecDeque<Rc<Conn>>,
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
     announced: bool,
@@ -54,7 +62,8 @@ impl Hub {
             disk,
             batch: Vec::new(),
             outbox: Outbox::default(),
-            due: Vec::new(),
+            answered: Vec::new(),
+            told: VecDeque::new(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: Instant::default(),
             announced: false,
@@ -97,6 +106,9 @@ impl Hub {
 
     /// Until there is an input or the deadline has come; sometimes shorter.
     async fn sleep(&mut self) {
+        if !self.told.is_empty() {
+            return tokio::task::yield_now().await;
+        }
         let deadlines = [self.server.next_deadline(), self.shared.stopping()];
         let Some(at) = deadlines.into_iter().flatten().min() else {
             return self.shared.wake().notified().await;
@@ -112,7 +124,8 @@ impl Hub {
         }
     }
 
-    /// Encodes what the core has to say to clients into their buffers, and sends each buffer once.
+    /// Encodes what the core has to say to clients into their buffers, and sends each buffer once: all answers, and some of
+    /// the events.
     fn deliver(&mut self, now: Instant) {
         let mut traffic = self.shared.traffic.borrow_mut();
         let mut current: Option<Rc<Conn>> = None;
@@ -128,13 +141,18 @@ impl Hub {
             if matches!(command, ClientCommand::Close) {
                 conn.forget_load(&mut traffic.load);
                 self.shared.close(&conn);
-            } else if conn.queue(&command, now, &mut traffic) {
-                self.due.push(Rc::clone(&conn));
+            } else {
+                match conn.queue(&command, now, &mut traffic) {
+                    Some(Due::Answered) => self.answered.push(Rc::clone(&conn)),
+                    Some(Due::Told) => self.told.push_back(Rc::clone(&conn)),
+                    Some(Due::No) | None => {}
+                }
             }
             current = Some(conn);
         }
         drop(traffic);
-        for conn in self.due.drain(..) {
+        let told = TOLD.min(self.told.len());
+        for conn in self.answered.drain(..).chain(self.told.drain(..told)) {
             conn.flush();
         }
         self.shared.set_reading(self.server.pressure() == Pressure::Accept);
