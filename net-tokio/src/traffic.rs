@@ -10,45 +10,45 @@ use zabkeeper_core::{Instant, SessionId};
 
 /// Counters since the start of the process, or since `srst`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     /// Handshakes, requests and four-letter words read.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Answers and events queued for sending.
-    pub(crate) sent: u64,
+    pub sent: u64,
     /// Bytes read from clients.
-    pub(crate) bytes_received: u64,
+    pub bytes_received: u64,
     /// Handshakes among `received`.
-    pub(crate) handshakes: u64,
+    pub handshakes: u64,
     /// Connections closed at once because of a bound.
-    pub(crate) rejected: u64,
+    pub rejected: u64,
     /// Connections closed because no handshake came in time.
-    pub(crate) sessionless: u64,
+    pub sessionless: u64,
     /// Connections closed because a request was too large for now (THR-04).
-    pub(crate) large_rejected: u64,
+    pub large_rejected: u64,
     /// From the reading of a request to the queueing of its reply.
-    pub(crate) latency: Latency,
+    pub latency: Latency,
     /// Of a leader: bytes of what it has proposed.
-    pub(crate) proposals: Sizes,
+    pub proposals: Sizes,
     /// What is under way now.
-    pub(crate) load: Load,
+    pub load: Load,
 }
 
 /// What is under way; not a count, so `srst` leaves it alone.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Load {
+pub struct Load {
     /// Requests read and not answered.
-    pub(crate) requests: u64,
+    pub requests: u64,
     /// Bytes of those among them that are large (THR-04).
-    pub(crate) large_bytes: u64,
+    pub large_bytes: u64,
 }
 
 /// Last, smallest and largest of some sizes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sizes(Option<[usize; 3]>);
+pub struct Sizes(Option<[usize; 3]>);
 
 /// Shortest, longest and total time of what has been measured.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Latency {
+pub struct Latency {
     count: u64,
     last: Duration,
     total: Duration,
@@ -58,44 +58,49 @@ pub(crate) struct Latency {
 
 /// The same for one connection, with what it did last (FLW-02).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ConnStats {
-    pub(crate) received: u64,
-    pub(crate) sent: u64,
-    pub(crate) latency: Latency,
+pub struct ConnStats {
+    /// Requests read.
+    pub received: u64,
+    /// Answers and events queued for sending.
+    pub sent: u64,
+    /// From the reading of a request to the queueing of its reply.
+    pub latency: Latency,
     /// Number of the operation read last; an idle connection has had its answer.
-    pub(crate) last_op: Option<i32>,
+    pub last_op: Option<i32>,
     /// xid answered last, but for those below zero.
-    pub(crate) last_xid: Option<i32>,
+    pub last_xid: Option<i32>,
     /// zxid told last.
-    pub(crate) last_zxid: Option<i64>,
+    pub last_zxid: Option<i64>,
     /// When that was.
-    pub(crate) last_response: Option<Instant>,
+    pub last_response: Option<Instant>,
 }
 
 /// The session of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Served {
-    pub(crate) session: SessionId,
-    pub(crate) timeout_ms: i32,
+pub struct Served {
+    /// Which.
+    pub session: SessionId,
+    /// How long it lives unheard of, as its client was told.
+    pub timeout_ms: i32,
 }
 
 impl Traffic {
     /// Begins anew, as `srst` asks.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         *self = Traffic { load: self.load, ..Traffic::default() };
     }
 }
 
 impl ConnStats {
     /// An operation has been read.
-    pub(crate) fn asked(&mut self, op: i32) {
+    pub fn asked(&mut self, op: i32) {
         if !AUTH.contains(&op) {
             self.last_op = Some(op);
         }
     }
 
     /// A reply is sent, to a request that arrived then.
-    pub(crate) fn replied(&mut self, reply: &Reply, arrival: Option<Instant>, now: Instant) {
+    pub fn replied(&mut self, reply: &Reply, arrival: Option<Instant>, now: Instant) {
         if reply.xid >= 0 {
             self.last_xid = Some(reply.xid);
         }
@@ -107,7 +112,7 @@ impl ConnStats {
     }
 
     /// The answer to a handshake is sent. ZooKeeper counts only new sessions among what a connection has done.
-    pub(crate) fn connected(&mut self, new: bool, arrival: Instant, now: Instant) {
+    pub fn connected(&mut self, new: bool, arrival: Instant, now: Instant) {
         if new {
             self.last_op = Some(CREATE_SESSION);
             self.last_xid = Some(0);
@@ -119,7 +124,7 @@ impl ConnStats {
 
 impl Served {
     /// What a handshake's answer says; none where it refuses.
-    pub(crate) fn of(response: &ConnectResponse) -> Option<Served> {
+    pub fn of(response: &ConnectResponse) -> Option<Served> {
         let served = Served { session: response.session, timeout_ms: response.timeout_ms };
         (response.session != SessionId(0)).then_some(served)
     }
@@ -132,7 +137,7 @@ const CREATE_SESSION: i32 = -10;
 const AUTH: [i32; 2] = [100, 102];
 
 /// ZooKeeper's four letters for an operation (`lop`).
-pub(crate) fn letters(op: i32) -> &'static str {
+pub fn letters(op: i32) -> &'static str {
     match op {
         1 | 15 | 19 | 21 => "CREA",
         2 | 20 => "DELE",
@@ -163,7 +168,8 @@ pub(crate) fn letters(op: i32) -> &'static str {
 }
 
 impl Sizes {
-    pub(crate) fn add(&mut self, size: usize) {
+    /// Adds one measurement.
+    pub fn add(&mut self, size: usize) {
         let [_, min, max] = self.0.unwrap_or([size; 3]);
         self.0 = Some([size, min.min(size), max.max(size)]);
     }
@@ -181,7 +187,7 @@ impl fmt::Display for Sizes {
 
 impl Latency {
     /// Adds one measurement.
-    pub(crate) fn add(&mut self, taken: Duration) {
+    pub fn add(&mut self, taken: Duration) {
         self.min = if self.count == 0 { taken } else { self.min.min(taken) };
         self.max = self.max.max(taken);
         self.last = taken;
@@ -190,27 +196,27 @@ impl Latency {
     }
 
     /// Shortest, in whole ms; zero where nothing was measured.
-    pub(crate) fn min_ms(&self) -> u128 {
+    pub fn min_ms(&self) -> u128 {
         self.min.as_millis()
     }
 
     /// Longest, in whole ms.
-    pub(crate) fn max_ms(&self) -> u128 {
+    pub fn max_ms(&self) -> u128 {
         self.max.as_millis()
     }
 
     /// The last one, in whole ms.
-    pub(crate) fn last_ms(&self) -> u128 {
+    pub fn last_ms(&self) -> u128 {
         self.last.as_millis()
     }
 
     /// Mean in whole ms, as `cons` has it.
-    pub(crate) fn mean_whole_ms(&self) -> u128 {
+    pub fn mean_whole_ms(&self) -> u128 {
         self.total.as_millis() / u128::from(self.count.max(1))
     }
 
     /// Mean in ms, to four decimals as `srvr` has it.
-    pub(crate) fn mean_ms(&self) -> f64 {
+    pub fn mean_ms(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
         }

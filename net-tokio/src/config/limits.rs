@@ -11,7 +11,7 @@ use super::properties::{BadSetting, Properties};
 use super::{TRUE_FALSE, fit};
 
 /// Bounds of what clients may take up.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Limits {
     /// `jute.maxbuffer`: largest request, bytes (WIRE-03).
     pub(crate) max_frame: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Limits {
 }
 
 /// A bound on the bytes of large requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Large {
     /// Bytes above which a request is large.
     pub(crate) above: u32,

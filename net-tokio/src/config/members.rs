@@ -12,7 +12,7 @@ use super::fit;
 use super::properties::{BadSetting, Entry, Properties};
 
 /// The servers that decide together, and how this one reaches them.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ensemble {
     /// All of them, by id; this server is among them.
     pub(crate) members: Vec<Member>,

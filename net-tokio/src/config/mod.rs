@@ -19,12 +19,12 @@ use zabkeeper_core::{Config, ServerId, Voters};
 use keys::Kind;
 pub(crate) use limits::{Large, Limits};
 pub(crate) use members::{Ensemble, Member};
-pub(crate) use properties::BadSetting;
+pub use properties::BadSetting;
 use properties::{FLAGS, Properties};
 
 /// Everything that the driver and the core are told.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
     /// What the core needs.
     pub(crate) core: Config,
     /// The other servers; none for a server on its own.
@@ -44,12 +44,12 @@ pub(crate) struct Settings {
     /// `clientPortListenBacklog`; none is ours.
     pub(crate) backlog: Option<u32>,
     /// Four-letter words that are answered.
-    pub(crate) words: Whitelist,
+    pub words: Whitelist,
 }
 
 /// `4lw.commands.whitelist`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Whitelist {
+pub enum Whitelist {
     /// `*`.
     All,
     /// These names.
@@ -73,7 +73,7 @@ const ALONE: ServerId = ServerId(1);
 
 impl Settings {
     /// For trying it out: this machine only, data in the current folder, all four-letter words.
-    pub(crate) fn for_a_try() -> Settings {
+    pub fn for_a_try() -> Settings {
         let tick = Duration::from_millis(2000);
         let core = Config::new(ALONE, Voters::new([ALONE]), tick).expect("2 s is a tick");
         let data_dir = PathBuf::from("zabkeeper-data");
@@ -109,6 +109,11 @@ impl Settings {
         parse(&file, &text, &flags, &|myid| std::fs::read_to_string(myid))
     }
 
+    /// What the core is told.
+    pub fn core(&self) -> &Config {
+        &self.core
+    }
+
     /// Where snapshots and state are.
     pub(crate) fn snapshot_folder(&self) -> PathBuf {
         self.data_dir.join(OUR_FOLDER)
@@ -122,7 +127,7 @@ impl Settings {
 
 impl Whitelist {
     /// Is the command to be answered?
-    pub(crate) fn allows(&self, word: Word) -> bool {
+    pub fn allows(&self, word: Word) -> bool {
         match self {
             Whitelist::All => true,
             Whitelist::These(names) => names.iter().any(|name| name == word.name()),
@@ -134,7 +139,7 @@ impl Whitelist {
 ///
 /// # Errors
 /// The first setting that cannot be.
-pub(crate) fn parse(
+pub fn parse(
     file: &str,
     text: &str,
     flags: &str,

@@ -47,7 +47,7 @@ pub(crate) enum Place {
 
 /// A setting that cannot be: the server does not start.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BadSetting(String);
+pub struct BadSetting(String);
 
 impl Properties {
     /// Reads the text of `file`, whose name only goes into messages.

@@ -13,32 +13,39 @@ use super::date;
 use crate::traffic::{ConnStats, Served, letters};
 
 /// One connection.
-pub(crate) struct ClientLine {
-    pub(crate) peer: SocketAddr,
+pub struct ClientLine {
+    /// The other end.
+    pub peer: SocketAddr,
     /// When it was accepted.
-    pub(crate) since: WallMs,
+    pub since: WallMs,
     /// Does the server wait for input from it?
-    pub(crate) reading: bool,
+    pub reading: bool,
     /// Does the server wait for it to take output?
-    pub(crate) writing: bool,
+    pub writing: bool,
     /// Requests not answered yet.
-    pub(crate) unanswered: u32,
+    pub unanswered: u32,
     /// Its session, if it has one.
-    pub(crate) served: Option<Served>,
+    pub served: Option<Served>,
     /// When something came last.
-    pub(crate) heard: Instant,
-    pub(crate) stats: ConnStats,
+    pub heard: Instant,
+    /// What it has done.
+    pub stats: ConnStats,
 }
 
 /// What `dump` prints.
-pub(crate) struct Dump {
-    pub(crate) mode: Mode,
-    pub(crate) sessions: Vec<SessionInfo>,
-    pub(crate) ephemerals: Vec<(SessionId, Vec<String>)>,
-    pub(crate) clients: Vec<ClientLine>,
-    pub(crate) now: Now,
+pub struct Dump {
+    /// Leaders know when sessions expire.
+    pub mode: Mode,
+    /// Live sessions.
+    pub sessions: Vec<SessionInfo>,
+    /// Those among them that have ephemeral nodes, with the paths.
+    pub ephemerals: Vec<(SessionId, Vec<String>)>,
+    /// Every open connection.
+    pub clients: Vec<ClientLine>,
+    /// Both clocks.
+    pub now: Now,
     /// Time for a handshake, by which connections are also sorted.
-    pub(crate) greeting: Duration,
+    pub greeting: Duration,
 }
 
 impl ClientLine {
@@ -92,7 +99,7 @@ pub(super) fn full(clients: &[ClientLine]) -> String {
 }
 
 /// FLW-05.
-pub(crate) fn dump(dump: &Dump) -> String {
+pub fn dump(dump: &Dump) -> String {
     let mut text = "SessionTracker dump:\n".to_owned();
     match dump.mode {
         Mode::Standalone | Mode::Leader => text += &session_sets(dump),
@@ -159,13 +166,13 @@ fn timed_sets(sets: &BTreeMap<Instant, Vec<String>>, now: Now) -> String {
 }
 
 /// FLW-13.
-pub(crate) fn watch_summary(summary: WatchSummary) -> String {
+pub fn watch_summary(summary: WatchSummary) -> String {
     let WatchSummary { connections, paths, watches } = summary;
     format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
 /// FLW-14: pairs of one connection stand together.
-pub(crate) fn watches_by_session<'a>(
+pub fn watches_by_session<'a>(
     watches: impl Iterator<Item = (ConnId, &'a str)>,
     sessions: &BTreeMap<ConnId, SessionId>,
 ) -> String {
@@ -181,7 +188,7 @@ pub(crate) fn watches_by_session<'a>(
 }
 
 /// FLW-15: pairs of one path stand together.
-pub(crate) fn watches_by_path<'a>(
+pub fn watches_by_path<'a>(
     watches: impl Iterator<Item = (&'a str, ConnId)>,
     sessions: &BTreeMap<ConnId, SessionId>,
 ) -> String {

@@ -15,55 +15,68 @@ use zabkeeper_core::{Config, Mode, Status};
 use crate::config::{Ensemble, Settings};
 use crate::traffic::Traffic;
 
-pub(crate) use conns::{
-    ClientLine, Dump, dump, watch_summary, watches_by_path, watches_by_session,
-};
+pub use conns::{ClientLine, Dump, dump, watch_summary, watches_by_path, watches_by_session};
 
 /// Monitoring reads the first three numbers as the version of ZooKeeper whose behaviour to expect.
 const VERSION: &str = concat!("3.9.4-zabkeeper-", env!("CARGO_PKG_VERSION"));
 
 /// What most words are answered with while clients are not served.
-pub(crate) const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
+pub const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
 /// Everything that answers are made of.
-pub(crate) struct Figures<'a> {
-    pub(crate) settings: &'a Settings,
-    pub(crate) status: &'a Status,
-    pub(crate) traffic: Traffic,
+pub struct Figures<'a> {
+    /// What the operator has decided.
+    pub settings: &'a Settings,
+    /// What the core says of itself.
+    pub status: &'a Status,
+    /// What has been counted.
+    pub traffic: Traffic,
     /// Every open connection, handshake or not.
-    pub(crate) clients: Vec<ClientLine>,
-    pub(crate) uptime: Duration,
-    pub(crate) disk: DiskUse,
-    pub(crate) descriptors: Option<Descriptors>,
+    pub clients: Vec<ClientLine>,
+    /// Since the start of the process.
+    pub uptime: Duration,
+    /// What is on the disk, for the words that say so.
+    pub disk: DiskUse,
+    /// Those of the process, for the words that say so and where they can be known.
+    pub descriptors: Option<Descriptors>,
     /// How probable it is that a handshake is refused by chance, in millionths.
-    pub(crate) drop_probability: u32,
+    pub drop_probability: u32,
 }
 
 /// Bytes in the two folders.
 #[derive(Default)]
-pub(crate) struct DiskUse {
-    pub(crate) snapshots: u64,
-    pub(crate) log: u64,
+pub struct DiskUse {
+    /// In that of snapshots and state.
+    pub snapshots: u64,
+    /// In that of the log.
+    pub log: u64,
 }
 
 /// What the process runs in, as far as it can be known.
 #[derive(Default)]
-pub(crate) struct Environment {
-    pub(crate) host: Option<String>,
-    pub(crate) os_version: Option<String>,
-    pub(crate) user: Option<String>,
-    pub(crate) home: Option<String>,
-    pub(crate) folder: Option<String>,
+pub struct Environment {
+    /// Name of the machine.
+    pub host: Option<String>,
+    /// Release of the kernel.
+    pub os_version: Option<String>,
+    /// Who runs it.
+    pub user: Option<String>,
+    /// Their home.
+    pub home: Option<String>,
+    /// Where it was started.
+    pub folder: Option<String>,
 }
 
 /// File descriptors of the process.
-pub(crate) struct Descriptors {
-    pub(crate) open: usize,
-    pub(crate) limit: u64,
+pub struct Descriptors {
+    /// How many are open.
+    pub open: usize,
+    /// How many may be.
+    pub limit: u64,
 }
 
 /// The answer to a word that the whitelist does not let through.
-pub(crate) fn refused(word: Word) -> String {
+pub fn refused(word: Word) -> String {
     format!("{} is not executed because it is not in the whitelist.\n", word.name())
 }
 
@@ -107,28 +120,28 @@ fn summary(figures: &Figures<'_>) -> String {
 }
 
 /// FLW-11. A leader also says how large its proposals are.
-pub(crate) fn srvr(figures: &Figures<'_>) -> String {
+pub fn srvr(figures: &Figures<'_>) -> String {
     format!("Zookeeper version: {VERSION}\n{}", summary(figures))
 }
 
 /// FLW-12.
-pub(crate) fn stat(figures: &Figures<'_>) -> String {
+pub fn stat(figures: &Figures<'_>) -> String {
     let clients = conns::brief(&figures.clients);
     format!("Zookeeper version: {VERSION}\nClients:\n{clients}\n{}", summary(figures))
 }
 
 /// FLW-02.
-pub(crate) fn cons(figures: &Figures<'_>) -> String {
+pub fn cons(figures: &Figures<'_>) -> String {
     conns::full(&figures.clients)
 }
 
 /// FLW-04.
-pub(crate) fn dirs(disk: &DiskUse) -> String {
+pub fn dirs(disk: &DiskUse) -> String {
     format!("datadir_size: {}\nlogdir_size: {}\n", disk.snapshots, disk.log)
 }
 
 /// FLW-01.
-pub(crate) fn conf(figures: &Figures<'_>) -> String {
+pub fn conf(figures: &Figures<'_>) -> String {
     let Figures { settings, disk, .. } = figures;
     let core = &settings.core;
     let mut text = format!(
@@ -181,7 +194,7 @@ fn membership(core: &Config, ensemble: &Ensemble) -> String {
 }
 
 /// FLW-06. kazoo reads the version from here. Of a Java process' many properties, those that are left without Java.
-pub(crate) fn envi(env: &Environment) -> String {
+pub fn envi(env: &Environment) -> String {
     let mut text = format!("Environment:\nzookeeper.version={VERSION}\n");
     let [os, arch] = [std::env::consts::OS, std::env::consts::ARCH];
     for (name, value) in [
@@ -199,7 +212,7 @@ pub(crate) fn envi(env: &Environment) -> String {
 }
 
 /// FLW-16: in ZooKeeper's order, without the metrics that have no meaning here.
-pub(crate) fn mntr(figures: &Figures<'_>) -> String {
+pub fn mntr(figures: &Figures<'_>) -> String {
     let Figures { status, traffic, clients, .. } = figures;
     let latency = &traffic.latency;
     let mut text = String::new();

@@ -6,6 +6,7 @@
 )]
 
 mod clients;
+mod corpus;
 mod crash;
 mod ensemble;
 mod faults;

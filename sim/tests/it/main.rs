@@ -1,5 +1,6 @@
 //! Whole worlds: every fault strikes, a seed means one run, and what must fail fails.
 
+mod corpus;
 mod determinism;
 mod faults;
 mod program;

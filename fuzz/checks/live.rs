@@ -1,0 +1,537 @@
+//! A live server with everything around it that it needs: clients with their bytes, an ideal disk, two clocks.
+//!
+//! It does what a driver does, and holds what a driver relies on: every answer decodes as what its request expects, they
+//! come in the order of the requests, a closed connection is not heard of again, and a served server is quiet.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use zabkeeper_core::io::{
+    ClientCommand, ClientEvent, DiskCommand, DiskEvent, DurableState, Entry, Lane, Outbox,
+    Recovered, SnapshotImage,
+};
+use zabkeeper_core::wire::{
+    ClientFrames, ConnectRequest, ConnectResponse, FirstFrame, FromServer, Id, MAX_FRAME_DEFAULT,
+    ReplyKind, Request, RequestFrame, ServerFrames, XID_PING,
+};
+use zabkeeper_core::{
+    Config, ConnId, History, Input, Instant, Now, Pressure, Server, SessionId, Status, WallMs, Zxid,
+};
+
+/// Wall clock of the start.
+const BEGIN: WallMs = WallMs(1_795_274_515_500);
+
+/// More rounds than any input can need to be served.
+const ROUNDS: usize = 10_000;
+
+/// Where a client comes from.
+pub(crate) fn address(conn: ConnId) -> String {
+    let [.., a, b, c] = conn.0.to_be_bytes();
+    format!("10.{a}.{b}.{c}")
+}
+
+/// Somebody who looks at all that happens.
+pub(crate) trait Judge {
+    fn see(&mut self, _at: Instant, _what: Seen<'_>) {}
+}
+
+/// Nobody.
+impl Judge for () {}
+
+/// What has happened.
+pub(crate) enum Seen<'a> {
+    /// A client has connected.
+    Opened(ConnId),
+    /// It has written a whole frame, shown without its length.
+    ToServer(ConnId, Bytes),
+    /// It has read one.
+    ToClient(ConnId, Bytes),
+    /// The connection is gone.
+    Closed(ConnId),
+    /// The server begins a life.
+    Started,
+    /// It has found this on its disk: the state, and the last transaction.
+    Recovered(&'a DurableState, Zxid),
+    /// Its life is over.
+    Stopped,
+    /// It is about to take an input from its disk.
+    Input(&'a Input),
+    /// What came out of a step, and what the server says of itself.
+    Output(&'a Outbox, &'a Status),
+    /// The tree has moved on; the digest is told with the last transaction of a step.
+    Applied(Zxid, Option<u64>),
+}
+
+/// A client's connection, from both of its ends.
+struct Client {
+    /// The server's end.
+    frames: ClientFrames,
+    buffer: BytesMut,
+    /// The client's end: is the handshake answered?
+    greeted: bool,
+    /// What was read and not answered.
+    asked: VecDeque<Asked>,
+}
+
+/// A request without an answer.
+struct Asked {
+    xid: i32,
+    kind: ReplyKind,
+    /// Answered outside the order of the others, as auth is.
+    aside: bool,
+}
+
+/// Content by what was done; commands under way, by lane.
+#[derive(Default)]
+struct Disk {
+    state: DurableState,
+    log_after: Zxid,
+    entries: Vec<Entry>,
+    snapshots: BTreeMap<Zxid, Vec<Bytes>>,
+    writing: Vec<Bytes>,
+    log: VecDeque<DiskCommand>,
+    others: VecDeque<DiskCommand>,
+}
+
+/// See the module.
+pub(crate) struct Live<J> {
+    config: Config,
+    server: Server,
+    out: Outbox,
+    now: Instant,
+    disk: Disk,
+    clients: BTreeMap<ConnId, Client>,
+    /// Logged and not applied.
+    unapplied: VecDeque<Zxid>,
+    next_conn: u64,
+    lives: u64,
+    /// Sessions that were given out, in order.
+    pub(crate) sessions: Vec<ConnectResponse>,
+    /// How many requests were answered.
+    pub(crate) answers: usize,
+    /// How many events were told.
+    pub(crate) events: usize,
+    pub(crate) judge: J,
+}
+
+impl<J: Judge> Live<J> {
+    /// A server that has elected itself, on an empty disk.
+    pub(crate) fn new(config: Config, judge: J) -> Live<J> {
+        let server = Server::recover(config.clone(), 0, Recovered::default());
+        let mut live = Live {
+            config,
+            server: server.expect("an empty disk makes sense"),
+            out: Outbox::default(),
+            now: Instant(0),
+            disk: Disk::default(),
+            clients: BTreeMap::new(),
+            unapplied: VecDeque::new(),
+            next_conn: 0,
+            lives: 0,
+            sessions: Vec::new(),
+            answers: 0,
+            events: 0,
+            judge,
+        };
+        live.begin(&Recovered::default());
+        live.settle();
+        live
+    }
+
+    /// A connection without its handshake.
+    pub(crate) fn open(&mut self) -> ConnId {
+        let conn = ConnId(self.next_conn);
+        self.next_conn += 1;
+        let frames = ClientFrames::new(MAX_FRAME_DEFAULT);
+        let (buffer, asked) = (BytesMut::new(), VecDeque::new());
+        self.clients.insert(conn, Client { frames, buffer, greeted: false, asked });
+        self.judge.see(self.now, Seen::Opened(conn));
+        conn
+    }
+
+    pub(crate) fn is_open(&self, conn: ConnId) -> bool {
+        self.clients.contains_key(&conn)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The last transaction applied.
+    pub(crate) fn applied(&self) -> Zxid {
+        self.server.status().applied
+    }
+
+    /// The client writes the handshake: for a new session, or to go on with one.
+    pub(crate) fn greet(&mut self, conn: ConnId, timeout_ms: i32, resume: Option<ConnectResponse>) {
+        let (session, password) = match resume {
+            None => (SessionId(0), [0; 16]),
+            Some(before) => (before.session, before.password),
+        };
+        let mut out = BytesMut::new();
+        let request = ConnectRequest {
+            last_zxid_seen: Zxid::ZERO,
+            timeout_ms,
+            session,
+            password: Bytes::copy_from_slice(&password),
+            read_only: Some(false),
+        };
+        request.encode(&mut out);
+        self.frame(conn, out.freeze().slice(4..));
+    }
+
+    pub(crate) fn ask(&mut self, conn: ConnId, xid: i32, request: Request) {
+        let mut out = BytesMut::new();
+        RequestFrame { xid, request }.encode(&mut out);
+        self.frame(conn, out.freeze().slice(4..));
+    }
+
+    /// The client writes a whole frame.
+    pub(crate) fn frame(&mut self, conn: ConnId, frame: Bytes) {
+        let mut bytes = BytesMut::new();
+        bytes.put_i32(i32::try_from(frame.len()).expect("inputs are short"));
+        bytes.extend_from_slice(&frame);
+        self.judge.see(self.now, Seen::ToServer(conn, frame));
+        self.write(conn, &bytes);
+    }
+
+    /// The client writes any bytes.
+    pub(crate) fn write(&mut self, conn: ConnId, bytes: &[u8]) {
+        if let Some(client) = self.clients.get_mut(&conn) {
+            client.buffer.extend_from_slice(bytes);
+            self.read(conn);
+        }
+    }
+
+    /// The client, or the network, ends the connection.
+    pub(crate) fn drop_conn(&mut self, conn: ConnId) {
+        if let Some(client) = self.clients.remove(&conn) {
+            self.judge.see(self.now, Seen::Closed(conn));
+            if client.frames.is_open() {
+                self.step(Input::Client(conn, ClientEvent::Closed));
+            }
+        }
+    }
+
+    /// The server reads what it may.
+    fn read(&mut self, conn: ConnId) {
+        while let Some(client) = self.clients.get_mut(&conn) {
+            let window = self.config.limits.requests_per_conn as usize;
+            if self.server.pressure() == Pressure::PauseClients || client.asked.len() >= window {
+                return;
+            }
+            let event = if client.frames.is_open() {
+                client.frames.next(&mut client.buffer).map(|next| next.map(ClientEvent::Request))
+            } else {
+                let ip = Id { scheme: "ip".into(), id: address(conn) };
+                client.frames.first(&mut client.buffer).map(|first| match first {
+                    None => None,
+                    Some(FirstFrame::Connect(request)) => {
+                        Some(ClientEvent::Opened(request, vec![ip]))
+                    }
+                    // It is answered, and that is all.
+                    Some(FirstFrame::Word(_)) => Some(ClientEvent::Closed),
+                })
+            };
+            match event {
+                Ok(None) => return,
+                Ok(Some(ClientEvent::Closed)) | Err(_) => return self.drop_conn(conn),
+                Ok(Some(event @ ClientEvent::Opened(..))) => self.step(Input::Client(conn, event)),
+                Ok(Some(ClientEvent::Request(frame))) => {
+                    client.asked.push_back(Asked::new(&frame));
+                    self.step(Input::Client(conn, ClientEvent::Request(frame)));
+                }
+            }
+        }
+    }
+
+    /// The first commands of the log lane are done, up to `count` of them, and answered at once.
+    pub(crate) fn finish_log(&mut self, count: usize) {
+        if let Some(done) = self.disk.finish_log(count) {
+            self.step(Input::Disk(done));
+        }
+    }
+
+    /// The first command of the other lane is done.
+    pub(crate) fn finish_other(&mut self) {
+        if let Some(done) = self.disk.finish_other() {
+            self.step(Input::Disk(done));
+        }
+    }
+
+    /// Time passes, with each deadline met.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let end = self.now.after(time);
+        let mut spins = 0;
+        while let Some(deadline) = self.server.next_deadline()
+            && deadline <= end
+        {
+            spins = if deadline > self.now { 0 } else { spins + 1 };
+            assert!(spins < 100, "the deadline {deadline} comes again and again");
+            self.now = self.now.max(deadline);
+            self.step(Input::Timeout);
+        }
+        self.now = end;
+    }
+
+    /// Time passes, and nobody looks at the clock meanwhile.
+    pub(crate) fn stall(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+    }
+
+    /// The power fails: what the disk has not confirmed is gone. A new life begins.
+    pub(crate) fn restart(&mut self) {
+        self.judge.see(self.now, Seen::Stopped);
+        for conn in Vec::from_iter(self.clients.keys().copied()) {
+            self.clients.remove(&conn);
+            self.judge.see(self.now, Seen::Closed(conn));
+        }
+        let recovered = self.disk.recovered();
+        self.lives += 1;
+        let server = Server::recover(self.config.clone(), self.lives, recovered.clone());
+        self.server = server.unwrap_or_else(|corrupt| panic!("its own disk: {corrupt}"));
+        self.begin(&recovered);
+        self.settle();
+    }
+
+    /// Everything that is under way comes to its end.
+    ///
+    /// # Panics
+    /// Something never does.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..ROUNDS {
+            if self.server.next_deadline().is_some_and(|deadline| deadline <= self.now) {
+                self.step(Input::Timeout);
+            }
+            self.finish_log(usize::MAX);
+            self.finish_other();
+            for conn in Vec::from_iter(self.clients.keys().copied()) {
+                self.read(conn);
+            }
+            let idle = self.disk.log.is_empty() && self.disk.others.is_empty();
+            let due = self.server.next_deadline().is_some_and(|deadline| deadline <= self.now);
+            if idle && !due && self.clients.values().all(Client::is_served) {
+                return;
+            }
+        }
+        let status = self.server.status();
+        let waiting = |(conn, client): (&ConnId, &Client)| {
+            let xids = Vec::from_iter(client.asked.iter().map(|asked| asked.xid));
+            format!("{conn}: greeted {}, not answered {xids:?}", client.greeted)
+        };
+        let waiting = Vec::from_iter(self.clients.iter().map(waiting));
+        panic!("never served: {waiting:?}, {status:?}");
+    }
+
+    /// Serves everything, and then nothing more happens by itself.
+    ///
+    /// # Panics
+    /// Something does.
+    pub(crate) fn quieten(&mut self) {
+        self.settle();
+        let (answers, events, applied) = (self.answers, self.events, self.applied());
+        self.step(Input::Timeout);
+        let after = (self.answers, self.events, self.applied());
+        assert_eq!((answers, events, applied), after, "a served server is quiet");
+        assert!(self.disk.log.is_empty() && self.disk.others.is_empty(), "and its disk idle");
+    }
+
+    /// What the server holds: how far it has applied, the digest and the live sessions.
+    pub(crate) fn holds(&self) -> (Zxid, u64, Vec<SessionId>) {
+        let sessions = self.server.sessions().into_iter().map(|info| info.id).collect();
+        (self.applied(), self.server.digest(), sessions)
+    }
+
+    fn begin(&mut self, recovered: &Recovered) {
+        self.judge.see(self.now, Seen::Started);
+        let snapshot = recovered.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
+        let last = recovered.entries.last().map_or(snapshot, |entry| entry.zxid);
+        self.judge.see(self.now, Seen::Recovered(&recovered.state, last));
+        self.unapplied = recovered.entries.iter().map(|entry| entry.zxid).collect();
+    }
+
+    fn step(&mut self, input: Input) {
+        if let Input::Disk(_) = input {
+            self.judge.see(self.now, Seen::Input(&input));
+        }
+        let ms = i64::try_from(self.now.0 / 1_000_000).expect("far in the future");
+        let now = Now { mono: self.now, wall: WallMs(BEGIN.0 + ms) };
+        let mut out = std::mem::take(&mut self.out);
+        self.server.step(now, input, &mut out);
+        let status = self.server.status();
+        assert!(status.halted.is_none(), "the disk is ideal");
+        self.judge.see(self.now, Seen::Output(&out, &status));
+        for command in out.disk.drain(..) {
+            if let DiskCommand::Append { entry, .. } = &command {
+                self.unapplied.push_back(entry.zxid);
+            }
+            match command.lane() {
+                Lane::Log => self.disk.log.push_back(command),
+                Lane::Snapshot | Lane::Reader => self.disk.others.push_back(command),
+            }
+        }
+        self.apply(status.applied);
+        assert!(out.peers.is_empty() && out.election.is_empty(), "there is nobody else");
+        let commands = std::mem::take(&mut out.clients);
+        out.marks.0 = 0;
+        self.out = out;
+        let mut closed = Vec::new();
+        for (conn, command) in commands {
+            assert!(!closed.contains(&conn), "{conn} is closed, and then: {command}");
+            if command == ClientCommand::Close {
+                closed.push(conn);
+            }
+            self.hand_over(conn, &command);
+        }
+        for conn in closed {
+            self.step(Input::Client(conn, ClientEvent::Closed));
+        }
+    }
+
+    fn apply(&mut self, applied: Zxid) {
+        while let Some(zxid) = self.unapplied.pop_front_if(|zxid| *zxid <= applied) {
+            let digest = (zxid == applied).then(|| self.server.digest());
+            self.judge.see(self.now, Seen::Applied(zxid, digest));
+        }
+    }
+
+    /// The client reads what the server says.
+    fn hand_over(&mut self, conn: ConnId, command: &ClientCommand) {
+        let Some(client) = self.clients.get_mut(&conn) else {
+            panic!("{conn} is gone, and is told: {command}");
+        };
+        let mut bytes = BytesMut::new();
+        let frames = ServerFrames::new(u32::MAX >> 1);
+        match command {
+            ClientCommand::Connected(response) => {
+                assert!(!client.greeted, "{conn}: a second answer to its handshake");
+                client.greeted = true;
+                response.encode(&mut bytes);
+                let read = frames.first(&mut bytes.clone());
+                assert_eq!(read.as_ref(), Ok(&Some(response.clone())));
+                if response.session != SessionId(0) {
+                    self.sessions.push(response.clone());
+                }
+            }
+            ClientCommand::Reply(reply) => {
+                assert!(client.greeted, "{conn}: {command} before the handshake's answer");
+                reply.encode(&mut bytes);
+                let Ok(Some(FromServer::Reply { xid, zxid, err, body })) =
+                    frames.next(&mut bytes.clone())
+                else {
+                    panic!("{conn}: {command} cannot be read");
+                };
+                let is_for = |asked: &Asked| {
+                    let read = FromServer::reply(xid, zxid, err, body.clone(), asked.kind);
+                    asked.xid == xid && read.is_ok_and(|read| read == *reply)
+                };
+                let place = client.answered(is_for);
+                assert!(place.is_some(), "{conn}: {command} answers none that is next");
+                self.answers += 1;
+            }
+            ClientCommand::Event(event) => {
+                event.encode(&mut bytes);
+                let read = frames.next(&mut bytes.clone());
+                let right = FromServer::Event(event.as_ref().clone());
+                assert_eq!(read, Ok(Some(right)), "{conn}");
+                self.events += 1;
+            }
+            ClientCommand::Close => {
+                self.clients.remove(&conn);
+                return self.judge.see(self.now, Seen::Closed(conn));
+            }
+        }
+        self.judge.see(self.now, Seen::ToClient(conn, bytes.freeze().slice(4..)));
+    }
+}
+
+impl Client {
+    fn is_served(&self) -> bool {
+        self.asked.is_empty() && self.greeted == self.frames.is_open()
+    }
+
+    /// Takes out the request that is answered: the first in order, or one that is answered aside.
+    fn answered(&mut self, is_for: impl Fn(&Asked) -> bool) -> Option<Asked> {
+        let first = self.asked.iter().position(|asked| !asked.aside);
+        let first = first.filter(|first| is_for(&self.asked[*first]));
+        let aside = || self.asked.iter().position(|asked| asked.aside && is_for(asked));
+        let place = first.or_else(aside)?;
+        self.asked.remove(place)
+    }
+}
+
+impl Asked {
+    fn new(frame: &RequestFrame) -> Asked {
+        let aside = matches!(frame.request, Request::Auth { .. } | Request::Sasl { .. });
+        // WIRE-08: whatever number a ping came with.
+        let xid = if frame.request == Request::Ping { XID_PING } else { frame.xid };
+        Asked { xid, kind: frame.request.reply_kind(), aside }
+    }
+}
+
+impl Disk {
+    fn finish_log(&mut self, count: usize) -> Option<DiskEvent> {
+        let mut done = None;
+        for _ in 0..count.min(self.log.len()) {
+            match self.log.pop_front() {
+                Some(DiskCommand::Append { id, entry }) => {
+                    self.entries.push(entry);
+                    done = Some(id);
+                }
+                Some(DiskCommand::SaveState { id, state }) => {
+                    self.state = state;
+                    done = Some(id);
+                }
+                other => panic!("a server on its own orders {other:?}"),
+            }
+        }
+        done.map(DiskEvent::Done)
+    }
+
+    fn finish_other(&mut self) -> Option<DiskEvent> {
+        match self.others.pop_front()? {
+            DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {
+                if index == 0 {
+                    self.writing.clear();
+                }
+                self.writing.push(bytes);
+                if last {
+                    self.snapshots.insert(zxid, std::mem::take(&mut self.writing));
+                }
+                Some(DiskEvent::ChunkDone { zxid, index })
+            }
+            DiskCommand::Purge { oldest } => {
+                self.snapshots.retain(|zxid, _| *zxid >= oldest);
+                self.entries.retain(|entry| entry.zxid > oldest);
+                self.log_after = self.log_after.max(oldest);
+                None
+            }
+            other => panic!("a server on its own orders {other:?}"),
+        }
+    }
+
+    /// What a server finds after a power failure.
+    fn recovered(&mut self) -> Recovered {
+        self.log.clear();
+        self.others.clear();
+        self.writing.clear();
+        let newest = self.snapshots.last_key_value();
+        let snapshot =
+            newest.map(|(zxid, chunks)| SnapshotImage { zxid: *zxid, chunks: chunks.clone() });
+        let after = newest.map_or(Zxid::ZERO, |(zxid, _)| *zxid);
+        if self.entries.last().is_none_or(|entry| entry.zxid < after) {
+            self.entries.clear();
+            self.log_after = after;
+        }
+        let mut history = History::after(self.log_after);
+        self.entries.iter().for_each(|entry| history.push(entry.zxid));
+        Recovered {
+            state: self.state.clone(),
+            snapshot,
+            entries: self.entries.iter().filter(|entry| entry.zxid > after).cloned().collect(),
+            snapshots: self.snapshots.keys().copied().collect(),
+            history,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What must hold for any bytes of several clients, whatever the disk and the clocks do meanwhile. Shared by the fuzz
+//! target and the test that replays its corpus.
+//!
+//! An input is the server's settings and then, one after the other, what happens; see `happens`.
+
+mod live;
+mod request;
+mod settings;
+mod source;
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use live::Live;
+use source::Source;
+use zabkeeper_core::ConnId;
+
+/// What an input has come to.
+pub(crate) struct Served {
+    pub(crate) sessions: usize,
+    pub(crate) answers: usize,
+    pub(crate) events: usize,
+}
+
+/// Checks one input.
+///
+/// # Panics
+/// Where something does not hold.
+pub(crate) fn check(input: &[u8]) -> Served {
+    let mut source = Source(input);
+    let mut live = Live::new(settings::any(&mut source), ());
+    let mut slots = [None; 4];
+    while !source.0.is_empty() {
+        happens(&mut live, &mut slots, &mut source);
+    }
+    live.quieten();
+    let before = live.holds();
+    live.restart();
+    // A new life begins a new epoch; the content is what was durable.
+    let after = live.holds();
+    assert_eq!((before.1, before.2), (after.1, after.2), "all that was served is durable");
+    Served { sessions: live.sessions.len(), answers: live.answers, events: live.events }
+}
+
+fn happens(live: &mut Live<()>, slots: &mut [Option<ConnId>; 4], source: &mut Source<'_>) {
+    let what = source.byte();
+    let slot = &mut slots[usize::from(what >> 6)];
+    *slot = slot.filter(|conn| live.is_open(*conn));
+    match what & 31 {
+        0..=3 => {
+            let conn = *slot.get_or_insert_with(|| live.open());
+            live.write(conn, source.bytes());
+        }
+        4 | 5 => {
+            let conn = live.open();
+            live.greet(conn, 1000 * i32::from(source.byte()), None);
+            if let Some(before) = slot.replace(conn) {
+                live.drop_conn(before);
+            }
+        }
+        6 | 7 => {
+            let known = usize::from(source.byte()) % live.sessions.len().max(1);
+            let resume = live.sessions.get(known).cloned();
+            let conn = live.open();
+            live.greet(conn, 4000, resume);
+            *slot = Some(conn);
+        }
+        8 => {
+            if let Some(conn) = slot.take() {
+                live.drop_conn(conn);
+            }
+        }
+        9 => live.pass(millis(source)),
+        10 => live.stall(millis(source)),
+        11..=13 => live.finish_log(usize::from(source.byte())),
+        14 => live.finish_other(),
+        15 => live.settle(),
+        16 => live.restart(),
+        17..=19 => {
+            // A whole frame, whatever is in it.
+            let conn = *slot.get_or_insert_with(|| live.open());
+            let mut frame = BytesMut::new();
+            frame.put_i32(i32::from(source.byte()));
+            frame.put_i32(i32::from(source.byte().cast_signed()));
+            frame.extend_from_slice(source.bytes());
+            live.frame(conn, frame.freeze());
+        }
+        _ => {
+            let Some(conn) = *slot else {
+                return;
+            };
+            let xid = i32::from(source.byte().cast_signed());
+            live.ask(conn, xid, request::request(source, false));
+        }
+    }
+}
+
+fn millis(source: &mut Source<'_>) -> Duration {
+    let time = u64::from(source.byte());
+    Duration::from_millis(time * time)
+}

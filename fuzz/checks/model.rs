@@ -1,0 +1,170 @@
+//! What must hold for any sequence of requests: every promise that the simulator's oracles can judge, on a live server
+//! with an ideal disk. Shared by the fuzz target and the test that replays its corpus.
+//!
+//! The oracles compare each transaction, each answer and each event with the reference model, which is written without the
+//! core's tree. An input is the server's settings and then, one after the other, what happens; see `happens`. Unlike
+//! `live_server` it writes whole frames only, each of which the model knows an answer to.
+
+mod live;
+mod request;
+mod settings;
+mod source;
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use live::{Judge, Live, Seen};
+use sim::model::Rules;
+use sim::observe::{ClientId, Observation, Observed};
+use sim::oracle::Oracles;
+use source::Source;
+use zabkeeper_core::wire::{OpCode, Request, XID_AUTH};
+use zabkeeper_core::{ConnId, Instant, ServerId};
+
+/// The only server.
+const SERVER: ServerId = ServerId(1);
+
+/// What an input has come to.
+pub(crate) struct Judged {
+    pub(crate) answers: usize,
+    pub(crate) events: usize,
+    /// Oracles that have judged at least once.
+    pub(crate) oracles: Vec<&'static str>,
+}
+
+/// The simulator's oracles.
+struct Jury(Oracles);
+
+impl Judge for Jury {
+    fn see(&mut self, at: Instant, what: Seen<'_>) {
+        let server = SERVER;
+        let what = match what {
+            Seen::Opened(conn) => Observation::ConnOpened { client: client(conn), conn, server },
+            Seen::ToServer(conn, frame) => Observation::ToServer { conn, frame },
+            Seen::ToClient(conn, frame) => Observation::ToClient { conn, frame },
+            Seen::Closed(conn) => Observation::ConnClosed { conn },
+            Seen::Started => Observation::Started { server },
+            Seen::Recovered(state, last) => {
+                Observation::Recovered { server, state: state.clone(), last }
+            }
+            Seen::Stopped => Observation::Stopped { server },
+            Seen::Input(input) => Observation::Input { server, input },
+            Seen::Output(out, status) => Observation::Output {
+                server,
+                disk: &out.disk,
+                peers: &out.peers,
+                election: &out.election,
+                status,
+            },
+            Seen::Applied(zxid, digest) => Observation::Applied { server, zxid, digest },
+        };
+        self.observe(at, what);
+    }
+}
+
+impl Jury {
+    fn observe(&mut self, at: Instant, what: Observation<'_>) {
+        if let Err(violation) = self.0.observe(&Observed { at, what }) {
+            panic!("{violation:#?}");
+        }
+    }
+}
+
+/// Every connection is a client of its own: one that goes on with a session knows only what it says.
+fn client(conn: ConnId) -> ClientId {
+    ClientId(u32::try_from(conn.0).expect("inputs are short"))
+}
+
+/// Checks one input.
+///
+/// # Panics
+/// Where something does not hold.
+pub(crate) fn check(input: &[u8]) -> Judged {
+    let mut source = Source(input);
+    let config = settings::judged(&mut source);
+    let rules = Rules { auth: config.auth.clone(), tree: config.tree.clone() };
+    let mut live = Live::new(config, Jury(Oracles::new(&[SERVER], rules)));
+    let mut slots = [None; 4];
+    let mut xid = 0;
+    while !source.0.is_empty() {
+        xid += 1;
+        happens(&mut live, &mut slots, xid, &mut source);
+    }
+    live.quieten();
+    live.restart();
+    let (applied, digest, sessions) = live.holds();
+    let last = Observation::Final { server: SERVER, applied, digest, sessions };
+    let at = live.now();
+    live.judge.observe(at, last);
+    let Jury(oracles) = &live.judge;
+    let judged = oracles.checks().into_iter().filter(|(_, count)| *count > 0);
+    Judged {
+        answers: live.answers,
+        events: live.events,
+        oracles: judged.map(|(name, _)| name).collect(),
+    }
+}
+
+fn happens(
+    live: &mut Live<Jury>,
+    slots: &mut [Option<ConnId>; 4],
+    xid: i32,
+    source: &mut Source<'_>,
+) {
+    let what = source.byte();
+    let slot = &mut slots[usize::from(what >> 6)];
+    *slot = slot.filter(|conn| live.is_open(*conn));
+    match what & 31 {
+        0..=2 => {
+            let conn = live.open();
+            live.greet(conn, 1000 * i32::from(source.byte()), None);
+            if let Some(before) = slot.replace(conn) {
+                live.drop_conn(before);
+            }
+        }
+        3 | 4 => {
+            let known = usize::from(source.byte()) % live.sessions.len().max(1);
+            let resume = live.sessions.get(known).cloned();
+            let conn = live.open();
+            live.greet(conn, 4000, resume);
+            *slot = Some(conn);
+        }
+        5 => {
+            if let Some(conn) = slot.take() {
+                live.drop_conn(conn);
+            }
+        }
+        6 | 7 => live.pass(millis(source)),
+        8 => live.stall(millis(source)),
+        9 | 10 => live.finish_log(usize::from(source.byte())),
+        11 => live.finish_other(),
+        12 => live.settle(),
+        13 => live.restart(),
+        14 => {
+            // A record that may be none, of an operation that is answered in its turn.
+            let op = i32::from(source.byte().cast_signed());
+            let apart = [OpCode::Auth, OpCode::Sasl].iter().any(|apart| apart.wire() == op);
+            let Some(conn) = slot.filter(|_| !apart) else {
+                return;
+            };
+            let mut frame = BytesMut::new();
+            frame.put_i32(xid);
+            frame.put_i32(op);
+            frame.extend_from_slice(source.bytes());
+            live.frame(conn, frame.freeze());
+        }
+        _ => {
+            let request = request::request(source, false);
+            let Some(conn) = *slot else {
+                return;
+            };
+            let xid = if matches!(request, Request::Auth { .. }) { XID_AUTH } else { xid };
+            live.ask(conn, xid, request);
+        }
+    }
+}
+
+fn millis(source: &mut Source<'_>) -> Duration {
+    let time = u64::from(source.byte());
+    Duration::from_millis(time * time)
+}

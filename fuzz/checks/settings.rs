@@ -1,0 +1,59 @@
+//! A server on its own, with settings that an input chooses: small bounds, so that they bite.
+
+use std::time::Duration;
+
+use zabkeeper_core::{AuthOptions, Config, ServerId, TreeOptions, Voters};
+
+use super::source::Source;
+
+/// `super:s`, as it is written in the configuration.
+const SUPER: &str = "super:BDYfsKZtexvW+zRgsJ2N0pMNlLY=";
+
+/// What any server could be told.
+pub(crate) fn any(source: &mut Source<'_>) -> Config {
+    let mut config = judged(source);
+    let choice = source.byte();
+    if choice & 3 == 3 {
+        config.auth.required_schemes = vec!["digest".to_owned()];
+    }
+    config.auth.x509 = choice & 4 != 0;
+    config.auth.ensemble = choice & 8 != 0;
+    config
+}
+
+/// What the reference model knows of.
+pub(crate) fn judged(source: &mut Source<'_>) -> Config {
+    let id = ServerId(1);
+    let tick = Duration::from_secs(2);
+    let choice = source.byte();
+    let tree = TreeOptions {
+        extended_types: choice & 1 != 0,
+        enforce_quota: choice & 2 != 0,
+        container_check_ms: 1000,
+        container_max_per_minute: 600,
+        container_never_used_ms: if choice & 4 != 0 { 5000 } else { 0 },
+    };
+    let config = Config::new(id, Voters::new([id]), tick).expect("a tick, and a voter");
+    let mut config = config.with_tree(tree).expect("a low id, and a pace");
+    config.auth = AuthOptions {
+        super_digest: (choice & 8 != 0).then(|| SUPER.to_owned()),
+        skip_acl: choice & 0x30 == 0x30,
+        ..AuthOptions::default()
+    };
+    let choice = source.byte();
+    if choice & 1 != 0 {
+        config.limits.snapshot_txns = 2 + u32::from(choice >> 4);
+        config.limits.snapshot_slice_bytes = 64;
+        config.limits.snapshots_kept = 1;
+    }
+    if choice & 2 != 0 {
+        config.limits.requests_per_conn = 3;
+    }
+    if choice & 4 != 0 {
+        config.limits.undurable_bytes = 300;
+    }
+    if choice & 8 != 0 {
+        config.limits.epoch_txns = 8;
+    }
+    config
+}

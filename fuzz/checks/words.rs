@@ -1,0 +1,244 @@
+//! What must hold for any bytes where a four-letter word may stand, and for the answers, whatever the figures in them.
+//! Shared by the fuzz target and the test that replays its corpus.
+//!
+//! An input is one byte that chooses the configuration, the bytes that arrive behind their count, and the figures.
+
+mod source;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use source::Source;
+use zabkeeper::config::{Settings, parse};
+use zabkeeper::traffic::{ConnStats, Served, Traffic};
+use zabkeeper::words::{
+    self, ClientLine, Descriptors, DiskUse, Dump, Environment, Figures, refused, watch_summary,
+    watches_by_path, watches_by_session,
+};
+use zabkeeper_core::io::Recovered;
+use zabkeeper_core::wire::{ClientFrames, FirstFrame, MAX_FRAME_DEFAULT, Reply, Word};
+use zabkeeper_core::{
+    ConnId, Epoch, ErrorCode, Instant, Mode, Now, Server, SessionId, SessionInfo, Status, WallMs,
+    WatchSummary, Zxid,
+};
+
+/// Configurations: what answers depend on.
+const CONFIGURATIONS: [&str; 4] = [
+    "dataDir=/d\nclientPort=2181",
+    "dataDir=/d\nclientPort=2181\n4lw.commands.whitelist=*",
+    "dataDir=/d\nclientPort=2181\n4lw.commands.whitelist=ruok, stat,nope,\nmaxClientCnxns=0",
+    "dataDir=/d\ntickTime=1\n4lw.commands.whitelist=*\nclientPortListenBacklog=7\n\
+     server.1=a:2888:3888;2181\nserver.2=[::1]:2888:3888;[::1]:2181\nserver.3=c:1:2;2183",
+];
+
+/// What an input has come to.
+pub(crate) struct Answered {
+    /// The word that opened the connection, if one did.
+    pub(crate) word: Option<Word>,
+    /// Is it on the whitelist?
+    pub(crate) allowed: bool,
+    /// All that words could answer.
+    pub(crate) texts: Vec<String>,
+}
+
+/// Checks one input.
+///
+/// # Panics
+/// Where something does not hold.
+pub(crate) fn check(input: &[u8]) -> Answered {
+    let mut source = Source(input);
+    let which = usize::from(source.below(4));
+    let (settings, _) = parse("zoo.cfg", CONFIGURATIONS[which], "", &|_| Ok("2\n".to_owned()))
+        .expect("these are configurations");
+    let arrived = source.bytes();
+    let word = word(arrived);
+    assert_eq!(word, arrived.first_chunk().and_then(Word::recognise), "whatever follows");
+    let allowed = word.is_some_and(|word| settings.words.allows(word));
+    let mut texts = Vec::new();
+    if let Some(word) = word.filter(|_| !allowed) {
+        assert!(word != Word::Srvr, "ZooKeeper's own scripts need it");
+        texts.push(refused(word));
+    }
+    texts.extend(answers(&settings, &mut source));
+    Answered { word, allowed, texts }
+}
+
+/// The word that opens a connection, read as a driver does.
+fn word(arrived: &[u8]) -> Option<Word> {
+    let mut frames = ClientFrames::new(MAX_FRAME_DEFAULT);
+    let mut buffer = BytesMut::new();
+    for byte in arrived {
+        buffer.extend_from_slice(&[*byte]);
+        match frames.first(&mut buffer) {
+            Ok(None) => {}
+            Ok(Some(FirstFrame::Word(word))) => return Some(word),
+            Ok(Some(FirstFrame::Connect(_))) | Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// Everything that can be answered with these figures, which may be such as no server has.
+fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
+    let status = status(settings, source);
+    let now = Now { mono: instant(source), wall: WallMs(source.long()) };
+    let traffic = traffic(source);
+    let disk = DiskUse { snapshots: unsigned(source), log: unsigned(source) };
+    let descriptors =
+        (source.below(2) == 1).then(|| Descriptors { open: size(source), limit: unsigned(source) });
+    let uptime = Duration::from_nanos(unsigned(source));
+    let drop_probability = u32::from(source.byte()) * 4_000;
+    let environment = Environment { user: text(source), ..Environment::default() };
+    let mut conns = BTreeMap::new();
+    let (mut clients, mut sessions, mut ephemerals) = (Vec::new(), Vec::new(), Vec::new());
+    let mut paths = Vec::new();
+    for number in 0..u64::from(source.below(8)) {
+        let client = client(source);
+        let id = SessionId(source.long());
+        let expires = (source.below(2) == 1).then(|| instant(source));
+        sessions.push(SessionInfo { id, timeout_ms: source.int().cast_unsigned(), expires });
+        let path = text(source).unwrap_or_default();
+        ephemerals.push((id, vec![path.clone(), format!("{path}/e")]));
+        paths.push((ConnId(number), path));
+        conns.insert(ConnId(number * 2), id);
+        clients.push(client);
+    }
+    let by_conn = paths.iter().map(|(conn, path)| (*conn, path.as_str()));
+    let by_path = paths.iter().map(|(conn, path)| (path.as_str(), *conn));
+    let mut texts = vec![
+        words::dirs(&disk),
+        words::envi(&environment),
+        watches_by_session(by_conn, &conns),
+        watches_by_path(by_path, &conns),
+        watch_summary(WatchSummary { connections: size(source), ..WatchSummary::default() }),
+    ];
+    let figures = Figures {
+        settings,
+        status: &status,
+        traffic,
+        clients,
+        uptime,
+        disk,
+        descriptors,
+        drop_probability,
+    };
+    texts.extend([words::srvr(&figures), words::stat(&figures), words::cons(&figures)]);
+    pairs(&words::conf(&figures), '=');
+    let mntr = words::mntr(&figures);
+    let names = pairs(&mntr, '\t');
+    assert!(names.iter().all(|name| name.starts_with("zk_")), "{mntr}");
+    texts.extend([words::conf(&figures), mntr]);
+    let greeting = settings_greeting(source);
+    let Figures { clients, .. } = figures;
+    let dump = Dump { mode: status.mode, sessions, ephemerals, clients, now, greeting };
+    texts.push(words::dump(&dump));
+    for text in &texts {
+        // `conf` of an ensemble ends without, as ZooKeeper's does.
+        assert!(text.ends_with('\n') || text.ends_with("version=0"), "{text:?}");
+    }
+    texts
+}
+
+/// Every line is a name and a value; no name stands twice. Returns the names.
+fn pairs(text: &str, mark: char) -> Vec<&str> {
+    let mut names = Vec::new();
+    for line in text.lines().filter(|line| *line != "membership: ") {
+        let (name, value) = line.split_once(mark).unwrap_or_else(|| panic!("{line:?}"));
+        assert!(!name.is_empty() && !value.is_empty(), "{line:?}");
+        assert!(!names.contains(&name), "{name} twice");
+        names.push(name);
+    }
+    names
+}
+
+/// That of a server which has just begun, with other numbers.
+fn status(settings: &Settings, source: &mut Source<'_>) -> Status {
+    let server = Server::recover(settings.core().clone(), 1, Recovered::default());
+    let mut status = server.expect("an empty disk").status();
+    let modes = [Mode::Looking, Mode::Standalone, Mode::Leader, Mode::Follower];
+    status.mode = modes[usize::from(source.below(4))];
+    status.serving = source.below(2) == 1;
+    status.current_epoch = Epoch(source.int().cast_unsigned());
+    status.applied = Zxid(unsigned(source));
+    status.nodes = size(source);
+    status.ephemerals = size(source);
+    status.sessions = size(source);
+    status.watches = size(source);
+    status.learners = size(source);
+    status.data_bytes = unsigned(source);
+    status
+}
+
+fn traffic(source: &mut Source<'_>) -> Traffic {
+    let mut traffic =
+        Traffic { received: unsigned(source), sent: unsigned(source), ..Traffic::default() };
+    for _ in 0..source.below(4) {
+        traffic.latency.add(instant(source).since(instant(source)));
+        traffic.proposals.add(size(source));
+    }
+    if source.below(4) == 3 {
+        traffic.reset();
+    }
+    traffic.load.requests = unsigned(source);
+    traffic
+}
+
+fn client(source: &mut Source<'_>) -> ClientLine {
+    let mut stats = ConnStats { received: unsigned(source), ..ConnStats::default() };
+    for _ in 0..source.below(4) {
+        stats.asked(source.int());
+        let (xid, zxid) = (source.int(), source.long());
+        let arrival = (source.below(2) == 1).then(|| instant(source));
+        stats.replied(
+            &Reply { xid, zxid, result: Err(ErrorCode::NoNode) },
+            arrival,
+            instant(source),
+        );
+    }
+    if source.below(2) == 1 {
+        stats.connected(source.below(2) == 1, instant(source), instant(source));
+    }
+    let served = (source.below(2) == 1)
+        .then(|| Served { session: SessionId(source.long()), timeout_ms: source.int() });
+    let address = source.long().to_be_bytes();
+    let [a, b, c, d, e, f, g, h] = address;
+    let port = u16::from_be_bytes([g, h]);
+    let peer = match a % 2 {
+        0 => SocketAddr::from(([c, d, e, f], port)),
+        _ => SocketAddr::from(([0xfd00, 0, 0, 0, 0, u16::from(b), u16::from(c), 1], port)),
+    };
+    ClientLine {
+        peer,
+        since: WallMs(source.long()),
+        reading: source.below(2) == 1,
+        writing: source.below(2) == 1,
+        unanswered: source.int().cast_unsigned(),
+        served,
+        heard: instant(source),
+        stats,
+    }
+}
+
+/// `nio.sessionlessCnxnTimeout`, which is never zero.
+fn settings_greeting(source: &mut Source<'_>) -> Duration {
+    Duration::from_millis(1 + u64::from(source.int().cast_unsigned() >> 1))
+}
+
+fn text(source: &mut Source<'_>) -> Option<String> {
+    let bytes = source.bytes();
+    (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn instant(source: &mut Source<'_>) -> Instant {
+    Instant(unsigned(source))
+}
+
+fn unsigned(source: &mut Source<'_>) -> u64 {
+    source.long().cast_unsigned()
+}
+
+fn size(source: &mut Source<'_>) -> usize {
+    usize::try_from(unsigned(source)).unwrap_or(usize::MAX)
+}

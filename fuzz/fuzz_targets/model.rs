@@ -1,0 +1,10 @@
+//! Requests to a live server, and what the reference model says of the answers.
+#![no_main]
+
+#[path = "../checks/model.rs"]
+#[allow(dead_code, reason = "what else an input can choose is for other targets")]
+mod model;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    model::check(data);
+});
