@@ -13,10 +13,11 @@ use zabkeeper_core::io::{
 };
 use zabkeeper_core::wire::{
     ClientFrames, ConnectRequest, ConnectResponse, FirstFrame, FromServer, Id, MAX_FRAME_DEFAULT,
-    ReplyKind, Request, RequestFrame, ServerFrames, XID_PING,
+    Reply, ReplyKind, Request, RequestFrame, ServerFrames, XID_PING,
 };
 use zabkeeper_core::{
-    Config, ConnId, History, Input, Instant, Now, Pressure, Server, SessionId, Status, WallMs, Zxid,
+    Config, ConnId, ErrorCode, History, Input, Instant, Now, Pressure, Server, SessionId, Status,
+    WallMs, Zxid,
 };
 
 /// Wall clock of the start.
@@ -77,6 +78,8 @@ struct Client {
 /// A request without an answer.
 struct Asked {
     xid: i32,
+    /// As it was sent: where the client itself is refused, nobody looks at what it asks.
+    sent: i32,
     kind: ReplyKind,
     /// Answered outside the order of the others, as auth is.
     aside: bool,
@@ -417,14 +420,19 @@ impl<J: Judge> Live<J> {
             ClientCommand::Reply(reply) => {
                 assert!(client.greeted, "{conn}: {command} before the handshake's answer");
                 reply.encode(&mut bytes);
-                let Ok(Some(FromServer::Reply { xid, zxid, err, body })) =
-                    frames.next(&mut bytes.clone())
+                // A client that numbers a request like events has only itself confused.
+                let mut read = BytesMut::new();
+                let xid = reply.xid;
+                Reply { xid: xid.max(0), ..reply.clone() }.encode(&mut read);
+                let Ok(Some(FromServer::Reply { zxid, err, body, .. })) = frames.next(&mut read)
                 else {
                     panic!("{conn}: {command} cannot be read");
                 };
                 let is_for = |asked: &Asked| {
                     let read = FromServer::reply(xid, zxid, err, body.clone(), asked.kind);
-                    asked.xid == xid && read.is_ok_and(|read| read == *reply)
+                    let refused = reply.result == Err(ErrorCode::SchemeRequired);
+                    let same = xid == if refused { asked.sent } else { asked.xid };
+                    same && read.is_ok_and(|read| read == *reply)
                 };
                 let place = client.answered(is_for);
                 assert!(place.is_some(), "{conn}: {command} answers none that is next");
@@ -466,7 +474,7 @@ impl Asked {
         let aside = matches!(frame.request, Request::Auth { .. } | Request::Sasl { .. });
         // WIRE-08: whatever number a ping came with.
         let xid = if frame.request == Request::Ping { XID_PING } else { frame.xid };
-        Asked { xid, kind: frame.request.reply_kind(), aside }
+        Asked { xid, sent: frame.xid, kind: frame.request.reply_kind(), aside }
     }
 }
 
@@ -507,7 +515,14 @@ impl Disk {
                 self.log_after = self.log_after.max(oldest);
                 None
             }
-            other => panic!("a server on its own orders {other:?}"),
+            other @ (DiskCommand::Append { .. }
+            | DiskCommand::Truncate { .. }
+            | DiskCommand::Rebase { .. }
+            | DiskCommand::SaveState { .. }
+            | DiskCommand::ReadLog { .. }
+            | DiskCommand::ReadSnapshot { .. }) => {
+                panic!("a server on its own orders {other}")
+            }
         }
     }
 

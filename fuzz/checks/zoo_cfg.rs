@@ -67,7 +67,9 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
     let value = value.trim_start();
     let value = value.strip_prefix(['=', ':']).unwrap_or(value).trim();
     rest.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')).is_some_and(|rest| {
-        let what = rest.strip_prefix(value).or(rest.strip_prefix("(not shown)"));
-        what.and_then(|rest| rest.strip_prefix(": ")).is_some_and(|what| !what.is_empty())
+        [value, "(not shown)"].into_iter().any(|value| {
+            let what = rest.strip_prefix(value).and_then(|rest| rest.strip_prefix(": "));
+            what.is_some_and(|what| !what.is_empty())
+        })
     })
 }

@@ -3,6 +3,7 @@
 //! Owns how many of them must be understood. Must not judge one: the checks that the fuzz targets have in common do.
 
 use std::collections::BTreeSet;
+use std::fs::DirEntry;
 use std::path::Path;
 
 #[path = "../../../fuzz/checks/words.rs"]
@@ -13,8 +14,9 @@ mod zoo_cfg;
 /// Every input of a corpus.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
-    let entries = std::fs::read_dir(folder).unwrap();
-    entries.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect()
+    let entries = std::fs::read_dir(folder).expect("lies in the sources");
+    let read = |entry: std::io::Result<DirEntry>| std::fs::read(entry?.path());
+    entries.map(|entry| read(entry).expect("can be read")).collect()
 }
 
 #[test]

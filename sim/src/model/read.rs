@@ -20,7 +20,7 @@ pub struct Resumption {
 
 impl Model {
     /// The answer to a read right after the transaction `zxid`, children in order; `None` where the tree does not
-    /// decide it. The empty path is left open: ZooKeeper takes it for the root by accident.
+    /// decide it. How many nodes are below the empty path is left open.
     pub fn read(
         &self,
         asker: Asker<'_>,
@@ -29,15 +29,7 @@ impl Model {
     ) -> Option<Result<ReplyBody, ErrorCode>> {
         let ids = asker.ids;
         Some(match request {
-            Request::Exists { path, .. }
-            | Request::GetData { path, .. }
-            | Request::GetChildren { path, .. }
-            | Request::GetAcl { path }
-            | Request::GetAllChildrenNumber { path }
-                if path.is_empty() =>
-            {
-                return None;
-            }
+            Request::GetAllChildrenNumber { path } if path.is_empty() => return None,
             Request::Exists { path, .. } if path.contains('\0') => Err(ErrorCode::BadArguments),
             Request::Exists { path, .. } => {
                 self.readable(ids, path, zxid).map(|node| ReplyBody::Stat(node.stat()))
@@ -48,7 +40,7 @@ impl Model {
             }
             Request::GetChildren { path, with_stat, .. } => {
                 self.readable(ids, path, zxid).map(|node| {
-                    let history = self.history(path).expect("it has a node");
+                    let history = self.history(read_as(path)).expect("it has a node");
                     let children =
                         history.children_at(zxid).into_iter().map(str::to_owned).collect();
                     match with_stat {
@@ -117,7 +109,7 @@ impl Model {
                 | ReplyBody::Token(_)
                 | ReplyBody::Identities(_) => return Some(false),
             };
-            let history = self.history(path).expect("it has a node");
+            let history = self.history(read_as(path)).expect("it has a node");
             let same_stat = stat.is_none_or(|stat| stat == node.stat());
             return Some(same_stat && history.had_children(zxid, names));
         }
@@ -126,13 +118,13 @@ impl Model {
     }
 
     fn readable(&self, ids: &[Id], path: &str, zxid: Zxid) -> Result<&Node, ErrorCode> {
-        let node = self.node_at(path, zxid).ok_or(ErrorCode::NoNode)?;
+        let node = self.node_at(read_as(path), zxid).ok_or(ErrorCode::NoNode)?;
         if self.rules.may(ids, &node.acl, Perms::READ) { Ok(node) } else { Err(ErrorCode::NoAuth) }
     }
 
     /// OP-06, edges 174 and 175. No list reads as the open one.
     fn read_acl(&self, ids: &[Id], path: &str, zxid: Zxid) -> Result<ReplyBody, ErrorCode> {
-        let node = self.node_at(path, zxid).ok_or(ErrorCode::NoNode)?;
+        let node = self.node_at(read_as(path), zxid).ok_or(ErrorCode::NoNode)?;
         let may = |perms| self.rules.may(ids, &node.acl, perms);
         if !may(Perms::READ) && !may(Perms::ADMIN) {
             return Err(ErrorCode::NoAuth);
@@ -165,7 +157,7 @@ impl Model {
         let since = watches.relative_zxid;
         let mut out = Resumption::default();
         for path in &watches.data {
-            match self.node_at(path, zxid) {
+            match self.node_at(read_as(path), zxid) {
                 None => out.events.push((EventType::NodeDeleted, path.clone())),
                 Some(node) if node.mzxid > since => {
                     out.events.push((EventType::NodeDataChanged, path.clone()));
@@ -174,13 +166,13 @@ impl Model {
             }
         }
         for path in &watches.exist {
-            match self.node_at(path, zxid) {
+            match self.node_at(read_as(path), zxid) {
                 Some(_) => out.events.push((EventType::NodeCreated, path.clone())),
                 None => out.registered.push((Table::Data, path.clone())),
             }
         }
         for path in &watches.child {
-            match self.node_at(path, zxid) {
+            match self.node_at(read_as(path), zxid) {
                 None => out.events.push((EventType::NodeDeleted, path.clone())),
                 Some(node) if node.pzxid > since => {
                     out.events.push((EventType::NodeChildrenChanged, path.clone()));
@@ -190,6 +182,11 @@ impl Model {
         }
         out
     }
+}
+
+/// Readers find the root at the empty path, too, as in ZooKeeper by accident; writers do not.
+fn read_as(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
 }
 
 /// An operation of a multiRead (MULTI-11).
