@@ -20,7 +20,7 @@ pub struct Resumption {
 
 impl Model {
     /// The answer to a read right after the transaction `zxid`, children in order; `None` where the tree does not
-    /// decide it. How many nodes are below the empty path is left open.
+    /// decide it.
     pub fn read(
         &self,
         asker: Asker<'_>,
@@ -29,7 +29,6 @@ impl Model {
     ) -> Option<Result<ReplyBody, ErrorCode>> {
         let ids = asker.ids;
         Some(match request {
-            Request::GetAllChildrenNumber { path } if path.is_empty() => return None,
             Request::Exists { path, .. } if path.contains('\0') => Err(ErrorCode::BadArguments),
             Request::Exists { path, .. } => {
                 self.readable(ids, path, zxid).map(|node| ReplyBody::Stat(node.stat()))
@@ -134,7 +133,7 @@ impl Model {
         Ok(ReplyBody::Acl(shown, node.stat()))
     }
 
-    /// OP-104: all that is below, readable or not (edge 177).
+    /// OP-104: all that is below, readable or not (edge 177); below the empty path is the root, too.
     fn descendants(&self, path: &str, zxid: Zxid) -> i32 {
         let below = if path == "/" { "/".to_owned() } else { format!("{path}/") };
         let histories = self.paths.range(below.clone()..);
