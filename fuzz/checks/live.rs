@@ -76,6 +76,7 @@ struct Client {
 }
 
 /// A request without an answer.
+#[derive(Debug)]
 struct Asked {
     xid: i32,
     /// As it was sent: where the client itself is refused, nobody looks at what it asks.
@@ -241,7 +242,8 @@ impl<J: Judge> Live<J> {
                 Ok(None) => return,
                 Ok(Some(ClientEvent::Closed)) | Err(_) => return self.drop_conn(conn),
                 Ok(Some(event @ ClientEvent::Opened(..))) => self.step(Input::Client(conn, event)),
-                Ok(Some(ClientEvent::Request(frame))) => {
+                Ok(Some(ClientEvent::Request(mut frame))) => {
+                    client.tell_apart(&mut frame);
                     client.asked.push_back(Asked::new(&frame));
                     self.step(Input::Client(conn, ClientEvent::Request(frame)));
                 }
@@ -435,7 +437,7 @@ impl<J: Judge> Live<J> {
                     same && read.is_ok_and(|read| read == *reply)
                 };
                 let place = client.answered(is_for);
-                assert!(place.is_some(), "{conn}: {command} answers none that is next");
+                assert!(place.is_some(), "{conn}: {command} answers none of {:?}", client.asked);
                 self.answers += 1;
             }
             ClientCommand::Event(event) => {
@@ -457,6 +459,17 @@ impl<J: Judge> Live<J> {
 impl Client {
     fn is_served(&self) -> bool {
         self.asked.is_empty() && self.greeted == self.frames.is_open()
+    }
+
+    /// Requests that are answered aside and others get different numbers: nobody could say which one an answer belongs
+    /// to. Numbers mean nothing to the server, except that it answers every ping with the same.
+    fn tell_apart(&self, frame: &mut RequestFrame) {
+        let new = Asked::new(frame);
+        let other = |asked: &Asked| asked.xid == new.xid && asked.aside != new.aside;
+        if self.asked.iter().any(other) || new.aside && new.xid == XID_PING {
+            let taken = |xid: &i32| self.asked.iter().any(|asked| asked.xid == *xid);
+            frame.xid = (i32::MIN..).find(|xid| !taken(xid)).expect("few are unanswered");
+        }
     }
 
     /// Takes out the request that is answered: the first in order, or one that is answered aside.

@@ -2,6 +2,7 @@
 #![no_main]
 
 #[path = "../checks/words.rs"]
+#[allow(dead_code, reason = "what has come of an input is for the test that replays the corpus")]
 mod words;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
