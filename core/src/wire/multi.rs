@@ -16,6 +16,8 @@ const NONE: i32 = -1;
 
 /// Create flags that a multi may carry; others make all of it undecodable (edge 91).
 const CREATE_FLAGS: std::ops::RangeInclusive<i32> = 0..=4;
+/// The modes of nodes with a time to live.
+const TTL_FLAGS: std::ops::RangeInclusive<i32> = 5..=6;
 /// The mode of a container. In a multi, other than alone, it counts whatever the operation (DATA-24).
 const CONTAINER: i32 = 4;
 
@@ -74,7 +76,7 @@ fn by_mode(request: &mut Request) {
     let timed = matches!(request, Request::CreateTtl { .. });
     if let Request::Create { path, data, acl, flags, .. }
     | Request::CreateTtl { path, data, acl, flags, .. } = request
-        && (*flags == CONTAINER || timed && !matches!(flags, 5 | 6))
+        && (*flags == CONTAINER || timed && !TTL_FLAGS.contains(flags))
     {
         let (path, data, acl, flags) = (mem::take(path), mem::take(data), mem::take(acl), *flags);
         *request = if flags == CONTAINER {
@@ -111,6 +113,16 @@ fn decode_parts(r: &mut Reader, may: impl Fn(OpCode) -> bool) -> Result<Vec<Requ
 
 pub(super) fn encode_requests(requests: &[Request], out: &mut BytesMut) {
     for request in requests {
+        if let Request::Create { flags, .. } = request
+            && !CREATE_FLAGS.contains(flags)
+            && !TTL_FLAGS.contains(flags)
+        {
+            // No creation: the operation is refused, where in any other record than this all of the multi would be.
+            put_header(out, OpCode::CreateTtl.wire(), false, -1);
+            encode_body(request, out);
+            out.put_i64(0);
+            continue;
+        }
         put_header(out, request.op(), false, -1);
         encode_body(request, out);
     }
