@@ -30,6 +30,8 @@ pub(crate) fn take_off(connect: &ConnectString, body: ReplyBody) -> ReplyBody {
         | ReplyBody::ChildrenStat(..)
         | ReplyBody::Acl(..)
         | ReplyBody::Number(_)
+        | ReplyBody::NullPath
+        | ReplyBody::BrokenMulti(_)
         | ReplyBody::Token(_)
         | ReplyBody::Identities(_) => body,
     }
@@ -73,6 +75,8 @@ fn paths_of(request: &mut Request) -> Vec<&mut String> {
         | Request::SetWatches(_)
         | Request::WhoAmI
         | Request::NoPath { .. }
+        | Request::Reconfig
+        | Request::Throttled { .. }
         | Request::Sasl { .. }
         // As in the Java client: the prefix and the answer are the server's paths.
         | Request::GetEphemerals { .. }

@@ -246,6 +246,8 @@ impl fmt::Display for Done {
             ReplyBody::Acl(list, stat) => write!(f, " {list:?} av={}", stat.aversion),
             ReplyBody::Number(number) => write!(f, " {number}"),
             ReplyBody::Token(_) => write!(f, " ***"),
+            ReplyBody::NullPath => write!(f, " null"),
+            ReplyBody::BrokenMulti(_) => write!(f, " not read"),
             ReplyBody::Identities(ids) => write!(f, " {ids:?}"),
         }
     }

@@ -74,6 +74,8 @@ impl Change {
             | Request::GetAllChildrenNumber { .. }
             | Request::WhoAmI
             | Request::NoPath { .. }
+            | Request::Reconfig
+            | Request::Throttled { .. }
             | Request::Sasl { .. }
             | Request::CloseSession
             | Request::Undecodable { .. }

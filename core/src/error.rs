@@ -46,10 +46,12 @@ pub enum ErrorCode {
     Throttled = -127,
     /// The connection has not authenticated with a scheme that the server demands; it is closed.
     SchemeRequired = -124,
+    /// The members of the ensemble may not be changed.
+    ReconfigDisabled = -123,
 }
 
 impl ErrorCode {
-    const ALL: [ErrorCode; 18] = [
+    const ALL: [ErrorCode; 19] = [
         ErrorCode::Marshalling,
         ErrorCode::Unimplemented,
         ErrorCode::BadArguments,
@@ -68,6 +70,7 @@ impl ErrorCode {
         ErrorCode::QuotaExceeded,
         ErrorCode::Throttled,
         ErrorCode::SchemeRequired,
+        ErrorCode::ReconfigDisabled,
     ];
 
     /// The number on the wire; zero, which is success, is not among them.

@@ -35,10 +35,18 @@ pub(crate) fn check(input: &[u8]) -> Understood {
     }
     for frame in &whole.requests {
         // These keep only the operation: there is no record to write again.
-        if matches!(
-            frame.request,
-            Request::Undecodable { .. } | Request::NoPath { .. } | Request::Unknown { .. }
-        ) {
+        let is_lost = |request: &Request| {
+            matches!(
+                request,
+                Request::Undecodable { .. } | Request::NoPath { .. } | Request::Unknown { .. }
+            )
+        };
+        if let Request::Multi(parts) | Request::MultiRead(parts) = &frame.request
+            && parts.iter().any(is_lost)
+        {
+            continue;
+        }
+        if is_lost(&frame.request) {
             continue;
         }
         let encoded = encoded(|out| frame.encode(out));

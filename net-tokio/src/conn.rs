@@ -56,6 +56,8 @@ struct State {
     writing: bool,
     /// Does the reader wait for leave to read?
     paused: bool,
+    /// Would it be read if it were alone?
+    crowded_out: bool,
     /// Does it stand in the line for `request_throttle_max_requests`?
     in_line: bool,
     unanswered: u32,
@@ -114,6 +116,7 @@ impl Conn {
             due: Due::No,
             writing: false,
             paused: false,
+            crowded_out: false,
             in_line: false,
             unanswered: 0,
             arrivals: VecDeque::new(),
@@ -165,7 +168,13 @@ impl Conn {
             }
         }
         state.paused = room == 0;
+        state.crowded_out = own > 0 && room == 0;
         room
+    }
+
+    /// Was it found that only what others have under way keeps it from being read?
+    pub(crate) fn is_crowded_out(&self) -> bool {
+        self.state.borrow().crowded_out
     }
 
     /// It has come to the head of the line.

@@ -17,8 +17,10 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout;
 use zabkeeper_core::io::ClientEvent;
 use zabkeeper_core::throttle::Handshake;
-use zabkeeper_core::wire::{ClientFrames, ConnectRequest, FirstFrame, Id, Word};
-use zabkeeper_core::{Input, Malformed, SessionId};
+use zabkeeper_core::wire::{
+    ClientFrames, ConnectRequest, FirstFrame, Id, Request, RequestFrame, Word,
+};
+use zabkeeper_core::{Input, Instant, Malformed, SessionId};
 
 use crate::config::Large;
 use crate::conn::Conn;
@@ -64,6 +66,8 @@ struct Reader {
     frames: ClientFrames,
     /// Bytes read that are not a whole frame yet.
     buffer: BytesMut,
+    /// Since when so many bytes of it have been waiting for others (THR-07).
+    in_line: Option<(Instant, usize)>,
 }
 
 /// Serves a connection until it ends.
@@ -82,7 +86,8 @@ pub(crate) async fn attend(
     let conn = shared.enter(peer, output);
     tracing::debug!(conn = %conn.id, %peer, "connection accepted");
     let frames = ClientFrames::new(shared.settings.limits.max_frame);
-    let mut reader = Reader { shared, conn, socket, frames, buffer: BytesMut::new() };
+    let buffer = BytesMut::new();
+    let mut reader = Reader { shared, conn, socket, frames, buffer, in_line: None };
     let end = reader.run().await;
     let Reader { shared, conn, .. } = reader;
     shared.leave(&conn);
@@ -181,7 +186,9 @@ impl Reader {
             }
             let window = self.conn.window(&self.shared);
             if window == 0 {
-                self.conn.changed().await;
+                if let Err(end) = self.wait().await {
+                    return end;
+                }
                 continue;
             }
             match self.hand_over(window) {
@@ -200,15 +207,61 @@ impl Reader {
         }
     }
 
+    /// Nothing may be asked now. What has come is left in the socket, unless how long it waits matters.
+    async fn wait(&mut self) -> Result<(), End> {
+        let timed = self.conn.is_crowded_out() && self.shared.patience().is_some();
+        if timed && !self.buffer.is_empty() && self.in_line.is_none() {
+            self.in_line = Some((self.shared.clock.mono(), self.buffer.len()));
+        }
+        let conn = Rc::clone(&self.conn);
+        if timed && self.buffer.is_empty() {
+            tokio::select! {
+                biased;
+                () = conn.changed() => {}
+                read = self.read() => return read,
+            }
+        } else {
+            conn.changed().await;
+        }
+        Ok(())
+    }
+
+    /// The request that the next bytes of the buffer were, `length` of them; refused where it has waited too long.
+    fn after_the_line(&mut self, frame: RequestFrame, length: usize) -> RequestFrame {
+        let (Some((since, bytes)), Some(patience)) =
+            (self.in_line, self.shared.settings.limits.patience)
+        else {
+            return frame;
+        };
+        self.in_line = bytes.checked_sub(length).filter(|left| *left > 0).map(|left| (since, left));
+        let waited = self.shared.clock.mono().since(since);
+        // These are answered outside of the line in ZooKeeper, or must not be lost.
+        let exempt = matches!(
+            frame.request,
+            Request::Ping
+                | Request::CloseSession
+                | Request::Auth { .. }
+                | Request::Sasl { .. }
+                | Request::Unknown { .. }
+        );
+        if exempt || waited <= patience {
+            return frame;
+        }
+        self.shared.note_refusal(waited, patience);
+        RequestFrame { xid: frame.xid, request: Request::Throttled { op: frame.request.op() } }
+    }
+
     /// Gives up to `limit` whole frames to the hub. Were there that many?
     fn hand_over(&mut self, limit: u32) -> Result<bool, End> {
         let (mut taken, mut small, mut last) = (0, 0, 0);
         let mut now = None;
         while taken < limit {
             let large = self.check_length()?;
+            let before = self.buffer.len();
             let Some(request) = self.frames.next(&mut self.buffer).map_err(End::Malformed)? else {
                 break;
             };
+            let request = self.after_the_line(request, before - self.buffer.len());
             taken += 1;
             let op = request.request.op();
             self.shared.push(Input::Client(self.conn.id, ClientEvent::Request(request)));

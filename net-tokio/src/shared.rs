@@ -61,6 +61,7 @@ pub(crate) struct Shared {
     stopping: Cell<Option<Instant>>,
     complaints: RefCell<LineLimit>,
     crowds: RefCell<LineLimit>,
+    refusals: RefCell<LineLimit>,
 }
 
 /// What somebody wants to know of the core.
@@ -96,6 +97,7 @@ impl Shared {
             stopping: Cell::new(None),
             complaints: RefCell::default(),
             crowds: RefCell::new(LineLimit::new(1, CROWD_PAUSE)),
+            refusals: RefCell::new(LineLimit::new(1, CROWD_PAUSE)),
         }
     }
 
@@ -157,6 +159,13 @@ impl Shared {
         };
         let left = limits.requests.map_or(u64::MAX, |bound| bound.saturating_sub(under_way));
         u32::try_from(fair.min(left)).unwrap_or(u32::MAX)
+    }
+
+    /// How long requests may stand in the line for `request_throttle_max_requests`, if there is a line now (THR-07).
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let limits = &self.settings.limits;
+        let bound = limits.requests?;
+        limits.patience.filter(|_| self.unanswered() >= bound)
     }
 
     /// Lets a connection wait until fewer requests are under way.
@@ -338,6 +347,20 @@ impl Shared {
                 limits.outstanding
             ),
         }
+    }
+
+    /// Logs that a request has waited too long, at a bounded rate.
+    pub(crate) fn note_refusal(&self, waited: Duration, patience: Duration) {
+        let Some(held_back) = self.refusals.borrow_mut().admit(self.clock.mono()) else {
+            return;
+        };
+        tracing::warn!(
+            "refused a request (-127, {held_back} more in the last {} s) that had waited {} ms for its turn, more than \
+             throttled_op_wait_time={}; raise it or request_throttle_max_requests, or set it to 0",
+            CROWD_PAUSE.as_secs(),
+            waited.as_millis(),
+            patience.as_millis()
+        );
     }
 
     /// Logs what is wrong with a client, at a bounded rate: clients decide how often this is called.

@@ -549,6 +549,8 @@ fn path_of(request: &Request) -> &str {
         | Request::MultiRead(_)
         | Request::WhoAmI
         | Request::NoPath { .. }
+        | Request::Reconfig
+        | Request::Throttled { .. }
         | Request::Sasl { .. }
         | Request::Auth { .. }
         | Request::SetWatches(_)

@@ -424,6 +424,8 @@ impl Ops {
             | ReplyBody::Children(_)
             | ReplyBody::Multi(_)
             | ReplyBody::Number(_)
+            | ReplyBody::NullPath
+            | ReplyBody::BrokenMulti(_)
             | ReplyBody::Token(_)
             | ReplyBody::Identities(_) => return,
         };

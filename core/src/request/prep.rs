@@ -16,7 +16,7 @@ use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
 use crate::tree::{self, AclId, Lapse, QuotaVerdict, Tree};
 use crate::txn::{Lifetime, TxnOp};
-use crate::wire::{Acl, CreateMode, Id, Perms, Request};
+use crate::wire::{Acl, CreateMode, Id, OpCode, Perms, Request};
 
 /// What is proposed and not yet applied, by path. Lookup only; `order` says what to forget.
 #[derive(Debug)]
@@ -138,7 +138,12 @@ impl Prep {
                 .map(|(acl, version)| TxnOp::SetAcl { path, acl, version }),
             Request::Multi(requests) => Ok(self.multi(case, requests)),
             Request::CloseSession => Ok(self.close_session(case)),
+            // Where the path is looked at as a whole, null is one of its faults.
+            Request::NoPath { op: OpCode::SetData | OpCode::SetAcl | OpCode::Check } => {
+                Err(ErrorCode::BadArguments)
+            }
             Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
+            Request::Reconfig => Err(ErrorCode::ReconfigDisabled),
             Request::Exists { .. }
             | Request::GetData { .. }
             | Request::GetChildren { .. }
@@ -154,6 +159,7 @@ impl Prep {
             | Request::AddWatch { .. }
             | Request::WhoAmI
             | Request::Sasl { .. }
+            | Request::Throttled { .. }
             | Request::Unknown { .. } => unreachable!("{request} is no write"),
         }
     }
@@ -618,6 +624,28 @@ mod tests {
         for expected in [Ok("/p/s2147483647".into()), Err(ErrorCode::NodeExists)] {
             assert_eq!(world.create(create("/p/s", 2)), expected);
         }
+    }
+
+    #[test]
+    fn data_19_edge_69_a_timed_node_stays_what_it_is_while_such_are_switched_off() {
+        let on = TreeOptions { extended_types: true, ..TreeOptions::default() };
+        let mut world = World::new(on);
+        world.create(timed("/t", 5, 10)).expect("fine");
+        world.time = WallMs(5000);
+        let config = world.config.clone();
+        world.config = config.with_tree(TreeOptions::default()).expect("fine");
+        assert!(!world.lapse("/t"), "nothing goes whose kind the operator has switched off");
+        let id = world.tree.find("/t").expect("applied");
+        assert_eq!(world.tree.stat(id).ephemeral_owner, SessionId(0), "and nobody owns it");
+        assert_eq!(world.create(create("/t/child", 0)).as_deref(), Ok("/t/child"));
+        world.config = world
+            .config
+            .clone()
+            .with_tree(TreeOptions { extended_types: true, ..TreeOptions::default() })
+            .expect("fine");
+        assert!(!world.lapse("/t"), "it has a child");
+        world.decide(Request::Delete { path: "/t/child".into(), version: -1 });
+        assert!(world.lapse("/t"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::ids::{ConnId, SessionId, Zxid};
 use crate::tree::{NodeId, Tree};
 use crate::watch::{Kind, Watches};
 use crate::wire::{
-    Acl, EventType, MultiResult, Perms, ReplyBody, Request, SetWatches, Stat, WatchEvent,
+    Acl, EventType, MultiResult, OpCode, Perms, ReplyBody, Request, SetWatches, Stat, WatchEvent,
 };
 
 /// Who asks.
@@ -76,15 +76,23 @@ pub(crate) fn answer(
         }
         Request::WhoAmI => Ok(ReplyBody::Identities(who.shown())),
         Request::MultiRead(requests) => {
-            let part = |request| multi_part(answer(tree, watches, asker, request));
-            Ok(ReplyBody::Multi(requests.into_iter().map(part).collect()))
+            let mut results = Vec::with_capacity(requests.len());
+            for request in requests {
+                if let Request::NoPath { .. } = request {
+                    return Ok(ReplyBody::BrokenMulti(results));
+                }
+                results.push(multi_part(answer(tree, watches, asker, request)));
+            }
+            Ok(ReplyBody::Multi(results))
         }
         Request::AddWatch { path, mode } => {
             // OP-106: whether or not the node is there, and may be read.
             watches.add(Kind::from(mode), &path, conn);
             Ok(ReplyBody::Number(0))
         }
+        Request::NoPath { op: OpCode::Sync } => Ok(ReplyBody::NullPath),
         Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
+        Request::Throttled { .. } => Err(ErrorCode::Throttled),
         Request::Create { .. }
         | Request::Delete { .. }
         | Request::SetData { .. }
@@ -96,6 +104,7 @@ pub(crate) fn answer(
         | Request::CreateTtl { .. }
         | Request::Auth { .. }
         | Request::Sasl { .. }
+        | Request::Reconfig
         | Request::Unknown { .. } => unreachable!("{request} is no read"),
     }
 }

@@ -327,12 +327,13 @@ impl Tree {
         names.iter().rev().fold(String::new(), |path, name| path + "/" + name)
     }
 
+    /// In UTF-16 units, as Java counts.
     fn path_length(&self, id: NodeId) -> u64 {
         let mut length = 0;
         let mut at = id;
         while at != NodeId::ROOT {
             let node = self.node(at);
-            length += 1 + node.name.len() as u64;
+            length += 1 + node.name.encode_utf16().count() as u64;
             at = node.parent;
         }
         length.max(1)

@@ -36,13 +36,15 @@ pub(crate) struct Reader {
     rest: Bytes,
     /// Was something null that ZooKeeper stumbles over late: a path, or an id in an access control list?
     late_null: bool,
+    /// Was it a path?
+    null_path: bool,
     /// Was an access control list null?
     no_list: bool,
 }
 
 impl Reader {
     pub(crate) fn new(frame: Bytes) -> Reader {
-        Reader { rest: frame, late_null: false, no_list: false }
+        Reader { rest: frame, late_null: false, null_path: false, no_list: false }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -61,6 +63,11 @@ impl Reader {
 
     pub(crate) fn int(&mut self, field: &'static str) -> Result<i32, Malformed> {
         Ok(i32::from_be_bytes(self.take(field)?))
+    }
+
+    /// The next number, which stays where it is.
+    pub(crate) fn peek_int(&self) -> Option<i32> {
+        self.rest.first_chunk().map(|bytes| i32::from_be_bytes(*bytes))
     }
 
     pub(crate) fn long(&mut self, field: &'static str) -> Result<i64, Malformed> {
@@ -100,11 +107,12 @@ impl Reader {
     /// Text. As in Java, bytes that are not UTF-8 read as U+FFFD, which no path may contain. Null is refused: nearly
     /// every operation answers -5 to it, too.
     pub(crate) fn text(&mut self, field: &'static str) -> Result<String, Malformed> {
-        Ok(String::from_utf8_lossy(&self.bytes(field)?).into_owned())
+        Ok(text_of(&self.bytes(field)?))
     }
 
     /// A path. Null reads as empty, and is remembered: what becomes of it depends on the operation.
     pub(crate) fn path(&mut self) -> Result<String, Malformed> {
+        self.null_path |= self.rest.starts_with(&(-1_i32).to_be_bytes());
         self.late_text("path")
     }
 
@@ -112,13 +120,13 @@ impl Reader {
     pub(crate) fn late_text(&mut self, field: &'static str) -> Result<String, Malformed> {
         let bytes = self.buffer(field)?;
         self.late_null |= bytes.is_none();
-        Ok(String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned())
+        Ok(text_of(&bytes.unwrap_or_default()))
     }
 
     /// Text where null is no error of the record: no scheme of authentication has the empty name.
     pub(crate) fn text_or_empty(&mut self, field: &'static str) -> Result<String, Malformed> {
         let bytes = self.buffer(field)?.unwrap_or_default();
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(text_of(&bytes))
     }
 
     /// A vector; null, as any negative count, reads as empty. A count is only believed as far as items follow, so a
@@ -134,6 +142,29 @@ impl Reader {
             items.push(item(self)?);
         }
         Ok(items)
+    }
+}
+
+/// Bytes as Java reads them: what is no UTF-8 becomes U+FFFD, and a surrogate one of them, which is three faults to Rust.
+pub(crate) fn text_of(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    let mut rest = bytes;
+    loop {
+        let fault = match std::str::from_utf8(rest) {
+            Ok(sound) => {
+                text.push_str(sound);
+                return text;
+            }
+            Err(fault) => fault,
+        };
+        let (sound, broken) = rest.split_at(fault.valid_up_to());
+        text.push_str(std::str::from_utf8(sound).unwrap_or_default());
+        text.push(char::REPLACEMENT_CHARACTER);
+        let length = match broken {
+            [0xED, 0xA0..=0xBF, 0x80..=0xBF, ..] => 3,
+            _ => fault.error_len().unwrap_or(broken.len()),
+        };
+        rest = &broken[length..];
     }
 }
 

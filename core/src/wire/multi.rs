@@ -7,7 +7,7 @@ use std::mem;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use super::request::{decode_body, encode_body};
+use super::request::{decode_body, encode_body, has_bad_mode};
 use super::{OpCode, Reader, Request, Stat, put_buffer, put_text, put_vector};
 use crate::error::Malformed;
 
@@ -16,7 +16,7 @@ const NONE: i32 = -1;
 
 /// Create flags that a multi may carry; others make all of it undecodable (edge 91).
 const CREATE_FLAGS: std::ops::RangeInclusive<i32> = 0..=4;
-/// The modes of nodes with a time to live.
+/// Modes with a time to live, which these operations cannot give.
 const TTL_FLAGS: std::ops::RangeInclusive<i32> = 5..=6;
 /// The mode of a container. In a multi, other than alone, it counts whatever the operation (DATA-24).
 const CONTAINER: i32 = 4;
@@ -44,31 +44,48 @@ pub enum MultiResult {
 }
 
 pub(super) fn decode_requests(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
-    let mut requests = decode_parts(r, |op| {
-        matches!(
-            op,
-            OpCode::Create
-                | OpCode::Create2
-                | OpCode::CreateContainer
-                | OpCode::CreateTtl
-                | OpCode::Delete
-                | OpCode::SetData
-                | OpCode::Check
-        )
-    })?;
-    if r.no_list {
-        // Alone, a creation without a list is refused like one with an empty list.
-        return Err(Malformed::Length { field: "acl", length: -1 });
+    let requests = decode_parts(r, is_write)?;
+    if r.null_path {
+        // ZooKeeper takes all paths apart before it decides anything.
+        return Err(Malformed::Length { field: "path", length: -1 });
     }
-    for request in &requests {
-        if let Request::Create { flags, .. } | Request::CreateContainer { flags, .. } = request
-            && !CREATE_FLAGS.contains(flags)
-        {
-            return Err(Malformed::Value { field: "create flags", value: (*flags).into() });
+    Ok(requests)
+}
+
+fn is_write(op: OpCode) -> bool {
+    matches!(
+        op,
+        OpCode::Create
+            | OpCode::Create2
+            | OpCode::CreateContainer
+            | OpCode::CreateTtl
+            | OpCode::Delete
+            | OpCode::SetData
+            | OpCode::Check
+    )
+}
+
+/// What ZooKeeper makes of an operation of a multi while it reads it.
+fn judge(op: OpCode, mut request: Request, r: &mut Reader) -> Result<Request, Malformed> {
+    let no_list = mem::take(&mut r.no_list);
+    let late_null = mem::take(&mut r.late_null);
+    if let Request::Create { flags, .. } | Request::CreateContainer { flags, .. } = &request {
+        let bad = Malformed::Value { field: "create flags", value: (*flags).into() };
+        if !CREATE_FLAGS.contains(flags) && !TTL_FLAGS.contains(flags) {
+            return Err(bad);
+        }
+        if no_list {
+            // Alone, a creation without a list is refused like one with an empty list.
+            r.no_list = true;
+            return Err(Malformed::Length { field: "acl", length: -1 });
+        }
+        if TTL_FLAGS.contains(flags) {
+            return Err(bad);
         }
     }
-    requests.iter_mut().for_each(by_mode);
-    Ok(requests)
+    by_mode(&mut request);
+    // A null in a list is found when its turn comes.
+    Ok(if late_null && !has_bad_mode(&request) { Request::NoPath { op } } else { request })
 }
 
 /// In a multi the mode says what is created: without a time to live createTTL is a plain creation (MULTI-02).
@@ -89,7 +106,14 @@ fn by_mode(request: &mut Request) {
 
 /// The operations of a multiRead (OP-22).
 pub(super) fn decode_reads(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
-    let mut reads = decode_parts(r, |op| matches!(op, OpCode::GetData | OpCode::GetChildren))?;
+    let is_read = |op| matches!(op, OpCode::GetData | OpCode::GetChildren);
+    let first = r.peek_int().and_then(OpCode::from_wire);
+    if let Some(op) = first.filter(|op| is_write(*op)) {
+        // ZooKeeper reads them as it reads a multi, and finds out when it is to carry out the first.
+        let none = decode_parts(r, is_write)?.is_empty();
+        return Ok(if none { Vec::new() } else { vec![Request::NoPath { op }] });
+    }
+    let mut reads = decode_parts(r, is_read)?;
     for read in &mut reads {
         // The record has room for it, and ZooKeeper does not look.
         if let Request::GetData { watch, .. } | Request::GetChildren { watch, .. } = read {
@@ -106,7 +130,8 @@ fn decode_parts(r: &mut Reader, may: impl Fn(OpCode) -> bool) -> Result<Vec<Requ
         let op = OpCode::from_wire(kind)
             .filter(|op| may(*op))
             .ok_or(Malformed::Value { field: "multi operation", value: kind.into() })?;
-        requests.push(decode_body(op, r)?);
+        let request = decode_body(op, r)?;
+        requests.push(judge(op, request, r)?);
     }
     Ok(requests)
 }

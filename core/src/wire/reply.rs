@@ -62,6 +62,10 @@ pub enum ReplyBody {
     Identities(Vec<Id>),
     /// sasl: what the client has to answer, if anything.
     Token(Option<Bytes>),
+    /// sync of no path at all.
+    NullPath,
+    /// A multiRead that cannot be read, or has a null in it: -5, with the answers that ZooKeeper has by then.
+    BrokenMulti(Vec<MultiResult>),
 }
 
 /// Which [`ReplyBody`] a reader must expect: replies carry no tag, the request decides.
@@ -90,7 +94,8 @@ impl Reply {
             out.put_i64(self.zxid);
             match &self.result {
                 Ok(body) => {
-                    out.put_i32(0);
+                    let refused = matches!(body, ReplyBody::BrokenMulti(_));
+                    out.put_i32(if refused { ErrorCode::Marshalling.wire() } else { 0 });
                     body.encode(out);
                 }
                 Err(code) => out.put_i32(code.wire()),
@@ -120,7 +125,10 @@ impl ReplyBody {
                 put_vector(out, children, |out, child| put_text(out, child));
                 stat.encode(out);
             }
-            ReplyBody::Multi(results) => multi::encode_results(results, out),
+            ReplyBody::Multi(results) | ReplyBody::BrokenMulti(results) => {
+                multi::encode_results(results, out);
+            }
+            ReplyBody::NullPath => put_buffer(out, None),
             ReplyBody::Acl(list, stat) => {
                 put_vector(out, list, |out, acl| acl.encode(out));
                 stat.encode(out);

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::multi;
 use super::{
-    Acl, AddWatchMode, Reader, ReplyKind, Secret, WatcherType, put_buffer, put_frame, put_text,
-    put_vector,
+    Acl, AddWatchMode, CreateMode, Reader, ReplyKind, Secret, WatcherType, put_buffer, put_frame,
+    put_text, put_vector, text_of,
 };
 use crate::error::Malformed;
 use crate::ids::Zxid;
@@ -58,10 +58,11 @@ pub enum OpCode {
     WhoAmI = 107,
     CloseSession = -11,
     Sasl = 102,
+    Reconfig = 16,
 }
 
 impl OpCode {
-    const ALL: [OpCode; 28] = [
+    const ALL: [OpCode; 29] = [
         OpCode::Create,
         OpCode::Delete,
         OpCode::Exists,
@@ -90,6 +91,7 @@ impl OpCode {
         OpCode::WhoAmI,
         OpCode::CloseSession,
         OpCode::Sasl,
+        OpCode::Reconfig,
     ];
 
     /// The operation with this number, if it is served.
@@ -115,6 +117,7 @@ impl OpCode {
                 | OpCode::SetAcl
                 | OpCode::Multi
                 | OpCode::CloseSession
+                | OpCode::Reconfig
         )
     }
 }
@@ -297,7 +300,7 @@ pub enum Request {
     /// OP-107.
     WhoAmI,
     /// A record that is whole, but for a null: its path, or an id in its list. ZooKeeper finds out late: where the
-    /// operation is a write, its error takes a zxid.
+    /// operation is a write, its error takes a zxid. Only a list in a multi is missed early.
     NoPath {
         /// The operation.
         op: OpCode,
@@ -306,6 +309,14 @@ pub enum Request {
     Sasl {
         /// The client's part of the exchange.
         token: Secret,
+    },
+    /// OP-16, which is switched off: what is to be changed is not kept.
+    Reconfig,
+    /// A request that has waited too long before it was looked at (THR-07): the driver puts it in the place of another.
+    /// No bytes read as this.
+    Throttled {
+        /// The number of the operation.
+        op: i32,
     },
 }
 
@@ -351,7 +362,8 @@ impl Request {
             Request::WhoAmI => OpCode::WhoAmI,
             Request::CloseSession => OpCode::CloseSession,
             Request::Undecodable { op } | Request::NoPath { op } => *op,
-            Request::Unknown { op } => return *op,
+            Request::Reconfig => OpCode::Reconfig,
+            Request::Unknown { op } | Request::Throttled { op } => return *op,
         };
         op.wire()
     }
@@ -361,6 +373,9 @@ impl Request {
     pub fn is_write(&self) -> bool {
         if let Request::Undecodable { op } = self {
             return *op == OpCode::Multi;
+        }
+        if matches!(self, Request::NoPath { op: OpCode::Multi } | Request::Throttled { .. }) {
+            return false;
         }
         OpCode::from_wire(self.op()).is_some_and(OpCode::is_write)
     }
@@ -394,6 +409,8 @@ impl Request {
             | Request::CloseSession
             | Request::Undecodable { .. }
             | Request::NoPath { .. }
+            | Request::Reconfig
+            | Request::Throttled { .. }
             | Request::Unknown { .. } => ReplyKind::Empty,
         }
     }
@@ -423,8 +440,10 @@ impl RequestFrame {
         let request = match decode_body(op, &mut reader) {
             // Nobody watches nothing.
             Ok(request @ Request::Watches { .. }) => request,
-            Ok(_) if reader.late_null => Request::NoPath { op },
+            // A bad mode is found before the null.
+            Ok(request) if reader.late_null && !has_bad_mode(&request) => Request::NoPath { op },
             Ok(request) => request,
+            Err(_) if op == OpCode::Multi && reader.no_list => Request::NoPath { op },
             Err(_) => Request::Undecodable { op },
         };
         Ok(RequestFrame { xid, request })
@@ -438,6 +457,17 @@ impl RequestFrame {
             encode_body(&self.request, out);
         });
     }
+}
+
+/// Is it a creation that is refused for its mode, whatever else it says (DATA-05)?
+pub(super) fn has_bad_mode(request: &Request) -> bool {
+    if let Request::CreateTtl { flags, ttl, .. } = request {
+        return !matches!(flags, 5 | 6) || *ttl <= 0;
+    }
+    if let Request::Create { flags, .. } | Request::CreateContainer { flags, .. } = request {
+        return CreateMode::from_wire(*flags).is_none();
+    }
+    false
 }
 
 pub(super) fn decode_body(op: OpCode, r: &mut Reader) -> Result<Request, Malformed> {
@@ -516,7 +546,7 @@ pub(super) fn decode_body(op: OpCode, r: &mut Reader) -> Result<Request, Malform
         OpCode::GetEphemerals => {
             // Null asks for all.
             let prefix = r.buffer("prefixPath")?.unwrap_or_default();
-            Request::GetEphemerals { prefix: String::from_utf8_lossy(&prefix).into_owned() }
+            Request::GetEphemerals { prefix: text_of(&prefix) }
         }
         OpCode::GetAllChildrenNumber => Request::GetAllChildrenNumber { path: r.path()? },
         OpCode::AddWatch => {
@@ -524,6 +554,13 @@ pub(super) fn decode_body(op: OpCode, r: &mut Reader) -> Result<Request, Malform
         }
         OpCode::WhoAmI => Request::WhoAmI,
         OpCode::CloseSession => Request::CloseSession,
+        OpCode::Reconfig => {
+            for field in ["joiningServers", "leavingServers", "newMembers"] {
+                r.text_or_empty(field)?;
+            }
+            r.long("curConfigId")?;
+            Request::Reconfig
+        }
     })
 }
 
@@ -605,7 +642,12 @@ pub(super) fn encode_body(request: &Request, out: &mut BytesMut) {
         | Request::CloseSession
         | Request::Undecodable { .. }
         | Request::NoPath { .. }
+        | Request::Throttled { .. }
         | Request::Unknown { .. } => {}
+        Request::Reconfig => {
+            (0..3).for_each(|_| put_buffer(out, None));
+            out.put_i64(-1);
+        }
     }
 }
 
@@ -664,6 +706,8 @@ impl fmt::Display for Request {
             Request::CloseSession => write!(f, "closeSession"),
             Request::Undecodable { op } => write!(f, "undecodable {op:?}"),
             Request::NoPath { op } => write!(f, "{op:?} with a null"),
+            Request::Reconfig => write!(f, "reconfig"),
+            Request::Throttled { op } => write!(f, "operation {op}, throttled"),
             Request::Unknown { op } => write!(f, "unknown operation {op}"),
         }
     }

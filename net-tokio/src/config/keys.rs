@@ -138,7 +138,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("syncEnabled", Later),
     ("syncLimit", Line),
     ("tcpKeepAlive", Later),
-    ("throttled_op_wait_time", Later),
+    ("throttled_op_wait_time", Property),
     ("tickTime", Line),
     ("txnLogSizeLimitInKb", Later),
     ("watchManagerName", Same("there is one kind of watch table")),

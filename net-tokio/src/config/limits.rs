@@ -28,6 +28,8 @@ pub(crate) struct Limits {
     pub(crate) outstanding: u64,
     /// `request_throttle_max_requests`: unanswered requests at which none is read; none is no bound (THR-06).
     pub(crate) requests: Option<u64>,
+    /// `throttled_op_wait_time`: how long a request may wait because of `requests`; none is as long as it takes (THR-07).
+    pub(crate) patience: Option<Duration>,
     /// `largeRequestThreshold` and `largeRequestMaxBytes`: none is no bound (THR-04).
     pub(crate) large: Option<Large>,
     /// `connection_throttle_*` (THR-05).
@@ -61,6 +63,7 @@ impl Default for Limits {
             keep_alive: false,
             outstanding: fit(OUTSTANDING),
             requests: None,
+            patience: None,
             large: None,
             throttle: ThrottleOptions::default(),
         }
@@ -92,6 +95,9 @@ pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<Limits, BadSe
     limits.outstanding = fit::<u64>(outstanding.unwrap_or(OUTSTANDING)) / share as u64;
     let requests = "a number of requests, or 0 for no bound";
     limits.requests = bound(keys, "request_throttle_max_requests", requests)?.flatten().map(fit);
+    let ms = "milliseconds, or 0 for as long as it takes";
+    let patience = bound(keys, "throttled_op_wait_time", ms)?.flatten();
+    limits.patience = patience.map(|ms| Duration::from_millis(fit(ms)));
     limits.large = large(keys)?;
     limits.throttle = throttle(keys)?;
     Ok(limits)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tempfile::tempdir;
-use zabkeeper_core::wire::Request;
+use zabkeeper_core::wire::{Request, XID_PING};
 
 use crate::harness::{Server, eventually};
 use crate::raw::{Raw, create, exists, get, set};
@@ -115,6 +115,40 @@ fn thr_06_no_more_requests_under_way_than_allowed_and_all_get_their_turn() {
     server.await_line(&[&"all that request_throttle_max_requests=2 allows; raise it"]);
     drop(clients.pop());
     assert_eq!(clients[0].call(exists("/c7-49")).0, 0);
+}
+
+#[test]
+fn thr_07_who_has_waited_too_long_is_refused_in_its_turn() {
+    let dir = tempdir().expect("creates");
+    let settings = "request_throttle_max_requests=1\nzookeeper.throttled_op_wait_time=2";
+    let server = Server::start(dir.path(), settings);
+    let mut clients: Vec<Raw> = (0..8).map(|_| Raw::open(server.port, 30_000).0).collect();
+    let asked: Vec<Vec<i32>> = (0..clients.len())
+        .map(|client| {
+            let raw = &mut clients[client];
+            let path = |n| format!("/c{client}-{n}");
+            let xids = pipeline(raw, 100, |n| create(&path(n), b"x", 0));
+            pipeline(raw, 1, |_| Request::Ping);
+            xids
+        })
+        .collect();
+    let mut refused = Vec::new();
+    for (client, (raw, xids)) in clients.iter_mut().zip(&asked).enumerate() {
+        for (n, xid) in xids.iter().enumerate() {
+            let (answered, err, _) = raw.reply().expect("answered");
+            assert_eq!(answered, *xid, "in order");
+            assert!(matches!(err, 0 | -127), "{err}");
+            refused.extend((err != 0).then(|| format!("/c{client}-{n}")));
+        }
+        let ping = raw.reply().map(|(xid, err, _)| (xid, err));
+        assert_eq!(ping, Some((XID_PING, 0)), "never a ping");
+    }
+    assert!(!refused.is_empty(), "800 writes one by one take longer than 2 ms");
+    server.await_line(&[&"refused a request (-127", &"throttled_op_wait_time=2; raise it"]);
+    let alone = &mut clients[0];
+    for path in refused {
+        assert_eq!(alone.call(exists(&path)).0, -101, "{path}: what is refused is not done");
+    }
 }
 
 #[test]

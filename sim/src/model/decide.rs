@@ -39,8 +39,6 @@ impl Model {
             Request::Multi(requests) => Ok(stage.decide_multi(case, requests)),
             // Any other record is read before a zxid is dealt (edge 59).
             Request::Undecodable { op: OpCode::Multi } => Err(ErrorCode::Marshalling),
-            // A null path is found late.
-            Request::NoPath { op } if op.is_write() => Err(ErrorCode::Marshalling),
             Request::Create { .. }
             | Request::Delete { .. }
             | Request::SetData { .. }
@@ -65,6 +63,8 @@ impl Model {
             | Request::WhoAmI
             | Request::NoPath { .. }
             | Request::Sasl { .. }
+            | Request::Reconfig
+            | Request::Throttled { .. }
             | Request::Unknown { .. } => stage.decide_one(case, request)?,
         };
         Some(decided.unwrap_or_else(|code| TxnOp::Error { code }))
@@ -120,6 +120,14 @@ impl Stage<'_> {
                 let decided = self.decide_acl(ids, path, acl, *version);
                 decided.map(|(acl, version)| TxnOp::SetAcl { path: path.clone(), acl, version })
             }
+            // A null path is found late: where paths are looked at, or where they are taken apart.
+            Request::NoPath { op: OpCode::SetData | OpCode::SetAcl | OpCode::Check } => {
+                Err(ErrorCode::BadArguments)
+            }
+            Request::NoPath { op } if op.is_write() && *op != OpCode::Multi => {
+                Err(ErrorCode::Marshalling)
+            }
+            Request::Reconfig => Err(ErrorCode::ReconfigDisabled),
             Request::Multi(_)
             | Request::CloseSession
             | Request::Undecodable { .. }
@@ -139,6 +147,7 @@ impl Stage<'_> {
             | Request::WhoAmI
             | Request::NoPath { .. }
             | Request::Sasl { .. }
+            | Request::Throttled { .. }
             | Request::Unknown { .. } => return None,
         })
     }

@@ -3,7 +3,7 @@
 //! Owns the results of exists, getData, getChildren and setWatches. Must not change anything.
 
 use zabkeeper_core::wire::{
-    Acl, EventType, Id, MultiResult, Perms, ReplyBody, Request, SetWatches,
+    Acl, EventType, Id, MultiResult, OpCode, Perms, ReplyBody, Request, SetWatches,
 };
 use zabkeeper_core::{ErrorCode, Zxid};
 
@@ -57,14 +57,19 @@ impl Model {
             }
             Request::WhoAmI => Ok(ReplyBody::Identities(auth::shown(ids))),
             Request::MultiRead(parts) => {
-                let each = parts.iter().map(|part| self.read(asker, part, zxid).map(part_of));
-                let results: Option<Vec<MultiResult>> = each.collect();
-                Ok(ReplyBody::Multi(results?))
+                let is_null = |part: &&Request| matches!(part, Request::NoPath { .. });
+                let sound = parts.iter().take_while(|part| !is_null(part));
+                let each = sound.map(|part| self.read(asker, part, zxid).map(part_of));
+                let results: Vec<MultiResult> = each.collect::<Option<_>>()?;
+                let whole = results.len() == parts.len();
+                Ok(if whole { ReplyBody::Multi(results) } else { ReplyBody::BrokenMulti(results) })
             }
             Request::Sync { path } => Ok(ReplyBody::Path(path.clone())),
             Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
             Request::AddWatch { .. } => Ok(ReplyBody::Number(0)),
+            Request::NoPath { op: OpCode::Sync } => Ok(ReplyBody::NullPath),
             Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
+            Request::Throttled { .. } => Err(ErrorCode::Throttled),
             Request::Create { .. }
             | Request::Delete { .. }
             | Request::SetData { .. }
@@ -77,6 +82,7 @@ impl Model {
             | Request::CreateContainer { .. }
             | Request::CreateTtl { .. }
             | Request::Sasl { .. }
+            | Request::Reconfig
             | Request::Unknown { .. } => return None,
         })
     }
@@ -105,6 +111,8 @@ impl Model {
                 | ReplyBody::Multi(_)
                 | ReplyBody::Acl(..)
                 | ReplyBody::Number(_)
+                | ReplyBody::NullPath
+                | ReplyBody::BrokenMulti(_)
                 | ReplyBody::Token(_)
                 | ReplyBody::Identities(_) => return Some(false),
             };
@@ -209,14 +217,8 @@ fn in_order(answer: Result<ReplyBody, ErrorCode>) -> Result<ReplyBody, ErrorCode
             ids.sort();
             ReplyBody::Identities(ids)
         }
-        ReplyBody::Multi(mut results) => {
-            for result in &mut results {
-                if let MultiResult::Children(names) = result {
-                    names.sort();
-                }
-            }
-            ReplyBody::Multi(results)
-        }
+        ReplyBody::Multi(results) => ReplyBody::Multi(lists_in_order(results)),
+        ReplyBody::BrokenMulti(results) => ReplyBody::BrokenMulti(lists_in_order(results)),
         ReplyBody::Empty
         | ReplyBody::Path(_)
         | ReplyBody::PathStat(..)
@@ -225,6 +227,16 @@ fn in_order(answer: Result<ReplyBody, ErrorCode>) -> Result<ReplyBody, ErrorCode
         | ReplyBody::ChildrenStat(..)
         | ReplyBody::Acl(..)
         | ReplyBody::Number(_)
+        | ReplyBody::NullPath
         | ReplyBody::Token(_) => body,
     })
+}
+
+fn lists_in_order(mut results: Vec<MultiResult>) -> Vec<MultiResult> {
+    for result in &mut results {
+        if let MultiResult::Children(names) = result {
+            names.sort();
+        }
+    }
+    results
 }

@@ -242,6 +242,8 @@ impl Oracles {
             | Request::AddWatch { .. }
             | Request::WhoAmI
             | Request::NoPath { .. }
+            | Request::Reconfig
+            | Request::Throttled { .. }
             | Request::Sasl { .. }
             | Request::Undecodable { .. }
             | Request::Unknown { .. } => self.holds_its_watches(id, &request)?,
@@ -308,6 +310,8 @@ fn set_watches(asked: &Asked) -> Option<&SetWatches> {
         | Request::AddWatch { .. }
         | Request::WhoAmI
         | Request::NoPath { .. }
+        | Request::Reconfig
+        | Request::Throttled { .. }
         | Request::Sasl { .. }
         | Request::Undecodable { .. }
         | Request::Unknown { .. } => None,

@@ -208,6 +208,8 @@ impl Oracles {
             | Request::GetAllChildrenNumber { .. }
             | Request::WhoAmI
             | Request::NoPath { .. }
+            | Request::Reconfig
+            | Request::Throttled { .. }
             | Request::Sasl { .. }
             | Request::Undecodable { .. }
             | Request::Unknown { .. } => None,
