@@ -28,9 +28,10 @@ impl Names {
         Names { prefix: prefix.to_owned(), bases, newest: zxid, ..Names::default() }
     }
 
-    /// From here on both servers are to agree again, this one being at `newest`.
-    pub(crate) fn rebase(&mut self, told_as: i64) {
-        self.bases.push((self.newest + 1, self.newest - told_as));
+    /// From here on both servers are to agree again: `zxid` is this one's newest, and told as that distance.
+    pub(crate) fn rebase(&mut self, zxid: i64, told_as: i64) {
+        self.newest = self.newest.max(zxid);
+        self.bases.push((zxid, zxid - told_as));
     }
 
     pub(crate) fn distance(&self, zxid: i64) -> Option<i64> {
@@ -121,12 +122,14 @@ impl Names {
             return Line::other(format!("UNREADABLE {}", show(Some(&frame))));
         };
         let zxid_text = self.zxid(zxid);
-        if xid == -1 {
+        let op = op(xid);
+        // The number of events, unless a client has used it.
+        if xid == -1 && op.is_none() {
             let body = self.event(&mut from).unwrap_or_else(|| "UNREADABLE".to_owned());
             let text = format!("event {body} zxid {zxid_text} err {err} {}", rest(&from));
             return Line { text, ends_connection: false, event_of: Some(zxid) };
         }
-        let Some(op) = op(xid) else {
+        let Some(op) = op else {
             return Line::other(format!(
                 "NOT ASKED FOR xid {xid} zxid {zxid_text} err {err} {}",
                 rest(&from)
@@ -135,6 +138,10 @@ impl Names {
         let whole = from.0;
         let body = match err {
             0 => self.body(op, &mut from).map(|body| body + &rest(&from)),
+            // Answers that had been found before the operation that cannot be carried out.
+            _ if op == 22 && !from.0.is_empty() => {
+                self.body(op, &mut from).map(|body| body + &rest(&from))
+            }
             _ => Some(rest(&from)),
         };
         let body = body.unwrap_or_else(|| format!("UNREADABLE {}", show(Some(whole))));

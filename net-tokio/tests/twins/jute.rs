@@ -48,10 +48,30 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// ZooKeeper writes a character beyond U+FFFF as its two surrogates, which only Java reads; ours writes UTF-8 (WIRE-01).
+fn without_surrogates(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let [first, ..] = rest {
+        if let [0xED, a @ 0xA0..=0xAF, b, 0xED, c @ 0xB0..=0xBF, d, after @ ..] = rest {
+            let half = |high: u8, low: u8| u32::from(high & 0x0F) << 6 | u32::from(low & 0x3F);
+            let point = 0x1_0000 + (half(*a, *b) << 10) + half(c & 0x0F, *d);
+            let character = char::from_u32(point).unwrap_or(char::REPLACEMENT_CHARACTER);
+            text.extend(character.encode_utf8(&mut [0; 4]).bytes());
+            rest = after;
+        } else {
+            text.push(*first);
+            rest = &rest[1..];
+        }
+    }
+    text
+}
+
 /// Bytes for people: text where it is text, and cut short.
 pub(crate) fn show(bytes: Option<&[u8]>) -> String {
     const LONGEST: usize = 80;
     let Some(bytes) = bytes else { return "null".to_owned() };
+    let bytes = &without_surrogates(bytes)[..];
     let head: String =
         bytes[..bytes.len().min(LONGEST)].iter().map(|&b| b.escape_ascii().to_string()).collect();
     if bytes.len() <= LONGEST {

@@ -7,7 +7,7 @@
 //!       [--differences 1] [--episode 400] [--trace 1]
 //! ```
 //!
-//! `--record HOST:PORT FILE` has a fresh real ZooKeeper answer the plays of `edges.rs`; without arguments, and without any
+//! `--record HOST:PORT FILE` has a fresh real ZooKeeper answer the plays of `edges`; without arguments, and without any
 //! Java, our server has to give the same answers.
 //!
 //! The operations come in episodes: each has a subtree and sessions of its own, and a seed. A difference ends its episode,
@@ -123,6 +123,7 @@ fn compare(asked: &Asked) -> ExitCode {
     let servers = [("real", asked.real), ("ours", asked.ours)];
     let mut players = Players::new(&servers, SUPER.as_bytes());
     players.script = asked.trace.then(String::new);
+    players.sizes = !asked.groups.contains(&Group::Quota);
     let mut seeds = Rng::new(asked.seed);
     let mut done = 0;
     let mut found: Vec<(String, u64)> = Vec::new();

@@ -25,6 +25,7 @@ pub(crate) const OPS: &[(i32, &str)] = &[
     (18, "removeWatches"),
     (19, "createContainer"),
     (21, "createTTL"),
+    (16, "reconfig"),
     (22, "multiRead"),
     (100, "auth"),
     (101, "setWatches"),
@@ -82,6 +83,12 @@ impl Request {
 
     pub(crate) fn long(mut self, value: i64) -> Request {
         self.body.extend(value.to_be_bytes());
+        self.note(&value.to_string())
+    }
+
+    /// A flag as only a strange client writes it.
+    pub(crate) fn byte(mut self, value: u8) -> Request {
+        self.body.push(value);
         self.note(&value.to_string())
     }
 

@@ -27,6 +27,20 @@ pub(crate) struct Handshake {
     pub(crate) seen_behind: Option<i64>,
     /// None leaves the byte out.
     pub(crate) read_only: Option<bool>,
+    /// How the record is spoiled.
+    pub(crate) odd: Oddity,
+}
+
+/// What is wrong with a handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Oddity {
+    None,
+    /// Another version of the protocol.
+    Version(i32),
+    /// Bytes behind its end.
+    Tail(&'static [u8]),
+    /// It ends after so many bytes.
+    Cut(usize),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +57,8 @@ pub(crate) enum Which {
 pub(crate) enum Password {
     Right,
     Wrong,
+    Short,
+    Long,
     Null,
     Empty,
 }
@@ -55,6 +71,7 @@ impl Handshake {
             timeout_ms: 60_000,
             seen_behind: None,
             read_only: Some(false),
+            odd: Oddity::None,
         }
     }
 }
@@ -162,14 +179,22 @@ impl Side {
         let password = match how.password {
             Password::Right => Some(password),
             Password::Wrong => Some(b"0123456789abcdef".to_vec()),
+            Password::Short => Some(password[..password.len() - 1].to_vec()),
+            Password::Long => Some([&password[..], &[0]].concat()),
             Password::Null => None,
             Password::Empty => Some(Vec::new()),
         };
         let seen = how.seen_behind.map_or(0, |behind| self.names.newest.saturating_sub(behind));
-        let mut record = Request::new(0).int(0).long(seen).int(how.timeout_ms).long(id);
+        let version = if let Oddity::Version(version) = how.odd { version } else { 0 };
+        let mut record = Request::new(0).int(version).long(seen).int(how.timeout_ms).long(id);
         record = record.buffer(password.as_deref());
         if let Some(flag) = how.read_only {
             record = record.flag(flag);
+        }
+        match how.odd {
+            Oddity::Tail(tail) => record.body.extend(tail),
+            Oddity::Cut(length) => record.body.truncate(length),
+            Oddity::None | Oddity::Version(_) => {}
         }
         let length = i32::try_from(record.body.len()).expect("is short");
         let mut conn = Conn::open(self.address);
@@ -285,9 +310,10 @@ impl Side {
     }
 
     /// What the four-letter words count.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn words(&self, sizes: bool) -> Vec<String> {
         const KEPT: [&str; 4] =
             ["zk_znode_count", "zk_watch_count", "zk_ephemerals_count", "zk_approximate_data_size"];
+        let kept = &KEPT[..if sizes { 4 } else { 3 }];
         let mut lines = Vec::new();
         for word in ["mntr", "wchs"] {
             let mut conn = Conn::open(self.address);
@@ -296,7 +322,7 @@ impl Side {
             let read = conn.socket.read_to_string(&mut text);
             lines.extend(read.err().map(|error| format!("{word}: {error}")));
             let is_kept =
-                |line: &&str| word != "mntr" || KEPT.iter().any(|key| line.starts_with(key));
+                |line: &&str| word != "mntr" || kept.iter().any(|key| line.starts_with(key));
             let kept = text.lines().filter(is_kept);
             lines.extend(kept.map(|line| format!("{word} {line}")));
         }

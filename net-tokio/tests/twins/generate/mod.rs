@@ -8,7 +8,7 @@ mod watches;
 
 use crate::play::Step;
 use crate::request::{PREFIX, Request};
-use crate::side::{Handshake, Password, SEATS, Which};
+use crate::side::{Handshake, Oddity, Password, SEATS, Which};
 
 /// A generator of numbers (SplitMix64), so that a seed means the same for ever.
 pub(crate) struct Rng(u64);
@@ -165,7 +165,15 @@ impl Generator {
             return self.bad_bytes(seat);
         }
         match self.request(group) {
-            Some(request) => Step::Send { seat, requests: vec![request] },
+            Some(mut request) => {
+                if request.xid == 1 && self.has(Group::Flags) && self.rng.percent(2) {
+                    let xid = self.rng.pick(&[0, -2, -4, -8, -3, -1, i32::MIN, i32::MAX]);
+                    // The number of events: only where the answer cannot be taken for one.
+                    let xid = if xid == -1 && request.op != 2 { -5 } else { xid };
+                    request = request.xid(xid);
+                }
+                Step::Send { seat, requests: vec![request] }
+            }
             None => self.step(),
         }
     }
@@ -181,6 +189,9 @@ impl Generator {
         }
         for (request, xid) in requests.iter_mut().zip(1..) {
             request.xid = if request.xid > 0 { xid } else { request.xid };
+        }
+        if self.has(Group::Session) && self.rng.percent(5) {
+            requests.push(Request::new(-11).xid(99));
         }
         Step::Send { seat, requests }
     }
@@ -206,7 +217,7 @@ impl Generator {
             Group::Count => self.count(),
             Group::MultiRead => self.multi_read(),
             Group::AddWatch => {
-                let mode = self.rng.pick(&[0, 0, 1, 1, 2, -1]);
+                let mode = self.rng.pick(&[0, 0, 0, 1, 1, 1, 2, -1, i32::MAX]);
                 Request::new(106).string(&self.path()).int(mode)
             }
             Group::Quota => self.quota(),
@@ -263,13 +274,31 @@ impl Generator {
         ]));
         let others = matches!(how.session, Which::Of(_)) && self.rng.percent(50);
         if others || self.rng.percent(10) {
-            how.password = self.rng.pick(&[Password::Wrong, Password::Null, Password::Empty]);
+            how.password = self.rng.pick(&[
+                Password::Wrong,
+                Password::Short,
+                Password::Long,
+                Password::Null,
+                Password::Empty,
+            ]);
         }
         how.timeout_ms = self.rng.pick(&[60_000, 60_000, 100_000, 0, 1, -1, i32::MAX, i32::MIN]);
         // Behind, level, ahead.
         how.seen_behind =
             self.rng.pick(&[None, None, None, Some(0), Some(0), Some(3), Some(-1_000)]);
         how.read_only = self.rng.pick(&[Some(false), Some(true), None]);
+        if self.has(Group::Malformed) && self.rng.percent(10) {
+            how.odd = self.rng.pick(&[
+                Oddity::Version(1),
+                Oddity::Version(-1),
+                Oddity::Tail(b"x"),
+                Oddity::Tail(b"12345678"),
+                Oddity::Cut(0),
+                Oddity::Cut(20),
+                Oddity::Cut(30),
+                Oddity::Cut(43),
+            ]);
+        }
         Step::Open { seat, how }
     }
 }

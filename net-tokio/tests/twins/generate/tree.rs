@@ -40,7 +40,12 @@ impl Generator {
     pub(super) fn flags(&mut self) -> Request {
         let path = self.path();
         let version = self.rng.pick(&[-2, i32::MAX, i32::MIN, 3]);
-        match self.rng.below(6) {
+        match self.rng.below(8) {
+            6 if self.has(Group::Acl) => open_acl(Request::new(7).string(&path)).int(version),
+            7 if self.has(Group::Multi) => {
+                let part = Request::new(13).string(&path).int(version);
+                Request::new(14).int(13).flag(false).int(-1).record(part).int(-1).flag(true).int(-1)
+            }
             0 => Request::new(2).string(&path).int(version),
             1 => Request::new(5).string(&path).buffer(Some(b"v")).int(version),
             _ => {
@@ -162,7 +167,8 @@ impl Generator {
     pub(super) fn big(&mut self) -> Request {
         let size = self.rng.pick(&[4_096, 70_000, 300_000, 1_000_000]);
         let path = self.path();
-        match self.rng.below(4) {
+        match self.rng.below(5) {
+            4 if self.has(Group::Multi) => self.long_multi(),
             0 => Request::new(3).string(&format!("{path}/{}", "l".repeat(size))).flag(true),
             1 => open_acl(Request::new(1).string(&path).buffer(Some(&vec![b'd'; size]))).int(0),
             2 => {

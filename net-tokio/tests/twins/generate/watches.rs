@@ -1,6 +1,6 @@
 //! What sets, looks for and removes watches.
 
-use super::Generator;
+use super::{Generator, Group};
 use crate::request::Request;
 
 impl Generator {
@@ -13,7 +13,7 @@ impl Generator {
             4 => Request::new(12).string(&path).flag(true),
             n => {
                 let op = if n == 5 { 17 } else { 18 };
-                let kind = self.rng.pick(&[1, 1, 2, 2, 3, 3, 4, 5, 0, 6, -1]);
+                let kind = self.rng.pick(&[1, 1, 2, 2, 3, 3, 4, 5, 0, 6, -1, i32::MAX]);
                 Request::new(op).string(&path).int(kind)
             }
         }
@@ -21,12 +21,17 @@ impl Generator {
 
     pub(super) fn paths(&mut self) -> Vec<String> {
         let count = self.rng.pick(&[0, 0, 1, 1, 2, 4]);
-        (0..count).map(|_| self.path()).collect()
+        let odd = self.has(Group::Odd) && self.rng.percent(10);
+        (0..count).map(|_| if odd { self.odd_path() } else { self.path() }).collect()
     }
 
     pub(super) fn set_watches(&mut self, op: i32) -> Request {
         let behind = self.rng.pick(&[0, 0, 1, 3, 10, 50, 1 << 40, -5]);
-        let mut request = Request::new(op).xid(self.rng.pick(&[-8, -8, -8, 9])).zxid_behind(behind);
+        let mut request = Request::new(op).xid(self.rng.pick(&[-8, -8, -8, 9]));
+        request = match self.rng.below(12) {
+            0 => request.long(self.rng.pick(&[-1, i64::MIN, i64::MAX])),
+            _ => request.zxid_behind(behind),
+        };
         for _ in 0..if op == 101 { 3 } else { 5 } {
             request = request.strings(&self.paths());
         }

@@ -1,0 +1,37 @@
+//! Plays for the numbered edge cases of the protocol, whose answers a real ZooKeeper has given once (`edges.txt`).
+
+mod ask;
+mod clients;
+mod nodes;
+mod several;
+mod watching;
+
+use crate::play::Step;
+
+/// Steps that show what some numbers are about.
+pub(crate) struct Play {
+    /// The numbers, and what is asked.
+    pub(crate) title: &'static str,
+    pub(crate) steps: Vec<Step>,
+}
+
+type Add<'a> = &'a mut dyn FnMut(&'static str, Vec<Step>);
+
+/// Each play has a subtree and sessions of its own. Those on a new server are the first.
+pub(crate) fn plays() -> Vec<Play> {
+    let mut plays = Vec::new();
+    let mut play = |title, steps| plays.push(Play { title, steps });
+    nodes::fresh(&mut play);
+    nodes::creates(&mut play);
+    nodes::kinds(&mut play);
+    nodes::changes(&mut play);
+    several::multis(&mut play);
+    several::nulls(&mut play);
+    several::reconfig(&mut play);
+    watching::watches(&mut play);
+    watching::sets_of_watches(&mut play);
+    clients::sessions(&mut play);
+    clients::access(&mut play);
+    nodes::quotas(&mut play);
+    plays
+}
