@@ -101,3 +101,66 @@ fn the_architecture_page_names_every_module_of_the_core() {
         assert!(page.contains(&format!("`{module}`")), "{module} is not on the page");
     }
 }
+
+/// The numbered edge cases, and those among them that come with later features: what an ensemble's config node holds,
+/// read-only mode, local sessions, reconfig, the admin server.
+const EDGE_CASES: std::ops::RangeInclusive<u32> = 1..=230;
+const LATER: [std::ops::RangeInclusive<u32>; 4] = [64..=64, 143..=143, 153..=154, 203..=230];
+
+/// The numbers that stand behind the words `edge` and `edges`; `to` is for all between.
+fn edges_named(text: &str) -> Vec<u32> {
+    let mut named = Vec::new();
+    let mut words =
+        text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).peekable();
+    while let Some(word) = words.next() {
+        if !matches!(word, "edge" | "edges") {
+            continue;
+        }
+        let mut all_up_to = false;
+        while let Some(word) = words.peek() {
+            match (word.parse(), *word) {
+                (Ok(number), _) if all_up_to => {
+                    let first = named.last().map_or(number, |last| last + 1);
+                    named.extend(first..=number);
+                    all_up_to = false;
+                }
+                (Ok(number), _) => named.push(number),
+                (Err(_), "to") => all_up_to = true,
+                (Err(_), "and") => {}
+                (Err(_), _) => break,
+            }
+            words.next();
+        }
+    }
+    named
+}
+
+/// A test names an edge case in its own name, in the title of a play, or beside the line of a play that shows it.
+#[test]
+fn every_edge_case_has_a_test_that_names_it() {
+    assert_eq!(edges_named("fn c9_edges_1_to_3_and_7_are"), [1, 2, 3, 7]);
+    assert_eq!(edges_named("play(\"edges 56, 91 to 93: 4\", edge 8"), [56, 91, 92, 93, 4, 8]);
+    let mut named = Vec::new();
+    for folder in ["core", "client", "sim", "net-tokio", "storage-fs"] {
+        for (path, text) in sources(folder) {
+            let is_play = path.components().any(|part| part.as_os_str() == "edges");
+            let is_name = |line: &&str| {
+                let line = line.trim_start();
+                line.starts_with("fn ") || is_play && line.starts_with(['"', 'p'])
+            };
+            named.extend(text.lines().filter(is_name).flat_map(edges_named));
+        }
+    }
+    for folder in ["core/tests/scenarios", "core/tests/ensembles"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            let comments = text.lines().filter_map(|line| line.split_once('#'));
+            named.extend(comments.flat_map(|(_, comment)| edges_named(comment)));
+        }
+    }
+    let missing: Vec<u32> = EDGE_CASES
+        .filter(|number| !LATER.iter().any(|later| later.contains(number)))
+        .filter(|number| !named.contains(number))
+        .collect();
+    assert!(missing.is_empty(), "no test names the edge cases {missing:?}");
+}

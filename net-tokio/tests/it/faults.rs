@@ -248,3 +248,22 @@ fn wire_14_an_unknown_operation_is_answered_then_closed() {
     assert_eq!(raw.call(Request::Unknown { op: 77 }).0, -6);
     assert!(raw.is_closed());
 }
+
+/// Anybody could delete any childless node with the one, and make sessions up with the other.
+#[test]
+fn edges_57_58_operations_of_servers_are_refused_from_clients() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut bystander, _) = Raw::open(server.port, 30_000);
+    assert_eq!(bystander.call(create("/a", b"1", 0)).0, 0);
+    let delete_container: &[u8] = b"\0\0\0\x07\0\0\0\x14\0\0\0\x02/a";
+    let create_session: &[u8] = b"\0\0\0\x07\xff\xff\xff\xf6\0\0\x75\x30";
+    for request in [delete_container, create_session] {
+        let (mut culprit, _) = Raw::open(server.port, 30_000);
+        let length = u32::try_from(request.len()).expect("is short").to_be_bytes();
+        culprit.socket.write_all(&[&length, request].concat()).expect("writes");
+        assert_eq!(culprit.reply().map(|(xid, err, _)| (xid, err)), Some((7, -6)));
+        assert!(culprit.is_closed());
+    }
+    assert_eq!(bystander.call(exists("/a")).0, 0);
+}

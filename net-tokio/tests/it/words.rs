@@ -31,9 +31,10 @@ fn try_ask_bytes(port: u16, word: &[u8], patience: Duration) -> Option<String> {
 }
 
 #[test]
-fn flw_words_answer_with_figures_of_the_running_server() {
+fn flw_and_edges_79_159_words_answer_with_figures_of_the_running_server() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "4lw.commands.whitelist=*");
+    assert!(ask(&server, "mntr").contains("\nzk_znode_count\t5\n"), "a new server");
     let (mut client, _) = Raw::open(server.port, 10_000);
     assert_eq!(client.call(create("/a", b"12345", 1)).0, 0);
 
@@ -43,7 +44,7 @@ fn flw_words_answer_with_figures_of_the_running_server() {
     let srvr = ask(&server, "srvr");
     assert!(srvr.starts_with("Zookeeper version: 3.9.4-zabkeeper-"), "{srvr}");
     assert!(srvr.ends_with("Mode: standalone\nNode count: 6\n"), "{srvr}");
-    assert!(srvr.contains("\nReceived: 6\nSent: 5\nConnections: 2\nOutstanding: 0\n"), "{srvr}");
+    assert!(srvr.contains("\nReceived: 7\nSent: 6\nConnections: 2\nOutstanding: 0\n"), "{srvr}");
     let stat = ask(&server, "stat");
     let line = format!(" /{}[1](queued=0,recved=2,sent=2)\n", client.address());
     assert!(stat.contains(&line), "{stat}");
@@ -200,7 +201,7 @@ fn flw_05_and_11_leaders_and_followers_say_what_only_they_know() {
 }
 
 #[test]
-fn flw_words_before_a_server_serves() {
+fn flw_and_edge_158_words_before_a_server_serves() {
     let dir = tempdir().expect("creates");
     let port = free_port();
     let [a, b, c, d] = [(); 4].map(|()| free_port());
