@@ -65,11 +65,6 @@ impl Reader {
         Ok(i32::from_be_bytes(self.take(field)?))
     }
 
-    /// The next number, which stays where it is.
-    pub(crate) fn peek_int(&self) -> Option<i32> {
-        self.rest.first_chunk().map(|bytes| i32::from_be_bytes(*bytes))
-    }
-
     pub(crate) fn long(&mut self, field: &'static str) -> Result<i64, Malformed> {
         Ok(i64::from_be_bytes(self.take(field)?))
     }

@@ -44,7 +44,10 @@ pub enum MultiResult {
 }
 
 pub(super) fn decode_requests(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
-    let requests = decode_parts(r, is_write)?;
+    let (kind, requests) = decode_parts(r)?;
+    if let Some(read) = kind.filter(|op| !is_write(*op)) {
+        return Err(Malformed::Value { field: "multi operation", value: read.wire().into() });
+    }
     if r.null_path {
         // ZooKeeper takes all paths apart before it decides anything.
         return Err(Malformed::Length { field: "path", length: -1 });
@@ -63,6 +66,10 @@ fn is_write(op: OpCode) -> bool {
             | OpCode::SetData
             | OpCode::Check
     )
+}
+
+fn is_read(op: OpCode) -> bool {
+    matches!(op, OpCode::GetData | OpCode::GetChildren)
 }
 
 /// What ZooKeeper makes of an operation of a multi while it reads it.
@@ -106,14 +113,11 @@ fn by_mode(request: &mut Request) {
 
 /// The operations of a multiRead (OP-22).
 pub(super) fn decode_reads(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
-    let is_read = |op| matches!(op, OpCode::GetData | OpCode::GetChildren);
-    let first = r.peek_int().and_then(OpCode::from_wire);
-    if let Some(op) = first.filter(|op| is_write(*op)) {
-        // ZooKeeper reads them as it reads a multi, and finds out when it is to carry out the first.
-        let none = decode_parts(r, is_write)?.is_empty();
-        return Ok(if none { Vec::new() } else { vec![Request::NoPath { op }] });
+    let (kind, mut reads) = decode_parts(r)?;
+    if let Some(op) = kind.filter(|op| is_write(*op)) {
+        // ZooKeeper finds out when it is to carry out the first.
+        return Ok(vec![Request::NoPath { op }]);
     }
-    let mut reads = decode_parts(r, is_read)?;
     for read in &mut reads {
         // The record has room for it, and ZooKeeper does not look.
         if let Request::GetData { watch, .. } | Request::GetChildren { watch, .. } = read {
@@ -123,17 +127,21 @@ pub(super) fn decode_reads(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
     Ok(reads)
 }
 
-fn decode_parts(r: &mut Reader, may: impl Fn(OpCode) -> bool) -> Result<Vec<Request>, Malformed> {
-    let mut requests = Vec::new();
+/// All operations, and the first one's number, which says whether they are writes or reads.
+fn decode_parts(r: &mut Reader) -> Result<(Option<OpCode>, Vec<Request>), Malformed> {
+    let (mut first, mut requests) = (None, Vec::new());
     while let Some(kind) = header(r)? {
         // MULTI-06: reads among writes, writes among reads, and what else there is.
-        let op = OpCode::from_wire(kind)
-            .filter(|op| may(*op))
-            .ok_or(Malformed::Value { field: "multi operation", value: kind.into() })?;
+        let bad = Malformed::Value { field: "multi operation", value: kind.into() };
+        let op = OpCode::from_wire(kind).filter(|op| is_write(*op) || is_read(*op));
+        let Some(op) = op else { return Err(bad) };
         let request = decode_body(op, r)?;
         requests.push(judge(op, request, r)?);
+        if is_write(*first.get_or_insert(op)) != is_write(op) {
+            return Err(bad);
+        }
     }
-    Ok(requests)
+    Ok((first, requests))
 }
 
 pub(super) fn encode_requests(requests: &[Request], out: &mut BytesMut) {
