@@ -160,6 +160,11 @@ impl Request {
         [&length.to_be_bytes()[..], &message].concat()
     }
 
+    /// ZooKeeper takes such a container for an ephemeral node for as long as its creation is under way.
+    pub(crate) fn is_ephemeral_container(&self) -> bool {
+        self.op == 19 && self.body.ends_with(&1_i32.to_be_bytes())
+    }
+
     /// Can it change what another connection sees?
     pub(crate) fn disturbs(&self) -> bool {
         !matches!(self.op, 3 | 4 | 6 | 8 | 9 | 11 | 12 | 17 | 18 | 101 | 103..=107)

@@ -41,6 +41,8 @@ pub(crate) enum Oddity {
     Tail(&'static [u8]),
     /// It ends after so many bytes.
     Cut(usize),
+    /// A request comes with it, before there is an answer.
+    Eager,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,11 +196,17 @@ impl Side {
         match how.odd {
             Oddity::Tail(tail) => record.body.extend(tail),
             Oddity::Cut(length) => record.body.truncate(length),
-            Oddity::None | Oddity::Version(_) => {}
+            Oddity::None | Oddity::Version(_) | Oddity::Eager => {}
         }
         let length = i32::try_from(record.body.len()).expect("is short");
         let mut conn = Conn::open(self.address);
-        conn.write(&[&length.to_be_bytes()[..], &record.body].concat());
+        let mut bytes = [&length.to_be_bytes()[..], &record.body].concat();
+        if how.odd == Oddity::Eager {
+            let eager = Request::new(3).string(PREFIX).flag(false);
+            bytes.extend(eager.frame(self.names.newest, &self.names.prefix));
+            conn.asked.push_back((eager.xid, eager.op));
+        }
+        conn.write(&bytes);
         let frame = match conn.next(PATIENCE) {
             Got::Frame(frame) => frame,
             Got::Closed => return vec!["no handshake, closed".to_owned()],

@@ -289,6 +289,8 @@ impl Generator {
         how.read_only = self.rng.pick(&[Some(false), Some(true), None]);
         if self.has(Group::Malformed) && self.rng.percent(10) {
             how.odd = self.rng.pick(&[
+                Oddity::Eager,
+                Oddity::Eager,
                 Oddity::Version(1),
                 Oddity::Version(-1),
                 Oddity::Tail(b"x"),
@@ -312,6 +314,7 @@ fn may_be_pipelined(request: &Request) -> bool {
     let known = crate::request::OPS.iter().any(|known| known.0 == request.op);
     known
         && !matches!(request.op, -11 | 13 | 100)
+        && !request.is_ephemeral_container()
         && request.cut_header.is_none()
         && request.body.len() < 10_000
 }

@@ -33,7 +33,12 @@ impl Generator {
                 let path = self.path();
                 Request::new(5).string(&path).buffer(self.data().as_deref()).int(self.version())
             }
-            8 if self.has(Group::Kinds) => self.kinds(),
+            8 if self.has(Group::Kinds) => loop {
+                let part = self.kinds();
+                if !part.is_ephemeral_container() {
+                    break part;
+                }
+            },
             9 if self.has(Group::Flags) => {
                 let flags = self.rng.pick(&[-1, 4, 5, 6, 7, 8]);
                 let op = self.rng.pick(&[1, 15]);
