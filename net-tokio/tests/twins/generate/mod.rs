@@ -311,10 +311,13 @@ fn open_acl(request: Request) -> Request {
 
 /// What closes the connection, or is answered out of turn, tells nothing when it has company.
 fn may_be_pipelined(request: &Request) -> bool {
+    // A quota is checked against what is applied, which is another matter of time than what is decided.
+    let sets_quota = matches!(request.op, 1 | 2 | 5) && request.text.contains("/zookeeper/quota/");
     let known = crate::request::OPS.iter().any(|known| known.0 == request.op);
     known
         && !matches!(request.op, -11 | 13 | 100)
         && !request.is_ephemeral_container()
+        && !sets_quota
         && request.cut_header.is_none()
         && request.body.len() < 10_000
 }
