@@ -9,6 +9,7 @@
 //!
 //! * `prep`: on the leader, from request to transaction, over the tree and the changes that are still under way. It may
 //!   refuse; a refusal becomes a transaction, too.
+//! * `pending`: those changes.
 //! * apply: on every replica (`replica`), total and deterministic; it cannot fail.
 //! * `read`: from the local tree.
 //! * `order`: keeps each connection's answers in the order of its requests (CommitProcessor).
@@ -16,5 +17,6 @@
 //! Must not send anything: `server` does.
 
 pub(crate) mod order;
+mod pending;
 pub(crate) mod prep;
 pub(crate) mod read;

@@ -3,58 +3,26 @@
 //! Owns the checks, in ZooKeeper's order (DATA-05 to DATA-09), and the picture of the tree as it will be when all that
 //! is proposed has been applied (DATA-10). Must not change the tree.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 
+use super::pending::{Node, NodeAcl, Pending};
 use crate::auth::{Access, Schemes, Who};
 use crate::config::Config;
 use crate::error::ErrorCode;
 use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
-use crate::tree::{self, AclId, Lapse, QuotaVerdict, Tree};
+use crate::tree::{self, Lapse, QuotaVerdict, Tree};
 use crate::txn::{Lifetime, TxnOp};
 use crate::wire::{Acl, CreateMode, Id, OpCode, Perms, Request};
 
-/// What is proposed and not yet applied, by path. Lookup only; `order` says what to forget.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct Prep {
-    changes: HashMap<Arc<str>, Change, KeyedHash>,
-    order: VecDeque<(Zxid, Arc<str>)>,
-    /// While a multi is decided: what its changes have replaced, so that they can be taken back.
-    undo: Option<Vec<(Arc<str>, Option<Change>)>>,
+    pending: Pending,
     /// Has a soft quota been passed since somebody asked?
     over_soft_quota: bool,
-}
-
-#[derive(Debug)]
-struct Change {
-    /// The last transaction that changes the node.
-    zxid: Zxid,
-    /// What it leaves; `None` where it deletes.
-    node: Option<Pending>,
-}
-
-/// As much of a node as the checks need.
-#[derive(Clone, Debug)]
-struct Pending {
-    version: i32,
-    aversion: i32,
-    creates: i32,
-    children: u32,
-    owner: SessionId,
-    mtime: i64,
-    /// Bytes of data.
-    length: usize,
-    acl: PendingAcl,
-}
-
-#[derive(Clone, Debug)]
-enum PendingAcl {
-    Stored(AclId),
-    New(Arc<[Acl]>),
 }
 
 /// What a request is decided by, besides what is proposed already.
@@ -93,12 +61,7 @@ impl<'a> Case<'a> {
 
 impl Prep {
     pub(crate) fn new(hash: KeyedHash) -> Prep {
-        Prep {
-            changes: HashMap::with_hasher(hash),
-            order: VecDeque::new(),
-            undo: None,
-            over_soft_quota: false,
-        }
+        Prep { pending: Pending::new(hash), over_soft_quota: false }
     }
 
     /// Decides a write of a live session: the change it makes as transaction `zxid`, or its refusal.
@@ -164,17 +127,9 @@ impl Prep {
         }
     }
 
-    /// Forgets the changes of a transaction that the tree now has.
+    /// The tree now has the changes of this transaction.
     pub(crate) fn applied(&mut self, zxid: Zxid) {
-        while let Some((change, path)) = self.order.front() {
-            if *change > zxid {
-                break;
-            }
-            if self.changes.get(path).is_some_and(|last| last.zxid <= zxid) {
-                self.changes.remove(path);
-            }
-            self.order.pop_front();
-        }
+        self.pending.applied(zxid);
     }
 
     /// The deletion of a node that may go by itself, if it still may when all is applied that is proposed (edge 195).
@@ -220,8 +175,8 @@ impl Prep {
         parent.creates = parent.creates.wrapping_add(1);
         parent.children += 1;
         let parent_creates = parent.creates;
-        self.change(&parent_path, Some(parent), case.zxid);
-        let node = Pending {
+        self.pending.change(&parent_path, Some(parent), case.zxid);
+        let node = Node {
             version: 0,
             aversion: 0,
             creates: 0,
@@ -229,9 +184,9 @@ impl Prep {
             owner: lifetime.owner(case.session),
             mtime: case.time.0,
             length,
-            acl: PendingAcl::New(Arc::from(&acl[..])),
+            acl: NodeAcl::New(Arc::from(&acl[..])),
         };
-        self.change(&path, Some(node), case.zxid);
+        self.pending.change(&path, Some(node), case.zxid);
         Ok(TxnOp::Create { path, data, acl, lifetime, parent_creates })
     }
 
@@ -252,10 +207,10 @@ impl Prep {
         Ok(())
     }
 
-    fn remove(&mut self, case: &Case<'_>, path: &str, parent_path: &str, mut parent: Pending) {
+    fn remove(&mut self, case: &Case<'_>, path: &str, parent_path: &str, mut parent: Node) {
         parent.children -= 1;
-        self.change(parent_path, Some(parent), case.zxid);
-        self.change(path, None, case.zxid);
+        self.pending.change(parent_path, Some(parent), case.zxid);
+        self.pending.change(path, None, case.zxid);
     }
 
     /// DATA-07.
@@ -279,7 +234,7 @@ impl Prep {
         node.mtime = case.time.0;
         node.length = length;
         let version = node.version;
-        self.change(&path, Some(node), case.zxid);
+        self.pending.change(&path, Some(node), case.zxid);
         Ok(TxnOp::SetData { path, data, version })
     }
 
@@ -323,9 +278,9 @@ impl Prep {
             return Err(ErrorCode::BadVersion);
         }
         node.aversion = node.aversion.wrapping_add(1);
-        node.acl = PendingAcl::New(Arc::from(&acl[..]));
+        node.acl = NodeAcl::New(Arc::from(&acl[..]));
         let version = node.aversion;
-        self.change(path, Some(node), case.zxid);
+        self.pending.change(path, Some(node), case.zxid);
         Ok((acl, version))
     }
 
@@ -343,8 +298,7 @@ impl Prep {
     /// sequence numbers are given back.
     fn multi(&mut self, case: &Case<'_>, requests: Vec<Request>) -> TxnOp {
         let count = requests.len();
-        let changes_before = self.order.len();
-        self.undo = Some(Vec::new());
+        self.pending.begin();
         let mut ops = Vec::with_capacity(count);
         let mut refusal = None;
         for request in requests {
@@ -356,15 +310,11 @@ impl Prep {
                 }
             }
         }
-        let undo = self.undo.take().unwrap_or_default();
-        let Some(code) = refusal else { return TxnOp::Multi(ops) };
-        for (path, before) in undo.into_iter().rev() {
-            match before {
-                Some(change) => self.changes.insert(path, change),
-                None => self.changes.remove(&path),
-            };
-        }
-        self.order.truncate(changes_before);
+        let Some(code) = refusal else {
+            self.pending.keep();
+            return TxnOp::Multi(ops);
+        };
+        self.pending.take_back();
         if code == ErrorCode::Marshalling {
             // ZooKeeper stumbles here, and refuses all of it.
             return TxnOp::Error { code };
@@ -375,14 +325,9 @@ impl Prep {
 
     /// SESS-07: the ephemerals that the session will have had when this transaction is applied.
     fn close_session(&mut self, case: &Case<'_>) -> TxnOp {
-        let mut paths: BTreeSet<Arc<str>> =
-            case.tree.ephemerals(case.session).map(Arc::from).collect();
-        for (_, path) in &self.order {
-            match self.changes.get(path).and_then(|change| change.node.as_ref()) {
-                Some(node) if node.owner == case.session => paths.insert(path.clone()),
-                _ => paths.remove(path),
-            };
-        }
+        let stays = |path: &String| self.pending.get(path).is_none();
+        let mut paths = self.pending.ephemerals(case.session);
+        paths.extend(case.tree.ephemerals(case.session).filter(stays).map(Arc::from));
         for path in &paths {
             let parent_path = parent_of(path).expect("a node's path has a slash");
             let parent = self.look_up(case.tree, parent_path).expect("the parent of a node exists");
@@ -393,13 +338,13 @@ impl Prep {
     }
 
     /// The node as it will be.
-    fn look_up(&self, tree: &Tree, path: &str) -> Option<Pending> {
-        if let Some(change) = self.changes.get(path) {
-            return change.node.clone();
+    fn look_up(&self, tree: &Tree, path: &str) -> Option<Node> {
+        if let Some(node) = self.pending.get(path) {
+            return node.cloned();
         }
         let id = tree.find(path)?;
         let node = tree.node(id);
-        Some(Pending {
+        Some(Node {
             version: node.version,
             aversion: node.aversion,
             creates: node.creates,
@@ -407,28 +352,16 @@ impl Prep {
             owner: node.owner,
             mtime: node.mtime,
             length: node.length(),
-            acl: PendingAcl::Stored(node.acl),
+            acl: NodeAcl::Stored(node.acl),
         })
-    }
-
-    fn change(&mut self, path: &str, node: Option<Pending>, zxid: Zxid) {
-        let path = match self.changes.get_key_value(path) {
-            Some((known, _)) => known.clone(),
-            None => Arc::from(path),
-        };
-        self.order.push_back((zxid, path.clone()));
-        let before = self.changes.insert(path.clone(), Change { zxid, node });
-        if let Some(undo) = &mut self.undo {
-            undo.push((path, before));
-        }
     }
 }
 
-impl Pending {
+impl Node {
     fn check(&self, case: &Case<'_>, access: &Access<'_>) -> Result<(), ErrorCode> {
         let list = match &self.acl {
-            PendingAcl::Stored(id) => case.tree.acls().list(*id),
-            PendingAcl::New(list) => list,
+            NodeAcl::Stored(id) => case.tree.acls().list(*id),
+            NodeAcl::New(list) => list,
         };
         if case.who().may(list, access) { Ok(()) } else { Err(ErrorCode::NoAuth) }
     }
