@@ -13,6 +13,7 @@
 
 mod clients;
 mod peers;
+mod requests;
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -1,9 +1,9 @@
 //! The life of a request, in the four functions that ZooKeeper's chain of processors comes down to on one thread.
 //!
 //! ```text
-//! connection ──► order ──read──────────────────► read ──► reply        (FinalRequestProcessor)
-//!                  │                              ▲
-//!                  └─write─► prep ─► log ─► commit ─► apply ─► reply
+//! connection ──► order ──read─────────────────────────────► read ──► reply   (FinalRequestProcessor)
+//!                  │                                        ▲
+//!                  └─write─► prep ─► log ─► commit ─► apply ─► outcome ─► reply
 //!            (PrepRequestProcessor) (SyncRequestProcessor) (FinalRequestProcessor)
 //! ```
 //!
@@ -11,12 +11,14 @@
 //!   refuse; a refusal becomes a transaction, too.
 //! * `pending`: those changes.
 //! * apply: on every replica (`replica`), total and deterministic; it cannot fail.
+//! * `outcome`: from a transaction that is applied back to what its request is answered with.
 //! * `read`: from the local tree.
 //! * `order`: keeps each connection's answers in the order of its requests (CommitProcessor).
 //!
 //! Must not send anything: `server` does.
 
 pub(crate) mod order;
+pub(crate) mod outcome;
 mod pending;
 pub(crate) mod prep;
 pub(crate) mod read;

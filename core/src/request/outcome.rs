@@ -1,0 +1,78 @@
+//! What a write is answered with, once its transaction is applied (Java `FinalRequestProcessor`).
+//!
+//! Owns the way from a transaction back to the form that the client asked for. Must not look at the tree.
+
+use std::cmp::Ordering;
+
+use super::order::Form;
+use crate::error::ErrorCode;
+use crate::txn::TxnOp;
+use crate::wire::{MultiResult, ReplyBody, Stat};
+
+/// Error code of the operations behind the one that failed a multi (MULTI-03).
+const RUNTIME_INCONSISTENCY: i32 = -2;
+
+/// The answer to a write whose transaction is applied; `stats` are those of the nodes it created and changed, in order.
+pub(crate) fn of(
+    form: &Form,
+    op: &TxnOp,
+    stats: &mut impl Iterator<Item = Stat>,
+) -> Result<ReplyBody, ErrorCode> {
+    Ok(match op {
+        TxnOp::Error { code } => return Err(*code),
+        TxnOp::Create { .. } | TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => {
+            match part(form, op, stats) {
+                MultiResult::Created(path) => ReplyBody::Path(path),
+                MultiResult::CreatedStat(path, stat) => ReplyBody::PathStat(path, stat),
+                MultiResult::Changed(stat) => ReplyBody::Stat(stat),
+                MultiResult::Deleted
+                | MultiResult::Checked
+                | MultiResult::Failed(_)
+                | MultiResult::Data(..)
+                | MultiResult::Children(_) => unreachable!("{op} creates or changes"),
+            }
+        }
+        TxnOp::Delete { .. }
+        | TxnOp::Check { .. }
+        | TxnOp::CreateSession { .. }
+        | TxnOp::MoveSession { .. }
+        | TxnOp::CloseSession { .. } => ReplyBody::Empty,
+        TxnOp::Multi(ops) => {
+            let Form::Multi(forms) = form else { unreachable!("a multi asked for {op}") };
+            ReplyBody::Multi(
+                ops.iter().zip(forms).map(|(op, form)| part(form, op, stats)).collect(),
+            )
+        }
+        TxnOp::MultiRefused { count, failed, code } => {
+            let refusal = |index: u32| match index.cmp(failed) {
+                Ordering::Less => MultiResult::Failed(0),
+                Ordering::Equal => MultiResult::Failed(code.wire()),
+                Ordering::Greater => MultiResult::Failed(RUNTIME_INCONSISTENCY),
+            };
+            ReplyBody::Multi((0..*count).map(refusal).collect())
+        }
+    })
+}
+
+/// What became of one operation that a multi can have.
+fn part(form: &Form, op: &TxnOp, stats: &mut impl Iterator<Item = Stat>) -> MultiResult {
+    let mut stat = || stats.next().expect("creating and changing a node yields its statistics");
+    match op {
+        TxnOp::Create { path, .. } => {
+            let stat = stat();
+            match form {
+                Form::WithStat => MultiResult::CreatedStat(path.clone(), stat),
+                Form::Plain | Form::Multi(_) => MultiResult::Created(path.clone()),
+            }
+        }
+        TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => MultiResult::Changed(stat()),
+        TxnOp::Delete { .. } => MultiResult::Deleted,
+        TxnOp::Check { .. } => MultiResult::Checked,
+        TxnOp::CreateSession { .. }
+        | TxnOp::MoveSession { .. }
+        | TxnOp::CloseSession { .. }
+        | TxnOp::Multi(_)
+        | TxnOp::MultiRefused { .. }
+        | TxnOp::Error { .. } => unreachable!("{op} is no part of a multi"),
+    }
+}

@@ -1,0 +1,328 @@
+//! Requests of clients: in, to whoever can carry them out, and answers and events out (Java `ZooKeeperServer`,
+//! `FinalRequestProcessor`).
+//!
+//! Owns the way of a request through this server. Must not change the role, nor know how sessions begin and end.
+
+use std::sync::Arc;
+
+use super::clients::{Conn, ConnPhase};
+use super::{Role, Server};
+use crate::auth::{Access, Verdict, Who};
+use crate::error::ErrorCode;
+use crate::ids::{ConnId, SessionId, Zxid};
+use crate::io::{ClientCommand, Cx, Mark};
+use crate::peer::PeerMessage;
+use crate::replica::{Applied, Fired};
+use crate::request::order::{Anew, Asked, Form, Resumed};
+use crate::request::outcome;
+use crate::request::read::{self, Asker};
+use crate::txn::{Origin, TxnOp};
+use crate::wire::{
+    Id, OpCode, Perms, Reply, ReplyBody, Request, RequestFrame, WatchEvent, XID_PING,
+};
+use crate::zab::{SyncWaiter, Write};
+
+impl Server {
+    pub(super) fn on_request(&mut self, conn: ConnId, frame: RequestFrame, cx: &mut Cx<'_>) {
+        let known = match self.conns.get_mut(&conn) {
+            // Late frames of a connection that this server has closed.
+            None => return,
+            Some(Conn { phase: ConnPhase::Open { .. }, known, .. }) => known,
+            Some(Conn {
+                phase:
+                    ConnPhase::Held(_)
+                    | ConnPhase::Creating(_)
+                    | ConnPhase::Created { .. }
+                    | ConnPhase::Revalidating(_),
+                queue,
+                ..
+            }) => return queue.push_early(frame),
+        };
+        let RequestFrame { xid, request } = frame;
+        // These do not wait for others, and do not show that the session is in use.
+        if let Request::Auth { scheme, auth } = &request {
+            return self.authenticate(conn, xid, scheme, auth.0.as_deref(), cx);
+        }
+        if let Request::Sasl { .. } = request {
+            // OP-102: nobody has set SASL up here. ZooKeeper answers so, too; the client is who it was.
+            let reply = Reply { xid, zxid: 0, result: Ok(ReplyBody::Token(None)) };
+            return cx.send(conn, ClientCommand::Reply(reply));
+        }
+        if let Request::Undecodable { op: OpCode::Auth | OpCode::Sasl } = request {
+            cx.mark(Mark::RequestUndecodable);
+            return self.close(conn, cx);
+        }
+        if !cx.schemes.admit(known.ids()) {
+            return self.refuse_conn(conn, xid, ErrorCode::SchemeRequired, cx);
+        }
+        let ids = known.ids().clone();
+        self.on_asked(conn, Asked { frame: RequestFrame { xid, request }, ids }, cx);
+    }
+
+    /// A request of a session, with the identities that it was read with.
+    fn on_asked(&mut self, conn: ConnId, asked: Asked, cx: &mut Cx<'_>) {
+        let Some(Conn { phase: ConnPhase::Open { session }, .. }) = self.conns.get(&conn) else {
+            // Closed because of a request before it.
+            return;
+        };
+        let session = *session;
+        if !self.serves() {
+            self.start_hold_timer(cx);
+            return self.queue(conn).push(asked);
+        }
+        if !self.touch(session, cx) {
+            // SESS-08: no reply; the connection closes when the session's end is committed. If that is lost with this
+            // reign, the session lives on, and the next leader is asked.
+            cx.mark(Mark::RequestOnClosingSession);
+            return self.queue(conn).push(asked);
+        }
+        if asked.frame.request.is_write() {
+            self.write(conn, session, asked, cx);
+        } else if matches!(asked.frame.request, Request::Sync { .. }) {
+            let number = self.queue(conn).push_sync(asked);
+            self.sync(conn, number, cx);
+        } else if self.queue(conn).is_empty() {
+            self.read(conn, asked, cx);
+        } else {
+            cx.mark(Mark::ReadBehindWrite);
+            self.queue(conn).push(asked);
+        }
+    }
+
+    /// OP-100: at once and outside the queue, as in ZooKeeper. Later requests have the identities that it shows.
+    fn authenticate(
+        &mut self,
+        conn: ConnId,
+        xid: i32,
+        scheme: &str,
+        auth: Option<&[u8]>,
+        cx: &mut Cx<'_>,
+    ) {
+        let known =
+            &mut self.conns.get_mut(&conn).expect("a connection that is being served").known;
+        match cx.schemes.authenticate(scheme, auth, known.ids()) {
+            Verdict::Accepted(ids) => {
+                cx.mark(Mark::AuthAccepted);
+                known.extend(ids);
+                let reply = Reply { xid, zxid: 0, result: Ok(ReplyBody::Empty) };
+                cx.send(conn, ClientCommand::Reply(reply));
+            }
+            Verdict::Refused => self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx),
+            Verdict::Closed => {
+                cx.mark(Mark::AuthRefused);
+                self.close(conn, cx);
+            }
+        }
+    }
+
+    /// Who the client has shown to be, or has not, does not suffice to be served (ACL-16, ACL-19).
+    fn refuse_conn(&mut self, conn: ConnId, xid: i32, code: ErrorCode, cx: &mut Cx<'_>) {
+        cx.mark(Mark::AuthRefused);
+        let reply = Reply { xid, zxid: 0, result: Err(code) };
+        cx.send(conn, ClientCommand::Reply(reply));
+        self.close(conn, cx);
+    }
+
+    /// The session has been heard of (SESS-05); `false` where it is closing or gone, as far as this server can know.
+    pub(super) fn touch(&mut self, session: SessionId, cx: &Cx<'_>) -> bool {
+        match &mut self.role {
+            Role::Looking(_) => true,
+            Role::Following(follower) => {
+                follower.touch(session);
+                true
+            }
+            Role::Leading(leader) => leader
+                .broadcast()
+                .is_some_and(|broadcast| broadcast.tracker.touch(session, cx.now.mono)),
+        }
+    }
+
+    fn write(&mut self, conn: ConnId, session: SessionId, asked: Asked, cx: &mut Cx<'_>) {
+        if !self.ensure_room(cx) {
+            return self.queue(conn).push(asked);
+        }
+        let (request, ids) = (asked.frame.request.clone(), asked.ids.clone());
+        let number = self.queue(conn).push_write(asked);
+        let origin = Origin { server: cx.config.id(), conn, request: number };
+        match &mut self.role {
+            Role::Looking(_) => unreachable!("only who serves writes"),
+            Role::Following(follower) => {
+                cx.mark(Mark::WriteForwarded);
+                if let Some(link) = follower.serving() {
+                    cx.tell(link, PeerMessage::Request { session, origin, ids, request });
+                }
+            }
+            Role::Leading(leader) => {
+                let write = Write { session, origin, ids, request };
+                leader.propose(write, &mut self.replica, cx);
+            }
+        }
+    }
+
+    fn sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
+        match &mut self.role {
+            Role::Looking(_) => unreachable!("only who serves syncs"),
+            Role::Following(follower) => {
+                if let Some(link) = follower.serving() {
+                    cx.tell(link, PeerMessage::Sync { conn, request });
+                }
+            }
+            Role::Leading(leader) => {
+                let verdict = leader.sync(SyncWaiter { link: None, conn, request }, cx);
+                self.carry_out(verdict, cx);
+            }
+        }
+    }
+
+    /// A quorum has confirmed that what is committed here is all there was when the sync came.
+    pub(super) fn confirm_sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
+        if let Some(Conn { queue, .. }) = self.conns.get_mut(&conn) {
+            queue.confirm(request);
+            self.serve_reads(conn, cx);
+        }
+    }
+
+    /// Answers a request whose turn has come and that is no write.
+    fn read(&mut self, conn: ConnId, asked: Asked, cx: &mut Cx<'_>) {
+        let Asked { frame: RequestFrame { xid, request }, ids } = asked;
+        if let Request::Unknown { .. } = request {
+            // WIRE-14.
+            cx.mark(Mark::RequestUnknown);
+            let reply = Reply { xid, zxid: -1, result: Err(ErrorCode::Unimplemented) };
+            cx.send(conn, ClientCommand::Reply(reply));
+            return self.close(conn, cx);
+        }
+        let (tree, watches) = self.replica.reading();
+        if let Request::SetWatches(request) = &request {
+            for event in read::set_watches(tree, watches, conn, request) {
+                cx.mark(Mark::SetWatchesFired);
+                cx.send(conn, ClientCommand::Event(Arc::new(event)));
+            }
+        }
+        if matches!(request, Request::Undecodable { .. }) {
+            cx.mark(Mark::RequestUndecodable);
+        }
+        // WIRE-08: whatever number a ping came with.
+        let xid = if request == Request::Ping { XID_PING } else { xid };
+        let Some(Conn { phase: ConnPhase::Open { session }, .. }) = self.conns.get(&conn) else {
+            unreachable!("{conn} asks before its session is open")
+        };
+        let asker = Asker { conn, session: *session, who: Who::new(&ids, cx.schemes) };
+        let result = read::answer(tree, watches, &asker, request);
+        self.reply(conn, xid, result, cx);
+    }
+
+    /// A write is committed: what waits before it on its connection is answered while the tree is as it was (CONS-02).
+    pub(super) fn before_apply(&mut self, origin: Origin, cx: &mut Cx<'_>) {
+        if origin.server == cx.config.id()
+            && let Some(Conn { queue, .. }) = self.conns.get_mut(&origin.conn)
+            && queue.confirm_before(origin.request)
+        {
+            cx.mark(Mark::SyncByWrite);
+            self.serve_reads(origin.conn, cx);
+        }
+    }
+
+    /// A transaction has been applied: watchers hear of it before whoever asked for it (WATCH-18).
+    pub(super) fn on_applied(&mut self, applied: Applied, cx: &mut Cx<'_>) {
+        let Applied { txn, effects } = applied;
+        for fired in effects.fired {
+            self.tell_watchers(txn.zxid, fired, cx);
+        }
+        let asked_here = txn.origin.filter(|origin| {
+            origin.server == cx.config.id() && self.conns.contains_key(&origin.conn)
+        });
+        if let Some(Origin { conn, request, .. }) = asked_here {
+            if matches!(txn.op, TxnOp::CreateSession { .. } | TxnOp::MoveSession { .. }) {
+                self.on_session_here(conn, txn.session, cx);
+            } else {
+                let frame = self.queue(conn).applied(request);
+                let form = Form::of(&frame.request);
+                let result = outcome::of(&form, &txn.op, &mut effects.stats.into_iter());
+                self.reply(conn, frame.xid, result, cx);
+                if !matches!(txn.op, TxnOp::CloseSession { .. }) {
+                    self.serve_reads(conn, cx);
+                }
+            }
+        }
+        match txn.op {
+            TxnOp::CloseSession { .. } => {
+                cx.mark(Mark::SessionClosed);
+                self.end_session(txn.session, cx);
+            }
+            TxnOp::MoveSession { server } if server != cx.config.id() => {
+                self.leave_session(txn.session, cx);
+            }
+            TxnOp::MoveSession { .. }
+            | TxnOp::Create { .. }
+            | TxnOp::Delete { .. }
+            | TxnOp::SetData { .. }
+            | TxnOp::SetAcl { .. }
+            | TxnOp::Check { .. }
+            | TxnOp::Multi(_)
+            | TxnOp::MultiRefused { .. }
+            | TxnOp::CreateSession { .. }
+            | TxnOp::Error { .. } => {}
+        }
+    }
+
+    /// Whoever may read the node hears of it (WATCH-17); all share one record.
+    fn tell_watchers(&self, zxid: Zxid, fired: Fired, cx: &mut Cx<'_>) {
+        let Fired { event, path, conns, acl } = fired;
+        let event = Arc::new(WatchEvent { zxid: Some(zxid), event, path });
+        let access = Access::new(Perms::READ, &event.path);
+        // WATCH-17: by who the client is now, not when it set the watch.
+        let may = |ids: &[Id]| Who::new(ids, cx.schemes).may(&acl, &access);
+        // Identities only ever add to what one may.
+        let anybody = may(&[]);
+        for conn in conns {
+            let known = || self.conns.get(&conn).is_some_and(|conn| may(conn.known.ids()));
+            if anybody || known() {
+                cx.out.marks.hit(Mark::WatchFired);
+                cx.out.clients.push((conn, ClientCommand::Event(event.clone())));
+            } else {
+                cx.out.marks.hit(Mark::WatchFiltered);
+            }
+        }
+    }
+
+    /// Reads that waited for a write, up to the next one.
+    fn serve_reads(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
+        // What is applied is committed, so they may be answered even while a new leader still applies its history.
+        while let Some(asked) = self.conns.get_mut(&conn).and_then(|conn| conn.queue.next_read()) {
+            self.read(conn, asked, cx);
+        }
+    }
+
+    /// Carries on with the requests of a connection that is served again, or for the first time. Writes among `found` are
+    /// in the log already.
+    pub(super) fn resume(&mut self, conn: ConnId, found: impl Fn(u64) -> bool, cx: &mut Cx<'_>) {
+        let Resumed { syncs, anew, lost } = self.queue(conn).resume(found);
+        if lost {
+            cx.mark(Mark::WriteLost);
+        }
+        for request in syncs {
+            if self.serves() {
+                self.sync(conn, request, cx);
+            }
+        }
+        self.serve_reads(conn, cx);
+        for anew in anew {
+            match anew {
+                Anew::Asked(asked) => self.on_asked(conn, asked, cx),
+                Anew::Early(frame) => self.on_request(conn, frame, cx),
+            }
+        }
+    }
+
+    fn reply(
+        &mut self,
+        conn: ConnId,
+        xid: i32,
+        result: Result<ReplyBody, ErrorCode>,
+        cx: &mut Cx<'_>,
+    ) {
+        let zxid = self.replica.log().applied().wire();
+        cx.send(conn, ClientCommand::Reply(Reply { xid, zxid, result }));
+    }
+}
