@@ -380,6 +380,9 @@ pub enum Mark {
     WatchFiltered,
     NodeLapsed,
     QuotaSoft,
+    SessionLocal,
+    SessionUpgraded,
+    UpgradeLost,
 }
 
 /// A set of [`Mark`]s.
@@ -433,7 +436,7 @@ impl Marks {
 
 impl Mark {
     /// All of them, in order.
-    pub const ALL: [Mark; 67] = [
+    pub const ALL: [Mark; 70] = [
         Mark::ElectionAlone,
         Mark::DiscoveryPromised,
         Mark::BroadcastBegun,
@@ -501,6 +504,9 @@ impl Mark {
         Mark::WatchFiltered,
         Mark::NodeLapsed,
         Mark::QuotaSoft,
+        Mark::SessionLocal,
+        Mark::SessionUpgraded,
+        Mark::UpgradeLost,
     ];
 }
 

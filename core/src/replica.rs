@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::error::Corrupt;
 use crate::history::History;
-use crate::ids::{ConnId, Epoch, ServerId, WriteId, Zxid};
+use crate::ids::{ConnId, Epoch, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered};
 use crate::log::Log;
 use crate::peer::{Voice, Vote};
@@ -350,6 +350,18 @@ impl Replica {
         self.unapplied.iter().filter_map(origin).filter(here).collect()
     }
 
+    /// The sessions that will be known to all once everything is applied that is logged in this life.
+    pub(crate) fn unapplied_upgrades(&self) -> BTreeSet<SessionId> {
+        let upgrade = |unapplied: &Unapplied| match unapplied {
+            Unapplied::Decided(Txn { session, op: TxnOp::UpgradeSession { .. }, .. }) => {
+                Some(*session)
+            }
+            // Sessions that only this server knew have died with the process before this one.
+            Unapplied::Decided(_) | Unapplied::Recovered(_) => None,
+        };
+        self.unapplied.iter().filter_map(upgrade).collect()
+    }
+
     /// Who asked in this life for the next committed transaction, if there is one.
     pub(crate) fn next_origin(&self) -> Option<Origin> {
         match self.unapplied.front()? {
@@ -406,6 +418,9 @@ impl Replica {
             TxnOp::CreateSession { timeout_ms } => {
                 let owner = txn.origin.map(|origin| origin.server);
                 self.sessions.create(txn.session, *timeout_ms, owner);
+            }
+            TxnOp::UpgradeSession { timeout_ms, server } => {
+                self.sessions.create(txn.session, *timeout_ms, Some(*server));
             }
             TxnOp::MoveSession { server } => self.sessions.move_to(txn.session, *server),
             TxnOp::CloseSession { ephemerals } => {

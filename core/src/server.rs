@@ -12,6 +12,7 @@
 //! ```
 
 mod clients;
+mod local;
 mod peers;
 mod requests;
 
@@ -37,6 +38,7 @@ use crate::status::{Mode, SessionInfo, Status, WatchSummary};
 use crate::timer::{Timer, TimerTable};
 use crate::zab::{Follower, Leader, News, Verdict};
 use clients::Conn;
+use local::LocalSessions;
 use peers::Inbound;
 
 /// A server of an ensemble.
@@ -60,6 +62,7 @@ pub struct Server {
     conns: BTreeMap<ConnId, Conn>,
     /// The connection of each session that has one here.
     by_session: BTreeMap<SessionId, ConnId>,
+    local: LocalSessions,
     /// Since when clients are not read.
     paused_since: Option<Instant>,
     halted: Option<String>,
@@ -88,6 +91,7 @@ impl Server {
         let looking = Looking::new(config.id(), 0, None);
         Ok(Server {
             schemes: Arc::new(Schemes::new(&config.auth)),
+            local: LocalSessions::new(config.tick()),
             config: Arc::new(config),
             rng,
             role: Role::Looking(looking),
@@ -179,6 +183,7 @@ impl Server {
             snapshot_running: self.replica.snapshot_running(),
             connections: self.conns.len(),
             sessions: self.replica.sessions().len(),
+            local_sessions: self.local.len(),
             outstanding: self.replica.outstanding(),
             // ZooKeeper counts the root under both of its names.
             nodes: counts.nodes + 1,
@@ -189,7 +194,12 @@ impl Server {
         }
     }
 
-    /// Live sessions, by id.
+    /// Live sessions that only this server knows, by id. One that is being made known to all does not expire here.
+    pub fn local_sessions(&self) -> Vec<SessionInfo> {
+        self.local.infos()
+    }
+
+    /// Live sessions of the ensemble, by id.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let tracker = match &self.role {
             Role::Leading(leader) => leader.serving().map(|broadcast| &broadcast.tracker),
@@ -244,6 +254,11 @@ impl Server {
             && deadline <= now
         {
             self.expire_sessions(deadline, cx);
+        }
+        if let Some(deadline) = self.timers.get(Timer::LocalExpiry)
+            && deadline <= now
+        {
+            self.expire_local_sessions(deadline, cx);
         }
         if self.timers.due(Timer::Hold, now) && !self.serves() {
             self.close_held(cx);
@@ -333,6 +348,7 @@ impl Server {
             Ok(true) => {
                 // What their writes have become cannot be known, and their watches were on another tree.
                 self.close_all(cx);
+                self.local.on_installed();
                 if let Role::Following(follower) = &mut self.role {
                     follower.on_installed(&self.replica, cx);
                 }
@@ -475,22 +491,17 @@ impl Server {
         let Some(since) = self.paused_since.take() else {
             return;
         };
-        match &mut self.role {
-            Role::Looking(_) => {}
-            Role::Following(follower) => {
-                self.by_session.keys().for_each(|session| follower.touch(*session));
-            }
-            Role::Leading(leader) => {
-                let Some(broadcast) = leader.broadcast() else {
-                    return;
-                };
-                if now.since(since) > cx.config.tick() {
-                    return broadcast.tracker.touch_all(now);
-                }
-                for session in self.by_session.keys() {
-                    broadcast.tracker.touch(*session, now);
-                }
-            }
+        let long = now.since(since) > cx.config.tick();
+        if long {
+            self.local.touch_all(now);
+        }
+        if let Role::Leading(leader) = &mut self.role
+            && let Some(broadcast) = leader.broadcast().filter(|_| long)
+        {
+            broadcast.tracker.touch_all(now);
+        }
+        for session in Vec::from_iter(self.by_session.keys().copied()) {
+            self.touch(session, cx);
         }
     }
 
@@ -519,6 +530,8 @@ impl Server {
         self.timers.set(Timer::Role, role);
         self.timers.set(Timer::SessionExpiry, expiry);
         self.timers.set(Timer::Cleaning, cleaning);
+        let local = self.local.next_expiry().filter(|_| !paused && self.serves());
+        self.timers.set(Timer::LocalExpiry, local);
     }
 
     /// The disk failed: nothing that is said from now on could be kept.

@@ -1,7 +1,8 @@
-//! Sessions: the replicated table, and on the leader who expires when (Java `SessionTrackerImpl`, `ExpiryQueue`).
+//! Sessions: the replicated table, and who expires when (Java `SessionTrackerImpl`, `ExpiryQueue`).
 //!
-//! Owns ids, passwords, timeouts and expiry. Must not know connections: `server` joins the two. A session begins and
-//! ends only by a transaction; expiry is the leader's wish for one.
+//! Owns ids, passwords, timeouts and expiry. Must not know connections: `server` joins the two. What is in the table
+//! begins and ends only by a transaction; expiry is the leader's wish for one. Sessions that one server keeps to itself are
+//! in no table (`server/local`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,7 +29,7 @@ struct Session {
     owner: Option<ServerId>,
 }
 
-/// The leader's view of who is alive.
+/// Who is alive: the leader's view of all sessions, and a server's of those that only it knows.
 #[derive(Debug)]
 pub(crate) struct SessionTracker {
     tick: Duration,
@@ -115,9 +116,14 @@ impl SessionTable {
         let clock = ((now.0.cast_unsigned() << 24) >> 8).cast_signed();
         let byte = byte_of(server);
         let by_clock = SessionId((i64::from(byte) << 56) | clock);
-        match self.last.get(&byte) {
-            Some(last) if *last >= by_clock => next_id(*last),
-            _ => by_clock,
+        self.free_id(by_clock)
+    }
+
+    /// This id, or the first one behind all that were ever used of its server.
+    pub(crate) fn free_id(&self, id: SessionId) -> SessionId {
+        match self.last.get(&top_byte(id)) {
+            Some(last) if *last >= id => next_id(*last),
+            _ => id,
         }
     }
 
@@ -140,7 +146,8 @@ pub(crate) fn byte_of(server: ServerId) -> u8 {
     (server.0 & 0xff) as u8
 }
 
-fn top_byte(id: SessionId) -> u8 {
+/// The byte of an id that names its server.
+pub(crate) fn top_byte(id: SessionId) -> u8 {
     id.0.to_be_bytes()[0]
 }
 
@@ -220,6 +227,15 @@ impl SessionTracker {
     /// Is the session alive, as far as the leader is concerned?
     pub(crate) fn is_live(&self, id: SessionId) -> bool {
         self.sessions.contains_key(&id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Sessions by id, each with the timeout negotiated last (ms) and its deadline.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, u32, Instant)> {
+        self.sessions.iter().map(|(id, tracked)| (*id, tracked.timeout_ms, tracked.expires))
     }
 
     /// Timeout negotiated last (ms) and deadline.

@@ -53,8 +53,10 @@ pub struct Status {
     pub snapshot_running: bool,
     /// Connections with a handshake.
     pub connections: usize,
-    /// Live sessions.
+    /// Live sessions of the ensemble.
     pub sessions: usize,
+    /// Live sessions that only this server knows.
+    pub local_sessions: usize,
     /// Proposals not committed yet.
     pub outstanding: usize,
     /// Nodes of the tree, counted as ZooKeeper does (an empty tree has 5).

@@ -12,8 +12,10 @@ pub(crate) enum Timer {
     Election,
     /// The role has something to do: pings, or somebody who was silent for too long.
     Role,
-    /// The next sessions expire.
+    /// The next sessions of the ensemble expire.
     SessionExpiry,
+    /// The next sessions expire that only this server knows.
+    LocalExpiry,
     /// Connections held for a leader have waited long enough.
     Hold,
     /// The leader looks for nodes that go by themselves, or for the next one.
@@ -22,7 +24,7 @@ pub(crate) enum Timer {
 
 /// One deadline for each [`Timer`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TimerTable([Option<Instant>; 5]);
+pub(crate) struct TimerTable([Option<Instant>; 6]);
 
 impl TimerTable {
     pub(crate) fn set(&mut self, timer: Timer, deadline: Option<Instant>) {

@@ -115,6 +115,13 @@ pub enum TxnOp {
         /// The version that the list gets.
         version: i32,
     },
+    /// The session of the header, which one server has known for a while, is known to all from now on (SESS-15).
+    UpgradeSession {
+        /// Negotiated timeout, ms.
+        timeout_ms: u32,
+        /// The server that has it.
+        server: ServerId,
+    },
 }
 
 /// How long a node lives, unless somebody deletes it.
@@ -242,6 +249,9 @@ impl fmt::Display for TxnOp {
             TxnOp::CloseSession { ephemerals } => write!(f, "closeSession {ephemerals:?}"),
             TxnOp::Error { code } => write!(f, "error {code}"),
             TxnOp::MoveSession { server } => write!(f, "moveSession s{server}"),
+            TxnOp::UpgradeSession { timeout_ms, server } => {
+                write!(f, "upgradeSession {timeout_ms}ms s{server}")
+            }
         }
     }
 }

@@ -50,6 +50,20 @@ pub enum Voice {
     Damaged,
 }
 
+/// What a session is to the ensemble, by the word of the server that holds its connection (SESS-14).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Standing {
+    /// Known to all: whether it is alive is the leader's to say.
+    Global,
+    /// Known to that server alone, who answers for it.
+    Local,
+    /// Known to that server alone until now: the leader makes it known to all before it looks at the write (SESS-15).
+    Upgrading {
+        /// Negotiated timeout, ms.
+        timeout_ms: u32,
+    },
+}
+
 /// A message of the election. May be lost, repeated and reordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Notification {
@@ -159,6 +173,8 @@ pub enum PeerMessage {
         ids: Arc<[Id]>,
         /// The write.
         request: Request,
+        /// What the session is to the ensemble.
+        standing: Standing,
     },
     /// Learner: a client wants a session.
     CreateSession {
@@ -255,8 +271,13 @@ impl fmt::Display for PeerMessage {
             PeerMessage::Pong { round, touched } => {
                 write!(f, "PONG {round} touched={}", touched.len())
             }
-            PeerMessage::Request { session, origin, request, .. } => {
-                write!(f, "REQUEST {session} {}#{} {request}", origin.conn, origin.request)
+            PeerMessage::Request { session, origin, request, standing, .. } => {
+                write!(f, "REQUEST {session} {}#{} {request}", origin.conn, origin.request)?;
+                match standing {
+                    Standing::Global => Ok(()),
+                    Standing::Local => write!(f, ", local"),
+                    Standing::Upgrading { timeout_ms } => write!(f, ", upgrading {timeout_ms}ms"),
+                }
             }
             PeerMessage::CreateSession { timeout_ms, origin } => {
                 write!(f, "CREATESESSION {} {timeout_ms}ms", origin.conn)

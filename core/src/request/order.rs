@@ -25,6 +25,9 @@ enum Waiting {
     Sync { number: u64, asked: Asked, confirmed: bool },
     /// Anything that waits for its turn.
     Request(Asked),
+    /// The end of a session that only this server knows: it needs nobody's word, and waits for its turn. Nothing is done
+    /// behind it.
+    Farewell(Asked),
     /// Came before there was a session. Looked at when there is one, because what comes before it may be an auth packet.
     Early(RequestFrame),
 }
@@ -111,6 +114,16 @@ impl Queue {
         self.waiting.push_back(Waiting::Request(asked));
     }
 
+    /// The session's end waits for its turn.
+    pub(crate) fn push_farewell(&mut self, asked: Asked) {
+        self.waiting.push_back(Waiting::Farewell(asked));
+    }
+
+    /// Does the session end when its turn has come?
+    pub(crate) fn ends(&self) -> bool {
+        self.waiting.iter().any(|waiting| matches!(waiting, Waiting::Farewell(_)))
+    }
+
     /// A request waits for the session.
     pub(crate) fn push_early(&mut self, frame: RequestFrame) {
         self.waiting.push_back(Waiting::Early(frame));
@@ -137,7 +150,10 @@ impl Queue {
                     *confirmed = true;
                     any = true;
                 }
-                Waiting::Write { .. } | Waiting::Request(_) | Waiting::Early(_) => {}
+                Waiting::Write { .. }
+                | Waiting::Request(_)
+                | Waiting::Farewell(_)
+                | Waiting::Early(_) => {}
             }
         }
         any
@@ -159,7 +175,7 @@ impl Queue {
     pub(crate) fn resume(&mut self, found: impl Fn(u64) -> bool) -> Resumed {
         let stays = |waiting: &Waiting| match waiting {
             Waiting::Write { number, .. } => found(*number),
-            Waiting::Sync { .. } => true,
+            Waiting::Sync { .. } | Waiting::Farewell(_) => true,
             Waiting::Request(asked) => is_read(asked),
             Waiting::Early(_) => false,
         };
@@ -171,7 +187,9 @@ impl Queue {
                 lost = true;
                 Anew::Asked(asked)
             }
-            Waiting::Sync { asked, .. } | Waiting::Request(asked) => Anew::Asked(asked),
+            Waiting::Sync { asked, .. } | Waiting::Request(asked) | Waiting::Farewell(asked) => {
+                Anew::Asked(asked)
+            }
             Waiting::Early(frame) => Anew::Early(frame),
         });
         let anew = anew.collect();
@@ -180,20 +198,24 @@ impl Queue {
             Waiting::Sync { .. }
             | Waiting::Write { .. }
             | Waiting::Request(_)
+            | Waiting::Farewell(_)
             | Waiting::Early(_) => None,
         };
         Resumed { syncs: self.waiting.iter().filter_map(unconfirmed).collect(), anew, lost }
     }
 
-    /// The next request that is no write and whose turn has come.
+    /// The next request that waits for no transaction and whose turn has come.
     pub(crate) fn next_read(&mut self) -> Option<Asked> {
         let ready = |waiting: &mut Waiting| match waiting {
             Waiting::Request(asked) => is_read(asked),
             Waiting::Sync { confirmed, .. } => *confirmed,
+            Waiting::Farewell(_) => true,
             Waiting::Write { .. } | Waiting::Early(_) => false,
         };
         match self.waiting.pop_front_if(ready)? {
-            Waiting::Request(asked) | Waiting::Sync { asked, .. } => Some(asked),
+            Waiting::Request(asked) | Waiting::Sync { asked, .. } | Waiting::Farewell(asked) => {
+                Some(asked)
+            }
             Waiting::Write { .. } | Waiting::Early(_) => None,
         }
     }

@@ -35,6 +35,7 @@ pub(crate) fn of(
         TxnOp::Delete { .. }
         | TxnOp::Check { .. }
         | TxnOp::CreateSession { .. }
+        | TxnOp::UpgradeSession { .. }
         | TxnOp::MoveSession { .. }
         | TxnOp::CloseSession { .. } => ReplyBody::Empty,
         TxnOp::Multi(ops) => {
@@ -69,6 +70,7 @@ fn part(form: &Form, op: &TxnOp, stats: &mut impl Iterator<Item = Stat>) -> Mult
         TxnOp::Delete { .. } => MultiResult::Deleted,
         TxnOp::Check { .. } => MultiResult::Checked,
         TxnOp::CreateSession { .. }
+        | TxnOp::UpgradeSession { .. }
         | TxnOp::MoveSession { .. }
         | TxnOp::CloseSession { .. }
         | TxnOp::Multi(_)

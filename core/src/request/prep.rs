@@ -36,6 +36,8 @@ pub(crate) struct Case<'a> {
     pub(crate) schemes: &'a Schemes,
     /// For which session.
     pub(crate) session: SessionId,
+    /// Is the session unknown to the ensemble? Then it can own nothing.
+    pub(crate) local: bool,
     /// Who asks.
     pub(crate) ids: &'a [Id],
     /// The zxid that the transaction will have.
@@ -76,6 +78,10 @@ impl Prep {
         match request {
             Request::Create { path, data, acl, flags, .. } => {
                 let CreateMode { ephemeral, sequential } = mode(case, flags)?;
+                if ephemeral && case.local {
+                    // ERR-26: before the path is looked at.
+                    return Err(ErrorCode::EphemeralOnLocalSession);
+                }
                 let lifetime = if ephemeral { Lifetime::Ephemeral } else { Lifetime::Persistent };
                 self.create(case, Creation { path, data, acl, sequential, lifetime })
             }
@@ -447,7 +453,16 @@ mod tests {
 
         fn case(&self) -> Case<'_> {
             let World { tree, config, schemes, zxid, time, .. } = self;
-            Case { tree, config, schemes, session: SESSION, ids: &[], zxid: *zxid, time: *time }
+            Case {
+                tree,
+                config,
+                schemes,
+                session: SESSION,
+                local: false,
+                ids: &[],
+                zxid: *zxid,
+                time: *time,
+            }
         }
 
         fn decide(&mut self, request: Request) -> TxnOp {

@@ -88,6 +88,15 @@ impl Server {
     }
 
     fn create_session(&mut self, conn: ConnId, request: ConnectRequest, cx: &mut Cx<'_>) {
+        if cx.config.sessions.local {
+            // HS-07: nobody else has to know.
+            cx.mark(Mark::SessionNew);
+            cx.mark(Mark::SessionLocal);
+            let timeout_ms = cx.config.negotiate(request.timeout_ms);
+            let known = self.replica.sessions();
+            let session = self.local.create(timeout_ms, known, cx.config, cx.now);
+            return self.open(conn, session, timeout_ms, request.read_only, cx);
+        }
         // Without room the connection stays held, for the next leader.
         if !self.ensure_room(cx) {
             return;
@@ -121,11 +130,16 @@ impl Server {
             cx.mark(Mark::SessionTakenOver);
             self.close(older, cx);
         }
+        let timeout_ms = cx.config.negotiate(request.timeout_ms);
+        if self.local.is_own(session) {
+            cx.mark(Mark::SessionReattached);
+            self.local.reattach(session, timeout_ms, cx.now.mono);
+            return self.open(conn, session, timeout_ms, request.read_only, cx);
+        }
         // Without room the connection stays held, for the next leader.
         if !self.ensure_room(cx) {
             return;
         }
-        let timeout_ms = cx.config.negotiate(request.timeout_ms);
         match &mut self.role {
             Role::Looking(_) => unreachable!("only who serves connects"),
             Role::Following(follower) => {
@@ -274,6 +288,9 @@ impl Server {
     /// applied; one that it does not have is lost, and is asked for again.
     pub(super) fn resume_clients(&mut self, cx: &mut Cx<'_>) {
         self.timers.set(Timer::Hold, None);
+        if self.local.resume(&self.replica.unapplied_upgrades(), cx.now.mono) {
+            cx.mark(Mark::UpgradeLost);
+        }
         let found = self.replica.unapplied_origins(cx.config.id());
         if !found.is_empty() {
             cx.mark(Mark::WriteFound);
@@ -356,6 +373,21 @@ impl Server {
                 cx.mark(Mark::SessionExpired);
                 leader.propose_expiry(session, &mut self.replica, cx);
             }
+        }
+    }
+
+    /// Those whose deadline has come and that only this server knows end here and now: they own nothing.
+    pub(super) fn expire_local_sessions(&mut self, deadline: Instant, cx: &mut Cx<'_>) {
+        let now = cx.now.mono;
+        if self.pressure() == Pressure::PauseClients || !self.serves() {
+            return;
+        }
+        if now.since(deadline) > cx.config.tick() {
+            return self.local.touch_all(now);
+        }
+        for session in self.local.expire(now) {
+            cx.mark(Mark::SessionExpired);
+            self.end_session(session, cx);
         }
     }
 

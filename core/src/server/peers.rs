@@ -167,7 +167,8 @@ impl Server {
             Role::Following(follower) if follower.link() == Some(link) => {
                 if self.paused_since.is_some() && matches!(message, PeerMessage::Ping { .. }) {
                     // Clients that are not read cannot be heard; that is no fault of theirs.
-                    self.by_session.keys().for_each(|session| follower.touch(*session));
+                    let here = self.by_session.keys().filter(|id| !self.local.is_own(**id));
+                    here.for_each(|session| follower.touch(*session));
                 }
                 let news = follower.on_message(message, &mut self.replica, cx);
                 self.take_news(news, cx);

@@ -70,13 +70,17 @@ impl Server {
             self.start_hold_timer(cx);
             return self.queue(conn).push(asked);
         }
-        if !self.touch(session, cx) {
+        let ends = self.queue(conn).ends();
+        if ends || !self.touch(session, cx) {
             // SESS-08: no reply; the connection closes when the session's end is committed. If that is lost with this
             // reign, the session lives on, and the next leader is asked.
             cx.mark(Mark::RequestOnClosingSession);
             return self.queue(conn).push(asked);
         }
-        if asked.frame.request.is_write() {
+        if asked.frame.request == Request::CloseSession && self.local.is_own(session) {
+            self.queue(conn).push_farewell(asked);
+            self.serve_reads(conn, cx);
+        } else if asked.frame.request.is_write() {
             self.write(conn, session, asked, cx);
         } else if matches!(asked.frame.request, Request::Sync { .. }) {
             let number = self.queue(conn).push_sync(asked);
@@ -125,6 +129,9 @@ impl Server {
 
     /// The session has been heard of (SESS-05); `false` where it is closing or gone, as far as this server can know.
     pub(super) fn touch(&mut self, session: SessionId, cx: &Cx<'_>) -> bool {
+        if self.local.touch(session, cx.now.mono) {
+            return true;
+        }
         match &mut self.role {
             Role::Looking(_) => true,
             Role::Following(follower) => {
@@ -141,6 +148,7 @@ impl Server {
         if !self.ensure_room(cx) {
             return self.queue(conn).push(asked);
         }
+        let standing = self.local.standing(session, &asked.frame.request, cx.config);
         let (request, ids) = (asked.frame.request.clone(), asked.ids.clone());
         let number = self.queue(conn).push_write(asked);
         let origin = Origin { server: cx.config.id(), conn, request: number };
@@ -149,12 +157,14 @@ impl Server {
             Role::Following(follower) => {
                 cx.mark(Mark::WriteForwarded);
                 if let Some(link) = follower.serving() {
-                    cx.tell(link, PeerMessage::Request { session, origin, ids, request });
+                    let write = PeerMessage::Request { session, origin, ids, request, standing };
+                    cx.tell(link, write);
                 }
             }
             Role::Leading(leader) => {
-                let write = Write { session, origin, ids, request };
-                leader.propose(write, &mut self.replica, cx);
+                let write = Write { session, origin, ids, request, standing };
+                let verdict = leader.propose(write, &mut self.replica, cx);
+                self.carry_out(verdict, cx);
             }
         }
     }
@@ -192,6 +202,9 @@ impl Server {
             cx.send(conn, ClientCommand::Reply(reply));
             return self.close(conn, cx);
         }
+        if request == Request::CloseSession {
+            return self.say_farewell(conn, xid, cx);
+        }
         let (tree, watches) = self.replica.reading();
         if let Request::SetWatches(request) = &request {
             for event in read::set_watches(tree, watches, conn, request) {
@@ -210,6 +223,18 @@ impl Server {
         let asker = Asker { conn, session: *session, who: Who::new(&ids, cx.schemes) };
         let result = read::answer(tree, watches, &asker, request);
         self.reply(conn, xid, result, cx);
+    }
+
+    /// The turn has come of the end of a session that only this server knows.
+    fn say_farewell(&mut self, conn: ConnId, xid: i32, cx: &mut Cx<'_>) {
+        let Some(Conn { phase: ConnPhase::Open { session }, .. }) = self.conns.get(&conn) else {
+            unreachable!("{conn} asks before its session is open")
+        };
+        let session = *session;
+        assert!(self.local.end(session), "nothing before its end makes {session} known to others");
+        cx.mark(Mark::SessionClosed);
+        self.reply(conn, xid, Ok(ReplyBody::Empty), cx);
+        self.end_session(session, cx);
     }
 
     /// A write is committed: what waits before it on its connection is answered while the tree is as it was (CONS-02).
@@ -252,6 +277,11 @@ impl Server {
             }
             TxnOp::MoveSession { server } if server != cx.config.id() => {
                 self.leave_session(txn.session, cx);
+            }
+            TxnOp::UpgradeSession { .. } => {
+                if self.local.promote(txn.session) {
+                    cx.mark(Mark::SessionUpgraded);
+                }
             }
             TxnOp::MoveSession { .. }
             | TxnOp::Create { .. }

@@ -10,6 +10,7 @@ use super::cleaning::Cleaning;
 use super::syncs::Syncs;
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::{Cx, Entry, Mark};
+use crate::peer::Standing;
 use crate::replica::Replica;
 use crate::request::prep::{Case, Prep};
 use crate::rng::KeyedHash;
@@ -55,6 +56,18 @@ pub(crate) struct Write {
     pub(crate) ids: Arc<[Id]>,
     /// What is asked.
     pub(crate) request: Request,
+    /// What the session is to the ensemble.
+    pub(crate) standing: Standing,
+}
+
+/// What is to be decided, whoever wants it.
+struct Decision<'a> {
+    session: SessionId,
+    /// Is the session unknown to the ensemble?
+    local: bool,
+    origin: Option<Origin>,
+    ids: &'a [Id],
+    request: Request,
 }
 
 impl Broadcast {
@@ -74,23 +87,51 @@ impl Broadcast {
 
     /// A write of a client of `origin.server`: decided against the tree and all that is proposed, given a zxid, and handed
     /// to the log. It is ignored where the session is closing or gone (SESS-08), or another server's (SESS-09): there is no
-    /// answer, because the transaction that says so closes the connection.
+    /// answer, because the transaction that says so closes the connection. That a session is the server's own, it is
+    /// believed.
     pub(crate) fn propose(
         &mut self,
         write: Write,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Option<Entry> {
-        let Write { session, origin, ids, request } = write;
-        if !self.tracker.is_live(session) {
+        let Write { session, origin, ids, request, standing } = write;
+        let local = standing == Standing::Local;
+        if !local && !self.tracker.is_live(session) {
             cx.mark(Mark::RequestOnClosingSession);
             return None;
         }
-        if !self.tracker.is_owner(session, origin.server) {
+        if !local && !self.tracker.is_owner(session, origin.server) {
             cx.mark(Mark::WriteOfMovedSession);
             return None;
         }
-        Some(self.decide(session, Some(origin), &ids, request, replica, cx))
+        let asked = Decision { session, local, origin: Some(origin), ids: &ids, request };
+        Some(self.decide(asked, replica, cx))
+    }
+
+    /// A session that only `server` has known is known to all from now on, and is watched over from here (SESS-15). `None`
+    /// where it was known already.
+    pub(crate) fn propose_upgrade(
+        &mut self,
+        session: SessionId,
+        timeout_ms: u32,
+        server: ServerId,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Option<Entry> {
+        let known = replica.sessions().timeout_ms(session).is_some();
+        if known || self.tracker.is_live(session) {
+            return None;
+        }
+        self.tracker.track(session, timeout_ms, cx.now.mono);
+        self.tracker.give(session, server);
+        // The ids that are dealt here go on behind it (S4).
+        let behind = replica.sessions().free_id(session::next_id(session));
+        let next = self.next_session.entry(session::top_byte(session)).or_insert(behind);
+        *next = behind.max(*next);
+        let zxid = self.take_zxid(cx);
+        let op = TxnOp::UpgradeSession { timeout_ms, server };
+        Some(replica.append(Txn { zxid, session, time: cx.now.wall, origin: None, op }, cx))
     }
 
     /// The end of a session that was not heard of for too long.
@@ -100,22 +141,18 @@ impl Broadcast {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Entry {
-        self.decide(session, None, &[], Request::CloseSession, replica, cx)
+        let request = Request::CloseSession;
+        let asked = Decision { session, local: false, origin: None, ids: &[], request };
+        self.decide(asked, replica, cx)
     }
 
-    fn decide(
-        &mut self,
-        session: SessionId,
-        origin: Option<Origin>,
-        ids: &[Id],
-        request: Request,
-        replica: &mut Replica,
-        cx: &mut Cx<'_>,
-    ) -> Entry {
+    fn decide(&mut self, asked: Decision<'_>, replica: &mut Replica, cx: &mut Cx<'_>) -> Entry {
+        let Decision { session, local, origin, ids, request } = asked;
         let zxid = self.take_zxid(cx);
         let closes = request == Request::CloseSession;
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
-        let case = Case { tree: replica.tree(), config, schemes, session, ids, zxid, time };
+        let tree = replica.tree();
+        let case = Case { tree, config, schemes, session, local, ids, zxid, time };
         let op = self.prep.decide(&case, request);
         if self.prep.take_over_soft_quota() {
             cx.mark(Mark::QuotaSoft);
@@ -149,7 +186,7 @@ impl Broadcast {
         };
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let (tree, session) = (replica.tree(), SessionId(0));
-        let case = Case { tree, config, schemes, session, ids: &[], zxid, time };
+        let case = Case { tree, config, schemes, session, local: false, ids: &[], zxid, time };
         let op = self.cleaning.next(&mut self.prep, &case, cx.now.mono)?;
         let zxid = self.take_zxid(cx);
         cx.mark(Mark::NodeLapsed);

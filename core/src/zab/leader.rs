@@ -12,7 +12,7 @@ use super::learner::{Learner, Stage};
 use super::syncs::SyncWaiter;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
-use crate::peer::{PeerMessage, Voice};
+use crate::peer::{PeerMessage, Standing, Voice};
 use crate::replica::Replica;
 use crate::txn::Origin;
 
@@ -141,10 +141,11 @@ impl Leader {
             PeerMessage::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
             PeerMessage::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
             PeerMessage::Pong { round, touched } => self.on_pong(link, round, &touched, cx),
-            PeerMessage::Request { session, origin, ids, request }
+            PeerMessage::Request { session, origin, ids, request, standing }
                 if origin.server == server && request.is_write() =>
             {
-                self.on_request(link, Write { session, origin, ids, request }, replica, cx)
+                let write = Write { session, origin, ids, request, standing };
+                self.on_request(link, write, replica, cx)
             }
             PeerMessage::CreateSession { timeout_ms, origin } if origin.server == server => {
                 self.create_session(timeout_ms, origin, replica, cx)
@@ -238,12 +239,32 @@ impl Leader {
         }
     }
 
-    /// A write of a client of this server.
-    pub(crate) fn propose(&mut self, write: Write, replica: &mut Replica, cx: &mut Cx<'_>) {
+    /// A write of a client of `write.origin.server`, and before it the upgrade of its session, if that is wanted. The
+    /// caller has seen to it that there is room for one transaction.
+    pub(crate) fn propose(
+        &mut self,
+        write: Write,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
+        let (session, server) = (write.session, write.origin.server);
+        if let Standing::Upgrading { timeout_ms } = write.standing
+            && let Some(entry) = broadcast.propose_upgrade(session, timeout_ms, server, replica, cx)
+        {
+            let room = broadcast.has_room(cx);
+            self.send(&entry, cx);
+            if !room {
+                // The next leader finds the session known, and is asked for the write again.
+                cx.mark(Mark::EpochUsedUp);
+                return Verdict::StepDown;
+            }
+        }
         let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
         if let Some(entry) = broadcast.propose(write, replica, cx) {
             self.send(&entry, cx);
         }
+        Verdict::GoOn
     }
 
     /// The end of a session that has not been heard of.
@@ -416,8 +437,7 @@ impl Leader {
             return Verdict::StepDown;
         }
         broadcast.tracker.touch(write.session, now);
-        self.propose(write, replica, cx);
-        Verdict::GoOn
+        self.propose(write, replica, cx)
     }
 
     fn on_revalidate(

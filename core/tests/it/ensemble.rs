@@ -236,6 +236,8 @@ impl Play {
                 "epoch_txns" => limits.epoch_txns = n,
                 "check_ms" => tree.container_check_ms = n.into(),
                 "per_minute" => tree.container_max_per_minute = n,
+                "local" => member.config.sessions.local = n == 1,
+                "upgrade" => member.config.sessions.upgrade = n == 1,
                 "hold_ms" => limits.hold = Duration::from_millis(n.into()),
                 other => panic!("no setting {other}"),
             }
@@ -625,7 +627,7 @@ impl Play {
                 continue;
             };
             self.say(format!(
-                "s{id} {:?}{} epochs={}/{} applied={} committed={} durable={} appended={} nodes={} sessions={}{}",
+                "s{id} {:?}{} epochs={}/{} applied={} committed={} durable={} appended={} nodes={} sessions={}{}{}",
                 s.mode,
                 if s.serving { " serving" } else { "" },
                 s.accepted_epoch,
@@ -636,6 +638,11 @@ impl Play {
                 s.appended,
                 s.nodes,
                 s.sessions,
+                if s.local_sessions == 0 {
+                    String::new()
+                } else {
+                    format!(" local={}", s.local_sessions)
+                },
                 s.halted.map(|why| format!(" halted: {why}")).unwrap_or_default()
             ));
         }
