@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use zabkeeper_core::wire::Word;
-use zabkeeper_core::{ConnId, Instant, SessionId, Status};
+use zabkeeper_core::{ConnId, Instant, Server, SessionId, Status};
 
 use crate::shared::Shared;
 use crate::words::{self, Descriptors, DiskUse, Dump, Environment, Figures, NOT_SERVING};
@@ -68,10 +68,22 @@ async fn answer_serving(shared: &Rc<Shared>, word: Word, status: &Status) -> Opt
         Word::Dump => {
             let (mode, clients) = (status.mode, shared.client_lines());
             let (now, greeting) = (shared.clock.now(), shared.settings.limits.greeting);
-            let dump = move |sessions, ephemerals| {
-                words::dump(&Dump { mode, sessions, ephemerals, clients, now, greeting })
+            let has_local = shared.settings.core.sessions.local;
+            let dump = move |server: &Server| {
+                let sessions = server.sessions();
+                let local_sessions = has_local.then(|| server.local_sessions());
+                let ephemerals = server.ephemerals().collect();
+                words::dump(&Dump {
+                    mode,
+                    sessions,
+                    local_sessions,
+                    ephemerals,
+                    clients,
+                    now,
+                    greeting,
+                })
             };
-            shared.ask(|server| dump(server.sessions(), server.ephemerals().collect())).await?
+            shared.ask(dump).await?
         }
         Word::Mntr => words::mntr(&figures(shared, status, DiskUse::default(), descriptors())),
         Word::Srst => {

@@ -119,10 +119,17 @@ fn required_schemes(keys: &mut Properties, auth: &AuthOptions) -> Result<Vec<Str
     Ok(schemes)
 }
 
-/// Where sessions live.
-pub(super) fn sessions(keys: &mut Properties) -> Result<SessionOptions, BadSetting> {
-    Ok(SessionOptions {
-        local: keys.switch("localSessionsEnabled", TRUE_FALSE)?.unwrap_or(false),
-        upgrade: keys.switch("localSessionsUpgradingEnabled", TRUE_FALSE)?.unwrap_or(false),
-    })
+/// Where sessions live. As in ZooKeeper a server on its own has no local ones.
+pub(super) fn sessions(
+    keys: &mut Properties,
+    in_ensemble: bool,
+) -> Result<SessionOptions, BadSetting> {
+    let entry = keys.entry("localSessionsEnabled").cloned();
+    let local = keys.switch("localSessionsEnabled", TRUE_FALSE)?.unwrap_or(false);
+    let upgrade = keys.switch("localSessionsUpgradingEnabled", TRUE_FALSE)?.unwrap_or(false);
+    if let Some(entry) = entry.filter(|_| local && !in_ensemble) {
+        keys.warn(&entry, "has no effect: all sessions of a server on its own are global");
+        return Ok(SessionOptions::default());
+    }
+    Ok(SessionOptions { local, upgrade })
 }

@@ -162,7 +162,8 @@ pub fn parse(
     let client = members.iter().find(|member| member.id == id).and_then(|me| me.client.clone());
     let ensemble = members::ensemble(&mut keys, members)?;
     let voters = ensemble.as_ref().map_or_else(|| Voters::new([id]), Ensemble::voters);
-    let core = core_config(&mut keys, id, voters)?;
+    let mut core = core_config(&mut keys, id, voters)?;
+    core.sessions = access::sessions(&mut keys, ensemble.is_some())?;
     let voters = core.voters().ids().count();
     // Empty, it would put the log into whatever folder the server is started from.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
@@ -256,7 +257,6 @@ fn core_config(keys: &mut Properties, id: ServerId, voters: Voters) -> Result<Co
     }
     let mut core = access::with_tree(keys, core)?;
     core.auth = access::auth(keys)?;
-    core.sessions = access::sessions(keys)?;
     Ok(core)
 }
 

@@ -345,8 +345,20 @@ fn conf_12_35_36_and_47_sessions_and_nodes() {
          zookeeper.znode.container.maxPerMinute=6\nznode.container.maxNeverUsedIntervalMs=7\n\
          localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true",
         show,
-        "true true 5 6 7 SessionOptions { local: true, upgrade: true }",
+        "zoo.cfg:8: localSessionsEnabled=true: has no effect: all sessions of a server on its own are global\n\
+         true true 5 6 7 SessionOptions { local: false, upgrade: false }",
     );
+    for (lines, expected) in [
+        ("localSessionsEnabled=true", "local: true, upgrade: false"),
+        (
+            "localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true",
+            "local: true, upgrade: true",
+        ),
+        ("localSessionsUpgradingEnabled=true", "local: false, upgrade: true"),
+    ] {
+        let show = |s: &Settings| format!("{:?}", s.core.sessions);
+        check_ensemble(lines, show, &format!("[] SessionOptions {{ {expected} }}"));
+    }
     check(
         "znode.container.maxPerMinute=0",
         show,

@@ -38,7 +38,9 @@ pub struct Dump {
     pub mode: Mode,
     /// Live sessions.
     pub sessions: Vec<SessionInfo>,
-    /// Those among them that have ephemeral nodes, with the paths.
+    /// Those that only this server knows, where it may have some.
+    pub local_sessions: Option<Vec<SessionInfo>>,
+    /// Sessions that have ephemeral nodes, with the paths.
     pub ephemerals: Vec<(SessionId, Vec<String>)>,
     /// Every open connection.
     pub clients: Vec<ClientLine>,
@@ -101,8 +103,15 @@ pub(super) fn full(clients: &[ClientLine]) -> String {
 /// FLW-05.
 pub fn dump(dump: &Dump) -> String {
     let mut text = "SessionTracker dump:\n".to_owned();
+    if let Some(local) = &dump.local_sessions {
+        text += "Local ";
+        text += &session_sets(local, dump.now);
+    }
     match dump.mode {
-        Mode::Standalone | Mode::Leader => text += &session_sets(dump),
+        Mode::Standalone | Mode::Leader => {
+            text += if dump.local_sessions.is_some() { "Global " } else { "" };
+            text += &session_sets(&dump.sessions, dump.now);
+        }
         Mode::Follower | Mode::Looking => {
             put(&mut text, format_args!("Global Sessions({}):\n", dump.sessions.len()));
             for session in &dump.sessions {
@@ -123,15 +132,15 @@ pub fn dump(dump: &Dump) -> String {
 }
 
 /// Sessions by the time at which they expire.
-fn session_sets(dump: &Dump) -> String {
+fn session_sets(sessions: &[SessionInfo], now: Now) -> String {
     let mut sets: BTreeMap<Instant, Vec<String>> = BTreeMap::new();
-    for session in &dump.sessions {
-        // One without a deadline is closing.
+    for session in sessions {
+        // One without a deadline is closing, or about to be known to all.
         if let Some(expires) = session.expires {
             sets.entry(expires).or_default().push(session.id.to_string());
         }
     }
-    "Session ".to_owned() + &timed_sets(&sets, dump.now)
+    "Session ".to_owned() + &timed_sets(&sets, now)
 }
 
 /// Connections by the time at which ZooKeeper would close them if nothing came: it looks every so often.

@@ -245,7 +245,7 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     if let Some(descriptors) = &figures.descriptors {
         line("open_file_descriptor_count", &descriptors.open);
     }
-    line("local_sessions", &0);
+    line("local_sessions", &status.local_sessions);
     line("uptime", &figures.uptime.as_millis());
     line("max_latency", &latency.max_ms());
     line("connection_rejected", &traffic.rejected);

@@ -95,6 +95,7 @@ fn status(mode: Mode) -> Status {
         snapshot_running: false,
         connections: 1,
         sessions: 1,
+        local_sessions: 2,
         outstanding: 0,
         nodes: 13,
         ephemerals: 1,
@@ -104,7 +105,7 @@ fn status(mode: Mode) -> Status {
     }
 }
 
-fn a_dump(mode: Mode) -> String {
+fn a_dump(mode: Mode, local: Option<i64>) -> String {
     let session = |id, expires: u64| SessionInfo {
         id: SessionId(id),
         timeout_ms: 10_000,
@@ -112,6 +113,8 @@ fn a_dump(mode: Mode) -> String {
     };
     dump(&Dump {
         mode,
+        local_sessions: local
+            .map(|id| vec![SessionInfo { expires: Some(NOW.mono), ..session(id, 0) }]),
         sessions: vec![session(0x1_0000, 10), session(0x1_0001, 20), session(-256, 10)],
         ephemerals: vec![
             (SessionId(0x1_0000), vec!["/w/f".to_owned(), "/w/e".to_owned()]),
@@ -168,18 +171,31 @@ fn flw_04_dirs() {
 
 #[test]
 fn flw_05_dump() {
-    insta::assert_snapshot!(a_dump(Mode::Standalone));
+    insta::assert_snapshot!(a_dump(Mode::Standalone, None));
 }
 
 #[test]
 fn flw_05_dump_of_a_follower() {
-    let text = a_dump(Mode::Follower);
+    let text = a_dump(Mode::Follower, None);
     let sessions = text.split("ephemeral nodes").next().expect("is there");
     assert_eq!(
         sessions,
         "SessionTracker dump:\nGlobal Sessions(3):\n0x10000\t10000ms\n0x10001\t10000ms\n\
          0xffffffffffffff00\t10000ms\n"
     );
+}
+
+#[test]
+fn flw_05_dump_where_local_sessions_are_on() {
+    for (mode, global) in [
+        (Mode::Leader, "Global Session Sets (2)/(3):\n"),
+        (Mode::Follower, "Global Sessions(3):\n"),
+    ] {
+        let text = a_dump(mode, Some(7));
+        let begins = "SessionTracker dump:\nLocal Session Sets (1)/(1):\n1 expire at ";
+        assert!(text.starts_with(begins), "{text}");
+        assert!(text.contains(&format!(":\n\t0x7\n{global}")), "{text}");
+    }
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use zabkeeper_core::SessionId;
+use zabkeeper_core::wire::Request;
 
 use crate::crash::check_all_there;
 use crate::harness::eventually;
@@ -44,6 +46,35 @@ fn three_processes_elect_a_leader_and_what_one_is_told_all_know() {
         assert!(conf.contains(&format!("serverId={id}\ninitLimit=10\nsyncLimit=5\n")), "{conf}");
         let mntr = ask(ensemble.server(id), "mntr");
         assert!(mntr.contains("zk_quorum_size\t3\n"), "{mntr}");
+    }
+}
+
+#[test]
+fn sess_14_15_local_sessions_stay_on_their_server_until_they_own_something() {
+    let ensemble = Ensemble::start("localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true");
+    let count = |id, kind: &str| {
+        let mntr = ask(ensemble.server(id), "mntr");
+        let line =
+            mntr.lines().find_map(|line| line.strip_prefix(&format!("zk_{kind}_sessions\t")));
+        line.expect("is there").to_owned()
+    };
+    for id in 0..3 {
+        let (here, there) = (ensemble.server(id), ensemble.server((id + 1) % 3));
+        let (mut raw, known) = Raw::open(here.port, 10_000);
+        assert_eq!(raw.call(create(&format!("/plain{id}"), b"", 0)).0, 0);
+        assert_eq!([count(id, "local"), count(id, "global")], ["1", "0"]);
+        let dump = ask(here, "dump");
+        assert!(dump.contains("\nLocal Session Sets (1)/(1):\n"), "{dump}");
+        let (_, elsewhere) = Raw::resume(there.port, &known);
+        assert_eq!(elsewhere.session, SessionId(0), "edge 154");
+        let (mut raw, same) = Raw::resume(here.port, &known);
+        assert_eq!(same.session, known.session);
+        assert_eq!(raw.call(create(&format!("/mine{id}"), b"", 1)).0, 0, "{}", ensemble.logs());
+        assert_eq!([count(id, "local"), count(id, "global")], ["0", "1"]);
+        let (mut raw, elsewhere) = Raw::resume(there.port, &known);
+        assert_eq!(elsewhere.session, known.session);
+        assert_eq!(raw.call(Request::CloseSession).0, 0);
+        ensemble.eventually("the end of the session", || count(id, "global") == "0");
     }
 }
 

@@ -46,15 +46,28 @@ impl Raw {
         (raw, response)
     }
 
+    /// Connects and wants to go on with a session.
+    pub(crate) fn resume(port: u16, known: &ConnectResponse) -> (Raw, ConnectResponse) {
+        let mut raw = Raw::connect(port);
+        let password = Bytes::copy_from_slice(&known.password);
+        let response = raw.greet(known.timeout_ms, known.session, password);
+        (raw, response.expect("answers"))
+    }
+
     /// None where the connection ends first.
     pub(crate) fn shake_hands(&mut self, timeout_ms: i32) -> Option<ConnectResponse> {
-        let request = ConnectRequest {
-            last_zxid_seen: Zxid::ZERO,
-            timeout_ms,
-            session: SessionId(0),
-            password: Bytes::from_static(&[0; 16]),
-            read_only: Some(false),
-        };
+        self.greet(timeout_ms, SessionId(0), Bytes::from_static(&[0; 16]))
+    }
+
+    fn greet(
+        &mut self,
+        timeout_ms: i32,
+        session: SessionId,
+        password: Bytes,
+    ) -> Option<ConnectResponse> {
+        let last_zxid_seen = Zxid::ZERO;
+        let read_only = Some(false);
+        let request = ConnectRequest { last_zxid_seen, timeout_ms, session, password, read_only };
         let mut bytes = BytesMut::new();
         request.encode(&mut bytes);
         self.socket.write_all(&bytes).ok()?;
