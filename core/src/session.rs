@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::digest;
 use crate::ids::{Instant, ServerId, SessionId, WallMs};
+use crate::rng::Rng;
 use crate::wire::Password;
 
 /// The sessions that exist, the same on every replica.
@@ -117,6 +118,18 @@ impl SessionTable {
         let byte = byte_of(server);
         let by_clock = SessionId((i64::from(byte) << 56) | clock);
         self.free_id(by_clock)
+    }
+
+    /// The same for one that keeps its sessions to itself: of those before it only the upgraded ones are known. Where the
+    /// clock stands behind those, a leap that nobody has made before keeps clear of the others.
+    pub(crate) fn first_local_id(&self, server: ServerId, now: WallMs, rng: &mut Rng) -> SessionId {
+        const MS_BITS: u32 = 16;
+        let by_clock = SessionTable::default().first_id(server, now);
+        let Some(last) = self.last.get(&byte_of(server)).filter(|last| **last >= by_clock) else {
+            return by_clock;
+        };
+        let leap_ms = i64::from(1 + rng.below(1 << 20));
+        self.free_id(SessionId(((last.0 >> MS_BITS) + leap_ms) << MS_BITS))
     }
 
     /// This id, or the first one behind all that were ever used of its server.
@@ -329,6 +342,24 @@ mod tests {
         assert!(tracker.is_owner(ID, two) && !tracker.is_owner(ID, one));
         tracker.forget(ID);
         assert!(!tracker.is_owner(ID, two));
+    }
+
+    #[test]
+    fn sess_01_a_clock_that_was_set_back_deals_no_local_id_again() {
+        let (server, now) = (ServerId(3), WallMs(1_700_000_000_000));
+        let mut rng = Rng::new(1);
+        let mut table = SessionTable::default();
+        let first = table.first_local_id(server, now, &mut rng);
+        assert_eq!(first, table.first_id(server, now));
+        // Of three sessions the second was upgraded, and the third is not known any more.
+        let [second, third] = [1, 2].map(|n| SessionId(first.0 + n));
+        table.create(second, 4000, Some(server));
+        let again = table.first_local_id(server, WallMs(now.0 - 1), &mut rng);
+        assert!(again.0 > third.0 + 0xffff - 2, "{again} after {third}");
+        assert_eq!(top_byte(again), 3);
+        let other = table.first_local_id(server, WallMs(now.0 - 1), &mut Rng::new(2));
+        assert_ne!(other, again);
+        assert_eq!(table.first_local_id(server, WallMs(now.0 + 1), &mut rng).0, first.0 + 0x1_0000);
     }
 
     #[test]

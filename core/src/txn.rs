@@ -179,7 +179,7 @@ impl Lifetime {
 
 impl Origin {
     /// Number of the handshake among the writes of a connection; requests count from one.
-    const HANDSHAKE: u64 = 0;
+    pub(crate) const HANDSHAKE: u64 = 0;
 
     /// The handshake of a connection, which creates or moves a session.
     pub fn handshake(server: ServerId, conn: ConnId) -> Origin {

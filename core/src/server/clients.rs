@@ -94,7 +94,7 @@ impl Server {
             cx.mark(Mark::SessionLocal);
             let timeout_ms = cx.config.negotiate(request.timeout_ms);
             let known = self.replica.sessions();
-            let session = self.local.create(timeout_ms, known, cx.config, cx.now);
+            let session = self.local.create(timeout_ms, known, cx);
             return self.open(conn, session, timeout_ms, request.read_only, cx);
         }
         // Without room the connection stays held, for the next leader.
@@ -132,9 +132,8 @@ impl Server {
         }
         let timeout_ms = cx.config.negotiate(request.timeout_ms);
         if self.local.is_own(session) {
-            cx.mark(Mark::SessionReattached);
             self.local.reattach(session, timeout_ms, cx.now.mono);
-            return self.open(conn, session, timeout_ms, request.read_only, cx);
+            return self.resume_local_session(conn, request, cx);
         }
         // Without room the connection stays held, for the next leader.
         if !self.ensure_room(cx) {
@@ -162,6 +161,36 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Nobody else has to allow it. But writes of an older connection may be on their way to the leader, and none of them
+    /// must be done after this one is taken up (SESS-09): the leader's answer comes behind them.
+    fn resume_local_session(&mut self, conn: ConnId, request: ConnectRequest, cx: &mut Cx<'_>) {
+        let barrier = match &self.role {
+            Role::Following(follower) => follower.serving(),
+            Role::Looking(_) | Role::Leading(_) => None,
+        };
+        let Some(link) = barrier else {
+            return self.reopen_local_session(conn, &request, cx);
+        };
+        cx.tell(link, PeerMessage::Sync { conn, request: Origin::HANDSHAKE });
+        self.revalidate(conn, request);
+    }
+
+    /// What an older connection had asked the leader for has arrived there.
+    pub(super) fn on_local_resumption(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
+        let Some(Conn { phase: ConnPhase::Revalidating(request), .. }) = self.conns.get(&conn)
+        else {
+            return;
+        };
+        let request = request.clone();
+        self.reopen_local_session(conn, &request, cx);
+    }
+
+    fn reopen_local_session(&mut self, conn: ConnId, request: &ConnectRequest, cx: &mut Cx<'_>) {
+        let timeout_ms = cx.config.negotiate(request.timeout_ms);
+        cx.mark(Mark::SessionReattached);
+        self.open(conn, request.session, timeout_ms, request.read_only, cx);
     }
 
     /// The connection waits for the leader's word on its session, or for a transaction.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::ids::{Instant, SessionId};
-use crate::io::Now;
+use crate::io::Cx;
 use crate::peer::Standing;
 use crate::session::{self, SessionTable, SessionTracker};
 use crate::status::SessionInfo;
@@ -46,15 +46,14 @@ impl LocalSessions {
         &mut self,
         timeout_ms: u32,
         known: &SessionTable,
-        config: &Config,
-        now: Now,
+        cx: &mut Cx<'_>,
     ) -> SessionId {
         let id = match self.last {
-            None => known.first_id(config.id(), now.wall),
+            None => known.first_local_id(cx.config.id(), cx.now.wall, cx.rng),
             Some(last) => known.free_id(session::next_id(last)),
         };
         self.last = Some(id);
-        self.own.track(id, timeout_ms, now.mono);
+        self.own.track(id, timeout_ms, cx.now.mono);
         id
     }
 

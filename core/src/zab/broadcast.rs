@@ -3,7 +3,7 @@
 //! Owns the numbering of transactions, the checks over pending changes, the sessions' deadlines and owners, how far each
 //! voter's log is, and the syncs that wait for a quorum. Must not answer clients, nor know how learners are reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::cleaning::Cleaning;
@@ -26,6 +26,8 @@ pub(crate) struct Broadcast {
     cleaning: Cleaning,
     /// The next session's id, by the byte that names the server it is created for.
     next_session: BTreeMap<u8, SessionId>,
+    /// Sessions whose upgrade is proposed and not applied.
+    upgrading: BTreeSet<SessionId>,
     last_proposed: Zxid,
     /// How far each voter's log is.
     acked: BTreeMap<ServerId, Zxid>,
@@ -79,6 +81,7 @@ impl Broadcast {
             prep: Prep::new(KeyedHash::new(cx.rng)),
             cleaning: Cleaning::new(cx.now.mono),
             next_session: BTreeMap::new(),
+            upgrading: BTreeSet::new(),
             last_proposed: Zxid::start_of(epoch),
             acked: BTreeMap::new(),
             syncs: Syncs::default(),
@@ -119,10 +122,10 @@ impl Broadcast {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Option<Entry> {
-        let known = replica.sessions().timeout_ms(session).is_some();
-        if known || self.tracker.is_live(session) {
+        if self.has_begun(session, replica) {
             return None;
         }
+        self.upgrading.insert(session);
         self.tracker.track(session, timeout_ms, cx.now.mono);
         self.tracker.give(session, server);
         // The ids that are dealt here go on behind it (S4).
@@ -132,6 +135,11 @@ impl Broadcast {
         let zxid = self.take_zxid(cx);
         let op = TxnOp::UpgradeSession { timeout_ms, server };
         Some(replica.append(Txn { zxid, session, time: cx.now.wall, origin: None, op }, cx))
+    }
+
+    /// Has the session been made known to all, or will it be when everything is applied? It may be closing since.
+    fn has_begun(&self, session: SessionId, replica: &Replica) -> bool {
+        replica.sessions().timeout_ms(session).is_some() || self.upgrading.contains(&session)
     }
 
     /// The end of a session that was not heard of for too long.
@@ -221,8 +229,8 @@ impl Broadcast {
         cx: &mut Cx<'_>,
     ) -> Resumption {
         if !self.tracker.is_live(session) {
-            let ended = replica.sessions().timeout_ms(session).is_none();
-            return if ended { Resumption::Dead } else { Resumption::Closing };
+            let closing = self.has_begun(session, replica);
+            return if closing { Resumption::Closing } else { Resumption::Dead };
         }
         self.tracker.track(session, timeout_ms, cx.now.mono);
         // A move that is not applied may be lost with this reign, and the connection must not be served without it.
@@ -248,6 +256,9 @@ impl Broadcast {
     /// The tree has moved on.
     pub(crate) fn on_applied(&mut self, txn: &Txn, cx: &Cx<'_>) {
         self.prep.applied(txn.zxid);
+        if let TxnOp::UpgradeSession { .. } = txn.op {
+            self.upgrading.remove(&txn.session);
+        }
         if let TxnOp::CreateSession { timeout_ms } = txn.op {
             self.tracker.track(txn.session, timeout_ms, cx.now.mono);
             if let Some(origin) = txn.origin {
