@@ -105,6 +105,13 @@ pub enum Observation<'a> {
         /// The last transaction that would survive.
         last: Zxid,
     },
+    /// The sessions that only this server knows are others than they were; told after what has been applied.
+    Locals {
+        /// Who.
+        server: ServerId,
+        /// By id.
+        sessions: &'a [SessionId],
+    },
     /// A server begins a new life from its disk. Recovery is an observation of its own (`Recovered`).
     Started {
         /// Which.

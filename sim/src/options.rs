@@ -5,11 +5,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use zabkeeper_core::{AuthOptions, Config, Limits, ServerId, TreeOptions, Voters};
+use zabkeeper_core::{AuthOptions, Config, Limits, ServerId, SessionOptions, TreeOptions, Voters};
 
 use crate::faults::{Fault, FaultPlan, Selection};
 use crate::fs::Pace;
-use crate::model::Rules;
+use crate::model::{LocalRules, Rules};
 use crate::seed::{Dice, Seeds};
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
@@ -57,6 +57,8 @@ pub struct Options {
     pub faults: FaultPlan,
     /// Of every server.
     pub server: ServerOptions,
+    /// Which servers keep new sessions to themselves.
+    pub local: LocalRules,
     /// Of every client.
     pub workload: WorkloadOptions,
     /// How disks behave when they are well.
@@ -137,6 +139,8 @@ pub struct WorkloadOptions {
     pub odd_one_in: u64,
     /// After one call in so many a client is idle for longer than its session timeout; zero: never.
     pub idle_one_in: u64,
+    /// Do multis create ephemeral nodes?
+    pub ephemeral_parts: bool,
 }
 
 impl Profile {
@@ -232,7 +236,8 @@ impl Options {
         } else {
             ServerOptions::draw(wide, &mut seeds.stream("config/server", 0))
         };
-        let workload = match profile {
+        let local = draw_local(profile, servers, &mut seeds.stream("config/local", 0));
+        let mut workload = match profile {
             Profile::Perf => WorkloadOptions::perf(),
             Profile::Default
             | Profile::Swarm
@@ -267,7 +272,20 @@ impl Options {
         };
         let peers = PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
         let duration = pinned.duration.unwrap_or(Duration::from_secs(60));
-        Options { profile, duration, servers, clients, faults, server, workload, disk, link, peers }
+        workload.ephemeral_parts = !local.servers.is_empty();
+        Options {
+            profile,
+            duration,
+            servers,
+            clients,
+            faults,
+            server,
+            local,
+            workload,
+            disk,
+            link,
+            peers,
+        }
     }
 
     /// The voters.
@@ -277,7 +295,11 @@ impl Options {
 
     /// What all servers are told that decides about requests.
     pub fn rules(&self) -> Rules {
-        Rules { auth: self.server.auth.clone(), tree: self.server.tree.clone() }
+        Rules {
+            auth: self.server.auth.clone(),
+            tree: self.server.tree.clone(),
+            local: self.local.clone(),
+        }
     }
 
     /// The configuration of one server.
@@ -289,6 +311,8 @@ impl Options {
         config.limits = self.server.limits.clone();
         config.auth = self.server.auth.clone();
         config.tree = self.server.tree.clone();
+        let LocalRules { servers, upgrade } = &self.local;
+        config.sessions = SessionOptions { local: servers.contains(&id), upgrade: *upgrade };
         config
     }
 }
@@ -300,6 +324,21 @@ fn draw_servers(profile: Profile, dice: &mut Dice) -> u32 {
         Profile::Swarm => dice.range_u32(1, SERVERS_MAX),
         Profile::Crashy | Profile::Disk | Profile::Session => *dice.pick(&[3, SERVERS]),
     }
+}
+
+/// Few ensembles have local sessions; of those that have, in some only a part of the servers, and most upgrade.
+fn draw_local(profile: Profile, servers: u32, dice: &mut Dice) -> LocalRules {
+    let some = match profile {
+        Profile::Perf => return LocalRules::default(),
+        Profile::Swarm | Profile::Session => dice.chance(1, 3),
+        Profile::Default | Profile::Calm | Profile::Crashy | Profile::Disk | Profile::Net => {
+            dice.chance(1, 8)
+        }
+    };
+    let (all, upgrade) = (dice.chance(1, 2), dice.chance(2, 3));
+    let ids = (1..=u64::from(servers)).map(ServerId);
+    let servers = ids.filter(|_| (dice.chance(1, 2) || all) && some).collect();
+    LocalRules { servers, upgrade }
 }
 
 /// Snapshots may be the more frequent, and their slices the smaller, the fewer the calls are.
@@ -474,6 +513,7 @@ impl WorkloadOptions {
             narrow_one_in: 0,
             odd_one_in: 0,
             idle_one_in: 0,
+            ephemeral_parts: false,
         }
     }
 
@@ -489,6 +529,7 @@ impl WorkloadOptions {
             narrow_one_in: *dice.pick(&[0, 0, 30, 8]),
             odd_one_in: *dice.pick(&[0, 0, 0, 40]),
             idle_one_in: *dice.pick(&[0, 100, 300]),
+            ephemeral_parts: false,
         }
     }
 }
@@ -524,6 +565,10 @@ impl fmt::Display for Options {
             server.batch_inputs,
             server.step_ns
         )?;
+        if !self.local.servers.is_empty() {
+            let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
+            writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;
+        }
         let TreeOptions { extended_types, enforce_quota, .. } = server.tree;
         writeln!(
             f,

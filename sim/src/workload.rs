@@ -298,8 +298,11 @@ impl Ops {
     fn part(&mut self, options: &WorkloadOptions, keys: &KeySpace) -> Request {
         let plain = [Op::Create, Op::CreateSequential, Op::Delete, Op::SetData, Op::SetData];
         let kinds = [Op::Container, Op::Ttl];
-        let parts: &[Op] =
+        let mut parts: &[Op] =
             if served::LIFETIMES && self.dice.chance(1, 6) { &kinds } else { &plain };
+        if options.ephemeral_parts && self.dice.chance(1, 6) {
+            parts = &[Op::CreateEphemeral];
+        }
         if self.dice.chance(1, 5) {
             let path = keys.pick(&mut self.dice);
             let version = self.version_of(Number::Data, &path);

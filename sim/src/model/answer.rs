@@ -32,6 +32,7 @@ impl Logged {
             TxnOp::Delete { .. }
             | TxnOp::Check { .. }
             | TxnOp::CreateSession { .. }
+            | TxnOp::UpgradeSession { .. }
             | TxnOp::MoveSession { .. }
             | TxnOp::CloseSession { .. } => ReplyBody::Empty,
         })
@@ -56,6 +57,7 @@ fn done(request: &Request, ops: &[TxnOp], stats: &[Stat]) -> Vec<MultiResult> {
         | TxnOp::Multi(_)
         | TxnOp::MultiRefused { .. }
         | TxnOp::CreateSession { .. }
+        | TxnOp::UpgradeSession { .. }
         | TxnOp::MoveSession { .. }
         | TxnOp::CloseSession { .. }
         | TxnOp::Error { .. } => MultiResult::Checked,

@@ -22,10 +22,10 @@ impl Model {
             return Err(wrong(Kind::Order, format!("{} follows {}", txn.zxid, self.tip())));
         }
         match &txn.op {
-            TxnOp::CreateSession { .. } => {
+            TxnOp::CreateSession { .. } | TxnOp::UpgradeSession { .. } => {
                 let id = txn.session;
                 let fresh = id != SessionId(0) && !self.sessions.contains_key(&id);
-                demand(fresh, Kind::Session, || format!("createSession {id}: the id is not new"))?;
+                demand(fresh, Kind::Session, || format!("{}: the id is not new", txn.op))?;
             }
             TxnOp::CloseSession { ephemerals } => self.demand_closable(txn.session, ephemerals)?,
             TxnOp::MoveSession { .. } => {
@@ -87,7 +87,9 @@ impl Model {
             self.firings.push(firing);
         }
         match &txn.op {
-            TxnOp::CreateSession { timeout_ms } => self.create_session(&txn, *timeout_ms),
+            TxnOp::CreateSession { timeout_ms } | TxnOp::UpgradeSession { timeout_ms, .. } => {
+                self.create_session(&txn, *timeout_ms);
+            }
             TxnOp::CloseSession { .. } => self.close_session(&txn),
             TxnOp::Create { .. }
             | TxnOp::Delete { .. }

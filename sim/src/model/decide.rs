@@ -13,12 +13,15 @@ use super::{Asker, Model, Node, lifetime, path};
 /// Who asks, and how far the leader had applied.
 #[derive(Clone, Copy)]
 struct Case<'a> {
+    /// Is the session known to all? One that is not can own nothing.
+    global: bool,
     ids: &'a [Id],
     applied: Zxid,
 }
 
 impl Model {
-    /// The only right outcome of a write by a living session on the present state; `None` for what is no write.
+    /// The only right outcome of a write on the present state, by a session that lives or is local to a server; `None` for
+    /// what is no write.
     /// The ephemeral nodes of a closeSession come in no particular order.
     pub fn decide(&self, asker: Asker<'_>, request: &Request) -> Option<TxnOp> {
         self.decide_over(asker, request, self.tip())
@@ -28,7 +31,7 @@ impl Model {
     /// all that is proposed.
     pub fn decide_over(&self, asker: Asker<'_>, request: &Request, applied: Zxid) -> Option<TxnOp> {
         let Asker { session, ids } = asker;
-        let case = Case { ids, applied };
+        let case = Case { global: self.is_alive(session), ids, applied };
         let mut stage = Stage::new(self, Header { session, zxid: Zxid(u64::MAX), time: WallMs(0) });
         let decided = match request {
             Request::CloseSession => {
@@ -160,6 +163,9 @@ impl Stage<'_> {
         acl: &[Acl],
         (sequential, lifetime): (bool, Lifetime),
     ) -> Result<TxnOp, ErrorCode> {
+        if lifetime == Lifetime::Ephemeral && !case.global {
+            return Err(ErrorCode::EphemeralOnLocalSession);
+        }
         let parent_path = path::parent(asked).ok_or(ErrorCode::BadArguments)?;
         let acl = self.rules().fix(case.ids, acl)?;
         let parent = self.node(parent_path).ok_or(ErrorCode::NoNode)?;

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use zabkeeper_core::txn::{Lifetime, Txn};
 use zabkeeper_core::wire::{Acl, EventType, Perms, Stat};
-use zabkeeper_core::{AuthOptions, SessionId, TreeOptions, WallMs, Zxid, digest};
+use zabkeeper_core::{AuthOptions, ServerId, SessionId, TreeOptions, WallMs, Zxid, digest};
 
 pub use auth::{Asker, digest as digest_of, ip};
 pub use node::{Node, PathHistory};
@@ -94,13 +94,24 @@ pub struct Logged {
     pub stats: Vec<Stat>,
 }
 
-/// What servers are told that decides about requests. All of an ensemble have the same.
+/// What servers are told that decides about requests.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
     /// Who is believed.
     pub auth: AuthOptions,
     /// Which nodes there may be.
     pub tree: TreeOptions,
+    /// Who keeps sessions to itself.
+    pub local: LocalRules,
+}
+
+/// Which servers begin sessions that only they know (SESS-14).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LocalRules {
+    /// These.
+    pub servers: BTreeSet<ServerId>,
+    /// Do they make them known when they have to own something (SESS-15)?
+    pub upgrade: bool,
 }
 
 /// What the model knows of a session.

@@ -111,6 +111,7 @@ impl<'a> Stage<'a> {
                 | TxnOp::Check { .. }
                 | TxnOp::MultiRefused { .. }
                 | TxnOp::CreateSession { .. }
+                | TxnOp::UpgradeSession { .. }
                 | TxnOp::CloseSession { .. }
                 | TxnOp::MoveSession { .. }
                 | TxnOp::Error { .. } => self.run(op),
@@ -120,6 +121,7 @@ impl<'a> Stage<'a> {
             }
             TxnOp::SetAcl { path, acl, version } => self.set_acl(path, acl, *version),
             TxnOp::CreateSession { .. }
+            | TxnOp::UpgradeSession { .. }
             | TxnOp::MoveSession { .. }
             | TxnOp::MultiRefused { .. }
             | TxnOp::Error { .. } => Ok(()),
@@ -143,7 +145,7 @@ impl<'a> Stage<'a> {
         demand(parent_creates == counted, &|| {
             format!("it counts {parent_creates} children, not {counted}")
         })?;
-        if !self.model.is_alive(session) {
+        if lifetime == Lifetime::Ephemeral && !self.model.is_alive(session) {
             let what = format!("create {path} for session {session}, which is not alive");
             return Err(wrong(Kind::Ephemeral, what));
         }

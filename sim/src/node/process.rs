@@ -17,7 +17,8 @@ use zabkeeper_core::peer::Notification;
 use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greeting};
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
-    ConnId, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId, Status, Zxid,
+    ConnId, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId, SessionId, Status,
+    Zxid,
 };
 
 use super::clock::Clock;
@@ -67,6 +68,8 @@ pub(super) struct Process {
     applied: Zxid,
     /// What the oracles were told last.
     told: Told,
+    /// The same, of sessions that only this server knows.
+    locals: Vec<SessionId>,
     /// Requests handed to the server and not answered.
     unanswered: u64,
     /// When the process runs next, if it is to.
@@ -134,6 +137,7 @@ impl Process {
             unapplied: replayed.into(),
             applied: status.applied,
             told: told(&status),
+            locals: Vec::new(),
             unanswered: 0,
             wake_at: None,
             deadline_at: None,
@@ -390,6 +394,9 @@ impl Process {
         self.tell(before, &status, shared);
         self.note_appends(before.disk, shared);
         self.apply(&status, shared);
+        if shared.options.local.servers.contains(&self.id) {
+            self.tell_locals(shared);
+        }
         self.count_replies(before.clients);
         let grown = Lengths::of(&self.out).sum() - before.sum();
         if grown > 64 {
@@ -409,6 +416,15 @@ impl Process {
         self.told = now;
         shared.observe(Observation::Output { server: self.id, disk, peers, election, status });
         self.role_is(Role::of(status), shared);
+    }
+
+    fn tell_locals(&mut self, shared: &mut Shared) {
+        let sessions: Vec<SessionId> =
+            self.server.local_sessions().iter().map(|session| session.id).collect();
+        if sessions != self.locals {
+            shared.observe(Observation::Locals { server: self.id, sessions: &sessions });
+            self.locals = sessions;
+        }
     }
 
     fn role_is(&self, role: Role, shared: &mut Shared) {

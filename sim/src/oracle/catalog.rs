@@ -43,6 +43,7 @@ pub(super) enum Id {
     S5,
     S6,
     S7,
+    S8,
     C1,
     C2,
     C3,
@@ -67,7 +68,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 54] = [
+    pub(super) const ALL: [Id; 55] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -102,6 +103,7 @@ impl Id {
         Id::S5,
         Id::S6,
         Id::S7,
+        Id::S8,
         Id::C1,
         Id::C2,
         Id::C3,
@@ -181,6 +183,7 @@ impl Id {
             Id::S5 => ("S5", "a connection whose session has moved on changes nothing"),
             Id::S6 => ("S6", "a client gets the session that it asked for, or is refused"),
             Id::S7 => ("S7", "a session that nobody holds ends"),
+            Id::S8 => ("S8", "a local session owns nothing, and becomes everybody's in one step"),
             Id::C1 => ("C1", "a write that began after another was seen comes after it"),
             Id::C2 => ("C2", "the requests of a connection are done and answered in order"),
             Id::C3 => ("C3", "reads never go back, and show the state at the zxid they name"),
@@ -294,6 +297,7 @@ mod tests {
             include_str!("tests/access.rs"),
             include_str!("tests/anywhere.rs"),
             include_str!("tests/consistency.rs"),
+            include_str!("tests/local.rs"),
             include_str!("tests/ensembles.rs"),
             include_str!("tests/lifetimes.rs"),
             include_str!("tests/servers.rs"),

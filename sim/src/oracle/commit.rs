@@ -78,6 +78,13 @@ impl Oracles {
                     vec![what, format!("transaction: {txn}")]
                 })
             }
+            (TxnOp::UpgradeSession { timeout_ms, server }, _) => {
+                self.upgrade_was_asked_for(txn.session, *server, &|| txn.to_string())?;
+                self.heard.created(txn.session, proposed.by, proposed.at);
+                let view = self.sessions.entry(txn.session).or_default();
+                view.may_time_out_after(*timeout_ms);
+                Ok(())
+            }
             (TxnOp::CloseSession { .. }, None) => self.session_has_expired(txn, proposed),
             (TxnOp::CreateSession { .. }, None) => Oracles::fault(
                 Id::S6,
@@ -99,6 +106,8 @@ impl Oracles {
 
     fn session_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
         let evidence = |what: &str| vec![format!("{}: {what}", origin.conn), txn.to_string()];
+        let global = !self.model.rules().local.servers.contains(&origin.server);
+        self.tally.hold(Id::S8, global, || evidence("its server keeps new sessions to itself"))?;
         let Some(conn) = self.conns.get_mut(&origin.conn) else {
             return Oracles::fault(Id::C8, evidence("no handshake there waits for a session"));
         };
@@ -136,8 +145,9 @@ impl Oracles {
     }
 
     fn write_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
+        self.learns_its_session(origin.conn, txn.session);
         let who = self.who(origin.conn);
-        let Oracles { tally, conns, model, sessions, .. } = self;
+        let Oracles { tally, conns, model, sessions, locals, .. } = self;
         let evidence = |what: String| vec![format!("{who}: {what}"), format!("transaction: {txn}")];
         let twice = || evidence("no write there waits to be done".to_owned());
         let Some(conn) = conns.get_mut(&origin.conn) else {
@@ -175,13 +185,17 @@ impl Oracles {
             view.closing = true;
             return Ok(());
         }
-        tally.hold(Id::S1, model.is_alive(session), || {
+        let local = model.session(session).is_none() && locals.was_of(session, origin.server);
+        tally.hold(Id::S1, local || model.is_alive(session), || {
             evidence(format!("{shown}: the session is not alive"))
         })?;
         let goes_on = matches!(txn.op, TxnOp::CloseSession { .. }) || !view.closing;
         tally.hold(Id::C9, goes_on, || {
             evidence(format!("{shown}: the session was said to be closing before"))
         })?;
+        if local {
+            self.owns_nothing(origin.server, (&request, &txn.op), who)?;
+        }
         self.is_the_right_outcome(txn, &request, (&ids, proposed.applied), who)?;
         self.is_written_once(txn, &request)
     }

@@ -174,6 +174,11 @@ impl Conn {
         }
     }
 
+    /// Did it ask for a new session?
+    pub(super) fn asks_for_new_session(&self) -> bool {
+        self.hello.as_ref().is_some_and(|hello| hello.request.session == SessionId(0))
+    }
+
     /// The first write that has not become a transaction; it is about to.
     pub(super) fn execute_next(&mut self) -> Option<&mut Asked> {
         let is_write = |asked: &Asked| asked.request.is_write() && asked.txn.is_none();
@@ -190,9 +195,7 @@ impl Conn {
 
     /// May the server still turn something that was sent here into a transaction?
     pub(super) fn may_execute(&self) -> bool {
-        let greeting =
-            self.hello.as_ref().is_some_and(|hello| hello.request.session == SessionId(0))
-                && self.session == SessionId(0);
+        let greeting = self.asks_for_new_session() && self.session == SessionId(0);
         greeting || self.asked.range(self.executed..).any(|asked| asked.request.is_write())
     }
 }

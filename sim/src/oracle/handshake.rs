@@ -60,15 +60,18 @@ impl Oracles {
             self.tally.hold(Id::S6, clean, || vec![format!("{who}: refused with {response:?}")])?;
             if is_password(&hello) {
                 self.refused(id, hello.session);
+                self.is_not_refused(id, hello.session, asked)?;
             }
             return Ok(());
         }
         conn.phase = Phase::Open;
         self.says_what_it_is(&hello, &response, who)?;
-        if hello.session == SessionId(0) {
-            self.is_made_for(id, &response, who)?;
+        if hello.session != SessionId(0) {
+            self.may_go_on(&hello, (applied, asked), &response, who)?;
+        } else if self.model.rules().local.servers.contains(&self.conns[&id].server) {
+            self.is_made_here(id, response.session, who)?;
         } else {
-            self.may_go_on(&hello, applied, &response, who)?;
+            self.is_made_for(id, &response, who)?;
         }
         let right = password(response.session);
         self.tally.hold(Id::S4, response.password == right, || {
@@ -127,7 +130,7 @@ impl Oracles {
     fn may_go_on(
         &mut self,
         hello: &ConnectRequest,
-        applied: Option<Zxid>,
+        (applied, asked): (Option<Zxid>, u64),
         response: &ConnectResponse,
         who: Who,
     ) -> Verdict {
@@ -141,6 +144,8 @@ impl Oracles {
         let known = self.model.session(session);
         let ended = known.and_then(|known| known.ended);
         let alive = known.is_some() && ended.is_none_or(|ended| Some(ended) > applied);
+        let server = self.conns[&who.id].server;
+        let alive = alive || self.locals.was_of_since(session, server, asked);
         self.tally.hold(Id::S6, alive, || {
             let applied = format!("its server had applied {applied:?} when it was asked");
             vec![format!("{who}: accepted, and the session is not alive: {known:?}"), applied]
@@ -182,6 +187,7 @@ impl Oracles {
         conn.floor = if same_client { claimed.max(view.seen) } else { claimed };
         conn.acknowledged = if same_client { view.acknowledged } else { Zxid::ZERO };
         view.granted_ms = view.granted_ms.max(granted_ms);
+        view.may_time_out_after(granted_ms);
         conn.welcomed = Some(self.order);
         view.attached = Some(Attached { conn: id, client: conn.client, asked, order: self.order });
         let ends = (session, id, conn.server);

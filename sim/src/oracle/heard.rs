@@ -30,6 +30,8 @@ const CONTAINER_SLACK: Duration = Duration::from_secs(20);
 pub(super) struct Heard {
     /// When a server has heard of a session in a way that counts where it leads.
     here: BTreeMap<(SessionId, ServerId), Instant>,
+    /// The same without what others have told it.
+    directly: BTreeMap<(SessionId, ServerId), Instant>,
     /// When a follower has told its leader of a session.
     told: BTreeMap<(ServerId, SessionId), Instant>,
     /// When a session was made: whatever was asked before that counts from then.
@@ -78,11 +80,18 @@ impl Heard {
         follows_since: Option<Instant>,
     ) {
         self.note(session, server, asked);
+        let directly = self.directly.entry((session, server)).or_default();
+        *directly = asked.max(*directly);
         let told = self.told.get(&(server, session));
         let known = self.begun.get(&session).max(told);
         if follows_since.is_some_and(|since| since < asked) && known.is_none_or(|at| *at < asked) {
             self.owed.entry(server).or_default().insert(session, conn);
         }
+    }
+
+    /// When this server has last heard of a session itself.
+    pub(super) fn by_server(&self, session: SessionId, server: ServerId) -> Instant {
+        self.directly.get(&(session, server)).copied().unwrap_or_default()
     }
 
     /// When this leader has last heard of a session.
@@ -107,6 +116,11 @@ impl Heard {
     fn by_any(&self, session: SessionId) -> Instant {
         let servers = (session, ServerId(0))..=(session, ServerId(u64::MAX));
         self.here.range(servers).map(|(_, at)| *at).max().unwrap_or_default()
+    }
+
+    /// When the last pause of a server ended.
+    pub(super) fn awake_since(&self, id: ServerId) -> Instant {
+        self.awake.get(&id).copied().unwrap_or_default()
     }
 
     /// A server gets no time until then.

@@ -125,6 +125,16 @@ impl Ledger {
         server.follows.map(|_| server.role_since)
     }
 
+    /// Does it serve clients, as it says?
+    pub(super) fn serves(&self, id: ServerId) -> bool {
+        self.servers.get(&id).is_some_and(|server| server.serves)
+    }
+
+    /// Since when it has led, followed the leader that it follows, or looked for one.
+    pub(super) fn role_since(&self, id: ServerId) -> Instant {
+        self.servers.get(&id).map_or(Instant::default(), |server| server.role_since)
+    }
+
     /// A number that no other life of the server has.
     pub(super) fn life(&self, id: ServerId) -> u64 {
         self.servers.get(&id).map_or(0, |server| server.life)

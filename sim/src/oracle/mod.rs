@@ -16,6 +16,7 @@
 //! | `heard` | when a leader has heard of a session (S3, S7) |
 //! | `commit` | each committed transaction against its request (C8 to C11, S1, S3, S5) |
 //! | `handshake` | sessions and passwords (S4, S6, C6) |
+//! | `local` | sessions that only one server knows (S8, S2 to S4, S6, S7) |
 //! | `reply` | each reply and event against the model (C1 to C9, C11) |
 //! | `watch` | events (W) |
 //!
@@ -30,6 +31,7 @@ mod epochs;
 mod handshake;
 mod heard;
 mod ledger;
+mod local;
 mod logs;
 mod mirror;
 mod path;
@@ -55,6 +57,7 @@ use conn::{Conn, Phase, Who};
 use disks::Disk;
 use heard::Heard;
 use ledger::Ledger;
+use local::Locals;
 use watch::{Armed, Held};
 
 /// A refusal is followed by the end of the session within this time, whatever the disk does.
@@ -68,6 +71,7 @@ pub struct Oracles {
     ledger: Ledger,
     conns: BTreeMap<ConnId, Conn>,
     sessions: BTreeMap<SessionId, SessionView>,
+    locals: Locals,
     armed: Armed,
     heard: Heard,
     /// Hashes of data that only one write attempt may have written (C8).
@@ -144,6 +148,7 @@ impl Oracles {
             ledger: Ledger::new(voters),
             conns: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            locals: Locals::default(),
             armed: Armed::default(),
             heard: Heard::default(),
             written: BTreeSet::new(),
@@ -173,6 +178,7 @@ impl Oracles {
     pub fn finish(&mut self) -> Result<(), Violation> {
         let verdict = self.ledger.compare_disks(&mut self.tally, &self.model);
         let verdict = verdict.and_then(|()| self.no_orphan_is_left());
+        let verdict = verdict.and_then(|()| self.no_local_orphan_is_left());
         let verdict = verdict.and_then(|()| self.no_container_is_left());
         verdict.map_err(|fault| fault.at(self.now))
     }
@@ -235,8 +241,10 @@ impl Oracles {
             Observation::Started { server } | Observation::Stopped { server } => {
                 self.ledger.restarted(*server, self.now);
                 self.heard.restarted(*server);
+                self.locals.restarted(*server, self.order);
                 Ok(())
             }
+            Observation::Locals { server, sessions } => self.lists(*server, sessions),
             Observation::Recovered { server, state, last } => self.recovered(*server, state, *last),
             Observation::Final { server, applied, digest, sessions } => {
                 self.audited(*server, *applied, *digest, sessions)
@@ -288,6 +296,7 @@ impl Oracles {
         ledger.says(tally, id, acts.peers, now)?;
         ledger.votes(tally, id, acts.election)?;
         ledger.watermarks(tally, id, acts.status)?;
+        self.nothing_is_local_and_global(id)?;
         self.relays(id, acts.peers)
     }
 

@@ -146,6 +146,9 @@ impl Oracles {
 
     fn write_answered(&mut self, answer: &Answer<'_>) -> Verdict {
         let Answer { asked, zxid, result, .. } = answer;
+        if asked.request == Request::CloseSession && asked.txn.is_none() {
+            return self.farewell(answer);
+        }
         let tally = &mut self.tally;
         tally.hold(Id::C1, *zxid > asked.seen, || {
             answer.evidence(&format!("{} had been seen when it was sent", asked.seen))
@@ -171,6 +174,21 @@ impl Oracles {
         if let Request::CloseSession = asked.request {
             self.conns.get_mut(&answer.conn).expect("has a phase").phase = Phase::Over;
         }
+        Ok(())
+    }
+
+    /// The end of a session that only its server knows needs no transaction.
+    fn farewell(&mut self, answer: &Answer<'_>) -> Verdict {
+        let conn = &self.conns[&answer.conn];
+        let local = self.locals.was_of(conn.session, conn.server);
+        let local = local && self.model.session(conn.session).is_none();
+        self.tally.hold(Id::C7, local, || {
+            answer.evidence("answered, and no transaction of it is committed")
+        })?;
+        self.tally.hold(Id::C9, answer.result == Ok(ReplyBody::Empty), || {
+            answer.evidence(&format!("the answer is {:?}", answer.result))
+        })?;
+        self.conns.get_mut(&answer.conn).expect("has a phase").phase = Phase::Over;
         Ok(())
     }
 
@@ -378,7 +396,7 @@ impl Oracles {
         self.ledger.answered(conn.server, zxid);
         let ends = (conn.session, answer.conn, conn.server);
         self.heard.answered(ends, answer.asked.at, self.ledger.follows_since(conn.server));
-        if answer.asked.request.is_write() {
+        if answer.asked.txn.is_some() {
             conn.acknowledged = conn.acknowledged.max(zxid);
             session.acknowledged = session.acknowledged.max(zxid);
             self.acknowledged = self.acknowledged.max(zxid);

@@ -73,6 +73,7 @@ impl Member {
             snapshot_running: false,
             connections: 0,
             sessions: 0,
+            local_sessions: 0,
             outstanding: 0,
             nodes: 5,
             ephemerals: 0,

@@ -9,6 +9,7 @@ mod ensembles;
 mod history;
 mod legal;
 mod lifetimes;
+mod local;
 mod real;
 mod servers;
 mod sessions;

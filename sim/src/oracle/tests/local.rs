@@ -1,0 +1,189 @@
+//! S8, and what other promises say of sessions that only one server knows.
+
+use std::collections::BTreeSet;
+
+use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
+use zabkeeper_core::wire::Request;
+use zabkeeper_core::{ConnId, SessionId, WallMs, Zxid};
+
+use super::history::{History, SERVER, create, create_with, get, twins, twins_under};
+use crate::model::{LocalRules, Rules};
+use crate::observe::Observation;
+
+const LOCAL: SessionId = SessionId(0x900);
+
+fn rules(upgrade: bool) -> Rules {
+    let local = LocalRules { servers: BTreeSet::from([SERVER]), upgrade };
+    Rules { local, ..Rules::default() }
+}
+
+/// The server has these sessions to itself.
+fn keeps(h: &mut History, sessions: &[SessionId]) {
+    h.sees(Observation::Locals { server: SERVER, sessions });
+}
+
+/// A client gets a session that only its server knows.
+fn client(h: &mut History) -> ConnId {
+    let conn = h.greets(0, SessionId(0), Zxid::ZERO);
+    keeps(h, &[LOCAL]);
+    h.welcomes(conn, LOCAL);
+    conn
+}
+
+fn upgrades(h: &mut History) {
+    let op = TxnOp::UpgradeSession { timeout_ms: 4_000, server: SERVER };
+    let zxid = h.next_zxid();
+    h.commits(Txn { zxid, session: LOCAL, time: WallMs(9), origin: None, op });
+}
+
+#[test]
+fn s8_a_local_session_owns_an_ephemeral() {
+    twins_under(&rules(false), "S8", |h, lie| {
+        let a = client(h);
+        h.writes(a, create("/p"));
+        h.asks(a, create_with("/e", "v0", 1));
+        h.does_as(a, |txn| {
+            if lie {
+                txn.op = TxnOp::Create {
+                    path: "/e".into(),
+                    data: super::history::data("v0"),
+                    acl: zabkeeper_core::wire::Acl::open(),
+                    lifetime: Lifetime::Ephemeral,
+                    parent_creates: 3,
+                };
+            }
+        });
+        h.answers(a);
+    });
+}
+
+#[test]
+fn s8_what_needs_an_upgrade_is_decided_without_one() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", 1));
+        if !lie {
+            upgrades(h);
+            keeps(h, &[]);
+        }
+        h.does(a);
+        h.answers(a);
+        if !lie {
+            let a = h.reconnects(a);
+            h.writes(a, Request::CloseSession);
+        }
+    });
+}
+
+#[test]
+fn s8_an_upgrade_that_nobody_needs() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", if lie { 0 } else { 1 }));
+        upgrades(h);
+        keeps(h, &[]);
+        h.does(a);
+        h.answers(a);
+    });
+}
+
+#[test]
+fn s8_an_upgraded_session_stays_on_the_list_of_its_server() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", 1));
+        upgrades(h);
+        if !lie {
+            keeps(h, &[]);
+        }
+        h.shows(SERVER);
+        h.does(a);
+        h.answers(a);
+    });
+}
+
+#[test]
+fn s8_a_server_keeps_a_session_to_itself_that_may_not() {
+    twins("S8", |h, lie| {
+        h.client(0);
+        if lie {
+            keeps(h, &[LOCAL]);
+        }
+    });
+}
+
+#[test]
+fn s8_a_server_makes_a_session_everybodys_that_may_not() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        if lie {
+            h.client(0);
+        } else {
+            client(h);
+        }
+    });
+}
+
+#[test]
+fn s2_edge_154_a_local_session_is_refused_by_its_own_server() {
+    twins_under(&rules(false), "S2", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        if !lie {
+            h.waits(4_100);
+            keeps(h, &[]);
+        }
+        let b = h.greets(0, LOCAL, Zxid::ZERO);
+        h.refuses(b);
+    });
+}
+
+#[test]
+fn s3_a_local_session_expires_although_it_was_heard() {
+    twins_under(&rules(false), "S3", |h, lie| {
+        let a = client(h);
+        h.waits(2_000);
+        h.reads(a, get("/"));
+        h.waits(if lie { 3_000 } else { 4_000 });
+        keeps(h, &[]);
+    });
+}
+
+#[test]
+fn s4_the_id_of_a_local_session_is_used_twice() {
+    twins_under(&rules(false), "S4", |h, lie| {
+        let a = client(h);
+        h.asks(a, Request::CloseSession);
+        keeps(h, &[]);
+        h.answers(a);
+        keeps(h, &[if lie { LOCAL } else { SessionId(LOCAL.0 + 1) }]);
+    });
+}
+
+#[test]
+fn s6_edge_154_a_local_session_goes_on_after_its_process() {
+    twins_under(&rules(false), "S6", |h, lie| {
+        let a = client(h);
+        h.writes(a, create("/p"));
+        h.closes(a);
+        h.restarts(h.tip());
+        let b = h.greets(0, LOCAL, Zxid::ZERO);
+        if lie {
+            h.welcomes(b, LOCAL);
+        } else {
+            h.refuses(b);
+        }
+    });
+}
+
+#[test]
+fn s7_a_local_session_that_nobody_holds_goes_on_for_ever() {
+    twins_under(&rules(false), "S7", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        h.waits(60_000);
+        if !lie {
+            keeps(h, &[]);
+        }
+        h.ends();
+    });
+}
