@@ -18,6 +18,8 @@ pub(crate) fn any(source: &mut Source<'_>) -> Config {
     }
     config.auth.x509 = choice & 4 != 0;
     config.auth.ensemble = choice & 8 != 0;
+    config.sessions.local = choice & 16 != 0;
+    config.sessions.upgrade = choice & 32 != 0;
     config
 }
 

@@ -132,7 +132,10 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
     texts.extend([words::conf(&figures), mntr]);
     let greeting = settings_greeting(source);
     let Figures { clients, .. } = figures;
-    let dump = Dump { mode: status.mode, sessions, ephemerals, clients, now, greeting };
+    let local_sessions =
+        sessions.first().is_some_and(|s| s.timeout_ms & 1 == 1).then(|| sessions.clone());
+    let mode = status.mode;
+    let dump = Dump { mode, sessions, local_sessions, ephemerals, clients, now, greeting };
     texts.push(words::dump(&dump));
     for text in &texts {
         // `conf` of an ensemble ends without, as ZooKeeper's does.

@@ -39,6 +39,8 @@ const ROUNDS: usize = 10;
 /// Handshakes under way at once; a listener's queue may be as short as 50.
 const AT_ONCE: usize = 40;
 const TIMEOUT_MS: i32 = 600_000;
+/// The shortest that a tick of two seconds allows.
+const SHORT_MS: i32 = 4_000;
 const PARENTS: usize = 1_000;
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -63,11 +65,20 @@ impl Client {
         session: SessionId,
         password: Password,
     ) -> Result<Client, Failure> {
+        Client::connect_for(server, session, password, TIMEOUT_MS).await
+    }
+
+    async fn connect_for(
+        server: SocketAddr,
+        session: SessionId,
+        password: Password,
+        timeout_ms: i32,
+    ) -> Result<Client, Failure> {
         let mut stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
         let request = ConnectRequest {
             last_zxid_seen: Zxid::ZERO,
-            timeout_ms: TIMEOUT_MS,
+            timeout_ms,
             session,
             password: Bytes::copy_from_slice(&password),
             read_only: Some(false),
@@ -140,6 +151,25 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// How many children a node has.
+    async fn children(&mut self, path: &str) -> Result<i32, Failure> {
+        self.xid += 1;
+        let request = Request::Exists { path: path.to_owned(), watch: false };
+        let mut bytes = BytesMut::new();
+        RequestFrame { xid: self.xid, request }.encode(&mut bytes);
+        self.stream.write_all(&bytes).await?;
+        match self.next().await? {
+            FromServer::Reply { body, err: 0, .. } => {
+                // Of the Stat's 68 bytes the last twelve are their number and a zxid.
+                let count = body.get(body.len() - 12..).and_then(|end| end.first_chunk());
+                Ok(i32::from_be_bytes(*count.ok_or("no Stat")?))
+            }
+            other @ (FromServer::Event(_) | FromServer::Reply { .. }) => {
+                Err(format!("no Stat, but {other:?}").into())
+            }
+        }
     }
 
     async fn event(&mut self) -> Result<(), Failure> {
@@ -323,6 +353,46 @@ async fn measure(server: SocketAddr, pid: u32) -> Result<Vec<Figure>, Failure> {
     let begun = Instant::now();
     let mut clients = open(server, sessions, SESSIONS).await?;
     figures.push(("10,000 sessions reconnected at once, s", begun.elapsed().as_secs_f64()));
+
+    let mut silent = Vec::new();
+    let new = || Client::connect_for(server, SessionId(0), Password::default(), SHORT_MS);
+    clients[0].call([create("/short".to_owned(), 0)], -110).await?;
+    let mut opened = JoinSet::new();
+    for index in 0..SESSIONS {
+        if opened.len() >= AT_ONCE
+            && let Some(client) = opened.join_next().await
+        {
+            silent.push(client??);
+        }
+        let new = new();
+        opened.spawn(async move {
+            let mut client = new.await?;
+            let path = format!("/short/of-{index}");
+            let (data, acl) = (None, Acl::open());
+            client
+                .call([Request::Create { path, data, acl, flags: 1, with_stat: false }], 0)
+                .await?;
+            Ok::<_, Failure>(client)
+        });
+    }
+    for client in opened.join_all().await {
+        silent.push(client?);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let meanwhile = probe(server, Arc::clone(&stop));
+    let begun = Instant::now();
+    while clients[0].children("/short").await? > 0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    figures.push((
+        "10,000 silent sessions with an ephemeral each gone, s",
+        begun.elapsed().as_secs_f64(),
+    ));
+    stop.store(true, Ordering::Relaxed);
+    let [read, write] = meanwhile.join().map_err(|_| "the probe has panicked")??;
+    figures.push(("  slowest read of another client meanwhile, ms", read));
+    figures.push(("  slowest write of another client meanwhile, ms", write));
+    drop(silent);
 
     let client = &mut clients[0];
     before_mb = memory_mb(pid)?;
