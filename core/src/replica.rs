@@ -423,9 +423,11 @@ impl Replica {
                 self.sessions.create(txn.session, *timeout_ms, Some(*server));
             }
             TxnOp::MoveSession { server } => self.sessions.move_to(txn.session, *server),
-            TxnOp::CloseSession { ephemerals } => {
+            TxnOp::CloseSession => {
+                let mut ephemerals = Vec::from_iter(self.tree.ephemerals(txn.session));
+                ephemerals.sort_unstable();
                 for path in ephemerals {
-                    self.delete(path, txn.zxid, effects);
+                    self.delete(&path, txn.zxid, effects);
                 }
                 self.sessions.close(txn.session);
             }

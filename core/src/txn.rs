@@ -90,11 +90,9 @@ pub enum TxnOp {
         /// Negotiated timeout, ms.
         timeout_ms: u32,
     },
-    /// The session of the header ends, and its ephemeral nodes with it.
-    CloseSession {
-        /// Paths to delete, in this order.
-        ephemerals: Vec<String>,
-    },
+    /// The session of the header ends, and with it the ephemeral nodes that it has by then, in the order of their paths.
+    /// They are not listed: a session may have more of them than a transaction has room for.
+    CloseSession,
     /// A request was refused; its refusal takes a place in the order, too (CONS-08).
     Error {
         /// Why.
@@ -246,7 +244,7 @@ impl fmt::Display for TxnOp {
             TxnOp::SetAcl { path, version, .. } => write!(f, "setACL {path} v={version}"),
             TxnOp::SetData { path, version, .. } => write!(f, "setData {path} v={version}"),
             TxnOp::CreateSession { timeout_ms } => write!(f, "createSession {timeout_ms}ms"),
-            TxnOp::CloseSession { ephemerals } => write!(f, "closeSession {ephemerals:?}"),
+            TxnOp::CloseSession => write!(f, "closeSession"),
             TxnOp::Error { code } => write!(f, "error {code}"),
             TxnOp::MoveSession { server } => write!(f, "moveSession s{server}"),
             TxnOp::UpgradeSession { timeout_ms, server } => {

@@ -82,7 +82,8 @@ fn client(conn: ConnId) -> ClientId {
 pub(crate) fn check(input: &[u8]) -> Judged {
     let mut source = Source(input);
     let config = settings::judged(&mut source);
-    let rules = Rules { auth: config.auth.clone(), tree: config.tree.clone() };
+    let (auth, tree) = (config.auth.clone(), config.tree.clone());
+    let rules = Rules { auth, tree, ..Rules::default() };
     let mut live = Live::new(config, Jury(Oracles::new(&[SERVER], rules)));
     let mut slots = [None; 4];
     let mut xid = 0;

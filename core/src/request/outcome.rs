@@ -37,7 +37,7 @@ pub(crate) fn of(
         | TxnOp::CreateSession { .. }
         | TxnOp::UpgradeSession { .. }
         | TxnOp::MoveSession { .. }
-        | TxnOp::CloseSession { .. } => ReplyBody::Empty,
+        | TxnOp::CloseSession => ReplyBody::Empty,
         TxnOp::Multi(ops) => {
             let Form::Multi(forms) = form else { unreachable!("a multi asked for {op}") };
             ReplyBody::Multi(
@@ -72,7 +72,7 @@ fn part(form: &Form, op: &TxnOp, stats: &mut impl Iterator<Item = Stat>) -> Mult
         TxnOp::CreateSession { .. }
         | TxnOp::UpgradeSession { .. }
         | TxnOp::MoveSession { .. }
-        | TxnOp::CloseSession { .. }
+        | TxnOp::CloseSession
         | TxnOp::Multi(_)
         | TxnOp::MultiRefused { .. }
         | TxnOp::Error { .. } => unreachable!("{op} is no part of a multi"),

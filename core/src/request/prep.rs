@@ -339,8 +339,7 @@ impl Prep {
             let parent = self.look_up(case.tree, parent_path).expect("the parent of a node exists");
             self.remove(case, path, parent_path, parent);
         }
-        let ephemerals = paths.iter().map(|path| path.to_string()).collect();
-        TxnOp::CloseSession { ephemerals }
+        TxnOp::CloseSession
     }
 
     /// The node as it will be.

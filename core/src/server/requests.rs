@@ -268,13 +268,13 @@ impl Server {
                 let form = Form::of(&frame.request);
                 let result = outcome::of(&form, &txn.op, &mut effects.stats.into_iter());
                 self.reply(conn, frame.xid, result, cx);
-                if !matches!(txn.op, TxnOp::CloseSession { .. }) {
+                if !matches!(txn.op, TxnOp::CloseSession) {
                     self.serve_reads(conn, cx);
                 }
             }
         }
         match txn.op {
-            TxnOp::CloseSession { .. } => {
+            TxnOp::CloseSession => {
                 cx.mark(Mark::SessionClosed);
                 self.end_session(txn.session, cx);
             }

@@ -34,7 +34,7 @@ impl Logged {
             | TxnOp::CreateSession { .. }
             | TxnOp::UpgradeSession { .. }
             | TxnOp::MoveSession { .. }
-            | TxnOp::CloseSession { .. } => ReplyBody::Empty,
+            | TxnOp::CloseSession => ReplyBody::Empty,
         })
     }
 }
@@ -59,7 +59,7 @@ fn done(request: &Request, ops: &[TxnOp], stats: &[Stat]) -> Vec<MultiResult> {
         | TxnOp::CreateSession { .. }
         | TxnOp::UpgradeSession { .. }
         | TxnOp::MoveSession { .. }
-        | TxnOp::CloseSession { .. }
+        | TxnOp::CloseSession
         | TxnOp::Error { .. } => MultiResult::Checked,
     };
     requests.iter().zip(ops).map(result).collect()

@@ -27,11 +27,10 @@ impl Model {
                 let fresh = id != SessionId(0) && !self.sessions.contains_key(&id);
                 demand(fresh, Kind::Session, || format!("{}: the id is not new", txn.op))?;
             }
-            TxnOp::CloseSession { ephemerals } => self.demand_closable(txn.session, ephemerals)?,
-            TxnOp::MoveSession { .. } => {
+            TxnOp::CloseSession | TxnOp::MoveSession { .. } => {
                 let id = txn.session;
                 let live = self.sessions.get(&id).is_some_and(|session| session.ended.is_none());
-                demand(live, Kind::Session, || format!("moveSession {id}: it is not alive"))?;
+                demand(live, Kind::Session, || format!("{} {id}: it is not alive", txn.op))?;
             }
             TxnOp::Create { .. }
             | TxnOp::Delete { .. }
@@ -47,18 +46,6 @@ impl Model {
         stage.run(&txn.op)?;
         let changes = stage.finish();
         Ok(self.commit(txn, changes))
-    }
-
-    fn demand_closable(&self, id: SessionId, ephemerals: &[String]) -> Result<(), Wrong> {
-        let Some(session) = self.sessions.get(&id).filter(|session| session.ended.is_none()) else {
-            return Err(wrong(Kind::Session, format!("closeSession {id}: it is not alive")));
-        };
-        let listed: BTreeSet<&String> = ephemerals.iter().collect();
-        let exact =
-            listed.len() == ephemerals.len() && listed.iter().copied().eq(&session.ephemerals);
-        demand(exact, Kind::Ephemeral, || {
-            format!("closeSession {id} lists {ephemerals:?}; its own are {:?}", session.ephemerals)
-        })
     }
 
     fn commit(&mut self, txn: Txn, changes: Changes) -> Vec<Firing> {
@@ -90,7 +77,7 @@ impl Model {
             TxnOp::CreateSession { timeout_ms } | TxnOp::UpgradeSession { timeout_ms, .. } => {
                 self.create_session(&txn, *timeout_ms);
             }
-            TxnOp::CloseSession { .. } => self.close_session(&txn),
+            TxnOp::CloseSession => self.close_session(&txn),
             TxnOp::Create { .. }
             | TxnOp::Delete { .. }
             | TxnOp::SetData { .. }

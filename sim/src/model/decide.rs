@@ -22,7 +22,6 @@ struct Case<'a> {
 impl Model {
     /// The only right outcome of a write on the present state, by a session that lives or is local to a server; `None` for
     /// what is no write.
-    /// The ephemeral nodes of a closeSession come in no particular order.
     pub fn decide(&self, asker: Asker<'_>, request: &Request) -> Option<TxnOp> {
         self.decide_over(asker, request, self.tip())
     }
@@ -34,11 +33,7 @@ impl Model {
         let case = Case { global: self.is_alive(session), ids, applied };
         let mut stage = Stage::new(self, Header { session, zxid: Zxid(u64::MAX), time: WallMs(0) });
         let decided = match request {
-            Request::CloseSession => {
-                let ephemerals = self.session(session).map(|s| s.ephemerals.iter().cloned());
-                let ephemerals = ephemerals.into_iter().flatten().collect();
-                Ok(TxnOp::CloseSession { ephemerals })
-            }
+            Request::CloseSession => Ok(TxnOp::CloseSession),
             Request::Multi(requests) => Ok(stage.decide_multi(case, requests)),
             // Any other record is read before a zxid is dealt (edge 59).
             Request::Undecodable { op: OpCode::Multi } => Err(ErrorCode::Marshalling),

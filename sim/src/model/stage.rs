@@ -112,12 +112,14 @@ impl<'a> Stage<'a> {
                 | TxnOp::MultiRefused { .. }
                 | TxnOp::CreateSession { .. }
                 | TxnOp::UpgradeSession { .. }
-                | TxnOp::CloseSession { .. }
+                | TxnOp::CloseSession
                 | TxnOp::MoveSession { .. }
                 | TxnOp::Error { .. } => self.run(op),
             }),
-            TxnOp::CloseSession { ephemerals } => {
-                ephemerals.iter().try_for_each(|path| self.delete(path))
+            TxnOp::CloseSession => {
+                let session = self.model.session(self.header.session);
+                let mut own = session.into_iter().flat_map(|session| &session.ephemerals);
+                own.try_for_each(|path| self.delete(path))
             }
             TxnOp::SetAcl { path, acl, version } => self.set_acl(path, acl, *version),
             TxnOp::CreateSession { .. }

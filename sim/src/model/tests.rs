@@ -157,7 +157,6 @@ fn a_wrong_transaction_is_refused_and_leaves_no_trace() {
         (set("/a", 2), Kind::Structure),
         (set("/b", 1), Kind::Structure),
         (TxnOp::CreateSession { timeout_ms: 1 }, Kind::Session),
-        (TxnOp::CloseSession { ephemerals: Vec::new() }, Kind::Ephemeral),
     ] {
         let zxid = Zxid(tip.0 + 1);
         let shown = format!("{op:?}");

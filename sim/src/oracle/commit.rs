@@ -38,7 +38,7 @@ impl Oracles {
         self.was_asked_for(&txn, committed.proposed)?;
         self.tally.hold(Id::S1, true, Vec::new)?;
         let shown = txn.to_string();
-        let ended = matches!(txn.op, TxnOp::CloseSession { .. }).then_some(txn.session);
+        let ended = matches!(txn.op, TxnOp::CloseSession).then_some(txn.session);
         let firings = self.model.apply(txn).map_err(|wrong| {
             let id = match wrong.kind {
                 Kind::Order => Id::Z4,
@@ -85,7 +85,7 @@ impl Oracles {
                 view.may_time_out_after(*timeout_ms);
                 Ok(())
             }
-            (TxnOp::CloseSession { .. }, None) => self.session_has_expired(txn, proposed),
+            (TxnOp::CloseSession, None) => self.session_has_expired(txn, proposed),
             (TxnOp::CreateSession { .. }, None) => Oracles::fault(
                 Id::S6,
                 vec!["a session that nobody asked for".to_owned(), format!("transaction: {txn}")],
@@ -189,7 +189,7 @@ impl Oracles {
         tally.hold(Id::S1, local || model.is_alive(session), || {
             evidence(format!("{shown}: the session is not alive"))
         })?;
-        let goes_on = matches!(txn.op, TxnOp::CloseSession { .. }) || !view.closing;
+        let goes_on = matches!(txn.op, TxnOp::CloseSession) || !view.closing;
         tally.hold(Id::C9, goes_on, || {
             evidence(format!("{shown}: the session was said to be closing before"))
         })?;
@@ -270,8 +270,6 @@ fn difference(request: &Request, right: &TxnOp, found: &TxnOp) -> Option<Id> {
         return None;
     }
     Some(match (right, found, request) {
-        // They come in any order; whether they are the right ones is the model's to say.
-        (TxnOp::CloseSession { .. }, TxnOp::CloseSession { .. }, _) => return None,
         (TxnOp::Create { path, .. }, TxnOp::Create { path: other, .. }, _)
             if is_sequential(request) && path != other =>
         {

@@ -20,7 +20,7 @@ fn sync() -> Request {
 }
 
 fn expires(h: &mut History, session: SessionId) {
-    let op = TxnOp::CloseSession { ephemerals: Vec::new() };
+    let op = TxnOp::CloseSession;
     let txn = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };
     h.commits(txn);
 }
@@ -267,19 +267,27 @@ fn s7_a_leader_that_stood_still_has_heard_nobody() {
 }
 
 #[test]
-fn s1_an_ephemeral_of_the_last_reign_outlives_its_session() {
-    twins_of(3, "S1", |h, lie| {
+fn t1_an_ephemeral_of_the_last_reign_outlives_its_session() {
+    twins_of(3, "T1", |h, lie| {
         let a = h.client_of(S3, 0);
         let session = h.session(a);
-        h.writes(a, create_with("/e", "v0", 1));
+        let without = h.model.digest_at(h.tip());
+        let zxid = h.writes(a, create_with("/e", "v0", 1));
+        let ephemeral = h.model.digest_at(zxid).wrapping_sub(without);
         h.follows(S3);
         h.dies(S1);
         h.reign(S2, &[S3]);
         h.waits(4_200);
-        let ephemerals = if lie { Vec::new() } else { vec!["/e".to_owned()] };
-        let op = TxnOp::CloseSession { ephemerals };
+        let op = TxnOp::CloseSession;
         let txn = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };
-        h.commits(txn);
+        h.follows(S3);
+        let zxid = h.commits(txn);
+        let left = if lie { ephemeral } else { 0 };
+        h.sends(S2, S3, PeerMessage::Commit { zxid });
+        h.member(S3).committed = zxid;
+        h.shows(S3);
+        let digest = Some(h.model.digest_at(zxid).wrapping_add(left));
+        h.sees(Observation::Applied { server: S3, zxid, digest });
     });
 }
 

@@ -55,7 +55,7 @@ fn a_session_expires_while_requests_are_under_way() {
     h.asks(a, get("/a"));
     h.waits(4_200);
     let (zxid, session) = (h.next_zxid(), h.session(a));
-    let op = TxnOp::CloseSession { ephemerals: Vec::new() };
+    let op = TxnOp::CloseSession;
     h.commits(Txn { zxid, session, time: WallMs(0), origin: None, op });
     h.closes(a);
     let a = h.greets(0, session, Zxid::ZERO);

@@ -73,20 +73,6 @@ fn c11_a_plain_node_goes_by_itself() {
 }
 
 #[test]
-fn s1_a_timed_node_goes_with_its_session() {
-    twins_under(&everything(), "S1", |h, lie| {
-        let a = h.client(0);
-        h.writes(a, timed("/t", 1_000));
-        h.asks(a, Request::CloseSession);
-        h.does_as(a, |txn| {
-            if lie {
-                txn.op = TxnOp::CloseSession { ephemerals: vec!["/t".into()] };
-            }
-        });
-    });
-}
-
-#[test]
 fn t8_edge_185_a_hard_limit_is_passed() {
     twins_under(&everything(), "T8", |h, lie| {
         let a = h.client(0);

@@ -1,21 +1,20 @@
 //! S: sessions, their ids, passwords and ephemeral nodes.
 
 use zabkeeper_core::txn::{Txn, TxnOp};
-use zabkeeper_core::wire::{ConnectResponse, Request};
+use zabkeeper_core::wire::ConnectResponse;
 use zabkeeper_core::{SessionId, WallMs, Zxid};
 
 use super::history::{History, create, create_with, get, twins};
 use crate::oracle::handshake::password;
 
 /// The session ends on the server's own decision, after more than its timeout.
-fn expires(h: &mut History, session: SessionId, ephemerals: &[&str]) -> Zxid {
+fn expires(h: &mut History, session: SessionId) -> Zxid {
     h.waits(4_200);
-    ends(h, session, ephemerals)
+    ends(h, session)
 }
 
-fn ends(h: &mut History, session: SessionId, ephemerals: &[&str]) -> Zxid {
-    let ephemerals = ephemerals.iter().map(|path| (*path).to_owned()).collect();
-    let op = TxnOp::CloseSession { ephemerals };
+fn ends(h: &mut History, session: SessionId) -> Zxid {
+    let op = TxnOp::CloseSession;
     let txn = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };
     h.commits(txn)
 }
@@ -32,39 +31,12 @@ fn hs_08_passwords_are_those_that_java_makes() {
 }
 
 #[test]
-fn s1_expiry_forgets_an_ephemeral() {
-    twins("S1", |h, lie| {
-        let a = h.client(0);
-        h.writes(a, create_with("/e", "v0", 1));
-        h.writes(a, create_with("/f", "v0", 1));
-        let listed: &[&str] = if lie { &["/e"] } else { &["/f", "/e"] };
-        expires(h, h.session(a), listed);
-    });
-}
-
-#[test]
-fn s1_a_closing_session_takes_a_plain_node_with_it() {
-    twins("S1", |h, lie| {
-        let a = h.client(0);
-        h.writes(a, create_with("/e", "v0", 1));
-        h.writes(a, create("/p"));
-        h.asks(a, Request::CloseSession);
-        h.does_as(a, |txn| {
-            if let (true, TxnOp::CloseSession { ephemerals }) = (lie, &mut txn.op) {
-                ephemerals.push("/p".into());
-            }
-        });
-        h.answers(a);
-    });
-}
-
-#[test]
 fn s1_a_dead_session_creates() {
     twins("S1", |h, lie| {
         let a = h.client(0);
         h.asks(a, create_with("/e", "v0", 1));
         if lie {
-            expires(h, h.session(a), &[]);
+            expires(h, h.session(a));
         }
         h.does(a);
     });
@@ -90,7 +62,7 @@ fn s2_a_living_session_is_refused() {
         h.refuses(b);
         if !lie {
             // It was being closed.
-            expires(h, session, &[]);
+            expires(h, session);
         }
         h.waits(31_000);
         h.ends();
@@ -104,7 +76,7 @@ fn s3_a_session_expires_although_it_was_heard() {
         h.waits(2_000);
         h.reads(a, get("/"));
         h.waits(if lie { 3_000 } else { 4_000 });
-        ends(h, h.session(a), &[]);
+        ends(h, h.session(a));
     });
 }
 
@@ -116,7 +88,7 @@ fn s3_a_new_leader_gives_no_full_timeout() {
         h.waits(3_000);
         h.restarts(h.tip());
         h.waits(if lie { 3_000 } else { 4_000 });
-        ends(h, h.session(a), &[]);
+        ends(h, h.session(a));
     });
 }
 
@@ -195,7 +167,7 @@ fn s6_a_new_session_instead_of_the_expired_one() {
     twins("S6", |h, lie| {
         let a = h.client(0);
         let session = h.session(a);
-        expires(h, session, &[]);
+        expires(h, session);
         h.closes(a);
         let b = h.greets(0, session, Zxid::ZERO);
         if lie {
@@ -213,7 +185,7 @@ fn s6_an_expired_session_goes_on() {
         let session = h.session(a);
         h.closes(a);
         if lie {
-            expires(h, session, &[]);
+            expires(h, session);
         }
         let b = h.greets(0, session, Zxid::ZERO);
         h.welcomes(b, session);
