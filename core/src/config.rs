@@ -126,6 +126,10 @@ pub struct Limits {
     /// Bytes of the newest transactions that are kept in memory for learners; what is older is read from the disk.
     /// Default 4 MiB.
     pub recent_bytes: u64,
+    /// Bytes of one answer or one transaction, about. A small request may ask for far more than it holds: many large nodes
+    /// at once, or lists made of many identities. Beyond this it is refused (-5). At most 192 MiB, because a link takes
+    /// less than 256; default 64 MiB.
+    pub record_bytes: usize,
     /// Bytes sent to a learner that catches up, before its connection has to drain. Default 1 MiB.
     pub bulk_bytes: u32,
 }
@@ -153,6 +157,7 @@ impl Limits {
             notify_min: Duration::from_millis(100),
             notify_max: Duration::from_secs(1),
             recent_bytes: 4 << 20,
+            record_bytes: 64 << 20,
             bulk_bytes: 1 << 20,
         }
     }

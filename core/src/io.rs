@@ -383,6 +383,7 @@ pub enum Mark {
     SessionLocal,
     SessionUpgraded,
     UpgradeLost,
+    RecordTooLarge,
 }
 
 /// A set of [`Mark`]s.
@@ -436,7 +437,7 @@ impl Marks {
 
 impl Mark {
     /// All of them, in order.
-    pub const ALL: [Mark; 70] = [
+    pub const ALL: [Mark; 71] = [
         Mark::ElectionAlone,
         Mark::DiscoveryPromised,
         Mark::BroadcastBegun,
@@ -507,6 +508,7 @@ impl Mark {
         Mark::SessionLocal,
         Mark::SessionUpgraded,
         Mark::UpgradeLost,
+        Mark::RecordTooLarge,
     ];
 }
 

@@ -214,6 +214,30 @@ impl fmt::Display for Txn {
     }
 }
 
+impl TxnOp {
+    /// Bytes of what clients have put into it: paths, data and lists.
+    pub(crate) fn size(&self) -> usize {
+        let list = |acl: &[Acl]| -> usize {
+            acl.iter().map(|entry| 8 + entry.scheme.len() + entry.id.len()).sum()
+        };
+        match self {
+            TxnOp::Create { path, data, acl, .. } => {
+                path.len() + data.as_ref().map_or(0, Bytes::len) + list(acl)
+            }
+            TxnOp::SetData { path, data, .. } => path.len() + data.as_ref().map_or(0, Bytes::len),
+            TxnOp::SetAcl { path, acl, .. } => path.len() + list(acl),
+            TxnOp::Delete { path } | TxnOp::Check { path } => path.len(),
+            TxnOp::Multi(ops) => ops.iter().map(TxnOp::size).sum(),
+            TxnOp::CreateSession { .. }
+            | TxnOp::UpgradeSession { .. }
+            | TxnOp::MoveSession { .. }
+            | TxnOp::CloseSession
+            | TxnOp::MultiRefused { .. }
+            | TxnOp::Error { .. } => 0,
+        }
+    }
+}
+
 impl fmt::Display for TxnOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Sleep;
-use zabkeeper_core::io::{ClientCommand, DiskCommand, DiskEvent};
+use zabkeeper_core::io::{ClientCommand, DiskCommand, DiskEvent, Mark};
 use zabkeeper_core::{Input, Instant, Mode, Now, Outbox, Pressure, Server, ServerId, Status};
 
 use crate::conn::{Conn, Due};
@@ -79,6 +79,9 @@ impl Hub {
                 self.server.step(now, input, &mut self.outbox);
             }
             self.note_proposals();
+            if std::mem::take(&mut self.outbox.marks).contains(Mark::RecordTooLarge) {
+                self.shared.note_too_large();
+            }
             self.disk.send(&mut self.outbox.disk);
             self.peers.carry_out(&mut self.outbox);
             self.deliver(now.mono);

@@ -363,6 +363,19 @@ impl Shared {
         );
     }
 
+    /// Says which limit has refused a request whose answer or transaction would have been too large.
+    pub(crate) fn note_too_large(&self) {
+        if let Some(held_back) = self.crowds.borrow_mut().admit(self.clock.mono()) {
+            tracing::warn!(
+                "refused a request (-5; {held_back} more in the last {} s): what it asks for would be larger than {} \
+                 bytes, which one answer or transaction may have (at least 64 MiB, and half as much again as \
+                 jute.maxbuffer); ask for less at once, or raise jute.maxbuffer",
+                CROWD_PAUSE.as_secs(),
+                self.settings.core.limits.record_bytes
+            );
+        }
+    }
+
     /// Logs what is wrong with a client, at a bounded rate: clients decide how often this is called.
     pub(crate) fn complain(&self, peer: SocketAddr, what: &dyn Display) {
         if let Some(held_back) = self.complaints.borrow_mut().admit(self.clock.mono()) {

@@ -435,6 +435,8 @@ impl ServerOptions {
             notify_min: Duration::from_millis(dice.magnitude(5, 100)),
             notify_max: Duration::from_millis(dice.magnitude(100, 1_000)),
             recent_bytes: if rare(dice) { dice.magnitude(64, 16_384) } else { usual.recent_bytes },
+            // The model has no such bound, and no client asks for as much.
+            record_bytes: usual.record_bytes,
             bulk_bytes: if rare(dice) { dice.range_u32(1, 2_000) } else { usual.bulk_bytes },
         };
         ServerOptions {

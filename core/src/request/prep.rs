@@ -23,6 +23,8 @@ pub(crate) struct Prep {
     pending: Pending,
     /// Has a soft quota been passed since somebody asked?
     over_soft_quota: bool,
+    /// Has a transaction been too large since somebody asked?
+    too_large: bool,
 }
 
 /// What a request is decided by, besides what is proposed already.
@@ -63,7 +65,7 @@ impl<'a> Case<'a> {
 
 impl Prep {
     pub(crate) fn new(hash: KeyedHash) -> Prep {
-        Prep { pending: Pending::new(hash), over_soft_quota: false }
+        Prep { pending: Pending::new(hash), over_soft_quota: false, too_large: false }
     }
 
     /// Decides a write of a live session: the change it makes as transaction `zxid`, or its refusal.
@@ -71,7 +73,26 @@ impl Prep {
     /// # Panics
     /// On requests that are no writes.
     pub(crate) fn decide(&mut self, case: &Case<'_>, request: Request) -> TxnOp {
-        self.decide_one(case, request).unwrap_or_else(|code| TxnOp::Error { code })
+        self.pending.begin();
+        match self.decide_one(case, request).and_then(|op| self.fit(case, op)) {
+            Ok(op) => {
+                self.pending.keep();
+                op
+            }
+            Err(code) => {
+                self.pending.take_back();
+                TxnOp::Error { code }
+            }
+        }
+    }
+
+    /// Refuses what no link between servers would take: few bytes may ask for a list of many identities.
+    fn fit(&mut self, case: &Case<'_>, op: TxnOp) -> Result<TxnOp, ErrorCode> {
+        if op.size() > case.config.limits.record_bytes {
+            self.too_large = true;
+            return Err(ErrorCode::Marshalling);
+        }
+        Ok(op)
     }
 
     fn decide_one(&mut self, case: &Case<'_>, request: Request) -> Result<TxnOp, ErrorCode> {
@@ -155,6 +176,11 @@ impl Prep {
     /// Has a write that was decided since the last call passed a soft quota (DATA-31)?
     pub(crate) fn take_over_soft_quota(&mut self) -> bool {
         std::mem::take(&mut self.over_soft_quota)
+    }
+
+    /// Has a write been refused since the last call because its transaction would have been too large?
+    pub(crate) fn take_too_large(&mut self) -> bool {
+        std::mem::take(&mut self.too_large)
     }
 
     /// DATA-05, from the path on.
@@ -304,22 +330,28 @@ impl Prep {
     /// sequence numbers are given back.
     fn multi(&mut self, case: &Case<'_>, requests: Vec<Request>) -> TxnOp {
         let count = requests.len();
-        self.pending.begin();
         let mut ops = Vec::with_capacity(count);
         let mut refusal = None;
+        let mut size = 0;
         for request in requests {
             match self.decide_one(case, request) {
-                Ok(op) => ops.push(op),
+                Ok(op) => {
+                    size += op.size();
+                    if size > case.config.limits.record_bytes {
+                        // Whatever would come on top of that.
+                        self.too_large = true;
+                        refusal = Some(ErrorCode::Marshalling);
+                        break;
+                    }
+                    ops.push(op);
+                }
                 Err(code) => {
                     refusal = Some(code);
                     break;
                 }
             }
         }
-        let Some(code) = refusal else {
-            self.pending.keep();
-            return TxnOp::Multi(ops);
-        };
+        let Some(code) = refusal else { return TxnOp::Multi(ops) };
         self.pending.take_back();
         if code == ErrorCode::Marshalling {
             // ZooKeeper stumbles here, and refuses all of it.
@@ -617,5 +649,29 @@ mod tests {
         assert!(!world.lapse("/p") && !world.lapse("/none"), "not of that kind");
         assert!(world.lapse("/t"));
         assert_eq!(code(&world.decide(create("/t/x", 0))), Some(ErrorCode::NoNode));
+    }
+
+    #[test]
+    fn a_transaction_that_no_link_would_take_is_refused_and_leaves_nothing() {
+        let mut world = World::new(TreeOptions::default());
+        world.config.limits.record_bytes = 1_000;
+        let large = |path: &str, bytes| {
+            let data = Some(Bytes::from(vec![0; bytes]));
+            Request::Create {
+                path: path.into(),
+                data,
+                acl: Acl::open(),
+                flags: 0,
+                with_stat: false,
+            }
+        };
+        assert_eq!(code(&world.decide(large("/a", 1_000))), Some(ErrorCode::Marshalling));
+        assert!(world.prep.take_too_large() && !world.prep.take_too_large());
+        let parts = vec![large("/a", 400), large("/b", 400), large("/c", 400)];
+        assert_eq!(code(&world.decide(Request::Multi(parts))), Some(ErrorCode::Marshalling));
+        assert!(world.prep.take_too_large());
+        let parts = vec![large("/a", 400), large("/b", 400)];
+        assert!(matches!(world.decide(Request::Multi(parts)), TxnOp::Multi(ops) if ops.len() == 2));
+        assert!(!world.prep.take_too_large());
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Owns what each read returns and which watch it leaves. Must not write or send.
 
+use bytes::Bytes;
+
 use crate::auth::{self, Access, Who};
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, SessionId, Zxid};
@@ -20,6 +22,8 @@ pub(crate) struct Asker<'a> {
     pub(crate) session: SessionId,
     /// With which identities.
     pub(crate) who: Who<'a>,
+    /// Bytes that one answer may have, about.
+    pub(crate) room: usize,
 }
 
 /// Answers a read of `conn`.
@@ -32,7 +36,7 @@ pub(crate) fn answer(
     asker: &Asker<'_>,
     request: Request,
 ) -> Result<ReplyBody, ErrorCode> {
-    let Asker { conn, session, who } = *asker;
+    let Asker { conn, who, .. } = *asker;
     match request {
         Request::Exists { path, watch } => exists(tree, watches, asker, &path, watch),
         Request::GetData { path, watch } => {
@@ -47,6 +51,7 @@ pub(crate) fn answer(
             if watch {
                 watches.add(Kind::Child, &path, conn);
             }
+            fit(tree.names_size(id), asker.room)?;
             let children = tree.children(id);
             Ok(if with_stat {
                 ReplyBody::ChildrenStat(children, stat)
@@ -54,7 +59,7 @@ pub(crate) fn answer(
                 ReplyBody::Children(children)
             })
         }
-        // The leader is the only voter, so it needs nobody's word that it still leads (CONS-05).
+        // Its turn comes only once a quorum has confirmed it (CONS-05).
         Request::Sync { path } => Ok(ReplyBody::Path(path)),
         Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
         Request::Watches { path, kind, remove } => {
@@ -67,7 +72,7 @@ pub(crate) fn answer(
         }
         Request::GetAcl { path } => get_acl(tree, who, &path),
         Request::GetEphemerals { prefix } => {
-            Ok(ReplyBody::Children(ephemerals(tree, session, &prefix)))
+            Ok(ReplyBody::Children(ephemerals(tree, asker, &prefix)?))
         }
         Request::GetAllChildrenNumber { path } => {
             let (id, _) = readable(tree, who, &path)?;
@@ -77,11 +82,16 @@ pub(crate) fn answer(
         Request::WhoAmI => Ok(ReplyBody::Identities(who.shown())),
         Request::MultiRead(requests) => {
             let mut results = Vec::with_capacity(requests.len());
+            let mut size = 0;
             for request in requests {
                 if let Request::NoPath { .. } = request {
                     return Ok(ReplyBody::BrokenMulti(results));
                 }
-                results.push(multi_part(answer(tree, watches, asker, request)));
+                let result = multi_part(answer(tree, watches, asker, request));
+                // A few bytes ask for a node of a megabyte, thousands of times.
+                size += part_size(&result);
+                fit(size, asker.room)?;
+                results.push(result);
             }
             Ok(ReplyBody::Multi(results))
         }
@@ -185,9 +195,39 @@ fn get_acl(tree: &Tree, who: Who<'_>, path: &str) -> Result<ReplyBody, ErrorCode
 }
 
 /// OP-103: a plain prefix; nothing, blanks and `/` ask for all.
-fn ephemerals(tree: &Tree, session: SessionId, prefix: &str) -> Vec<String> {
+fn ephemerals(tree: &Tree, asker: &Asker<'_>, prefix: &str) -> Result<Vec<String>, ErrorCode> {
     let all = matches!(prefix.trim_matches(|c| c <= ' '), "" | "/");
-    tree.ephemerals(session).filter(|path| all || path.starts_with(prefix)).collect()
+    let mut size = 0;
+    let own = tree.ephemerals(asker.session).filter(|path| all || path.starts_with(prefix));
+    own.map(|path| {
+        size += text_size(&path);
+        fit(size, asker.room).map(|()| path)
+    })
+    .collect()
+}
+
+/// An answer has to fit into a frame, and into memory: ZooKeeper runs out of it.
+fn fit(size: usize, room: usize) -> Result<(), ErrorCode> {
+    if size <= room { Ok(()) } else { Err(ErrorCode::Marshalling) }
+}
+
+fn text_size(text: &str) -> usize {
+    4 + text.len()
+}
+
+fn part_size(part: &MultiResult) -> usize {
+    match part {
+        MultiResult::Data(data, _) => 90 + data.as_ref().map_or(0, Bytes::len),
+        MultiResult::Children(names) => {
+            names.iter().map(|name| text_size(name)).sum::<usize>() + 20
+        }
+        MultiResult::Created(_)
+        | MultiResult::CreatedStat(..)
+        | MultiResult::Changed(_)
+        | MultiResult::Deleted
+        | MultiResult::Checked
+        | MultiResult::Failed(_) => 20,
+    }
 }
 
 /// An operation of a multiRead (MULTI-11).

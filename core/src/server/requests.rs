@@ -223,8 +223,13 @@ impl Server {
         let Some(Conn { phase: ConnPhase::Open { session }, .. }) = self.conns.get(&conn) else {
             unreachable!("{conn} asks before its session is open")
         };
-        let asker = Asker { conn, session: *session, who: Who::new(&ids, cx.schemes) };
+        let (who, room) = (Who::new(&ids, cx.schemes), cx.config.limits.record_bytes);
+        let asker = Asker { conn, session: *session, who, room };
+        let readable = !matches!(request, Request::Undecodable { .. } | Request::NoPath { .. });
         let result = read::answer(tree, watches, &asker, request);
+        if readable && result == Err(ErrorCode::Marshalling) {
+            cx.mark(Mark::RecordTooLarge);
+        }
         self.reply(conn, xid, result, cx);
     }
 

@@ -137,6 +137,11 @@ impl Tree {
         names
     }
 
+    /// Bytes of the children's names as they are sent.
+    pub(crate) fn names_size(&self, id: NodeId) -> usize {
+        self.child_ids(id).map(|child| 4 + self.node(child).name.len()).sum()
+    }
+
     fn child_ids(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let first = self.slots[id.index()].links.first_child;
         iter::successors(first, |child| self.slots[child.index()].links.after)

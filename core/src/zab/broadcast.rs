@@ -165,6 +165,9 @@ impl Broadcast {
         if self.prep.take_over_soft_quota() {
             cx.mark(Mark::QuotaSoft);
         }
+        if self.prep.take_too_large() {
+            cx.mark(Mark::RecordTooLarge);
+        }
         if matches!(op, TxnOp::Error { .. }) {
             cx.mark(Mark::WriteRefused);
         }

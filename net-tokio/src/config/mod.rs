@@ -174,6 +174,9 @@ pub fn parse(
         (None, Some((host, port))) => (port, host),
         (None, None) => return Err(keys.missing("clientPort", "clientPort=2181")),
     };
+    let limits = limits::read(&mut keys, voters)?;
+    // Whatever may be written may be read again.
+    core.limits.record_bytes = core.limits.record_bytes.max(limits.max_frame as usize / 2 * 3);
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
     let settings = Settings {
         core,
@@ -183,7 +186,7 @@ pub fn parse(
         data_dir,
         log_dir,
         preallocate_bytes: fit::<u64>(preallocate.unwrap_or(65_536)) << 10,
-        limits: limits::read(&mut keys, voters)?,
+        limits,
         backlog: backlog(&mut keys)?,
         words: whitelist(&mut keys),
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tempfile::tempdir;
-use zabkeeper_core::wire::{Request, XID_PING};
+use zabkeeper_core::wire::{Acl, Perms, Request, Secret, XID_PING};
 
 use crate::harness::{Server, eventually};
 use crate::raw::{Raw, create, exists, get, set};
@@ -206,4 +206,44 @@ fn thr_05_tokens_come_back_with_time() {
         std::thread::sleep(Duration::from_millis(20));
         Raw::connect(server.port).shake_hands(10_000).is_some()
     });
+}
+
+/// A frame of 80 kB that asks for five gigabytes.
+#[test]
+fn op_22_a_multi_read_of_more_than_fits_is_refused_and_says_why() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut client, _) = Raw::open(server.port, 30_000);
+    assert_eq!(client.call(create("/large", &vec![7; 1_000_000], 0)).0, 0);
+    let reads = |count| Request::MultiRead((0..count).map(|_| get("/large")).collect());
+    assert_eq!(client.call(reads(5_000)).0, -5);
+    server.await_line(&[&"refused a request (-5", &"67108864", &"raise jute.maxbuffer"]);
+    let (err, body) = client.call(reads(10));
+    assert!(err == 0 && body.len() > 10_000_000);
+}
+
+/// Sixteen identities of 60 kB each, and a multi of 200 lists that name them all: 200 MB in one transaction.
+#[test]
+fn acl_11_lists_of_more_than_fits_are_refused_and_say_why() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut client, _) = Raw::open(server.port, 30_000);
+    for number in 0..16 {
+        let auth = format!("{number}{}:secret", "u".repeat(60_000)).into_bytes();
+        let auth = Request::Auth { scheme: "digest".to_owned(), auth: Secret(Some(auth.into())) };
+        client.send(auth);
+        assert_eq!(client.reply().map(|(_, err, _)| err), Some(0));
+    }
+    let own = Acl { perms: Perms(31), scheme: "auth".into(), id: String::new() };
+    let create = |path| Request::Create {
+        path,
+        data: None,
+        acl: vec![own.clone()],
+        flags: 0,
+        with_stat: false,
+    };
+    let creates = |count| Request::Multi((0..count).map(|n| create(format!("/n{n}"))).collect());
+    assert_eq!(client.call(creates(200)).0, -5);
+    server.await_line(&[&"refused a request (-5", &"67108864"]);
+    assert_eq!(client.call(creates(3)).0, 0);
 }
