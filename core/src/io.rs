@@ -26,7 +26,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::Schemes;
+use crate::auth::{Schemes, TooMany};
 use crate::config::Config;
 use crate::history::History;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, WallMs, WriteId, Zxid};
@@ -95,6 +95,9 @@ pub enum ClientEvent {
     /// The connection is gone; nothing more is sent to it or comes from it. Also the answer to
     /// [`ClientCommand::Close`].
     Closed,
+    /// The client has taken output that it was slow to take. Its driver does not read it meanwhile, so its pings go
+    /// unheard: this stands for them, and for nothing else.
+    Heard,
 }
 
 /// What the disk has done.
@@ -297,6 +300,8 @@ pub enum ClientCommand {
     Event(Arc<WatchEvent>),
     /// Close, after everything before it is sent. The driver answers with [`ClientEvent::Closed`].
     Close,
+    /// For the operator, not for the client: why the connection is about to be closed.
+    Complaint(TooMany),
 }
 
 /// Should clients be read?
@@ -539,6 +544,7 @@ impl fmt::Display for Input {
                 write!(f, "{conn} request #{} {}", r.xid, r.request)
             }
             Input::Client(conn, ClientEvent::Closed) => write!(f, "{conn} closed"),
+            Input::Client(conn, ClientEvent::Heard) => write!(f, "{conn} heard"),
             Input::Election(from, notification) => write!(f, "s{from} is {notification}"),
             Input::Peer(link, PeerEvent::Up { peer, dialled }) => {
                 let how = if *dialled { "to" } else { "from" };
@@ -635,6 +641,7 @@ impl fmt::Display for ClientCommand {
             },
             ClientCommand::Event(e) => write!(f, "event {:?} {}", e.event, e.path),
             ClientCommand::Close => write!(f, "close"),
+            ClientCommand::Complaint(what) => write!(f, "complaint: {what}"),
         }
     }
 }

@@ -240,7 +240,9 @@ impl<J: Judge> Live<J> {
             };
             match event {
                 Ok(None) => return,
-                Ok(Some(ClientEvent::Closed)) | Err(_) => return self.drop_conn(conn),
+                Ok(Some(ClientEvent::Closed | ClientEvent::Heard)) | Err(_) => {
+                    return self.drop_conn(conn);
+                }
                 Ok(Some(event @ ClientEvent::Opened(..))) => self.step(Input::Client(conn, event)),
                 Ok(Some(ClientEvent::Request(mut frame))) => {
                     client.tell_apart(&mut frame);
@@ -447,6 +449,7 @@ impl<J: Judge> Live<J> {
                 assert_eq!(read, Ok(Some(right)), "{conn}");
                 self.events += 1;
             }
+            ClientCommand::Complaint(_) => return,
             ClientCommand::Close => {
                 self.clients.remove(&conn);
                 return self.judge.see(self.now, Seen::Closed(conn));

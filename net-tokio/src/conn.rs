@@ -9,24 +9,28 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use socket2::SockRef;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
-use zabkeeper_core::io::ClientCommand;
-use zabkeeper_core::{ConnId, Instant, Now, SessionId, WallMs};
+use zabkeeper_core::io::{ClientCommand, ClientEvent};
+use zabkeeper_core::{ConnId, Input, Instant, Now, SessionId, WallMs};
 
 use crate::shared::Shared;
 use crate::traffic::{ConnStats, Load, Served, Traffic};
 use crate::words::ClientLine;
 
 /// Queued output above which a connection is not read: its client does not take the answers it asked for. Room for a
-/// few of the largest answers that a default `jute.maxbuffer` allows.
+/// few of the largest answers that a default `jute.maxbuffer` allows. Such a client keeps its session while it takes some.
 const OUTPUT_BYTES: usize = 4 << 20;
 
 /// Requests handed over before the hub gets its turn, where answers are small: a pipelining client fills few turns.
 const BURST: u32 = 128;
+
+/// Time between two words to the core that a client which is not read takes its output: far below any session's timeout.
+const HEARD_PAUSE: Duration = Duration::from_millis(250);
 
 /// Capacity that an empty output buffer may keep, so that thousands of idle connections cost little.
 const IDLE_BYTES: usize = 64 << 10;
@@ -54,6 +58,10 @@ struct State {
     due: Due,
     /// Does a task wait for the socket to take more output?
     writing: bool,
+    /// Has output left since the core was told so last?
+    moved: bool,
+    /// When that was.
+    told: Instant,
     /// Does the reader wait for leave to read?
     paused: bool,
     /// Would it be read if it were alone?
@@ -115,6 +123,8 @@ impl Conn {
             fault: None,
             due: Due::No,
             writing: false,
+            moved: false,
+            told: now.mono,
             paused: false,
             crowded_out: false,
             in_line: false,
@@ -200,6 +210,12 @@ impl Conn {
         }
     }
 
+    /// Is the handshake still to be answered?
+    pub(crate) fn is_new(&self) -> bool {
+        let state = self.state.borrow();
+        state.phase == Phase::Open && state.served.is_none()
+    }
+
     /// A handshake or a four-letter word has been read.
     pub(crate) fn greeted(&self, is_word: bool) {
         let mut state = self.state.borrow_mut();
@@ -237,7 +253,7 @@ impl Conn {
         self.state.borrow().served.map(|served| served.session)
     }
 
-    /// Queues what the core has to say; for `Close`, nothing. How the connection is due from now on, if it was less so.
+    /// Queues what the core has to say; for `Close` and `Complaint`, nothing. How the connection is due from now on, if it was less so.
     pub(crate) fn queue(
         &self,
         command: &ClientCommand,
@@ -250,6 +266,7 @@ impl Conn {
             ClientCommand::Connected(response) => {
                 response.encode(&mut state.output);
                 state.served = Served::of(response);
+                self.changed.notify_one();
                 if let (Some(arrival), Some(_)) = (state.handshake.take(), state.served) {
                     let new = arrival.requests > 0;
                     state.stats.connected(new, arrival.at, now);
@@ -267,16 +284,17 @@ impl Conn {
                 }
                 state.stats.replied(reply, arrival, now);
             }
-            ClientCommand::Close => return None,
+            ClientCommand::Close | ClientCommand::Complaint(_) => return None,
         }
         state.largest = state.largest.max(state.output.len() - before);
         state.stats.sent += 1;
         traffic.sent += 1;
         let due = match command {
             ClientCommand::Event(_) => Due::Told,
-            ClientCommand::Connected(_) | ClientCommand::Reply(_) | ClientCommand::Close => {
-                Due::Answered
-            }
+            ClientCommand::Connected(_)
+            | ClientCommand::Reply(_)
+            | ClientCommand::Complaint(_)
+            | ClientCommand::Close => Due::Answered,
         };
         let sooner = due > state.due;
         state.due = state.due.max(due);
@@ -289,7 +307,7 @@ impl Conn {
     }
 
     /// Sends what the socket takes at once and leaves the rest to a task, so that a slow client holds up nobody.
-    pub(crate) fn flush(self: &Rc<Self>) {
+    pub(crate) fn flush(self: &Rc<Self>, shared: &Rc<Shared>) {
         {
             let mut state = self.state.borrow_mut();
             if std::mem::replace(&mut state.due, Due::No) == Due::No {
@@ -298,17 +316,17 @@ impl Conn {
             }
             state.expected = std::mem::take(&mut state.largest).max(state.expected / 2);
         }
-        if self.write() {
+        if self.write(shared) {
             self.look_again();
         } else if !std::mem::replace(&mut self.state.borrow_mut().writing, true) {
-            let conn = Rc::clone(self);
-            tokio::task::spawn_local(async move { conn.write_rest().await });
+            let (conn, shared) = (Rc::clone(self), Rc::clone(shared));
+            tokio::task::spawn_local(async move { conn.write_rest(&shared).await });
         }
     }
 
     /// Sends all that is queued, however long the client takes, unless the connection is abandoned.
-    pub(crate) async fn write_rest(&self) {
-        while !self.write() {
+    pub(crate) async fn write_rest(&self, shared: &Shared) {
+        while !self.write(shared) {
             if self.socket.writable().await.is_err() {
                 break;
             }
@@ -325,12 +343,33 @@ impl Conn {
     }
 
     /// Sends what the socket takes. Is nothing left to send?
-    fn write(&self) -> bool {
+    fn write(&self, shared: &Shared) -> bool {
+        let all = self.try_write();
+        let mut state = self.state.borrow_mut();
+        // Its pings wait behind what it has asked for (SESS-05): an honest client on a slow line must not lose its session.
+        if state.moved && state.paused && state.phase == Phase::Open {
+            let now = shared.clock.mono();
+            if now.since(state.told) >= HEARD_PAUSE {
+                (state.moved, state.told) = (false, now);
+                drop(state);
+                shared.push(Input::Client(self.id, ClientEvent::Heard));
+            }
+        }
+        all
+    }
+
+    fn try_write(&self) -> bool {
         let mut state = self.state.borrow_mut();
         while !state.output.is_empty() {
             match self.socket.try_write(&state.output) {
-                Ok(all) if all == state.output.len() => state.output.clear(),
-                Ok(some) => state.output.advance(some),
+                Ok(all) if all == state.output.len() => {
+                    state.output.clear();
+                    state.moved = true;
+                }
+                Ok(some) => {
+                    state.output.advance(some);
+                    state.moved = true;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) => {
                     state.output.clear();

@@ -144,6 +144,8 @@ impl Hub {
             if matches!(command, ClientCommand::Close) {
                 conn.forget_load(&mut traffic.load);
                 self.shared.close(&conn);
+            } else if let ClientCommand::Complaint(what) = &command {
+                self.shared.complain(conn.peer, what);
             } else {
                 match conn.queue(&command, now, &mut traffic) {
                     Some(Due::Answered) => self.answered.push(Rc::clone(&conn)),
@@ -156,7 +158,7 @@ impl Hub {
         drop(traffic);
         let told = TOLD.min(self.told.len());
         for conn in self.answered.drain(..).chain(self.told.drain(..told)) {
-            conn.flush();
+            conn.flush(&self.shared);
         }
         self.shared.set_reading(self.server.pressure() == Pressure::Accept);
         self.shared.let_in();

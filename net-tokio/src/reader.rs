@@ -31,6 +31,10 @@ use crate::shared::Shared;
 /// Time for the last output to leave and for the client to close its side, once the server has closed its own.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// Output that the kernel keeps before it says that it has no room.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 128 << 10;
+
 /// Why a connection has ended.
 enum End {
     /// The client closed it.
@@ -79,6 +83,9 @@ pub(crate) async fn attend(
 ) {
     // Replies are written whole, so waiting to fill packets would only delay them.
     let _best_effort = stream.set_nodelay(true);
+    // That output leaves shows that a client lives: the kernel must not take megabytes first, and say so then.
+    #[cfg(target_os = "linux")]
+    let _best_effort = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
     if shared.settings.limits.keep_alive {
         let _best_effort = SockRef::from(&stream).set_keepalive(true);
     }
@@ -192,7 +199,7 @@ impl Reader {
                 continue;
             }
             match self.hand_over(window) {
-                Err(end) => return end,
+                Err(end) => return self.refuse(end).await,
                 // Perhaps there is more, but first the hub's turn.
                 Ok(true) => tokio::task::yield_now().await,
                 Ok(false) => {
@@ -323,11 +330,24 @@ impl Reader {
         }
     }
 
+    /// What came is at fault. If it came right behind the handshake, that is answered first, as ZooKeeper does, which reads
+    /// nothing else before.
+    async fn refuse(&mut self, end: End) -> End {
+        if self.conn.is_new() {
+            while self.conn.is_new() {
+                self.conn.changed().await;
+            }
+            self.shared.close(&self.conn);
+            self.hang_up().await;
+        }
+        end
+    }
+
     /// Lets the last output leave, says that nothing follows, and waits for the client to do the same: a socket
     /// closed with unread input would make the kernel throw away output that is still on its way.
     async fn hang_up(&mut self) -> End {
         let farewell = async {
-            self.conn.write_rest().await;
+            self.conn.write_rest(&self.shared).await;
             SockRef::from(self.socket.as_ref()).shutdown(std::net::Shutdown::Write).ok()?;
             loop {
                 self.buffer.clear();

@@ -84,7 +84,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     accepting.abort();
     let replies = async {
         for conn in shared.conns() {
-            conn.write_rest().await;
+            conn.write_rest(&shared).await;
         }
     };
     let _in_time = timeout(LAST_REPLIES, replies).await;

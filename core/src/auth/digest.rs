@@ -2,6 +2,8 @@
 //!
 //! Owns the form of the identities: the user, a colon, the digest of user and password. Must not keep passwords.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use md5::Md5;
@@ -43,7 +45,7 @@ impl Scheme for Digest {
         "digest"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Id]) -> Verdict {
+    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Verdict {
         let Some(auth) = auth else {
             return Verdict::Refused;
         };

@@ -1,5 +1,7 @@
 //! Clients that want to be sure which ensemble they talk to (ACL-14, Java `EnsembleAuthenticationProvider`).
 
+use std::sync::Arc;
+
 use super::{Access, Scheme, Verdict};
 use crate::wire::Id;
 
@@ -20,7 +22,7 @@ impl Scheme for Ensemble {
         "ensemble"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Id]) -> Verdict {
+    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Verdict {
         let asked = auth.unwrap_or_default();
         let is_ours = |name: &String| name.as_bytes() == asked;
         if asked.is_empty() || self.names.is_empty() || self.names.iter().any(is_ours) {

@@ -2,6 +2,8 @@
 //!
 //! Owns what an address and a network look like in a list. The addresses of clients come from the driver.
 
+use std::sync::Arc;
+
 use super::{Access, Scheme, Verdict};
 use crate::wire::Id;
 
@@ -15,7 +17,7 @@ impl Scheme for Ip {
     }
 
     /// The driver has said it already.
-    fn authenticate(&self, _auth: Option<&[u8]>, _known: &[Id]) -> Verdict {
+    fn authenticate(&self, _auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Verdict {
         Verdict::Accepted(Vec::new())
     }
 

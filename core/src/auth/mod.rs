@@ -12,7 +12,7 @@ mod known;
 mod tests;
 mod x509;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -25,6 +25,11 @@ use ip::Ip;
 use x509::X509;
 
 pub(crate) use known::Known;
+pub use known::{Ids, TooMany};
+
+/// Most bytes that the entries `auth` of one list may stand for together: a megabyte of such entries, and a thousand
+/// identities, would be gigabytes.
+const MOST_FOR_AUTH: usize = 64 << 20;
 
 /// Identities of this scheme pass every list (ACL-01).
 const SUPER: &str = "super";
@@ -39,7 +44,7 @@ pub trait Scheme: fmt::Debug + Send + Sync {
 
     /// What an auth packet shows (OP-100), sent by a client that has `known` identities already. `None` is a packet
     /// without data. Never keep or print the data.
-    fn authenticate(&self, auth: Option<&[u8]>, known: &[Id]) -> Verdict;
+    fn authenticate(&self, auth: Option<&[u8]>, known: &[Arc<Id>]) -> Verdict;
 
     /// Which further identities those bring that the driver knows of itself, as the subject of a certificate does
     /// (ACL-11). By default: none.
@@ -151,7 +156,12 @@ impl Schemes {
     }
 
     /// What an auth packet shows. Nobody authenticates by a scheme that is not offered (ACL-16).
-    pub(crate) fn authenticate(&self, scheme: &str, auth: Option<&[u8]>, known: &[Id]) -> Verdict {
+    pub(crate) fn authenticate(
+        &self,
+        scheme: &str,
+        auth: Option<&[u8]>,
+        known: &[Arc<Id>],
+    ) -> Verdict {
         match self.get(scheme) {
             Some(scheme) => scheme.authenticate(auth, known),
             None => Verdict::Refused,
@@ -163,14 +173,15 @@ impl Schemes {
         let mut known = Known::default();
         for id in ids {
             let implied = self.get(&id.scheme).map(|scheme| scheme.implied(&id));
-            known.extend(implied.unwrap_or_default());
-            known.extend([id]);
+            let all = implied.unwrap_or_default().into_iter().chain([id]);
+            // What would be too much is not believed.
+            let _believed = known.extend(all);
         }
         known
     }
 
     /// Is a client with these identities served at all (ACL-19)?
-    pub(crate) fn admit(&self, ids: &[Id]) -> bool {
+    pub(crate) fn admit(&self, ids: &[Arc<Id>]) -> bool {
         let required = &self.options.required_schemes;
         required.is_empty() || ids.iter().any(|id| required.contains(&id.scheme))
     }
@@ -183,13 +194,13 @@ impl Schemes {
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Who<'a> {
-    ids: &'a [Id],
+    ids: &'a [Arc<Id>],
     schemes: &'a Schemes,
 }
 
 impl<'a> Who<'a> {
     /// Somebody with these identities.
-    pub(crate) fn new(ids: &'a [Id], schemes: &'a Schemes) -> Who<'a> {
+    pub(crate) fn new(ids: &'a [Arc<Id>], schemes: &'a Schemes) -> Who<'a> {
         Who { ids, schemes }
     }
 
@@ -212,7 +223,7 @@ impl<'a> Who<'a> {
 
     /// What whoAmI tells (OP-107): users, no digests. Of a scheme that is not offered, as `super`, nobody.
     pub(crate) fn shown(&self) -> Vec<Id> {
-        let show = |id: &Id| {
+        let show = |id: &Arc<Id>| {
             let user = self.schemes.get(&id.scheme).map_or("", |scheme| scheme.user(&id.id));
             Id { scheme: id.scheme.clone(), id: user.to_owned() }
         };
@@ -223,19 +234,21 @@ impl<'a> Who<'a> {
     /// sent, and with identities for `auth`, which may repeat others.
     pub(crate) fn fixup(&self, list: Vec<Acl>) -> Result<Vec<Acl>, ErrorCode> {
         let mut fixed: Vec<Acl> = Vec::with_capacity(list.len());
-        for (n, acl) in list.iter().enumerate() {
-            if list[..n].contains(acl) {
+        let (mut seen, mut room) = (BTreeSet::new(), MOST_FOR_AUTH);
+        for acl in &list {
+            if !seen.insert(acl) {
                 continue;
             }
             if is_world(acl) {
                 fixed.push(acl.clone());
             } else if acl.scheme == "auth" {
                 let before = fixed.len();
-                fixed.extend(self.authenticated().map(|id| Acl {
-                    perms: acl.perms,
-                    scheme: id.scheme.clone(),
-                    id: id.id.clone(),
-                }));
+                for id in self.authenticated() {
+                    let bytes = size_of::<Acl>() + id.scheme.len() + id.id.len();
+                    room = usize::checked_sub(room, bytes).ok_or(ErrorCode::InvalidAcl)?;
+                    let (scheme, id) = (id.scheme.clone(), id.id.clone());
+                    fixed.push(Acl { perms: acl.perms, scheme, id });
+                }
                 if fixed.len() == before {
                     return Err(ErrorCode::InvalidAcl);
                 }
@@ -249,7 +262,7 @@ impl<'a> Who<'a> {
     }
 
     /// What the entry `auth` stands for.
-    fn authenticated(&self) -> impl Iterator<Item = &'a Id> {
+    fn authenticated(&self) -> impl Iterator<Item = &'a Arc<Id>> {
         let Who { ids, schemes } = *self;
         ids.iter().filter(|id| schemes.get(&id.scheme).is_some_and(Scheme::is_authenticated))
     }

@@ -16,7 +16,11 @@ fn world(perms: i32) -> Acl {
     acl(perms, "world", "anyone")
 }
 
-fn id(scheme: &str, id: &str) -> Id {
+fn id(scheme: &str, id: &str) -> Arc<Id> {
+    Arc::new(plain(scheme, id))
+}
+
+fn plain(scheme: &str, id: &str) -> Id {
     Id { scheme: scheme.into(), id: id.into() }
 }
 
@@ -25,25 +29,30 @@ fn builtin() -> Schemes {
 }
 
 /// Does somebody with these identities have one of the permissions?
-fn may(schemes: &Schemes, ids: &[Id], list: &[Acl], perms: Perms) -> bool {
+fn may(schemes: &Schemes, ids: &[Arc<Id>], list: &[Acl], perms: Perms) -> bool {
     Who::new(ids, schemes).may(list, &Access::new(perms, "/x"))
 }
 
 /// Who a client is that sends these after `ip`.
-fn shown(schemes: &Schemes, packets: &[&[u8]]) -> Vec<Id> {
-    let mut known = schemes.opened(vec![id("ip", "127.0.0.1")]);
+fn shown(schemes: &Schemes, packets: &[&[u8]]) -> Vec<Arc<Id>> {
+    let mut known = schemes.opened(vec![plain("ip", "127.0.0.1")]);
     for packet in packets {
         let Verdict::Accepted(ids) = schemes.authenticate("digest", Some(packet), known.ids())
         else {
             panic!("digest takes everything");
         };
-        known.extend(ids);
+        known.extend(ids).expect("few");
     }
     known.ids().to_vec()
 }
 
 fn digest(schemes: &Schemes, packet: &[u8]) -> String {
-    shown(schemes, &[packet]).into_iter().find(|id| id.scheme == "digest").expect("an id").id
+    shown(schemes, &[packet])
+        .into_iter()
+        .find(|id| id.scheme == "digest")
+        .expect("an id")
+        .id
+        .clone()
 }
 
 #[test]
@@ -253,10 +262,10 @@ fn acl_11_the_subject_of_a_certificate_and_its_super_user() {
     let options =
         AuthOptions { x509: true, x509_super_user: Some(amy.into()), ..AuthOptions::default() };
     let schemes = Schemes::new(&options);
-    let known = schemes.opened(vec![id("x509", amy)]);
+    let known = schemes.opened(vec![plain("x509", amy)]);
     assert_eq!(known.ids().len(), 2);
     assert!(known.ids().contains(&id("super", amy)));
-    let bob = schemes.opened(vec![id("x509", "CN=bob")]);
+    let bob = schemes.opened(vec![plain("x509", "CN=bob")]);
     assert_eq!(bob.ids()[..], [id("x509", "CN=bob")]);
     let list = [acl(1, "x509", "CN=bob")];
     assert!(may(&schemes, bob.ids(), &list, Perms::READ));
@@ -295,14 +304,75 @@ fn acl_17_edge_173_identities_become_more_in_the_order_of_a_real_server() {
     let packets: [&[u8]; 4] = [b"bob:secret", b"amy:secret", b"cat:secret", b"amy:secret"];
     let ids = shown(&schemes, &packets);
     let who = Who::new(&ids, &schemes);
-    let users = [id("digest", "bob"), id("digest", "amy"), id("digest", "cat")];
-    assert_eq!(who.shown(), [&users[..], &[id("ip", "127.0.0.1")]].concat());
+    let users = [plain("digest", "bob"), plain("digest", "amy"), plain("digest", "cat")];
+    assert_eq!(who.shown(), [&users[..], &[plain("ip", "127.0.0.1")]].concat());
     let expected = [
         acl(31, "digest", BOB),
         acl(31, "digest", "amy:Iq0onHjzb4KyxPAp8YWOIC8zzwY="),
         acl(31, "digest", "cat:kpTKxsHnaWPkMfiSwS+QZoqLUF0="),
     ];
     assert_eq!(who.fixup(vec![acl(31, "auth", "")]), Ok(expected.to_vec()));
+}
+
+/// A connection that has shown so many identities with so many bytes of name each.
+fn crowd(count: usize, bytes: usize) -> (Known, Result<(), TooMany>) {
+    let mut known = builtin().opened(vec![plain("ip", "::1")]);
+    let name = |n| format!("{n:06}{}", "u".repeat(bytes - 6));
+    let end = (0..count).try_for_each(|n| known.extend([plain("digest", &name(n))]));
+    (known, end)
+}
+
+#[test]
+fn acl_17_one_connection_has_a_bound_of_identities_and_of_their_bytes() {
+    let (known, end) = crowd(999, 6);
+    assert_eq!((known.ids().len(), end), (1_000, Ok(())), "with its address");
+    let (mut known, end) = crowd(2_000, 6);
+    assert_eq!((known.ids().len(), end), (1_000, Err(TooMany::Identities)));
+    assert_eq!(known.extend([plain("digest", "000007")]), Ok(()), "it is there already");
+    let (known, end) = crowd(12, 100_000);
+    assert_eq!((known.ids().len(), end), (11, Err(TooMany::Bytes)), "10 of them, and its address");
+    let both = [plain("digest", "a"), plain("digest", "b")];
+    let (mut known, _) = crowd(998, 6);
+    assert_eq!(known.extend(both), Err(TooMany::Identities));
+    assert_eq!(known.ids().len(), 999, "all or none");
+}
+
+#[test]
+fn acl_17_lists_of_different_times_share_their_identities() {
+    let (mut known, _) = crowd(20, 6);
+    let before = known.ids().clone();
+    known.extend([plain("digest", "one more")]).expect("few");
+    assert_eq!(known.ids().len(), before.len() + 1);
+    let shared = |id: &Arc<Id>| known.ids().iter().any(|other| Arc::ptr_eq(id, other));
+    assert!(before.iter().all(shared));
+}
+
+#[test]
+fn acl_17_many_identities_are_in_the_order_of_buckets() {
+    let (known, _) = crowd(900, 6);
+    let mut expected = vec![plain("ip", "::1")];
+    expected.extend((0..900).map(|n| plain("digest", &format!("{n:06}"))));
+    // Sorted once, from the order in which they came: what the buckets of Java hold after they have doubled six times.
+    expected.sort_by_key(|id| known::hash(id) % known::buckets(901));
+    assert!(known.ids().iter().map(|id| &**id).eq(&expected));
+}
+
+#[test]
+fn acl_04_a_long_list_without_repetitions_is_taken_as_it_is() {
+    let schemes = builtin();
+    let list: Vec<Acl> = (0..40_000).map(world).collect();
+    let twice = [&list[..], &list[..]].concat();
+    assert_eq!(Who::new(&[], &schemes).fixup(twice), Ok(list));
+}
+
+#[test]
+fn acl_06_a_list_of_auth_entries_cannot_grow_beyond_all_bounds() {
+    let schemes = builtin();
+    let (known, _) = crowd(900, 100);
+    let who = Who::new(known.ids(), &schemes);
+    let list = |entries| (0..entries).map(|n| acl(n, "auth", "")).collect();
+    assert_eq!(who.fixup(list(100)).map(|list| list.len()), Ok(90_000));
+    assert_eq!(who.fixup(list(10_000)), Err(ErrorCode::InvalidAcl));
 }
 
 #[test]
@@ -338,9 +408,9 @@ impl Scheme for Number {
         "number"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Id]) -> Verdict {
+    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Verdict {
         match auth.and_then(|auth| str::from_utf8(auth).ok()?.parse::<u8>().ok()) {
-            Some(n) => Verdict::Accepted(vec![id("number", &n.to_string())]),
+            Some(n) => Verdict::Accepted(vec![plain("number", &n.to_string())]),
             None => Verdict::Refused,
         }
     }
@@ -364,6 +434,7 @@ fn acl_15_a_scheme_that_is_not_built_in() {
     let Verdict::Accepted(ids) = schemes.authenticate("number", Some(b"007"), &[]) else {
         panic!("seven is a number");
     };
+    let ids = Vec::from_iter(ids.into_iter().map(Arc::new));
     let who = Who::new(&ids, &schemes);
     let list = who.fixup(vec![acl(31, "number", "path")]).expect("fine");
     let access = Access::new(Perms::CREATE, "/7/new");

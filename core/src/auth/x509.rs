@@ -2,6 +2,8 @@
 //!
 //! Owns what a name looks like in a list. The driver has checked the certificate and says whose it is.
 
+use std::sync::Arc;
+
 use super::{Access, SUPER, Scheme, Verdict};
 use crate::wire::Id;
 
@@ -53,7 +55,7 @@ impl Scheme for X509 {
     }
 
     /// A packet proves nothing: the certificate does, which was shown when the connection was made.
-    fn authenticate(&self, _auth: Option<&[u8]>, known: &[Id]) -> Verdict {
+    fn authenticate(&self, _auth: Option<&[u8]>, known: &[Arc<Id>]) -> Verdict {
         if known.iter().any(|id| id.scheme == self.name()) {
             Verdict::Accepted(Vec::new())
         } else {

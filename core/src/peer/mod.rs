@@ -6,15 +6,15 @@
 pub mod frame;
 
 use std::fmt;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::auth::Ids;
 use crate::ids::{ConnId, Epoch, ServerId, SessionId, Zxid};
 use crate::io::Entry;
 use crate::txn::Origin;
-use crate::wire::{Id, Request};
+use crate::wire::Request;
 
 /// For whom, and why: the derived order compares epoch, then history, then id, and greater is better (FLE-02).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -170,7 +170,7 @@ pub enum PeerMessage {
         /// Who has to answer.
         origin: Origin,
         /// Who asks (ACL-18).
-        ids: Arc<[Id]>,
+        ids: Ids,
         /// The write.
         request: Request,
         /// What the session is to the ensemble.

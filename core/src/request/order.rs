@@ -4,9 +4,9 @@
 //! Must not execute anything.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use crate::wire::{Id, Request, RequestFrame};
+use crate::auth::Ids;
+use crate::wire::{Request, RequestFrame};
 
 /// One connection's queue. Bounded by the driver, which stops reading a connection at
 /// `Limits::requests_per_conn` unanswered requests.
@@ -36,7 +36,7 @@ enum Waiting {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Asked {
     pub(crate) frame: RequestFrame,
-    pub(crate) ids: Arc<[Id]>,
+    pub(crate) ids: Ids,
 }
 
 /// A request that is to be carried out as if it came now.
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     fn frame(xid: i32, request: Request) -> Asked {
-        Asked { frame: RequestFrame { xid, request }, ids: Arc::default() }
+        Asked { frame: RequestFrame { xid, request }, ids: Ids::default() }
     }
 
     fn write(xid: i32) -> Asked {

@@ -41,7 +41,7 @@ pub(crate) struct Case<'a> {
     /// Is the session unknown to the ensemble? Then it can own nothing.
     pub(crate) local: bool,
     /// Who asks.
-    pub(crate) ids: &'a [Id],
+    pub(crate) ids: &'a [Arc<Id>],
     /// The zxid that the transaction will have.
     pub(crate) zxid: Zxid,
     /// The time that the transaction will have.

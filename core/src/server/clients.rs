@@ -66,6 +66,19 @@ impl Server {
             }
             ClientEvent::Request(frame) => self.on_request(conn, frame, cx),
             ClientEvent::Closed => self.drop_conn(conn),
+            ClientEvent::Heard => self.on_heard(conn, cx),
+        }
+    }
+
+    /// SESS-05 for a client that is alive but not read: it takes output. Nothing else comes of it.
+    fn on_heard(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
+        if let Some(Conn { phase: ConnPhase::Open { session }, queue, .. }) = self.conns.get(&conn)
+            && !queue.ends()
+            && self.serves()
+        {
+            let session = *session;
+            // One that is closing, or gone, stays so.
+            let _live = self.touch(session, cx);
         }
     }
 

@@ -105,12 +105,17 @@ impl Server {
         let known =
             &mut self.conns.get_mut(&conn).expect("a connection that is being served").known;
         match cx.schemes.authenticate(scheme, auth, known.ids()) {
-            Verdict::Accepted(ids) => {
-                cx.mark(Mark::AuthAccepted);
-                known.extend(ids);
-                let reply = Reply { xid, zxid: 0, result: Ok(ReplyBody::Empty) };
-                cx.send(conn, ClientCommand::Reply(reply));
-            }
+            Verdict::Accepted(ids) => match known.extend(ids) {
+                Ok(()) => {
+                    cx.mark(Mark::AuthAccepted);
+                    let reply = Reply { xid, zxid: 0, result: Ok(ReplyBody::Empty) };
+                    cx.send(conn, ClientCommand::Reply(reply));
+                }
+                Err(too_many) => {
+                    cx.send(conn, ClientCommand::Complaint(too_many));
+                    self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx);
+                }
+            },
             Verdict::Refused => self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx),
             Verdict::Closed => {
                 cx.mark(Mark::AuthRefused);
@@ -310,7 +315,7 @@ impl Server {
         let event = Arc::new(WatchEvent { zxid: Some(zxid), event, path });
         let access = Access::new(Perms::READ, &event.path);
         // WATCH-17: by who the client is now, not when it set the watch.
-        let may = |ids: &[Id]| Who::new(ids, cx.schemes).may(&acl, &access);
+        let may = |ids: &[Arc<Id>]| Who::new(ids, cx.schemes).may(&acl, &access);
         // Identities only ever add to what one may.
         let anybody = may(&[]);
         for conn in conns {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::cleaning::Cleaning;
 use super::syncs::Syncs;
+use crate::auth::Ids;
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::{Cx, Entry, Mark};
 use crate::peer::Standing;
@@ -55,7 +56,7 @@ pub(crate) struct Write {
     /// Who has to answer.
     pub(crate) origin: Origin,
     /// Who asks.
-    pub(crate) ids: Arc<[Id]>,
+    pub(crate) ids: Ids,
     /// What is asked.
     pub(crate) request: Request,
     /// What the session is to the ensemble.
@@ -68,7 +69,7 @@ struct Decision<'a> {
     /// Is the session unknown to the ensemble?
     local: bool,
     origin: Option<Origin>,
-    ids: &'a [Id],
+    ids: &'a [Arc<Id>],
     request: Request,
 }
 

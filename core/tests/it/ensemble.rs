@@ -552,6 +552,7 @@ impl Play {
                 ClientEvent::Opened(self.clients.connect_request(options), ids)
             }
             ["gone"] => ClientEvent::Closed,
+            ["heard"] => ClientEvent::Heard,
             words => ClientEvent::Request(self.clients.request(conn, words)),
         };
         self.step(id, Input::Client(conn, event));

@@ -21,6 +21,7 @@
 //! cN multi OP PATH [..] ; OP PATH [..]
 //! cN auth [SCHEME DATA] | sasl | whoami | getacl PATH | setacl PATH [acl=PERMS:SCHEME:ID ..] [v=N]
 //! cN gone                   the connection breaks
+//! cN heard                  the client takes output, and is not read meanwhile
 //! ```
 
 use std::fmt::Write as _;
@@ -202,6 +203,7 @@ impl Play {
                 self.step(Input::Client(conn, ClientEvent::Opened(request, identities(options))));
             }
             ["gone"] => self.step(Input::Client(conn, ClientEvent::Closed)),
+            ["heard"] => self.step(Input::Client(conn, ClientEvent::Heard)),
             words => {
                 let frame = self.clients.request(conn, words);
                 self.step(Input::Client(conn, ClientEvent::Request(frame)));

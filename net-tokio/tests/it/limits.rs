@@ -1,11 +1,12 @@
 //! What clients may take up: each limit bites, says which one it is, and disturbs nobody beyond it.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use socket2::SockRef;
 use tempfile::tempdir;
-use zabkeeper_core::wire::{Acl, Perms, Request, Secret, XID_PING};
+use zabkeeper_core::wire::{Acl, AddWatchMode, Perms, Request, RequestFrame, Secret, XID_PING};
 
 use crate::harness::{Server, eventually};
 use crate::raw::{Raw, create, exists, get, set};
@@ -47,6 +48,92 @@ fn wire_18_a_silent_client_is_closed_with_its_session() {
     let began = Instant::now();
     assert!(silent.is_closed());
     assert!(began.elapsed() >= Duration::from_millis(250), "not before its time");
+}
+
+/// A client with an ephemeral node, whose session ends after 1 s, and 8 MB of events on their way to it.
+fn flooded(server: &Server, ephemeral: &str) -> (Raw, usize) {
+    let path = format!("/{}", "e".repeat(100_000));
+    let (mut writer, _) = Raw::open(server.port, 2_000);
+    let (mut client, granted) = Raw::open(server.port, 1_000);
+    assert_eq!(granted.timeout_ms, 1_000);
+    SockRef::from(&client.socket).set_recv_buffer_size(4096).expect("is a socket");
+    assert_eq!(client.call(create(ephemeral, b"", 1)).0, 0);
+    let mode = AddWatchMode::Persistent;
+    assert_eq!(client.call(Request::AddWatch { path: path.clone(), mode }).0, 0);
+    assert_eq!(writer.call(create(&path, b"", 0)).0, 0);
+    let mut sets = 0;
+    while sets < 80 {
+        let xids = pipeline(&mut writer, 8, |_| set(&path, b""));
+        take_answers(&mut writer, &xids);
+        sets += xids.len();
+    }
+    (client, sets * path.len())
+}
+
+/// What a client says that does not wait for the answer.
+fn send_ping(client: &mut Raw) {
+    let mut bytes = BytesMut::new();
+    RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut bytes);
+    client.socket.write_all(&bytes).expect("writes");
+}
+
+#[test]
+fn sess_05_a_slow_reader_that_pings_keeps_its_session() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "tickTime=100");
+    let (mut client, bytes) = flooded(&server, "/slow");
+    let began = Instant::now();
+    let (mut taken, mut chunk) = (0, [0; 16 << 10]);
+    while taken < bytes {
+        send_ping(&mut client);
+        let read = client.socket.read(&mut chunk).expect("the connection stands");
+        assert!(read > 0, "closed after {taken} of {bytes} bytes and {:?}", began.elapsed());
+        taken += read;
+        // Some 1.5 MB/s: twice the time of the session for what is not read above the bound alone.
+        std::thread::sleep(Duration::from_micros(read as u64 * 2 / 3));
+    }
+    assert!(began.elapsed() > Duration::from_secs(3), "it was slow");
+    let (mut other, _) = Raw::open(server.port, 2_000);
+    assert_eq!(other.call(exists("/slow")).0, 0);
+}
+
+#[test]
+fn sess_05_a_client_that_takes_nothing_loses_its_session_for_all_its_pings() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "tickTime=100");
+    let (mut client, _) = flooded(&server, "/deaf");
+    let (mut other, _) = Raw::open(server.port, 2_000);
+    eventually("the end of a session", || {
+        // It may have been closed already.
+        let mut bytes = BytesMut::new();
+        RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut bytes);
+        let _sent = client.socket.write_all(&bytes);
+        other.call(exists("/deaf")).0 == -101
+    });
+}
+
+#[test]
+fn acl_17_too_many_identities_end_the_connection_and_say_why() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut other, _) = Raw::open(server.port, 30_000);
+    for (count, bytes, logged) in
+        [(1_000, 6, "more than 1000 identities"), (20, 100_000, "more than 1048576 bytes")]
+    {
+        let (mut client, _) = Raw::open(server.port, 30_000);
+        let show = |n| {
+            let auth = format!("{n:06}{}:secret", "u".repeat(bytes - 6));
+            Request::Auth { scheme: "digest".into(), auth: Secret(Some(auth.into())) }
+        };
+        pipeline(&mut client, count, show);
+        let codes: Vec<i32> =
+            std::iter::from_fn(|| client.reply().map(|(_, err, _)| err)).collect();
+        let (last, others) = codes.split_last().expect("answers");
+        assert_eq!(*last, -115);
+        assert!(others.iter().all(|err| *err == 0) && others.len() >= 10, "{codes:?}");
+        server.await_line(&[&client.address(), &logged]);
+        assert_eq!(other.call(exists("/")).0, 0);
+    }
 }
 
 #[test]

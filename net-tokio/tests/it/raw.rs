@@ -59,17 +59,36 @@ impl Raw {
         self.greet(timeout_ms, SessionId(0), Bytes::from_static(&[0; 16]))
     }
 
+    /// Sends the handshake for a new session and more in one piece; the answer.
+    pub(crate) fn open_and(port: u16, more: &[u8]) -> (Raw, Option<ConnectResponse>) {
+        let mut raw = Raw::connect(port);
+        let password = Bytes::from_static(&[0; 16]);
+        let response = raw.greet_and(10_000, SessionId(0), password, more);
+        (raw, response)
+    }
+
     fn greet(
         &mut self,
         timeout_ms: i32,
         session: SessionId,
         password: Bytes,
     ) -> Option<ConnectResponse> {
+        self.greet_and(timeout_ms, session, password, &[])
+    }
+
+    fn greet_and(
+        &mut self,
+        timeout_ms: i32,
+        session: SessionId,
+        password: Bytes,
+        more: &[u8],
+    ) -> Option<ConnectResponse> {
         let last_zxid_seen = Zxid::ZERO;
         let read_only = Some(false);
         let request = ConnectRequest { last_zxid_seen, timeout_ms, session, password, read_only };
         let mut bytes = BytesMut::new();
         request.encode(&mut bytes);
+        bytes.extend_from_slice(more);
         self.socket.write_all(&bytes).ok()?;
         loop {
             if let Some(response) = self.frames.first(&mut self.buffer).expect("is a handshake") {

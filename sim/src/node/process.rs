@@ -591,6 +591,7 @@ fn summary(input: &Input) -> (u64, &'static [u8]) {
         Input::Client(conn, ClientEvent::Opened(..)) => (conn.0, b"opened"),
         Input::Client(conn, ClientEvent::Request(_)) => (conn.0, b"request"),
         Input::Client(conn, ClientEvent::Closed) => (conn.0, b"closed"),
+        Input::Client(conn, ClientEvent::Heard) => (conn.0, b"heard"),
         Input::Election(from, _) => (from.0, b"notification"),
         Input::Peer(link, PeerEvent::Up { .. }) => (link.0, b"up"),
         Input::Peer(link, PeerEvent::Unreachable { .. }) => (link.0, b"unreachable"),

@@ -290,7 +290,7 @@ impl Storm {
                 ClientCommand::Connected(_) => {
                     self.known.insert(usize::try_from(conn.0).unwrap());
                 }
-                ClientCommand::Event(_) => {}
+                ClientCommand::Event(_) | ClientCommand::Complaint(_) => {}
             }
         }
     }

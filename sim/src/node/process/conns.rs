@@ -2,6 +2,8 @@
 //!
 //! Owns frames read and written, and what is not read for now. Must not judge what is said.
 
+use std::time::Duration;
+
 use super::*;
 
 /// One connection of a client.
@@ -11,7 +13,14 @@ pub(super) struct Conn {
     frames: ClientFrames,
     pub(super) buffer: BytesMut,
     unanswered: u64,
+    /// Bytes that were on their way to the client at the last look, and what was sent since.
+    backlog: usize,
+    /// When the server was told last that the client takes some of them.
+    told: Instant,
 }
+
+/// Time between two words to the server that a client which is not read takes its output.
+const HEARD_PAUSE: Duration = Duration::from_millis(250);
 
 /// One thing read from a connection.
 enum Read {
@@ -22,7 +31,8 @@ enum Read {
 impl Process {
     pub(super) fn accepted(&mut self, conn: ConnId, client: ClientId) {
         let frames = ClientFrames::new(MAX_FRAME_DEFAULT);
-        let new = Conn { client, frames, buffer: BytesMut::new(), unanswered: 0 };
+        let buffer = BytesMut::new();
+        let new = Conn { client, frames, buffer, unanswered: 0, backlog: 0, told: Instant(0) };
         self.conns.insert(conn, new);
     }
 
@@ -63,7 +73,7 @@ impl Process {
             }
             if !self.may_read(conn, shared) {
                 self.held.insert(conn);
-                return;
+                return self.note_taken(now, conn, shared);
             }
             match self.read_one(conn) {
                 Ok(Some(Read::Event(event))) => {
@@ -82,6 +92,19 @@ impl Process {
                     return self.gone(now, conn, shared);
                 }
             }
+        }
+    }
+
+    /// A client that is not read is heard while it takes its output.
+    fn note_taken(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
+        let under_way = shared.net.under_way(conn, End::Dialler);
+        let Some(state) = self.conns.get_mut(&conn) else {
+            return;
+        };
+        let taken = under_way < std::mem::replace(&mut state.backlog, under_way);
+        if taken && state.frames.is_open() && now.mono.since(state.told) >= HEARD_PAUSE {
+            state.told = now.mono;
+            self.step(now, Input::Client(conn, ClientEvent::Heard), shared);
         }
     }
 
@@ -132,6 +155,7 @@ impl Process {
                 ClientCommand::Connected(response) => response.encode(bytes),
                 ClientCommand::Reply(reply) => reply.encode(bytes),
                 ClientCommand::Event(event) => event.encode(bytes),
+                ClientCommand::Complaint(_) => {}
                 ClientCommand::Close => {
                     let bytes = std::mem::take(bytes).freeze();
                     self.put(conn, End::Acceptor, bytes, shared);
@@ -144,6 +168,9 @@ impl Process {
             }
         }
         for (conn, bytes) in outbound {
+            if let Some(state) = self.conns.get_mut(&conn) {
+                state.backlog += bytes.len();
+            }
             self.put(conn, End::Acceptor, bytes.freeze(), shared);
         }
         shared.schedule_arrivals();
