@@ -151,7 +151,7 @@ impl Watches {
 
     /// The requests that set all watches again on a new connection, to be told of changes after `since`.
     pub(crate) fn batches(&self, since: Zxid) -> Vec<SetWatches> {
-        let empty = || SetWatches { relative_zxid: since, ..SetWatches::default() };
+        let empty = || SetWatches { relative_zxid: Some(since), ..SetWatches::default() };
         let mut batches = Vec::new();
         let mut batch = empty();
         let mut bytes = 0;
@@ -236,6 +236,6 @@ mod tests {
         assert_eq!(Vec::from_iter(ops), [101, 105, 105]);
         assert_eq!(batches[1].persistent, [long("persistent")]);
         assert_eq!(batches[2].recursive, ["/r"]);
-        assert!(batches.iter().all(|batch| batch.relative_zxid == Zxid(7)));
+        assert!(batches.iter().all(|batch| batch.relative_zxid == Some(Zxid(7))));
     }
 }

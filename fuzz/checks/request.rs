@@ -103,7 +103,7 @@ pub(crate) fn request(source: &mut Source<'_>, part: bool) -> Request {
             Request::Auth { scheme, auth: Secret(Some(Bytes::copy_from_slice(source.bytes()))) }
         }
         19 => Request::SetWatches(SetWatches {
-            relative_zxid: zxid(source),
+            relative_zxid: Some(zxid(source)),
             data: paths(source),
             exist: paths(source),
             child: paths(source),
@@ -111,7 +111,7 @@ pub(crate) fn request(source: &mut Source<'_>, part: bool) -> Request {
             recursive: Vec::new(),
         }),
         20 => Request::SetWatches(SetWatches {
-            relative_zxid: zxid(source),
+            relative_zxid: Some(zxid(source)),
             data: paths(source),
             exist: paths(source),
             child: paths(source),

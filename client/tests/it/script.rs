@@ -169,7 +169,7 @@ fn brief(request: &Request) -> String {
         && w.data.len() + w.exist.len() + w.child.len() > 20
     {
         let (data, exist, child) = (w.data.len(), w.exist.len(), w.child.len());
-        let since = w.relative_zxid;
+        let since = w.relative_zxid.expect("a client of ours says it");
         return format!("setWatches since={since} data={data} exist={exist} child={child} paths");
     }
     request.to_string()

@@ -131,7 +131,7 @@ pub(crate) fn set_watches(
     let mut fire = |event, path: &String| {
         events.push(WatchEvent { zxid: None, event, path: path.clone() });
     };
-    let newer = |zxid: Zxid| zxid > request.relative_zxid;
+    let newer = |zxid: Zxid| Some(zxid) > request.relative_zxid;
     for path in &request.data {
         match tree.find(path) {
             None => fire(EventType::NodeDeleted, path),

@@ -125,8 +125,9 @@ impl OpCode {
 /// Watches of an earlier connection, to be set again (OP-101, and OP-105 where there are persistent ones).
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SetWatches {
-    /// The last zxid that the client has seen: changes after it are told at once.
-    pub relative_zxid: Zxid,
+    /// The last zxid that the client has seen: changes after it are told at once. None, a negative number on the wire, is
+    /// before all that has ever been: even the root, as it was made, is newer.
+    pub relative_zxid: Option<Zxid>,
     /// Paths watched by getData, or by exists that found a node.
     pub data: Vec<String>,
     /// Paths watched by exists that found nothing.
@@ -508,7 +509,7 @@ pub(super) fn decode_body(op: OpCode, r: &mut Reader) -> Result<Request, Malform
         }
         OpCode::Sasl => Request::Sasl { token: Secret(Some(r.bytes("token")?)) },
         OpCode::SetWatches => Request::SetWatches(SetWatches {
-            relative_zxid: Zxid::from_wire(r.long("relativeZxid")?),
+            relative_zxid: u64::try_from(r.long("relativeZxid")?).ok().map(Zxid),
             data: r.list("dataWatches", |r| r.text("path"))?,
             exist: r.list("existWatches", |r| r.text("path"))?,
             child: r.list("childWatches", |r| r.text("path"))?,
@@ -516,7 +517,7 @@ pub(super) fn decode_body(op: OpCode, r: &mut Reader) -> Result<Request, Malform
             recursive: Vec::new(),
         }),
         OpCode::SetWatches2 => Request::SetWatches(SetWatches {
-            relative_zxid: Zxid::from_wire(r.long("relativeZxid")?),
+            relative_zxid: u64::try_from(r.long("relativeZxid")?).ok().map(Zxid),
             data: r.list("dataWatches", |r| r.text("path"))?,
             exist: r.list("existWatches", |r| r.text("path"))?,
             child: r.list("childWatches", |r| r.text("path"))?,
@@ -627,7 +628,7 @@ pub(super) fn encode_body(request: &Request, out: &mut BytesMut) {
         }
         Request::Sasl { token } => put_buffer(out, token.0.as_deref()),
         Request::SetWatches(watches) => {
-            out.put_i64(watches.relative_zxid.wire());
+            out.put_i64(watches.relative_zxid.map_or(-1, Zxid::wire));
             for paths in [&watches.data, &watches.exist, &watches.child] {
                 put_vector(out, paths, |out, path| put_text(out, path));
             }
@@ -683,10 +684,11 @@ impl fmt::Display for Request {
             Request::Auth { scheme, .. } => write!(f, "auth {scheme}"),
             Request::Sasl { .. } => write!(f, "sasl"),
             Request::SetWatches(w) => {
+                let since = w.relative_zxid.map_or_else(|| "ever".into(), |zxid| zxid.to_string());
                 write!(
                     f,
-                    "setWatches since={} data={:?} exist={:?} child={:?}",
-                    w.relative_zxid, w.data, w.exist, w.child
+                    "setWatches since={since} data={:?} exist={:?} child={:?}",
+                    w.data, w.exist, w.child
                 )?;
                 if !w.is_plain() {
                     write!(f, " persistent={:?} recursive={:?}", w.persistent, w.recursive)?;

@@ -311,7 +311,11 @@ fn set_watches(words: &[&str]) -> SetWatches {
         if named { vec![words[1].to_owned()] } else { Vec::new() }
     };
     SetWatches {
-        relative_zxid: Zxid(since.map_or(0, |since| u64::from_str_radix(since, 16).unwrap())),
+        relative_zxid: match since {
+            Some(since) => Some(Zxid(u64::from_str_radix(since, 16).unwrap())),
+            None if words.contains(&"since=ever") => None,
+            None => Some(Zxid::ZERO),
+        },
         data: list("data", true),
         exist: list("exist", true),
         child: list("child", true),

@@ -166,7 +166,7 @@ impl Model {
         for path in &watches.data {
             match self.node_at(read_as(path), zxid) {
                 None => out.events.push((EventType::NodeDeleted, path.clone())),
-                Some(node) if node.mzxid > since => {
+                Some(node) if Some(node.mzxid) > since => {
                     out.events.push((EventType::NodeDataChanged, path.clone()));
                 }
                 Some(_) => out.registered.push((Table::Data, path.clone())),
@@ -181,7 +181,7 @@ impl Model {
         for path in &watches.child {
             match self.node_at(read_as(path), zxid) {
                 None => out.events.push((EventType::NodeDeleted, path.clone())),
-                Some(node) if node.pzxid > since => {
+                Some(node) if Some(node.pzxid) > since => {
                     out.events.push((EventType::NodeChildrenChanged, path.clone()));
                 }
                 Some(_) => out.registered.push((Table::Child, path.clone())),

@@ -337,8 +337,8 @@ impl Oracles {
             let since = conn.resent.of_mut(slot).remove(path);
             let lost = since.and_then(|since| model.next_firing(*table, path, since));
             let everybody = Audience { rules: model.rules(), ids: &[] };
-            let lost =
-                lost.filter(|f| everybody.may_hear(&f.acl) && f.zxid <= watches.relative_zxid);
+            let lost = lost
+                .filter(|f| everybody.may_hear(&f.acl) && Some(f.zxid) <= watches.relative_zxid);
             tally.hold(Id::W2, lost.is_none(), || {
                 answer.evidence(&format!("{lost:?} was never told, and is said to have been seen"))
             })?;

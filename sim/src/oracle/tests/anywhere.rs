@@ -138,7 +138,7 @@ fn w2_a_watch_is_lost_between_two_servers() {
     twins_of(3, "W2", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_data("/"));
-        let relative_zxid = h.tip();
+        let relative_zxid = Some(h.tip());
         h.writes(b, set("/", "v1"));
         h.follows(S2);
         let a = h.moves(a, S2);

@@ -68,7 +68,7 @@ fn an_event_was_sent_and_never_read() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.reads(a, watch_data("/"));
-    let relative_zxid = h.tip();
+    let relative_zxid = Some(h.tip());
     h.writes(b, set("/", "v1"));
     let a = h.reconnects(a);
     let data = vec!["/".to_owned()];
@@ -85,7 +85,7 @@ fn watch_30_a_missed_existence() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.reads(a, watch_exists("/a"));
-    let relative_zxid = h.tip();
+    let relative_zxid = Some(h.tip());
     h.closes(a);
     h.writes(b, create("/a"));
     h.writes(b, delete("/a"));

@@ -146,6 +146,7 @@ impl Play {
                 ClientCommand::Connected(response) => response.encode(&mut frame),
                 ClientCommand::Reply(reply) => reply.encode(&mut frame),
                 ClientCommand::Event(event) => event.encode(&mut frame),
+                ClientCommand::Complaint(_) => continue,
                 // The client finds out when it has read everything.
                 ClientCommand::Close => {
                     client.down.push_back(Bytes::new());
@@ -367,7 +368,7 @@ impl Play {
             let (data, exist, child) =
                 (list(&client.data), list(&client.exist), list(&client.child));
             if !(data.is_empty() && exist.is_empty() && child.is_empty()) {
-                let relative_zxid = client.seen;
+                let relative_zxid = Some(client.seen);
                 self.ask(
                     index,
                     Request::SetWatches(SetWatches {

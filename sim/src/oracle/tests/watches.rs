@@ -10,7 +10,8 @@ use super::history::{
     History, create, create_with, delete, get, set, twins, watch_children, watch_data, watch_exists,
 };
 
-fn resume(relative_zxid: zabkeeper_core::Zxid, [data, exist, child]: [&[&str]; 3]) -> Request {
+fn resume(since: zabkeeper_core::Zxid, [data, exist, child]: [&[&str]; 3]) -> Request {
+    let relative_zxid = Some(since);
     let paths = |list: &[&str]| list.iter().map(|path| (*path).to_owned()).collect();
     let (data, exist, child) = (paths(data), paths(exist), paths(child));
     Request::SetWatches(SetWatches { relative_zxid, data, exist, child, ..SetWatches::default() })
@@ -379,7 +380,8 @@ fn w2_a_client_forgets_its_persistent_watch() {
         let a = h.reconnects(a);
         if !lie {
             let recursive = vec!["/a".to_owned()];
-            let again = SetWatches { relative_zxid: seen, recursive, ..SetWatches::default() };
+            let again =
+                SetWatches { relative_zxid: Some(seen), recursive, ..SetWatches::default() };
             h.reads(a, Request::SetWatches(again));
         }
         h.reads(a, get("/"));
@@ -447,7 +449,7 @@ fn edge_132_persistent_watches_are_set_again_in_silence() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.reads(a, add_watch("/a", Persistent));
-    let relative_zxid = h.tip();
+    let relative_zxid = Some(h.tip());
     h.closes(a);
     h.writes(b, create("/a"));
     let a = h.reconnects(a);
