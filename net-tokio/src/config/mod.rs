@@ -97,8 +97,9 @@ impl Settings {
     /// A file that cannot be read, or a setting that cannot be.
     pub(crate) fn from_file(path: &Path) -> Result<(Settings, Vec<String>), BadSetting> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let bytes = std::fs::read(path)
             .map_err(|error| BadSetting::new(format!("{file}: cannot be read: {error}")))?;
+        let (text, warning) = properties::decode(&file, bytes);
         let flags = match std::env::var(FLAGS) {
             Ok(flags) => flags,
             Err(VarError::NotPresent) => String::new(),
@@ -106,7 +107,10 @@ impl Settings {
                 return Err(BadSetting::new(format!("{FLAGS}: not UTF-8; write it in UTF-8")));
             }
         };
-        parse(&file, &text, &flags, &|myid| std::fs::read_to_string(myid))
+        let (settings, mut warnings) =
+            parse(&file, &text, &flags, &|myid| std::fs::read_to_string(myid))?;
+        warnings.splice(..0, warning);
+        Ok((settings, warnings))
     }
 
     /// What the core is told.

@@ -3,7 +3,8 @@
 //! Owns lines, options, keys and the naming of a fault's place. Must not know what a key means.
 //!
 //! A line is empty, a comment (`#` or `!`), or a key and a value with `=`, `:` or blanks between; both are trimmed.
-//! A key given twice counts with its last value. Backslashes, which Java would take as escapes, are refused rather
+//! A line ends as Java's do: with a line feed, a carriage return, or both. A file that is not UTF-8 is Latin-1, as every
+//! one is to Java. A key given twice counts with its last value. Backslashes, which Java would take as escapes, are refused rather
 //! than read in another way.
 //!
 //! Options are those of the environment variable `SERVER_JVMFLAGS`, in which the scripts around ZooKeeper pass what it
@@ -57,6 +58,7 @@ impl Properties {
     pub(crate) fn read(file: &str, text: &str) -> Result<Properties, BadSetting> {
         let mut all =
             Properties { file: file.to_owned(), entries: BTreeMap::new(), warnings: Vec::new() };
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with(['#', '!']) {
@@ -244,6 +246,22 @@ impl Properties {
     }
 }
 
+/// The text of `file`, and a warning where it is not UTF-8.
+pub(crate) fn decode(file: &str, bytes: Vec<u8>) -> (String, Option<String>) {
+    let error = match String::from_utf8(bytes) {
+        Ok(text) => return (text, None),
+        Err(error) => error,
+    };
+    let at = error.utf8_error().valid_up_to();
+    let bytes = error.into_bytes();
+    let text: String = bytes.iter().copied().map(char::from).collect();
+    let before: String = bytes[..at].iter().copied().map(char::from).collect();
+    let line = 1 + before.replace("\r\n", "\n").matches(['\r', '\n']).count();
+    let warning =
+        format!("{file}:{line}: not UTF-8, so the file is read as Latin-1; write it in UTF-8");
+    (text, Some(warning))
+}
+
 /// Would the value help whoever reads the log to get in?
 fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
@@ -327,6 +345,29 @@ mod tests {
         check("server.1=a:2888:3888;2181", "server.1", "a:2888:3888;2181");
         check("# c\n! d\n\nempty=", "empty", "");
         check("alone", "alone", "");
+    }
+
+    #[test]
+    fn lines_end_as_those_of_java_do() {
+        let mut read = Properties::read("f", "a=1\r# b\rc=2\r\nd=3\n\re=\\").map(|_| ());
+        let error = read.expect_err("a backslash").to_string();
+        assert!(error.starts_with("f:6: "), "{error}");
+        read = Properties::read("f", "a=1\r# b\rc=2\r\nd=3\n\re=4").map(|mut read| {
+            for (key, value) in [("a", "1"), ("c", "2"), ("d", "3"), ("e", "4")] {
+                assert_eq!(read.take(key).expect("is there").value, value);
+            }
+        });
+        assert_eq!(read, Ok(()));
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_latin_1() {
+        let (text, warning) = decode("f", "# caf\u{e9}\n".into());
+        assert_eq!((&text[..], warning), ("# caf\u{e9}\n", None));
+        let (text, warning) = decode("f", b"a=1\r\nb=2\r# caf\xe9\n".to_vec());
+        assert_eq!(text, "a=1\r\nb=2\r# caf\u{e9}\n");
+        let warning = warning.expect("a warning");
+        assert!(warning.starts_with("f:3: not UTF-8"), "{warning}");
     }
 
     #[test]
