@@ -6,7 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a request was refused, as the client is told. The number is the wire value.
+/// Why a request was refused, as the client is told. The number is the wire value; in the log it is stored by position:
+/// append only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[repr(i32)]
 pub enum ErrorCode {

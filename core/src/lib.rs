@@ -34,6 +34,8 @@ mod rng;
 mod server;
 mod session;
 mod status;
+#[cfg(test)]
+mod tests;
 pub mod throttle;
 mod timer;
 mod tree;

@@ -39,7 +39,7 @@ pub struct Origin {
     pub request: u64,
 }
 
-/// What changes.
+/// What changes. Stored by position: append only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TxnOp {
     /// A node is created.
@@ -122,7 +122,7 @@ pub enum TxnOp {
     },
 }
 
-/// How long a node lives, unless somebody deletes it.
+/// How long a node lives, unless somebody deletes it. Stored by position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Lifetime {
     /// For ever.

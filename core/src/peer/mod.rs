@@ -27,7 +27,7 @@ pub struct Vote {
     pub candidate: ServerId,
 }
 
-/// What a server is doing, as far as an election is concerned (FLE-01).
+/// What a server is doing, as far as an election is concerned (FLE-01). Sent by position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stance {
     /// Looks for a leader.
@@ -38,7 +38,8 @@ pub enum Stance {
     Leading,
 }
 
-/// What the word of a server is worth where a quorum has to be sure that nothing is forgotten.
+/// What the word of a server is worth where a quorum has to be sure that nothing is forgotten. Sent by position: append
+/// only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Voice {
     /// It has all that it ever acknowledged.
@@ -50,7 +51,8 @@ pub enum Voice {
     Damaged,
 }
 
-/// What a session is to the ensemble, by the word of the server that holds its connection (SESS-14).
+/// What a session is to the ensemble, by the word of the server that holds its connection (SESS-14). Sent by
+/// position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Standing {
     /// Known to all: whether it is alive is the leader's to say.
@@ -77,7 +79,8 @@ pub struct Notification {
     pub voice: Voice,
 }
 
-/// A message on a link between a learner, who has dialled, and its leader. First in, first out.
+/// A message on a link between a learner, who has dialled, and its leader. First in, first out. Sent by position: append
+/// only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PeerMessage {
     /// Learner, first: what it has promised so far (ZAB-02).

@@ -26,6 +26,8 @@ pub(crate) use lapse::Lapse;
 pub(crate) use node::{Node, NodeId};
 pub(crate) use path::{is_reserved, is_valid, split};
 pub(crate) use quota::Verdict as QuotaVerdict;
+#[cfg(test)]
+pub(crate) use snapshot::Item as SnapshotItem;
 pub(crate) use snapshot::{SnapshotHeader, load};
 
 use crate::digest::{self, NodeView};

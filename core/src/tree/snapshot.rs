@@ -30,8 +30,9 @@ pub(crate) struct SnapshotHeader {
     pub(crate) owners: Vec<(SessionId, ServerId)>,
 }
 
-#[derive(Serialize, Deserialize)]
-enum Item {
+/// Stored by position: append only.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Item {
     Header { header: SnapshotHeader, slots: u32, nodes: u64 },
     Acl { id: AclId, list: Vec<Acl> },
     Node { id: NodeId, node: Node },

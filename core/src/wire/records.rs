@@ -172,7 +172,7 @@ impl CreateMode {
     }
 }
 
-/// Which watches are meant (REC-08).
+/// Which watches are meant (REC-08). Sent to other servers by position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[repr(i32)]
 pub enum WatcherType {
@@ -188,7 +188,7 @@ pub enum WatcherType {
     PersistentRecursive = 5,
 }
 
-/// What a watch set by addWatch covers (REC-09).
+/// What a watch set by addWatch covers (REC-09). Sent to other servers by position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[repr(i32)]
 pub enum AddWatchMode {

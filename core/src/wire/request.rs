@@ -25,7 +25,7 @@ pub const XID_AUTH: i32 = -4;
 /// xid of setWatches and its reply (WIRE-10).
 pub const XID_SET_WATCHES: i32 = -8;
 
-/// Numbers of the operations served.
+/// Numbers of the operations served. Other servers are sent the position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[repr(i32)]
 #[expect(missing_docs, reason = "the names are the operations'")]
@@ -140,7 +140,7 @@ pub struct SetWatches {
     pub recursive: Vec<String>,
 }
 
-/// What a client asks.
+/// What a client asks. Other servers are sent it by position: append only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// OP-01, and OP-15 where `with_stat`.

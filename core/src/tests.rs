@@ -1,0 +1,326 @@
+//! The bytes of all that is stored or sent to other servers, variant by variant: postcard writes an enum as the position
+//! of its variant, and a struct as its fields in their order.
+//!
+//! A line that is new is fine, once its variant is the last of its enum. A line that changes breaks the logs, snapshots
+//! and peers of earlier servers: raise `VERSION` in `peer::frame`, and the format version of the files it is in
+//! (`storage-fs::block`), which then have to be read in both forms.
+
+use std::fmt::{Debug, Write as _};
+use std::iter;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::ErrorCode;
+use crate::ids::{ConnId, Epoch, ServerId, SessionId, WallMs, Zxid};
+use crate::io::{DurableState, Entry};
+use crate::peer::{Notification, PeerMessage, Stance, Standing, Voice, Vote};
+use crate::tree::{AclId, Node, NodeId, SnapshotHeader, SnapshotItem};
+use crate::txn::{Lifetime, Origin, Txn, TxnOp};
+use crate::wire::{Acl, AddWatchMode, Id, OpCode, Perms, Request, Secret, SetWatches, WatcherType};
+
+const ZXID: Zxid = Zxid(5 << 32 | 7);
+const SESSION: SessionId = SessionId(0x0100_0000_0000_0007);
+const ORIGIN: Origin = Origin { server: ServerId(3), conn: ConnId(300), request: 4 };
+
+#[test]
+fn what_is_stored_and_what_servers_say_to_each_other_keeps_its_bytes() {
+    let mut dump = String::new();
+    let mut section = |title: &str, lines: Vec<String>| {
+        writeln!(dump, "== {title}").expect("strings grow");
+        lines.iter().for_each(|line| writeln!(dump, "{line}").expect("strings grow"));
+    };
+    let txn = |origin, op| Txn { zxid: ZXID, session: SESSION, time: WallMs(1_000), origin, op };
+    let check = || TxnOp::Check { path: "/n".into() };
+    section("Txn", lines([txn(None, check()), txn(Some(ORIGIN), check())]));
+    section("TxnOp", lines(chain(after_op)));
+    section("Lifetime", lines(chain(after_lifetime)));
+    section("ErrorCode", lines(numbered(ErrorCode::from_wire)));
+    section("snapshot item", lines(chain(after_item)));
+    section(
+        "DurableState",
+        lines([DurableState {
+            accepted_epoch: Epoch(6),
+            current_epoch: Epoch(5),
+            snapshot: ZXID,
+            damaged: true,
+        }]),
+    );
+    section("Notification", lines(chain(after_stance).into_iter().map(notification)));
+    section("Voice", lines(chain(after_voice)));
+    section("PeerMessage", lines(chain(after_message)));
+    section("Standing", lines(chain(after_standing)));
+    section("Request", lines(chain(after_request)));
+    section("OpCode", lines(numbered(OpCode::from_wire)));
+    section("WatcherType", lines(chain(after_watcher_type)));
+    section("AddWatchMode", lines(chain(after_mode)));
+    insta::with_settings!({
+        snapshot_path => "../tests/golden",
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+    }, {
+        insta::assert_snapshot!("postcard", dump);
+    });
+}
+
+/// Each value's name and bytes. They have to be read back as what was written.
+fn lines<T: Serialize + DeserializeOwned + Debug>(
+    values: impl IntoIterator<Item = T>,
+) -> Vec<String> {
+    let line = |value: T| {
+        let bytes = postcard::to_allocvec(&value).expect("plain data encodes");
+        let read: T = postcard::from_bytes(&bytes).expect("it was just written");
+        let text = format!("{value:?}");
+        assert_eq!(format!("{read:?}"), text);
+        assert_eq!(postcard::to_allocvec(&read).expect("plain data encodes"), bytes);
+        let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
+        bytes.iter().fold(name, |mut line, byte| {
+            write!(line, "{}{byte:02x}", if line.contains(' ') { "" } else { " " })
+                .expect("strings grow");
+            line
+        })
+    };
+    values.into_iter().map(line).collect()
+}
+
+/// All values that `after` leads to. It says for each variant what stands behind it, so that it does not compile where
+/// one is missing; that all are reached shows in the dump.
+fn chain<T>(after: impl Fn(Option<&T>) -> Option<T>) -> Vec<T> {
+    let first = after(None);
+    iter::successors(first, |value| after(Some(value))).collect()
+}
+
+/// All variants of an enum that has numbers on the wire, as they stand in the source.
+fn numbered<T: Serialize>(from_wire: impl Fn(i32) -> Option<T>) -> Vec<T> {
+    let mut found: Vec<T> = (-1_000..1_000).filter_map(from_wire).collect();
+    found.sort_by_key(|value| postcard::to_allocvec(value).expect("plain data encodes"));
+    found
+}
+
+fn acl() -> Vec<Acl> {
+    vec![Acl { perms: Perms(31), scheme: "world".into(), id: "anyone".into() }]
+}
+
+fn data() -> Option<Bytes> {
+    Some(Bytes::from_static(b"abc"))
+}
+
+fn after_op(op: Option<&TxnOp>) -> Option<TxnOp> {
+    let path = String::from("/n");
+    let code = ErrorCode::NoNode;
+    Some(match op {
+        None => {
+            let (acl, lifetime) = (acl(), Lifetime::Ttl { ms: 500 });
+            TxnOp::Create { path, data: data(), acl, lifetime, parent_creates: 2 }
+        }
+        Some(TxnOp::Create { .. }) => TxnOp::Delete { path },
+        Some(TxnOp::Delete { .. }) => TxnOp::SetData { path, data: None, version: 3 },
+        Some(TxnOp::SetData { .. }) => TxnOp::Check { path },
+        Some(TxnOp::Check { .. }) => TxnOp::Multi(vec![TxnOp::Delete { path }]),
+        Some(TxnOp::Multi(_)) => TxnOp::MultiRefused { count: 3, failed: 1, code },
+        Some(TxnOp::MultiRefused { .. }) => TxnOp::CreateSession { timeout_ms: 4_000 },
+        Some(TxnOp::CreateSession { .. }) => TxnOp::CloseSession,
+        Some(TxnOp::CloseSession) => TxnOp::Error { code },
+        Some(TxnOp::Error { .. }) => TxnOp::MoveSession { server: ServerId(2) },
+        Some(TxnOp::MoveSession { .. }) => TxnOp::SetAcl { path, acl: acl(), version: 1 },
+        Some(TxnOp::SetAcl { .. }) => {
+            TxnOp::UpgradeSession { timeout_ms: 4_000, server: ServerId(2) }
+        }
+        Some(TxnOp::UpgradeSession { .. }) => return None,
+    })
+}
+
+fn after_lifetime(lifetime: Option<&Lifetime>) -> Option<Lifetime> {
+    Some(match lifetime {
+        None => Lifetime::Persistent,
+        Some(Lifetime::Persistent) => Lifetime::Ephemeral,
+        Some(Lifetime::Ephemeral) => Lifetime::Container,
+        Some(Lifetime::Container) => Lifetime::Ttl { ms: 500 },
+        Some(Lifetime::Ttl { .. }) => return None,
+    })
+}
+
+fn after_item(item: Option<&SnapshotItem>) -> Option<SnapshotItem> {
+    Some(match item {
+        None => {
+            let header = SnapshotHeader {
+                zxid: ZXID,
+                sessions: vec![(SESSION, 4_000)],
+                last_session_ids: vec![(1, SESSION)],
+                owners: Vec::new(),
+            };
+            SnapshotItem::Header { header, slots: 300, nodes: 200 }
+        }
+        Some(SnapshotItem::Header { .. }) => SnapshotItem::Acl { id: AclId::NONE, list: acl() },
+        Some(SnapshotItem::Acl { .. }) => SnapshotItem::Node {
+            id: NodeId(9),
+            node: Node {
+                parent: NodeId::ROOT,
+                name: "n".into(),
+                data: data(),
+                acl: AclId::NONE,
+                czxid: ZXID,
+                mzxid: ZXID,
+                pzxid: Zxid::ZERO,
+                ctime: -1,
+                mtime: 1_000,
+                version: 1,
+                creates: 2,
+                aversion: 3,
+                owner: SESSION,
+            },
+        },
+        Some(SnapshotItem::Node { .. }) => SnapshotItem::Owners(vec![(SESSION, ServerId(2))]),
+        Some(SnapshotItem::Owners(_)) => return None,
+    })
+}
+
+fn notification(stance: Stance) -> Notification {
+    let vote = Vote { epoch: Epoch(5), zxid: ZXID, candidate: ServerId(3) };
+    Notification { stance, round: 8, vote, voice: Voice::Full }
+}
+
+fn after_stance(stance: Option<&Stance>) -> Option<Stance> {
+    Some(match stance {
+        None => Stance::Looking,
+        Some(Stance::Looking) => Stance::Following,
+        Some(Stance::Following) => Stance::Leading,
+        Some(Stance::Leading) => return None,
+    })
+}
+
+fn after_voice(voice: Option<&Voice>) -> Option<Voice> {
+    Some(match voice {
+        None => Voice::Full,
+        Some(Voice::Full) => Voice::Blank,
+        Some(Voice::Blank) => Voice::Damaged,
+        Some(Voice::Damaged) => return None,
+    })
+}
+
+fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
+    let (session, timeout_ms, origin, epoch, zxid) = (SESSION, 4_000, ORIGIN, Epoch(6), ZXID);
+    let (conn, request) = (ConnId(300), 4);
+    Some(match message {
+        None => PeerMessage::FollowerInfo { accepted: epoch, voice: Voice::Full },
+        Some(PeerMessage::FollowerInfo { .. }) => PeerMessage::LeaderInfo { epoch, empty: true },
+        Some(PeerMessage::LeaderInfo { .. }) => {
+            PeerMessage::AckEpoch { fresh: true, current: Epoch(5), last: zxid }
+        }
+        Some(PeerMessage::AckEpoch { .. }) => PeerMessage::Trunc { to: zxid },
+        Some(PeerMessage::Trunc { .. }) => {
+            let bytes = Bytes::from_static(b"some nodes");
+            PeerMessage::Snap { zxid, index: 2, bytes, last: true }
+        }
+        Some(PeerMessage::Snap { .. }) => PeerMessage::SyncAt { last: zxid },
+        Some(PeerMessage::SyncAt { .. }) => {
+            PeerMessage::Proposal(Entry { zxid, bytes: Bytes::from_static(b"a change") })
+        }
+        Some(PeerMessage::Proposal(_)) => PeerMessage::NewLeader { epoch },
+        Some(PeerMessage::NewLeader { .. }) => PeerMessage::AckNewLeader { epoch },
+        Some(PeerMessage::AckNewLeader { .. }) => PeerMessage::UpToDate { committed: zxid },
+        Some(PeerMessage::UpToDate { .. }) => PeerMessage::Ack { zxid },
+        Some(PeerMessage::Ack { .. }) => PeerMessage::Commit { zxid },
+        Some(PeerMessage::Commit { .. }) => PeerMessage::Ping { round: 8 },
+        Some(PeerMessage::Ping { .. }) => PeerMessage::Pong { round: 8, touched: vec![session] },
+        Some(PeerMessage::Pong { .. }) => {
+            let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
+            let (request, standing) = (Request::Ping, Standing::Global);
+            PeerMessage::Request { session, origin, ids, request, standing }
+        }
+        Some(PeerMessage::Request { .. }) => PeerMessage::CreateSession { timeout_ms, origin },
+        Some(PeerMessage::CreateSession { .. }) => {
+            PeerMessage::Revalidate { conn, session, timeout_ms }
+        }
+        Some(PeerMessage::Revalidate { .. }) => {
+            PeerMessage::Revalidated { conn, session, live: true }
+        }
+        Some(PeerMessage::Revalidated { .. }) => PeerMessage::Sync { conn, request },
+        Some(PeerMessage::Sync { .. }) => PeerMessage::Synced { conn, request },
+        Some(PeerMessage::Synced { .. }) => return None,
+    })
+}
+
+fn after_standing(standing: Option<&Standing>) -> Option<Standing> {
+    Some(match standing {
+        None => Standing::Global,
+        Some(Standing::Global) => Standing::Local,
+        Some(Standing::Local) => Standing::Upgrading { timeout_ms: 4_000 },
+        Some(Standing::Upgrading { .. }) => return None,
+    })
+}
+
+fn after_request(request: Option<&Request>) -> Option<Request> {
+    let path = String::from("/n");
+    let (version, flags, watch, with_stat) = (-1, 3, true, true);
+    Some(match request {
+        None => Request::Create { path, data: data(), acl: acl(), flags, with_stat },
+        Some(Request::Create { .. }) => Request::Delete { path, version },
+        Some(Request::Delete { .. }) => Request::Exists { path, watch },
+        Some(Request::Exists { .. }) => Request::GetData { path, watch },
+        Some(Request::GetData { .. }) => Request::SetData { path, data: None, version },
+        Some(Request::SetData { .. }) => Request::GetChildren { path, watch, with_stat },
+        Some(Request::GetChildren { .. }) => Request::Sync { path },
+        Some(Request::Sync { .. }) => Request::Check { path, version },
+        Some(Request::Check { .. }) => Request::Multi(vec![Request::Ping]),
+        Some(Request::Multi(_)) => Request::Ping,
+        Some(Request::Ping) => Request::Watches { path, kind: WatcherType::Any, remove: true },
+        Some(Request::Watches { .. }) => {
+            Request::Auth { scheme: "digest".into(), auth: Secret::from("a:b") }
+        }
+        Some(Request::Auth { .. }) => Request::SetWatches(SetWatches {
+            relative_zxid: Some(ZXID),
+            data: vec!["/a".into()],
+            exist: vec!["/b".into()],
+            child: vec!["/c".into()],
+            persistent: vec!["/d".into()],
+            recursive: vec!["/e".into()],
+        }),
+        Some(Request::SetWatches(_)) => Request::CloseSession,
+        Some(Request::CloseSession) => Request::Undecodable { op: OpCode::Multi },
+        Some(Request::Undecodable { .. }) => Request::Unknown { op: -300 },
+        Some(Request::Unknown { .. }) => Request::GetAcl { path },
+        Some(Request::GetAcl { .. }) => Request::SetAcl { path, acl: acl(), version },
+        Some(Request::SetAcl { .. }) => {
+            Request::CreateContainer { path, data: None, acl: acl(), flags: 4 }
+        }
+        Some(Request::CreateContainer { .. }) => {
+            Request::CreateTtl { path, data: data(), acl: acl(), flags: 6, ttl: 500 }
+        }
+        Some(Request::CreateTtl { .. }) => {
+            Request::MultiRead(vec![Request::GetData { path, watch: false }])
+        }
+        Some(Request::MultiRead(_)) => Request::GetEphemerals { prefix: path },
+        Some(Request::GetEphemerals { .. }) => Request::GetAllChildrenNumber { path },
+        Some(Request::GetAllChildrenNumber { .. }) => {
+            Request::AddWatch { path, mode: AddWatchMode::PersistentRecursive }
+        }
+        Some(Request::AddWatch { .. }) => Request::WhoAmI,
+        Some(Request::WhoAmI) => Request::NoPath { op: OpCode::SetAcl },
+        Some(Request::NoPath { .. }) => Request::Sasl { token: Secret::from("t") },
+        Some(Request::Sasl { .. }) => Request::Reconfig,
+        Some(Request::Reconfig) => Request::Throttled { op: 1 },
+        Some(Request::Throttled { .. }) => return None,
+    })
+}
+
+fn after_watcher_type(kind: Option<&WatcherType>) -> Option<WatcherType> {
+    Some(match kind {
+        None => WatcherType::Children,
+        Some(WatcherType::Children) => WatcherType::Data,
+        Some(WatcherType::Data) => WatcherType::Any,
+        Some(WatcherType::Any) => WatcherType::Persistent,
+        Some(WatcherType::Persistent) => WatcherType::PersistentRecursive,
+        Some(WatcherType::PersistentRecursive) => return None,
+    })
+}
+
+fn after_mode(mode: Option<&AddWatchMode>) -> Option<AddWatchMode> {
+    Some(match mode {
+        None => AddWatchMode::Persistent,
+        Some(AddWatchMode::Persistent) => AddWatchMode::PersistentRecursive,
+        Some(AddWatchMode::PersistentRecursive) => return None,
+    })
+}
