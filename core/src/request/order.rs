@@ -72,18 +72,37 @@ pub(crate) struct Resumed {
 
 impl Form {
     pub(crate) fn of(request: &Request) -> Form {
-        if let Request::Multi(requests) = request {
-            return Form::Multi(requests.iter().map(Form::of).collect());
-        }
-        if matches!(
-            request,
+        match request {
+            Request::Multi(requests) => Form::Multi(requests.iter().map(Form::of).collect()),
             Request::Create { with_stat: true, .. }
-                | Request::CreateContainer { .. }
-                | Request::CreateTtl { .. }
-        ) {
-            Form::WithStat
-        } else {
-            Form::Plain
+            | Request::CreateContainer { .. }
+            | Request::CreateTtl { .. } => Form::WithStat,
+            Request::Create { with_stat: false, .. }
+            | Request::Delete { .. }
+            | Request::Exists { .. }
+            | Request::GetData { .. }
+            | Request::SetData { .. }
+            | Request::GetChildren { .. }
+            | Request::Sync { .. }
+            | Request::Check { .. }
+            | Request::Ping
+            | Request::Watches { .. }
+            | Request::Auth { .. }
+            | Request::SetWatches(_)
+            | Request::CloseSession
+            | Request::Undecodable { .. }
+            | Request::Unknown { .. }
+            | Request::GetAcl { .. }
+            | Request::SetAcl { .. }
+            | Request::MultiRead(_)
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::AddWatch { .. }
+            | Request::WhoAmI
+            | Request::NoPath { .. }
+            | Request::Sasl { .. }
+            | Request::Reconfig
+            | Request::Throttled { .. } => Form::Plain,
         }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn answer(
                 ReplyBody::Children(children)
             })
         }
-        // Its turn comes only once a quorum has confirmed it (CONS-05).
+        // Asked only after a quorum has confirmed that this is all there was when it came (CONS-05).
         Request::Sync { path } => Ok(ReplyBody::Path(path)),
         Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
         Request::Watches { path, kind, remove } => {

@@ -13,7 +13,7 @@ use super::{
     Acl, AddWatchMode, CreateMode, Reader, ReplyKind, Secret, WatcherType, put_buffer, put_frame,
     put_text, put_vector, text_of,
 };
-use crate::error::Malformed;
+use crate::error::{Malformed, numbered};
 use crate::ids::Zxid;
 
 /// xid of a watch event (WIRE-07).
@@ -25,100 +25,77 @@ pub const XID_AUTH: i32 = -4;
 /// xid of setWatches and its reply (WIRE-10).
 pub const XID_SET_WATCHES: i32 = -8;
 
-/// Numbers of the operations served. Other servers are sent the position: append only.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[repr(i32)]
-#[expect(missing_docs, reason = "the names are the operations'")]
-pub enum OpCode {
-    Create = 1,
-    Delete = 2,
-    Exists = 3,
-    GetData = 4,
-    SetData = 5,
-    GetAcl = 6,
-    SetAcl = 7,
-    GetChildren = 8,
-    Sync = 9,
-    Ping = 11,
-    GetChildren2 = 12,
-    Check = 13,
-    Multi = 14,
-    Create2 = 15,
-    CheckWatches = 17,
-    RemoveWatches = 18,
-    CreateContainer = 19,
-    CreateTtl = 21,
-    MultiRead = 22,
-    Auth = 100,
-    SetWatches = 101,
-    GetEphemerals = 103,
-    GetAllChildrenNumber = 104,
-    SetWatches2 = 105,
-    AddWatch = 106,
-    WhoAmI = 107,
-    CloseSession = -11,
-    Sasl = 102,
-    Reconfig = 16,
+numbered! {
+    /// Numbers of the operations served. Other servers are sent the position: append only.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+    #[expect(missing_docs, reason = "the names are the operations'")]
+    pub enum OpCode {
+        Create = 1,
+        Delete = 2,
+        Exists = 3,
+        GetData = 4,
+        SetData = 5,
+        GetAcl = 6,
+        SetAcl = 7,
+        GetChildren = 8,
+        Sync = 9,
+        Ping = 11,
+        GetChildren2 = 12,
+        Check = 13,
+        Multi = 14,
+        Create2 = 15,
+        CheckWatches = 17,
+        RemoveWatches = 18,
+        CreateContainer = 19,
+        CreateTtl = 21,
+        MultiRead = 22,
+        Auth = 100,
+        SetWatches = 101,
+        GetEphemerals = 103,
+        GetAllChildrenNumber = 104,
+        SetWatches2 = 105,
+        AddWatch = 106,
+        WhoAmI = 107,
+        CloseSession = -11,
+        Sasl = 102,
+        Reconfig = 16,
+    }
 }
 
 impl OpCode {
-    const ALL: [OpCode; 29] = [
-        OpCode::Create,
-        OpCode::Delete,
-        OpCode::Exists,
-        OpCode::GetData,
-        OpCode::SetData,
-        OpCode::GetAcl,
-        OpCode::SetAcl,
-        OpCode::GetChildren,
-        OpCode::Sync,
-        OpCode::Ping,
-        OpCode::GetChildren2,
-        OpCode::Check,
-        OpCode::Multi,
-        OpCode::Create2,
-        OpCode::CheckWatches,
-        OpCode::RemoveWatches,
-        OpCode::CreateContainer,
-        OpCode::CreateTtl,
-        OpCode::MultiRead,
-        OpCode::Auth,
-        OpCode::SetWatches,
-        OpCode::GetEphemerals,
-        OpCode::GetAllChildrenNumber,
-        OpCode::SetWatches2,
-        OpCode::AddWatch,
-        OpCode::WhoAmI,
-        OpCode::CloseSession,
-        OpCode::Sasl,
-        OpCode::Reconfig,
-    ];
-
-    /// The operation with this number, if it is served.
-    pub fn from_wire(value: i32) -> Option<OpCode> {
-        Self::ALL.into_iter().find(|op| op.wire() == value)
-    }
-
-    /// The number on the wire.
-    pub fn wire(self) -> i32 {
-        self as i32
-    }
-
     /// Does the operation become a transaction?
     pub fn is_write(self) -> bool {
-        matches!(
-            self,
+        match self {
             OpCode::Create
-                | OpCode::Create2
-                | OpCode::Delete
-                | OpCode::CreateContainer
-                | OpCode::CreateTtl
-                | OpCode::SetData
-                | OpCode::SetAcl
-                | OpCode::Multi
-                | OpCode::CloseSession
-                | OpCode::Reconfig
-        )
+            | OpCode::Create2
+            | OpCode::Delete
+            | OpCode::CreateContainer
+            | OpCode::CreateTtl
+            | OpCode::SetData
+            | OpCode::SetAcl
+            | OpCode::Multi
+            | OpCode::CloseSession
+            | OpCode::Reconfig => true,
+            OpCode::Exists
+            | OpCode::GetData
+            | OpCode::GetAcl
+            | OpCode::GetChildren
+            | OpCode::Sync
+            | OpCode::Ping
+            | OpCode::GetChildren2
+            | OpCode::Check
+            | OpCode::CheckWatches
+            | OpCode::RemoveWatches
+            | OpCode::MultiRead
+            | OpCode::Auth
+            | OpCode::SetWatches
+            | OpCode::GetEphemerals
+            | OpCode::GetAllChildrenNumber
+            | OpCode::SetWatches2
+            | OpCode::AddWatch
+            | OpCode::WhoAmI
+            | OpCode::Sasl => false,
+        }
     }
 }
 
@@ -419,7 +396,7 @@ impl Request {
 
 impl SetWatches {
     /// Are there no persistent watches among them, so that a server before 3.6 takes them, too?
-    pub fn is_plain(&self) -> bool {
+    fn is_plain(&self) -> bool {
         self.persistent.is_empty() && self.recursive.is_empty()
     }
 }
