@@ -1,4 +1,5 @@
-//! Errors, sorted by blame: what a client is told, what a client did to the wire, what the disk did to us.
+//! Errors, sorted by blame: what a client is told, what a client did to the wire, what the disk did to us, why another
+//! server is left.
 //!
 //! Owns the codes of ZooKeeper's `KeeperException.Code` that a server sends. Must not know who sends them.
 
@@ -153,6 +154,72 @@ impl fmt::Display for Corrupt {
 }
 
 impl std::error::Error for Corrupt {}
+
+/// Why a server ends a link with another: for its log, and of no other effect.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Why {
+    /// The other server has said what it must not, or this one cannot give it what it needs.
+    Refused(String),
+    /// The other server is silent, or does not acknowledge.
+    Silent,
+    /// The other server has dialled again since.
+    Replaced,
+    /// The other server is this one, or no member.
+    Stranger,
+    /// This server follows another, so it has no use for learners.
+    Follows,
+    /// This server does not follow the other one any more.
+    Unwanted,
+    /// This server looks for a leader.
+    Looks(Lost),
+}
+
+/// Why a server looks for a leader again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Lost {
+    /// The leader was not reached, or its link has ended.
+    Leader,
+    /// The leader was in an older epoch than this server has promised.
+    Outdated,
+    /// No quorum has followed this server in time.
+    NotEstablished,
+    /// This server has led, and no quorum is connected any more.
+    Quorum,
+    /// A learner has a newer history, or a higher promise: it should lead.
+    Behind,
+    /// The numbers of this epoch are used up.
+    Epoch,
+    /// A later election is under way.
+    Overtaken,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Refused(what) => f.write_str(what),
+            Why::Silent => write!(f, "the other server is silent or does not acknowledge"),
+            Why::Replaced => write!(f, "the other server has dialled again since"),
+            Why::Stranger => write!(f, "the other end is no other voter"),
+            Why::Follows => write!(f, "this server follows another"),
+            Why::Unwanted => write!(f, "this server does not follow the other one any more"),
+            Why::Looks(lost) => write!(f, "this server looks for a leader: {lost}"),
+        }
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lost::Leader => "the link with its leader is gone",
+            Lost::Outdated => "the other one's epoch is older than its promise",
+            Lost::NotEstablished => "no quorum has followed it in time",
+            Lost::Quorum => "it has lost its quorum",
+            Lost::Behind => "a learner knows more than it does",
+            Lost::Epoch => "its epoch is used up",
+            Lost::Overtaken => "a later election is under way",
+        })
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@
 //!    never. [`DiskEvent::Failed`] halts the server; a failed sync is never retried.
 //! 4. [`ConnId`] and [`LinkId`] are dealt by the driver and never dealt again, so a late message of an old connection
 //!    cannot pass for a new one.
-//! 5. One command per log entry. The core does not merge appends; the disk worker takes all that waits, writes,
+//! 5. One command per log entry. The core does not merge appends; the log's worker takes all that waits, writes,
 //!    syncs once and answers with the last id.
 //! 6. A transaction is encoded once; the same `Bytes` go to the log and to every live learner.
 //! 7. A function that takes no `Cx` cannot act: `tree`, `watch`, `quorum`, `log`, `session` and `wire` never
@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::{Schemes, TooMany};
 use crate::config::Config;
+use crate::error::Why;
 use crate::history::History;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, WallMs, WriteId, Zxid};
 use crate::peer::{Notification, PeerMessage};
@@ -138,7 +139,7 @@ pub enum DiskEvent {
 /// Everything that a step asks of the world. The driver empties it before the next batch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Outbox {
-    /// For the disk worker.
+    /// For the three workers of the disk, each command for the one of its [`Lane`].
     pub disk: Vec<DiskCommand>,
     /// For client connections: replies and events in one queue, because their order is a promise.
     pub clients: Vec<(ConnId, ClientCommand)>,
@@ -228,7 +229,7 @@ pub enum PeerCommand {
     /// Send a message.
     Send(LinkId, PeerMessage),
     /// Close a link, after everything before it is sent as far as the other end takes it.
-    Close(LinkId),
+    Close(LinkId, Why),
 }
 
 /// The three workers of the disk. Each runs its commands in order; between them there is no order.
@@ -651,7 +652,7 @@ impl fmt::Display for PeerCommand {
         match self {
             PeerCommand::Dial(peer) => write!(f, "dial s{peer}"),
             PeerCommand::Send(link, message) => write!(f, "{link}: {message}"),
-            PeerCommand::Close(link) => write!(f, "{link}: close"),
+            PeerCommand::Close(link, why) => write!(f, "{link}: close, {why}"),
         }
     }
 }

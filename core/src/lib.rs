@@ -47,7 +47,7 @@ mod zab;
 pub use config::{
     AuthOptions, Config, ConfigError, DigestAlg, Limits, SessionOptions, TreeOptions,
 };
-pub use error::{Corrupt, ErrorCode, Malformed};
+pub use error::{Corrupt, ErrorCode, Lost, Malformed, Why};
 pub use history::History;
 pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
 pub use io::{Input, Now, Outbox, Pressure};

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use crate::auth::{Scheme, Schemes};
 use crate::config::Config;
 use crate::election::Looking;
-use crate::error::Corrupt;
+use crate::error::{Corrupt, Why};
 use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{
     ClientCommand, Cx, DiskEvent, DurableState, Input, Mark, Now, Outbox, PeerCommand, Pressure,
@@ -353,9 +353,9 @@ impl Server {
                     follower.on_installed(&self.replica, cx);
                 }
             }
-            Err(_) => {
+            Err(what) => {
                 cx.mark(Mark::LeaderRefused);
-                self.look(None, cx);
+                self.look(None, Why::Refused(what), cx);
             }
         }
     }
@@ -371,7 +371,7 @@ impl Server {
                     self.confirm_sync(waiter.conn, waiter.request, cx);
                 }
             }
-            Verdict::StepDown => self.look(None, cx),
+            Verdict::StepDown(lost) => self.look(None, Why::Looks(lost), cx),
         }
     }
 
@@ -391,7 +391,7 @@ impl Server {
                 self.on_revalidated(conn, session, live, cx);
             }
             News::Synced(conn, request) => self.confirm_sync(conn, request, cx),
-            News::Abandon => self.look(None, cx),
+            News::Abandon(why) => self.look(None, why, cx),
         }
     }
 
@@ -419,19 +419,21 @@ impl Server {
     fn follow(&mut self, leader: ServerId, cx: &mut Cx<'_>) {
         cx.mark(Mark::ElectionJoined);
         for link in mem::take(&mut self.inbound).into_keys() {
-            cx.out.peers.push(PeerCommand::Close(link));
+            cx.out.peers.push(PeerCommand::Close(link, Why::Follows));
         }
         self.role = Role::Following(Follower::begin(leader, cx));
     }
 
-    /// Looks for a leader again. Connections of clients stay; their requests wait.
-    fn look(&mut self, lost: Option<ServerId>, cx: &mut Cx<'_>) {
+    /// Looks for a leader again, and ends all links, with a word for the log. Connections of clients stay; their requests
+    /// wait.
+    fn look(&mut self, lost: Option<ServerId>, why: Why, cx: &mut Cx<'_>) {
         let links = match &self.role {
             Role::Looking(_) => Vec::new(),
             Role::Following(follower) => Vec::from_iter(follower.link()),
             Role::Leading(leader) => leader.links().collect(),
         };
-        cx.out.peers.extend(links.into_iter().map(PeerCommand::Close));
+        let close = |link| PeerCommand::Close(link, why.clone());
+        cx.out.peers.extend(links.into_iter().map(close));
         self.replica.abandon_incoming();
         self.role = Role::Looking(Looking::new(cx.config.id(), self.round, lost));
         if !self.conns.is_empty() {

@@ -6,6 +6,7 @@
 
 use super::{Role, Server};
 use crate::auth::Known;
+use crate::error::{Lost, Why};
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientCommand, ClientEvent, Cx, Mark, Pressure};
 use crate::peer::PeerMessage;
@@ -439,7 +440,7 @@ impl Server {
             && leader.broadcast().is_none_or(|broadcast| !broadcast.has_room(cx))
         {
             cx.mark(Mark::EpochUsedUp);
-            self.look(None, cx);
+            self.look(None, Why::Looks(Lost::Epoch), cx);
         }
         self.serves()
     }

@@ -4,6 +4,7 @@
 
 use super::{Role, Server};
 use crate::election::{Outcome, Reaction};
+use crate::error::{Lost, Why};
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Cx, Mark, PeerCommand, PeerEvent};
 use crate::peer::{Notification, PeerMessage, Stance, Voice};
@@ -20,7 +21,7 @@ pub(super) struct Inbound {
 impl Server {
     pub(super) fn on_notification(&mut self, from: ServerId, said: &Notification, cx: &mut Cx<'_>) {
         if self.is_overtaken(from, said, cx) {
-            self.look(None, cx);
+            self.look(None, Why::Looks(Lost::Overtaken), cx);
         }
         let Role::Looking(looking) = &mut self.role else {
             if said.stance == Stance::Looking {
@@ -114,7 +115,8 @@ impl Server {
                 let following = matches!(self.role, Role::Following(_));
                 let stranger = peer == cx.config.id() || !cx.config.voters().contains(peer);
                 if following || stranger {
-                    return cx.out.peers.push(PeerCommand::Close(link));
+                    let why = if stranger { Why::Stranger } else { Why::Follows };
+                    return cx.out.peers.push(PeerCommand::Close(link, why));
                 }
                 self.inbound.insert(link, Inbound { peer, said: None });
             }
@@ -122,7 +124,7 @@ impl Server {
                 if matches!(&self.role, Role::Following(f) if f.leader() == peer && f.link().is_none())
                 {
                     cx.mark(Mark::LeaderUnreachable);
-                    self.look(Some(peer), cx);
+                    self.look(Some(peer), Why::Looks(Lost::Leader), cx);
                 }
             }
             PeerEvent::Message(message) => self.on_message(link, message, cx),
@@ -142,7 +144,7 @@ impl Server {
             }
             // It was wanted when it was dialled.
             Role::Looking(_) | Role::Following(_) | Role::Leading(_) => {
-                cx.out.peers.push(PeerCommand::Close(link));
+                cx.out.peers.push(PeerCommand::Close(link, Why::Unwanted));
             }
         }
     }
@@ -158,7 +160,8 @@ impl Server {
             } else {
                 // The first word of a learner is its promise; whoever says anything else is none.
                 self.inbound.remove(&link);
-                cx.out.peers.push(PeerCommand::Close(link));
+                let why = Why::Refused(format!("its first word is {message}"));
+                cx.out.peers.push(PeerCommand::Close(link, why));
             }
             return;
         }
@@ -187,7 +190,7 @@ impl Server {
         match &mut self.role {
             Role::Following(follower) if follower.link() == Some(link) => {
                 let lost = Some(follower.leader());
-                self.look(lost, cx);
+                self.look(lost, Why::Looks(Lost::Leader), cx);
             }
             Role::Leading(leader) => {
                 let verdict = leader.on_down(link, cx);
@@ -235,7 +238,7 @@ impl Server {
             Role::Following(follower) => {
                 let leader = follower.leader();
                 if follower.is_late(cx) {
-                    self.look(Some(leader), cx);
+                    self.look(Some(leader), Why::Silent, cx);
                 }
             }
             Role::Leading(leader) => {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
+use crate::error::{Lost, Why};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
 use crate::peer::{PeerMessage, Voice};
@@ -57,7 +58,7 @@ pub(crate) enum News {
     /// This client may be answered.
     Synced(ConnId, u64),
     /// This leader cannot be followed: look for one.
-    Abandon,
+    Abandon(Why),
 }
 
 impl Follower {
@@ -162,7 +163,9 @@ impl Follower {
             | PeerMessage::Request { .. }
             | PeerMessage::CreateSession { .. }
             | PeerMessage::Revalidate { .. }
-            | PeerMessage::Sync { .. } => self.refuse(cx),
+            | PeerMessage::Sync { .. } => {
+                self.refuse(format!("the leader said out of turn: {message}"), cx)
+            }
         }
     }
 
@@ -237,16 +240,23 @@ impl Follower {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> News {
-        let Phase::Discovery { link } = self.phase else {
-            return self.refuse(cx);
+        let link = match self.phase {
+            Phase::Discovery { link } if epoch < Epoch::END => link,
+            Phase::Discovery { .. }
+            | Phase::Dialling
+            | Phase::Promising { .. }
+            | Phase::Synchronization { .. }
+            | Phase::Entering { .. }
+            | Phase::Synced { .. }
+            | Phase::Following { .. } => {
+                let what = format!("the leader proposed epoch {epoch} out of turn");
+                return self.refuse(what, cx);
+            }
         };
-        if epoch >= Epoch::END {
-            return self.refuse(cx);
-        }
         let state = replica.state();
         if epoch < state.accepted_epoch {
             cx.mark(Mark::PromiseRefused);
-            return News::Abandon;
+            return News::Abandon(Why::Looks(Lost::Outdated));
         }
         let fresh = epoch > state.accepted_epoch;
         let forgetful = replica.voice() == Voice::Blank && !empty;
@@ -263,7 +273,7 @@ impl Follower {
 
     fn on_trunc(&mut self, to: Zxid, replica: &mut Replica, cx: &mut Cx<'_>) -> News {
         let Phase::Synchronization { link, .. } = self.phase else {
-            return self.refuse(cx);
+            return self.refuse(format!("the leader asked to truncate to {to} out of turn"), cx);
         };
         match replica.truncate(to, cx) {
             Ok(last) => {
@@ -271,7 +281,7 @@ impl Follower {
                 cx.tell(link, PeerMessage::SyncAt { last });
                 News::None
             }
-            Err(_) => self.refuse(cx),
+            Err(what) => self.refuse(what, cx),
         }
     }
 
@@ -282,11 +292,11 @@ impl Follower {
         cx: &mut Cx<'_>,
     ) -> News {
         let Phase::Synchronization { .. } = self.phase else {
-            return self.refuse(cx);
+            return self.refuse(format!("the leader sent snapshot {zxid} out of turn"), cx);
         };
         match replica.receive_chunk(zxid, index, bytes, last, cx) {
             Ok(()) => News::None,
-            Err(_) => self.refuse(cx),
+            Err(what) => self.refuse(what, cx),
         }
     }
 
@@ -298,10 +308,14 @@ impl Follower {
             | Phase::Following { .. } => true,
             Phase::Dialling | Phase::Discovery { .. } | Phase::Promising { .. } => false,
         };
-        if !expected || replica.receive(entry, cx).is_err() {
-            return self.refuse(cx);
+        if !expected {
+            let what = format!("the leader proposed {} out of turn", entry.zxid);
+            return self.refuse(what, cx);
         }
-        News::None
+        match replica.receive(entry, cx) {
+            Ok(()) => News::None,
+            Err(what) => self.refuse(what, cx),
+        }
     }
 
     /// ZAB-11: what was received is on its way to the disk; the epoch follows it in the same lane.
@@ -318,20 +332,30 @@ impl Follower {
             | Phase::Promising { .. }
             | Phase::Entering { .. }
             | Phase::Synced { .. }
-            | Phase::Following { .. } => self.refuse(cx),
+            | Phase::Following { .. } => {
+                self.refuse(format!("the leader began epoch {epoch} out of turn"), cx)
+            }
         }
     }
 
     /// ZAB-12.
     fn on_up_to_date(&self, committed: Zxid, replica: &Replica, cx: &mut Cx<'_>) -> News {
         let log = replica.log();
-        let Phase::Synced { .. } = self.phase else {
-            return self.refuse(cx);
-        };
-        if committed < log.committed() || committed > log.appended() {
-            return self.refuse(cx);
+        let possible = log.committed()..=log.appended();
+        match self.phase {
+            Phase::Synced { .. } if possible.contains(&committed) => News::Serve(committed),
+            Phase::Synced { .. }
+            | Phase::Dialling
+            | Phase::Discovery { .. }
+            | Phase::Promising { .. }
+            | Phase::Synchronization { .. }
+            | Phase::Entering { .. }
+            | Phase::Following { .. } => {
+                let (from, to) = (log.committed(), log.appended());
+                let what = "the leader committed";
+                self.refuse(format!("{what} {committed} out of turn, at {from} to {to}"), cx)
+            }
         }
-        News::Serve(committed)
     }
 
     /// What is committed is applied: service begins.
@@ -357,13 +381,13 @@ impl Follower {
             | Phase::Discovery { .. }
             | Phase::Promising { .. }
             | Phase::Synchronization { .. }
-            | Phase::Entering { .. } => self.refuse(cx),
+            | Phase::Entering { .. } => self.refuse("the leader pinged too early".into(), cx),
         }
     }
 
     /// Leaves a leader that speaks out of turn.
-    fn refuse(&self, cx: &mut Cx<'_>) -> News {
+    fn refuse(&self, what: String, cx: &mut Cx<'_>) -> News {
         cx.mark(Mark::LeaderRefused);
-        News::Abandon
+        News::Abandon(Why::Refused(what))
     }
 }

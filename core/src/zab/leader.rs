@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::broadcast::{Broadcast, Resumption, Write};
 use super::learner::{Learner, Stage};
 use super::syncs::SyncWaiter;
+use crate::error::{Lost, Why};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
 use crate::peer::{PeerMessage, Standing, Voice};
@@ -58,7 +59,7 @@ pub(crate) enum Verdict {
     /// These clients of this server may be answered.
     Synced(Vec<SyncWaiter>),
     /// There is no quorum to lead, or somebody else knows more: look for a leader.
-    StepDown,
+    StepDown(Lost),
 }
 
 impl Leader {
@@ -168,7 +169,9 @@ impl Leader {
             | PeerMessage::Commit { .. }
             | PeerMessage::Ping { .. }
             | PeerMessage::Revalidated { .. }
-            | PeerMessage::Synced { .. } => self.refuse(link, cx),
+            | PeerMessage::Synced { .. } => {
+                self.refuse(link, format!("it said what is not its to say: {message}"), cx)
+            }
         }
     }
 
@@ -198,7 +201,7 @@ impl Leader {
         match self.learners.get_mut(&link).map(|learner| learner.on_log_read(found, replica, cx)) {
             // For a link that is gone, or as it should be.
             None | Some(Ok(())) => Verdict::GoOn,
-            Some(Err(_)) => self.refuse(link, cx),
+            Some(Err(what)) => self.refuse(link, what, cx),
         }
     }
 
@@ -213,7 +216,7 @@ impl Leader {
         let learner = self.learners.get_mut(&link);
         match learner.map(|learner| learner.on_snapshot_read(index, found, cx)) {
             None | Some(Ok(())) => Verdict::GoOn,
-            Some(Err(_)) => self.refuse(link, cx),
+            Some(Err(what)) => self.refuse(link, what, cx),
         }
     }
 
@@ -257,7 +260,7 @@ impl Leader {
             if !room {
                 // The next leader finds the session known, and is asked for the write again.
                 cx.mark(Mark::EpochUsedUp);
-                return Verdict::StepDown;
+                return Verdict::StepDown(Lost::Epoch);
             }
         }
         let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
@@ -300,7 +303,7 @@ impl Leader {
                 self.send(&entry, cx);
                 Verdict::GoOn
             }
-            Some(_) => Verdict::StepDown,
+            Some(_) => Verdict::StepDown(Lost::Epoch),
             // Nobody asks before service begins; whoever does is owed nothing.
             None => Verdict::GoOn,
         }
@@ -362,12 +365,12 @@ impl Leader {
         let late = self.learners.values().filter(|learner| learner.deadline(cx) <= now);
         for link in Vec::from_iter(late.map(|learner| learner.link)) {
             cx.mark(Mark::LearnerSilent);
-            self.drop_learner(link, cx);
+            self.drop_learner(link, Why::Silent, cx);
         }
         if self.serving().is_none() {
             return if self.begin_by <= now {
                 cx.mark(Mark::LeaderNotEstablished);
-                Verdict::StepDown
+                Verdict::StepDown(Lost::NotEstablished)
             } else {
                 Verdict::GoOn
             };
@@ -391,7 +394,8 @@ impl Leader {
     fn on_ack(&mut self, link: LinkId, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
         let learner = self.learners.get_mut(&link).filter(|learner| learner.is_synced());
         let Some(learner) = learner.filter(|_| zxid <= replica.log().appended()) else {
-            return self.refuse(link, cx);
+            let what = format!("it acknowledged {zxid}, which it was not sent");
+            return self.refuse(link, what, cx);
         };
         learner.on_ack(zxid, cx.now.mono);
         let server = learner.server;
@@ -410,7 +414,8 @@ impl Leader {
     ) -> Verdict {
         let server = self.learners.get(&link).map(|learner| learner.server);
         let (Some(server), true) = (server, round <= self.round) else {
-            return self.refuse(link, cx);
+            let what = format!("it answered ping {round}, and the last was {}", self.round);
+            return self.refuse(link, what, cx);
         };
         self.answered.insert(server, round);
         let now = cx.now.mono;
@@ -431,10 +436,10 @@ impl Leader {
     ) -> Verdict {
         let now = cx.now.mono;
         let Some(broadcast) = self.broadcast() else {
-            return self.refuse(link, cx);
+            return self.refuse(link, "it sent a write before service began".into(), cx);
         };
         if !broadcast.has_room(cx) {
-            return Verdict::StepDown;
+            return Verdict::StepDown(Lost::Epoch);
         }
         broadcast.tracker.touch(write.session, now);
         self.propose(write, replica, cx)
@@ -451,10 +456,10 @@ impl Leader {
     ) -> Verdict {
         let server = self.learners.get(&link).map(|learner| learner.server);
         let (Some(server), Some(broadcast)) = (server, self.broadcast()) else {
-            return self.refuse(link, cx);
+            return self.refuse(link, "it sent a session before service began".into(), cx);
         };
         if !broadcast.has_room(cx) {
-            return Verdict::StepDown;
+            return Verdict::StepDown(Lost::Epoch);
         }
         let origin = Origin::handshake(server, conn);
         match self.resume_session(session, timeout_ms, origin, replica, cx) {
@@ -522,15 +527,15 @@ impl Leader {
     }
 
     /// A server that speaks out of turn is dropped; it will begin anew.
-    fn refuse(&mut self, link: LinkId, cx: &mut Cx<'_>) -> Verdict {
+    fn refuse(&mut self, link: LinkId, what: String, cx: &mut Cx<'_>) -> Verdict {
         cx.mark(Mark::LearnerRefused);
-        self.drop_learner(link, cx);
+        self.drop_learner(link, Why::Refused(what), cx);
         self.check_quorum(cx)
     }
 
-    fn drop_learner(&mut self, link: LinkId, cx: &mut Cx<'_>) {
+    fn drop_learner(&mut self, link: LinkId, why: Why, cx: &mut Cx<'_>) {
         if self.learners.remove(&link).is_some() {
-            cx.out.peers.push(PeerCommand::Close(link));
+            cx.out.peers.push(PeerCommand::Close(link, why));
         }
     }
 
@@ -543,7 +548,7 @@ impl Leader {
             return Verdict::GoOn;
         }
         cx.mark(Mark::QuorumLost);
-        Verdict::StepDown
+        Verdict::StepDown(Lost::Quorum)
     }
 
     /// Are the learners that count, and this server, a quorum?

@@ -526,7 +526,7 @@ impl Play {
                         self.events.push(Event { at: now, from, to, what });
                     }
                 }
-                PeerCommand::Close(link) => {
+                PeerCommand::Close(link, _) => {
                     if let Some((wire, to)) = self.wire(from, link) {
                         for to in [to, from] {
                             self.events.push(Event { at: now, from, to, what: What::Down(wire) });
@@ -587,7 +587,7 @@ impl Play {
         for command in &out.peers {
             match command {
                 PeerCommand::Dial(to) => add("dials|".into(), *to),
-                PeerCommand::Close(link) => {
+                PeerCommand::Close(link, _) => {
                     if let Some((_, to)) = self.wire(id, *link) {
                         add("closes its link with|".into(), to);
                     }

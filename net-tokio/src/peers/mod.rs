@@ -103,9 +103,9 @@ impl Peers {
                         self.due.borrow_mut().push(link);
                     }
                 }
-                PeerCommand::Close(link) => {
+                PeerCommand::Close(link, why) => {
                     if let Some(link) = self.link(link) {
-                        self.leave(&link, "this server closed it");
+                        self.leave(&link, &format!("this server closed it: {why}"));
                     }
                 }
             }

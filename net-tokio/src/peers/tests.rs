@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame::{self, Channel, Greeting};
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
-use zabkeeper_core::{Epoch, Input, LinkId, Outbox, ServerId, Zxid};
+use zabkeeper_core::{Epoch, Input, LinkId, Outbox, ServerId, Why, Zxid};
 
 use super::{Peers, bind, open};
 use crate::config::parse;
@@ -157,7 +157,7 @@ fn close_sends_what_was_queued_and_both_ends_hear_of_the_end_once() {
         // More than the kernel takes at once.
         let sent: Vec<PeerMessage> = (0..9).map(|i| proposal(i, 1 << 20)).collect();
         let mut peers: Vec<_> = sent.iter().map(|m| PeerCommand::Send(here, m.clone())).collect();
-        peers.extend([PeerCommand::Close(here), PeerCommand::Close(here)]);
+        peers.extend([(); 2].map(|()| PeerCommand::Close(here, Why::Unwanted)));
         one.peers.carry_out(&mut Outbox { peers, ..Outbox::default() });
         assert_eq!(one.next().await, Input::Peer(here, PeerEvent::Down));
         for message in sent {

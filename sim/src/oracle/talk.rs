@@ -82,7 +82,7 @@ impl Ledger {
         for command in commands {
             let (link, message) = match command {
                 PeerCommand::Send(link, message) => (link, message),
-                PeerCommand::Close(link) => {
+                PeerCommand::Close(link, _) => {
                     self.server(by).links.remove(link);
                     continue;
                 }

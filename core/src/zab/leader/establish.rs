@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{Leader, Phase, Verdict};
+use crate::error::{Lost, Why};
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Cx, Mark, PeerCommand};
 use crate::peer::{PeerMessage, Voice};
@@ -25,20 +26,21 @@ impl Leader {
     ) -> Verdict {
         if accepted >= Epoch::END {
             cx.mark(Mark::LearnerRefused);
-            cx.out.peers.push(PeerCommand::Close(link));
+            let why = Why::Refused(format!("it has promised epoch {accepted}, which cannot be"));
+            cx.out.peers.push(PeerCommand::Close(link, why));
             return Verdict::GoOn;
         }
         // What was said on an older link must not be heard after this.
         let older = self.learners.values().find(|learner| learner.server == server);
         if let Some(older) = older.map(|learner| learner.link) {
-            self.drop_learner(older, cx);
+            self.drop_learner(older, Why::Replaced, cx);
         }
         let learner = Learner::new(link, server, voice, accepted, cx.now.mono);
         self.learners.insert(link, learner);
         if self.epoch().is_some_and(|epoch| accepted > epoch) {
             // It could never follow this leader (ZAB-04).
             cx.mark(Mark::LeaderOutrun);
-            return Verdict::StepDown;
+            return Verdict::StepDown(Lost::Behind);
         }
         self.maybe_propose_epoch(replica, cx);
         self.announce_epoch(replica, cx);
@@ -121,11 +123,11 @@ impl Leader {
         if counts && (current, last) > (state.current_epoch, replica.log().appended()) {
             // ZAB-05, and trap of every hasty election: another server should lead.
             cx.mark(Mark::LeaderBehind);
-            return Verdict::StepDown;
+            return Verdict::StepDown(Lost::Behind);
         }
         let Some(learner) = self.learners.get_mut(&link).filter(|l| l.stage == Stage::Promising)
         else {
-            return self.refuse(link, cx);
+            return self.refuse(link, "it promised an epoch unasked".into(), cx);
         };
         learner.stage = Stage::Promised { last };
         match &mut self.phase {
@@ -182,7 +184,7 @@ impl Leader {
             learner.mend(last, replica, epoch, cx);
             return Verdict::GoOn;
         }
-        self.refuse(link, cx)
+        self.refuse(link, format!("it said unasked that it ends at {last}"), cx)
     }
 
     pub(super) fn on_ack_new_leader(
@@ -196,7 +198,7 @@ impl Leader {
         let serves = self.serving().is_some();
         let learner = self.learners.get_mut(&link).filter(|l| right && l.stage == Stage::Live);
         let Some(learner) = learner else {
-            return self.refuse(link, cx);
+            return self.refuse(link, format!("it entered epoch {epoch} unasked"), cx);
         };
         learner.synced(cx.now.mono);
         if serves {

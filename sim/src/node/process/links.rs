@@ -197,7 +197,7 @@ impl Process {
                         touched.insert(link);
                     }
                 }
-                PeerCommand::Close(link) => {
+                PeerCommand::Close(link, _) => {
                     touched.remove(&link);
                     if let Some(state) = self.links.remove(&link) {
                         let conn = ConnId(link.0);
