@@ -25,9 +25,12 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Code without comments and without its tests.
+/// Code without comments and without its tests, which stand at the end.
 fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let (text, tests) = text.split_once("#[cfg(test)]\nmod tests {").unwrap_or((text, "}"));
+    let outside = tests.lines().filter(|line| !line.is_empty() && !line.starts_with(' '));
+    let outside: Vec<&str> = outside.collect();
+    assert_eq!(outside, ["}"], "what stands behind the tests is not checked");
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -163,4 +166,38 @@ fn every_edge_case_has_a_test_that_names_it() {
         .filter(|number| !named.contains(number))
         .collect();
     assert!(missing.is_empty(), "no test names the edge cases {missing:?}");
+}
+
+/// Ids such as `FLW-03`: capitals, then a number, which `N` marks as negative.
+fn row_ids(text: &str) -> impl Iterator<Item = &str> {
+    const FAMILIES: [&str; 19] = [
+        "ACL", "CLIENT", "CONF", "CONS", "DATA", "ERR", "FLE", "FLW", "HS", "MULTI", "OP", "QV",
+        "REC", "SESS", "STAT", "THR", "WATCH", "WIRE", "ZAB",
+    ];
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| {
+        word.split_once('-').is_some_and(|(family, number)| {
+            let digits = number.strip_prefix('N').unwrap_or(number);
+            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            FAMILIES.contains(&family) && is_number
+        })
+    })
+}
+
+#[test]
+fn every_id_in_the_code_stands_in_a_page() {
+    let found: Vec<_> = row_ids("(ZAB-02 to OP-N11), UTF-8; x-ACL-1, FLW-x").collect();
+    assert_eq!(found, ["ZAB-02", "OP-N11"]);
+    let page = fs::read_to_string(root().join("docs/compatibility.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    let mut missing = Vec::new();
+    for folder in ["core", "client", "sim", "net-tokio", "storage-fs", "fuzz/checks"] {
+        for (path, text) in sources(folder) {
+            let unknown = row_ids(&text).filter(|id| !rows.contains(id));
+            missing.extend(unknown.map(|id| format!("{}: {id}", path.display())));
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "no row of docs/compatibility.md says what these are: {missing:#?}"
+    );
 }
