@@ -61,7 +61,7 @@ impl History {
     }
 
     /// The last position at or before `zxid` that this log can vouch for; `None` where that lies before its start.
-    pub fn last_at_or_before(&self, zxid: Zxid) -> Option<Zxid> {
+    pub(crate) fn last_at_or_before(&self, zxid: Zxid) -> Option<Zxid> {
         let span = self.spans.iter().rev().find(|span| span.first <= zxid);
         match span {
             Some(span) => Some(span.last.min(zxid)),
@@ -73,7 +73,7 @@ impl History {
     ///
     /// # Panics
     /// Where that would lie before the start.
-    pub fn truncate(&mut self, zxid: Zxid) {
+    pub(crate) fn truncate(&mut self, zxid: Zxid) {
         assert!(zxid >= self.after, "nothing before {} can be cut off", self.after);
         self.spans.retain(|span| span.first <= zxid);
         if let Some(span) = self.spans.last_mut() {
@@ -82,7 +82,7 @@ impl History {
     }
 
     /// Forgets what is at or before `zxid`: it may have been removed from the disk.
-    pub fn forget(&mut self, zxid: Zxid) {
+    pub(crate) fn forget(&mut self, zxid: Zxid) {
         if zxid <= self.after {
             return;
         }

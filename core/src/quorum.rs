@@ -60,7 +60,7 @@ impl Voters {
     }
 
     /// What a majority has reached, given how far each voter is.
-    pub fn reached_by_quorum<T: Ord + Copy>(&self, progress: impl Fn(ServerId) -> T) -> T {
+    pub(crate) fn reached_by_quorum<T: Ord + Copy>(&self, progress: impl Fn(ServerId) -> T) -> T {
         let mut reached: Vec<T> = self.0.iter().map(|id| progress(*id)).collect();
         reached.sort_unstable();
         // With n voters sorted upwards, position (n - 1) / 2 has a majority at or above it.

@@ -181,7 +181,6 @@ impl Server {
             durable: log.durable(),
             snapshot: state.snapshot,
             snapshot_running: self.replica.snapshot_running(),
-            connections: self.conns.len(),
             sessions: self.replica.sessions().len(),
             local_sessions: self.local.len(),
             outstanding: self.replica.outstanding(),

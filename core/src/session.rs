@@ -229,8 +229,8 @@ impl SessionTracker {
         }
     }
 
-    /// Does this server speak for the session? Where nobody knows the owner, the first that does is believed.
-    pub(crate) fn is_owner(&mut self, id: SessionId, server: ServerId) -> bool {
+    /// This server speaks for the session: is it the one that may? Where nobody knows the owner, it becomes that.
+    pub(crate) fn claim(&mut self, id: SessionId, server: ServerId) -> bool {
         let Some(tracked) = self.sessions.get_mut(&id) else {
             return false;
         };
@@ -335,13 +335,13 @@ mod tests {
     fn sess_09_a_session_has_one_owner() {
         let mut tracker = tracker();
         let [one, two] = [1, 2].map(ServerId);
-        assert!(tracker.is_owner(ID, one), "the first is believed");
-        assert!(!tracker.is_owner(ID, two));
+        assert!(tracker.claim(ID, one), "the first is believed");
+        assert!(!tracker.claim(ID, two));
         tracker.give(ID, two);
         tracker.track(ID, 3000, at(100));
-        assert!(tracker.is_owner(ID, two) && !tracker.is_owner(ID, one));
+        assert!(tracker.claim(ID, two) && !tracker.claim(ID, one));
         tracker.forget(ID);
-        assert!(!tracker.is_owner(ID, two));
+        assert!(!tracker.claim(ID, two));
     }
 
     #[test]

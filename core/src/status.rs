@@ -51,13 +51,11 @@ pub struct Status {
     pub snapshot: Zxid,
     /// Is a snapshot being written?
     pub snapshot_running: bool,
-    /// Connections with a handshake.
-    pub connections: usize,
     /// Live sessions of the ensemble.
     pub sessions: usize,
     /// Live sessions that only this server knows.
     pub local_sessions: usize,
-    /// Proposals not committed yet.
+    /// Transactions that are logged and not applied yet.
     pub outstanding: usize,
     /// Nodes of the tree, counted as ZooKeeper does (an empty tree has 5).
     pub nodes: usize,

@@ -10,7 +10,7 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 
-use super::{Access, SUPER, Scheme, Verdict};
+use super::{Access, SUPER, Scheme, Shown};
 use crate::config::DigestAlg;
 use crate::wire::Id;
 
@@ -45,9 +45,9 @@ impl Scheme for Digest {
         "digest"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Verdict {
+    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Shown {
         let Some(auth) = auth else {
-            return Verdict::Refused;
+            return Shown::Refused;
         };
         let id = self.id(&java_text(auth));
         let mut ids = Vec::new();
@@ -55,7 +55,7 @@ impl Scheme for Digest {
             ids.push(Id { scheme: SUPER.into(), id: String::new() });
         }
         ids.push(Id { scheme: self.name().into(), id });
-        Verdict::Accepted(ids)
+        Shown::Accepted(ids)
     }
 
     /// Two parts, of which the second is not empty; Java's `split` does not count empty parts at the end (edge 163).

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Access, Scheme, Verdict};
+use super::{Access, Scheme, Shown};
 use crate::wire::Id;
 
 /// The scheme `ensemble`: shows nothing, but closes the connection of who looks for another ensemble.
@@ -22,13 +22,13 @@ impl Scheme for Ensemble {
         "ensemble"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Verdict {
+    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Shown {
         let asked = auth.unwrap_or_default();
         let is_ours = |name: &String| name.as_bytes() == asked;
         if asked.is_empty() || self.names.is_empty() || self.names.iter().any(is_ours) {
-            Verdict::Accepted(Vec::new())
+            Shown::Accepted(Vec::new())
         } else {
-            Verdict::Closed
+            Shown::Closed
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Access, Scheme, Verdict};
+use super::{Access, Scheme, Shown};
 use crate::wire::Id;
 
 /// The scheme `ip`.
@@ -17,8 +17,8 @@ impl Scheme for Ip {
     }
 
     /// The driver has said it already.
-    fn authenticate(&self, _auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Verdict {
-        Verdict::Accepted(Vec::new())
+    fn authenticate(&self, _auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Shown {
+        Shown::Accepted(Vec::new())
     }
 
     fn is_valid(&self, id: &str) -> bool {

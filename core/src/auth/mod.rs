@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::{AuthOptions, ConfigError};
+use crate::config::AuthOptions;
 use crate::error::ErrorCode;
 use crate::wire::{Acl, Id, Perms};
 use digest::Digest;
@@ -44,7 +44,7 @@ pub trait Scheme: fmt::Debug + Send + Sync {
 
     /// What an auth packet shows (OP-100), sent by a client that has `known` identities already. `None` is a packet
     /// without data. Never keep or print the data.
-    fn authenticate(&self, auth: Option<&[u8]>, known: &[Arc<Id>]) -> Verdict;
+    fn authenticate(&self, auth: Option<&[u8]>, known: &[Arc<Id>]) -> Shown;
 
     /// Which further identities those bring that the driver knows of itself, as the subject of a certificate does
     /// (ACL-11). By default: none.
@@ -72,7 +72,7 @@ pub trait Scheme: fmt::Debug + Send + Sync {
 
 /// What an auth packet has shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum Shown {
     /// Who the client is, besides who it was. They may be of other schemes, too: `super` is.
     Accepted(Vec<Id>),
     /// Nothing: the client is told, and the connection is closed.
@@ -105,16 +105,6 @@ impl<'a> Access<'a> {
     }
 }
 
-impl AuthOptions {
-    /// Are the schemes offered that every client must show (ACL-19)?
-    ///
-    /// # Errors
-    /// One is not.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        Schemes::new(self).check()
-    }
-}
-
 /// The schemes that a server offers.
 #[derive(Clone, Debug)]
 pub(crate) struct Schemes {
@@ -144,27 +134,16 @@ impl Schemes {
         self.by_name.insert(scheme.name().to_owned(), scheme);
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
-        match self.options.required_schemes.iter().find(|name| self.get(name).is_none()) {
-            None => Ok(()),
-            Some(name) => {
-                let offered = Vec::from_iter(self.by_name.keys().map(String::as_str)).join(", ");
-                let what = format!("scheme {name:?} is not offered; use one of {offered}");
-                Err(ConfigError { key: "enforce.auth.schemes", what })
-            }
-        }
-    }
-
     /// What an auth packet shows. Nobody authenticates by a scheme that is not offered (ACL-16).
     pub(crate) fn authenticate(
         &self,
         scheme: &str,
         auth: Option<&[u8]>,
         known: &[Arc<Id>],
-    ) -> Verdict {
+    ) -> Shown {
         match self.get(scheme) {
             Some(scheme) => scheme.authenticate(auth, known),
-            None => Verdict::Refused,
+            None => Shown::Refused,
         }
     }
 

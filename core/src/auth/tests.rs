@@ -37,8 +37,7 @@ fn may(schemes: &Schemes, ids: &[Arc<Id>], list: &[Acl], perms: Perms) -> bool {
 fn shown(schemes: &Schemes, packets: &[&[u8]]) -> Vec<Arc<Id>> {
     let mut known = schemes.opened(vec![plain("ip", "127.0.0.1")]);
     for packet in packets {
-        let Verdict::Accepted(ids) = schemes.authenticate("digest", Some(packet), known.ids())
-        else {
+        let Shown::Accepted(ids) = schemes.authenticate("digest", Some(packet), known.ids()) else {
             panic!("digest takes everything");
         };
         known.extend(ids).expect("few");
@@ -85,7 +84,7 @@ fn acl_01_a_scheme_that_is_not_offered_matches_nobody() {
     let schemes = Schemes::new(&options);
     assert!(!may(&schemes, &[id("digest", BOB)], slice::from_ref(&entry), Perms::READ));
     assert!(may(&builtin(), &[id("digest", BOB)], &[entry], Perms::READ));
-    assert_eq!(schemes.authenticate("digest", Some(b"bob:secret"), &[]), Verdict::Refused);
+    assert_eq!(schemes.authenticate("digest", Some(b"bob:secret"), &[]), Shown::Refused);
 }
 
 #[test]
@@ -147,7 +146,7 @@ fn acl_08_edge_170_digests_are_those_of_a_real_server() {
     for (packet, expected) in golden {
         assert_eq!(digest(&schemes, packet), expected);
     }
-    assert_eq!(schemes.authenticate("digest", None, &[]), Verdict::Refused);
+    assert_eq!(schemes.authenticate("digest", None, &[]), Shown::Refused);
 }
 
 #[test]
@@ -271,8 +270,8 @@ fn acl_11_the_subject_of_a_certificate_and_its_super_user() {
     assert!(may(&schemes, bob.ids(), &list, Perms::READ));
     assert!(!may(&schemes, &[id("x509", "CN=carl")], &list, Perms::READ));
     assert!(may(&schemes, &[id("x509", amy)], &list, Perms::READ), "without its super, too");
-    assert_eq!(schemes.authenticate("x509", None, bob.ids()), Verdict::Accepted(Vec::new()));
-    assert_eq!(schemes.authenticate("x509", Some(amy.as_bytes()), &[]), Verdict::Refused);
+    assert_eq!(schemes.authenticate("x509", None, bob.ids()), Shown::Accepted(Vec::new()));
+    assert_eq!(schemes.authenticate("x509", Some(amy.as_bytes()), &[]), Shown::Refused);
 }
 
 #[test]
@@ -281,12 +280,12 @@ fn acl_14_edge_182_the_name_of_the_ensemble() {
     let open = Schemes::new(&options);
     options.ensemble_names = vec!["a".into(), "b".into()];
     let named = Schemes::new(&options);
-    let fine = Verdict::Accepted(Vec::new());
+    let fine = Shown::Accepted(Vec::new());
     assert_eq!(open.authenticate("ensemble", Some(b"x"), &[]), fine);
     for name in [None, Some(&b""[..]), Some(b"a"), Some(b"b")] {
         assert_eq!(named.authenticate("ensemble", name, &[]), fine);
     }
-    assert_eq!(named.authenticate("ensemble", Some(b"c"), &[]), Verdict::Closed);
+    assert_eq!(named.authenticate("ensemble", Some(b"c"), &[]), Shown::Closed);
     let anybody = Who::new(&[], &named);
     assert!(anybody.fixup(vec![acl(1, "ensemble", "a")]).is_err());
 }
@@ -294,7 +293,7 @@ fn acl_14_edge_182_the_name_of_the_ensemble() {
 #[test]
 fn acl_16_edge_171_nobody_authenticates_by_what_is_not_offered() {
     for name in ["foo", "world", "auth", "sasl", "super", "ensemble", "x509", ""] {
-        assert_eq!(builtin().authenticate(name, Some(b"a:b"), &[]), Verdict::Refused, "{name}");
+        assert_eq!(builtin().authenticate(name, Some(b"a:b"), &[]), Shown::Refused, "{name}");
     }
 }
 
@@ -377,19 +376,11 @@ fn acl_06_a_list_of_auth_entries_cannot_grow_beyond_all_bounds() {
 
 #[test]
 fn acl_19_edge_181_who_is_served() {
-    let mut options =
-        AuthOptions { required_schemes: vec!["digest".into()], ..AuthOptions::default() };
+    let options = AuthOptions { required_schemes: vec!["digest".into()], ..AuthOptions::default() };
     let schemes = Schemes::new(&options);
     assert!(!schemes.admit(&shown(&schemes, &[])));
     assert!(schemes.admit(&shown(&schemes, &[b"a:b"])));
     assert!(builtin().admit(&[]));
-    assert_eq!(options.check(), Ok(()));
-    options.required_schemes.push("sasl".into());
-    let error = options.check().expect_err("nobody can show it").to_string();
-    assert_eq!(
-        error,
-        "enforce.auth.schemes: scheme \"sasl\" is not offered; use one of digest, ip"
-    );
 }
 
 #[test]
@@ -408,10 +399,10 @@ impl Scheme for Number {
         "number"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Verdict {
+    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Shown {
         match auth.and_then(|auth| str::from_utf8(auth).ok()?.parse::<u8>().ok()) {
-            Some(n) => Verdict::Accepted(vec![plain("number", &n.to_string())]),
-            None => Verdict::Refused,
+            Some(n) => Shown::Accepted(vec![plain("number", &n.to_string())]),
+            None => Shown::Refused,
         }
     }
 
@@ -430,8 +421,8 @@ impl Scheme for Number {
 fn acl_15_a_scheme_that_is_not_built_in() {
     let mut schemes = builtin();
     schemes.add(Arc::new(Number));
-    assert_eq!(schemes.authenticate("number", Some(b"x"), &[]), Verdict::Refused);
-    let Verdict::Accepted(ids) = schemes.authenticate("number", Some(b"007"), &[]) else {
+    assert_eq!(schemes.authenticate("number", Some(b"x"), &[]), Shown::Refused);
+    let Shown::Accepted(ids) = schemes.authenticate("number", Some(b"007"), &[]) else {
         panic!("seven is a number");
     };
     let ids = Vec::from_iter(ids.into_iter().map(Arc::new));

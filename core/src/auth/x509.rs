@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Access, SUPER, Scheme, Verdict};
+use super::{Access, SUPER, Scheme, Shown};
 use crate::wire::Id;
 
 /// Attribute types that Java knows by name, in capitals.
@@ -55,11 +55,11 @@ impl Scheme for X509 {
     }
 
     /// A packet proves nothing: the certificate does, which was shown when the connection was made.
-    fn authenticate(&self, _auth: Option<&[u8]>, known: &[Arc<Id>]) -> Verdict {
+    fn authenticate(&self, _auth: Option<&[u8]>, known: &[Arc<Id>]) -> Shown {
         if known.iter().any(|id| id.scheme == self.name()) {
-            Verdict::Accepted(Vec::new())
+            Shown::Accepted(Vec::new())
         } else {
-            Verdict::Refused
+            Shown::Refused
         }
     }
 

@@ -205,8 +205,9 @@ impl Looking {
         })
     }
 
-    /// Is it time to tell all once more? The pauses double, up to a limit, while there is no news.
-    pub(crate) fn resend_due(&mut self, limits: &Limits, now: Instant) -> bool {
+    /// Is it time to tell all once more? If so, that counts as done. The pauses double, up to a limit, while there is no
+    /// news.
+    pub(crate) fn take_resend(&mut self, limits: &Limits, now: Instant) -> bool {
         let Some(told_at) = self.repeat.told_at else {
             return false;
         };

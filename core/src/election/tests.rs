@@ -75,7 +75,7 @@ fn fle_03_nothing_is_said_before_the_own_vote_and_what_is_heard_is_kept() {
     assert_eq!((reaction, looking.round()), (Reaction::Nothing, 4));
     looking.hear(id(2), &looks(4, vote(2, 9, 3)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(9_000)), None);
-    assert_eq!((looking.next_deadline(), looking.resend_due(&limits(), ms(0))), (None, false));
+    assert_eq!((looking.next_deadline(), looking.take_resend(&limits(), ms(0))), (None, false));
     looking.vote(vote(1, 5, 1), Voice::Full, ms(0));
     assert_eq!(looking.notification(), Some(looks(4, vote(2, 9, 3))));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(3))));
@@ -151,7 +151,7 @@ fn fle_05_over_at_once_when_all_agree_else_after_a_pause() {
     case.hear(3, looks(5, best));
     assert_eq!(case.outcome(10), None, "server 2 may know better");
     assert_eq!(case.looking.next_deadline(), Some(ms(0)), "the repeat is not armed");
-    assert!(!case.looking.resend_due(&limits(), ms(10)));
+    assert!(!case.looking.take_resend(&limits(), ms(10)));
     assert_eq!(case.looking.next_deadline(), Some(ms(30)));
     assert_eq!(case.outcome(29), None);
     assert_eq!(case.outcome(30), Some(Outcome::Follow(id(3))));
@@ -210,15 +210,15 @@ fn fle_06_repeats_become_rare_until_there_is_news() {
     let mut case = Case::new(vote(1, 5, 1), Voice::Full, 3);
     let mut at = Vec::new();
     for now in 0..2_600 {
-        if case.looking.resend_due(&limits(), ms(now)) {
+        if case.looking.take_resend(&limits(), ms(now)) {
             at.push(now);
             assert!(case.looking.next_deadline() > Some(ms(now)));
         }
     }
     assert_eq!(at, [100, 300, 700, 1_500, 2_500]);
     case.looking.hear(id(2), &looks(5, vote(1, 6, 2)), &case.voters, ms(2_600));
-    assert!(!case.looking.resend_due(&limits(), ms(2_699)));
-    assert!(case.looking.resend_due(&limits(), ms(2_700)));
+    assert!(!case.looking.take_resend(&limits(), ms(2_699)));
+    assert!(case.looking.take_resend(&limits(), ms(2_700)));
 }
 
 #[test]
@@ -522,7 +522,7 @@ impl World {
                 self.outcomes.entry(player.round).or_default().insert(leader);
                 player.looking = None;
                 player.settled = Some((self.now, says(stance, player.round, vote, Voice::Full)));
-            } else if looking.resend_due(&limits(), self.now) {
+            } else if looking.take_resend(&limits(), self.now) {
                 self.tell_all(server);
             }
         } else if player.settled.is_some() {

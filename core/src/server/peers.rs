@@ -57,7 +57,7 @@ impl Server {
             return;
         };
         let outcome = looking.outcome(cx.config.voters(), &cx.config.limits, now);
-        if outcome.is_none() && looking.resend_due(&cx.config.limits, now) {
+        if outcome.is_none() && looking.take_resend(&cx.config.limits, now) {
             cx.mark(Mark::ElectionResent);
             return self.tell_all(cx);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::clients::{Conn, ConnPhase};
 use super::{Role, Server};
-use crate::auth::{Access, Verdict, Who};
+use crate::auth::{Access, Shown, Who};
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, SessionId, Zxid};
 use crate::io::{ClientCommand, Cx, Mark};
@@ -105,7 +105,7 @@ impl Server {
         let known =
             &mut self.conns.get_mut(&conn).expect("a connection that is being served").known;
         match cx.schemes.authenticate(scheme, auth, known.ids()) {
-            Verdict::Accepted(ids) => match known.extend(ids) {
+            Shown::Accepted(ids) => match known.extend(ids) {
                 Ok(()) => {
                     cx.mark(Mark::AuthAccepted);
                     let reply = Reply { xid, zxid: 0, result: Ok(ReplyBody::Empty) };
@@ -116,8 +116,8 @@ impl Server {
                     self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx);
                 }
             },
-            Verdict::Refused => self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx),
-            Verdict::Closed => {
+            Shown::Refused => self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx),
+            Shown::Closed => {
                 cx.mark(Mark::AuthRefused);
                 self.close(conn, cx);
             }

@@ -220,7 +220,7 @@ impl Tree {
         stat
     }
 
-    /// Deletes a node without children. Could it be read, so that watchers may hear of it?
+    /// Deletes a node without children. Returns its list, which says who may hear of it.
     pub(crate) fn delete(&mut self, path: &str, zxid: Zxid) -> Arc<[Acl]> {
         let id = self.find(path).expect("a deleted node exists");
         assert_eq!(self.children_count(id), 0, "{path} has children");

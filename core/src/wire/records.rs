@@ -165,11 +165,6 @@ impl CreateMode {
             _ => None,
         }
     }
-
-    /// The flags of a request.
-    pub fn wire(self) -> i32 {
-        i32::from(self.ephemeral) + 2 * i32::from(self.sequential)
-    }
 }
 
 /// Which watches are meant (REC-08). Sent to other servers by position: append only.

@@ -105,7 +105,7 @@ impl Broadcast {
             cx.mark(Mark::RequestOnClosingSession);
             return None;
         }
-        if !local && !self.tracker.is_owner(session, origin.server) {
+        if !local && !self.tracker.claim(session, origin.server) {
             cx.mark(Mark::WriteOfMovedSession);
             return None;
         }
@@ -199,7 +199,7 @@ impl Broadcast {
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let (tree, session) = (replica.tree(), SessionId(0));
         let case = Case { tree, config, schemes, session, local: false, ids: &[], zxid, time };
-        let op = self.cleaning.next(&mut self.prep, &case, cx.now.mono)?;
+        let op = self.cleaning.take_due(&mut self.prep, &case, cx.now.mono)?;
         let zxid = self.take_zxid(cx);
         cx.mark(Mark::NodeLapsed);
         Some(replica.append(Txn { zxid, session, time, origin: None, op }, cx))
@@ -239,7 +239,7 @@ impl Broadcast {
         self.tracker.track(session, timeout_ms, cx.now.mono);
         // A move that is not applied may be lost with this reign, and the connection must not be served without it.
         let applied = replica.sessions().owner(session) == Some(origin.server);
-        if applied && self.tracker.is_owner(session, origin.server) {
+        if applied && self.tracker.claim(session, origin.server) {
             return Resumption::Known;
         }
         cx.mark(Mark::SessionMoved);

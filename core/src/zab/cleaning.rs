@@ -41,7 +41,12 @@ impl Cleaning {
     }
 
     /// The deletion that is due, if there is one.
-    pub(crate) fn next(&mut self, prep: &mut Prep, case: &Case<'_>, now: Instant) -> Option<TxnOp> {
+    pub(crate) fn take_due(
+        &mut self,
+        prep: &mut Prep,
+        case: &Case<'_>,
+        now: Instant,
+    ) -> Option<TxnOp> {
         let options = &case.config.tree;
         while let Some(found) = case.tree.next_lapse(self.after, case.time, options) {
             self.after = Some(found);

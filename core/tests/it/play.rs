@@ -12,8 +12,8 @@ use zabkeeper_core::io::{
     ClientCommand, DiskCommand, DiskEvent, DurableState, Entry, Outbox, Recovered, SnapshotImage,
 };
 use zabkeeper_core::wire::{
-    Acl, AddWatchMode, ConnectRequest, ConnectResponse, CreateMode, Id, OpCode, Perms, Request,
-    RequestFrame, Secret, SetWatches, WatcherType,
+    Acl, AddWatchMode, ConnectRequest, ConnectResponse, Id, OpCode, Perms, Request, RequestFrame,
+    Secret, SetWatches, WatcherType,
 };
 use zabkeeper_core::{ConnId, History, SessionId, Zxid};
 
@@ -219,7 +219,7 @@ fn request(words: &[&str]) -> Request {
             path,
             data: data(b"data"),
             acl,
-            flags: CreateMode { ephemeral: words.contains(&"ephemeral"), sequential }.wire(),
+            flags: i32::from(words.contains(&"ephemeral")) + 2 * i32::from(sequential),
             with_stat: words.contains(&"stat"),
         },
         "container" => Request::CreateContainer {

@@ -93,7 +93,6 @@ fn status(mode: Mode) -> Status {
         durable: Zxid(0x1_0000_01af),
         snapshot: Zxid::ZERO,
         snapshot_running: false,
-        connections: 1,
         sessions: 1,
         local_sessions: 2,
         outstanding: 0,

@@ -115,11 +115,6 @@ impl Node {
         matches!(self.phase, Phase::Up(_))
     }
 
-    /// Is the machine without power, so that nobody answers?
-    pub fn is_dark(&self) -> bool {
-        self.dark
-    }
-
     /// What the server says of itself.
     pub fn status(&self) -> Option<Status> {
         self.process().map(|process| process.server().status())

@@ -71,7 +71,6 @@ impl Member {
             durable: self.durable,
             snapshot: Zxid::ZERO,
             snapshot_running: false,
-            connections: 0,
             sessions: 0,
             local_sessions: 0,
             outstanding: 0,
