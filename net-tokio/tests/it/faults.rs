@@ -41,9 +41,10 @@ fn garbage_instead_of_a_handshake() {
 
 #[test]
 fn hs_02_the_handshake_is_answered_before_what_is_wrong_behind_it() {
-    for (bytes, logged) in
-        [(&[0; 4][..], "frame ends inside xid"), (&[0xff, 0, 0, 0], "frame length -16777216")]
-    {
+    for (bytes, logged) in [
+        (&[0; 4][..], "frame ends inside request header"),
+        (&[0xff, 0, 0, 0], "frame length -16777216"),
+    ] {
         let misbehave = |server: &Server| {
             let (raw, response) = Raw::open_and(server.port, bytes);
             let response = response.expect("is answered");

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use socket2::{Domain, Socket, Type};
 use zabkeeper_core::wire::{
     Acl, ConnectRequest, ConnectResponse, FromServer, Request, RequestFrame, ServerFrames, XID_PING,
 };
@@ -30,6 +31,15 @@ impl Raw {
     /// The same, where nobody may listen.
     pub(crate) fn try_connect(port: u16) -> Option<Raw> {
         TcpStream::connect(("127.0.0.1", port)).ok().map(Raw::on)
+    }
+
+    /// The same with a kernel that keeps only some kilobytes of what comes.
+    pub(crate) fn connect_narrow(port: u16) -> Raw {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        // Before it connects: what has been promised to the other end cannot be taken back.
+        socket.set_recv_buffer_size(4096).expect("is a socket");
+        socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).expect("connects");
+        Raw::on(socket.into())
     }
 
     fn on(socket: TcpStream) -> Raw {
