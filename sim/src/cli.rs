@@ -2,7 +2,7 @@
 //!
 //! Owns flags, their meaning and their spelling in REPRO lines. Must not run anything.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
@@ -10,6 +10,7 @@ use clap::Parser;
 use crate::faults::Selection;
 use crate::options::{Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
+use crate::shrink::Budget;
 use crate::trace::{Detail, Story};
 
 /// Simulates Zabkeeper under faults: every run is a function of its seed.
@@ -58,6 +59,19 @@ pub struct Flags {
     /// The trace hash that the run must have, for comparing builds and machines.
     #[arg(long, value_parser = parse_hash, value_name = "HASH", requires = "seed")]
     pub expect_hash: Option<u128>,
+    /// Write what the run decided to this file, for --schedule; with --shrink, the shrunken schedule.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "runs", "wall", "check_determinism"])]
+    pub save_schedule: Option<PathBuf>,
+    /// Run what this file says instead of a seed.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "check_determinism", "profile", "servers", "clients", "faults", "duration"])]
+    pub schedule: Option<PathBuf>,
+    /// Where the run fails, look for a schedule with as few steps as possible that breaks the same promise.
+    #[arg(long, conflicts_with_all = ["seeds", "runs", "wall", "check_determinism"])]
+    pub shrink: bool,
+    /// How long --shrink may take: a time of the wall clock (60s, 5m), after which the result depends on the speed of
+    /// the machine; or a number of runs (2000runs), with which it does not.
+    #[arg(long, value_parser = parse_budget, value_name = "BUDGET", default_value = "60s")]
+    pub shrink_budget: Budget,
     /// Write results to this file: one object per run, and one for the batch.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -114,6 +128,9 @@ impl Flags {
     /// The command that runs one seed again, complete.
     pub fn repro(&self, seed: u64) -> String {
         let release = if cfg!(debug_assertions) { "" } else { "--release " };
+        if let Some(path) = &self.schedule {
+            return repro_of(path);
+        }
         let mut line = format!("REPRO: cargo run {release}-p sim -- --seed {seed:#x}");
         if self.profile != Profile::Default {
             line.push_str(&format!(" --profile {}", self.profile));
@@ -134,6 +151,19 @@ impl Flags {
             line.push_str(" --check-determinism");
         }
         line
+    }
+}
+
+/// The command that runs a schedule again.
+pub fn repro_of(schedule: &Path) -> String {
+    let release = if cfg!(debug_assertions) { "" } else { "--release " };
+    format!("REPRO: cargo run {release}-p sim -- --schedule {}", schedule.display())
+}
+
+fn parse_budget(text: &str) -> Result<Budget, String> {
+    match text.strip_suffix("runs") {
+        Some(number) => number.parse().map(Budget::Runs).map_err(|error| error.to_string()),
+        None => parse_duration(text).map(Budget::Wall),
     }
 }
 

@@ -11,11 +11,13 @@ use zabkeeper_client::{
 use zabkeeper_core::wire::{Password, Request};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
+use crate::agenda::Due;
 use crate::faults::Fault;
 use crate::guard;
 use crate::judge::Check;
 use crate::node::Clock;
 use crate::observe::{ClientId, Observation};
+use crate::schedule::Act;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
 use crate::stream::{Delivery, End, Silence};
@@ -42,10 +44,13 @@ pub struct Client {
     next_call: u64,
     ops: Ops,
     dice: Dice,
+    /// When it calls.
+    pace: Dice,
     clock: Clock,
     frozen_until: Instant,
     deadline_at: Option<Instant>,
     probe: Probe,
+    absent: bool,
 }
 
 /// What the client's end of a connection has seen.
@@ -89,11 +94,23 @@ impl Client {
             next_call: 0,
             ops: Ops::new(id, stream("client/ops")),
             dice: stream("client/life"),
+            pace: stream("client/pace"),
             clock: Clock::new(Instant(0), 0, drift, 0),
             frozen_until: Instant(0),
             deadline_at: None,
             probe: Probe::NotAsked,
+            absent: false,
         }
+    }
+
+    /// It never has a session, and nothing is asked of it.
+    pub fn stay_away(&mut self) {
+        self.absent = true;
+    }
+
+    /// Which one.
+    pub fn id(&self) -> ClientId {
+        self.id
     }
 
     /// Number of the session.
@@ -136,7 +153,7 @@ impl Client {
 
     /// Begins a new session.
     pub fn birth(&mut self, life: u64, shared: &mut Shared) {
-        if life != self.life || self.session.is_some() {
+        if life != self.life || self.session.is_some() || self.absent {
             return;
         }
         let (low, high) = shared.options.workload.session_ms;
@@ -151,7 +168,11 @@ impl Client {
         shared.tally.counts.sessions += 1;
         self.step(Input::Timeout, shared);
         let (client, life) = (self.id, self.life);
-        shared.after(0, Event::Work { client, life });
+        if self.probe == Probe::NotAsked {
+            shared.agenda.plan(Instant(shared.now.0 + 1), Due::Work { client, life });
+        } else {
+            shared.after(0, Event::Probe { client, life });
+        }
     }
 
     /// The client vanishes without a word; a new one takes its place. `silent`: not even its kernel speaks.
@@ -188,9 +209,12 @@ impl Client {
 
     /// Asks for proof that a fresh write gets through.
     pub fn ask_for_probe(&mut self, shared: &mut Shared) {
+        if self.absent {
+            return;
+        }
         self.probe = Probe::Wanted;
         let (client, life) = (self.id, self.life);
-        shared.after(0, Event::Work { client, life });
+        shared.after(0, Event::Probe { client, life });
     }
 
     /// Has the write got through, or was none asked for?
@@ -199,8 +223,11 @@ impl Client {
     }
 
     /// Tries to get the fresh write through, and again until it is.
-    fn probe(&mut self, shared: &mut Shared) {
-        let (client, life) = (self.id, self.life);
+    pub fn probe(&mut self, life: u64, shared: &mut Shared) {
+        if life != self.life || self.session.is_none() {
+            return;
+        }
+        let client = self.id;
         let connected = self.session.as_ref().is_some_and(|s| s.state() == State::Connected);
         if self.probe == Probe::Wanted && connected {
             self.probe = Probe::UnderWay;
@@ -208,42 +235,70 @@ impl Client {
             self.submit(Op::Create, request, true, shared);
         }
         if self.probe != Probe::Done && life == self.life {
-            shared.after(PROBE_PAUSE, Event::Work { client, life });
+            shared.after(PROBE_PAUSE, Event::Probe { client, life });
         }
     }
 
-    /// Makes the next calls, and plans those after them.
+    /// Makes the next calls as its dice have it, and plans those after them.
     pub fn work(&mut self, life: u64, shared: &mut Shared) {
-        if life != self.life || self.session.is_none() {
+        if life != self.life || !self.calls_freely() {
             return;
         }
-        if self.probe != Probe::NotAsked {
-            return self.probe(shared);
-        }
         let (client, options) = (self.id, &shared.options.workload);
-        let event = Event::Work { client, life };
+        let due = Due::Work { client, life };
         if let Some(until) = self.still_frozen(shared.now) {
-            return shared.at(until, event);
+            return shared.agenda.put_off(until, due);
         }
         let mean = 1_000_000_000 * u64::from(shared.options.clients) / options.calls_per_second;
-        let (count, gap) = if options.idle_one_in > 0 && self.dice.chance(1, options.idle_one_in) {
+        let (count, gap) = if options.idle_one_in > 0 && self.pace.chance(1, options.idle_one_in) {
             // Long enough for the session to live on pings alone.
             (0, options.session_ms.1 * 2_000_000)
-        } else if self.dice.chance(1, 10) {
-            let count = 1 + self.dice.upto(options.depth - 1);
+        } else if self.pace.chance(1, 10) {
+            let count = 1 + self.pace.upto(options.depth - 1);
             (count, mean * count as u64)
         } else {
-            (1, self.dice.exponential(mean))
+            (1, self.pace.exponential(mean))
         };
         for _ in 0..count {
-            if self.calls.len() < shared.options.workload.depth {
-                let (op, request) = self.ops.next(&shared.options.workload, &shared.keys);
-                self.submit(op, request, false, shared);
+            if life == self.life && self.calls.len() < shared.options.workload.depth {
+                let op = self.ops.next(&shared.options.workload);
+                self.call(op, shared);
             }
         }
         if life == self.life {
-            shared.after(gap.max(1), event);
+            shared.agenda.plan(Instant(shared.now.0 + gap.max(1)), due);
         }
+    }
+
+    /// Makes the call that a schedule demands, if it is in a position to; else says when.
+    pub fn call_as(&mut self, op: Op, choices: &[u64], shared: &mut Shared) -> Option<Instant> {
+        if self.calls_freely() {
+            if let Some(until) = self.still_frozen(shared.now) {
+                return Some(until);
+            }
+            if self.calls.len() < shared.options.workload.depth {
+                self.ops.choose(choices.to_vec());
+                self.call(op, shared);
+            }
+        }
+        None
+    }
+
+    /// It has a session, and no fresh write is to be proven.
+    fn calls_freely(&self) -> bool {
+        self.session.is_some() && self.probe == Probe::NotAsked
+    }
+
+    fn call(&mut self, op: Op, shared: &mut Shared) {
+        if shared.agenda.is_recording() {
+            self.ops.record();
+        }
+        let request = self.ops.request(op, &shared.options.workload, &shared.keys);
+        let choices = self.ops.recorded();
+        shared.agenda.begin();
+        shared.tell(|| request.to_string());
+        self.submit(op, request, false, shared);
+        shared.agenda.end(shared.now, Act::Call(self.id, op), choices, true);
     }
 
     fn submit(&mut self, op: Op, request: Request, probe: bool, shared: &mut Shared) {

@@ -201,6 +201,9 @@ impl Check {
         id: "S4",
         sentence: "session ids are unique, and passwords are checked",
     };
+    /// A schedule says that a fault is a failure.
+    pub const TRIP: Check =
+        Check { class: Class::Safety, id: "TRIP", sentence: "this fault does not strike" };
     /// The simulator's own clients keep their rules.
     pub const SIMULATOR: Check =
         Check { class: Class::Simulator, id: "SIM", sentence: "the simulator keeps its own rules" };

@@ -3,6 +3,8 @@
 //!
 //! ```text
 //! seed, queue, trace      the ground: streams of randomness, order of events, fingerprint
+//! agenda, schedule,       what is decided rather than brought about, as data; and less of it
+//!   shrink
 //! fs, stream, reach       what breaks: disks, connections, and who reaches whom
 //! node, client            who suffers: the real server with its driver's loop, the real session
 //! options, faults,        what is drawn before a run
@@ -15,6 +17,7 @@
 //!   batch, determinism, ledger
 //! ```
 
+pub mod agenda;
 pub mod batch;
 pub mod cli;
 pub mod client;
@@ -35,9 +38,11 @@ pub mod reach;
 pub mod report;
 pub mod roles;
 pub mod run;
+pub mod schedule;
 pub mod seed;
 pub mod served;
 pub mod shared;
+pub mod shrink;
 pub mod stream;
 pub mod tally;
 pub mod trace;

@@ -255,6 +255,7 @@ impl Options {
             sync_mean: dice.magnitude(50_000, if wide { 20_000_000 } else { 3_000_000 }),
             op_mean: dice.magnitude(1_000, 50_000),
             per_kib: dice.magnitude(100, 5_000),
+            steady: false,
         };
         let load = workload.calls_per_second * SYNCS_PER_WRITE * disk.sync_mean;
         if disk.sync_mean > SLOW_SYNC || load > CARRIED {
@@ -387,7 +388,8 @@ fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
 }
 
 impl ServerOptions {
-    fn usual() -> ServerOptions {
+    /// As a user would have it who configures nothing.
+    pub(crate) fn usual() -> ServerOptions {
         let limits = usual_limits(2_000);
         ServerOptions {
             tick_ms: 2_000,

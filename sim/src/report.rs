@@ -11,6 +11,8 @@ use crate::cli::Flags;
 use crate::faults::Fault;
 use crate::judge::Failure;
 use crate::run::Report;
+use crate::schedule;
+use crate::shrink::Shrunk;
 use crate::tally::Tally;
 use crate::workload::Op;
 
@@ -151,10 +153,41 @@ pub fn stats(totals: &Totals) -> String {
 /// What ends the output of a failed run.
 pub fn failure(failure: &Failure, report: &Report, flags: &Flags) -> String {
     format!(
-        "{failure}\ntrace hash {:032x}\n{}\n",
+        "{failure}\ntrace hash {:032x}\n{}{}\n",
         report.outcome.hash,
+        if flags.shrink { "" } else { "To see the least that fails like this, add --shrink.\n" },
         flags.repro(report.job.seed)
     )
+}
+
+/// What a shrink has found: its steps as a list, and the promise they break.
+pub fn shrunk(shrunk: &Shrunk) -> String {
+    let Shrunk { schedule, report, before, tried } = shrunk;
+    let (strikes, calls) = schedule.counts();
+    let servers = schedule.options.servers;
+    let clients = schedule.options.clients as usize - schedule.absent.len();
+    let mut text = format!(
+        "\nshrunk    {} faults and {} calls to {strikes} and {calls}, in {tried} runs\n\
+         with      {servers} servers, {clients} clients, properties {}\n",
+        before.0, before.1, report.options.faults
+    );
+    for step in &schedule.steps {
+        let who = step.act.client().map_or(String::new(), |client| format!("c{} ", client.0));
+        let _infallible = writeln!(text, "{:>14}  {who}{}", schedule::clock(step.at), step.told);
+    }
+    if let Some(failure) = &report.outcome.failure {
+        let _infallible = writeln!(
+            text,
+            "{:>14}  {} {}",
+            schedule::clock(failure.at),
+            failure.id,
+            failure.sentence
+        );
+        for line in &failure.evidence {
+            let _infallible = writeln!(text, "{:>14}  {line}", "");
+        }
+    }
+    text
 }
 
 /// One run, for programs.

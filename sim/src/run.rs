@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use crate::options::{Options, Pinned, Profile};
+use crate::schedule::Schedule;
 use crate::seed::Seeds;
 use crate::trace::Story;
 use crate::world::{Outcome, World};
@@ -39,17 +40,39 @@ pub struct Report {
 impl Job {
     /// Runs it, telling its story where wanted.
     pub fn run(&self, story: Story, compare: bool) -> Report {
-        let (wall, cpu) = (wall_clock(), cpu_clock());
-        let seeds = Seeds::new(self.seed);
-        let options = Options::draw(seeds, self.profile, &self.pinned);
-        let outcome = World::new(seeds, options.clone(), story, compare).run();
-        let wall_ns = u64::try_from(wall.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let cpu_ns = match (cpu, cpu_clock()) {
-            (Some(before), Some(after)) => after - before,
-            (None, _) | (_, None) => wall_ns,
-        };
-        Report { job: self.clone(), options, outcome, wall_ns, cpu_ns: cpu_ns.max(1) }
+        let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
+        let world = |options| World::new(Seeds::new(self.seed), options, story, compare);
+        measured(self.clone(), options, world)
     }
+
+    /// The same, and keeps what was decided.
+    pub fn record(&self, story: Story) -> (Report, Schedule) {
+        let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
+        let world = |options| World::new(Seeds::new(self.seed), options, story, false).recorded();
+        let mut report = measured(self.clone(), options, world);
+        let steps = report.outcome.steps.take().unwrap_or_default();
+        let mut schedule = Schedule::of_run(self.seed, &report.options, steps);
+        schedule.violates = report.outcome.failure.as_ref().map(|failure| failure.id.to_owned());
+        (report, schedule)
+    }
+}
+
+/// Runs a schedule, and keeps what it did.
+pub fn replay(schedule: &Schedule, story: Story, compare: bool) -> Report {
+    let options = schedule.options.clone();
+    let job = Job { seed: schedule.seed, profile: options.profile, pinned: Pinned::default() };
+    measured(job, options, |_| World::scripted(schedule, story, compare).recorded())
+}
+
+fn measured(job: Job, options: Options, world: impl FnOnce(Options) -> World) -> Report {
+    let (wall, cpu) = (wall_clock(), cpu_clock());
+    let outcome = world(options.clone()).run();
+    let wall_ns = u64::try_from(wall.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let cpu_ns = match (cpu, cpu_clock()) {
+        (Some(before), Some(after)) => after - before,
+        (None, _) | (_, None) => wall_ns,
+    };
+    Report { job, options, outcome, wall_ns, cpu_ns: cpu_ns.max(1) }
 }
 
 /// The machine's clock, for costs.

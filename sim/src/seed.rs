@@ -14,9 +14,23 @@ pub struct Seeds {
     seed: u64,
 }
 
-/// One stream of randomness.
+/// One stream of choices: random ones, or those of a list. It can keep what it gave.
 #[derive(Clone, Debug)]
-pub struct Dice(ChaCha8Rng);
+pub struct Dice {
+    source: Source,
+    tape: Option<Vec<u64>>,
+}
+
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are random, and are used in place")]
+enum Source {
+    Random(ChaCha8Rng),
+    /// Choices made beforehand; zeros after the last one.
+    Script(std::vec::IntoIter<u64>),
+}
+
+/// How many different futures [`Dice::fork`] has.
+const FORKS: u64 = 1 << 16;
 
 /// Quantiles of the exponential distribution with mean 256, at i / 64; the last one makes the mean right.
 const EXPONENTIAL: [u16; 65] = [
@@ -48,7 +62,7 @@ impl Seeds {
         ChaCha8Rng::from_seed(root).fill_bytes(&mut key);
         let mut rng = ChaCha8Rng::from_seed(key);
         rng.set_stream(entity);
-        Dice(rng)
+        Dice { source: Source::Random(rng), tape: None }
     }
 }
 
@@ -63,28 +77,65 @@ fn label(domain: &str, salt: u64) -> u64 {
 }
 
 impl Dice {
-    /// 64 random bits.
-    pub fn word(&mut self) -> u64 {
-        self.0.next_u64()
+    /// Gives these choices, then zeros. A choice above what is asked for counts as the greatest one possible, so that
+    /// any list is a valid one.
+    pub fn scripted(choices: Vec<u64>) -> Dice {
+        Dice { source: Source::Script(choices.into_iter()), tape: None }
     }
 
-    /// 32 random bits.
+    /// Begins to keep what is given.
+    pub fn record(&mut self) {
+        self.tape = Some(Vec::new());
+    }
+
+    /// What was given since [`Dice::record`], without zeros at the end: a list that has ended yields them anyway.
+    pub fn recorded(&mut self) -> Vec<u64> {
+        let mut tape = self.tape.take().unwrap_or_default();
+        tape.truncate(tape.iter().rposition(|&choice| choice != 0).map_or(0, |last| last + 1));
+        tape
+    }
+
+    fn keep(&mut self, choice: u64) -> u64 {
+        if let Some(tape) = &mut self.tape {
+            tape.push(choice);
+        }
+        choice
+    }
+
+    /// 64 random bits.
+    pub fn word(&mut self) -> u64 {
+        let word = match &mut self.source {
+            Source::Random(rng) => rng.next_u64(),
+            Source::Script(choices) => choices.next().unwrap_or(0),
+        };
+        self.keep(word)
+    }
+
+    /// 32 random bits. They are never kept: only the order of simultaneous events is drawn like this.
     pub fn next_u32(&mut self) -> u32 {
-        self.0.next_u32()
+        match &mut self.source {
+            Source::Random(rng) => rng.next_u32(),
+            Source::Script(_) => 0,
+        }
+    }
+
+    /// Dice of their own for what would take many choices: one number stands for all of them, and zero for zeros.
+    pub fn fork(&mut self) -> Dice {
+        match self.below(FORKS) {
+            0 => Dice::scripted(Vec::new()),
+            number => Seeds::new(number).stream("fork", 0),
+        }
     }
 
     /// A number below `bound`, which must not be zero. Without bias: multiply, take the high half, and reject the
     /// few low halves that would favour some numbers (Lemire 2019).
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "there is no number below zero");
-        let threshold = bound.wrapping_neg() % bound;
-        loop {
-            let product = u128::from(self.word()) * u128::from(bound);
-            let (high, low) = halves(product);
-            if low >= threshold {
-                return high;
-            }
-        }
+        let choice = match &mut self.source {
+            Source::Random(rng) => below(bound, rng),
+            Source::Script(choices) => choices.next().unwrap_or(0).min(bound - 1),
+        };
+        self.keep(choice)
     }
 
     /// A number from `low` to `high`, both included.
@@ -140,7 +191,20 @@ impl Dice {
 
     /// Fills a buffer.
     pub fn fill(&mut self, buffer: &mut [u8]) {
-        self.0.fill_bytes(buffer);
+        for chunk in buffer.chunks_mut(8) {
+            chunk.copy_from_slice(&self.word().to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+fn below(bound: u64, rng: &mut ChaCha8Rng) -> u64 {
+    let threshold = bound.wrapping_neg() % bound;
+    loop {
+        let product = u128::from(rng.next_u64()) * u128::from(bound);
+        let (high, low) = halves(product);
+        if low >= threshold {
+            return high;
+        }
     }
 }
 
@@ -180,6 +244,25 @@ mod tests {
         a.word();
         a.below(3);
         assert_eq!(draws(&mut b), undisturbed);
+    }
+
+    #[test]
+    fn what_was_given_is_given_again_and_any_list_is_valid() {
+        let mut dice = Seeds::new(4).stream("test", 0);
+        let draw = |dice: &mut Dice| {
+            let mut noise = [0; 11];
+            dice.fill(&mut noise);
+            (dice.range(3, 70), dice.exponential(1_000), dice.fork().word(), noise, dice.below(2))
+        };
+        for _ in 0..50 {
+            dice.record();
+            let given = draw(&mut dice);
+            let choices = dice.recorded();
+            assert_eq!(draw(&mut Dice::scripted(choices)), given);
+        }
+        let zeros = draw(&mut Dice::scripted(Vec::new()));
+        assert_eq!(zeros, (3, 0, 0, [0; 11], 0));
+        assert_eq!(Dice::scripted(vec![100, 100]).range(3, 7), 7, "clipped");
     }
 
     #[test]

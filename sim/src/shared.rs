@@ -7,7 +7,7 @@ use zabkeeper_core::io::Lane;
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::{ConnId, Instant, ServerId};
 
-use crate::faults::Fault;
+use crate::agenda::Agenda;
 use crate::fs::Crash;
 use crate::judge::{Check, Judge};
 use crate::observe::{ClientId, Observation};
@@ -53,16 +53,14 @@ pub enum Event {
     Notified { from: ServerId, to: ServerId, what: Notification },
     /// A client's deadline has come.
     ClientDeadline { client: ClientId, life: u64 },
-    /// A client makes its next calls.
-    Work { client: ClientId, life: u64 },
+    /// A client sees whether a fresh write gets through.
+    Probe { client: ClientId, life: u64 },
     /// A client that has lost its session gets a new one.
     Birth { client: ClientId, life: u64 },
     /// Somebody who does not keep the protocol connects, or leaves.
     Intruder { conn: ConnId, server: ServerId },
     /// Somebody who is no server gives up a connection with one.
     StrangerLeaves { conn: ConnId },
-    /// A fault strikes.
-    Fault(Fault),
 }
 
 /// See the module.
@@ -72,6 +70,8 @@ pub struct Shared {
     pub now: Instant,
     /// What will happen.
     pub queue: Queue<Event>,
+    /// What will happen because somebody decides it.
+    pub agenda: Agenda,
     /// What is under way.
     pub net: Network,
     /// Which servers reach each other.
@@ -111,7 +111,20 @@ impl Shared {
         payload: &[u8],
         text: impl FnOnce() -> String,
     ) {
-        self.trace.event(Stamp { at: self.now, kind, ends }, payload, text);
+        let stamp = Stamp { at: self.now, kind, ends };
+        if self.agenda.listens() && matches!(kind, Kind::Fault | Kind::Life) {
+            let text = text();
+            self.agenda.hear(&text);
+            return self.trace.event(stamp, payload, || text);
+        }
+        self.trace.event(stamp, payload, text);
+    }
+
+    /// Says of the step that happens now what it does, where somebody listens.
+    pub fn tell(&mut self, text: impl FnOnce() -> String) {
+        if self.agenda.listens() {
+            self.agenda.hear(&text());
+        }
     }
 
     /// Shows something to the oracles.

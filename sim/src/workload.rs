@@ -256,11 +256,30 @@ impl Ops {
         Ops { client, dice, only_reads, serial: 0, versions: BTreeMap::new() }
     }
 
-    /// The next operation.
-    pub fn next(&mut self, options: &WorkloadOptions, keys: &KeySpace) -> (Op, Request) {
+    /// Which operation is next.
+    pub fn next(&mut self, options: &WorkloadOptions) -> Op {
         let reads = if self.only_reads { options.mix.reads() } else { None };
-        let op = reads.as_ref().unwrap_or(&options.mix).pick(&mut self.dice);
-        let request = match op {
+        reads.as_ref().unwrap_or(&options.mix).pick(&mut self.dice)
+    }
+
+    /// Keeps the choices of the next request.
+    pub fn record(&mut self) {
+        self.dice.record();
+    }
+
+    /// The choices kept.
+    pub fn recorded(&mut self) -> Vec<u64> {
+        self.dice.recorded()
+    }
+
+    /// The next request makes these choices.
+    pub fn choose(&mut self, choices: Vec<u64>) {
+        self.dice = Dice::scripted(choices);
+    }
+
+    /// A request for this operation.
+    pub fn request(&mut self, op: Op, options: &WorkloadOptions, keys: &KeySpace) -> Request {
+        match op {
             Op::Multi => {
                 let count = self.dice.range(1, 6);
                 Request::Multi((0..count).map(|_| self.part(options, keys)).collect())
@@ -290,8 +309,7 @@ impl Ops {
                 let count = self.dice.below(5);
                 Request::MultiRead((0..count).map(|_| self.read_part(keys)).collect())
             }
-        };
-        (op, request)
+        }
     }
 
     /// One part of a multi. Mostly such as succeeds, so that some multis do.
@@ -540,7 +558,11 @@ mod tests {
         let keys = KeySpace::draw(20, &mut seeds.stream("workload", 0));
         let drawn = |n| Ops::new(ClientId(3), seeds.stream("client/ops", n));
         let mut ops = (0..100).map(drawn).find(wanted).expect("some are, and some are not");
-        (0..count).map(|_| ops.next(&options, &keys)).collect()
+        let mut make = || {
+            let op = ops.next(&options);
+            (op, ops.request(op, &options, &keys))
+        };
+        (0..count).map(|_| make()).collect()
     }
 
     #[test]

@@ -121,11 +121,10 @@ enum Keep {
 }
 
 impl Disk {
-    /// The machine ends at `at`. All handles of the process must be gone.
-    pub fn crash(&mut self, at: Instant, how: Crash) -> Losses {
+    /// The machine ends at `at`; `dice` decide what survives. All handles of the process must be gone.
+    pub fn crash(&mut self, at: Instant, how: Crash, mut dice: Dice) -> Losses {
         self.settle(at);
         let mut losses = Losses::default();
-        let mut dice = self.dice.clone();
         for file in self.files.values_mut() {
             file.handles = 0;
             stop(file, at, &mut dice, &mut losses);
@@ -152,7 +151,6 @@ impl Disk {
         for folder in &mut self.folders {
             folder.rebuild();
         }
-        self.dice = dice;
         self.collect_all();
         losses
     }

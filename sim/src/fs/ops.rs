@@ -59,20 +59,24 @@ pub struct Pace {
     pub op_mean: u64,
     /// Time for a KiB written or read.
     pub per_kib: u64,
+    /// Everything takes the mean, always.
+    pub steady: bool,
 }
 
 impl Pace {
     /// Takes no time at all.
-    pub const INSTANT: Pace = Pace { sync_mean: 0, op_mean: 0, per_kib: 0 };
+    pub const INSTANT: Pace = Pace { sync_mean: 0, op_mean: 0, per_kib: 0, steady: true };
 
     pub(super) fn draw(self, kind: OpKind, length: u64, dice: &mut Dice) -> u64 {
         if self.op_mean == 0 {
             return 0;
         }
+        let mut spread = |mean| if self.steady { mean } else { dice.exponential(mean) };
         match kind {
             OpKind::Sync | OpKind::SyncDir => {
-                let tail = if dice.chance(1, 1_000) { 100 } else { 1 };
-                1 + dice.exponential(self.sync_mean) * tail
+                let took = spread(self.sync_mean);
+                let tail = if !self.steady && dice.chance(1, 1_000) { 100 } else { 1 };
+                1 + took * tail
             }
             OpKind::List
             | OpKind::Create
@@ -82,7 +86,7 @@ impl Pace {
             | OpKind::Read
             | OpKind::Write
             | OpKind::Preallocate
-            | OpKind::Truncate => 1 + dice.exponential(self.op_mean) + length / 1024 * self.per_kib,
+            | OpKind::Truncate => 1 + spread(self.op_mean) + length / 1024 * self.per_kib,
         }
     }
 }

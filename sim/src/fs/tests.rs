@@ -10,7 +10,7 @@ use zabkeeper_core::Instant;
 use super::{Crash, Disk, FolderId, FsyncFault, Losses, Luck, OpKind, Pace, SimFs};
 use crate::seed::Seeds;
 
-const PACE: Pace = Pace { sync_mean: 1_000_000, op_mean: 10_000, per_kib: 500 };
+const PACE: Pace = Pace { sync_mean: 1_000_000, op_mean: 10_000, per_kib: 500, steady: false };
 const POWER: Crash = Crash::Power { torn: true, garbage: true, names: true };
 const LATER: Instant = Instant(u64::MAX / 2);
 
@@ -34,7 +34,10 @@ impl Rig {
     }
 
     fn crash(&self, at: Instant, how: Crash) -> Losses {
-        self.disk.borrow_mut().crash(at, how)
+        let mut disk = self.disk.borrow_mut();
+        let fate = disk.dice.clone();
+        disk.dice.word();
+        disk.crash(at, how, fate)
     }
 
     fn now(&self) -> Instant {

@@ -266,12 +266,15 @@ impl Node {
     }
 
     /// How the machine ends next: after an error of the disk only without its page cache.
-    pub fn draw_crash(&mut self, shared: &Shared) -> Crash {
-        if self.disk.borrow().failed().is_none() && self.dice.chance(1, 2) {
-            Crash::Kill
-        } else {
-            self.power(shared)
-        }
+    fn draw_crash(&mut self, shared: &Shared) -> Crash {
+        let killed = self.dice.chance(1, 2);
+        self.end_by(killed, shared)
+    }
+
+    /// The end of its process alone, where the disk is well, or a power failure.
+    pub fn end_by(&self, killed: bool, shared: &Shared) -> Crash {
+        let well = self.disk.borrow().failed().is_none();
+        if killed && well { Crash::Kill } else { self.power(shared) }
     }
 
     /// A power failure as the fault plan has it.
@@ -284,8 +287,13 @@ impl Node {
         }
     }
 
-    /// The process ends now, as `how` says.
-    pub fn crash(&mut self, how: Crash, shared: &mut Shared) {
+    /// Its own dice, for what nobody else decides.
+    pub fn dice(&mut self) -> &mut Dice {
+        &mut self.dice
+    }
+
+    /// The process ends now, as `how` says; `fate` decides what its disk keeps.
+    pub fn crash(&mut self, how: Crash, fate: Dice, shared: &mut Shared) {
         if !self.is_running() {
             return;
         }
@@ -295,7 +303,7 @@ impl Node {
         // Handles go before the disk forgets them.
         self.phase = Phase::Down;
         let how = if self.disk.borrow().failed().is_some() { self.power(shared) } else { how };
-        let losses = self.disk.borrow_mut().crash(shared.now, how);
+        let losses = self.disk.borrow_mut().crash(shared.now, how, fate);
         if self.disk.borrow().failed().is_some() {
             self.disk.borrow_mut().mend();
         }
@@ -512,10 +520,9 @@ impl Node {
     }
 
     /// The server ends in the middle of the outputs of one of its next steps.
-    pub fn arm_crash_in_step(&mut self, how: Crash) {
+    pub fn arm_crash_in_step(&mut self, fate: Dice, how: Crash) {
         if let Phase::Up(process) = &mut self.phase {
-            process.arm(self.dice.clone(), how);
-            self.dice.word();
+            process.arm(fate, how);
         }
     }
 }

@@ -20,6 +20,8 @@ use crate::trace::Kind;
 pub(super) struct Intruder {
     bytes: Bytes,
     sent: bool,
+    /// How long it stays, ns.
+    stay: u64,
     /// It has shown a wrong password, so nothing but a refusal may come.
     wrong_password: bool,
     read: BytesMut,
@@ -119,8 +121,10 @@ impl World {
         let (Some(conn), after) = self.dial(client, server) else {
             return false;
         };
+        let stay = self.strike_dice().range(10, 5_000) * 1_000_000;
         let read = BytesMut::new();
-        self.intruders.insert(conn, Intruder { bytes, sent: false, wrong_password, read });
+        self.intruders.insert(conn, Intruder { bytes, sent: false, stay, wrong_password, read });
+        self.shared.tell(|| format!("intruder {} connects to s{server}", client.0));
         self.shared.note(Kind::Conn, (client.0.into(), conn.0), b"intruder", || {
             format!("intruder {} connects to s{server} by {conn}", client.0)
         });
@@ -142,7 +146,7 @@ impl World {
             return shared.schedule_arrivals();
         }
         intruder.sent = true;
-        let bytes = intruder.bytes.clone();
+        let (bytes, stay) = (intruder.bytes.clone(), intruder.stay);
         let mut frames = BytesMut::from(&bytes[..]);
         while let Some(frame) = whole_frame(&mut frames) {
             shared.observe(Observation::ToServer { conn, frame });
@@ -152,8 +156,6 @@ impl World {
         });
         shared.net.send(shared.now, conn, End::Dialler, bytes);
         shared.schedule_arrivals();
-        let dice = &mut self.fault_dice[Fault::ClientGarbage as usize];
-        let stay = dice.range(10, 5_000) * 1_000_000;
         shared.after(stay, Event::Intruder { conn, server });
     }
 

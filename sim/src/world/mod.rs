@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use zabkeeper_core::{ConnId, Instant, ServerId};
 
+use crate::agenda::{Agenda, Due};
 use crate::client::Client;
 use crate::faults::Fault;
 use crate::judge::{Failure, Judge};
@@ -22,6 +23,7 @@ use crate::options::Options;
 use crate::queue::Queue;
 use crate::reach::Reach;
 use crate::roles::{Role, Roles};
+use crate::schedule::{Act, Schedule, Step};
 use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
 use crate::stream::{Arrival, Delivery, End, Network, Party};
@@ -49,8 +51,14 @@ pub struct World {
     fault_dice: [Dice; Fault::ALL.len()],
     /// No connection is made until then.
     refusing_until: Instant,
+    /// What must not strike.
+    trips: Option<Fault>,
+    /// What strikes at this moment.
+    striking: Option<Fault>,
     /// Does anything go wrong?
     faulty: bool,
+    /// The run is given up, without a verdict, after this time or this event.
+    give_up: (Instant, u64),
     /// The server whose disk was taken away last, until it has everything again.
     wiped: Option<ServerId>,
     /// How many clients there ever were, intruders included.
@@ -83,17 +91,62 @@ pub struct Outcome {
     pub roles: Roles,
     /// Trace lines kept, and hashes by event, where asked for.
     pub trace: Trace,
+    /// What was decided, where that was asked for.
+    pub steps: Option<Vec<Step>>,
 }
 
 impl World {
     /// A world before its first event.
     pub fn new(seeds: Seeds, options: Options, story: Story, compare: bool) -> World {
-        let keys = KeySpace::draw(options.workload.paths, &mut seeds.stream("workload", 0));
+        let base = Schedule::of_run(seeds.seed(), &options, Vec::new());
+        let mut world = World::build(&base, options, Agenda::default(), story, compare);
+        for fault in Fault::ALL {
+            world.plan_fault(fault);
+        }
+        world
+    }
+
+    /// A world in which only that is decided which the schedule says.
+    pub fn scripted(schedule: &Schedule, story: Story, compare: bool) -> World {
+        let agenda = Agenda::scripted(schedule.steps.clone());
+        World::build(schedule, schedule.options.clone(), agenda, story, compare)
+    }
+
+    /// All that is decided will be in the outcome, with what it does.
+    pub fn recorded(mut self) -> World {
+        self.shared.agenda.keep_record(true);
+        self
+    }
+
+    /// The same without words.
+    pub fn noted(mut self) -> World {
+        self.shared.agenda.keep_record(false);
+        self
+    }
+
+    /// Without a verdict by then, or after so many events, there is none.
+    pub fn given_up_at(mut self, at: Instant, events: u64) -> World {
+        self.give_up = (at, events);
+        self
+    }
+
+    fn build(
+        base: &Schedule,
+        options: Options,
+        agenda: Agenda,
+        story: Story,
+        compare: bool,
+    ) -> World {
+        let seeds = Seeds::new(base.seed);
+        let keys = &mut Seeds::new(base.keys).stream("workload", 0);
+        let keys = KeySpace::draw(options.workload.paths, keys);
+        let tie = if base.in_order { Dice::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
         let servers: Vec<ServerId> = options.voters().collect();
         let judge = Judge::new(&servers, options.rules());
         let mut shared = Shared {
             now: Instant(0),
-            queue: Queue::new(seeds.stream("queue", 0)),
+            queue: Queue::new(tie),
+            agenda,
             // Any start will do, as long as it is not one that a fixed number could be taken for.
             net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
             reach: Reach::default(),
@@ -112,7 +165,10 @@ impl World {
             intruders: BTreeMap::new(),
             fault_dice: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
             refusing_until: Instant(0),
+            trips: base.trips,
+            striking: None,
             faulty: true,
+            give_up: (Instant(u64::MAX), EVENTS_MAX),
             wiped: None,
             client_ids: 0,
             liveness: Liveness::default(),
@@ -130,8 +186,10 @@ impl World {
             let within = world.shared.seeds.stream("client/start", world.client_ids.into());
             world.add_client(within);
         }
-        for fault in Fault::ALL {
-            world.plan_fault(fault);
+        for id in &base.absent {
+            if let Some(client) = world.clients.get_mut(id) {
+                client.stay_away();
+            }
         }
         world
     }
@@ -154,6 +212,7 @@ impl World {
             liveness: self.liveness,
             roles: shared.roles,
             trace: shared.trace,
+            steps: shared.agenda.take_record(),
         }
     }
 
@@ -172,16 +231,56 @@ impl World {
 
     /// Lets things happen up to `until`. Says whether the run may go on.
     fn run_until(&mut self, until: Instant) -> bool {
-        while self.shared.queue.peek().is_some_and(|at| at <= until) {
-            let (at, event) = self.shared.queue.pop().expect("looked at above");
+        while let Some(at) = self.next_at().filter(|at| *at <= until) {
             self.shared.now = at;
-            self.happen(event);
-            if self.shared.judge.failure().is_some() || self.shared.trace.events() > EVENTS_MAX {
+            if self.shared.agenda.peek() == Some(at) {
+                let due = self.shared.agenda.pop().expect("looked at above");
+                self.act(due);
+            } else {
+                let (_, event) = self.shared.queue.pop().expect("looked at above");
+                self.happen(event);
+            }
+            let (last, events) = self.give_up;
+            let over = at > last || self.shared.trace.events() > events;
+            if over || self.shared.judge.failure().is_some() {
                 return false;
             }
         }
         self.shared.now = until;
         true
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        let (queue, agenda) = (self.shared.queue.peek(), self.shared.agenda.peek());
+        queue.into_iter().chain(agenda).min()
+    }
+
+    /// Somebody has decided something.
+    fn act(&mut self, due: Due) {
+        match due {
+            Due::Strike(fault) => self.strike(fault),
+            Due::Work { client, life } => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.work(life, &mut self.shared);
+                }
+            }
+            Due::Scripted(index) => {
+                let Some(Step { act, choices, .. }) = self.shared.agenda.step(index) else {
+                    return;
+                };
+                match act {
+                    Act::Strike(fault) => self.strike_as(fault, choices),
+                    Act::Call(client, op) => {
+                        let shared = &mut self.shared;
+                        let client = self.clients.get_mut(&client);
+                        let later = client.and_then(|state| state.call_as(op, &choices, shared));
+                        if let Some(until) = later {
+                            shared.agenda.put_off(until, due);
+                        }
+                    }
+                }
+            }
+        }
     }
 
     fn happen(&mut self, event: Event) {
@@ -247,9 +346,9 @@ impl World {
                 }
                 state.deadline(life, shared);
             }
-            Event::Work { client, life } => {
+            Event::Probe { client, life } => {
                 if let Some(state) = self.clients.get_mut(&client) {
-                    state.work(life, shared);
+                    state.probe(life, shared);
                 }
             }
             Event::Birth { client, life } => {
@@ -262,7 +361,6 @@ impl World {
                 shared.schedule_arrivals();
             }
             Event::Intruder { conn, server } => self.intruder_turn(conn, server),
-            Event::Fault(fault) => self.strike(fault),
         }
     }
 

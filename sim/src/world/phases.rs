@@ -87,7 +87,9 @@ impl World {
             node.resume(shared);
             let (server, until) = (node.id(), shared.now);
             shared.observe(Observation::StandsStill { server, until });
-            node.disk().borrow_mut().calm(Pace { sync_mean: MS, op_mean: 10_000, per_kib: 500 });
+            let steady = shared.options.disk.steady;
+            let well = Pace { sync_mean: MS, op_mean: 10_000, per_kib: 500, steady };
+            node.disk().borrow_mut().calm(well);
             shared.after(0, Event::Start { server: node.id() });
         }
     }

@@ -8,14 +8,17 @@ use std::cell::RefMut;
 use zabkeeper_core::{ConnId, Instant, Mode, ServerId};
 
 use super::{World, split};
+use crate::agenda::Due;
 use crate::client::Client;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk, FsyncFault};
+use crate::judge::Check;
 use crate::node::Node;
 use crate::observe::Observation;
+use crate::schedule::Act;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
-use crate::stream::{Break, End};
+use crate::stream::{Break, End, Party};
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
@@ -25,20 +28,57 @@ impl World {
     pub(super) fn plan_fault(&mut self, fault: Fault) {
         if let Some(mean) = self.shared.options.faults.mean(fault) {
             let after = self.fault_dice[fault as usize].exponential(mean);
-            self.shared.after(after.max(1), Event::Fault(fault));
+            let at = Instant(self.shared.now.0 + after.max(1));
+            self.shared.agenda.plan(at, Due::Strike(fault));
         }
     }
 
-    /// A fault strikes, if it finds somebody to hit.
+    /// A fault strikes as its dice have it, and is planned again.
     pub(super) fn strike(&mut self, fault: Fault) {
-        if !self.faulty {
-            return;
+        if self.faulty {
+            self.plan_fault(fault);
+            self.strike_once(fault);
         }
-        self.plan_fault(fault);
+    }
+
+    /// A fault strikes as a schedule demands.
+    pub(super) fn strike_as(&mut self, fault: Fault, choices: Vec<u64>) {
+        if self.faulty {
+            self.fault_dice[fault as usize] = Dice::scripted(choices);
+            self.strike_once(fault);
+        }
+    }
+
+    fn strike_once(&mut self, fault: Fault) {
+        if self.shared.agenda.is_recording() {
+            self.fault_dice[fault as usize].record();
+        }
+        self.shared.agenda.begin();
+        self.striking = Some(fault);
+        let hit = self.let_strike(fault);
+        self.striking = None;
+        self.shared.tally.faults[fault as usize] += u64::from(hit);
+        let choices = self.fault_dice[fault as usize].recorded();
+        if hit && self.trips == Some(fault) {
+            self.shared.hold(Check::TRIP, Err(format!("{fault} has struck")));
+        }
+        // Whether an armed crash comes about shows later.
+        let met = hit || fault == Fault::NodeCrashInStep;
+        self.shared.agenda.end(self.shared.now, Act::Strike(fault), choices, met);
+    }
+
+    /// The dice of what strikes now.
+    pub(super) fn strike_dice(&mut self) -> &mut Dice {
+        let fault = self.striking.unwrap_or(Fault::NodeKill);
+        &mut self.fault_dice[fault as usize]
+    }
+
+    /// Says whether it finds somebody to hit.
+    fn let_strike(&mut self, fault: Fault) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let server = *self.fault_dice[fault as usize].pick(&servers);
         self.shared.note(Kind::Fault, (fault as u64, server.0), &[], || fault.name().to_owned());
-        let hit = match fault {
+        match fault {
             Fault::NodeKill => self.end_server(server, Some(Crash::Kill)),
             Fault::NodePower => self.end_server(server, None),
             Fault::NodeKillLeader => self.end_leader(),
@@ -105,8 +145,7 @@ impl World {
             | Fault::NetCut
             | Fault::NetTail
             | Fault::NetVotes => false,
-        };
-        self.shared.tally.faults[fault as usize] += u64::from(hit);
+        }
     }
 
     /// Without a way given, the power fails.
@@ -158,10 +197,16 @@ impl World {
         if life != node.life() || !node.is_running() {
             return;
         }
-        node.crash(how, shared);
-        let dice = &mut self.fault_dice[Fault::NodeKill as usize];
+        // What it decides is a strike's own choice, and that of the server where nothing strikes.
+        let dice = match self.striking {
+            Some(fault) => &mut self.fault_dice[fault as usize],
+            None => node.dice(),
+        };
+        let fate = dice.fork();
         let after = if dice.chance(1, 4) { dice.below(50) } else { dice.range(50, 5_000) };
+        node.crash(how, fate, shared);
         shared.after(after * MS, Event::Start { server });
+        shared.tell(|| format!("it starts again after {after} ms"));
     }
 
     fn pause_server(&mut self, server: ServerId) -> bool {
@@ -169,6 +214,7 @@ impl World {
         let ms = self.fault_dice[Fault::NodePause as usize].magnitude(10, 20_000);
         let until = Instant(shared.now.0 + ms * MS);
         node.pause(until);
+        shared.tell(|| format!("s{server} for {ms} ms"));
         shared.observe(Observation::StandsStill { server, until });
         node.is_up()
     }
@@ -178,6 +224,7 @@ impl World {
         let dice = &mut self.fault_dice[Fault::NodeSlow as usize];
         node.slow_down(dice.range(10, 200));
         let after = dice.range(1, 5_000) * MS;
+        shared.tell(|| format!("s{server} for {} ms", after / MS));
         shared.after(after, Event::Relief { server });
         node.is_up()
     }
@@ -186,15 +233,19 @@ impl World {
         let (node, _) = split(&mut self.nodes, &mut self.shared, server);
         let dice = &mut self.fault_dice[Fault::NodeWall as usize];
         let ms = i64::try_from(dice.magnitude(1, 10_000_000)).expect("small");
-        node.step_wall(if dice.chance(1, 2) { ms } else { -ms });
+        let ms = if dice.chance(1, 2) { ms } else { -ms };
+        node.step_wall(ms);
+        self.shared.tell(|| format!("s{server} by {ms} ms"));
         true
     }
 
     /// Counted when it happens.
     fn arm_crash_in_step(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        let how = node.draw_crash(shared);
-        node.arm_crash_in_step(how);
+        let dice = &mut self.fault_dice[Fault::NodeCrashInStep as usize];
+        let how = node.end_by(dice.chance(1, 2), shared);
+        node.arm_crash_in_step(dice.fork(), how);
+        shared.tell(|| format!("s{server} will end amid the outputs of a step: {how:?}"));
         false
     }
 
@@ -207,6 +258,7 @@ impl World {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let dice = &mut self.fault_dice[fault as usize];
         trouble(&mut node.disk().borrow_mut(), dice, shared.now);
+        shared.tell(|| format!("s{server}"));
         true
     }
 
@@ -221,6 +273,7 @@ impl World {
     fn refuse_connections(&mut self) -> bool {
         let ms = self.fault_dice[Fault::NetRefuse as usize].magnitude(50, 5_000);
         self.refusing_until = Instant(self.shared.now.0 + ms * MS);
+        self.shared.tell(|| format!("for {ms} ms"));
         true
     }
 
@@ -235,6 +288,10 @@ impl World {
         }
         let dice = &mut self.fault_dice[fault as usize];
         let conn = *dice.pick(&standing);
+        if let Some([dialler, acceptor]) = self.shared.net.parties(conn) {
+            self.shared
+                .tell(|| format!("{conn} between {} and {}", called(dialler), called(acceptor)));
+        }
         trouble(&mut self.shared, dice, conn);
         self.shared.schedule_arrivals();
         true
@@ -264,6 +321,8 @@ impl World {
         if client.still_frozen(self.shared.now).is_some() {
             return false;
         }
+        let id = client.id();
+        self.shared.tell(|| format!("c{}", id.0));
         trouble(client, dice, &mut self.shared);
         true
     }
@@ -279,6 +338,15 @@ fn freeze(client: &mut Client, dice: &mut Dice, shared: &mut Shared) {
     // Beyond its session timeout in some cases, so that sessions expire under living clients.
     let longest = (shared.options.workload.session_ms.1 * 3).clamp(50, 60_000);
     client.freeze(Instant(shared.now.0 + dice.magnitude(20, longest) * MS));
+}
+
+/// As people are told of it.
+fn called(party: Party) -> String {
+    match party {
+        Party::Client(client) => format!("c{}", client.0),
+        Party::Server(server) => format!("s{server}"),
+        Party::Stranger => "a stranger".to_owned(),
+    }
 }
 
 fn either_end(dice: &mut Dice) -> End {

@@ -70,7 +70,7 @@ fn a_process_that_is_gone_refuses_at_once_and_a_dark_machine_lets_one_wait() {
     let mut ends = [Crash::Kill, POWER].into_iter().map(|how| {
         let mut world = settled_world(3);
         let (node, shared) = split(&mut world.nodes, &mut world.shared, two);
-        node.crash(how, shared);
+        node.crash(how, Dice::scripted(Vec::new()), shared);
         let waits = world.shared.options.peers.dial_timeout_ms * MS;
         (attempt(&mut world, one, two), waits)
     });
@@ -131,7 +131,7 @@ fn without_a_majority_nobody_leads() {
     let leader = world.leaders()[0];
     for other in world.nodes.keys().copied().filter(|id| *id != leader).collect::<Vec<_>>() {
         let (node, shared) = split(&mut world.nodes, &mut world.shared, other);
-        node.crash(Crash::Kill, shared);
+        node.crash(Crash::Kill, Dice::scripted(Vec::new()), shared);
     }
     run_for(&mut world, 30_000);
     assert_eq!(world.leaders(), []);

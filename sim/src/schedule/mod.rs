@@ -1,0 +1,106 @@
+//! A schedule: everything of a run that is not its default, as plain data.
+//!
+//! Owns what a schedule is. How it is written is in `text`, the names of settings in `settings`. Must not run anything.
+//!
+//! A run is settings, a seed for what nobody decides (latencies, the servers' own dice), and steps. A step is its time,
+//! its kind and the choices it made, small numbers in the order in which it asked for them. Each step has a list of its
+//! own, so leaving one out does not change what the others do.
+
+mod settings;
+mod text;
+
+use std::collections::BTreeSet;
+
+use zabkeeper_core::Instant;
+
+use crate::faults::{Fault, Trigger};
+use crate::observe::ClientId;
+use crate::options::Options;
+use crate::workload::Op;
+
+pub use settings::{names as setting_names, plain, value as setting, with as with_setting};
+pub use text::{VERSION, clock};
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Schedule {
+    /// The promise that it breaks.
+    pub violates: Option<String>,
+    /// Of what nobody decides.
+    pub seed: u64,
+    /// Of the paths that clients use.
+    pub keys: u64,
+    /// Simultaneous events happen in the order in which they were planned, rather than permuted.
+    pub in_order: bool,
+    /// Clients that are never there. They keep their numbers, so that the others keep theirs.
+    pub absent: BTreeSet<ClientId>,
+    /// The run fails when this fault strikes: a failure of which it is known what it needs, for trying things out.
+    pub trips: Option<Fault>,
+    /// As resolved. Of the faults only properties matter; of the workload only what bounds it.
+    pub options: Options,
+    /// In order of time.
+    pub steps: Vec<Step>,
+}
+
+/// Something that somebody decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// When it happens; later where its client gets no time.
+    pub at: Instant,
+    /// What.
+    pub act: Act,
+    /// As they were asked for.
+    pub choices: Vec<u64>,
+    /// It has met somebody.
+    pub hit: bool,
+    /// What happened, for people.
+    pub told: String,
+}
+
+/// A kind of step.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Act {
+    /// A fault strikes.
+    Strike(Fault),
+    /// A client calls.
+    Call(ClientId, Op),
+}
+
+impl Schedule {
+    /// What a run did.
+    pub fn of_run(seed: u64, options: &Options, steps: Vec<Step>) -> Schedule {
+        let mut options = options.clone();
+        for fault in Fault::ALL {
+            if fault.trigger() != Trigger::Always {
+                options.faults.switch_off(fault);
+            }
+        }
+        let (violates, absent) = (None, BTreeSet::new());
+        let (keys, in_order, trips) = (seed, false, None);
+        Schedule { violates, seed, keys, in_order, absent, trips, options, steps }
+    }
+
+    /// How many strikes and calls.
+    pub fn counts(&self) -> (usize, usize) {
+        let strikes = self.steps.iter().filter(|step| step.act.fault().is_some()).count();
+        (strikes, self.steps.len() - strikes)
+    }
+}
+
+impl Act {
+    /// The fault that strikes.
+    pub fn fault(self) -> Option<Fault> {
+        match self {
+            Act::Strike(fault) => Some(fault),
+            Act::Call(..) => None,
+        }
+    }
+
+    /// The client that calls.
+    pub fn client(self) -> Option<ClientId> {
+        match self {
+            Act::Strike(_) => None,
+            Act::Call(client, _) => Some(client),
+        }
+    }
+}

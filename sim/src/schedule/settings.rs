@@ -1,0 +1,289 @@
+//! Settings of a run by name.
+//!
+//! Owns the list of names, and what is plain. Every number among the options has one; structures are taken apart
+//! completely, so that a new setting does not compile until it is here.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use zabkeeper_core::{Limits, ServerId, TreeOptions};
+
+use crate::faults::FaultPlan;
+use crate::fs::Pace;
+use crate::model::LocalRules;
+use crate::options::{Options, PeerOptions, Profile, ServerOptions, VotePace, WorkloadOptions};
+use crate::stream::LinkPace;
+use crate::workload::{self, OpMix};
+
+/// Something that is written as a number.
+trait Number {
+    fn get(&self) -> u64;
+    fn set(&mut self, number: u64);
+}
+
+impl Number for u64 {
+    fn get(&self) -> u64 {
+        *self
+    }
+
+    fn set(&mut self, number: u64) {
+        *self = number;
+    }
+}
+
+impl Number for u32 {
+    fn get(&self) -> u64 {
+        (*self).into()
+    }
+
+    fn set(&mut self, number: u64) {
+        *self = u32::try_from(number).unwrap_or(u32::MAX);
+    }
+}
+
+impl Number for usize {
+    fn get(&self) -> u64 {
+        *self as u64
+    }
+
+    fn set(&mut self, number: u64) {
+        *self = usize::try_from(number).unwrap_or(usize::MAX);
+    }
+}
+
+impl Number for bool {
+    fn get(&self) -> u64 {
+        (*self).into()
+    }
+
+    fn set(&mut self, number: u64) {
+        *self = number != 0;
+    }
+}
+
+impl Number for Duration {
+    fn get(&self) -> u64 {
+        u64::try_from(self.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn set(&mut self, number: u64) {
+        *self = Duration::from_micros(number);
+    }
+}
+
+/// Servers as bits: that of server 1 is 2.
+impl Number for BTreeSet<ServerId> {
+    fn get(&self) -> u64 {
+        self.iter().map(|id| 1 << id.0).sum()
+    }
+
+    fn set(&mut self, number: u64) {
+        *self = (1..64).filter(|id| number & (1 << id) != 0).map(ServerId).collect();
+    }
+}
+
+/// Names of all settings, in the order in which they are written.
+pub fn names() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    each(&mut plain(), &mut |name, _| names.push(name));
+    names
+}
+
+/// The value of a setting.
+pub fn value(options: &Options, wanted: &str) -> Option<u64> {
+    let mut found = None;
+    each(&mut options.clone(), &mut |name, number| {
+        if name == wanted {
+            found = Some(number.get());
+        }
+    });
+    found
+}
+
+/// The same options but for one setting. `None` where there is none of this name.
+pub fn with(options: &Options, wanted: &str, value: u64) -> Option<Options> {
+    let (mut options, mut found) = (options.clone(), false);
+    each(&mut options, &mut |name, number| {
+        if name == wanted {
+            number.set(value);
+            found = true;
+        }
+    });
+    found.then_some(options)
+}
+
+/// What a run has where its schedule says nothing: the servers' usual configuration, all that takes time takes the
+/// same time always, and nothing goes wrong.
+pub fn plain() -> Options {
+    let link = LinkPace { min: 200_000, mean: 0, tail_one_in: 0, cut_one_in: 0 };
+    let mut server = ServerOptions::usual();
+    server.tick_ms = 200;
+    server.auth.super_digest = Some(workload::super_digest());
+    Options {
+        profile: Profile::Calm,
+        duration: Duration::from_secs(60),
+        servers: 3,
+        clients: 1,
+        faults: FaultPlan::none(),
+        server,
+        local: LocalRules::default(),
+        workload: WorkloadOptions {
+            calls_per_second: 50,
+            paths: 5,
+            depth: 16,
+            data_bytes: 100,
+            session_ms: (2_000, 2_000),
+            mix: OpMix::usual(),
+            reconnect_ms: 0,
+            narrow_one_in: 0,
+            odd_one_in: 0,
+            idle_one_in: 0,
+            ephemeral_parts: false,
+        },
+        disk: Pace { sync_mean: 1_000_000, op_mean: 10_000, per_kib: 500, steady: true },
+        link,
+        peers: PeerOptions {
+            link,
+            window: 256 << 10,
+            dial_timeout_ms: 1_000,
+            votes: VotePace::WELL,
+        },
+    }
+}
+
+type Visit<'a> = &'a mut dyn FnMut(&'static str, &mut dyn Number);
+
+fn each(options: &mut Options, visit: Visit<'_>) {
+    let Options {
+        profile: _,
+        faults: _,
+        duration,
+        servers,
+        clients,
+        server,
+        workload,
+        disk,
+        link,
+        peers,
+        local: LocalRules { servers: local_servers, upgrade },
+    } = options;
+    visit("duration_us", duration);
+    visit("servers", servers);
+    visit("clients", clients);
+    each_of_server(server, visit);
+    each_of_workload(workload, visit);
+    let Pace { sync_mean, op_mean, per_kib, steady } = disk;
+    visit("disk.sync_ns", sync_mean);
+    visit("disk.op_ns", op_mean);
+    visit("disk.kib_ns", per_kib);
+    visit("disk.steady", steady);
+    let names = ["link.min_ns", "link.mean_ns", "link.tail_one_in", "link.cut_one_in"];
+    each_of_link(link, names, visit);
+    visit("local.servers", local_servers);
+    visit("local.upgrade", upgrade);
+    let PeerOptions { link, window, dial_timeout_ms, votes } = peers;
+    let names = ["peers.min_ns", "peers.mean_ns", "peers.tail_one_in", "peers.cut_one_in"];
+    each_of_link(link, names, visit);
+    visit("peers.window_bytes", window);
+    visit("peers.dial_timeout_ms", dial_timeout_ms);
+    let VotePace { lost_one_in, twice_one_in, late_one_in } = votes;
+    visit("votes.lost_one_in", lost_one_in);
+    visit("votes.twice_one_in", twice_one_in);
+    visit("votes.late_one_in", late_one_in);
+}
+
+fn each_of_link(link: &mut LinkPace, names: [&'static str; 4], visit: Visit<'_>) {
+    let LinkPace { min, mean, tail_one_in, cut_one_in } = link;
+    visit(names[0], min);
+    visit(names[1], mean);
+    visit(names[2], tail_one_in);
+    visit(names[3], cut_one_in);
+}
+
+fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
+    let ServerOptions {
+        tick_ms,
+        phase_ticks,
+        limits,
+        // Nothing of it is drawn.
+        auth: _,
+        tree,
+        segment_bytes,
+        batch_inputs,
+        batch_commands,
+        step_ns,
+    } = server;
+    let Limits {
+        requests_per_conn,
+        undurable_bytes,
+        snapshot_txns,
+        snapshot_slice_bytes,
+        snapshots_kept,
+        epoch_txns,
+        hold,
+        final_wait,
+        notify_min,
+        notify_max,
+        recent_bytes,
+        bulk_bytes,
+        record_bytes,
+    } = limits;
+    let TreeOptions {
+        extended_types,
+        enforce_quota,
+        container_check_ms,
+        container_max_per_minute,
+        container_never_used_ms,
+    } = tree;
+    visit("tick_ms", tick_ms);
+    visit("init_ticks", &mut phase_ticks.0);
+    visit("sync_ticks", &mut phase_ticks.1);
+    visit("requests_per_conn", requests_per_conn);
+    visit("undurable_bytes", undurable_bytes);
+    visit("snapshot_txns", snapshot_txns);
+    visit("snapshot_slice_bytes", snapshot_slice_bytes);
+    visit("snapshots_kept", snapshots_kept);
+    visit("epoch_txns", epoch_txns);
+    visit("hold_us", hold);
+    visit("final_wait_us", final_wait);
+    visit("notify_min_us", notify_min);
+    visit("notify_max_us", notify_max);
+    visit("recent_bytes", recent_bytes);
+    visit("bulk_bytes", bulk_bytes);
+    visit("record_bytes", record_bytes);
+    visit("extended_types", extended_types);
+    visit("enforce_quota", enforce_quota);
+    visit("container_check_ms", container_check_ms);
+    visit("container_max_per_minute", container_max_per_minute);
+    visit("container_never_used_ms", container_never_used_ms);
+    visit("segment_bytes", segment_bytes);
+    visit("batch_inputs", batch_inputs);
+    visit("batch_commands", batch_commands);
+    visit("step_ns", step_ns);
+}
+
+fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
+    let WorkloadOptions {
+        // How many calls, and which, the steps say.
+        calls_per_second: _,
+        mix: _,
+        idle_one_in: _,
+        paths,
+        depth,
+        data_bytes,
+        session_ms,
+        reconnect_ms,
+        narrow_one_in,
+        odd_one_in,
+        ephemeral_parts,
+    } = workload;
+    visit("paths", paths);
+    visit("depth", depth);
+    visit("data_bytes", data_bytes);
+    visit("session_min_ms", &mut session_ms.0);
+    visit("session_max_ms", &mut session_ms.1);
+    visit("reconnect_ms", reconnect_ms);
+    visit("narrow_one_in", narrow_one_in);
+    visit("odd_one_in", odd_one_in);
+    visit("ephemeral_parts", ephemeral_parts);
+}

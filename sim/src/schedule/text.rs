@@ -1,0 +1,246 @@
+//! A schedule as lines of text, for people, diffs and the corpus.
+//!
+//! Owns the format: a first line with its version, `name value` lines, and the steps, one to a line, each with what
+//! happened beside it as a comment. What follows a `#` is not read.
+
+use std::fmt::{self, Write};
+use std::str::FromStr;
+
+use zabkeeper_core::Instant;
+
+use super::settings;
+use super::{Act, Schedule, Step};
+use crate::faults::{Fault, FaultPlan, Trigger};
+use crate::observe::ClientId;
+use crate::workload::Op;
+
+/// Of the format, and of what the choices of a step mean. Raised whenever an older schedule would mean something else.
+pub const VERSION: u32 = 1;
+
+const HEAD: &str = "zabkeeper schedule";
+/// Where comments begin, if there is room.
+const COMMENT_AT: usize = 44;
+/// A sentence beside a step is cut after so many bytes.
+const TOLD_MAX: usize = 160;
+
+/// A time as it is written: seconds, exact, without zeros at the end.
+pub fn clock(at: Instant) -> String {
+    let (seconds, ns) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
+    let digits = format!("{ns:09}");
+    let digits = digits.trim_end_matches('0');
+    format!("{seconds}.{digits:0<3}s")
+}
+
+fn parse_clock(text: &str) -> Option<Instant> {
+    let (seconds, digits) = text.strip_suffix('s')?.split_once('.')?;
+    if digits.len() > 9 {
+        return None;
+    }
+    let seconds: u64 = seconds.parse().ok()?;
+    let ns: u64 = format!("{digits:0<9}").parse().ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(ns).map(Instant)
+}
+
+impl Step {
+    /// Who does what, without the time.
+    fn what(&self) -> String {
+        let mut text = match self.act {
+            Act::Strike(fault) => fault.name().to_owned(),
+            Act::Call(client, op) => format!("c{} {}", client.0, op.name()),
+        };
+        for choice in &self.choices {
+            let _infallible = write!(text, " {choice}");
+        }
+        text
+    }
+
+    fn parse(line: &str) -> Option<Step> {
+        let mut words = line.split_whitespace();
+        let at = parse_clock(words.next()?)?;
+        let who = words.next()?;
+        let act = match fault_called(who) {
+            Some(fault) if fault.trigger() != Trigger::Always => Act::Strike(fault),
+            Some(_) => return None,
+            None => {
+                let client = ClientId(who.strip_prefix('c')?.parse().ok()?);
+                let name = words.next()?;
+                Act::Call(client, Op::ALL.into_iter().find(|op| op.name() == name)?)
+            }
+        };
+        let choices = words.map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?;
+        Some(Step { at, act, choices, hit: true, told: String::new() })
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = format!("{:<14} {}", clock(self.at), self.what());
+        if self.told.is_empty() {
+            return f.write_str(&line);
+        }
+        let told = self.told.replace('\n', " ");
+        let end = (0..=TOLD_MAX.min(told.len())).rev().find(|end| told.is_char_boundary(*end));
+        write!(f, "{line:<COMMENT_AT$} # {}", &told[..end.unwrap_or(0)])
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEAD} {VERSION}")?;
+        if let Some(id) = &self.violates {
+            writeln!(f, "violates {id}")?;
+        }
+        writeln!(f, "seed {:#x}", self.seed)?;
+        writeln!(f, "keys {:#x}", self.keys)?;
+        writeln!(f, "in_order {}", u8::from(self.in_order))?;
+        if let Some(fault) = self.trips {
+            writeln!(f, "trips {fault}")?;
+        }
+        let base = settings::plain();
+        for name in settings::names() {
+            let value = settings::value(&self.options, name);
+            if let Some(value) = value.filter(|_| value != settings::value(&base, name)) {
+                writeln!(f, "{name} {value}")?;
+            }
+        }
+        for fault in self.options.faults.on() {
+            writeln!(f, "property {fault}")?;
+        }
+        for client in &self.absent {
+            writeln!(f, "absent {}", client.0)?;
+        }
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Schedule, String> {
+        let mut lines = text.lines().zip(1..).filter_map(|(line, number)| {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            (!line.is_empty()).then_some((line, number))
+        });
+        let head = lines.next().and_then(|(line, _)| line.strip_prefix(HEAD));
+        let version = head.ok_or(format!("a schedule begins with {HEAD:?} and a version"))?.trim();
+        if version != VERSION.to_string() {
+            return Err(format!(
+                "this program reads schedules of version {VERSION}, not {version}"
+            ));
+        }
+        let mut options = settings::plain();
+        options.faults = FaultPlan::none();
+        let mut schedule = Schedule::of_run(0, &options, Vec::new());
+        for (line, number) in lines {
+            schedule.take(line).ok_or_else(|| format!("line {number} cannot be read: {line:?}"))?;
+        }
+        if !schedule.steps.is_sorted_by_key(|step| step.at) {
+            return Err("steps must be in order of time".to_owned());
+        }
+        let servers = u64::from(schedule.options.servers);
+        if !(1..=u64::from(crate::options::SERVERS_MAX)).contains(&servers) {
+            return Err(format!("{servers} servers are never simulated"));
+        }
+        Ok(schedule)
+    }
+}
+
+impl Schedule {
+    fn take(&mut self, line: &str) -> Option<()> {
+        if line.starts_with(|c: char| c.is_ascii_digit()) {
+            self.steps.push(Step::parse(line)?);
+            return Some(());
+        }
+        let (name, value) = line.split_once(' ')?;
+        match name {
+            "violates" => self.violates = Some(value.to_owned()),
+            "seed" => self.seed = hex(value)?,
+            "keys" => self.keys = hex(value)?,
+            "in_order" => self.in_order = value.parse::<u8>().ok()? == 1,
+            "absent" => {
+                self.absent.insert(ClientId(value.parse().ok()?));
+            }
+            "trips" => self.trips = Some(fault_called(value)?),
+            "property" => {
+                let fault = fault_called(value)?;
+                (fault.trigger() == Trigger::Always).then_some(())?;
+                self.options.faults.switch_on(fault, (1, 1));
+            }
+            name => self.options = settings::with(&self.options, name, value.parse().ok()?)?,
+        }
+        Some(())
+    }
+}
+
+fn fault_called(name: &str) -> Option<Fault> {
+    Fault::ALL.into_iter().find(|fault| fault.name() == name)
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Options, Pinned, Profile};
+    use crate::seed::Seeds;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let step = |at, act, choices| Step {
+            at: Instant(at),
+            act,
+            choices,
+            hit: true,
+            told: "s3 loses power # for good".into(),
+        };
+        for seed in 0..40 {
+            let options = Options::draw(Seeds::new(seed), Profile::Swarm, &Pinned::default());
+            let mut schedule = Schedule::of_run(seed, &options, Vec::new());
+            schedule.violates = Some("CLIENT-12".into());
+            schedule.trips = Some(Fault::NetStall);
+            schedule.absent.insert(ClientId(4));
+            schedule.steps = vec![
+                step(0, Act::Call(ClientId(7), Op::SetData), vec![]),
+                step(4_467_000_000, Act::Strike(Fault::NodePower), vec![2, 0, u64::MAX]),
+                step(61_000_000_001, Act::Call(ClientId(0), Op::Multi), vec![0, 1]),
+            ];
+            let read: Schedule = schedule.to_string().parse().expect("it was written");
+            assert_eq!(read.to_string().lines().count(), schedule.to_string().lines().count());
+            for name in settings::names() {
+                let of = |s: &Schedule| settings::value(&s.options, name);
+                assert_eq!(of(&read), of(&schedule), "{name}");
+            }
+            assert_eq!(read.options.faults, schedule.options.faults);
+            let plain =
+                |s: &Schedule| (s.violates.clone(), s.seed, s.keys, s.absent.clone(), s.trips);
+            assert_eq!(plain(&read), plain(&schedule));
+            let bare = |s: &Step| (s.at, s.act, s.choices.clone());
+            assert!(read.steps.iter().map(bare).eq(schedule.steps.iter().map(bare)));
+        }
+    }
+
+    #[test]
+    fn times_are_exact_and_short() {
+        let written = [0, 4_467_000_000, 12_345, 61_000_000_001].map(|ns| clock(Instant(ns)));
+        assert_eq!(written, ["0.000s", "4.467s", "0.000012345s", "61.000000001s"]);
+        assert!(written.iter().all(|text| clock(parse_clock(text).expect("read")) == *text));
+        assert_eq!(parse_clock("1.0000000001s"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let read = |text: &str| text.parse::<Schedule>().expect_err("refused");
+        assert!(read("schedule").contains("begins with"));
+        assert!(read("zabkeeper schedule 99\n").contains("version 1, not 99"));
+        let odd = |line: &str| read(&format!("zabkeeper schedule 1\n# comment\n{line}\n"));
+        for line in
+            ["1.0s node.nothing", "1.0s disk.torn", "1.0s c1 setData x", "colour 7", "tick_ms"]
+        {
+            assert_eq!(odd(line), format!("line 3 cannot be read: {line:?}"));
+        }
+        assert!(odd("2.0s node.kill\n1.0s node.kill").contains("order"));
+        assert!(odd("servers 9").contains("9 servers"));
+    }
+}

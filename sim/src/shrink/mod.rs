@@ -1,0 +1,213 @@
+//! From a run that fails to a schedule that a person can read: less and less of it, for as long as it breaks the same
+//! promise.
+//!
+//! Owns the search: candidates, their trial and the budget. What is tried, in which order, is in `moves`. Must not know
+//! what steps do: whatever fails in the same way is as good.
+//!
+//! Leaving something out shifts latencies and ties of all that comes after it. So a candidate is tried with several
+//! seeds for what nobody decides, and early on it is tried whether constant latencies will do.
+
+mod moves;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use zabkeeper_core::Instant;
+
+use crate::run::{self, Report, wall_clock};
+use crate::schedule::{Act, Schedule, Step};
+use crate::seed::{Dice, Seeds};
+use crate::trace::Story;
+use crate::world::World;
+
+/// How much may be tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Budget {
+    /// For so long.
+    Wall(Duration),
+    /// So many runs.
+    Runs(u64),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Shrunk {
+    /// The least found, with what happens beside its steps.
+    pub schedule: Schedule,
+    /// Its run.
+    pub report: Report,
+    /// Strikes and calls of the run at the beginning.
+    pub before: (usize, usize),
+    /// Runs it took.
+    pub tried: u64,
+}
+
+/// A candidate may fail later than what it comes from by this part of the time, and by this many ns.
+const SLACK: (u64, u64) = (4, 2_000_000_000);
+
+/// The search.
+struct Search {
+    /// The least that fails.
+    best: Schedule,
+    /// How.
+    id: String,
+    /// When, and after how many events.
+    failed: (Instant, u64),
+    budget: Budget,
+    begun: std::time::Instant,
+    jobs: usize,
+    tried: u64,
+    /// For what is tried at random.
+    dice: Dice,
+}
+
+/// A candidate that fails in the same way.
+struct Hit {
+    steps: Vec<Step>,
+    failed: (Instant, u64),
+}
+
+/// Looks for less.
+///
+/// # Errors
+/// The schedule does not fail, or not in the way it says.
+pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk, String> {
+    let first = run::replay(schedule, Story::Off, false);
+    let failure = first.outcome.failure.as_ref();
+    let failure = failure.ok_or("there is nothing to shrink: the schedule breaks no promise")?;
+    let mut best = schedule.clone();
+    best.violates = Some(failure.id.to_owned());
+    best.steps = first.outcome.steps.clone().unwrap_or_default();
+    let before = best.counts();
+    let mut search = Search {
+        best,
+        id: failure.id.to_owned(),
+        failed: (failure.at, failure.event),
+        budget,
+        begun: wall_clock(),
+        jobs: jobs.max(1),
+        tried: 0,
+        dice: Seeds::new(schedule.seed).stream("shrink", 0),
+    };
+    search.run();
+    let tried = search.tried;
+    let mut schedule = search.best;
+    let report = run::replay(&schedule, Story::Off, false);
+    schedule.steps = report.outcome.steps.clone().unwrap_or_default();
+    Ok(Shrunk { schedule, report, before, tried })
+}
+
+impl Search {
+    fn is_over(&self) -> bool {
+        match self.budget {
+            Budget::Wall(limit) => self.begun.elapsed() >= limit,
+            Budget::Runs(limit) => self.tried >= limit,
+        }
+    }
+
+    /// Tries candidates in order until one fails; that one is the new best. Several are tried at once, but which one
+    /// is taken, and how many count as tried, does not depend on that.
+    fn try_in_order(&mut self, candidates: impl IntoIterator<Item = Schedule>) -> bool {
+        let mut candidates = candidates.into_iter().filter(|one| *one != self.best).peekable();
+        let mut found = None;
+        let (id, last) = (self.id.clone(), self.last());
+        let mut tried = 0;
+        while candidates.peek().is_some() && !self.over_after(tried) && found.is_none() {
+            let room = self.room_after(tried).min(self.jobs);
+            let batch: Vec<Schedule> = candidates.by_ref().take(room).collect();
+            let hits = at_once(&batch, self.jobs, &|one| hit(one, &id, last));
+            let first = hits.iter().position(Option::is_some);
+            tried += first.map_or(batch.len(), |index| index + 1) as u64;
+            found = hits.into_iter().zip(batch).find_map(|(hit, one)| Some((hit?, one)));
+        }
+        drop(candidates);
+        self.tried += tried;
+        let accepted = found.is_some();
+        if let Some((Hit { steps, failed }, mut one)) = found {
+            one.steps = steps;
+            self.best = one;
+            self.failed = failed;
+        }
+        accepted
+    }
+
+    fn over_after(&self, tried: u64) -> bool {
+        match self.budget {
+            Budget::Wall(_) => self.is_over(),
+            Budget::Runs(limit) => self.tried + tried >= limit,
+        }
+    }
+
+    /// How many candidates may be tried at once.
+    fn room_after(&self, tried: u64) -> usize {
+        match self.budget {
+            Budget::Wall(_) => self.jobs,
+            Budget::Runs(limit) => usize::try_from(limit - self.tried - tried).unwrap_or(self.jobs),
+        }
+    }
+
+    /// When candidates are given up: virtual time, and events.
+    fn last(&self) -> (Instant, u64) {
+        let (Instant(at), events) = self.failed;
+        (Instant(at + at / SLACK.0 + SLACK.1), events * 4 + 100_000)
+    }
+
+    /// The same, also with other seeds for what nobody decides.
+    fn with_seeds(&mut self, one: &Schedule, seeds: usize) -> Vec<Schedule> {
+        let others = (1..seeds).map(|_| Schedule { seed: self.dice.word(), ..one.clone() });
+        let others: Vec<Schedule> = others.collect();
+        std::iter::once(one.clone()).chain(others).collect()
+    }
+
+    fn clients(&self) -> BTreeSet<crate::observe::ClientId> {
+        self.best.steps.iter().filter_map(|step| step.act.client()).collect()
+    }
+
+    fn acts(&self, wanted: impl Fn(Act) -> bool) -> Vec<usize> {
+        let steps = self.best.steps.iter().enumerate();
+        steps.filter(|(_, step)| wanted(step.act)).map(|(index, _)| index).collect()
+    }
+}
+
+/// Runs a candidate; says whether it breaks the same promise.
+fn hit(candidate: &Schedule, id: &str, (at, events): (Instant, u64)) -> Option<Hit> {
+    let world = World::scripted(candidate, Story::Off, false).noted().given_up_at(at, events);
+    let outcome = world.run();
+    let failure = outcome.failure.filter(|failure| failure.id == id)?;
+    let steps = outcome.steps.unwrap_or_default();
+    Some(Hit { steps, failed: (failure.at, failure.event) })
+}
+
+fn at_once<T: Send>(
+    batch: &[Schedule],
+    jobs: usize,
+    trial: &(dyn Fn(&Schedule) -> Option<T> + Sync),
+) -> Vec<Option<T>> {
+    if jobs == 1 || batch.len() == 1 {
+        return batch.iter().map(trial).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((index, one)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            batch.get(index).map(|one| (index, one))
+        } {
+            done.push((index, trial(one)));
+        }
+        done
+    };
+    let mut all: Vec<(usize, Option<T>)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let join =
+            |worker: thread::ScopedJoinHandle<'_, _>| worker.join().expect("panics are caught");
+        workers.into_iter().flat_map(join).collect()
+    });
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, hit)| hit).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,454 @@
+//! What is left out, and in which order.
+//!
+//! Owns the moves of the search. Each ends with a best schedule that is not longer than before.
+
+use std::time::Duration;
+
+use zabkeeper_core::Instant;
+
+use super::Search;
+use crate::faults::{Fault, FaultPlan};
+use crate::schedule::{self, Act, Schedule, Step};
+
+const MS: u64 = 1_000_000;
+/// Random parts that are tried of a long schedule, for each size.
+const SAMPLES: usize = 6;
+/// Schedules of so many steps are short: every pair of steps can be tried.
+const SHORT: usize = 24;
+/// Random parts that are tried of a schedule that no single step can leave any more, and of how many steps at most.
+const THIN: (usize, usize) = (40, 120);
+/// Settings that say how much there is, rather than how it behaves.
+const AMOUNTS: [&str; 4] = ["duration_us", "servers", "clients", "paths"];
+/// Small amounts of what has to run out, or over.
+const EXTREMES: [(&str, u64); 4] =
+    [("recent_bytes", 64), ("snapshot_txns", 2), ("segment_bytes", 4 << 10), ("snapshots_kept", 1)];
+/// Settings that steps have their times from.
+const PACES: [&str; 6] =
+    ["tick_ms", "init_ticks", "sync_ticks", "session_min_ms", "session_max_ms", "step_ns"];
+
+impl Search {
+    /// Until nothing can be left out any more, or the budget is used up.
+    pub(super) fn run(&mut self) {
+        self.leave_out_vain();
+        for seeds in [2, 4, 8, 16, 32] {
+            while !self.is_over() {
+                let before = self.weight();
+                self.be_calm(seeds);
+                self.keep_the_last(seeds);
+                self.keep_around_strikes(seeds);
+                self.sample();
+                self.extreme_settings();
+                self.fewer_clients(seeds);
+                self.same_clients(seeds);
+                self.fewer_servers(seeds);
+                self.fewer_kinds(seeds);
+                self.fewer_steps(|act| act.fault().is_some(), seeds);
+                self.fewer_steps(|act| act.client().is_some(), seeds);
+                self.shorter();
+                self.fewer_pairs();
+                self.thin();
+                if self.weight() >= before {
+                    break;
+                }
+            }
+            self.plain_settings();
+            self.simple_choices();
+            self.simple_times();
+        }
+        self.cut_the_rest();
+    }
+
+    /// What is to become less: steps first.
+    fn weight(&self) -> (usize, u32, usize) {
+        let absent = usize::try_from(self.best.options.clients).unwrap_or(usize::MAX);
+        let there = absent - self.best.absent.len().min(absent);
+        (self.best.steps.len(), self.best.options.servers, there)
+    }
+
+    fn leave_out_vain(&mut self) {
+        let mut one = self.best.clone();
+        one.steps.retain(|step| step.hit);
+        let few = self.with_seeds(&one, 4);
+        self.try_in_order(few);
+    }
+
+    /// Properties off, constant latencies, usual settings: all at once, then part by part.
+    fn be_calm(&mut self, seeds: usize) {
+        let quiet = |mut one: Schedule| {
+            one.options.faults = FaultPlan::none();
+            one.in_order = true;
+            one
+        };
+        let plain = |one: Schedule, keep: &[&[&str]]| {
+            let base = schedule::plain();
+            let mut options = one.options.clone();
+            for name in schedule::setting_names() {
+                let value = schedule::setting(&base, name).filter(|_| {
+                    !AMOUNTS.contains(&name) && !keep.iter().any(|names| names.contains(&name))
+                });
+                options = value
+                    .and_then(|value| schedule::with_setting(&options, name, value))
+                    .unwrap_or(options);
+            }
+            Schedule { options, ..one }
+        };
+        let steady = |mut one: Schedule| {
+            one.options.disk.steady = true;
+            for link in [&mut one.options.link, &mut one.options.peers.link] {
+                link.min += std::mem::take(&mut link.mean);
+            }
+            one
+        };
+        let best = self.best.clone();
+        let tries = [
+            quiet(plain(best.clone(), &[])),
+            quiet(plain(best.clone(), &[&PACES])),
+            plain(best.clone(), &[&PACES]),
+            quiet(steady(best.clone())),
+            quiet(best.clone()),
+            steady(best),
+        ];
+        let tries: Vec<Schedule> =
+            tries.iter().flat_map(|one| self.with_seeds(one, seeds)).collect();
+        self.try_in_order(tries);
+        for fault in self.best.options.faults.on().collect::<Vec<_>>() {
+            let mut one = self.best.clone();
+            one.options.faults.switch_off(fault);
+            let tries = self.with_seeds(&one, seeds);
+            self.try_in_order(tries);
+        }
+    }
+
+    /// The last steps before the failure: of all, or of the calls.
+    fn keep_the_last(&mut self, seeds: usize) {
+        for count in [0, 1, 2, 4, 8, 16, 32, 64] {
+            for calls_only in [false, true] {
+                let all = self.acts(|act| !calls_only || act.client().is_some());
+                if all.len() <= count * 3 / 2 || self.is_over() {
+                    continue;
+                }
+                let one = without(&self.best, &all[..all.len() - count]);
+                let tries = self.with_seeds(&one, seeds + 2);
+                if self.try_in_order(tries) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A single strike, and what happens shortly before and after it.
+    fn keep_around_strikes(&mut self, seeds: usize) {
+        for around in [0, 30, 100, 300, 1_000, 3_000] {
+            let strikes = self.acts(|act| act.fault().is_some());
+            for index in strikes.into_iter().rev() {
+                if self.best.steps.len() < SHORT || self.is_over() {
+                    return;
+                }
+                let mut one = self.best.clone();
+                let at = one.steps[index].at;
+                one.steps = vec![one.steps[index].clone()];
+                let near = |other: &&Step| other.at.0.abs_diff(at.0) <= around * MS;
+                let calls = self.best.steps.iter().filter(|step| step.act.client().is_some());
+                one.steps.extend(calls.filter(near).cloned());
+                one.steps.sort_by_key(|step| step.at);
+                let tries = self.with_seeds(&one, seeds);
+                if one.steps.len() < self.best.steps.len() && self.try_in_order(tries) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Some failures need much of something: less of it will do where there is room for less.
+    fn extreme_settings(&mut self) {
+        if self.best.steps.len() < SHORT {
+            return;
+        }
+        for (name, value) in EXTREMES {
+            let options = schedule::with_setting(&self.best.options, name, value);
+            let one = Schedule { options: options.expect("it has a name"), ..self.best.clone() };
+            self.try_in_order([one]);
+        }
+    }
+
+    /// What one client does another one could do.
+    fn same_clients(&mut self, seeds: usize) {
+        let clients: Vec<_> = self.clients().into_iter().collect();
+        for from in clients.iter().rev() {
+            for to in clients.iter().filter(|to| *to < from) {
+                if !self.clients().contains(from) || self.is_over() {
+                    break;
+                }
+                let mut one = self.best.clone();
+                for step in &mut one.steps {
+                    if let Act::Call(client, _) = &mut step.act
+                        && client == from
+                    {
+                        *client = *to;
+                    }
+                }
+                one.absent.insert(*from);
+                let tries = self.with_seeds(&one, seeds.min(4));
+                self.try_in_order(tries);
+            }
+        }
+    }
+
+    /// Random parts of it, few steps first: what happens often, happens in them, too.
+    fn sample(&mut self) {
+        for (of, most) in [(32, usize::MAX), (8, usize::MAX), (2, 400)] {
+            let length = self.best.steps.len();
+            if length < SHORT || length > most || self.is_over() {
+                continue;
+            }
+            let candidates: Vec<Schedule> = (0..SAMPLES)
+                .map(|number| {
+                    let mut one = self.best.clone();
+                    // Either of all steps, or of all calls.
+                    let calls_only = number % 2 == 1;
+                    one.steps.retain(|step| {
+                        (calls_only && step.act.fault().is_some()) || self.dice.chance(1, of)
+                    });
+                    one.seed = self.dice.word();
+                    one
+                })
+                .collect();
+            if self.try_in_order(candidates) {
+                return self.sample();
+            }
+        }
+    }
+
+    /// Clients are never there, with all their calls.
+    fn fewer_clients(&mut self, seeds: usize) {
+        let all: Vec<_> = (0..self.best.options.clients).map(crate::observe::ClientId).collect();
+        let mut chunk = all.len();
+        while chunk > 0 && !self.is_over() {
+            for gone in all.chunks(chunk) {
+                if gone.iter().all(|client| self.best.absent.contains(client)) {
+                    continue;
+                }
+                let mut one = self.best.clone();
+                one.absent.extend(gone);
+                let there = |act: Act| !act.client().is_some_and(|c| one.absent.contains(&c));
+                one.steps.retain(|step| there(step.act));
+                let tries = self.with_seeds(&one, seeds.min(4));
+                self.try_in_order(tries);
+            }
+            chunk /= 2;
+        }
+        // Numbers at the end need not exist.
+        let last = self.clients().last().map_or(0, |last| last.0 + 1);
+        let there = (0..self.best.options.clients).rev();
+        let mut there =
+            there.filter(|id| !self.best.absent.contains(&crate::observe::ClientId(*id)));
+        let clients = there.next().map_or(0, |id| id + 1).max(last);
+        let mut one = self.best.clone();
+        one.options.clients = clients;
+        one.absent.retain(|client| client.0 < clients);
+        let tries = self.with_seeds(&one, seeds);
+        self.try_in_order(tries);
+    }
+
+    fn fewer_servers(&mut self, seeds: usize) {
+        for servers in 1..self.best.options.servers {
+            let mut one = self.best.clone();
+            one.options.servers = servers;
+            let tries = self.with_seeds(&one, seeds);
+            if self.try_in_order(tries) {
+                return;
+            }
+        }
+    }
+
+    fn fewer_kinds(&mut self, seeds: usize) {
+        let mut kinds: Vec<Fault> = Vec::new();
+        for step in &self.best.steps {
+            kinds.extend(step.act.fault().filter(|fault| !kinds.contains(fault)));
+        }
+        let mut chunk = kinds.len();
+        while chunk > 0 && !self.is_over() {
+            for gone in kinds.chunks(chunk) {
+                let mut one = self.best.clone();
+                one.steps.retain(|step| !step.act.fault().is_some_and(|f| gone.contains(&f)));
+                let tries = self.with_seeds(&one, seeds);
+                self.try_in_order(tries);
+            }
+            chunk /= 2;
+        }
+    }
+
+    /// Delta debugging: ever smaller parts are left out.
+    fn fewer_steps(&mut self, wanted: impl Fn(Act) -> bool, seeds: usize) {
+        let mut chunk = self.acts(&wanted).len();
+        while chunk > 0 && !self.is_over() {
+            let mut from = 0;
+            loop {
+                let all = self.acts(&wanted);
+                let Some(gone) = all.get(from..(from + chunk).min(all.len())) else {
+                    break;
+                };
+                if gone.is_empty() || self.is_over() {
+                    break;
+                }
+                let one = without(&self.best, gone);
+                let tries = self.with_seeds(&one, seeds);
+                if !self.try_in_order(tries) {
+                    from += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    /// Two steps at once, of a short schedule: one may only undo what the other does.
+    fn fewer_pairs(&mut self) {
+        let mut first = 0;
+        while first < self.best.steps.len() && self.best.steps.len() <= SHORT && !self.is_over() {
+            let length = self.best.steps.len();
+            let pairs = (first + 1..length).map(|second| without(&self.best, &[first, second]));
+            let pairs: Vec<Schedule> = pairs.collect();
+            if !self.try_in_order(pairs) {
+                first += 1;
+            }
+        }
+    }
+
+    /// A random quarter of the steps less, at once: what is rare may need another seed as well as fewer steps.
+    fn thin(&mut self) {
+        let (tries, most) = THIN;
+        while (4..=most).contains(&self.best.steps.len()) && !self.is_over() {
+            let candidates: Vec<Schedule> = (0..tries)
+                .map(|_| {
+                    let mut one = self.best.clone();
+                    one.steps.retain(|_| !self.dice.chance(1, 4));
+                    one.seed = self.dice.word();
+                    one
+                })
+                .collect();
+            if !self.try_in_order(candidates) {
+                return;
+            }
+        }
+    }
+
+    /// A phase of faults that ends sooner, where the failure comes after it.
+    fn shorter(&mut self) {
+        let length = self.best.options.duration;
+        if u128::from(self.failed.0.0) <= length.as_nanos() {
+            return;
+        }
+        let last = self.best.steps.last().map_or(0, |step| step.at.0);
+        let candidates = [1, 2, 5, 10, 30].map(|seconds| {
+            let mut one = self.best.clone();
+            one.options.duration = Duration::from_nanos(last / (1_000 * MS) * 1_000 * MS)
+                + Duration::from_secs(seconds);
+            one
+        });
+        let candidates: Vec<Schedule> =
+            candidates.into_iter().filter(|one| one.options.duration < length).collect();
+        self.try_in_order(candidates);
+    }
+
+    fn plain_settings(&mut self) {
+        let base = schedule::plain();
+        for name in schedule::setting_names() {
+            if name == "duration_us" || self.is_over() {
+                continue;
+            }
+            let value = schedule::setting(&base, name).expect("it has a name");
+            if name == "servers" && value >= self.best.options.servers.into() {
+                continue;
+            }
+            if name == "clients" {
+                continue;
+            }
+            let options = schedule::with_setting(&self.best.options, name, value);
+            let one = Schedule { options: options.expect("it has a name"), ..self.best.clone() };
+            self.try_in_order([one]);
+        }
+        let ordered = Schedule { in_order: true, ..self.best.clone() };
+        self.try_in_order([ordered]);
+        let keys = Schedule { keys: 1, ..self.best.clone() };
+        self.try_in_order([keys]);
+    }
+
+    /// Choices towards zero: all of a step, then each, then its half.
+    fn simple_choices(&mut self) {
+        let mut index = 0;
+        while index < self.best.steps.len() && !self.is_over() {
+            let change = |to: &dyn Fn(&mut Vec<u64>)| {
+                let mut one = self.best.clone();
+                to(&mut one.steps[index].choices);
+                one
+            };
+            let mut candidates = vec![change(&|choices| choices.clear())];
+            for place in 0..self.best.steps[index].choices.len().min(12) {
+                candidates.push(change(&|choices| choices[place] = 0));
+                candidates.push(change(&|choices| choices[place] /= 2));
+            }
+            let length = self.best.steps.len();
+            if !self.try_in_order(candidates) || self.best.steps.len() < length {
+                index += 1;
+            }
+        }
+    }
+
+    /// Shorter pauses, then rounder times.
+    fn simple_times(&mut self) {
+        let mut index = 0;
+        while index < self.best.steps.len() && !self.is_over() {
+            let before = if index == 0 { Instant(0) } else { self.best.steps[index - 1].at };
+            let pause = self.best.steps[index].at.0 - before.0;
+            let earlier = [pause.saturating_sub(MS), pause / 2, pause / 4].map(|by| {
+                let mut one = self.best.clone();
+                one.steps[index..].iter_mut().for_each(|step| step.at.0 -= by);
+                one
+            });
+            let earlier: Vec<Schedule> = earlier.into_iter().filter(|_| pause > 10 * MS).collect();
+            self.try_in_order(earlier);
+            index += 1;
+        }
+        for unit in [1_000 * MS, 100 * MS, 10 * MS, MS] {
+            let mut one = self.best.clone();
+            one.steps.iter_mut().for_each(|step| step.at.0 = rounded(step.at.0, unit));
+            if one.steps.iter().all(|step| step.at.0 > 0) && self.try_in_order([one]) {
+                return;
+            }
+        }
+        for index in 0..self.best.steps.len() {
+            let candidates = [1_000 * MS, 100 * MS, 10 * MS, MS].map(|unit| {
+                let mut one = self.best.clone();
+                if let Some(step) = one.steps.get_mut(index) {
+                    step.at.0 = rounded(step.at.0, unit);
+                }
+                one
+            });
+            let sorted = |one: &Schedule| one.steps.is_sorted_by_key(|step| step.at);
+            let candidates: Vec<Schedule> = candidates.into_iter().filter(sorted).collect();
+            self.try_in_order(candidates);
+        }
+    }
+
+    /// The time after the failure.
+    fn cut_the_rest(&mut self) {
+        let after = Duration::from_secs(self.failed.0.0 / (1_000 * MS) + 2);
+        if after < self.best.options.duration {
+            let mut one = self.best.clone();
+            one.options.duration = after;
+            self.budget = super::Budget::Runs(self.tried + 1);
+            self.try_in_order([one]);
+        }
+    }
+}
+
+/// To the nearest multiple.
+fn rounded(ns: u64, unit: u64) -> u64 {
+    (ns + unit / 2) / unit * unit
+}
+
+fn without(schedule: &Schedule, gone: &[usize]) -> Schedule {
+    let kept = schedule.steps.iter().enumerate().filter(|(index, _)| !gone.contains(index));
+    let steps = kept.map(|(_, step)| step.clone()).collect();
+    Schedule { steps, ..schedule.clone() }
+}

@@ -1,0 +1,58 @@
+//! Shrinking finds what a failure needs, and only that.
+
+use super::*;
+use crate::faults::{Fault, Selection};
+use crate::options::{Pinned, Profile};
+use crate::run::Job;
+
+/// Runs of the default profile, in which a great deal happens that has nothing to do with the failure.
+fn failing(seed: u64, trips: Fault) -> Schedule {
+    let pinned = Pinned {
+        duration: Some(Duration::from_secs(30)),
+        servers: Some(5),
+        clients: Some(8),
+        faults: Selection::parse("+node,+net,+client,+disk.stall").expect("valid"),
+    };
+    let job = Job { seed, profile: Profile::Default, pinned };
+    let (report, mut schedule) = job.record(Story::Off);
+    assert_eq!(report.outcome.failure, None);
+    schedule.trips = Some(trips);
+    schedule
+}
+
+#[test]
+fn what_a_failure_needs_is_left_and_nothing_else() {
+    for (seed, trips) in [(1, Fault::NodePause), (2, Fault::ClientFreeze)] {
+        let schedule = failing(seed, trips);
+        let shrunk = shrink(&schedule, Budget::Runs(400), 1).expect("it fails");
+        let acts: Vec<Act> = shrunk.schedule.steps.iter().map(|step| step.act).collect();
+        assert_eq!(acts, [Act::Strike(trips)], "{}", shrunk.schedule);
+        assert!(shrunk.before.0 + shrunk.before.1 > 20, "{:?}", shrunk.before);
+        let servers = shrunk.schedule.options.servers;
+        assert!(servers == 1, "{servers}");
+        assert_eq!(shrunk.report.outcome.failure.expect("it fails").id, "TRIP");
+        let text = shrunk.schedule.to_string();
+        let again: Schedule = text.parse().expect("it was written");
+        let hash = run::replay(&again, Story::Off, false).outcome.hash;
+        assert_eq!(hash, shrunk.report.outcome.hash, "{text}");
+    }
+}
+
+#[test]
+fn a_budget_of_runs_gives_the_same_with_any_number_of_threads() {
+    let schedule = failing(3, Fault::NodeSlow);
+    let text = |jobs| {
+        let shrunk = shrink(&schedule, Budget::Runs(120), jobs).expect("it fails");
+        assert!(shrunk.tried <= 121, "{}", shrunk.tried);
+        (shrunk.schedule.to_string(), shrunk.tried)
+    };
+    assert_eq!(text(1), text(3));
+}
+
+#[test]
+fn what_does_not_fail_is_not_shrunk() {
+    let mut schedule = failing(4, Fault::NodeKill);
+    schedule.trips = None;
+    let why = shrink(&schedule, Budget::Runs(10), 1).expect_err("it passes");
+    assert!(why.contains("nothing to shrink"), "{why}");
+}

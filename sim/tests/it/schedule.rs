@@ -1,0 +1,89 @@
+//! A run that is recorded is the same run when it is replayed.
+
+use std::path::PathBuf;
+
+use sim::options::Profile;
+use sim::run;
+use sim::schedule::Schedule;
+use sim::trace::Story;
+
+use crate::program::{sim, text};
+use crate::{assert_passed, job};
+
+#[test]
+fn a_replay_has_the_hash_of_the_run_it_was_recorded_from() {
+    let profiles =
+        [Profile::Default, Profile::Swarm, Profile::Session, Profile::Disk, Profile::Net];
+    for profile in profiles {
+        for seed in 1..=6 {
+            let job = job(seed, profile, "", 15);
+            let (report, schedule) = job.record(Story::Off);
+            assert_passed(&report);
+            assert_eq!(report.outcome.hash, job.run(Story::Off, false).outcome.hash);
+            let read: Schedule = schedule.to_string().parse().expect("it was written");
+            let replayed = run::replay(&read, Story::Off, false);
+            assert_passed(&replayed);
+            assert_eq!(replayed.outcome.hash, report.outcome.hash, "{profile} {seed}");
+        }
+    }
+}
+
+fn scratch(name: &str) -> (PathBuf, String) {
+    let path = std::env::temp_dir().join(format!("sim-{}-{name}", std::process::id()));
+    let text = path.to_string_lossy().into_owned();
+    (path, text)
+}
+
+#[test]
+fn the_program_writes_schedules_runs_them_and_shrinks_those_that_fail() {
+    let ((path, file), (less_path, less)) = (scratch("run.schedule"), scratch("less.schedule"));
+    let given = ["--seed", "5", "--duration", "20s", "--faults", "+net.stall"];
+    let hash_of = |args: &[&str]| {
+        let output = sim(args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let screen = text(&output.stdout);
+        screen.lines().find(|line| line.starts_with("trace")).map(str::to_owned).expect("a hash")
+    };
+    let recorded = hash_of(&[&given[..], &["--save-schedule", &file]].concat());
+    assert_eq!(hash_of(&["--schedule", &file]), recorded);
+
+    let schedule = std::fs::read_to_string(&path).expect("written");
+    let trips = schedule.replacen("\n", "\ntrips net.stall\n", 1);
+    std::fs::remove_file(&path).expect("there");
+    std::fs::File::create_new(&path).expect("free");
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, trips.as_bytes()))
+        .expect("written");
+    let args =
+        ["--schedule", &file, "--shrink", "--shrink-budget", "150runs", "--save-schedule", &less];
+    let output = sim(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let last = text(&output.stderr).lines().last().map(str::to_owned).expect("a line");
+    assert!(last.starts_with("REPRO: cargo run") && last.contains(&less), "{last}");
+    assert!(text(&output.stdout).contains("to 1 and 0, in "), "{}", text(&output.stdout));
+    let again = sim(&["--schedule", &less]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("safety TRIP"));
+    std::fs::remove_file(&path).expect("there");
+    std::fs::remove_file(&less_path).expect("there");
+}
+
+/// Shrunken schedules of planted bugs: each broke its promise where the bug was, and must not without it.
+#[test]
+fn the_corpus_passes() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
+    let mut replayed = 0;
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("readable").path();
+        let schedule = std::fs::read_to_string(&path).expect("readable");
+        let schedule: Schedule =
+            schedule.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        assert!(schedule.violates.is_some() && !schedule.steps.is_empty(), "{}", path.display());
+        let report = run::replay(&schedule, Story::Off, false);
+        assert_passed(&report);
+        replayed += 1;
+    }
+    assert!(replayed > 1);
+}
