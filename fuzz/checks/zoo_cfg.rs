@@ -57,7 +57,8 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
     else {
         return false;
     };
-    // A carriage return ends a line, too, as in Java.
+    // A carriage return ends a line, too, as in Java. A byte order mark is not part of it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let line = number.parse::<usize>().ok().and_then(|number| text.lines().nth(number - 1));
     let Some(line) = line.map(str::trim) else {

@@ -5,7 +5,7 @@
 //! A line is empty, a comment (`#` or `!`), or a key and a value with `=`, `:` or blanks between; both are trimmed.
 //! A line ends as Java's do: with a line feed, a carriage return, or both. A file that is not UTF-8 is Latin-1, as every
 //! one is to Java. A key given twice counts with its last value. Backslashes, which Java would take as escapes, are refused rather
-//! than read in another way.
+//! than read in another way. The mark with which some editors begin a file (U+FEFF) is no part of it.
 //!
 //! Options are those of the environment variable `SERVER_JVMFLAGS`, in which the scripts around ZooKeeper pass what it
 //! only takes as system properties. As there, what the file says overwrites them.
@@ -58,6 +58,7 @@ impl Properties {
     pub(crate) fn read(file: &str, text: &str) -> Result<Properties, BadSetting> {
         let mut all =
             Properties { file: file.to_owned(), entries: BTreeMap::new(), warnings: Vec::new() };
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -368,6 +369,13 @@ mod tests {
         assert_eq!(text, "a=1\r\nb=2\r# caf\u{e9}\n");
         let warning = warning.expect("a warning");
         assert!(warning.starts_with("f:3: not UTF-8"), "{warning}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_key() {
+        let mut read = Properties::read("zoo.cfg", "\u{feff}a=1\nb=\u{feff}2").expect("reads");
+        assert_eq!(read.take("a").expect("is there").value, "1");
+        assert_eq!(read.take("b").expect("is there").value, "\u{feff}2");
     }
 
     #[test]
