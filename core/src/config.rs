@@ -314,7 +314,7 @@ impl Config {
     }
 
     /// The timeout granted to a client that asks for `asked_ms` (HS-06), in ms.
-    pub(crate) fn negotiate(&self, asked_ms: i32) -> u32 {
+    pub fn negotiate(&self, asked_ms: i32) -> u32 {
         let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(i32::MAX as u32);
         let asked = u32::try_from(asked_ms).unwrap_or(0);
         asked.clamp(ms(self.session_timeout_min), ms(self.session_timeout_max))

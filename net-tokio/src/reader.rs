@@ -47,6 +47,8 @@ enum End {
     Silent(Duration),
     /// More clients want to connect than the throttle lets in (THR-05).
     Throttled,
+    /// A request that has stood in line longer than its session may be silent (THR-06).
+    Stale { waited: Duration, timeout: Duration },
     /// A request that is too large for what is under way (THR-04).
     TooLarge { length: u32, under_way: u64, bound: u64 },
     /// What came is no frame.
@@ -70,8 +72,10 @@ struct Reader {
     frames: ClientFrames,
     /// Bytes read that are not a whole frame yet.
     buffer: BytesMut,
-    /// Since when so many bytes of it have been waiting for others (THR-07).
+    /// Since when so many bytes of it have been waiting for others (THR-06, THR-07).
     in_line: Option<(Instant, usize)>,
+    /// What the session may have been granted.
+    session_timeout: Duration,
 }
 
 /// Serves a connection until it ends.
@@ -94,13 +98,15 @@ pub(crate) async fn attend(
     tracing::debug!(conn = %conn.id, %peer, "connection accepted");
     let frames = ClientFrames::new(shared.settings.limits.max_frame);
     let buffer = BytesMut::new();
-    let mut reader = Reader { shared, conn, socket, frames, buffer, in_line: None };
+    let (in_line, session_timeout) = (None, Duration::ZERO);
+    let mut reader = Reader { shared, conn, socket, frames, buffer, in_line, session_timeout };
     let end = reader.run().await;
     let Reader { shared, conn, .. } = reader;
     shared.leave(&conn);
     match &end {
         End::Silent(_)
         | End::Throttled
+        | End::Stale { .. }
         | End::TooLarge { .. }
         | End::Malformed(_)
         | End::WithinFrame => shared.complain(peer, &end),
@@ -142,6 +148,8 @@ impl Reader {
                     return End::Throttled;
                 }
                 self.shared.traffic.borrow_mut().handshakes += 1;
+                let granted_ms = self.shared.settings.core.negotiate(request.timeout_ms);
+                self.session_timeout = Duration::from_millis(granted_ms.into());
                 self.conn.open(new, self.shared.clock.mono());
                 // ACL-10: a socket for both families names IPv4 clients in IPv6 notation.
                 let address = self.conn.peer.ip().to_canonical();
@@ -216,7 +224,7 @@ impl Reader {
 
     /// Nothing may be asked now. What has come is left in the socket, unless how long it waits matters.
     async fn wait(&mut self) -> Result<(), End> {
-        let timed = self.conn.is_crowded_out() && self.shared.patience().is_some();
+        let timed = self.conn.is_crowded_out() && self.shared.is_line_timed();
         if timed && !self.buffer.is_empty() && self.in_line.is_none() {
             self.in_line = Some((self.shared.clock.mono(), self.buffer.len()));
         }
@@ -234,28 +242,35 @@ impl Reader {
     }
 
     /// The request that the next bytes of the buffer were, `length` of them; refused where it has waited too long.
-    fn after_the_line(&mut self, frame: RequestFrame, length: usize) -> RequestFrame {
-        let (Some((since, bytes)), Some(patience)) =
-            (self.in_line, self.shared.settings.limits.patience)
-        else {
-            return frame;
+    fn after_the_line(&mut self, frame: RequestFrame, length: usize) -> Result<RequestFrame, End> {
+        let Some((since, bytes)) = self.in_line else {
+            return Ok(frame);
         };
+        let limits = &self.shared.settings.limits;
         self.in_line = bytes.checked_sub(length).filter(|left| *left > 0).map(|left| (since, left));
-        let waited = self.shared.clock.mono().since(since);
         // These are answered outside of the line in ZooKeeper, or must not be lost.
-        let exempt = matches!(
+        if matches!(
             frame.request,
-            Request::Ping
-                | Request::CloseSession
+            Request::CloseSession
                 | Request::Auth { .. }
                 | Request::Sasl { .. }
                 | Request::Unknown { .. }
-        );
-        if exempt || waited <= patience {
-            return frame;
+        ) {
+            return Ok(frame);
         }
-        self.shared.note_refusal(waited, patience);
-        RequestFrame { xid: frame.xid, request: Request::Throttled { op: frame.request.op() } }
+        let waited = self.shared.clock.mono().since(since);
+        let timeout = self.session_timeout;
+        if limits.drop_stale && waited > timeout {
+            return Err(End::Stale { waited, timeout });
+        }
+        match limits.patience {
+            Some(patience) if waited > patience && frame.request != Request::Ping => {
+                self.shared.note_refusal(waited, patience);
+                let request = Request::Throttled { op: frame.request.op() };
+                Ok(RequestFrame { xid: frame.xid, request })
+            }
+            _ => Ok(frame),
+        }
     }
 
     /// Gives up to `limit` whole frames to the hub. Were there that many?
@@ -268,7 +283,7 @@ impl Reader {
             let Some(request) = self.frames.next(&mut self.buffer).map_err(End::Malformed)? else {
                 break;
             };
-            let request = self.after_the_line(request, before - self.buffer.len());
+            let request = self.after_the_line(request, before - self.buffer.len())?;
             taken += 1;
             let op = request.request.op();
             self.shared.push(Input::Client(self.conn.id, ClientEvent::Request(request)));
@@ -373,6 +388,13 @@ impl fmt::Display for End {
                 f,
                 "more clients connect at once than connection_throttle_tokens, _fill_time and _fill_count \
                  let in; raise them, or set tokens to 0"
+            ),
+            End::Stale { waited, timeout } => write!(
+                f,
+                "a request had waited {} ms for its turn, longer than its session's timeout of {} ms \
+                 (request_stale_latency_check); raise request_throttle_max_requests",
+                waited.as_millis(),
+                timeout.as_millis()
             ),
             End::TooLarge { length, under_way, bound } => write!(
                 f,

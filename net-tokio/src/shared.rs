@@ -161,11 +161,12 @@ impl Shared {
         u32::try_from(fair.min(left)).unwrap_or(u32::MAX)
     }
 
-    /// How long requests may stand in the line for `request_throttle_max_requests`, if there is a line now (THR-07).
-    pub(crate) fn patience(&self) -> Option<Duration> {
+    /// Is there a line for `request_throttle_max_requests` now, in which it matters how long a request stands (THR-06,
+    /// THR-07)?
+    pub(crate) fn is_line_timed(&self) -> bool {
         let limits = &self.settings.limits;
-        let bound = limits.requests?;
-        limits.patience.filter(|_| self.unanswered() >= bound)
+        let timed = limits.patience.is_some() || limits.drop_stale;
+        timed && limits.requests.is_some_and(|bound| self.unanswered() >= bound)
     }
 
     /// Lets a connection wait until fewer requests are under way.

@@ -30,6 +30,9 @@ pub(crate) struct Limits {
     pub(crate) requests: Option<u64>,
     /// `throttled_op_wait_time`: how long a request may wait because of `requests`; none is as long as it takes (THR-07).
     pub(crate) patience: Option<Duration>,
+    /// `request_stale_latency_check`, unless `request_throttle_drop_stale` is off: whose request has waited there for
+    /// longer than its session may be silent is disconnected (THR-06).
+    pub(crate) drop_stale: bool,
     /// `largeRequestThreshold` and `largeRequestMaxBytes`: none is no bound (THR-04).
     pub(crate) large: Option<Large>,
     /// `connection_throttle_*` (THR-05).
@@ -64,6 +67,7 @@ impl Default for Limits {
             outstanding: fit(OUTSTANDING),
             requests: None,
             patience: None,
+            drop_stale: false,
             large: None,
             throttle: ThrottleOptions::default(),
         }
@@ -98,6 +102,9 @@ pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<Limits, BadSe
     let ms = "milliseconds, or 0 for as long as it takes";
     let patience = bound(keys, "throttled_op_wait_time", ms)?.flatten();
     limits.patience = patience.map(|ms| Duration::from_millis(fit(ms)));
+    let drop = keys.switch("request_throttle_drop_stale", TRUE_FALSE)?.unwrap_or(true);
+    let check = keys.switch("request_stale_latency_check", TRUE_FALSE)?.unwrap_or(false);
+    limits.drop_stale = drop && check;
     limits.large = large(keys)?;
     limits.throttle = throttle(keys)?;
     Ok(limits)

@@ -293,6 +293,10 @@ fn conf_28_44_to_46_and_50_what_clients_may_take_up() {
         "10s false 1000 None None",
     );
     check_ensemble("globalOutstandingLimit=7", show, "[] 10s false 3 None None");
+    let show = |s: &Settings| s.limits.drop_stale.to_string();
+    check("", show, "false");
+    check("request_stale_latency_check=true", show, "true");
+    check("request_stale_latency_check=true\nrequest_throttle_drop_stale=false", show, "false");
     for (text, expected) in [
         ("largeRequestThreshold=0", "out of range; use bytes, or -1 for no bound"),
         ("clientTcpKeepAlive=yes", "use true or false"),

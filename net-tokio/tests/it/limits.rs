@@ -204,6 +204,39 @@ fn thr_06_no_more_requests_under_way_than_allowed_and_all_get_their_turn() {
 }
 
 #[test]
+fn thr_06_whose_request_waits_longer_than_its_session_may_be_silent_is_disconnected() {
+    let dir = tempdir().expect("creates");
+    let settings = "minSessionTimeout=60\nrequest_throttle_max_requests=1\n\
+                    zookeeper.request_stale_latency_check=true";
+    let server = Server::start(dir.path(), settings);
+    // None of them is silent: only their last requests wait for so long.
+    let mut clients: Vec<Raw> = (0..8).map(|_| Raw::open(server.port, 60).0).collect();
+    let asked: Vec<Vec<i32>> = (0..clients.len())
+        .map(|client| {
+            let path = |n| format!("/c{client}-{n}");
+            pipeline(&mut clients[client], 1_000, |n| create(&path(n), b"x", 0))
+        })
+        .collect();
+    let (mut done, mut cut) = (Vec::new(), 0);
+    for (client, (raw, xids)) in clients.iter_mut().zip(&asked).enumerate() {
+        for (n, xid) in xids.iter().enumerate() {
+            let Some((answered, err, _)) = raw.reply() else {
+                cut += 1;
+                break;
+            };
+            assert_eq!((answered, err), (*xid, 0), "in order, and done");
+            done.push(format!("/c{client}-{n}"));
+        }
+    }
+    assert!(cut > 0, "8,000 writes one by one take longer than 60 ms");
+    server.await_line(&[&"timeout of 60 ms (request_stale_latency_check); raise request_throttle"]);
+    let mut other = Raw::open(server.port, 30_000).0;
+    for path in done.iter().step_by(97) {
+        assert_eq!(other.call(exists(path)).0, 0, "{path}: what was answered is there");
+    }
+}
+
+#[test]
 fn thr_07_who_has_waited_too_long_is_refused_in_its_turn() {
     let dir = tempdir().expect("creates");
     let settings = "request_throttle_max_requests=1\nzookeeper.throttled_op_wait_time=2";
