@@ -17,6 +17,7 @@ use crate::guard;
 use crate::judge::Check;
 use crate::node::Clock;
 use crate::observe::{ClientId, Observation};
+use crate::scene::Word;
 use crate::schedule::Act;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
@@ -51,6 +52,8 @@ pub struct Client {
     deadline_at: Option<Instant>,
     probe: Probe,
     absent: bool,
+    /// What it says and hears, where somebody wants to know. Such a client has one session only.
+    diary: Option<Vec<Word>>,
 }
 
 /// What the client's end of a connection has seen.
@@ -100,12 +103,34 @@ impl Client {
             deadline_at: None,
             probe: Probe::NotAsked,
             absent: false,
+            diary: None,
         }
     }
 
     /// It never has a session, and nothing is asked of it.
     pub fn stay_away(&mut self) {
         self.absent = true;
+    }
+
+    /// From now on it keeps what it says and hears, and has one session only.
+    pub fn keep_diary(&mut self) {
+        self.diary = Some(Vec::new());
+    }
+
+    /// What it has said and heard since.
+    pub fn take_diary(&mut self) -> Vec<Word> {
+        self.diary.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn jot(&mut self, word: impl FnOnce() -> Word) {
+        if let Some(diary) = &mut self.diary {
+            diary.push(word());
+        }
+    }
+
+    /// Of its session, if it has one.
+    pub fn state(&self) -> Option<State> {
+        self.session.as_ref().map(Session::state)
     }
 
     /// Which one.
@@ -190,6 +215,7 @@ impl Client {
 
     /// The client ends its session as a good client does.
     pub fn close(&mut self, shared: &mut Shared) {
+        self.jot(|| Word::Left);
         self.step(Input::Close, shared);
     }
 
@@ -284,6 +310,17 @@ impl Client {
         None
     }
 
+    /// Makes a call of its own choice.
+    pub fn call_any(&mut self, shared: &mut Shared) {
+        let op = self.ops.next(&shared.options.workload);
+        self.call(op, shared);
+    }
+
+    /// Makes this call.
+    pub fn call_this(&mut self, op: Op, request: Request, shared: &mut Shared) {
+        self.submit(op, request, false, shared);
+    }
+
     /// It has a session, and no fresh write is to be proven.
     fn calls_freely(&self) -> bool {
         self.session.is_some() && self.probe == Probe::NotAsked
@@ -309,6 +346,7 @@ impl Client {
             format!("client {} {call} {request}", self.id.0)
         });
         self.calls.insert(call, Call { op, path, probe });
+        self.jot(|| Word::Asked(request.clone()));
         self.step(Input::Submit(call, request), shared);
     }
 
@@ -451,6 +489,7 @@ impl Client {
             }
             Effect::Completed(call, result) => self.completed(call, result, shared),
             Effect::Event(event) => {
+                self.jot(|| Word::Heard(event.clone()));
                 shared.tally.counts.watch_events += 1;
                 shared.note(Kind::Call, (self.id.0.into(), 0), event.path.as_bytes(), || {
                     format!("client {} hears {:?} {}", self.id.0, event.event, event.path)
@@ -509,6 +548,7 @@ impl Client {
                 | Failure::NotACall,
             ) => Outcome::Over,
         };
+        self.jot(|| Word::Answered(result.clone()));
         shared.tally.call(op, outcome);
         let zxid = result.as_ref().map_or(0, |done| done.zxid.0);
         let told = [op as u8, outcome as u8];
@@ -538,6 +578,10 @@ impl Client {
         self.deadline_at = None;
         if self.probe == Probe::UnderWay {
             self.probe = Probe::Wanted;
+        }
+        self.jot(|| Word::Over);
+        if self.diary.is_some() {
+            return;
         }
         let after = self.dice.range(1, 1_000_000_000);
         shared.after(after, Event::Birth { client: self.id, life: self.life });

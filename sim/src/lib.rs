@@ -9,7 +9,7 @@
 //! node, client            who suffers: the real server with its driver's loop, the real session
 //! options, faults,        what is drawn before a run
 //!   workload
-//! world                   phases, strikes, the loop
+//! world, scene            phases, strikes, the loop; calls one by one, to compare with real servers
 //! observe, model, oracle  what is seen and judged
 //! judge, tally, roles,    what comes out
 //!   report
@@ -38,6 +38,7 @@ pub mod reach;
 pub mod report;
 pub mod roles;
 pub mod run;
+pub mod scene;
 pub mod schedule;
 pub mod seed;
 pub mod served;

@@ -183,6 +183,15 @@ impl OpMix {
         OpMix(weights)
     }
 
+    /// The same without some of the operations.
+    pub fn without(&self, ops: &[Op]) -> OpMix {
+        let mut weights = self.0;
+        for op in ops {
+            weights[*op as usize] = 0;
+        }
+        OpMix(weights)
+    }
+
     /// What is left for a client that only reads, with many syncs: without one, reads may show the past. `None` where
     /// nothing is.
     fn reads(&self) -> Option<OpMix> {

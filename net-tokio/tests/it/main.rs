@@ -14,5 +14,6 @@ mod harness;
 mod limits;
 mod members;
 mod raw;
+mod scene;
 mod startup;
 mod words;

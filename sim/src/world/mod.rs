@@ -5,6 +5,7 @@
 mod intruder;
 mod partition;
 mod phases;
+mod scene;
 mod stranger;
 mod strike;
 mod wipe;
@@ -458,6 +459,11 @@ impl World {
             Some(false) => (None, after),
             None => (None, DIAL_TIMEOUT),
         }
+    }
+
+    fn client(&mut self, client: ClientId) -> (&mut Client, &mut Shared) {
+        let state = self.clients.get_mut(&client).expect("clients of this world are named");
+        (state, &mut self.shared)
     }
 
     fn node(&mut self, server: ServerId) -> (&mut Node, &mut Shared) {

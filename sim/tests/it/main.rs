@@ -4,6 +4,7 @@ mod corpus;
 mod determinism;
 mod faults;
 mod program;
+mod scene;
 mod schedule;
 
 use std::time::Duration;

@@ -1,0 +1,129 @@
+//! Plays a scene (see [`crate::scene`]): one call at a time, each to its end.
+//!
+//! Owns who calls when. Must not judge answers: oracles do, and whoever compares.
+
+use zabkeeper_client::State;
+use zabkeeper_core::Instant;
+use zabkeeper_core::wire::{ReplyBody, Request};
+
+use super::World;
+use crate::observe::ClientId;
+use crate::scene::{History, Word};
+use crate::workload::Op;
+
+/// Nothing takes longer in a world where nothing goes wrong, ns.
+const PATIENCE: u64 = 60_000_000_000;
+/// How often the world looks whether something has come about, ns.
+const LOOK: u64 = 100_000;
+/// Of so many calls, one is the end of its client's session, as long as there are others.
+const LEAVES_ONE_IN: u64 = 150;
+
+impl World {
+    /// Plays it with as many calls, and a walk through what is left.
+    pub(crate) fn scene(mut self, calls: usize) -> Result<History, String> {
+        let mut history = History::new();
+        let mut dice = self.shared.seeds.stream("scene", 0);
+        let mut there: Vec<ClientId> = self.clients.keys().copied().skip(1).collect();
+        for client in self.clients.values_mut() {
+            client.keep_diary();
+        }
+        let all = |world: &World, state| {
+            world.clients.values().skip(1).all(|client| client.state() == Some(state))
+        };
+        self.until("sessions", &mut history, |world| all(world, State::Connected))?;
+        for _ in 0..calls {
+            let client = *dice.pick(&there);
+            self.ask(client, &mut history, Some(sync()))?;
+            if there.len() > 1 && dice.chance(1, LEAVES_ONE_IN) {
+                there.retain(|other| *other != client);
+                self.dismiss(client, &mut history)?;
+                continue;
+            }
+            self.ask(client, &mut history, None)?;
+            // A client may be thrown out for what it has shown.
+            there.retain(|id| self.clients[id].state().is_some());
+            if there.is_empty() {
+                break;
+            }
+        }
+        if let Some(client) = there.first() {
+            self.walk(*client, &mut history)?;
+        }
+        Ok(history)
+    }
+
+    /// Ends a client's session.
+    fn dismiss(&mut self, id: ClientId, history: &mut History) -> Result<(), String> {
+        let (client, shared) = self.client(id);
+        client.stay_away();
+        client.close(shared);
+        self.until("the end of a session", history, |world| world.clients[&id].state().is_none())
+    }
+
+    /// Has a client make a call, or draw one, and awaits the answer.
+    fn ask(
+        &mut self,
+        id: ClientId,
+        history: &mut History,
+        request: Option<Request>,
+    ) -> Result<(), String> {
+        let (client, shared) = self.client(id);
+        match request {
+            Some(request) => client.call_this(Op::Sync, request, shared),
+            None => client.call_any(shared),
+        }
+        self.until("an answer", history, |world| world.clients[&id].calls() == 0)
+    }
+
+    /// Looks at every node with its data, list and children.
+    fn walk(&mut self, id: ClientId, history: &mut History) -> Result<(), String> {
+        self.ask(id, history, Some(sync()))?;
+        let mut paths = vec!["/".to_owned()];
+        while let Some(path) = paths.pop() {
+            self.ask(id, history, Some(Request::GetData { path: path.clone(), watch: false }))?;
+            self.ask(id, history, Some(Request::GetAcl { path: path.clone() }))?;
+            let (watch, with_stat) = (false, true);
+            let children = Request::GetChildren { path: path.clone(), watch, with_stat };
+            self.ask(id, history, Some(children))?;
+            if let Some((_, Word::Answered(Ok(done)))) = history.last()
+                && let ReplyBody::ChildrenStat(names, _) = &done.body
+            {
+                let parent = path.trim_end_matches('/');
+                let mut children: Vec<String> =
+                    names.iter().map(|name| format!("{parent}/{name}")).collect();
+                children.sort_unstable();
+                paths.append(&mut children);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until `done`, and takes down what clients say and hear.
+    fn until(
+        &mut self,
+        what: &str,
+        history: &mut History,
+        done: impl Fn(&World) -> bool,
+    ) -> Result<(), String> {
+        let latest = self.shared.now.0 + PATIENCE;
+        loop {
+            for (id, client) in &mut self.clients {
+                history.extend(client.take_diary().into_iter().map(|word| (*id, word)));
+            }
+            if done(self) {
+                return Ok(());
+            }
+            let goes_on = self.run_until(Instant(self.shared.now.0 + LOOK));
+            if let Some(failure) = self.shared.judge.failure() {
+                return Err(format!("{}: {}", failure.id, failure.evidence.join("; ")));
+            }
+            if !goes_on || self.shared.now.0 > latest {
+                return Err(format!("waited in vain for {what}"));
+            }
+        }
+    }
+}
+
+fn sync() -> Request {
+    Request::Sync { path: "/".to_owned() }
+}

@@ -1,0 +1,17 @@
+//! Scenes: the same again and again, and whole.
+
+use sim::scene::{CLIENTS, Word, plain, play};
+
+#[test]
+fn a_scene_is_the_same_again_and_has_everything_in_it() {
+    let history = play(3, 400).expect("nothing goes wrong");
+    assert_eq!(plain(&history), plain(&play(3, 400).expect("nothing goes wrong")));
+    let count = |wanted: fn(&Word) -> bool| history.iter().filter(|(_, word)| wanted(word)).count();
+    let asked = count(|word| matches!(word, Word::Asked(_)));
+    assert_eq!(count(|word| matches!(word, Word::Answered(_))), asked);
+    assert!(asked > 800, "{asked}");
+    assert!(count(|word| matches!(word, Word::Answered(Err(_)))) > 50);
+    assert!(count(|word| matches!(word, Word::Heard(_))) > 20);
+    assert!(count(|word| matches!(word, Word::Left)) > 0);
+    assert!(history.iter().all(|(client, _)| (1..=CLIENTS).contains(&client.0)));
+}
