@@ -110,7 +110,7 @@ impl Batch {
             self.json.push(report::json(report, flags));
         }
         if let Some(failure) = &report.outcome.failure {
-            let text = report::failure(failure, report, flags);
+            let text = report::failure(&failure.to_string(), report, flags);
             say(&format!("{text}\n"));
             self.failures.push(text);
             self.classes.push(failure.class);

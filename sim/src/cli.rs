@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
+use zabkeeper_core::Instant;
 
 use crate::faults::Selection;
 use crate::options::{Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
 use crate::shrink::Budget;
-use crate::trace::{Detail, Story};
+use crate::trace::{Detail, Story, View};
 
 /// Simulates Zabkeeper under faults: every run is a function of its seed.
 #[derive(Parser, Clone, Debug)]
@@ -50,9 +51,27 @@ pub struct Flags {
     /// Which faults: +name, -name, only=name, comma separated; `list` prints the catalogue.
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub faults: String,
-    /// The story of one run on standard output: off, msg, disk, all.
-    #[arg(long, default_value = "off", value_parser = ["off", "msg", "disk", "all"], value_name = "LEVEL")]
+    /// The story of one run on standard output: off, state (a line for each change of a server), msg, disk, all.
+    #[arg(long, default_value = "off", value_parser = ["off", "state", "msg", "disk", "all"], value_name = "LEVEL")]
     pub trace: String,
+    /// Print nothing of the story before this virtual time (4.2s, 300ms).
+    #[arg(long, value_parser = parse_instant, value_name = "TIME")]
+    pub trace_from: Option<Instant>,
+    /// Print only what these servers do (1,3), besides faults and phases.
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u8).range(1..8))]
+    pub trace_nodes: Vec<u8>,
+    /// Draw a single run as one page for a browser.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "runs", "wall"])]
+    pub html: Option<PathBuf>,
+    /// Write who is in which state at this virtual time into the folder of --dump.
+    #[arg(long, value_parser = parse_instant, value_name = "TIME", requires = "dump")]
+    pub at: Option<Instant>,
+    /// A file for each server, and for clients and messages under way, at the time of --at or at the end.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["seeds", "runs", "wall"])]
+    pub dump: Option<PathBuf>,
+    /// Print the settings drawn and all counters.
+    #[arg(long, visible_alias = "verbose")]
+    pub counts: bool,
     /// Run each seed twice, under conditions that must not matter, and compare.
     #[arg(long)]
     pub check_determinism: bool,
@@ -111,8 +130,11 @@ impl Flags {
 
     /// Where the story of a single run goes.
     pub fn story(&self) -> Story {
-        let detail = |disk, bytes| Story::Print(Detail { messages: true, disk, bytes });
+        let nodes = self.trace_nodes.iter().fold(0, |bits, server| bits | 1 << server);
+        let view = View { from: self.trace_from.unwrap_or_default(), nodes };
+        let detail = |disk, bytes| Story::Print(Detail { view, messages: true, disk, bytes });
         match self.trace.as_str() {
+            "state" => Story::States(view),
             "msg" => detail(false, false),
             "disk" => detail(true, false),
             "all" => detail(true, true),
@@ -181,6 +203,27 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
     if low < high { Ok((low, high)) } else { Err(format!("{low}..{high} is empty")) }
 }
 
+/// Seconds with a fraction, as traces print them, or a duration.
+fn parse_instant(text: &str) -> Result<Instant, String> {
+    let (whole, fraction) =
+        text.strip_suffix('s').unwrap_or(text).split_once('.').unwrap_or((text, ""));
+    if fraction.is_empty() {
+        let ns = parse_duration(text)?.as_nanos();
+        return Ok(Instant(u64::try_from(ns).unwrap_or(u64::MAX)));
+    }
+    let wrong = || format!("{text:?} is no time: 4.467360s, 12s, 300ms");
+    if fraction.len() > 9 || !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let seconds: u64 = whole.parse().map_err(|_| wrong())?;
+    let ns: u64 = format!("{fraction:0<9}").parse().map_err(|_| wrong())?;
+    seconds
+        .checked_mul(1_000_000_000)
+        .and_then(|n| n.checked_add(ns))
+        .map(Instant)
+        .ok_or_else(wrong)
+}
+
 fn parse_hash(text: &str) -> Result<u128, String> {
     u128::from_str_radix(text, 16).map_err(|error| format!("{error}: a hash is 32 hex digits"))
 }
@@ -232,6 +275,9 @@ mod tests {
         assert!(parse_seed("18446744073709551616").is_err());
         assert_eq!(parse_duration("3m"), Ok(Duration::from_secs(180)));
         assert_eq!(parse_range("5..9"), Ok((5, 9)));
+        assert_eq!(parse_instant("4.46736s"), Ok(Instant(4_467_360_000)));
+        assert_eq!(parse_instant("300ms"), Ok(Instant(300_000_000)));
+        assert!(parse_instant("4.x").is_err() && parse_instant("now").is_err());
         assert!(parse_range("9..9").is_err() && parse_duration("3x").is_err());
     }
 }

@@ -345,6 +345,9 @@ impl Client {
         shared.note(Kind::Call, (self.id.0.into(), call.0), &[op as u8], || {
             format!("client {} {call} {request}", self.id.0)
         });
+        if let Some(chronicle) = &mut shared.chronicle {
+            chronicle.called(shared.now, self.id, call.0, request.to_string());
+        }
         self.calls.insert(call, Call { op, path, probe });
         self.jot(|| Word::Asked(request.clone()));
         self.step(Input::Submit(call, request), shared);
@@ -550,6 +553,9 @@ impl Client {
         };
         self.jot(|| Word::Answered(result.clone()));
         shared.tally.call(op, outcome);
+        if let Some(chronicle) = &mut shared.chronicle {
+            chronicle.ended(shared.now, self.id, call.0, outcome, answer_text(&result));
+        }
         let zxid = result.as_ref().map_or(0, |done| done.zxid.0);
         let told = [op as u8, outcome as u8];
         shared.note(Kind::Call, (self.id.0.into(), call.0 ^ zxid.rotate_left(8)), &told, || {
@@ -606,6 +612,14 @@ impl Client {
             | None => Ok(()),
         };
         shared.hold(Check::PROTOCOL, broken);
+    }
+}
+
+/// How a call ended, for people: no data.
+fn answer_text(result: &Result<zabkeeper_client::Done, Failure>) -> String {
+    match result {
+        Ok(done) => format!("done at {}", done.zxid),
+        Err(why) => why.to_string(),
     }
 }
 

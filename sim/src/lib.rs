@@ -12,19 +12,22 @@
 //! world, scene            phases, strikes, the loop; calls one by one, to compare with real servers
 //! observe, model, oracle  what is seen and judged
 //! judge, tally, roles,    what comes out
-//!   report
+//!   chronicle, story,
+//!   html, report
 //! cli, program, run,      how it is asked for
 //!   batch, determinism, ledger
 //! ```
 
 pub mod agenda;
 pub mod batch;
+pub mod chronicle;
 pub mod cli;
 pub mod client;
 pub mod determinism;
 pub mod faults;
 pub mod fs;
 pub mod guard;
+pub mod html;
 pub mod judge;
 pub mod ledger;
 pub mod model;
@@ -44,6 +47,7 @@ pub mod seed;
 pub mod served;
 pub mod shared;
 pub mod shrink;
+pub mod story;
 pub mod stream;
 pub mod tally;
 pub mod trace;

@@ -9,16 +9,20 @@ use clap::Parser;
 use serde_json::Value;
 
 use crate::batch::{self, say};
+use crate::chronicle::Chronicle;
 use crate::cli::{self, Flags};
 use crate::determinism;
 use crate::faults::{Fault, Trigger};
+use crate::html;
 use crate::judge::Class;
 use crate::ledger;
 use crate::options::Pinned;
 use crate::report::{self, Totals};
-use crate::run;
+use crate::run::{self, Job, Report};
 use crate::schedule::Schedule;
 use crate::shrink;
+use crate::story;
+use crate::trace::Story;
 
 const BAD_USAGE: u8 = 2;
 const INCONCLUSIVE: u8 = 7;
@@ -36,61 +40,111 @@ pub fn main() -> u8 {
             return BAD_USAGE;
         }
     };
-    if flags.is_batch() { many(&flags, &pinned) } else { one(&flags, &pinned) }
+    if flags.is_batch() {
+        return many(&flags, &pinned);
+    }
+    one(&flags, &pinned).unwrap_or_else(|code| code)
 }
 
-fn one(flags: &Flags, pinned: &Pinned) -> u8 {
-    let seed = flags.seed.unwrap_or(flags.base_seed);
-    let job = flags.job(seed, pinned);
-    let (report, schedule) = if flags.check_determinism {
-        (determinism::check(&job), None)
-    } else if let Some(path) = &flags.schedule {
-        match read_schedule(path) {
-            Ok(schedule) => (run::replay(&schedule, flags.story(), false), Some(schedule)),
-            Err(why) => {
-                say(&format!("--schedule {}: {why}\n", path.display()));
-                return BAD_USAGE;
-            }
-        }
-    } else if flags.save_schedule.is_some() || flags.shrink {
-        let (report, schedule) = job.record(flags.story());
-        (report, Some(schedule))
-    } else {
-        (job.run(flags.story(), false), None)
-    };
-    tell(&report::screen(&report));
-    let totals = Totals::of(&report);
+fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
+    let source = Source::of(flags, pinned)?;
+    let (mut report, schedule) = source.run(flags);
+    tell(&story::screen(&report));
+    if flags.counts {
+        tell(&format!("\n{}", report::counts(&report)));
+    }
     if flags.stats {
-        tell(&report::stats(&totals));
+        tell(&report::stats(&Totals::of(&report)));
     }
-    if let Err(why) = write_json(flags, vec![report::json(&report, flags)]) {
-        return why;
+    write_json(flags, vec![report::json(&report, flags)])?;
+    if let (Some(path), Some(schedule), false) = (&flags.save_schedule, &schedule, flags.shrink) {
+        write_schedule(path, schedule)?;
     }
-    if let (Some(path), Some(schedule), false) = (&flags.save_schedule, &schedule, flags.shrink)
-        && let Err(why) = write_schedule(path, schedule)
-    {
-        return why;
+    let told = source.chronicle(&mut report, flags);
+    if let Some(told) = &told {
+        write_pictures(flags, &report, told, &flags.repro(report.job.seed))?;
     }
     if let Some(failure) = &report.outcome.failure {
-        say(&report::failure(failure, &report, flags));
-        if let Some(schedule) = schedule.filter(|_| flags.shrink)
-            && let Err(why) = shrink_it(flags, &schedule, failure.id)
-        {
-            return why;
+        let text = match &told {
+            Some(told) => story::explain(failure, &report, told),
+            None => failure.to_string(),
+        };
+        say(&format!("\n{}", report::failure(&text, &report, flags)));
+        if let Some(schedule) = schedule.filter(|_| flags.shrink) {
+            shrink_it(flags, &schedule, failure.id)?;
         }
-        return failure.class.exit_code();
+        return Ok(failure.class.exit_code());
     }
     if let Some(expected) = flags.expect_hash
         && expected != report.outcome.hash
     {
-        let got = report.outcome.hash;
-        say(&format!("the trace hash is {got:032x}, not {expected:032x}\n{}\n", flags.repro(seed)));
-        return Class::Determinism.exit_code();
+        let (got, repro) = (report.outcome.hash, flags.repro(report.job.seed));
+        say(&format!("the trace hash is {got:032x}, not {expected:032x}\n{repro}\n"));
+        return Ok(Class::Determinism.exit_code());
     }
-    if report.outcome.inconclusive { INCONCLUSIVE } else { 0 }
+    Ok(if report.outcome.inconclusive { INCONCLUSIVE } else { 0 })
 }
 
-/// Looks for less, writes it to a file, and says what it is.
+/// Where a single run comes from. It can be run again, and is the same run.
+enum Source {
+    Seed(Job),
+    Schedule(Box<Schedule>),
+}
+
+impl Source {
+    fn of(flags: &Flags, pinned: &Pinned) -> Result<Source, u8> {
+        let Some(path) = &flags.schedule else {
+            return Ok(Source::Seed(flags.job(flags.seed.unwrap_or(flags.base_seed), pinned)));
+        };
+        read_schedule(path).map(|schedule| Source::Schedule(Box::new(schedule))).map_err(|why| {
+            say(&format!("--schedule {}: {why}\n", path.display()));
+            BAD_USAGE
+        })
+    }
+
+    /// As the flags want it; with its schedule where somebody needs it.
+    fn run(&self, flags: &Flags) -> (Report, Option<Schedule>) {
+        let mut story = flags.story();
+        if story == Story::Off && draws(flags) {
+            story = Story::Collect;
+        }
+        match self {
+            Source::Seed(job) if flags.check_determinism => (determinism::check(job), None),
+            Source::Seed(job) if flags.save_schedule.is_some() || flags.shrink => {
+                let (report, schedule) = job.record(story);
+                (report, Some(schedule))
+            }
+            Source::Seed(job) => (job.run(story, false), None),
+            Source::Schedule(schedule) => {
+                (run::replay(schedule, story, false), Some(schedule.as_ref().clone()))
+            }
+        }
+    }
+
+    /// What happened, in words, where it is wanted: a run that did not collect it is run again.
+    fn chronicle(&self, report: &mut Report, flags: &Flags) -> Option<Box<Chronicle>> {
+        if let Some(collected) = report.outcome.chronicle.take() {
+            return Some(collected);
+        }
+        let failed = report.outcome.failure.as_ref();
+        let explained = failed.is_some_and(|failure| failure.class != Class::Determinism);
+        if !explained && !draws(flags) {
+            return None;
+        }
+        let again = match self {
+            Source::Seed(job) => job.run(Story::Collect, false),
+            Source::Schedule(schedule) => run::replay(schedule, Story::Collect, false),
+        };
+        again.outcome.chronicle
+    }
+}
+
+/// Is a page or a dump wanted?
+fn draws(flags: &Flags) -> bool {
+    flags.html.is_some() || flags.dump.is_some()
+}
+
+/// Looks for less, writes it to a file, and says what it is; a page or a dump is then of that.
 fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
     let shrunk = shrink::shrink(schedule, flags.shrink_budget, flags.jobs).map_err(|why| {
         say(&format!("--shrink: {why}\n"));
@@ -99,6 +153,12 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
     let usual = || PathBuf::from(format!("shrunk-{id}-{:#x}.schedule", schedule.seed));
     let path = flags.save_schedule.clone().unwrap_or_else(usual);
     write_schedule(&path, &shrunk.schedule)?;
+    if draws(flags) {
+        let mut report = run::replay(&shrunk.schedule, Story::Collect, false);
+        if let Some(told) = report.outcome.chronicle.take() {
+            write_pictures(flags, &report, &told, &cli::repro_of(&path))?;
+        }
+    }
     tell(&report::shrunk(&shrunk));
     say(&format!("{}\n", cli::repro_of(&path)));
     Ok(())
@@ -117,10 +177,20 @@ fn write_schedule(path: &Path, schedule: &Schedule) -> Result<(), u8> {
     })
 }
 
-fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    std::fs::File::create_new(path)
-        .or_else(|_| std::fs::OpenOptions::new().write(true).truncate(true).open(path))
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+fn write_pictures(flags: &Flags, report: &Report, told: &Chronicle, repro: &str) -> Result<(), u8> {
+    let failed = |flag: &str, path: &Path, error: io::Error| {
+        say(&format!("--{flag} {}: {error}\n", path.display()));
+        BAD_USAGE
+    };
+    if let Some(path) = &flags.html {
+        let page = html::page(report, told, repro);
+        write_file(path, &page).map_err(|error| failed("html", path, error))?;
+    }
+    if let Some(path) = &flags.dump {
+        let at = flags.at.unwrap_or(report.outcome.ended);
+        story::dump(path, at, report, told).map_err(|error| failed("dump", path, error))?;
+    }
+    Ok(())
 }
 
 fn many(flags: &Flags, pinned: &Pinned) -> u8 {
@@ -177,6 +247,13 @@ fn write_json(flags: &Flags, objects: Vec<Value>) -> Result<(), u8> {
         say(&format!("--json {}: {error}\n", path.display()));
         BAD_USAGE
     })
+}
+
+/// Writes a file that somebody asked for, over what was there.
+pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    std::fs::File::create_new(path)
+        .or_else(|_| std::fs::OpenOptions::new().write(true).truncate(true).open(path))
+        .and_then(|mut file| file.write_all(text.as_bytes()))
 }
 
 /// Writes to standard output; a closed pipe is no reason to fail.

@@ -9,7 +9,6 @@ use zabkeeper_core::io::{Mark, Marks};
 
 use crate::cli::Flags;
 use crate::faults::Fault;
-use crate::judge::Failure;
 use crate::run::Report;
 use crate::schedule;
 use crate::shrink::Shrunk;
@@ -82,27 +81,10 @@ pub fn verdict(report: &Report) -> &'static str {
     }
 }
 
-/// One run, on a screen.
-pub fn screen(report: &Report) -> String {
+/// One run: what was drawn for it, and all counters.
+pub fn counts(report: &Report) -> String {
     let totals = Totals::of(report);
-    let liveness = report.outcome.liveness;
-    format!(
-        "seed      {:#x}\n{}\n\n{}{}\nliveness  fresh writes after {} of {} allowed, {} elected \
-         by {} notifications\n{}\ntrace     {:032x} ({} events)\nspeed     {}\nverdict   {}\n",
-        report.job.seed,
-        report.options,
-        report.outcome.roles.draw(report.outcome.ended),
-        happened(&totals.tally),
-        seconds(liveness.took),
-        seconds(liveness.bound),
-        liveness.reigns,
-        liveness.notifications,
-        checked(&totals),
-        report.outcome.hash,
-        report.outcome.events,
-        speed(&totals),
-        verdict(report)
-    )
+    format!("{}\n\n{}\n{}\n", report.options, happened(&totals.tally), checked(&totals))
 }
 
 /// A batch, on a screen.
@@ -150,12 +132,19 @@ pub fn stats(totals: &Totals) -> String {
     )
 }
 
-/// What ends the output of a failed run.
-pub fn failure(failure: &Failure, report: &Report, flags: &Flags) -> String {
+/// What ends the output of a failed run, `text` being what is said of the failure.
+pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
+    let hint = match (flags.html.is_some(), flags.shrink) {
+        (false, false) => {
+            "To see it drawn, add --html run.html; to see the least that fails like this, add --shrink.\n"
+        }
+        (false, true) => "To see it drawn, add --html run.html.\n",
+        (true, false) => "To see the least that fails like this, add --shrink.\n",
+        (true, true) => "",
+    };
     format!(
-        "{failure}\ntrace hash {:032x}\n{}{}\n",
+        "{text}\ntrace hash {:032x}\n{hint}{}\n",
         report.outcome.hash,
-        if flags.shrink { "" } else { "To see the least that fails like this, add --shrink.\n" },
         flags.repro(report.job.seed)
     )
 }
@@ -266,7 +255,8 @@ fn checked(totals: &Totals) -> String {
     format!("checked   {}", list(&totals.checks))
 }
 
-fn speed(totals: &Totals) -> String {
+/// Speed in a line.
+pub fn speed(totals: &Totals) -> String {
     let cpu = totals.cpu_ns.max(1);
     format!(
         "{} virtual s in {} CPU s: {} to 1, {} events per CPU s",

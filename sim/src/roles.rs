@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use zabkeeper_core::{Instant, Mode, ServerId, Status};
+use zabkeeper_core::{Epoch, Instant, Mode, ServerId, Status, Zxid};
 
 /// Columns of the drawing.
 const COLUMNS: u64 = 100;
@@ -33,6 +33,22 @@ pub struct Roles {
     changes: BTreeMap<ServerId, Vec<(Instant, Role)>>,
     /// Partitions, from when to when.
     cuts: Vec<(Instant, Instant)>,
+    reigns: Vec<Reign>,
+}
+
+/// One server leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reign {
+    /// Who.
+    pub server: ServerId,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// When it began to serve.
+    pub from: Instant,
+    /// When it ceased to, and what it does then.
+    pub until: Option<(Instant, Role)>,
+    /// Its last transaction that any server has applied.
+    pub last: Zxid,
 }
 
 impl Role {
@@ -47,7 +63,8 @@ impl Role {
         }
     }
 
-    fn letter(self) -> char {
+    /// In a letter.
+    pub fn letter(self) -> char {
         match self {
             Role::Down => '-',
             Role::Looking => '?',
@@ -78,8 +95,54 @@ impl Roles {
         let changed = changes.last().is_none_or(|(_, last)| *last != role);
         if changed {
             changes.push((at, role));
+            let reign = self.reigns.iter_mut().rev().find(|reign| reign.server == server);
+            if let Some(reign) = reign
+                && reign.until.is_none()
+            {
+                reign.until = Some((at, role));
+            }
         }
         changed
+    }
+
+    /// The same, for a server that runs; keeps who led when.
+    pub fn record_status(&mut self, at: Instant, server: ServerId, status: &Status) -> bool {
+        let role = Role::of(status);
+        let changed = self.record(at, server, role);
+        if changed && role == Role::Leads {
+            let epoch = status.current_epoch;
+            let last = Zxid::ZERO;
+            self.reigns.push(Reign { server, epoch, from: at, until: None, last });
+        }
+        changed
+    }
+
+    /// Some server has applied this.
+    pub fn applied(&mut self, zxid: Zxid) {
+        let of = self.reigns.iter_mut().rev().find(|reign| reign.epoch <= zxid.epoch());
+        if let Some(reign) = of
+            && reign.epoch == zxid.epoch()
+        {
+            reign.last = reign.last.max(zxid);
+        }
+    }
+
+    /// Who led when.
+    pub fn reigns(&self) -> &[Reign] {
+        &self.reigns
+    }
+
+    /// What a server did when.
+    pub fn changes(&self) -> &BTreeMap<ServerId, Vec<(Instant, Role)>> {
+        &self.changes
+    }
+
+    /// How many servers are down just after this.
+    pub fn down(&self, at: Instant) -> usize {
+        let last = |changes: &[(Instant, Role)]| {
+            changes.iter().rev().find(|(since, _)| *since <= at).map(|(_, role)| *role)
+        };
+        self.changes.values().filter(|changes| last(changes) == Some(Role::Down)).count()
     }
 
     /// Some servers do not reach each other.

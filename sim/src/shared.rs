@@ -8,6 +8,7 @@ use zabkeeper_core::peer::Notification;
 use zabkeeper_core::{ConnId, Instant, ServerId};
 
 use crate::agenda::Agenda;
+use crate::chronicle::{Chronicle, Hit, Lines, Place, Strikes};
 use crate::fs::Crash;
 use crate::judge::{Check, Judge};
 use crate::observe::{ClientId, Observation};
@@ -78,8 +79,14 @@ pub struct Shared {
     pub reach: Reach,
     /// Who led and followed when.
     pub roles: Roles,
+    /// Which fault hit whom.
+    pub strikes: Strikes,
     /// What has happened.
     pub trace: Trace,
+    /// The same, collected for people.
+    pub chronicle: Option<Box<Chronicle>>,
+    /// The same, as lines of states.
+    pub lines: Option<Box<Lines>>,
     /// Who looks at it.
     pub judge: Judge,
     /// How often.
@@ -112,12 +119,22 @@ impl Shared {
         text: impl FnOnce() -> String,
     ) {
         let stamp = Stamp { at: self.now, kind, ends };
-        if self.agenda.listens() && matches!(kind, Kind::Fault | Kind::Life) {
-            let text = text();
-            self.agenda.hear(&text);
-            return self.trace.event(stamp, payload, || text);
+        let heard = self.agenda.listens() && matches!(kind, Kind::Fault | Kind::Life);
+        if !heard && self.chronicle.is_none() && self.lines.is_none() {
+            return self.trace.event(stamp, payload, text);
         }
-        self.trace.event(stamp, payload, text);
+        let text = text();
+        if heard {
+            self.agenda.hear(&text);
+        }
+        self.trace.event(stamp, payload, || text.clone());
+        let place = self.place();
+        if let Some(lines) = &mut self.lines {
+            lines.note(place, kind, &text);
+        }
+        if let Some(chronicle) = &mut self.chronicle {
+            chronicle.note(place, kind, ends, payload, text);
+        }
     }
 
     /// Says of the step that happens now what it does, where somebody listens.
@@ -127,8 +144,29 @@ impl Shared {
         }
     }
 
+    /// When and where in the trace the world is.
+    pub fn place(&self) -> Place {
+        Place { at: self.now, event: self.trace.events() }
+    }
+
+    /// Somebody is hit by the fault that strikes now.
+    pub fn hit(&mut self, hit: Hit, until: Option<Instant>) {
+        self.strikes.hit(self.now, hit, until);
+        let place = self.place();
+        if let (Some(lines), Some(strike)) = (&mut self.lines, self.strikes.list().last()) {
+            lines.struck(place, strike);
+        }
+    }
+
     /// Shows something to the oracles.
     pub fn observe(&mut self, what: Observation<'_>) {
+        let place = self.place();
+        if let Some(lines) = &mut self.lines {
+            lines.observe(place, &what);
+        }
+        if let Some(chronicle) = &mut self.chronicle {
+            chronicle.observe(place, &what);
+        }
         self.judge.observe(self.now, self.trace.events(), what);
     }
 

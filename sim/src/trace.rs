@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::Write;
 
-use zabkeeper_core::Instant;
+use zabkeeper_core::{Instant, ServerId};
 
 /// What kind of thing has happened; the number enters the hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,9 +34,39 @@ pub enum Kind {
     Phase = 10,
 }
 
+/// Which part of the story is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct View {
+    /// Nothing before.
+    pub from: Instant,
+    /// Only these servers, a bit for each; zero is all.
+    pub nodes: u8,
+}
+
+impl View {
+    /// Is this server wanted?
+    pub fn wants(self, server: ServerId) -> bool {
+        self.nodes == 0 || (server.0 < 8 && self.nodes & 1 << server.0 != 0)
+    }
+
+    /// Is this event in it? Where some servers are wanted, only what they do, and faults and phases.
+    fn holds(self, stamp: &Stamp) -> bool {
+        let wanted = match stamp.kind {
+            Kind::Fault | Kind::Phase => true,
+            Kind::Step | Kind::Disk | Kind::Completion | Kind::Life => {
+                self.wants(ServerId(stamp.ends.0))
+            }
+            Kind::Conn | Kind::Send | Kind::Receive | Kind::Call => self.nodes == 0,
+        };
+        wanted && stamp.at >= self.from
+    }
+}
+
 /// How much of the story is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Detail {
+    /// Which part.
+    pub view: View,
     /// Connections, calls, life and faults, inputs of servers.
     pub messages: bool,
     /// Operations of disks.
@@ -53,6 +83,10 @@ pub enum Story {
     Off,
     /// To standard output as it happens.
     Print(Detail),
+    /// A line for each change of a server's state, to standard output as it happens.
+    States(View),
+    /// Collected for a page, or for explaining a failure.
+    Collect,
     /// Formatted and thrown away: the determinism check proves with it that text changes nothing.
     Discard,
     /// The events numbered from the first to the second are kept, in every detail.
@@ -106,8 +140,9 @@ impl Trace {
     #[cold]
     fn tell(&mut self, stamp: Stamp, text: impl FnOnce() -> String) {
         let wanted = match self.story {
-            Story::Off => false,
+            Story::Off | Story::States(_) | Story::Collect => false,
             Story::Discard => true,
+            Story::Print(detail) if !detail.view.holds(&stamp) => false,
             Story::Print(detail) => match stamp.kind {
                 Kind::Send | Kind::Receive => detail.bytes,
                 Kind::Disk | Kind::Completion => detail.disk,
@@ -132,7 +167,7 @@ impl Trace {
                 let _closed = writeln!(std::io::stdout().lock(), "{line}");
             }
             Story::Keep(..) => self.kept.push(line),
-            Story::Off | Story::Discard => {}
+            Story::Off | Story::Discard | Story::States(_) | Story::Collect => {}
         }
     }
 

@@ -16,6 +16,7 @@ use zabkeeper_core::io::Lane;
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::{Config, ConnId, Instant, Server, ServerId, SessionId, Status, Zxid};
 
+use crate::chronicle::Hit;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk, FolderId, Losses, Luck, SimFs};
 use crate::guard;
@@ -209,6 +210,7 @@ impl Node {
         let span = *self.dice.pick(&spans);
         let at = Instant(self.dice.range(span.begin.0, span.end.0));
         shared.tally.fault(Fault::NodeCrashInRecovery);
+        shared.strikes.late(at, Fault::NodeCrashInRecovery, Hit::Server(self.id));
         let how = self.draw_crash(shared);
         shared.at(at, Event::Crash { server: self.id, life: self.life, how });
     }
@@ -236,7 +238,14 @@ impl Node {
         let state = recovered.state.clone();
         let told = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
         shared.note(Kind::Life, (id.0, life), told.as_bytes(), || {
-            format!("s{id} recovered {last}, state {state:?} {notes:?}")
+            let notes = if notes.is_empty() { String::new() } else { format!(" {notes:?}") };
+            format!(
+                "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, snapshot {}{}{notes}",
+                state.accepted_epoch,
+                state.current_epoch,
+                state.snapshot,
+                if state.damaged { ", damaged" } else { "" },
+            )
         });
         shared.observe(Observation::Recovered { server: id, state, last });
         let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
@@ -299,7 +308,10 @@ impl Node {
         }
         self.examine(shared);
         let id = self.id;
-        shared.note(Kind::Life, (id.0, self.life), b"crash", || format!("s{id} ends: {how:?}"));
+        shared.note(Kind::Life, (id.0, self.life), b"crash", || match how {
+            Crash::Kill => format!("s{id} is killed"),
+            Crash::Power { .. } => format!("s{id} loses power"),
+        });
         // Handles go before the disk forgets them.
         self.phase = Phase::Down;
         let how = if self.disk.borrow().failed().is_some() { self.power(shared) } else { how };
@@ -324,7 +336,8 @@ impl Node {
         shared.note(Kind::Life, (self.id.0, self.life), bytes.as_flattened(), || {
             let taken = losses.fields().into_iter().filter(|(_, count)| *count > 0);
             let taken: Vec<String> = taken.map(|(what, count)| format!("{count} {what}")).collect();
-            format!("s{} crash: {}", self.id, taken.join(", "))
+            let told = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
+            format!("s{} after the crash, on its disk: {told}", self.id)
         });
         shared.tally.losses.add(losses);
         let faults = &mut shared.tally.faults;

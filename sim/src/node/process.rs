@@ -23,6 +23,7 @@ use zabkeeper_core::{
 
 use super::clock::Clock;
 use super::lanes::Lanes;
+use crate::chronicle::Hit;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk};
 use crate::guard;
@@ -154,7 +155,7 @@ impl Process {
 
     /// The process is there.
     pub(super) fn begin(&mut self, shared: &mut Shared) {
-        self.role_is(Role::of(&self.server.status()), shared);
+        self.role_is(&self.server.status(), shared);
         self.ask_to_run(shared);
     }
 
@@ -423,7 +424,7 @@ impl Process {
         }
         self.told = now;
         shared.observe(Observation::Output { server: self.id, disk, peers, election, status });
-        self.role_is(Role::of(status), shared);
+        self.role_is(status, shared);
     }
 
     fn tell_locals(&mut self, shared: &mut Shared) {
@@ -435,8 +436,9 @@ impl Process {
         }
     }
 
-    fn role_is(&self, role: Role, shared: &mut Shared) {
-        if shared.roles.record(shared.now, self.id, role) {
+    fn role_is(&self, status: &Status, shared: &mut Shared) {
+        let role = Role::of(status);
+        if shared.roles.record_status(shared.now, self.id, status) {
             shared.tally.counts.reigns += u64::from(role == Role::Leads);
             shared.note(Kind::Life, (self.id.0, self.life), &[role as u8], || {
                 format!("s{} {}", self.id, role.name())
@@ -483,6 +485,7 @@ impl Process {
         if self.applied >= status.applied {
             return;
         }
+        shared.roles.applied(status.applied);
         let logged = self.unapplied.binary_search(&status.applied).is_ok();
         while self.applied < status.applied {
             let next = self.unapplied.pop_front().filter(|_| logged);
@@ -527,6 +530,7 @@ impl Process {
         let until = self.lanes.start(disk, shared);
         if let Some((mut dice, how)) = ends {
             shared.tally.fault(Fault::NodeCrashInStep);
+            shared.strikes.late(shared.now, Fault::NodeCrashInStep, Hit::Server(self.id));
             let at = Instant(dice.range(shared.now.0, until.0.max(shared.now.0 + 1)));
             shared.at(at, Event::Crash { server: self.id, life: self.life, how });
         }

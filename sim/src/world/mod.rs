@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use zabkeeper_core::{ConnId, Instant, ServerId};
 
 use crate::agenda::{Agenda, Due};
+use crate::chronicle::{Chronicle, Lines, Strikes};
 use crate::client::Client;
 use crate::faults::Fault;
 use crate::judge::{Failure, Judge};
@@ -90,6 +91,10 @@ pub struct Outcome {
     pub liveness: Liveness,
     /// Who led and followed when.
     pub roles: Roles,
+    /// Which fault hit whom.
+    pub strikes: Strikes,
+    /// What has happened, where it was to be collected.
+    pub chronicle: Option<Box<Chronicle>>,
     /// Trace lines kept, and hashes by event, where asked for.
     pub trace: Trace,
     /// What was decided, where that was asked for.
@@ -152,6 +157,16 @@ impl World {
             net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
             reach: Reach::default(),
             roles: Roles::default(),
+            strikes: Strikes::default(),
+            chronicle: (story == Story::Collect).then(Box::default),
+            lines: match story {
+                Story::States(view) => Some(Box::new(Lines::new(view, &servers))),
+                Story::Off
+                | Story::Print(_)
+                | Story::Collect
+                | Story::Discard
+                | Story::Keep(..) => None,
+            },
             trace: Trace::new(story, compare),
             judge,
             tally: Tally::default(),
@@ -212,6 +227,8 @@ impl World {
             checks: shared.judge.checks(),
             liveness: self.liveness,
             roles: shared.roles,
+            strikes: shared.strikes,
+            chronicle: shared.chronicle,
             trace: shared.trace,
             steps: shared.agenda.take_record(),
         }

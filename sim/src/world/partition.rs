@@ -5,6 +5,7 @@
 use zabkeeper_core::{Instant, ServerId};
 
 use super::World;
+use crate::chronicle::Hit;
 use crate::faults::Fault;
 use crate::seed::Dice;
 use crate::stream::{End, Party};
@@ -47,6 +48,7 @@ impl World {
             format!("{fault} for {ms} ms: {}", pairs.join(" "))
         });
         shared.roles.record_cut(shared.now, until);
+        shared.hit(Hit::Pairs(cut.clone()), Some(until));
         for (from, to) in cut {
             self.cut_off(fault, from, to, until);
         }

@@ -77,6 +77,7 @@ impl World {
         shared.options.peers.votes = VotePace::WELL;
         shared.reach.heal();
         shared.roles.healed(shared.now);
+        shared.strikes.healed(shared.now);
         for client in self.clients.values_mut() {
             client.thaw(shared);
         }

@@ -9,6 +9,7 @@ use zabkeeper_core::{ConnId, Instant, Mode, ServerId};
 
 use super::{World, split};
 use crate::agenda::Due;
+use crate::chronicle::Hit;
 use crate::client::Client;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk, FsyncFault};
@@ -78,7 +79,9 @@ impl World {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let server = *self.fault_dice[fault as usize].pick(&servers);
         self.shared.note(Kind::Fault, (fault as u64, server.0), &[], || fault.name().to_owned());
-        match fault {
+        self.shared.strikes.begin(fault);
+        let before = self.shared.strikes.list().len();
+        let hit = match fault {
             Fault::NodeKill => self.end_server(server, Some(Crash::Kill)),
             Fault::NodePower => self.end_server(server, None),
             Fault::NodeKillLeader => self.end_leader(),
@@ -106,11 +109,13 @@ impl World {
             }),
             Fault::NetReset => self.trouble_conn(fault, |shared, _, conn| {
                 shared.net.break_off(shared.now, conn, Break::Both);
+                None
             }),
             Fault::NetHalfOpen => self.trouble_conn(fault, half_open),
             Fault::NetStall => self.trouble_conn(fault, |shared, dice, conn| {
                 let until = Instant(shared.now.0 + dice.magnitude(20, 20_000) * MS);
                 shared.net.stall(conn, either_end(dice), until);
+                Some(until)
             }),
             Fault::NetRefuse => self.refuse_connections(),
             Fault::NetStranger => self.send_stranger(server),
@@ -121,9 +126,11 @@ impl World {
             Fault::ClientFreeze => self.trouble_client(fault, freeze),
             Fault::ClientDeath => self.trouble_client(fault, |client, dice, shared| {
                 client.die(dice.chance(1, 3), shared);
+                None
             }),
             Fault::ClientClose => self.trouble_client(fault, |client, _, shared| {
                 client.close(shared);
+                None
             }),
             Fault::ClientWrongPassword => self.try_wrong_password(server),
             Fault::ClientGarbage => self.send_garbage(server),
@@ -134,6 +141,7 @@ impl World {
                 for conn in client.conns() {
                     shared.net.stall(conn, End::Dialler, until);
                 }
+                Some(until)
             }),
             // Properties never come by time.
             Fault::NodeDrift
@@ -145,7 +153,11 @@ impl World {
             | Fault::NetCut
             | Fault::NetTail
             | Fault::NetVotes => false,
+        };
+        if hit && self.shared.strikes.list().len() == before {
+            self.shared.hit(Hit::Server(server), None);
         }
+        hit
     }
 
     /// Without a way given, the power fails.
@@ -153,6 +165,9 @@ impl World {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let (running, life) = (node.is_running(), node.life());
         let how = how.unwrap_or_else(|| node.power(shared));
+        if running {
+            shared.hit(Hit::Server(server), None);
+        }
         self.crash(server, life, how);
         running
     }
@@ -215,6 +230,7 @@ impl World {
         let until = Instant(shared.now.0 + ms * MS);
         node.pause(until);
         shared.tell(|| format!("s{server} for {ms} ms"));
+        shared.hit(Hit::Server(server), Some(until));
         shared.observe(Observation::StandsStill { server, until });
         node.is_up()
     }
@@ -226,6 +242,7 @@ impl World {
         let after = dice.range(1, 5_000) * MS;
         shared.tell(|| format!("s{server} for {} ms", after / MS));
         shared.after(after, Event::Relief { server });
+        shared.hit(Hit::Server(server), Some(Instant(shared.now.0 + after)));
         node.is_up()
     }
 
@@ -257,8 +274,12 @@ impl World {
     ) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let dice = &mut self.fault_dice[fault as usize];
-        trouble(&mut node.disk().borrow_mut(), dice, shared.now);
+        let mut disk = node.disk().borrow_mut();
+        trouble(&mut disk, dice, shared.now);
         shared.tell(|| format!("s{server}"));
+        let slow = (fault == Fault::DiskSlow).then_some(disk.trouble.slow_until);
+        let stalled = (fault == Fault::DiskStall).then_some(disk.trouble.stalled_until);
+        shared.hit(Hit::Server(server), slow.or(stalled));
         true
     }
 
@@ -274,13 +295,14 @@ impl World {
         let ms = self.fault_dice[Fault::NetRefuse as usize].magnitude(50, 5_000);
         self.refusing_until = Instant(self.shared.now.0 + ms * MS);
         self.shared.tell(|| format!("for {ms} ms"));
+        self.shared.hit(Hit::All, Some(self.refusing_until));
         true
     }
 
     fn trouble_conn(
         &mut self,
         fault: Fault,
-        trouble: impl FnOnce(&mut Shared, &mut Dice, ConnId),
+        trouble: impl FnOnce(&mut Shared, &mut Dice, ConnId) -> Option<Instant>,
     ) -> bool {
         let standing = self.shared.net.standing();
         if standing.is_empty() {
@@ -288,11 +310,13 @@ impl World {
         }
         let dice = &mut self.fault_dice[fault as usize];
         let conn = *dice.pick(&standing);
-        if let Some([dialler, acceptor]) = self.shared.net.parties(conn) {
+        let ends = self.shared.net.parties(conn);
+        if let Some([dialler, acceptor]) = ends {
             self.shared
                 .tell(|| format!("{conn} between {} and {}", called(dialler), called(acceptor)));
         }
-        trouble(&mut self.shared, dice, conn);
+        let until = trouble(&mut self.shared, dice, conn);
+        self.shared.hit(ends.map_or(Hit::All, Hit::Conn), until);
         self.shared.schedule_arrivals();
         true
     }
@@ -304,40 +328,45 @@ impl World {
             self.shared.net.break_off(self.shared.now, *conn, Break::Both);
         }
         self.shared.schedule_arrivals();
+        self.shared.hit(Hit::All, None);
         conns.len() > 1
     }
 
     fn trouble_client(
         &mut self,
         fault: Fault,
-        trouble: impl FnOnce(&mut Client, &mut Dice, &mut Shared),
+        trouble: impl FnOnce(&mut Client, &mut Dice, &mut Shared) -> Option<Instant>,
     ) -> bool {
         let ids: Vec<_> = self.clients.keys().copied().collect();
         if ids.is_empty() {
             return false;
         }
         let dice = &mut self.fault_dice[fault as usize];
-        let client = self.clients.get_mut(dice.pick(&ids)).expect("picked among the keys");
+        let id = *dice.pick(&ids);
+        let client = self.clients.get_mut(&id).expect("picked among the keys");
         if client.still_frozen(self.shared.now).is_some() {
             return false;
         }
-        let id = client.id();
-        self.shared.tell(|| format!("c{}", id.0));
-        trouble(client, dice, &mut self.shared);
+        self.shared.tell(|| format!("c{}", client.id().0));
+        let until = trouble(client, dice, &mut self.shared);
+        self.shared.hit(Hit::Client(id), until);
         true
     }
 }
 
-fn half_open(shared: &mut Shared, dice: &mut Dice, conn: ConnId) {
+fn half_open(shared: &mut Shared, dice: &mut Dice, conn: ConnId) -> Option<Instant> {
     let late = Instant(shared.now.0 + dice.magnitude(100, 60_000) * MS);
     let how = Break::HalfOpen { first: either_end(dice), late, on_write: dice.chance(1, 2) };
     shared.net.break_off(shared.now, conn, how);
+    None
 }
 
-fn freeze(client: &mut Client, dice: &mut Dice, shared: &mut Shared) {
+fn freeze(client: &mut Client, dice: &mut Dice, shared: &mut Shared) -> Option<Instant> {
     // Beyond its session timeout in some cases, so that sessions expire under living clients.
     let longest = (shared.options.workload.session_ms.1 * 3).clamp(50, 60_000);
-    client.freeze(Instant(shared.now.0 + dice.magnitude(20, longest) * MS));
+    let until = Instant(shared.now.0 + dice.magnitude(20, longest) * MS);
+    client.freeze(until);
+    Some(until)
 }
 
 /// As people are told of it.

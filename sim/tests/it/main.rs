@@ -3,6 +3,7 @@
 mod corpus;
 mod determinism;
 mod faults;
+mod html;
 mod program;
 mod scene;
 mod schedule;

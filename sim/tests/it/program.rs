@@ -48,3 +48,38 @@ fn wrong_usage_says_what_is_wrong() {
     assert_eq!(sim(&["--seed", "x"]).status.code(), Some(2));
     assert!(text(&sim(&["--faults", "list"]).stdout).contains("disk.torn"));
 }
+
+#[test]
+fn a_run_is_shown_as_lines_of_states_as_a_page_and_as_a_dump() {
+    let folder = std::env::temp_dir().join(format!("sim-shown-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    let (page, dump) = (folder.join("run.html"), folder.join("dump"));
+    let [page_arg, dump_arg] = [&page, &dump].map(|path| path.to_str().expect("a plain name"));
+    let output = sim(&[
+        "--seed",
+        "7",
+        "--duration",
+        "2s",
+        "--trace",
+        "state",
+        "--trace-nodes",
+        "1,5",
+        "--html",
+        page_arg,
+        "--at",
+        "1.5s",
+        "--dump",
+        dump_arg,
+    ]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let head = told.lines().find(|line| line.contains("| what")).expect("a head of columns");
+    assert!(head.contains("| s1 ") && head.contains("| s5 ") && !head.contains("| s3 "), "{head}");
+    let line = told.lines().find(|line| line.ends_with("s5 leads")).expect("s5 leads seed 7");
+    assert_eq!(line.matches('|').count(), head.matches('|').count(), "{line}");
+    assert!(std::fs::read_to_string(&page).is_ok_and(|page| page.starts_with("<!doctype html>")));
+    let server = std::fs::read_to_string(dump.join("s5.txt")).expect("a file for each server");
+    assert!(server.starts_with("s5 at 1.500000s\nrole         leads"), "{server}");
+    assert!(dump.join("clients.txt").exists() && dump.join("messages.txt").exists());
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}

@@ -150,6 +150,9 @@ impl Process {
             let Some(state) = self.conns.get(&conn) else {
                 continue;
             };
+            if let Some(chronicle) = &mut shared.chronicle {
+                chronicle.answered(shared.now, self.id, conn, &command);
+            }
             let bytes = outbound.entry(conn).or_default();
             match command {
                 ClientCommand::Connected(response) => response.encode(bytes),

@@ -1,0 +1,133 @@
+//! The state of everybody at one moment, as text files: `--at T --dump DIR`.
+//!
+//! Owns the files' wording. It reads what was collected, so it knows what servers and clients showed, not what is on
+//! their disks.
+
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+
+use zabkeeper_core::{Instant, ServerId};
+
+use crate::chronicle::{Chronicle, Conn, Entry, Lane, Message, Strike};
+use crate::program::write_file;
+use crate::run::Report;
+
+/// Events before that moment which a server's file shows.
+const EVENTS: usize = 30;
+
+/// Writes a file for each server, one for clients, and one for what is under way.
+///
+/// # Errors
+/// The folder or a file cannot be written.
+pub fn dump(folder: &Path, at: Instant, report: &Report, chronicle: &Chronicle) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for server in report.outcome.roles.changes().keys() {
+        let text = of_server(*server, at, report, chronicle);
+        write_file(&folder.join(format!("s{server}.txt")), &text)?;
+    }
+    write_file(&folder.join("clients.txt"), &of_clients(at, chronicle))?;
+    write_file(&folder.join("messages.txt"), &of_messages(at, chronicle))
+}
+
+fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronicle) -> String {
+    let mut text = format!("s{server} at {at}\n");
+    let states = chronicle.states.get(&server).map_or(&[][..], Vec::as_slice);
+    let state = states.iter().rfind(|state| state.at <= at);
+    match state {
+        None => text.push_str("role         is down, and was never up\n"),
+        Some(state) => {
+            let leader = state.leader.map_or(String::new(), |leader| format!(", leader s{leader}"));
+            let [appended, durable, committed, applied] = state.marks;
+            let [sessions, watches] = state.held;
+            let conns =
+                chronicle.conns.iter().filter(|conn| conn.server == server && stands(conn, at));
+            let conns = conns.count();
+            let _infallible = write!(
+                text,
+                "role         {} since at least {}{leader}\nepochs       promised {}, of its history {}\nlog          \
+                 appended {appended}, durable {durable}, committed {committed}, applied {applied}\nclients      {conns} \
+                 connections, {sessions} sessions, {watches} watches\nproposals    {} open\ndisk         {}\n",
+                state.role.name(),
+                state.at,
+                state.epochs[0],
+                state.epochs[1],
+                state.outstanding,
+                if state.halted { "failed, the server has halted" } else { "works" }
+            );
+        }
+    }
+    let on = |strike: &&Strike| {
+        let lasts = strike.until.is_some_and(|until| until > at);
+        strike.at <= at && lasts && strike.servers().contains(&server)
+    };
+    for strike in report.outcome.strikes.list().iter().filter(on) {
+        let until = strike.until.unwrap_or(at);
+        let _infallible = writeln!(
+            text,
+            "fault        {} {} from {} until {until}",
+            strike.fault,
+            strike.whom(),
+            strike.at
+        );
+    }
+    let mine = |entry: &&Entry| entry.at <= at && entry.who == Lane::Server(server);
+    let events: Vec<&Entry> = chronicle.told.iter().filter(mine).collect();
+    text.push_str("\nlast changes\n");
+    for entry in &events[events.len().saturating_sub(EVENTS)..] {
+        let _infallible =
+            writeln!(text, "{:>14} {:>8}  {}", entry.at.to_string(), entry.event, entry.text);
+    }
+    text
+}
+
+fn stands(conn: &Conn, at: Instant) -> bool {
+    conn.at <= at && conn.until.is_none_or(|until| until > at)
+}
+
+fn of_clients(at: Instant, chronicle: &Chronicle) -> String {
+    let mut text = format!("clients at {at}\n\nconnections\n");
+    for conn in chronicle.conns.iter().filter(|conn| stands(conn, at)) {
+        let Conn { client, server, conn, at, session, .. } = conn;
+        let _infallible = writeln!(
+            text,
+            "client {} with s{server} by {conn} since {at}, session {session:#x}",
+            client.0
+        );
+    }
+    text.push_str("\ncalls under way\n");
+    for call in &chronicle.calls {
+        let ended = call.end.as_ref().is_some_and(|(end, ..)| *end <= at);
+        if call.at <= at && !ended {
+            let _infallible =
+                writeln!(text, "client {} {} since {}", call.client.0, call.text, call.at);
+        }
+    }
+    text
+}
+
+fn of_messages(at: Instant, chronicle: &Chronicle) -> String {
+    let mut text = format!("messages under way at {at}; those that nobody will take say so\n\n");
+    // What nobody takes was under way for some time; longer than this it is not worth showing.
+    const LOST: u64 = 1_000_000_000;
+    let under_way = |message: &&Message| match message.got {
+        Some(got) => message.at <= at && got > at,
+        None => message.at <= at && at.0 - message.at.0 < LOST,
+    };
+    for message in chronicle.messages.iter().filter(under_way) {
+        let Message { at, from, to, kind, number, .. } = message;
+        let got = message.got.map_or("never taken".to_owned(), |got| format!("taken at {got}"));
+        let number = if *number == 0 { String::new() } else { format!(" {number:#x}") };
+        let _infallible =
+            writeln!(text, "{} to {}: {kind}{number}, sent at {at}, {got}", lane(*from), lane(*to));
+    }
+    text
+}
+
+fn lane(lane: Lane) -> String {
+    match lane {
+        Lane::World => "somebody".to_owned(),
+        Lane::Server(server) => format!("s{server}"),
+        Lane::Client(client) => format!("client {}", client.0),
+    }
+}

@@ -1,0 +1,187 @@
+//! What proves that a promise is broken, and what led there.
+//!
+//! Owns the choice of events that are shown.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use zabkeeper_core::{Instant, ServerId, Zxid};
+
+use super::short;
+use crate::chronicle::{Chronicle, Entry, Lane, State, Strike};
+use crate::judge::Failure;
+use crate::run::Report;
+
+/// Events shown before the failure.
+const EVENTS: usize = 14;
+/// Faults shown that struck before it, and how long before, ns.
+const STRIKES: usize = 8;
+const NEAR: u64 = 30_000_000_000;
+/// A longer line is cut.
+const LINE: usize = 150;
+
+/// The whole explanation: the promise, the evidence, how far each server got, faults, and the last events.
+pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> String {
+    let mut text = format!("{}, {}\n", failure.id, failure.class.name());
+    let _infallible = writeln!(text, "  promised  {}", failure.sentence);
+    for (index, line) in failure.evidence.iter().enumerate() {
+        let word = if index == 0 { "seen" } else { "" };
+        let _infallible = writeln!(text, "  {word:<9} {}", line.replace('\n', "\n            "));
+    }
+    let _infallible = writeln!(text, "  when      {} (event {})", failure.at, failure.event);
+    let mut servers = servers_named(&failure.evidence);
+    servers.extend(server_of(failure.event, chronicle));
+    if let Some(zxid) = zxid_named(&failure.evidence) {
+        text.push_str(&reached(zxid, chronicle));
+    }
+    text.push_str(&struck(failure.at, &servers, report));
+    text.push_str(&last_events(failure.event, &servers, chronicle));
+    text
+}
+
+/// Servers that the evidence names.
+pub fn servers_named(evidence: &[String]) -> BTreeSet<ServerId> {
+    let text = evidence.join(" ");
+    let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let mut named = BTreeSet::new();
+    for pair in words.windows(2) {
+        let number = match pair {
+            ["server", number] => *number,
+            [_, word] => word.strip_prefix('s').unwrap_or(""),
+            _ => "",
+        };
+        named.extend(number.parse().ok().filter(|id| *id < 100).map(ServerId));
+    }
+    let first = words.first().and_then(|word| word.strip_prefix('s')?.parse().ok());
+    named.extend(first.map(ServerId));
+    named
+}
+
+/// The first position of the history that the evidence names.
+fn zxid_named(evidence: &[String]) -> Option<Zxid> {
+    let text = evidence.join(" ");
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let number = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    // Sessions are larger; what is smaller is no position that was ever given to a transaction.
+    words.filter_map(number).find(|n| (1 << 32..1 << 52).contains(n)).map(Zxid)
+}
+
+fn server_of(event: u64, chronicle: &Chronicle) -> Option<ServerId> {
+    let of = |entry: &Entry| match entry.who {
+        Lane::Server(server) => Some(server),
+        Lane::World | Lane::Client(_) => None,
+    };
+    let near = |entry: &&Entry| entry.event <= event && entry.event + 2 >= event;
+    chronicle.inputs.iter().rev().chain(chronicle.told.iter().rev()).find(near).and_then(of)
+}
+
+/// When each server had appended, made durable, committed and applied this transaction.
+fn reached(zxid: Zxid, chronicle: &Chronicle) -> String {
+    let mut text = format!(
+        "\nhow far servers got with {zxid} (epoch {}, number {})\n  {:<4}{:<28}{:>13}{:>13}{:>13}{:>13}\n",
+        zxid.epoch(),
+        zxid.counter(),
+        "",
+        "at the end",
+        "appended",
+        "durable",
+        "committed",
+        "applied"
+    );
+    for (server, states) in &chronicle.states {
+        let Some(last) = states.last() else {
+            continue;
+        };
+        let epoch = last.epochs[1];
+        let now = format!("{}, epoch {epoch}", last.role.name());
+        let _infallible = write!(text, "  s{:<3}{now:<28}", server.0);
+        for mark in 0..4 {
+            let when = reached_at(states, mark, zxid).map_or("-".to_owned(), |at| at.to_string());
+            let _infallible = write!(text, "{when:>13}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Since when, up to the end, a server's mark has been there.
+fn reached_at(states: &[State], mark: usize, zxid: Zxid) -> Option<Instant> {
+    let behind = states.iter().rposition(|state| state.marks[mark] < zxid);
+    states.get(behind.map_or(0, |index| index + 1)).map(|state| state.at)
+}
+
+/// The last faults that hit these servers.
+fn struck(at: Instant, servers: &BTreeSet<ServerId>, report: &Report) -> String {
+    let concerns = |strike: &&Strike| {
+        let hit = strike.servers();
+        let end = strike.until.unwrap_or(strike.at);
+        strike.at <= at
+            && end.0 + NEAR >= at.0
+            && (servers.is_empty() || hit.iter().any(|server| servers.contains(server)))
+    };
+    let near: Vec<&Strike> = report.outcome.strikes.list().iter().filter(concerns).collect();
+    if near.is_empty() {
+        return "\nno fault had struck these servers shortly before\n".to_owned();
+    }
+    let mut text = format!("\nfaults that struck {} before it\n", names(servers));
+    for strike in &near[near.len().saturating_sub(STRIKES)..] {
+        let until = match strike.until {
+            Some(until) if until > at => format!(" until {}, still on", short(until)),
+            Some(until) => format!(" until {}", short(until)),
+            None => String::new(),
+        };
+        let _infallible = writeln!(
+            text,
+            "  {:>13}  {} {}{until}",
+            strike.at.to_string(),
+            strike.fault,
+            strike.whom()
+        );
+    }
+    text
+}
+
+/// What happened last to these servers.
+fn last_events(event: u64, servers: &BTreeSet<ServerId>, chronicle: &Chronicle) -> String {
+    let concerns = |entry: &&Entry| {
+        let who = match entry.who {
+            Lane::Server(server) => servers.is_empty() || servers.contains(&server),
+            Lane::World => true,
+            Lane::Client(_) => servers.is_empty(),
+        };
+        who && entry.event <= event
+    };
+    let mut events: Vec<&Entry> =
+        chronicle.inputs.iter().chain(&chronicle.told).filter(concerns).collect();
+    events.sort_by_key(|entry| entry.event);
+    let mut text = format!("\nthe last events at {} (everything: --trace all)\n", names(servers));
+    for entry in &events[events.len().saturating_sub(EVENTS)..] {
+        let line = format!("  {:>13} {:>8}  {}", entry.at.to_string(), entry.event, entry.text);
+        let cut: String = line.chars().take(LINE).collect();
+        let _infallible = writeln!(text, "{cut}");
+    }
+    text
+}
+
+fn names(servers: &BTreeSet<ServerId>) -> String {
+    if servers.is_empty() {
+        return "all servers".to_owned();
+    }
+    servers.iter().map(|id| format!("s{id}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_and_positions_are_found_in_what_was_seen() {
+        let evidence = ["server 2 commits 0x300000012 as leader of 3", "s14, s5: c9 session 0x1"];
+        let evidence = evidence.map(str::to_owned);
+        let named: Vec<u64> = servers_named(&evidence).into_iter().map(|id| id.0).collect();
+        assert_eq!(named, [2, 5, 14]);
+        assert_eq!(zxid_named(&evidence), Some(Zxid(0x3_0000_0012)));
+        assert_eq!(servers_named(&["s3 halts".to_owned()]).len(), 1);
+        assert!(servers_named(&["sessions are gone".to_owned()]).is_empty());
+    }
+}
