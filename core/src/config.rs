@@ -29,6 +29,9 @@ pub struct Config {
     pub auth: AuthOptions,
     /// Sessions that are not known to the ensemble.
     pub sessions: SessionOptions,
+    /// Goes into the keys of all hash maps. Default: zero. Nothing that a server says or stores may depend on it; the
+    /// simulator changes it to prove that.
+    pub map_salt: u64,
 }
 
 /// Which nodes there may be, and what becomes of those that go by themselves. All servers of an ensemble should have
@@ -206,6 +209,7 @@ impl Config {
             tree: TreeOptions::default(),
             auth: AuthOptions::default(),
             sessions: SessionOptions::default(),
+            map_salt: 0,
         })
     }
 

@@ -6,16 +6,24 @@ use std::hash::{BuildHasher, Hasher};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): passes statistical tests, eight bytes of state.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng {
+    state: u64,
+    map_salt: u64,
+}
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Rng {
-        Rng(seed)
+        Rng { state: seed, map_salt: 0 }
+    }
+
+    /// The same choices, and other keys for maps.
+    pub(crate) fn with_map_salt(self, map_salt: u64) -> Rng {
+        Rng { map_salt, ..self }
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.state)
     }
 
     /// A number below `bound`. The bias is below 2^-32 for the small bounds used here.
@@ -50,7 +58,7 @@ pub(crate) struct KeyedHasher {
 
 impl KeyedHash {
     pub(crate) fn new(rng: &mut Rng) -> KeyedHash {
-        KeyedHash(rng.next())
+        KeyedHash(rng.next() ^ rng.map_salt)
     }
 }
 

@@ -84,7 +84,7 @@ impl Server {
     /// # Errors
     /// Content that passed its checksums and still makes no sense.
     pub fn recover(config: Config, seed: u64, recovered: Recovered) -> Result<Server, Corrupt> {
-        let mut rng = Rng::new(seed);
+        let mut rng = Rng::new(seed).with_map_salt(config.map_salt);
         let replica = Replica::recover(recovered, &mut rng)?;
         let mut timers = TimerTable::default();
         timers.set(Timer::Election, Some(Instant(0)));

@@ -67,6 +67,8 @@ pub struct Options {
     pub link: LinkPace,
     /// What is between servers.
     pub peers: PeerOptions,
+    /// Goes into the keys of all hash maps, and must change nothing.
+    pub map_salt: u64,
 }
 
 /// What is between servers.
@@ -286,6 +288,7 @@ impl Options {
             disk,
             link,
             peers,
+            map_salt: 0,
         }
     }
 
@@ -312,6 +315,7 @@ impl Options {
         config.limits = self.server.limits.clone();
         config.auth = self.server.auth.clone();
         config.tree = self.server.tree.clone();
+        config.map_salt = self.map_salt;
         let LocalRules { servers, upgrade } = &self.local;
         config.sessions = SessionOptions { local: servers.contains(&id), upgrade: *upgrade };
         config

@@ -40,7 +40,13 @@ pub struct Report {
 impl Job {
     /// Runs it, telling its story where wanted.
     pub fn run(&self, story: Story, compare: bool) -> Report {
-        let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
+        self.run_salted(story, compare, 0)
+    }
+
+    /// The same with other keys for all hash maps, which must change nothing.
+    pub(crate) fn run_salted(&self, story: Story, compare: bool, map_salt: u64) -> Report {
+        let mut options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
+        options.map_salt = map_salt;
         let world = |options| World::new(Seeds::new(self.seed), options, story, compare);
         measured(self.clone(), options, world)
     }

@@ -148,6 +148,7 @@ pub fn plain() -> Options {
             dial_timeout_ms: 1_000,
             votes: VotePace::WELL,
         },
+        map_salt: 0,
     }
 }
 
@@ -157,6 +158,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     let Options {
         profile: _,
         faults: _,
+        map_salt: _,
         duration,
         servers,
         clients,
