@@ -430,6 +430,26 @@ impl DiskCommand {
 }
 
 impl Marks {
+    /// Is none in it?
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Adds those of another set.
+    pub fn add(&mut self, other: Marks) {
+        self.0 |= other.0;
+    }
+
+    /// Its members, in order.
+    pub fn iter(self) -> impl Iterator<Item = Mark> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let index = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            Mark::ALL.get(index).copied()
+        })
+    }
+
     /// Adds one.
     pub fn hit(&mut self, mark: Mark) {
         self.0 |= 1 << mark as u8;

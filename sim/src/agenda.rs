@@ -107,9 +107,14 @@ impl Agenda {
         }
     }
 
+    /// What was heard since [`Agenda::begin`], of something that is no step.
+    pub fn told(&mut self) -> String {
+        self.heard.take().unwrap_or_default().join("; ")
+    }
+
     /// The step is over. `hit`: it has met somebody.
     pub fn end(&mut self, at: Instant, act: Act, choices: Vec<u64>, hit: bool) {
-        let told = self.heard.take().unwrap_or_default().join("; ");
+        let told = self.told();
         if let Some(record) = &mut self.record {
             record.push(Step { at, act, choices, hit, told });
         }

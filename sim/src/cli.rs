@@ -12,6 +12,7 @@ use crate::faults::Selection;
 use crate::options::{Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
 use crate::shrink::Budget;
+use crate::targets::Rule;
 use crate::trace::{Detail, Story, View};
 
 /// Simulates Zabkeeper under faults: every run is a function of its seed.
@@ -51,6 +52,13 @@ pub struct Flags {
     /// Which faults: +name, -name, only=name, comma separated; `list` prints the catalogue.
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub faults: String,
+    /// A fault where a mark is hit, instead of those drawn: MARK[#n][@role]=FAULT, repeatable; roles are looking, leading,
+    /// following. `off` for none, `list` prints all marks.
+    #[arg(long, value_name = "RULE")]
+    pub at_mark: Vec<String>,
+    /// The same with a power failure between the outputs of that very step: MARK[#n][@role], repeatable.
+    #[arg(long, value_name = "PLACE")]
+    pub crash_at: Vec<String>,
     /// The story of one run on standard output: off, state (a line for each change of a server), msg, disk, all.
     #[arg(long, default_value = "off", value_parser = ["off", "state", "msg", "disk", "all"], value_name = "LEVEL")]
     pub trace: String,
@@ -82,7 +90,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "runs", "wall", "check_determinism"])]
     pub save_schedule: Option<PathBuf>,
     /// Run what this file says instead of a seed.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "check_determinism", "profile", "servers", "clients", "faults", "duration"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "check_determinism", "profile", "servers", "clients", "faults", "duration", "at_mark", "crash_at"])]
     pub schedule: Option<PathBuf>,
     /// Where the run fails, look for a schedule with as few steps as possible that breaks the same promise.
     #[arg(long, conflicts_with_all = ["seeds", "runs", "wall", "check_determinism"])]
@@ -116,11 +124,27 @@ impl Flags {
     /// What all runs have in common.
     ///
     /// # Errors
-    /// A fault selection that cannot be read.
+    /// A selection or a rule that cannot be read.
     pub fn pinned(&self) -> Result<Pinned, String> {
-        let faults = Selection::parse(&self.faults)?;
+        let faults = Selection::parse(&self.faults).map_err(|why| format!("--faults: {why}"))?;
         let Flags { duration, servers, clients, .. } = *self;
-        Ok(Pinned { duration, servers, clients, faults })
+        Ok(Pinned { duration, servers, clients, faults, rules: self.rules()? })
+    }
+
+    /// What strikes at marks, where that is not drawn.
+    fn rules(&self) -> Result<Option<Vec<Rule>>, String> {
+        let given = self
+            .at_mark
+            .iter()
+            .filter(|text| *text != "off")
+            .map(|text| Rule::parse(text).map_err(|why| format!("--at-mark {text}: {why}")));
+        let crashes = self
+            .crash_at
+            .iter()
+            .map(|text| Rule::parse_crash(text).map_err(|why| format!("--crash-at {text}: {why}")));
+        let drawn = self.at_mark.is_empty() && self.crash_at.is_empty();
+        let rules = given.chain(crashes).collect::<Result<Vec<Rule>, String>>()?;
+        Ok((!drawn).then_some(rules))
     }
 
     /// One run of these flags.
@@ -168,6 +192,12 @@ impl Flags {
         }
         if !self.faults.is_empty() {
             line.push_str(&format!(" --faults {}", self.faults));
+        }
+        for rule in &self.at_mark {
+            line.push_str(&format!(" --at-mark {rule}"));
+        }
+        for place in &self.crash_at {
+            line.push_str(&format!(" --crash-at {place}"));
         }
         if self.check_determinism {
             line.push_str(" --check-determinism");
@@ -258,7 +288,7 @@ mod tests {
     #[test]
     fn a_repro_line_reads_back_as_the_same_run() {
         let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --servers 3 --clients 3 \
-                     --duration 90s";
+                     --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost";
         let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
         let line = flags.repro(42);
         let (_, args) = line.split_once(" -- ").expect("separated");

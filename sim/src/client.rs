@@ -181,7 +181,9 @@ impl Client {
         if life != self.life || self.session.is_some() || self.absent {
             return;
         }
+        // A schedule may say one without the other.
         let (low, high) = shared.options.workload.session_ms;
+        let high = high.max(low);
         let timeout = i32::try_from(self.dice.range(low, high)).unwrap_or(i32::MAX);
         let names: Vec<String> = shared.options.voters().map(|id| format!("server{id}")).collect();
         let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");

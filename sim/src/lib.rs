@@ -8,7 +8,7 @@
 //! fs, stream, reach       what breaks: disks, connections, and who reaches whom
 //! node, client            who suffers: the real server with its driver's loop, the real session
 //! options, faults,        what is drawn before a run
-//!   workload
+//!   targets, workload
 //! world, scene            phases, strikes, the loop; calls one by one, to compare with real servers
 //! observe, model, oracle  what is seen and judged
 //! judge, tally, roles,    what comes out
@@ -50,6 +50,7 @@ pub mod shrink;
 pub mod story;
 pub mod stream;
 pub mod tally;
+pub mod targets;
 pub mod trace;
 pub mod workload;
 pub mod world;

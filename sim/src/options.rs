@@ -12,6 +12,7 @@ use crate::fs::Pace;
 use crate::model::{LocalRules, Rules};
 use crate::seed::{Dice, Seeds};
 use crate::stream::LinkPace;
+use crate::targets::{self, Rule};
 use crate::workload::{self, OpMix};
 
 /// A named preset.
@@ -40,6 +41,8 @@ pub struct Pinned {
     pub clients: Option<u32>,
     /// Changes of the fault selection.
     pub faults: Vec<Selection>,
+    /// What strikes at marks, instead of what is drawn.
+    pub rules: Option<Vec<Rule>>,
 }
 
 /// The resolved settings of one run.
@@ -55,6 +58,8 @@ pub struct Options {
     pub clients: u32,
     /// What goes wrong.
     pub faults: FaultPlan,
+    /// What strikes at marks.
+    pub rules: Vec<Rule>,
     /// Of every server.
     pub server: ServerOptions,
     /// Which servers keep new sessions to themselves.
@@ -223,6 +228,10 @@ impl Options {
     pub fn draw(seeds: Seeds, profile: Profile, pinned: &Pinned) -> Options {
         let wide = profile == Profile::Swarm;
         let mut faults = draw_faults(profile, &mut seeds.stream("config/faults", 0));
+        let rules = match &pinned.rules {
+            Some(rules) => rules.clone(),
+            None => draw_rules(profile, &faults, pinned, &mut seeds.stream("config/marks", 0)),
+        };
         faults.select(&pinned.faults);
         let clients = match pinned.clients {
             Some(clients) => clients,
@@ -282,6 +291,7 @@ impl Options {
             servers,
             clients,
             faults,
+            rules,
             server,
             local,
             workload,
@@ -356,12 +366,12 @@ fn bound_snapshots(limits: &mut Limits, calls_per_second: u64) {
     limits.snapshot_slice_bytes = limits.snapshot_slice_bytes.max(least(bytes / SLICES));
 }
 
-/// One seed in eight has no faults, one in eight a single one at ten times its rate; the others a random part of
-/// those of the profile.
-fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
-    let mut plan = FaultPlan::none();
-    let (groups, part, rates): (&[&str], _, &[(u64, u64)]) = match profile {
-        Profile::Calm | Profile::Perf => return plan,
+/// Which faults a profile draws from, which part of them, and at which of their usual rates.
+type Menu = (&'static [&'static str], (u64, u64), &'static [(u64, u64)]);
+
+fn menu(profile: Profile) -> Menu {
+    match profile {
+        Profile::Calm | Profile::Perf => (&[], (0, 1), &[]),
         Profile::Default => {
             (&["node", "disk", "net", "client"], (7, 8), &[(1, 2), (1, 1), (1, 1), (2, 1)])
         }
@@ -374,7 +384,17 @@ fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
         Profile::Disk => (&["disk", "node.power", "node.crash-in-step"], (7, 8), &[(4, 1)]),
         Profile::Net => (&["net", "client.garbage"], (7, 8), &[(4, 1)]),
         Profile::Session => (&["client", "net", "node.pause", "node.kill"], (7, 8), &[(2, 1)]),
-    };
+    }
+}
+
+/// One seed in eight has no faults, one in eight a single one at ten times its rate; the others a random part of
+/// those of the profile.
+fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
+    let mut plan = FaultPlan::none();
+    let (groups, part, rates) = menu(profile);
+    if groups.is_empty() {
+        return plan;
+    }
     let members: Vec<Fault> = groups.iter().flat_map(|group| Fault::matching(group)).collect();
     match dice.below(8) {
         0 => {}
@@ -389,6 +409,19 @@ fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
         }
     }
     plan
+}
+
+/// Rules strike where there are faults at all. A seed may well have a rule of a kind that does not strike otherwise, as
+/// long as the profile has it, and nobody has switched it off.
+fn draw_rules(profile: Profile, drawn: &FaultPlan, pinned: &Pinned, dice: &mut Dice) -> Vec<Rule> {
+    let mut allowed = FaultPlan::none();
+    if drawn.on().next().is_some() {
+        for fault in menu(profile).0.iter().flat_map(|group| Fault::matching(group)) {
+            allowed.switch_on(fault, (1, 1));
+        }
+        allowed.select(&pinned.faults);
+    }
+    targets::draw(profile, &allowed, dice)
 }
 
 impl ServerOptions {
@@ -562,6 +595,10 @@ impl fmt::Display for Options {
             "profile   {profile}: {servers} server{plural}, {clients} clients, {duration:?} of faults"
         )?;
         writeln!(f, "faults    {faults}")?;
+        if !self.rules.is_empty() {
+            let rules: Vec<String> = self.rules.iter().map(Rule::to_string).collect();
+            writeln!(f, "at marks  {}", rules.join(" "))?;
+        }
         writeln!(
             f,
             "server    tick={}ms init={} sync={} requests/conn={} undurable={}B epoch={}txns batch={} \

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use serde_json::Value;
+use zabkeeper_core::io::Mark;
 
 use crate::batch::{self, say};
 use crate::chronicle::Chronicle;
@@ -33,10 +34,13 @@ pub fn main() -> u8 {
     if flags.faults == "list" {
         return list_faults();
     }
+    if flags.at_mark.iter().any(|text| text == "list") {
+        return list_marks();
+    }
     let pinned = match flags.pinned() {
         Ok(pinned) => pinned,
         Err(why) => {
-            say(&format!("--faults: {why}\n"));
+            say(&format!("{why}\n"));
             return BAD_USAGE;
         }
     };
@@ -235,6 +239,12 @@ fn list_faults() -> u8 {
         };
         tell(&format!("{fault:<24} {often:<10} {}\n", fault.sentence()));
     }
+    0
+}
+
+fn list_marks() -> u8 {
+    let names: Vec<String> = Mark::ALL.iter().map(|mark| format!("{mark:?}\n")).collect();
+    tell(&names.concat());
     0
 }
 

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use zabkeeper_core::io::{Mark, Marks};
+use zabkeeper_core::io::Mark;
 
 use crate::cli::Flags;
 use crate::faults::Fault;
@@ -105,7 +105,7 @@ pub fn batch(totals: &Totals) -> String {
         at(99),
         at(100),
         checked(totals),
-        none_or(&marks_missed(totals.tally.marks)),
+        none_or(&marks_missed(&totals.tally)),
         hours(totals.virtual_ns),
         speed(totals)
     )
@@ -160,6 +160,9 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
          with      {servers} servers, {clients} clients, properties {}\n",
         before.0, before.1, report.options.faults
     );
+    for rule in &schedule.options.rules {
+        let _infallible = writeln!(text, "{:>14}  {}", rule.place(), rule.told);
+    }
     for step in &schedule.steps {
         let who = step.act.client().map_or(String::new(), |client| format!("c{} ", client.0));
         let _infallible = writeln!(text, "{:>14}  {who}{}", schedule::clock(step.at), step.told);
@@ -204,7 +207,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "losses": object(&totals.tally.losses.fields()),
         "calls": calls(&totals.tally),
         "checks": object(&totals.checks),
-        "marks": marks_hit(totals.tally.marks),
+        "marks": marks_hit(&totals.tally),
     })
 }
 
@@ -222,8 +225,8 @@ pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
         "losses": object(&totals.tally.losses.fields()),
         "calls": calls(&totals.tally),
         "checks": object(&totals.checks),
-        "marks": marks_hit(totals.tally.marks),
-        "marks_never_hit": marks_missed(totals.tally.marks),
+        "marks": marks_hit(&totals.tally),
+        "marks_never_hit": marks_missed(&totals.tally),
     })
 }
 
@@ -247,7 +250,7 @@ fn happened(tally: &Tally) -> String {
             &tally.losses.fields().into_iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>()
         ),
         calls_text(tally),
-        marks_hit(tally.marks).join(" ")
+        marks_hit(tally).join(" ")
     )
 }
 
@@ -289,13 +292,13 @@ fn calls(tally: &Tally) -> Value {
     )
 }
 
-fn marks_hit(marks: Marks) -> Vec<String> {
-    let hit = Mark::ALL.iter().filter(|mark| marks.contains(**mark));
+fn marks_hit(tally: &Tally) -> Vec<String> {
+    let hit = Mark::ALL.iter().filter(|mark| tally.has_hit(**mark));
     hit.map(|mark| format!("{mark:?}")).collect()
 }
 
-fn marks_missed(marks: Marks) -> Vec<String> {
-    let missed = Mark::ALL.iter().filter(|mark| !marks.contains(**mark));
+fn marks_missed(tally: &Tally) -> Vec<String> {
+    let missed = Mark::ALL.iter().filter(|mark| !tally.has_hit(**mark));
     missed.map(|mark| format!("{mark:?}")).collect()
 }
 

@@ -58,6 +58,7 @@ impl Job {
         let mut report = measured(self.clone(), options, world);
         let steps = report.outcome.steps.take().unwrap_or_default();
         let mut schedule = Schedule::of_run(self.seed, &report.options, steps);
+        schedule.options.rules = std::mem::take(&mut report.outcome.rules);
         schedule.violates = report.outcome.failure.as_ref().map(|failure| failure.id.to_owned());
         (report, schedule)
     }

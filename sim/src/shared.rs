@@ -19,6 +19,7 @@ use crate::roles::Roles;
 use crate::seed::Seeds;
 use crate::stream::{Arrival, Network};
 use crate::tally::Tally;
+use crate::targets::Targets;
 use crate::trace::{Kind, Stamp, Trace};
 use crate::workload::KeySpace;
 
@@ -73,6 +74,8 @@ pub struct Shared {
     pub queue: Queue<Event>,
     /// What will happen because somebody decides it.
     pub agenda: Agenda,
+    /// What strikes at marks.
+    pub targets: Targets,
     /// What is under way.
     pub net: Network,
     /// Which servers reach each other.

@@ -2,7 +2,7 @@
 //!
 //! Owns counters. Must not influence the run.
 
-use zabkeeper_core::io::Marks;
+use zabkeeper_core::io::{Mark, Marks};
 
 use crate::faults::Fault;
 use crate::fs::Losses;
@@ -31,8 +31,8 @@ pub struct Tally {
     pub calls: [[u64; 4]; Op::ALL.len()],
     /// What crashes took.
     pub losses: Losses,
-    /// Branches reached.
-    pub marks: Marks,
+    /// Steps that reached each branch.
+    pub marks: [u64; Mark::ALL.len()],
     /// Numbers with names.
     pub counts: Counts,
 }
@@ -72,7 +72,7 @@ impl Default for Tally {
             faults: [0; Fault::ALL.len()],
             calls: [[0; 4]; Op::ALL.len()],
             losses: Losses::default(),
-            marks: Marks::default(),
+            marks: [0; Mark::ALL.len()],
             counts: Counts::default(),
         }
     }
@@ -82,6 +82,18 @@ impl Tally {
     /// A fault has struck.
     pub fn fault(&mut self, fault: Fault) {
         self.faults[fault as usize] += 1;
+    }
+
+    /// A step has hit these.
+    pub fn hit(&mut self, marks: Marks) {
+        for mark in marks.iter() {
+            self.marks[mark as usize] += 1;
+        }
+    }
+
+    /// Has this been reached?
+    pub fn has_hit(&self, mark: Mark) -> bool {
+        self.marks[mark as usize] > 0
     }
 
     /// A call has ended.
@@ -103,7 +115,9 @@ impl Tally {
             *sum += more;
         }
         self.losses.add(&other.losses);
-        self.marks.0 |= other.marks.0;
+        for (sum, more) in self.marks.iter_mut().zip(other.marks) {
+            *sum += more;
+        }
         for ((_, sum), (_, more)) in self.counts.fields_mut().into_iter().zip(other.counts.fields())
         {
             *sum += more;

@@ -8,6 +8,7 @@ mod disk;
 mod ops;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 use std::cell::RefCell;
 use std::io;
@@ -20,6 +21,7 @@ pub use content::Span;
 pub use crash::{Crash, Losses, Luck};
 pub use disk::{Disk, FolderId, Trouble};
 pub use ops::{FsyncFault, Op, OpKind, Pace};
+pub use trouble::disturb;
 
 use disk::FileId;
 

@@ -288,12 +288,7 @@ impl Node {
 
     /// A power failure as the fault plan has it.
     pub fn power(&self, shared: &Shared) -> Crash {
-        let has = |fault| shared.options.faults.has(fault);
-        Crash::Power {
-            torn: has(Fault::DiskTorn),
-            garbage: has(Fault::DiskGarbage),
-            names: has(Fault::DiskNames),
-        }
+        power(&shared.options)
     }
 
     /// Its own dice, for what nobody else decides.
@@ -537,5 +532,15 @@ impl Node {
         if let Phase::Up(process) = &mut self.phase {
             process.arm(fate, how);
         }
+    }
+}
+
+/// A power failure as the fault plan has it.
+fn power(options: &Options) -> Crash {
+    let has = |fault| options.faults.has(fault);
+    Crash::Power {
+        torn: has(Fault::DiskTorn),
+        garbage: has(Fault::DiskGarbage),
+        names: has(Fault::DiskNames),
     }
 }

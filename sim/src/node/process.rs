@@ -5,6 +5,7 @@
 
 mod conns;
 mod links;
+mod marks;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,6 +35,7 @@ use crate::roles::Role;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
 use crate::stream::{Delivery, End, Party};
+use crate::targets::Met;
 use crate::trace::Kind;
 use conns::Conn;
 use links::{Backoff, Link, LinkEvent};
@@ -86,6 +88,10 @@ pub(super) struct Process {
     truth_due: u64,
     /// Ends in the middle of the next outputs.
     armed: Option<(Dice, Crash)>,
+    /// Ends in the middle of the outputs of the last step, because of a rule; before that step there were so many.
+    cut: Option<(Met, Lengths)>,
+    /// Other rules that were met in this turn.
+    troubles: Vec<Met>,
     ending: bool,
     halted: bool,
 }
@@ -148,6 +154,8 @@ impl Process {
             digest_due: DIGEST_EVERY,
             truth_due: TRUTH_EVERY,
             armed: None,
+            cut: None,
+            troubles: Vec::new(),
             ending: false,
             halted: false,
         }
@@ -300,8 +308,8 @@ impl Process {
         let now = clock.read(shared.now);
         for _ in 0..shared.options.server.batch_inputs {
             match self.inbox.pop_front() {
-                None => break,
-                Some(delivered) => self.take(now, delivered, shared),
+                Some(delivered) if !self.ending => self.take(now, delivered, shared),
+                Some(_) | None => break,
             }
         }
         if self.server.next_deadline().is_some_and(|deadline| deadline <= now.mono) {
@@ -311,6 +319,7 @@ impl Process {
             self.read(now, conn, shared);
         }
         self.flush_all(shared);
+        self.trouble(disk, shared);
         self.dispatch(disk, shared);
         let steps = shared.tally.counts.steps - steps_before;
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
@@ -400,7 +409,9 @@ impl Process {
             return shared.panicked("Server::step", &panic);
         }
         let status = self.server.status();
+        let role = self.told.0;
         self.tell(before, &status, shared);
+        self.meet(before, [role, Role::of(&status)], shared);
         self.note_appends(before.disk, shared);
         self.apply(&status, shared);
         if shared.options.local.servers.contains(&self.id) {
@@ -509,15 +520,16 @@ impl Process {
     /// Hands the outputs on, each sink's to whoever carries them out. A crash may be armed: then of each sink only a
     /// prefix leaves.
     fn dispatch(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
-        shared.tally.marks.0 |= self.out.marks.0;
         let mut out = std::mem::take(&mut self.out);
-        out.marks.0 = 0;
-        let ends = self.armed.take_if(|_| Lengths::of(&out).sum() > 1);
-        let ends = ends.map(|(mut dice, how)| {
-            out.disk.truncate(dice.upto(out.disk.len()));
-            out.clients.truncate(dice.upto(out.clients.len()));
-            out.election.truncate(dice.upto(out.election.len()));
-            out.peers.truncate(dice.upto(out.peers.len()));
+        let rule = self.cut.take().map(|cut| self.end_at_mark(cut, shared));
+        let armed = self.armed.take_if(|_| rule.is_none() && Lengths::of(&out).sum() > 1);
+        if armed.is_some() {
+            shared.tally.fault(Fault::NodeCrashInStep);
+            shared.strikes.late(shared.now, Fault::NodeCrashInStep, Hit::Server(self.id));
+        }
+        let ends = rule.or(armed.map(|(dice, how)| (dice, how, Lengths::default())));
+        let ends = ends.map(|(mut dice, how, before)| {
+            before.cut(&mut out, &mut dice);
             self.ending = true;
             (dice, how)
         });
@@ -529,8 +541,6 @@ impl Process {
         self.send_peers(&mut out.peers, shared);
         let until = self.lanes.start(disk, shared);
         if let Some((mut dice, how)) = ends {
-            shared.tally.fault(Fault::NodeCrashInStep);
-            shared.strikes.late(shared.now, Fault::NodeCrashInStep, Hit::Server(self.id));
             let at = Instant(dice.range(shared.now.0, until.0.max(shared.now.0 + 1)));
             shared.at(at, Event::Crash { server: self.id, life: self.life, how });
         }
@@ -554,7 +564,7 @@ impl Delivered {
 }
 
 /// How much there is in each sink.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Lengths {
     disk: usize,
     clients: usize,
@@ -570,6 +580,15 @@ impl Lengths {
             election: out.election.len(),
             peers: out.peers.len(),
         }
+    }
+
+    /// Of what came after these, a prefix of each sink stays.
+    fn cut(self, out: &mut Outbox, dice: &mut Dice) {
+        let mut keep = |before: usize, all: usize| before + dice.upto(all - before);
+        out.disk.truncate(keep(self.disk, out.disk.len()));
+        out.clients.truncate(keep(self.clients, out.clients.len()));
+        out.election.truncate(keep(self.election, out.election.len()));
+        out.peers.truncate(keep(self.peers, out.peers.len()));
     }
 
     fn sum(self) -> usize {

@@ -125,6 +125,7 @@ pub fn plain() -> Options {
         servers: 3,
         clients: 1,
         faults: FaultPlan::none(),
+        rules: Vec::new(),
         server,
         local: LocalRules::default(),
         workload: WorkloadOptions {
@@ -159,6 +160,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         profile: _,
         faults: _,
         map_salt: _,
+        rules: _,
         duration,
         servers,
         clients,

@@ -12,6 +12,7 @@ use super::settings;
 use super::{Act, Schedule, Step};
 use crate::faults::{Fault, FaultPlan, Trigger};
 use crate::observe::ClientId;
+use crate::targets::Rule;
 use crate::workload::Op;
 
 /// Of the format, and of what the choices of a step mean. Raised whenever an older schedule would mean something else.
@@ -75,13 +76,18 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = format!("{:<14} {}", clock(self.at), self.what());
-        if self.told.is_empty() {
-            return f.write_str(&line);
-        }
-        let told = self.told.replace('\n', " ");
-        let end = (0..=TOLD_MAX.min(told.len())).rev().find(|end| told.is_char_boundary(*end));
-        write!(f, "{line:<COMMENT_AT$} # {}", &told[..end.unwrap_or(0)])
+        f.write_str(&with_comment(line, &self.told))
     }
+}
+
+/// A line with what happened beside it.
+fn with_comment(line: String, told: &str) -> String {
+    if told.is_empty() {
+        return line;
+    }
+    let told = told.replace('\n', " ");
+    let end = (0..=TOLD_MAX.min(told.len())).rev().find(|end| told.is_char_boundary(*end));
+    format!("{line:<COMMENT_AT$} # {}", &told[..end.unwrap_or(0)])
 }
 
 impl fmt::Display for Schedule {
@@ -106,6 +112,9 @@ impl fmt::Display for Schedule {
         for fault in self.options.faults.on() {
             writeln!(f, "property {fault}")?;
         }
+        for rule in &self.options.rules {
+            writeln!(f, "{}", rule_line(rule))?;
+        }
         for client in &self.absent {
             writeln!(f, "absent {}", client.0)?;
         }
@@ -118,7 +127,7 @@ impl FromStr for Schedule {
 
     fn from_str(text: &str) -> Result<Schedule, String> {
         let mut lines = text.lines().zip(1..).filter_map(|(line, number)| {
-            let line = line.split('#').next().unwrap_or_default().trim();
+            let line = without_comment(line).trim();
             (!line.is_empty()).then_some((line, number))
         });
         let head = lines.next().and_then(|(line, _)| line.strip_prefix(HEAD));
@@ -157,6 +166,7 @@ impl Schedule {
             "seed" => self.seed = hex(value)?,
             "keys" => self.keys = hex(value)?,
             "in_order" => self.in_order = value.parse::<u8>().ok()? == 1,
+            "rule" => self.options.rules.push(parse_rule(value)?),
             "absent" => {
                 self.absent.insert(ClientId(value.parse().ok()?));
             }
@@ -170,6 +180,30 @@ impl Schedule {
         }
         Some(())
     }
+}
+
+/// What comes before a `#` that begins a word; within one it numbers the hits of a mark.
+fn without_comment(line: &str) -> &str {
+    let begins = |at: usize| at == 0 || line[..at].ends_with(char::is_whitespace);
+    let end = line.match_indices('#').find(|(at, _)| begins(*at));
+    end.map_or(line, |(at, _)| &line[..at])
+}
+
+/// `rule PLACE FAULT CHOICES`.
+fn rule_line(rule: &Rule) -> String {
+    let mut line = format!("rule {} {}", rule.place(), rule.fault);
+    for choice in rule.choices.iter().flatten() {
+        let _infallible = write!(line, " {choice}");
+    }
+    with_comment(line, &rule.told)
+}
+
+fn parse_rule(text: &str) -> Option<Rule> {
+    let mut words = text.split_whitespace();
+    let (place, fault) = (words.next()?, words.next()?);
+    let rule = Rule::parse(&format!("{place}={fault}")).ok()?;
+    let choices = words.map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    Some(Rule { choices: Some(choices), ..rule })
 }
 
 fn fault_called(name: &str) -> Option<Fault> {
@@ -201,6 +235,9 @@ mod tests {
             schedule.violates = Some("CLIENT-12".into());
             schedule.trips = Some(Fault::NetStall);
             schedule.absent.insert(ClientId(4));
+            let rule = Rule::parse("SyncSnap#3@leading=net.split").expect("valid");
+            let told = "s1".to_owned();
+            schedule.options.rules = vec![Rule { choices: Some(vec![1, 0, 7]), told, ..rule }];
             schedule.steps = vec![
                 step(0, Act::Call(ClientId(7), Op::SetData), vec![]),
                 step(4_467_000_000, Act::Strike(Fault::NodePower), vec![2, 0, u64::MAX]),
@@ -213,6 +250,10 @@ mod tests {
                 assert_eq!(of(&read), of(&schedule), "{name}");
             }
             assert_eq!(read.options.faults, schedule.options.faults);
+            let rules = |s: &Schedule| -> Vec<(String, Option<Vec<u64>>)> {
+                s.options.rules.iter().map(|r| (r.to_string(), r.choices.clone())).collect()
+            };
+            assert_eq!(rules(&read), rules(&schedule));
             let plain =
                 |s: &Schedule| (s.violates.clone(), s.seed, s.keys, s.absent.clone(), s.trips);
             assert_eq!(plain(&read), plain(&schedule));

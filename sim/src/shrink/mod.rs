@@ -19,6 +19,7 @@ use zabkeeper_core::Instant;
 use crate::run::{self, Report, wall_clock};
 use crate::schedule::{Act, Schedule, Step};
 use crate::seed::{Dice, Seeds};
+use crate::targets::Rule;
 use crate::trace::Story;
 use crate::world::World;
 
@@ -66,6 +67,7 @@ struct Search {
 /// A candidate that fails in the same way.
 struct Hit {
     steps: Vec<Step>,
+    rules: Vec<Rule>,
     failed: (Instant, u64),
 }
 
@@ -80,6 +82,7 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
     let mut best = schedule.clone();
     best.violates = Some(failure.id.to_owned());
     best.steps = first.outcome.steps.clone().unwrap_or_default();
+    best.options.rules = first.outcome.rules.clone();
     let before = best.counts();
     let mut search = Search {
         best,
@@ -96,6 +99,7 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
     let mut schedule = search.best;
     let report = run::replay(&schedule, Story::Off, false);
     schedule.steps = report.outcome.steps.clone().unwrap_or_default();
+    schedule.options.rules = report.outcome.rules.clone();
     Ok(Shrunk { schedule, report, before, tried })
 }
 
@@ -125,8 +129,9 @@ impl Search {
         drop(candidates);
         self.tried += tried;
         let accepted = found.is_some();
-        if let Some((Hit { steps, failed }, mut one)) = found {
+        if let Some((Hit { steps, rules, failed }, mut one)) = found {
             one.steps = steps;
+            one.options.rules = rules;
             self.best = one;
             self.failed = failed;
         }
@@ -177,7 +182,8 @@ fn hit(candidate: &Schedule, id: &str, (at, events): (Instant, u64)) -> Option<H
     let outcome = world.run();
     let failure = outcome.failure.filter(|failure| failure.id == id)?;
     let steps = outcome.steps.unwrap_or_default();
-    Some(Hit { steps, failed: (failure.at, failure.event) })
+    let rules = outcome.rules;
+    Some(Hit { steps, rules, failed: (failure.at, failure.event) })
 }
 
 fn at_once<T: Send>(

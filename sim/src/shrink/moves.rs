@@ -9,6 +9,7 @@ use zabkeeper_core::Instant;
 use super::Search;
 use crate::faults::{Fault, FaultPlan};
 use crate::schedule::{self, Act, Schedule, Step};
+use crate::targets::Rule;
 
 const MS: u64 = 1_000_000;
 /// Random parts that are tried of a long schedule, for each size.
@@ -33,6 +34,9 @@ impl Search {
         for seeds in [2, 4, 8, 16, 32] {
             while !self.is_over() {
                 let before = self.weight();
+                // What strikes at a late hit needs all that leads to it.
+                self.fewer_rules(seeds);
+                self.simple_rules();
                 self.be_calm(seeds);
                 self.keep_the_last(seeds);
                 self.keep_around_strikes(seeds);
@@ -62,7 +66,8 @@ impl Search {
     fn weight(&self) -> (usize, u32, usize) {
         let absent = usize::try_from(self.best.options.clients).unwrap_or(usize::MAX);
         let there = absent - self.best.absent.len().min(absent);
-        (self.best.steps.len(), self.best.options.servers, there)
+        let decided = self.best.steps.len() + self.best.options.rules.len();
+        (decided, self.best.options.servers, there)
     }
 
     fn leave_out_vain(&mut self) {
@@ -257,6 +262,47 @@ impl Search {
             let tries = self.with_seeds(&one, seeds);
             if self.try_in_order(tries) {
                 return;
+            }
+        }
+    }
+
+    /// Rules that are not needed.
+    fn fewer_rules(&mut self, seeds: usize) {
+        let mut index = self.best.options.rules.len();
+        while index > 0 && !self.is_over() {
+            index -= 1;
+            let mut one = self.best.clone();
+            one.options.rules.remove(index);
+            let tries = self.with_seeds(&one, seeds);
+            self.try_in_order(tries);
+            index = index.min(self.best.options.rules.len());
+        }
+    }
+
+    /// Rules that strike sooner, at whoever hits the mark, with choices towards zero.
+    fn simple_rules(&mut self) {
+        let mut index = 0;
+        while index < self.best.options.rules.len() && !self.is_over() {
+            let rule = &self.best.options.rules[index];
+            let change = |to: &dyn Fn(&mut Rule)| {
+                let mut one = self.best.clone();
+                to(&mut one.options.rules[index]);
+                one
+            };
+            let sooner = [1, rule.nth / 4, rule.nth / 2, rule.nth - 1];
+            let sooner = sooner.into_iter().filter(|nth| (1..rule.nth).contains(nth));
+            let mut candidates: Vec<Schedule> =
+                sooner.map(|nth| change(&|rule| rule.nth = nth)).collect();
+            candidates.push(change(&|rule| rule.side = None));
+            candidates.push(change(&|rule| rule.choices = Some(Vec::new())));
+            for place in 0..rule.choices.iter().flatten().count() {
+                candidates.push(change(&|rule| {
+                    rule.choices.iter_mut().for_each(|choices| choices[place] = 0);
+                }));
+            }
+            let rules = self.best.options.rules.len();
+            if !self.try_in_order(candidates) || self.best.options.rules.len() < rules {
+                index += 1;
             }
         }
     }

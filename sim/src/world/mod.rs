@@ -30,6 +30,7 @@ use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
 use crate::stream::{Arrival, Delivery, End, Network, Party};
 use crate::tally::{Counts, Tally};
+use crate::targets::{Rule, Targets};
 use crate::trace::{Kind, Story, Trace};
 use crate::workload::KeySpace;
 use intruder::Intruder;
@@ -99,6 +100,8 @@ pub struct Outcome {
     pub trace: Trace,
     /// What was decided, where that was asked for.
     pub steps: Option<Vec<Step>>,
+    /// What has struck at marks.
+    pub rules: Vec<Rule>,
 }
 
 impl World {
@@ -153,6 +156,7 @@ impl World {
             now: Instant(0),
             queue: Queue::new(tie),
             agenda,
+            targets: Targets::new(&options.rules, seeds),
             // Any start will do, as long as it is not one that a fixed number could be taken for.
             net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
             reach: Reach::default(),
@@ -231,6 +235,7 @@ impl World {
             chronicle: shared.chronicle,
             trace: shared.trace,
             steps: shared.agenda.take_record(),
+            rules: shared.targets.take_struck(),
         }
     }
 
@@ -257,6 +262,9 @@ impl World {
             } else {
                 let (_, event) = self.shared.queue.pop().expect("looked at above");
                 self.happen(event);
+            }
+            for met in std::mem::take(&mut self.shared.targets.met) {
+                self.strike_at_mark(met);
             }
             let (last, events) = self.give_up;
             let over = at > last || self.shared.trace.events() > events;

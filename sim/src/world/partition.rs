@@ -19,12 +19,15 @@ const RETRANSMISSION: u64 = 400 * MS;
 type Direction = (ServerId, ServerId);
 
 impl World {
-    /// A partition begins; says whether there was anything to part.
-    pub(super) fn partition(&mut self, fault: Fault) -> bool {
+    /// A partition begins, around the server `only` where one is given; says whether there was anything to part.
+    pub(super) fn partition(&mut self, fault: Fault, only: Option<ServerId>) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let leaders = self.leaders();
         let dice = &mut self.fault_dice[fault as usize];
-        let cut = if fault == Fault::NetOneWay {
+        let isolates = fault == Fault::NetIsolateLeader;
+        let cut = if let Some(only) = only.filter(|_| !isolates) {
+            around(fault, &servers, only, dice)
+        } else if fault == Fault::NetOneWay {
             one_way(&servers, dice)
         } else if fault == Fault::NetPartial {
             partial(&servers, dice)
@@ -81,6 +84,23 @@ impl World {
 
 fn low(id: u64) -> u8 {
     u8::try_from(id).expect("at most seven servers")
+}
+
+/// Between one server and all others, or, in part, one of them.
+fn around(fault: Fault, servers: &[ServerId], one: ServerId, dice: &mut Dice) -> Vec<Direction> {
+    let others: Vec<ServerId> = servers.iter().copied().filter(|other| *other != one).collect();
+    if others.is_empty() {
+        return Vec::new();
+    }
+    if fault == Fault::NetPartial {
+        let other = *dice.pick(&others);
+        return vec![(one, other), (other, one)];
+    }
+    if fault == Fault::NetOneWay {
+        let from = dice.chance(1, 2);
+        return others.into_iter().map(|o| if from { (one, o) } else { (o, one) }).collect();
+    }
+    others.into_iter().flat_map(|other| [(one, other), (other, one)]).collect()
 }
 
 /// Both directions between two parts.

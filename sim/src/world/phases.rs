@@ -68,6 +68,7 @@ impl World {
     fn heal(&mut self) {
         self.begin_phase("heal");
         self.faulty = false;
+        self.shared.targets.disarm();
         self.healed = self.shared.tally.counts;
         let shared = &mut self.shared;
         self.refusing_until = shared.now;

@@ -3,8 +3,6 @@
 //! Owns when the next one comes, whom it hits and how hard. Must not bend the rules of what it hits: disks and streams
 //! know themselves what is legal.
 
-use std::cell::RefMut;
-
 use zabkeeper_core::{ConnId, Instant, Mode, ServerId};
 
 use super::{World, split};
@@ -12,7 +10,7 @@ use crate::agenda::Due;
 use crate::chronicle::Hit;
 use crate::client::Client;
 use crate::faults::Fault;
-use crate::fs::{Crash, Disk, FsyncFault};
+use crate::fs::{Crash, disturb};
 use crate::judge::Check;
 use crate::node::Node;
 use crate::observe::Observation;
@@ -20,6 +18,7 @@ use crate::schedule::Act;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
 use crate::stream::{Break, End, Party};
+use crate::targets::Met;
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
@@ -78,6 +77,33 @@ impl World {
     fn let_strike(&mut self, fault: Fault) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let server = *self.fault_dice[fault as usize].pick(&servers);
+        self.strike_at(fault, server, None)
+    }
+
+    /// A rule's mark has been hit: what the process itself has not brought about strikes now, and strikes the server
+    /// that has hit the mark.
+    pub(super) fn strike_at_mark(&mut self, met: Met) {
+        let Met { rule, server, fault } = met;
+        if self.trips == Some(fault) {
+            self.shared.hold(Check::TRIP, Err(format!("{fault} has struck at a mark")));
+        }
+        if self.shared.targets.has_struck(rule) {
+            return;
+        }
+        let dice = self.shared.targets.dice(rule);
+        let before = std::mem::replace(&mut self.fault_dice[fault as usize], dice);
+        self.shared.agenda.begin();
+        self.striking = Some(fault);
+        let hit = self.strike_at(fault, server, Some(server));
+        self.striking = None;
+        self.shared.tally.faults[fault as usize] += u64::from(hit);
+        let told = self.shared.agenda.told();
+        let choices = std::mem::replace(&mut self.fault_dice[fault as usize], before).recorded();
+        self.shared.targets.struck(met, choices, told);
+    }
+
+    /// `only`: connections and partitions are this server's.
+    fn strike_at(&mut self, fault: Fault, server: ServerId, only: Option<ServerId>) -> bool {
         self.shared.note(Kind::Fault, (fault as u64, server.0), &[], || fault.name().to_owned());
         self.shared.strikes.begin(fault);
         let before = self.shared.strikes.list().len();
@@ -90,29 +116,17 @@ impl World {
             Fault::NodeSlow => self.slow_server(server),
             Fault::NodeWall => self.step_wall(server),
             Fault::NodeCrashInStep => self.arm_crash_in_step(server),
-            Fault::DiskSlow => self.trouble_disk(fault, server, |disk, dice, now| {
-                disk.trouble.slowness = dice.range(10, 100);
-                disk.trouble.slow_until = Instant(now.0 + dice.range(10, 5_000) * MS);
-            }),
-            Fault::DiskStall => self.trouble_disk(fault, server, |disk, dice, now| {
-                let until = Instant(now.0 + dice.magnitude(50, 8_000) * MS);
-                disk.trouble.stalled_until = until;
-            }),
-            Fault::DiskWriteError => self.trouble_disk(fault, server, |disk, _, _| {
-                disk.trouble.write_error = true;
-            }),
-            Fault::DiskFull => self.trouble_disk(fault, server, |disk, dice, _| {
-                disk.trouble.capacity = Some(disk.used() + dice.below(20_000));
-            }),
-            Fault::DiskFsyncError => self.trouble_disk(fault, server, |disk, _, _| {
-                disk.trouble.sync_error = Some(FsyncFault::PagesLost);
-            }),
-            Fault::NetReset => self.trouble_conn(fault, |shared, _, conn| {
+            Fault::DiskSlow
+            | Fault::DiskStall
+            | Fault::DiskWriteError
+            | Fault::DiskFull
+            | Fault::DiskFsyncError => self.trouble_disk(fault, server),
+            Fault::NetReset => self.trouble_conn(fault, only, |shared, _, conn| {
                 shared.net.break_off(shared.now, conn, Break::Both);
                 None
             }),
-            Fault::NetHalfOpen => self.trouble_conn(fault, half_open),
-            Fault::NetStall => self.trouble_conn(fault, |shared, dice, conn| {
+            Fault::NetHalfOpen => self.trouble_conn(fault, only, half_open),
+            Fault::NetStall => self.trouble_conn(fault, only, |shared, dice, conn| {
                 let until = Instant(shared.now.0 + dice.magnitude(20, 20_000) * MS);
                 shared.net.stall(conn, either_end(dice), until);
                 Some(until)
@@ -120,7 +134,7 @@ impl World {
             Fault::NetRefuse => self.refuse_connections(),
             Fault::NetStranger => self.send_stranger(server),
             Fault::NetSplit | Fault::NetOneWay | Fault::NetPartial | Fault::NetIsolateLeader => {
-                self.partition(fault)
+                self.partition(fault, only)
             }
             Fault::DiskWipe => self.wipe_disk(server),
             Fault::ClientFreeze => self.trouble_client(fault, freeze),
@@ -266,16 +280,11 @@ impl World {
         false
     }
 
-    fn trouble_disk(
-        &mut self,
-        fault: Fault,
-        server: ServerId,
-        trouble: impl FnOnce(&mut RefMut<'_, Disk>, &mut Dice, Instant),
-    ) -> bool {
+    fn trouble_disk(&mut self, fault: Fault, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let dice = &mut self.fault_dice[fault as usize];
         let mut disk = node.disk().borrow_mut();
-        trouble(&mut disk, dice, shared.now);
+        disturb(&mut disk, fault, dice, shared.now);
         shared.tell(|| format!("s{server}"));
         let slow = (fault == Fault::DiskSlow).then_some(disk.trouble.slow_until);
         let stalled = (fault == Fault::DiskStall).then_some(disk.trouble.stalled_until);
@@ -302,9 +311,15 @@ impl World {
     fn trouble_conn(
         &mut self,
         fault: Fault,
+        only: Option<ServerId>,
         trouble: impl FnOnce(&mut Shared, &mut Dice, ConnId) -> Option<Instant>,
     ) -> bool {
-        let standing = self.shared.net.standing();
+        let mut standing = self.shared.net.standing();
+        if let Some(server) = only {
+            let net = &self.shared.net;
+            let has = |parties: [Party; 2]| parties.contains(&Party::Server(server));
+            standing.retain(|conn| net.parties(*conn).is_some_and(has));
+        }
         if standing.is_empty() {
             return false;
         }

@@ -4,6 +4,7 @@ mod corpus;
 mod determinism;
 mod faults;
 mod html;
+mod marks;
 mod program;
 mod scene;
 mod schedule;
@@ -19,7 +20,11 @@ use sim::trace::Story;
 fn job(seed: u64, profile: Profile, faults: &str, seconds: u64) -> Job {
     let faults = Selection::parse(faults).expect("a valid selection");
     let duration = Some(Duration::from_secs(seconds));
-    Job { seed, profile, pinned: Pinned { duration, servers: None, clients: None, faults } }
+    Job {
+        seed,
+        profile,
+        pinned: Pinned { duration, servers: None, clients: None, faults, rules: None },
+    }
 }
 
 fn run(job: &Job) -> Report {

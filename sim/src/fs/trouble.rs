@@ -1,0 +1,28 @@
+//! Trouble that begins: how long it lasts, and how bad it is.
+
+use zabkeeper_core::Instant;
+
+use super::{Disk, FsyncFault};
+use crate::faults::Fault;
+use crate::seed::Dice;
+
+const MS: u64 = 1_000_000;
+
+/// Lets the trouble begin that this fault is; says whether it is one of a disk.
+pub fn disturb(disk: &mut Disk, fault: Fault, dice: &mut Dice, now: Instant) -> bool {
+    if fault == Fault::DiskSlow {
+        disk.trouble.slowness = dice.range(10, 100);
+        disk.trouble.slow_until = Instant(now.0 + dice.range(10, 5_000) * MS);
+    } else if fault == Fault::DiskStall {
+        disk.trouble.stalled_until = Instant(now.0 + dice.magnitude(50, 8_000) * MS);
+    } else if fault == Fault::DiskWriteError {
+        disk.trouble.write_error = true;
+    } else if fault == Fault::DiskFull {
+        disk.trouble.capacity = Some(disk.used() + dice.below(20_000));
+    } else if fault == Fault::DiskFsyncError {
+        disk.trouble.sync_error = Some(FsyncFault::PagesLost);
+    } else {
+        return false;
+    }
+    true
+}

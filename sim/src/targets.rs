@@ -1,0 +1,417 @@
+//! Faults that strike where the code is rather than when: "the n-th time this mark is hit, that happens to whoever hit it".
+//!
+//! Owns rules, how they are drawn and written, and who has hit how many marks. Must not carry a fault out: a crash
+//! between the outputs of the step is the process' own affair, all else is the world's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use zabkeeper_core::ServerId;
+use zabkeeper_core::io::{Mark, Marks};
+
+use crate::faults::{Fault, FaultPlan};
+use crate::options::Profile;
+use crate::roles::Role;
+use crate::seed::{Dice, Seeds};
+
+/// When a mark is hit, a fault strikes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// Which mark.
+    pub mark: Mark,
+    /// At which of its hits, from one on: those of all servers count, where they are in the role.
+    pub nth: u32,
+    /// Who must hit it: in this role before the step or after it.
+    pub side: Option<Side>,
+    /// What strikes.
+    pub fault: Fault,
+    /// As they were asked for; without them the seed decides.
+    pub choices: Option<Vec<u64>>,
+    /// What happened, for people.
+    pub told: String,
+}
+
+/// Whose hits count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub enum Side {
+    Looking,
+    Leading,
+    Following,
+}
+
+/// Rules in force, and how far each is.
+#[derive(Debug, Default)]
+pub struct Targets {
+    rules: Vec<Armed>,
+    /// Rules whose time has come, and who hit the mark. The world takes them.
+    pub met: Vec<Met>,
+}
+
+/// A rule's time has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Met {
+    /// The rule's number.
+    pub rule: usize,
+    /// Who hit the mark.
+    pub server: ServerId,
+    /// What strikes.
+    pub fault: Fault,
+}
+
+#[derive(Debug)]
+struct Armed {
+    rule: Rule,
+    hits: u32,
+    dice: Dice,
+    struck: bool,
+}
+
+/// Faults that may strike at a mark, and how often one of them is drawn. Most of all the server ends in the midst of
+/// what it is doing.
+const STRIKES: [(Fault, u64); 17] = [
+    (Fault::NodeKill, 12),
+    (Fault::NodePower, 24),
+    (Fault::NodeKillLeader, 6),
+    (Fault::NodeBlackout, 6),
+    (Fault::NodePause, 8),
+    (Fault::NodeSlow, 2),
+    (Fault::DiskSlow, 3),
+    (Fault::DiskStall, 8),
+    (Fault::DiskWriteError, 4),
+    (Fault::DiskFull, 2),
+    (Fault::DiskFsyncError, 4),
+    (Fault::NetReset, 6),
+    (Fault::NetHalfOpen, 3),
+    (Fault::NetStall, 6),
+    (Fault::NetSplit, 10),
+    (Fault::NetOneWay, 6),
+    (Fault::NetIsolateLeader, 8),
+];
+
+/// Drawn rules of one run are at most so many.
+const RULES_MAX: u64 = 4;
+
+impl Side {
+    const ALL: [Side; 3] = [Side::Looking, Side::Leading, Side::Following];
+
+    fn name(self) -> &'static str {
+        match self {
+            Side::Looking => "looking",
+            Side::Leading => "leading",
+            Side::Following => "following",
+        }
+    }
+
+    fn is(self, role: Role) -> bool {
+        match self {
+            Side::Looking => role == Role::Looking,
+            Side::Leading => matches!(role, Role::Begins | Role::Leads),
+            Side::Following => matches!(role, Role::Joins | Role::Follows),
+        }
+    }
+}
+
+impl Rule {
+    /// From `MARK[#n][@role]=FAULT`.
+    ///
+    /// # Errors
+    /// Says which part cannot be read.
+    pub fn parse(text: &str) -> Result<Rule, String> {
+        let (place, fault) =
+            text.split_once('=').ok_or("a rule is written MARK[#n][@role]=FAULT")?;
+        Rule::of(place, fault)
+    }
+
+    /// From `MARK[#n][@role]`: the power of whoever hits it fails between the outputs of that step.
+    ///
+    /// # Errors
+    /// Says which part cannot be read.
+    pub fn parse_crash(place: &str) -> Result<Rule, String> {
+        Rule::of(place, Fault::NodePower.name())
+    }
+
+    fn of(place: &str, fault: &str) -> Result<Rule, String> {
+        let (place, side) = match place.split_once('@') {
+            Some((place, side)) => (place, Some(side.parse()?)),
+            None => (place, None),
+        };
+        let (mark, nth) = parse_place(place)?;
+        let fault = Rule::faults().into_iter().find(|f| f.name() == fault);
+        let fault = fault.ok_or_else(|| {
+            let names = Rule::faults().map(Fault::name).join(" ");
+            format!("no such fault strikes at a mark; these do: {names}")
+        })?;
+        Ok(Rule { mark, nth, side, fault, choices: None, told: String::new() })
+    }
+
+    /// What may strike.
+    pub fn faults() -> [Fault; STRIKES.len()] {
+        STRIKES.map(|(fault, _)| fault)
+    }
+
+    /// Where it strikes.
+    pub fn place(&self) -> String {
+        let side = self.side.map_or(String::new(), |side| format!("@{}", side.name()));
+        format!("{:?}#{}{side}", self.mark, self.nth)
+    }
+
+    /// One of them, drawn.
+    fn draw(faults: &[(Fault, u64)], dice: &mut Dice) -> Rule {
+        let mark = *weighted(&Mark::ALL.map(|mark| (mark, weight(mark))), dice);
+        let nth = match weight(mark) {
+            RARE => *dice.pick(&[1, 1, 1, 2, 2, 3, 5]),
+            USUAL => dice.magnitude(1, 40),
+            _ => dice.magnitude(1, 2_000),
+        };
+        let nth = u32::try_from(nth).expect("small");
+        let side = dice.chance(1, 4).then(|| *dice.pick(&Side::ALL));
+        let fault = *weighted(faults, dice);
+        Rule { mark, nth, side, fault, choices: None, told: String::new() }
+    }
+}
+
+/// `MARK[#n]`.
+///
+/// # Errors
+/// Says which part cannot be read.
+pub fn parse_place(place: &str) -> Result<(Mark, u32), String> {
+    let (name, nth) = place.split_once('#').unwrap_or((place, "1"));
+    let mark = Mark::ALL.into_iter().find(|mark| format!("{mark:?}") == name);
+    let mark =
+        mark.ok_or_else(|| format!("no mark is called {name:?}; `--at-mark list` shows all"))?;
+    let nth = nth.parse().ok().filter(|nth| *nth > 0);
+    Ok((mark, nth.ok_or("hits of a mark are counted from #1 on")?))
+}
+
+/// One of the things that have weights.
+fn weighted<'a, T>(things: &'a [(T, u64)], dice: &mut Dice) -> &'a T {
+    let total = things.iter().map(|(_, weight)| weight).sum();
+    let mut left = dice.below(total);
+    for (thing, weight) in things {
+        if left < *weight {
+            return thing;
+        }
+        left -= weight;
+    }
+    unreachable!("the weights sum up to what was drawn from")
+}
+
+/// Rules of a run of `profile`: of one in four of the swarm, and of one in eight of others. What `allowed` has switched
+/// off does not strike at marks either.
+pub fn draw(profile: Profile, allowed: &FaultPlan, dice: &mut Dice) -> Vec<Rule> {
+    let one_in = if profile == Profile::Swarm { 4 } else { 8 };
+    let rules = if dice.chance(1, one_in) { dice.range(1, RULES_MAX) } else { 0 };
+    let faults: Vec<(Fault, u64)> =
+        STRIKES.into_iter().filter(|(fault, _)| allowed.has(*fault)).collect();
+    if faults.is_empty() {
+        return Vec::new();
+    }
+    (0..rules).map(|_| Rule::draw(&faults, dice)).collect()
+}
+
+const RARE: u64 = 12;
+const USUAL: u64 = 4;
+const OFTEN: u64 = 1;
+
+/// How much a mark is favoured by draws: the more, the fewer its hits are in most runs.
+pub fn weight(mark: Mark) -> u64 {
+    match mark {
+        Mark::BroadcastBegun
+        | Mark::ConnHeldTooLong
+        | Mark::SessionTakenOver
+        | Mark::ClientAhead
+        | Mark::EpochUsedUp
+        | Mark::ElectionWon
+        | Mark::ElectionJoined
+        | Mark::LinkEarly
+        | Mark::LeaderOutrun
+        | Mark::LeaderBehind
+        | Mark::LeaderNotEstablished
+        | Mark::LeaderSilent
+        | Mark::LeaderRefused
+        | Mark::LeaderUnreachable
+        | Mark::LearnerSilent
+        | Mark::LearnerRefused
+        | Mark::LearnerJoined
+        | Mark::FollowingBegun
+        | Mark::QuorumLost
+        | Mark::PromiseOld
+        | Mark::PromiseRefused
+        | Mark::FoundEmpty
+        | Mark::Refilled
+        | Mark::DiscoveryPromised
+        | Mark::SyncDiff
+        | Mark::SyncFromDisk
+        | Mark::SyncTrunc
+        | Mark::SyncSnap
+        | Mark::SyncMeanwhile
+        | Mark::Truncated
+        | Mark::SnapshotInstalled
+        | Mark::SnapshotSetAside
+        | Mark::WriteFound
+        | Mark::WriteLost
+        | Mark::WriteOfMovedSession
+        | Mark::SessionUpgraded
+        | Mark::UpgradeLost => RARE,
+        Mark::ElectionAlone
+        | Mark::HistoryReplayed
+        | Mark::ConnHeld
+        | Mark::SessionNew
+        | Mark::SessionReattached
+        | Mark::SessionRefused
+        | Mark::SessionExpired
+        | Mark::SessionClosed
+        | Mark::SetWatchesFired
+        | Mark::SnapshotBegun
+        | Mark::SnapshotDone
+        | Mark::SnapshotPurged
+        | Mark::RequestOnClosingSession
+        | Mark::PressurePaused
+        | Mark::DiskFailed
+        | Mark::ElectionResent
+        | Mark::SyncDiffEmpty
+        | Mark::SessionMoved
+        | Mark::SyncShared
+        | Mark::SyncByWrite
+        | Mark::NodeLapsed
+        | Mark::QuotaSoft
+        | Mark::SessionLocal => USUAL,
+        Mark::ReadBehindWrite
+        | Mark::WriteRefused
+        | Mark::CommitBatch
+        | Mark::WatchFired
+        | Mark::RequestUndecodable
+        | Mark::RequestUnknown
+        | Mark::WriteForwarded
+        | Mark::AuthAccepted
+        | Mark::AuthRefused
+        | Mark::WatchFiltered
+        | Mark::RecordTooLarge => OFTEN,
+    }
+}
+
+impl Targets {
+    /// These rules, from the beginning.
+    pub fn new(rules: &[Rule], seeds: Seeds) -> Targets {
+        let armed = |(index, rule): (u64, &Rule)| Armed {
+            dice: match &rule.choices {
+                Some(choices) => Dice::scripted(choices.clone()),
+                None => seeds.stream("faults/marks", index),
+            },
+            rule: rule.clone(),
+            hits: 0,
+            struck: false,
+        };
+        Targets { rules: (0..).zip(rules).map(armed).collect(), met: Vec::new() }
+    }
+
+    /// Nothing strikes any more.
+    pub fn disarm(&mut self) {
+        self.rules.iter_mut().for_each(|armed| armed.hits = u32::MAX);
+        self.met.clear();
+    }
+
+    /// A step of `server`, in this role before and in that one after it, has hit marks. Gives the rules whose time this
+    /// is.
+    pub fn hit(&mut self, server: ServerId, roles: [Role; 2], marks: Marks) -> Vec<Met> {
+        let mut met = Vec::new();
+        for (index, Armed { rule, hits, .. }) in self.rules.iter_mut().enumerate() {
+            let counts = rule.side.is_none_or(|side| roles.into_iter().any(|role| side.is(role)));
+            if counts && marks.contains(rule.mark) {
+                *hits = hits.saturating_add(1);
+                if *hits == rule.nth {
+                    met.push(Met { rule: index, server, fault: rule.fault });
+                }
+            }
+        }
+        met
+    }
+
+    /// What a rule decides with, while it strikes; what it gives is kept.
+    pub fn dice(&mut self, rule: usize) -> Dice {
+        let mut dice = self.rules[rule].dice.clone();
+        dice.record();
+        dice
+    }
+
+    /// A rule has struck.
+    pub fn struck(&mut self, met: Met, choices: Vec<u64>, told: String) {
+        let armed = &mut self.rules[met.rule];
+        armed.rule.choices = Some(choices);
+        armed.rule.told = told;
+        armed.struck = true;
+    }
+
+    /// Has it struck already?
+    pub fn has_struck(&self, rule: usize) -> bool {
+        self.rules[rule].struck
+    }
+
+    /// Rules that have struck, with what they decided.
+    pub fn take_struck(&mut self) -> Vec<Rule> {
+        let rules = std::mem::take(&mut self.rules).into_iter();
+        rules.filter(|armed| armed.struck).map(|armed| armed.rule).collect()
+    }
+}
+
+impl FromStr for Side {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Side, String> {
+        let found = Side::ALL.into_iter().find(|side| side.name() == text);
+        found.ok_or_else(|| format!("{text:?} is none of looking, leading, following"))
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.place(), self.fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_reads_as_it_is_written() {
+        for text in ["Truncated#1=node.power", "SyncSnap#7@leading=net.split"] {
+            assert_eq!(Rule::parse(text).expect("valid").to_string(), text);
+        }
+        let crash = Rule::parse_crash("QuorumLost").expect("valid");
+        assert_eq!(crash.to_string(), "QuorumLost#1=node.power");
+        for bad in
+            ["Truncated", "Nothing=node.kill", "Truncated#0=node.kill", "Truncated=disk.torn"]
+        {
+            assert!(Rule::parse(bad).is_err(), "{bad}");
+        }
+        assert!(Rule::parse("Truncated@king=node.kill").is_err());
+    }
+
+    #[test]
+    fn a_rule_counts_the_hits_of_all_servers_in_its_role() {
+        let rules = [Rule::parse("SyncSnap#2@leading=node.kill").expect("valid")];
+        let mut targets = Targets::new(&rules, Seeds::new(1));
+        let mut marks = Marks::default();
+        marks.hit(Mark::SyncSnap);
+        let mut hit = |server, role| targets.hit(ServerId(server), [role, role], marks).len();
+        assert_eq!(hit(1, Role::Leads), 0);
+        assert_eq!(hit(2, Role::Follows), 0);
+        assert_eq!((hit(3, Role::Begins), hit(3, Role::Begins)), (1, 0));
+    }
+
+    #[test]
+    fn draws_favour_rare_marks_and_keep_to_what_is_switched_on() {
+        let mut allowed = FaultPlan::none();
+        allowed.switch_on(Fault::NodePause, (1, 1));
+        let dice = |seed| Seeds::new(seed).stream("test", 0);
+        let drawn: Vec<Rule> =
+            (0..800).flat_map(|seed| draw(Profile::Swarm, &allowed, &mut dice(seed))).collect();
+        assert!((300..700).contains(&drawn.len()), "{}", drawn.len());
+        assert!(drawn.iter().all(|rule| rule.fault == Fault::NodePause));
+        let rare = drawn.iter().filter(|rule| weight(rule.mark) == RARE).count();
+        assert!(rare * 2 > drawn.len(), "{rare} of {}", drawn.len());
+        assert!(draw(Profile::Swarm, &FaultPlan::none(), &mut dice(1)).is_empty());
+    }
+}

@@ -1,0 +1,83 @@
+//! Faults strike where a mark is hit, and runs with such rules are runs like any other.
+
+use sim::faults::Fault;
+use sim::options::Profile;
+use sim::run;
+use sim::run::{Job, Report};
+use sim::schedule::Schedule;
+use sim::targets::Rule;
+use sim::trace::Story;
+use sim::{determinism, shrink};
+
+use crate::{assert_passed, job};
+
+/// A run without any other fault.
+fn with_rules(seed: u64, rules: &[&str]) -> Job {
+    let mut job = job(seed, Profile::Calm, "", 20);
+    let rules = rules.iter().map(|text| Rule::parse(text).expect("valid"));
+    job.pinned.rules = Some(rules.collect());
+    job
+}
+
+fn struck(report: &Report, fault: Fault) -> u64 {
+    report.outcome.tally.faults[fault as usize]
+}
+
+#[test]
+fn a_rule_strikes_once_where_it_says_and_nowhere_else() {
+    for text in ["BroadcastBegun#1=node.power", "WriteForwarded#40@following=node.kill"] {
+        let report = with_rules(1, &[text]).run(Story::Off, false);
+        assert_passed(&report);
+        let rule = Rule::parse(text).expect("valid");
+        assert_eq!(struck(&report, rule.fault), 1, "{text}");
+        let boots = report.outcome.tally.counts.boots;
+        assert_eq!(boots, u64::from(report.options.servers) + 1, "{text}");
+        assert_eq!(report.outcome.rules.len(), 1);
+    }
+    let never = with_rules(1, &["CommitBatch#4000000=node.kill", "UpgradeLost@leading=node.power"]);
+    let report = never.run(Story::Off, false);
+    assert_passed(&report);
+    assert_eq!(report.outcome.tally.faults.iter().sum::<u64>(), 0);
+    assert_eq!(report.outcome.rules, []);
+    assert_eq!(report.outcome.hash, with_rules(1, &[]).run(Story::Off, false).outcome.hash);
+}
+
+#[test]
+fn every_fault_that_may_strikes_at_a_mark() {
+    for fault in Rule::faults() {
+        let report = with_rules(2, &[&format!("CommitBatch#20={fault}")]).run(Story::Off, false);
+        assert_passed(&report);
+        assert_eq!(struck(&report, fault), 1, "{fault}");
+    }
+}
+
+#[test]
+fn runs_with_rules_are_deterministic_and_replay() {
+    let rules = ["LearnerJoined#2=net.split", "WriteForwarded#30=node.power"];
+    for seed in 1..=4 {
+        let mut job = with_rules(seed, &rules);
+        job.profile = Profile::Default;
+        assert_passed(&determinism::check(&job));
+        let (report, schedule) = job.record(Story::Off);
+        assert_passed(&report);
+        assert_eq!(report.outcome.hash, job.run(Story::Off, false).outcome.hash);
+        let read: Schedule = schedule.to_string().parse().expect("it was written");
+        assert!(!read.options.rules.is_empty(), "{schedule}");
+        let replayed = run::replay(&read, Story::Off, false);
+        assert_eq!(replayed.outcome.hash, report.outcome.hash, "{seed}");
+    }
+}
+
+#[test]
+fn a_rule_that_a_failure_needs_is_left_and_its_number_is_lowered() {
+    let rules = ["CommitBatch#60=node.pause", "WatchFired#3=disk.slow", "SessionNew#2=net.stall"];
+    let (report, mut schedule) = with_rules(5, &rules).record(Story::Off);
+    assert_passed(&report);
+    schedule.trips = Some(Fault::NodePause);
+    let shrunk = shrink::shrink(&schedule, shrink::Budget::Runs(500), 1).expect("it fails");
+    let left: Vec<String> = shrunk.schedule.options.rules.iter().map(Rule::to_string).collect();
+    assert_eq!(left, ["CommitBatch#1=node.pause"], "{}", shrunk.schedule);
+    let again: Schedule = shrunk.schedule.to_string().parse().expect("it was written");
+    let hash = run::replay(&again, Story::Off, false).outcome.hash;
+    assert_eq!(hash, shrunk.report.outcome.hash);
+}
