@@ -50,12 +50,15 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
     let begun = wall_clock();
     let next = AtomicU64::new(first);
     let stop = AtomicBool::new(false);
+    let spent = AtomicU64::new(0);
     let (sender, receiver) = mpsc::channel::<Report>();
     let work = |sender: mpsc::Sender<Report>| {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             let late = flags.wall.is_some_and(|limit| begun.elapsed() > limit);
-            if seed >= end || stop.load(Ordering::Relaxed) || late {
+            let budget = flags.cpu.map(|limit| limit.as_nanos());
+            let dear = budget.is_some_and(|ns| u128::from(spent.load(Ordering::Relaxed)) >= ns);
+            if seed >= end || stop.load(Ordering::Relaxed) || late || dear {
                 return;
             }
             let job = flags.job(seed, pinned);
@@ -63,6 +66,7 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
             let mut report =
                 if twice { determinism::check(&job) } else { job.run(Story::Off, false) };
             report.outcome.trace.forget();
+            spent.fetch_add(report.cpu_ns, Ordering::Relaxed);
             if sender.send(report).is_err() {
                 return;
             }

@@ -5,10 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 use zabkeeper_core::Instant;
 
 use crate::faults::Selection;
+use crate::judge::Judge;
 use crate::options::{Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
 use crate::shrink::Budget;
@@ -17,8 +18,11 @@ use crate::trace::{Detail, Story, View};
 
 /// Simulates Zabkeeper under faults: every run is a function of its seed.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "sim", after_help = AFTER_HELP)]
+#[command(name = "sim", after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub struct Flags {
+    /// Something else than runs.
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// One run: any number below 2^64, decimal or 0x hex.
     #[arg(long, value_parser = parse_seed, value_name = "N")]
     pub seed: Option<u64>,
@@ -28,12 +32,15 @@ pub struct Flags {
     /// A batch: this many seeds from --base-seed on.
     #[arg(long, value_name = "N", conflicts_with_all = ["seed", "seeds"])]
     pub runs: Option<u64>,
-    /// First seed of --runs and --for.
+    /// First seed of --runs, --for and --cpu.
     #[arg(long, value_parser = parse_seed, value_name = "N", default_value = "1")]
     pub base_seed: u64,
     /// A batch: as many seeds as fit into this time of the wall clock (90s, 3m, 1h).
     #[arg(long = "for", value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "seeds", "runs"])]
     pub wall: Option<Duration>,
+    /// A batch: as many seeds as fit into this time of processors (90s, 3m, 1h).
+    #[arg(long, value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "seeds", "runs", "wall"])]
+    pub cpu: Option<Duration>,
     /// Worlds at once, one thread each; the results do not depend on it.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub jobs: usize,
@@ -59,6 +66,9 @@ pub struct Flags {
     /// The same with a power failure between the outputs of that very step: MARK[#n][@role], repeatable.
     #[arg(long, value_name = "PLACE")]
     pub crash_at: Vec<String>,
+    /// Promises whose breaking does not count, comma separated: who would have noticed then?
+    #[arg(long, value_delimiter = ',', value_name = "IDS")]
+    pub without: Vec<String>,
     /// The story of one run on standard output: off, state (a line for each change of a server), msg, disk, all.
     #[arg(long, default_value = "off", value_parser = ["off", "state", "msg", "disk", "all"], value_name = "LEVEL")]
     pub trace: String,
@@ -87,13 +97,13 @@ pub struct Flags {
     #[arg(long, value_parser = parse_hash, value_name = "HASH", requires = "seed")]
     pub expect_hash: Option<u128>,
     /// Write what the run decided to this file, for --schedule; with --shrink, the shrunken schedule.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "runs", "wall", "check_determinism"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "runs", "wall", "cpu", "check_determinism"])]
     pub save_schedule: Option<PathBuf>,
     /// Run what this file says instead of a seed.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "check_determinism", "profile", "servers", "clients", "faults", "duration", "at_mark", "crash_at"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "check_determinism", "profile", "servers", "clients", "faults", "duration", "at_mark", "crash_at"])]
     pub schedule: Option<PathBuf>,
     /// Where the run fails, look for a schedule with as few steps as possible that breaks the same promise.
-    #[arg(long, conflicts_with_all = ["seeds", "runs", "wall", "check_determinism"])]
+    #[arg(long, conflicts_with_all = ["seeds", "runs", "wall", "cpu", "check_determinism"])]
     pub shrink: bool,
     /// How long --shrink may take: a time of the wall clock (60s, 5m), after which the result depends on the speed of
     /// the machine; or a number of runs (2000runs), with which it does not.
@@ -118,7 +128,54 @@ pub struct Flags {
 
 const AFTER_HELP: &str = "Exit codes: 0 passed, 1 safety violation, 2 bad usage, 3 liveness \
 violation, 4 panic, 5 determinism, 6 simulator self-check, 7 inconclusive. Without --seed, --seeds, \
---runs or --for, seed 1 is run. The guide is docs/simulator.md.";
+--runs, --for or --cpu, seed 1 is run. The guide is docs/simulator.md.";
+
+/// What is asked for besides runs.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Measures how soon planted bugs are found.
+    Power(PowerFlags),
+}
+
+/// How `power` looks.
+#[derive(Args, Clone, Debug)]
+pub struct PowerFlags {
+    /// Patches to plant, any number; without any, those of sim/plants and sim/plants/harmless.
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    pub patch: Vec<PathBuf>,
+    /// Only patches whose path contains one of these words.
+    pub only: Vec<String>,
+    /// CPU seconds for each patch and range of seeds.
+    #[arg(long, value_parser = parse_duration, value_name = "TIME", default_value = "120s")]
+    pub budget: Duration,
+    /// Disjoint ranges of seeds in which each patch is looked for.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub ranges: u32,
+    /// Where the ranges begin: another number, other ranges.
+    #[arg(long, value_parser = parse_seed, value_name = "N", default_value = "0")]
+    pub offset: u64,
+    /// The preset of the runs.
+    #[arg(long, value_parser = parse_profile, default_value = "swarm", value_name = "NAME")]
+    pub profile: Profile,
+    /// Promises whose breaking does not count, comma separated.
+    #[arg(long, value_delimiter = ',', value_name = "IDS")]
+    pub without: Vec<String>,
+    /// For each promise by which a patch was found: who finds it without that one?
+    #[arg(long)]
+    pub ablate: bool,
+    /// Shrink the first failing run of each patch within this budget (60s, 2000runs).
+    #[arg(long, value_parser = parse_budget, value_name = "BUDGET")]
+    pub shrink: Option<Budget>,
+    /// Ranges looked through at once.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub jobs: usize,
+    /// Folder for the copy of the tree and for builds; it is kept, and makes the next builds short.
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Write the tables to this file, too.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
 
 impl Flags {
     /// What all runs have in common.
@@ -127,8 +184,12 @@ impl Flags {
     /// A selection or a rule that cannot be read.
     pub fn pinned(&self) -> Result<Pinned, String> {
         let faults = Selection::parse(&self.faults).map_err(|why| format!("--faults: {why}"))?;
+        if let Some(name) = self.without.iter().find(|name| !Judge::may_go_without(name)) {
+            return Err(format!("--without: {name:?} is no promise that a run can go on without"));
+        }
         let Flags { duration, servers, clients, .. } = *self;
-        Ok(Pinned { duration, servers, clients, faults, rules: self.rules()? })
+        let (rules, without) = (self.rules()?, self.without.clone());
+        Ok(Pinned { duration, servers, clients, faults, rules, without })
     }
 
     /// What strikes at marks, where that is not drawn.
@@ -168,14 +229,21 @@ impl Flags {
 
     /// Is it about several seeds?
     pub fn is_batch(&self) -> bool {
-        self.seeds.is_some() || self.runs.is_some() || self.wall.is_some()
+        self.seeds.is_some() || self.runs.is_some() || self.wall.is_some() || self.cpu.is_some()
+    }
+
+    fn without_text(&self) -> String {
+        if self.without.is_empty() {
+            return String::new();
+        }
+        format!(" --without {}", self.without.join(","))
     }
 
     /// The command that runs one seed again, complete.
     pub fn repro(&self, seed: u64) -> String {
         let release = if cfg!(debug_assertions) { "" } else { "--release " };
         if let Some(path) = &self.schedule {
-            return repro_of(path);
+            return repro_of(path) + &self.without_text();
         }
         let mut line = format!("REPRO: cargo run {release}-p sim -- --seed {seed:#x}");
         if self.profile != Profile::Default {
@@ -199,6 +267,7 @@ impl Flags {
         for place in &self.crash_at {
             line.push_str(&format!(" --crash-at {place}"));
         }
+        line.push_str(&self.without_text());
         if self.check_determinism {
             line.push_str(" --check-determinism");
         }
@@ -287,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_repro_line_reads_back_as_the_same_run() {
-        let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --servers 3 --clients 3 \
+        let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --without Z1,L2 --servers 3 --clients 3 \
                      --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost";
         let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
         let line = flags.repro(42);

@@ -15,7 +15,8 @@
 //!   chronicle, story,
 //!   html, report
 //! cli, program, run,      how it is asked for
-//!   batch, determinism, ledger
+//!   batch, determinism, ledger,
+//!   power
 //! ```
 
 pub mod agenda;
@@ -35,6 +36,7 @@ pub mod node;
 pub mod observe;
 pub mod options;
 pub mod oracle;
+pub mod power;
 pub mod program;
 pub mod queue;
 pub mod reach;

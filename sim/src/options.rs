@@ -43,6 +43,8 @@ pub struct Pinned {
     pub faults: Vec<Selection>,
     /// What strikes at marks, instead of what is drawn.
     pub rules: Option<Vec<Rule>>,
+    /// Promises whose breaking does not count.
+    pub without: Vec<String>,
 }
 
 /// The resolved settings of one run.
@@ -74,6 +76,8 @@ pub struct Options {
     pub peers: PeerOptions,
     /// Goes into the keys of all hash maps, and must change nothing.
     pub map_salt: u64,
+    /// Promises whose breaking does not count.
+    pub without: Vec<String>,
 }
 
 /// What is between servers.
@@ -299,6 +303,7 @@ impl Options {
             link,
             peers,
             map_salt: 0,
+            without: pinned.without.clone(),
         }
     }
 

@@ -11,13 +11,14 @@ use zabkeeper_core::io::Mark;
 
 use crate::batch::{self, say};
 use crate::chronicle::Chronicle;
-use crate::cli::{self, Flags};
+use crate::cli::{self, Command, Flags};
 use crate::determinism;
 use crate::faults::{Fault, Trigger};
 use crate::html;
 use crate::judge::Class;
 use crate::ledger;
 use crate::options::Pinned;
+use crate::power;
 use crate::report::{self, Totals};
 use crate::run::{self, Job, Report};
 use crate::schedule::Schedule;
@@ -31,6 +32,9 @@ const INCONCLUSIVE: u8 = 7;
 /// Runs what the command line asks for; gives the exit code.
 pub fn main() -> u8 {
     let flags = Flags::parse();
+    if let Some(Command::Power(flags)) = &flags.command {
+        return power::main(flags);
+    }
     if flags.faults == "list" {
         return list_faults();
     }
@@ -100,10 +104,12 @@ impl Source {
         let Some(path) = &flags.schedule else {
             return Ok(Source::Seed(flags.job(flags.seed.unwrap_or(flags.base_seed), pinned)));
         };
-        read_schedule(path).map(|schedule| Source::Schedule(Box::new(schedule))).map_err(|why| {
+        let mut schedule = read_schedule(path).map_err(|why| {
             say(&format!("--schedule {}: {why}\n", path.display()));
             BAD_USAGE
-        })
+        })?;
+        schedule.options.without.clone_from(&pinned.without);
+        Ok(Source::Schedule(Box::new(schedule)))
     }
 
     /// As the flags want it; with its schedule where somebody needs it.

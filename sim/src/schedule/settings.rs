@@ -150,6 +150,7 @@ pub fn plain() -> Options {
             votes: VotePace::WELL,
         },
         map_salt: 0,
+        without: Vec::new(),
     }
 }
 
@@ -161,6 +162,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         faults: _,
         map_salt: _,
         rules: _,
+        without: _,
         duration,
         servers,
         clients,

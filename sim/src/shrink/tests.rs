@@ -12,7 +12,7 @@ fn failing(seed: u64, trips: Fault) -> Schedule {
         servers: Some(5),
         clients: Some(8),
         faults: Selection::parse("+node,+net,+client,+disk.stall").expect("valid"),
-        rules: None,
+        ..Pinned::default()
     };
     let job = Job { seed, profile: Profile::Default, pinned };
     let (report, mut schedule) = job.record(Story::Off);

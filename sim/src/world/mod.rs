@@ -151,7 +151,7 @@ impl World {
         let keys = KeySpace::draw(options.workload.paths, keys);
         let tie = if base.in_order { Dice::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
         let servers: Vec<ServerId> = options.voters().collect();
-        let judge = Judge::new(&servers, options.rules());
+        let judge = Judge::new(&servers, options.rules()).without(&options.without);
         let mut shared = Shared {
             now: Instant(0),
             queue: Queue::new(tie),

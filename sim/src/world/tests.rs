@@ -19,7 +19,7 @@ fn settled_world(servers: u32) -> World {
         servers: Some(servers),
         clients: Some(3),
         faults: Selection::parse("").expect("nothing is a valid selection"),
-        rules: None,
+        ..Pinned::default()
     };
     let seeds = Seeds::new(7);
     let options = Options::draw(seeds, Profile::Calm, &pinned);

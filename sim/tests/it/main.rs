@@ -20,11 +20,7 @@ use sim::trace::Story;
 fn job(seed: u64, profile: Profile, faults: &str, seconds: u64) -> Job {
     let faults = Selection::parse(faults).expect("a valid selection");
     let duration = Some(Duration::from_secs(seconds));
-    Job {
-        seed,
-        profile,
-        pinned: Pinned { duration, servers: None, clients: None, faults, rules: None },
-    }
+    Job { seed, profile, pinned: Pinned { duration, faults, ..Pinned::default() } }
 }
 
 fn run(job: &Job) -> Report {

@@ -24,7 +24,7 @@ fn calm_world_of(servers: u32) -> World {
         servers: Some(servers),
         clients: Some(3),
         faults,
-        rules: None,
+        ..Pinned::default()
     };
     let options = Options::draw(seeds, Profile::Calm, &pinned);
     World::new(seeds, options, Story::Off, false)
@@ -114,7 +114,8 @@ fn c6_a_client_from_the_future_is_not_served() {
         let seeds = Seeds::new(seed);
         let faults = Selection::parse("only=client.garbage").expect("a valid selection");
         let duration = Some(Duration::from_secs(60));
-        let pinned = Pinned { duration, servers: None, clients: Some(2), faults, rules: None };
+        let pinned =
+            Pinned { duration, servers: None, clients: Some(2), faults, ..Pinned::default() };
         let options = Options::draw(seeds, Profile::Session, &pinned);
         let outcome = World::new(seeds, options, Story::Off, false).run();
         assert!(outcome.failure.is_none(), "{:?}", outcome.failure);

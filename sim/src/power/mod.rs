@@ -1,0 +1,205 @@
+//! How soon planted bugs are found: the measure of the simulator itself.
+//!
+//! Owns the order of things: a patch is put into a scratch copy of the tree (`scratch`), built, and looked for in
+//! several disjoint ranges of seeds (`look`); `table` says what came of it. Must not run worlds itself.
+
+mod look;
+mod scratch;
+mod table;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use crate::batch::say;
+use crate::cli::PowerFlags;
+use crate::judge::Judge;
+use crate::shrink::Budget;
+use look::{Range, Search};
+use scratch::Scratch;
+use table::{Measured, Patch, Row};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// Where plants are when nobody says, as seen from the root; and what must not be flagged.
+const FOLDERS: [&str; 2] = ["sim/plants", "sim/plants/harmless"];
+/// Ranges of seeds are that far apart.
+const APART: u64 = 1 << 32;
+
+const FAILED: u8 = 1;
+const BAD_USAGE: u8 = 2;
+
+/// Measures, and gives the exit code: 0 where every plant was found in the median and every control was silent.
+pub fn main(flags: &PowerFlags) -> u8 {
+    match measure_all(flags) {
+        Ok(rows) if rows.iter().all(Row::is_well) => 0,
+        Ok(_) => FAILED,
+        Err(why) => {
+            say(&format!("power: {why}\n"));
+            BAD_USAGE
+        }
+    }
+}
+
+fn measure_all(flags: &PowerFlags) -> Result<Vec<Row>, String> {
+    if let Some(name) = flags.without.iter().find(|name| !Judge::may_go_without(name)) {
+        return Err(format!("--without: {name:?} is no promise that a run can go on without"));
+    }
+    let patches = patches(flags)?;
+    let usual = || Path::new(ROOT).join("target/power");
+    let folder = flags.scratch.clone().unwrap_or_else(usual);
+    let scratch = Scratch::new(Path::new(ROOT), &folder)
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let shrunk = flags.shrink.is_some();
+    let mut report = table::head(shrunk);
+    tell(&report);
+    let mut rows = Vec::new();
+    for path in patches {
+        let row = measure(&path, &scratch, flags)?;
+        let line = row.line(flags.budget, shrunk);
+        tell(&line);
+        report.push_str(&line);
+        rows.push(row);
+    }
+    let mut rest = table::summary(&rows, flags.budget);
+    if flags.ablate {
+        rest.push_str(&table::ablation(&rows, flags.budget));
+    }
+    tell(&rest);
+    report.push_str(&rest);
+    if let Some(path) = &flags.report {
+        let written = fs::File::options().write(true).create(true).truncate(true).open(path);
+        written
+            .and_then(|mut file| file.write_all(report.as_bytes()))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(rows)
+}
+
+/// The patches that are asked for.
+fn patches(flags: &PowerFlags) -> Result<Vec<PathBuf>, String> {
+    let mut found = flags.patch.clone();
+    if found.is_empty() {
+        for folder in FOLDERS {
+            let folder = Path::new(ROOT).join(folder);
+            let Ok(entries) = fs::read_dir(&folder) else {
+                continue;
+            };
+            let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+            paths.retain(|path| path.extension().is_some_and(|end| end == "patch"));
+            paths.sort();
+            found.append(&mut paths);
+        }
+    }
+    let wanted = |path: &PathBuf| {
+        let text = path.to_string_lossy();
+        flags.only.is_empty() || flags.only.iter().any(|word| text.contains(word.as_str()))
+    };
+    found.retain(wanted);
+    if found.is_empty() { Err("there is no such patch".to_owned()) } else { Ok(found) }
+}
+
+/// What a patch says of itself. Those of strangers may say nothing.
+fn head(path: &Path) -> Result<Patch, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let seen_by = text.lines().take(4).find_map(|line| line.strip_prefix("# Seen by: "));
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let harmless = path.parent().and_then(Path::file_name).is_some_and(|name| name == "harmless");
+    Ok(Patch { name, seen_by: seen_by.unwrap_or("?").to_owned(), harmless })
+}
+
+fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, String> {
+    let patch = head(path)?;
+    scratch.restore().map_err(|error| format!("the copy of the tree: {error}"))?;
+    let planted = scratch.plant(path).map_err(|why| format!("does not apply\n{why}"));
+    let built =
+        planted.and_then(|()| scratch.build().map_err(|why| format!("does not build\n{why}")));
+    let mut row =
+        Row { patch, measured: Measured::Unfit(String::new()), shrunk: None, ablated: Vec::new() };
+    let program = match built {
+        Ok(program) => program,
+        Err(why) => {
+            say(&format!("{}: {why}\n", row.patch.name));
+            row.measured = Measured::Unfit(why);
+            return Ok(row);
+        }
+    };
+    let ranges = look(&program, scratch, flags, &flags.without)?;
+    let first = ranges.iter().find_map(|range| range.found.clone());
+    if let (Some((_, seed)), Some(budget)) = (&first, flags.shrink) {
+        let results = scratch.file("shrink.json");
+        let schedule = scratch.file(&format!("{}.schedule", row.patch.name));
+        let search = search(&program, flags, &flags.without, &results);
+        row.shrunk = search.shrink(*seed, &text_of(budget), &schedule);
+    }
+    if flags.ablate && !row.patch.harmless {
+        let mut ids: Vec<&String> =
+            ranges.iter().filter_map(|range| range.found.as_ref()).map(|(id, _)| id).collect();
+        ids.sort();
+        ids.dedup();
+        for id in ids.into_iter().filter(|id| Judge::may_go_without(id)) {
+            let mut without = flags.without.clone();
+            without.push(id.clone());
+            row.ablated.push((id.clone(), look(&program, scratch, flags, &without)?));
+        }
+    }
+    row.measured = Measured::Ranges(ranges);
+    Ok(row)
+}
+
+/// Looks through all ranges, several at once if asked to.
+fn look(
+    program: &Path,
+    scratch: &Scratch,
+    flags: &PowerFlags,
+    without: &[String],
+) -> Result<Vec<Range>, String> {
+    let next = AtomicUsize::new(0);
+    let ranges = flags.ranges as usize;
+    let found: Mutex<Vec<(usize, Result<Range, String>)>> = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= ranges {
+                return;
+            }
+            let results = scratch.file(&format!("range-{number}.json"));
+            let base = flags.offset.wrapping_add(number as u64).wrapping_mul(APART) + 1;
+            let range = Search { base, ..search(program, flags, without, &results) }.run();
+            found.lock().unwrap_or_else(|broken| broken.into_inner()).push((number, range));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..flags.jobs.clamp(1, ranges) {
+            scope.spawn(work);
+        }
+    });
+    let mut found = found.into_inner().unwrap_or_else(|broken| broken.into_inner());
+    found.sort_by_key(|(number, _)| *number);
+    found.into_iter().map(|(_, range)| range).collect()
+}
+
+fn search<'a>(
+    program: &'a Path,
+    flags: &PowerFlags,
+    without: &'a [String],
+    results: &'a Path,
+) -> Search<'a> {
+    let PowerFlags { profile, budget, .. } = *flags;
+    Search { program, base: 0, profile, budget, without, results }
+}
+
+fn text_of(budget: Budget) -> String {
+    match budget {
+        Budget::Runs(runs) => format!("{runs}runs"),
+        Budget::Wall(time) => format!("{}ms", Duration::as_millis(&time)),
+    }
+}
+
+/// Writes to standard output; a closed pipe is no reason to fail.
+fn tell(text: &str) {
+    let mut out = io::stdout().lock();
+    let _closed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

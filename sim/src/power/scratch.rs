@@ -1,0 +1,215 @@
+//! The scratch copy of the tree: a patch is put into it, it is built, and it is as before again.
+//!
+//! Owns a folder with the copy and the builds. Must not write anywhere else.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a tool that handles source files; no world is run here"
+)]
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Lines of a compiler's complaint that are shown; all of it is in a file.
+const SHOWN: usize = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    source: PathBuf,
+    folder: PathBuf,
+}
+
+impl Scratch {
+    /// In `folder`, which is made if need be, for the tree in `source`.
+    pub(super) fn new(source: &Path, folder: &Path) -> io::Result<Scratch> {
+        fs::create_dir_all(folder)?;
+        let (source, folder) = (source.canonicalize()?, folder.canonicalize()?);
+        Ok(Scratch { source, folder })
+    }
+
+    /// A file of this name beside the copy.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Makes the copy what the tree is. Files that are so already are left alone, so that little has to be built.
+    pub(super) fn restore(&self) -> io::Result<()> {
+        let mut wanted = BTreeSet::new();
+        list(&self.source, Path::new(""), &mut wanted)?;
+        let tree = self.tree();
+        fs::create_dir_all(&tree)?;
+        let mut found = BTreeSet::new();
+        list(&tree, Path::new(""), &mut found)?;
+        for extra in found.difference(&wanted) {
+            fs::remove_file(tree.join(extra))?;
+        }
+        for path in &wanted {
+            let (from, to) = (fs::read(self.source.join(path))?, tree.join(path));
+            if fs::read(&to).is_ok_and(|old| old == from) {
+                continue;
+            }
+            if let Some(parent) = to.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::write(&to, from)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a patch into the copy: as `git apply` takes it, from the root of the tree with or without a leading folder,
+    /// or as `patch` does, which forgives lines that have moved.
+    ///
+    /// # Errors
+    /// What the first of them said.
+    pub(super) fn plant(&self, patch: &Path) -> Result<(), String> {
+        let patch = patch.canonicalize().map_err(|error| error.to_string())?;
+        let ways: [&[&str]; 3] = [
+            &["git", "apply", "-p1"],
+            &["git", "apply", "-p0"],
+            &["patch", "-p1", "--batch", "--forward", "--no-backup-if-mismatch", "-r", "-", "-i"],
+        ];
+        let mut complaint = None;
+        for way in ways {
+            let command = way.iter().map(OsStr::new).chain([patch.as_os_str()]);
+            match self.run(command, &[]) {
+                Ok(output) if output.status.success() => return Ok(()),
+                Ok(output) => complaint.get_or_insert(said(&output)),
+                Err(error) => complaint.get_or_insert(format!("{}: {error}", way[0])),
+            };
+            // What stands there now may be half of it.
+            self.restore().map_err(|error| error.to_string())?;
+        }
+        Err(complaint.unwrap_or_default())
+    }
+
+    /// Builds the simulator of the copy.
+    ///
+    /// # Errors
+    /// The beginning of what the compiler said, and where all of it is.
+    pub(super) fn build(&self) -> Result<PathBuf, String> {
+        // Every plant is a build, and is looked for only until it is found: quickly built is soonest done.
+        let quick = ["LTO=off", "CODEGEN_UNITS=16", "INCREMENTAL=true", "DEBUG=0"];
+        let command = ["cargo", "build", "--quiet", "--release", "-p", "sim"].map(OsStr::new);
+        let output =
+            self.run(command.into_iter(), &quick).map_err(|error| format!("cargo: {error}"))?;
+        if output.status.success() {
+            return Ok(self.folder.join("target/release/sim"));
+        }
+        let log = self.file("build.log");
+        fs::write(&log, &output.stderr).map_err(|error| format!("{}: {error}", log.display()))?;
+        let text = said(&output);
+        let lines: Vec<&str> = text.lines().collect();
+        let begin = lines.iter().position(|line| line.starts_with("error")).unwrap_or(0);
+        let shown = lines.into_iter().skip(begin).take(SHOWN).collect::<Vec<_>>().join("\n");
+        Err(format!("{shown}\n(all of it: {})", log.display()))
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.folder.join("tree")
+    }
+
+    fn run<'a>(
+        &self,
+        mut command: impl Iterator<Item = &'a OsStr>,
+        profile: &[&str],
+    ) -> io::Result<Output> {
+        let program = command.next().unwrap_or_default();
+        let settings = profile.iter().filter_map(|setting| setting.split_once('='));
+        Command::new(program)
+            .args(command)
+            .current_dir(self.tree())
+            .env("CARGO_TARGET_DIR", self.folder.join("target"))
+            .envs(settings.map(|(key, value)| (format!("CARGO_PROFILE_RELEASE_{key}"), value)))
+            // The copy is no repository, wherever it lies.
+            .env("GIT_CEILING_DIRECTORIES", &self.folder)
+            .env_remove("GIT_DIR")
+            .output()
+    }
+}
+
+/// The files below `root`/`folder`, by their paths from `root`. Neither what builds leave, nor what begins with a dot.
+fn list(root: &Path, folder: &Path, into: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let (path, kind) = (folder.join(entry.file_name()), entry.file_type()?);
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if kind.is_file() {
+            into.insert(path);
+        } else if kind.is_dir() && !hidden && !entry.path().join("CACHEDIR.TAG").exists() {
+            list(root, &path, into)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a program complained of.
+fn said(output: &Output) -> String {
+    let text = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+    String::from_utf8_lossy(text).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that is gone with its value.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("power-{name}-{}", std::process::id()));
+            fs::create_dir_all(path.join("tree-to-be/src")).expect("made");
+            fs::write(path.join("tree-to-be/src/a.rs"), "one\ntwo\nthree\n").expect("written");
+            Folder(path)
+        }
+
+        fn scratch(&self) -> Scratch {
+            let scratch = Scratch::new(&self.0.join("tree-to-be"), &self.0.join("scratch"));
+            let scratch = scratch.expect("made");
+            scratch.restore().expect("copied");
+            scratch
+        }
+
+        fn patch(&self, text: &str) -> PathBuf {
+            let path = self.0.join("x.patch");
+            fs::write(&path, text).expect("written");
+            path
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _gone = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const CHANGE: &str = "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
+
+    #[test]
+    fn patches_are_taken_with_and_without_a_leading_folder_and_leave_nothing_behind() {
+        let folder = Folder::new("apply");
+        let scratch = folder.scratch();
+        let copy = scratch.tree().join("src/a.rs");
+        for (old, new) in [("a/src/a.rs", "b/src/a.rs"), ("src/a.rs", "src/a.rs")] {
+            let patch = folder.patch(&format!("# Words.\n--- {old}\n+++ {new}\n{CHANGE}"));
+            scratch.plant(&patch).expect("it fits");
+            assert_eq!(fs::read_to_string(&copy).expect("there"), "one\n2\nthree\n");
+            scratch.restore().expect("copied");
+            assert_eq!(fs::read_to_string(&copy).expect("there"), "one\ntwo\nthree\n");
+        }
+    }
+
+    #[test]
+    fn a_patch_that_does_not_fit_is_refused_with_the_reason() {
+        let folder = Folder::new("refuse");
+        let scratch = folder.scratch();
+        let text = format!("--- a/src/b.rs\n+++ b/src/b.rs\n{CHANGE}");
+        let said = scratch.plant(&folder.patch(&text)).expect_err("there is no such file");
+        assert!(said.contains("src/b.rs"), "{said}");
+        assert!(scratch.plant(Path::new("/nowhere/x.patch")).is_err());
+    }
+}

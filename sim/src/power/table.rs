@@ -1,0 +1,238 @@
+//! What a measurement looks like: tables for people.
+//!
+//! Owns the arithmetic of medians, and words.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::look::Range;
+
+/// What is known of a patch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Patch {
+    pub(super) name: String,
+    /// What its head says who should see it; a control has none.
+    pub(super) seen_by: String,
+    /// A control: nobody may complain.
+    pub(super) harmless: bool,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Measured {
+    /// It was looked for.
+    Ranges(Vec<Range>),
+    /// It was not: why.
+    Unfit(String),
+}
+
+/// A row of the table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Row {
+    pub(super) patch: Patch,
+    pub(super) measured: Measured,
+    /// Faults and calls before and after shrinking.
+    pub(super) shrunk: Option<[String; 4]>,
+    /// For each promise that found it: what is found without that one.
+    pub(super) ablated: Vec<(String, Vec<Range>)>,
+}
+
+/// Above the rows.
+pub(super) fn head(shrunk: bool) -> String {
+    let (title, rule) = if shrunk { (" shrunken to |", " --- |") } else { ("", "") };
+    format!(
+        "| patch | should be seen by | found | first by | runs | CPU s | virtual s |{title}\n\
+         | --- | --- | ---: | --- | ---: | ---: | ---: |{rule}\n"
+    )
+}
+
+impl Row {
+    /// A line of the table.
+    pub(super) fn line(&self, budget: Duration, shrunk: bool) -> String {
+        let Patch { name, seen_by, harmless } = &self.patch;
+        let by = if *harmless { "nobody" } else { seen_by };
+        let ranges = match &self.measured {
+            Measured::Unfit(why) => {
+                let first = why.lines().next().unwrap_or_default();
+                return format!("| {name} | {by} | - | {first} | | | |\n");
+            }
+            Measured::Ranges(ranges) => ranges,
+        };
+        let found = ranges.iter().filter(|range| range.found.is_some()).count();
+        let mut line = format!("| {name} | {by} | {found}/{} | {} |", ranges.len(), ids(ranges));
+        if median(ranges).is_some() {
+            let seconds = |ns: u64| format!("{}.{:02}", ns / 1_000_000_000, ns / 10_000_000 % 100);
+            let of = |number: fn(&Range) -> u64| median_of(ranges, number);
+            let costs = (of(|range| range.runs), of(|r| r.cpu_ns), of(|r| r.virtual_ns));
+            let (runs, cpu, virtual_ns) = costs;
+            let virtual_s = virtual_ns / 1_000_000_000;
+            let _infallible = write!(line, " {runs} | {} | {virtual_s} |", seconds(cpu));
+        } else {
+            let runs = ranges.iter().map(|range| range.runs).min().unwrap_or(0);
+            let _infallible = write!(line, " > {runs} | > {} | |", budget.as_secs());
+        }
+        if shrunk {
+            let text = self.shrunk.as_ref().map(|[a, b, c, d]| format!("{a}+{b} to {c}+{d}"));
+            let _infallible = write!(line, " {} |", text.unwrap_or_default());
+        }
+        line.push('\n');
+        line
+    }
+
+    /// Is it what it should be?
+    pub(super) fn is_well(&self) -> bool {
+        match &self.measured {
+            Measured::Unfit(_) => false,
+            Measured::Ranges(ranges) if self.patch.harmless => {
+                ranges.iter().all(|range| range.found.is_none())
+            }
+            Measured::Ranges(ranges) => median(ranges).is_some(),
+        }
+    }
+}
+
+/// Below the rows.
+pub(super) fn summary(rows: &[Row], budget: Duration) -> String {
+    let (controls, plants): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|row| row.patch.harmless);
+    let well = |rows: &[&Row]| rows.iter().filter(|row| row.is_well()).count();
+    let mut cpu: Vec<u64> = Vec::new();
+    let mut spent = 0;
+    for row in rows {
+        if let Measured::Ranges(ranges) = &row.measured {
+            spent += ranges.iter().map(|range| range.cpu_ns).sum::<u64>();
+            if !row.patch.harmless {
+                cpu.push(median(ranges).unwrap_or(u64::MAX));
+            }
+        }
+    }
+    let within = |limit: u64| cpu.iter().filter(|&&ns| ns <= limit * 1_000_000_000).count();
+    let mut text = format!(
+        "\nFound: {} of {} plants within {} CPU s in the median, {} within 60 s, {} within 10 s, {} \
+         within 1 s.\nSilent: {} of {} controls. All of it took {} CPU s of runs.\n",
+        well(&plants),
+        plants.len(),
+        budget.as_secs(),
+        within(60),
+        within(10),
+        within(1),
+        well(&controls),
+        controls.len(),
+        spent / 1_000_000_000
+    );
+    for row in rows {
+        if let Measured::Unfit(why) = &row.measured {
+            let _infallible = write!(text, "\n{}: {why}\n", row.patch.name);
+        } else if !row.is_well() {
+            let what =
+                if row.patch.harmless { "is harmless, and was flagged" } else { "was missed" };
+            let _infallible = writeln!(text, "{} {what}.", row.patch.name);
+        }
+    }
+    text
+}
+
+/// Who finds what, when those who found it first do not count.
+pub(super) fn ablation(rows: &[Row], budget: Duration) -> String {
+    let mut by_id: BTreeMap<&str, Vec<(&Row, &[Range])>> = BTreeMap::new();
+    for row in rows {
+        for (id, ranges) in &row.ablated {
+            by_id.entry(id).or_default().push((row, ranges));
+        }
+    }
+    let mut text = "\n| without | plant | found | then by | CPU s before | then |\n| --- | --- | \
+                    ---: | --- | ---: | ---: |\n"
+        .to_owned();
+    let seconds = |ns: Option<u64>| match ns {
+        Some(ns) => format!("{}.{:02}", ns / 1_000_000_000, ns / 10_000_000 % 100),
+        None => format!("> {}", budget.as_secs()),
+    };
+    for (id, plants) in by_id {
+        for (row, ranges) in plants {
+            let found = ranges.iter().filter(|range| range.found.is_some()).count();
+            let before = match &row.measured {
+                Measured::Ranges(ranges) => median(ranges),
+                Measured::Unfit(_) => None,
+            };
+            let _infallible = writeln!(
+                text,
+                "| {id} | {} | {found}/{} | {} | {} | {} |",
+                row.patch.name,
+                ranges.len(),
+                ids(ranges),
+                seconds(before),
+                seconds(median(ranges))
+            );
+        }
+    }
+    text
+}
+
+/// By which promises, the most frequent first.
+pub(super) fn ids(ranges: &[Range]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for (id, _) in ranges.iter().filter_map(|range| range.found.as_ref()) {
+        match counts.iter_mut().find(|(known, _)| known == id) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((id, 1)),
+        }
+    }
+    counts.sort_by_key(|(id, count)| (usize::MAX - count, *id));
+    match counts.as_slice() {
+        [] => "NOT FOUND".to_owned(),
+        [(id, _)] => (*id).to_owned(),
+        many => many.iter().map(|(id, n)| format!("{id} {n}x")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// CPU time to detection, ns, where at least half of the ranges have it.
+pub(super) fn median(ranges: &[Range]) -> Option<u64> {
+    let cost = |range: &Range| range.found.as_ref().map_or(u64::MAX, |_| range.cpu_ns);
+    let mut costs: Vec<u64> = ranges.iter().map(cost).collect();
+    costs.sort_unstable();
+    costs.get((ranges.len().max(1) - 1) / 2).copied().filter(|&ns| ns < u64::MAX)
+}
+
+fn median_of(ranges: &[Range], number: fn(&Range) -> u64) -> u64 {
+    let cost = |range: &Range| range.found.as_ref().map_or(u64::MAX, |_| number(range));
+    let mut costs: Vec<u64> = ranges.iter().map(cost).collect();
+    costs.sort_unstable();
+    costs.get((ranges.len().max(1) - 1) / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(found: Option<&str>, seconds: u64) -> Range {
+        let (runs, cpu_ns) = (seconds, seconds * 1_000_000_000);
+        let found = found.map(|id| (id.to_owned(), 1));
+        Range { found, runs, cpu_ns, virtual_ns: cpu_ns * 100 }
+    }
+
+    fn row(harmless: bool, ranges: Vec<Range>) -> Row {
+        let patch = Patch { name: "x".into(), seen_by: "Z1".into(), harmless };
+        Row { patch, measured: Measured::Ranges(ranges), shrunk: None, ablated: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_not_found_costs_more_than_all_that_is() {
+        let ranges = vec![range(None, 60), range(Some("Z1"), 3), range(Some("Z2"), 50)];
+        assert_eq!(median(&ranges), Some(50_000_000_000));
+        assert_eq!(median(&[range(None, 60), range(Some("Z1"), 3), range(None, 60)]), None);
+        let row = row(false, ranges);
+        let line = row.line(Duration::from_secs(60), false);
+        assert_eq!(line, "| x | Z1 | 2/3 | Z1 1x, Z2 1x | 50 | 50.00 | 5000 |\n");
+        assert!(row.is_well());
+    }
+
+    #[test]
+    fn a_control_must_be_silent_everywhere() {
+        assert!(row(true, vec![range(None, 60), range(None, 60)]).is_well());
+        let flagged = row(true, vec![range(None, 60), range(Some("L2"), 1)]);
+        assert!(!flagged.is_well());
+        let text = summary(&[flagged], Duration::from_secs(60));
+        assert!(text.contains("x is harmless, and was flagged."), "{text}");
+    }
+}
