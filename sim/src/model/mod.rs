@@ -253,10 +253,27 @@ impl Model {
         self.paths.get(path).and_then(|history| history.at(zxid))
     }
 
-    /// The containers that there are.
-    pub fn containers(&self) -> Vec<(&str, &Node)> {
+    /// The containers and timed nodes that there are.
+    pub fn fleeting(&self) -> Vec<(&str, &Node)> {
         let nodes = self.paths.iter().filter_map(|(path, each)| Some((&**path, each.now()?)));
-        nodes.filter(|(_, node)| node.lifetime == Lifetime::Container).collect()
+        let goes = |node: &Node| match node.lifetime {
+            Lifetime::Container | Lifetime::Ttl { .. } => true,
+            Lifetime::Persistent | Lifetime::Ephemeral => false,
+        };
+        nodes.filter(|(_, node)| goes(node)).collect()
+    }
+
+    /// The first transaction of the newest reign from which on the node might have gone by itself without a break, as its
+    /// leader's clock was.
+    pub fn overdue_since(&self, node: &Node) -> Option<Zxid> {
+        let epoch = self.tip().epoch();
+        let due = |logged: &&Logged| {
+            let Txn { zxid, time, .. } = logged.txn;
+            zxid.epoch() == epoch
+                && zxid >= node.pzxid.max(node.mzxid)
+                && lifetime::may_go(node, time, &self.rules.tree)
+        };
+        self.log.iter().rev().take_while(due).last().map(|logged| logged.txn.zxid)
     }
 
     /// All that was ever at a path, if anything was.

@@ -30,6 +30,7 @@ pub(super) enum Id {
     Z19,
     Z20,
     Z23,
+    Z24,
     T1,
     T2,
     T6,
@@ -68,7 +69,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 55] = [
+    pub(super) const ALL: [Id; 56] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -90,6 +91,7 @@ impl Id {
         Id::Z19,
         Id::Z20,
         Id::Z23,
+        Id::Z24,
         Id::T1,
         Id::T2,
         Id::T6,
@@ -168,12 +170,13 @@ impl Id {
             Id::Z19 => ("Z19", "cutting off the end of a log takes nothing committed or applied"),
             Id::Z20 => ("Z20", "snapshot, applied, committed and logged come in this order"),
             Id::Z23 => ("Z23", "what comes from a leader of the past changes nothing"),
+            Id::Z24 => ("Z24", "a leader whom no majority follows any more steps down"),
             Id::T1 => ("T1", "at the same zxid every server holds what the model holds"),
             Id::T2 => ("T2", "recovery reaches exactly the state at its last durable zxid"),
             Id::T6 => ("T6", "a multi is done whole or not at all, in one place"),
             Id::T7 => ("T7", "access control lists are enforced, everywhere alike"),
             Id::T8 => ("T8", "quotas count what is there, and refuse what they must"),
-            Id::T10 => ("T10", "a container that has lost its last child goes"),
+            Id::T10 => ("T10", "what may go by itself goes in time"),
             Id::S1 => ("S1", "an ephemeral node lives exactly as long as its session"),
             Id::S2 => ("S2", "a session lives until a committed closeSession"),
             Id::S3 => {

@@ -180,27 +180,27 @@ impl Oracles {
         self.ledger.last_established().max(awake)
     }
 
-    /// T10, at the end: a leader looks for containers at its intervals, and deletes them at its pace (DATA-22).
-    pub(super) fn no_container_is_left(&mut self) -> Verdict {
+    /// T10, at the end: a leader looks for what may go at its intervals, and deletes it at its pace (DATA-22).
+    pub(super) fn nothing_is_overdue(&mut self) -> Verdict {
         let Some(audit) = self.audit else {
             return Ok(());
         };
         let since = self.led_since();
         let tree = &self.model.rules().tree;
-        let containers = self.model.containers();
+        let fleeting = self.model.fleeting();
         let pace = Duration::from_secs(60) / tree.container_max_per_minute.max(1);
-        let count = u32::try_from(containers.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(fleeting.len()).unwrap_or(u32::MAX);
         let turn = Duration::from_millis(tree.container_check_ms) + pace.saturating_mul(count);
-        for (path, node) in containers {
-            if node.children > 0 || node.creates == 0 {
+        for (path, node) in fleeting {
+            let Some(due) = self.model.overdue_since(node) else {
                 continue;
-            }
-            let emptied = self.stamps.partition_point(|(zxid, _)| *zxid < node.pzxid);
-            let emptied = self.stamps.get(emptied).map_or(since, |(_, at)| (*at).max(since));
-            let waits = audit.since(emptied);
+            };
+            let due = self.stamps.partition_point(|(zxid, _)| *zxid < due);
+            let due = self.stamps.get(due).map_or(audit, |(_, at)| (*at).max(since));
+            let waits = audit.since(due);
             self.tally.hold(Id::T10, waits <= turn * 4 + CONTAINER_SLACK, || {
                 vec![format!(
-                    "{path} has had no child any more for {waits:?}; a round takes {turn:?}"
+                    "{path} has been there for {waits:?} longer than it may; a round takes {turn:?}"
                 )]
             })?;
         }

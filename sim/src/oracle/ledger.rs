@@ -8,6 +8,7 @@
 //! durably and had taken over the history of this very epoch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use zabkeeper_core::io::{DurableState, Entry};
 use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Voters, Zxid};
@@ -18,6 +19,9 @@ use super::epochs::{Begun, Epochs, Promises, Proposed};
 use super::mirror::Mirror;
 use super::path::Path;
 use super::talk::Link;
+
+/// A leader may take so long to see that it has lost its majority: it looks with every ping, and a ping waits for its step.
+const FORSAKEN: Duration = Duration::from_secs(10);
 
 /// All that was ever proposed, and the servers.
 #[derive(Clone, Debug)]
@@ -69,6 +73,8 @@ pub(super) struct Server {
     pub(super) leads_since: Instant,
     pub(super) serves: bool,
     pub(super) follows: Option<ServerId>,
+    /// Since when it leads too few.
+    forsaken_since: Option<Instant>,
     /// Since when it has led, followed this leader, or looked for one.
     pub(super) role_since: Instant,
     pub(super) life: u64,
@@ -161,6 +167,7 @@ impl Ledger {
         server.claimed = Zxid::ZERO;
         (server.leads, server.led, server.serves, server.follows) = (false, false, false, None);
         server.role_since = at;
+        server.forsaken_since = None;
         server.life += 1;
     }
 
@@ -182,6 +189,29 @@ impl Ledger {
         server.led = server.leads;
         (server.leads, server.follows, server.serves) = now;
         before != now
+    }
+
+    /// Z24: nobody leads on whom a majority does not follow.
+    pub(super) fn keeps_a_majority(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        status: &Status,
+        now: Instant,
+        awake: Instant,
+    ) -> Verdict {
+        let voters = self.voters.ids().count();
+        let server = self.server(id);
+        let leads = status.mode == Mode::Leader && status.serving;
+        if !leads || (status.synced_followers + 1) * 2 > voters {
+            server.forsaken_since = None;
+            return Ok(());
+        }
+        let since = (*server.forsaken_since.get_or_insert(now)).max(awake);
+        tally.hold(Id::Z24, now.since(since) <= FORSAKEN, || {
+            let followers = status.synced_followers;
+            vec![format!("server {id} has led {followers} of {voters} servers since {since}")]
+        })
     }
 
     /// The epoch of a history is stored behind it.

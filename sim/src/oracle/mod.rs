@@ -184,7 +184,7 @@ impl Oracles {
         let verdict = self.ledger.compare_disks(&mut self.tally, &self.model);
         let verdict = verdict.and_then(|()| self.no_orphan_is_left());
         let verdict = verdict.and_then(|()| self.no_local_orphan_is_left());
-        let verdict = verdict.and_then(|()| self.no_container_is_left());
+        let verdict = verdict.and_then(|()| self.nothing_is_overdue());
         verdict.map_err(|fault| fault.at(self.now))
     }
 
@@ -297,7 +297,9 @@ impl Oracles {
         if let Some(zxid) = ledger.claims(tally, id, acts.status.committed)? {
             self.commit_up_to(id, zxid)?;
         }
+        let awake = self.heard.awake_since(id);
         let (tally, ledger) = (&mut self.tally, &mut self.ledger);
+        ledger.keeps_a_majority(tally, id, acts.status, now, awake)?;
         ledger.says(tally, id, acts.peers, now)?;
         ledger.votes(tally, id, acts.election)?;
         ledger.watermarks(tally, id, acts.status)?;

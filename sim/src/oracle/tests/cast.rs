@@ -26,6 +26,8 @@ pub(super) struct Member {
     pub(super) committed: Zxid,
     durable: Zxid,
     write: u64,
+    /// As it counts them itself.
+    pub(super) followers: usize,
 }
 
 impl Member {
@@ -41,6 +43,8 @@ impl Member {
             committed: Zxid::ZERO,
             durable: Zxid::ZERO,
             write: 0,
+            // Enough for any ensemble.
+            followers: 6,
         }
     }
 
@@ -79,7 +83,7 @@ impl Member {
             data_bytes: 0,
             watches: 0,
             learners: 0,
-            synced_followers: 0,
+            synced_followers: self.followers,
             halted: None,
         }
     }

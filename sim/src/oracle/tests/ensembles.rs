@@ -620,3 +620,20 @@ fn z3_a_snapshot_of_what_is_not_committed_is_taken_over() {
         h.puts(S3, &[DiskCommand::Rebase { id: write, snapshot }], &[]);
     });
 }
+
+#[test]
+fn z24_a_leader_goes_on_without_followers() {
+    twins_of(3, "Z24", |h, lie| {
+        h.member(S1).followers = 0;
+        h.shows(S1);
+        h.waits(9_000);
+        h.shows(S1);
+        if !lie {
+            h.member(S1).followers = 1;
+            h.shows(S1);
+            h.member(S1).followers = 0;
+        }
+        h.waits(2_000);
+        h.shows(S1);
+    });
+}

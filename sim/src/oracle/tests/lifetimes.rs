@@ -176,6 +176,22 @@ fn looked_for_each_second() -> Rules {
 }
 
 #[test]
+fn t10_a_node_outlives_its_time() {
+    twins_under(&looked_for_each_second(), "T10", |h, lie| {
+        let a = h.client(0);
+        // Written at 7, as all is that clients ask for.
+        h.writes(a, timed("/t", 100));
+        let session = h.session(a);
+        h.waits(60_000);
+        let (zxid, op) = (h.next_zxid(), TxnOp::CloseSession);
+        let time = WallMs(if lie { 108 } else { 107 });
+        h.commits(Txn { zxid, session, time, origin: None, op });
+        h.waits(60_000);
+        h.ends();
+    });
+}
+
+#[test]
 fn t10_an_empty_container_stays_for_ever() {
     twins_under(&looked_for_each_second(), "T10", |h, lie| {
         let a = h.client(0);
