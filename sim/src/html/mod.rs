@@ -1,7 +1,7 @@
 //! A run as one page that needs nothing else: `--html FILE`.
 //!
-//! Owns what of a chronicle goes onto the page, and how much. The drawing is in `page.js`; it gets columns of numbers,
-//! times in microseconds and each as the difference to the one before.
+//! Owns what of a chronicle goes onto the page, and how much. The drawing is in `page/*.js`; it gets columns of
+//! numbers, times in microseconds and each as the difference to the one before.
 
 use serde_json::{Value, json};
 use zabkeeper_core::{Instant, ServerId, Zxid};
@@ -29,7 +29,17 @@ const TEXT_MAX: usize = 160;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+/// One script: the later parts use what the earlier ones define.
+const SCRIPT: &str = concat!(
+    include_str!("page/data.js"),
+    include_str!("page/view.js"),
+    include_str!("page/drawing.js"),
+    include_str!("page/lanes.js"),
+    include_str!("page/messages.js"),
+    include_str!("page/panel.js"),
+    include_str!("page/search.js"),
+    include_str!("page/input.js"),
+);
 
 /// The page. `repro` is the command that shows the run again.
 pub fn page(report: &Report, chronicle: &Chronicle, repro: &str) -> String {
