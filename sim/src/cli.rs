@@ -135,6 +135,21 @@ violation, 4 panic, 5 determinism, 6 simulator self-check, 7 inconclusive. Witho
 pub enum Command {
     /// Measures how soon planted bugs are found.
     Power(PowerFlags),
+    /// Measures how fast the simulator is, against what is good enough.
+    Speed(SpeedFlags),
+}
+
+/// How `speed` measures.
+#[derive(Args, Clone, Debug)]
+pub struct SpeedFlags {
+    /// Only these figures.
+    pub only: Vec<String>,
+    /// CPU time for each figure.
+    #[arg(long, value_parser = parse_duration, value_name = "TIME", default_value = "5s")]
+    pub time: Duration,
+    /// Write the table to this file, too.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 }
 
 /// How `power` looks.

@@ -49,6 +49,7 @@ pub mod seed;
 pub mod served;
 pub mod shared;
 pub mod shrink;
+pub mod speed;
 pub mod story;
 pub mod stream;
 pub mod tally;

@@ -23,6 +23,7 @@ use crate::report::{self, Totals};
 use crate::run::{self, Job, Report};
 use crate::schedule::Schedule;
 use crate::shrink;
+use crate::speed;
 use crate::story;
 use crate::trace::Story;
 
@@ -32,8 +33,10 @@ const INCONCLUSIVE: u8 = 7;
 /// Runs what the command line asks for; gives the exit code.
 pub fn main() -> u8 {
     let flags = Flags::parse();
-    if let Some(Command::Power(flags)) = &flags.command {
-        return power::main(flags);
+    match &flags.command {
+        Some(Command::Power(flags)) => return power::main(flags),
+        Some(Command::Speed(flags)) => return speed::main(flags),
+        None => {}
     }
     if flags.faults == "list" {
         return list_faults();
@@ -273,6 +276,6 @@ pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Writes to standard output; a closed pipe is no reason to fail.
-fn tell(text: &str) {
+pub(crate) fn tell(text: &str) {
     let _closed = io::stdout().lock().write_all(text.as_bytes());
 }

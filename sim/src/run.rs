@@ -71,7 +71,7 @@ pub fn replay(schedule: &Schedule, story: Story, compare: bool) -> Report {
     measured(job, options, |_| World::scripted(schedule, story, compare).recorded())
 }
 
-fn measured(job: Job, options: Options, world: impl FnOnce(Options) -> World) -> Report {
+pub(crate) fn measured(job: Job, options: Options, world: impl FnOnce(Options) -> World) -> Report {
     let (wall, cpu) = (wall_clock(), cpu_clock());
     let outcome = world(options.clone()).run();
     let wall_ns = u64::try_from(wall.elapsed().as_nanos()).unwrap_or(u64::MAX);

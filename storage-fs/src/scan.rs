@@ -18,7 +18,7 @@ use crate::segment::{self, ALIGN, BATCH_HEADER, FIRST_BATCH, SegmentHeader, foll
 use crate::vfs::Vfs;
 
 /// How much of a segment is looked through at a time.
-const WINDOW_BYTES: usize = 1 << 20;
+const WINDOW_BYTES: usize = 64 << 10;
 
 /// A segment that is open for reading; its header is sound.
 pub(crate) struct Segment<V: Vfs> {
@@ -133,9 +133,9 @@ impl<V: Vfs> Segment<V> {
         loop {
             let read = self.file.read_at(at, &mut window)?;
             let bytes = &window[..read];
-            if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+            if let Some(last) = last_used(bytes) {
                 behind.last_used = Some(at + last as u64);
-                for start in (0..bytes.len()).step_by(ALIGN) {
+                for start in (0..=last).step_by(ALIGN) {
                     let header = self.header.batch(at + start as u64, &bytes[start..]);
                     if let Some(header) = header.filter(|header| header.durable > hole) {
                         behind.proof = Some(header.durable);
@@ -152,9 +152,37 @@ impl<V: Vfs> Segment<V> {
     }
 }
 
+/// The last byte that is not zero. Most of what is behind a log is zeros, of which there may be many: they are looked
+/// at many at a time.
+fn last_used(bytes: &[u8]) -> Option<usize> {
+    let is_used = |line: &[u8]| line.iter().fold(0, |all, byte| all | byte) != 0;
+    let mut lines = bytes.rchunks_exact(64);
+    let zeros = lines.by_ref().take_while(|line| !is_used(line)).count();
+    let rest = &bytes[..bytes.len() - 64 * zeros];
+    rest.iter().rposition(|byte| *byte != 0)
+}
+
 struct Behind {
     /// A durable offset above the hole, which the header of a later batch states.
     proof: Option<u64>,
     /// The last byte that is not zero.
     last_used: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_used;
+
+    #[test]
+    fn the_last_used_byte_is_found_wherever_it_is() {
+        for length in [0, 1, 63, 64, 65, 127, 128, 200] {
+            assert_eq!(last_used(&vec![0; length]), None);
+            for at in 0..length {
+                let mut bytes = vec![0; length];
+                bytes[at] = 1;
+                bytes[at / 2] = 255;
+                assert_eq!(last_used(&bytes), Some(at), "of {length}");
+            }
+        }
+    }
 }

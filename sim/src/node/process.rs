@@ -47,6 +47,8 @@ const OUTBOUND_MAX: usize = 64 << 10;
 const DIGEST_EVERY: u64 = 16;
 /// Ground truth is examined after so many applied transactions at least; a long log is replayed less often.
 const TRUTH_EVERY: u64 = 128;
+/// Transactions above which a log is long: to replay it is most of what a run costs.
+const LONG: u64 = 8_000;
 /// A deadline that stays due so many times in a row is one that the server does not act on.
 const SPINS_MAX: u32 = 1_000;
 
@@ -324,7 +326,8 @@ impl Process {
         self.plan(clock, shared);
         let due = self.commits >= self.truth_due;
         if due {
-            self.truth_due = self.commits + TRUTH_EVERY.max(self.commits / 4);
+            let part = if self.commits < LONG { self.commits / 4 } else { self.commits };
+            self.truth_due = self.commits + TRUTH_EVERY.max(part);
         }
         due && !self.ending
     }

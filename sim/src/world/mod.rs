@@ -127,6 +127,20 @@ impl World {
         self
     }
 
+    /// With nobody looking on: for measuring what that costs.
+    pub(crate) fn unwatched(mut self) -> World {
+        self.shared.judge.stop();
+        self.shared.trace.stop();
+        self
+    }
+
+    /// Lets the first thing happen: for measuring how long that takes.
+    pub(crate) fn first_event(&mut self) {
+        if let Some(at) = self.next_at() {
+            self.run_until(at);
+        }
+    }
+
     /// The same without words.
     pub fn noted(mut self) -> World {
         self.shared.agenda.keep_record(false);
