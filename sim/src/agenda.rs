@@ -68,6 +68,16 @@ impl Agenda {
         }
     }
 
+    /// Does only happen what a schedule says?
+    pub fn is_scripted(&self) -> bool {
+        self.script.is_some()
+    }
+
+    /// No strike is planned any more.
+    pub fn forget_strikes(&mut self) {
+        self.due.retain(|Reverse((_, due))| !matches!(due, Due::Strike(_)));
+    }
+
     /// What came cannot happen yet.
     pub fn put_off(&mut self, until: Instant, due: Due) {
         self.due.push(Reverse((until, due)));

@@ -16,6 +16,7 @@ use crate::cli::Flags;
 use crate::determinism;
 use crate::judge::Class;
 use crate::options::Pinned;
+use crate::plan::Plan;
 use crate::report::{self, Totals};
 use crate::run::{Report, wall_clock};
 use crate::trace::Story;
@@ -40,76 +41,84 @@ pub struct Batch {
     pub json: Vec<Value>,
 }
 
-/// Runs all seeds that the flags ask for. Progress goes to standard error.
+/// Runs all that the flags ask for. Progress goes to standard error.
 pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
-    let (first, end) = match (flags.seeds, flags.runs) {
-        (Some(range), _) => range,
-        (None, Some(runs)) => (flags.base_seed, flags.base_seed.saturating_add(runs)),
-        (None, None) => (flags.base_seed, u64::MAX),
-    };
-    let begun = wall_clock();
-    let next = AtomicU64::new(first);
-    let stop = AtomicBool::new(false);
-    let spent = AtomicU64::new(0);
-    let (sender, receiver) = mpsc::channel::<Report>();
-    let work = |sender: mpsc::Sender<Report>| {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            let late = flags.wall.is_some_and(|limit| begun.elapsed() > limit);
-            let budget = flags.cpu.map(|limit| limit.as_nanos());
-            let dear = budget.is_some_and(|ns| u128::from(spent.load(Ordering::Relaxed)) >= ns);
-            if seed >= end || stop.load(Ordering::Relaxed) || late || dear {
-                return;
-            }
-            let job = flags.job(seed, pinned);
-            let twice = flags.check_determinism || (seed - first).is_multiple_of(CHECK_ONE_IN);
-            let mut report =
-                if twice { determinism::check(&job) } else { job.run(Story::Off, false) };
-            report.outcome.trace.forget();
-            spent.fetch_add(report.cpu_ns, Ordering::Relaxed);
-            if sender.send(report).is_err() {
-                return;
-            }
-        }
-    };
+    let mut plan = Plan::new(flags, pinned);
     let mut batch = Batch {
         totals: Totals::default(),
-        seeds: (first, first),
+        seeds: (plan.next, plan.next),
         failures: Vec::new(),
         classes: Vec::new(),
         json: Vec::new(),
     };
-    thread::scope(|scope| {
-        for _ in 0..flags.jobs.max(1) {
-            let sender = sender.clone();
-            scope.spawn(|| work(sender));
-        }
-        drop(sender);
-        let mut early: BTreeMap<u64, Report> = BTreeMap::new();
-        let mut shown = begun;
-        for report in receiver {
-            early.insert(report.job.seed, report);
-            while let Some(report) = early.remove(&batch.seeds.1) {
-                batch.seeds.1 += 1;
-                batch.take(&report, flags);
-                let failed = batch.failures.len() as u64;
-                let enough = if flags.fail_fast { 1 } else { flags.max_failures };
-                if failed >= enough {
+    let begun = wall_clock();
+    let mut shown = begun;
+    let (stop, taken, spent) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    while let Some(round) = plan.round() {
+        let next = AtomicU64::new(0);
+        let work = |sender: mpsc::Sender<(u64, Report)>| {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let late = flags.wall.is_some_and(|limit| begun.elapsed() > limit);
+                let budget = flags.cpu.map(|limit| limit.as_nanos());
+                let dear = budget.is_some_and(|ns| u128::from(spent.load(Ordering::Relaxed)) >= ns);
+                let Some(job) = round.job(index, flags, pinned) else {
+                    return;
+                };
+                if stop.load(Ordering::Relaxed) || late || dear {
                     stop.store(true, Ordering::Relaxed);
+                    return;
+                }
+                let number = taken.load(Ordering::Relaxed) + index;
+                let twice = flags.check_determinism || number.is_multiple_of(CHECK_ONE_IN);
+                let mut report =
+                    if twice { determinism::check(&job) } else { job.run(Story::Off, false) };
+                report.outcome.trace.forget();
+                spent.fetch_add(report.cpu_ns, Ordering::Relaxed);
+                if sender.send((index, report)).is_err() {
+                    return;
                 }
             }
-            if shown.elapsed() > PROGRESS {
-                shown = wall_clock();
-                batch.show_progress();
+        };
+        thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            for _ in 0..flags.jobs.max(1) {
+                let sender = sender.clone();
+                scope.spawn(|| work(sender));
             }
+            drop(sender);
+            let mut early: BTreeMap<u64, Report> = BTreeMap::new();
+            let mut told = 0;
+            for (index, report) in receiver {
+                early.insert(index, report);
+                while let Some(report) = early.remove(&told) {
+                    told += 1;
+                    plan.learn(&report);
+                    batch.take(&report, flags);
+                    let failed = batch.failures.len() as u64;
+                    let enough = if flags.fail_fast { 1 } else { flags.max_failures };
+                    if failed >= enough {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+                if shown.elapsed() > PROGRESS {
+                    shown = wall_clock();
+                    batch.show_progress();
+                }
+            }
+        });
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
-    });
+        taken.fetch_add(round.length(), Ordering::Relaxed);
+    }
     batch
 }
 
 impl Batch {
     fn take(&mut self, report: &Report, flags: &Flags) {
         self.totals.add(report);
+        self.seeds.1 += u64::from(report.job.pinned.forks.is_empty());
         if flags.json.is_some() {
             self.json.push(report::json(report, flags));
         }

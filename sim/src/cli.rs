@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use zabkeeper_core::Instant;
 
 use crate::faults::Selection;
+use crate::fork::{self, Fork, Place};
 use crate::judge::Judge;
 use crate::options::{Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
@@ -69,6 +70,15 @@ pub struct Flags {
     /// Promises whose breaking does not count, comma separated: who would have noticed then?
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub without: Vec<String>,
+    /// Run another future of the seed: what `REPRO` lines of forks say, MARK#n/NUMBER or TIME/NUMBER.
+    #[arg(long, value_parser = parse_forks, value_name = "FORK", requires = "seed")]
+    pub fork: Option<Forks>,
+    /// A batch: other futures of one seed, from this hit of a mark or from this time on (MARK#n, 12.5s).
+    #[arg(long, value_parser = parse_place, value_name = "PLACE", requires = "seed", conflicts_with_all = ["seeds", "runs", "wall"])]
+    pub fork_at: Option<Place>,
+    /// How many futures --fork-at runs; with 0 a batch of the swarm, a quarter of which are forks, has none.
+    #[arg(long, value_name = "N")]
+    pub forks: Option<u64>,
     /// The story of one run on standard output: off, state (a line for each change of a server), msg, disk, all.
     #[arg(long, default_value = "off", value_parser = ["off", "state", "msg", "disk", "all"], value_name = "LEVEL")]
     pub trace: String,
@@ -204,7 +214,8 @@ impl Flags {
         }
         let Flags { duration, servers, clients, .. } = *self;
         let (rules, without) = (self.rules()?, self.without.clone());
-        Ok(Pinned { duration, servers, clients, faults, rules, without })
+        let forks = self.fork.clone().unwrap_or_default().0;
+        Ok(Pinned { duration, servers, clients, faults, rules, without, forks })
     }
 
     /// What strikes at marks, where that is not drawn.
@@ -244,7 +255,11 @@ impl Flags {
 
     /// Is it about several seeds?
     pub fn is_batch(&self) -> bool {
-        self.seeds.is_some() || self.runs.is_some() || self.wall.is_some() || self.cpu.is_some()
+        self.seeds.is_some()
+            || self.runs.is_some()
+            || self.wall.is_some()
+            || self.cpu.is_some()
+            || self.fork_at.is_some()
     }
 
     fn without_text(&self) -> String {
@@ -254,8 +269,9 @@ impl Flags {
         format!(" --without {}", self.without.join(","))
     }
 
-    /// The command that runs one seed again, complete.
-    pub fn repro(&self, seed: u64) -> String {
+    /// The command that runs this again, complete.
+    pub fn repro(&self, job: &Job) -> String {
+        let seed = job.seed;
         let release = if cfg!(debug_assertions) { "" } else { "--release " };
         if let Some(path) = &self.schedule {
             return repro_of(path) + &self.without_text();
@@ -283,6 +299,9 @@ impl Flags {
             line.push_str(&format!(" --crash-at {place}"));
         }
         line.push_str(&self.without_text());
+        if !job.pinned.forks.is_empty() {
+            line.push_str(&format!(" --fork '{}'", fork::path(&job.pinned.forks)));
+        }
         if self.check_determinism {
             line.push_str(" --check-determinism");
         }
@@ -294,6 +313,18 @@ impl Flags {
 pub fn repro_of(schedule: &Path) -> String {
     let release = if cfg!(debug_assertions) { "" } else { "--release " };
     format!("REPRO: cargo run {release}-p sim -- --schedule {}", schedule.display())
+}
+
+/// What `--fork` says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Forks(pub Vec<Fork>);
+
+fn parse_forks(text: &str) -> Result<Forks, String> {
+    fork::parse_path(text.trim_matches('\'')).map(Forks)
+}
+
+fn parse_place(text: &str) -> Result<Place, String> {
+    text.parse()
 }
 
 fn parse_budget(text: &str) -> Result<Budget, String> {
@@ -372,9 +403,9 @@ mod tests {
     #[test]
     fn a_repro_line_reads_back_as_the_same_run() {
         let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --without Z1,L2 --servers 3 --clients 3 \
-                     --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost";
+                     --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost --fork SyncSnap#2/7,9.500s/1";
         let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
-        let line = flags.repro(42);
+        let line = flags.repro(&flags.job(42, &flags.pinned().expect("ok")));
         let (_, args) = line.split_once(" -- ").expect("separated");
         let again = Flags::try_parse_from(["sim"].into_iter().chain(args.split_whitespace()))
             .expect("valid");

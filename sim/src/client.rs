@@ -19,7 +19,7 @@ use crate::node::Clock;
 use crate::observe::{ClientId, Observation};
 use crate::scene::Word;
 use crate::schedule::Act;
-use crate::seed::Dice;
+use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
 use crate::stream::{Delivery, End, Silence};
 use crate::tally::Outcome;
@@ -265,6 +265,14 @@ impl Client {
         if self.probe != Probe::Done && life == self.life {
             shared.after(PROBE_PAUSE, Event::Probe { client, life });
         }
+    }
+
+    /// From now on all that it draws comes from this tree.
+    pub fn draw_anew(&mut self, seeds: Seeds) {
+        let stream = |domain| seeds.stream(domain, self.id.0.into());
+        self.ops.draw_anew(stream("client/ops"));
+        self.dice = stream("client/life");
+        self.pace = stream("client/pace");
     }
 
     /// Makes the next calls as its dice have it, and plans those after them.

@@ -9,13 +9,13 @@
 //! node, client            who suffers: the real server with its driver's loop, the real session
 //! options, faults,        what is drawn before a run
 //!   targets, workload
-//! world, scene            phases, strikes, the loop; calls one by one, to compare with real servers
+//! world, fork, scene      phases, strikes, the loop; calls one by one, to compare with real servers
 //! observe, model, oracle  what is seen and judged
 //! judge, tally, roles,    what comes out
 //!   chronicle, story,
 //!   html, report
 //! cli, program, run,      how it is asked for
-//!   batch, determinism, ledger,
+//!   batch, plan, determinism, ledger,
 //!   power
 //! ```
 
@@ -26,6 +26,7 @@ pub mod cli;
 pub mod client;
 pub mod determinism;
 pub mod faults;
+pub mod fork;
 pub mod fs;
 pub mod guard;
 pub mod html;
@@ -36,6 +37,7 @@ pub mod node;
 pub mod observe;
 pub mod options;
 pub mod oracle;
+pub mod plan;
 pub mod power;
 pub mod program;
 pub mod queue;

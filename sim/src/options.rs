@@ -8,6 +8,7 @@ use std::time::Duration;
 use zabkeeper_core::{AuthOptions, Config, Limits, ServerId, SessionOptions, TreeOptions, Voters};
 
 use crate::faults::{Fault, FaultPlan, Selection};
+use crate::fork::{self, Fork};
 use crate::fs::Pace;
 use crate::model::{LocalRules, Rules};
 use crate::seed::{Dice, Seeds};
@@ -45,6 +46,8 @@ pub struct Pinned {
     pub rules: Option<Vec<Rule>>,
     /// Promises whose breaking does not count.
     pub without: Vec<String>,
+    /// Where the run leaves the way of its seed.
+    pub forks: Vec<Fork>,
 }
 
 /// The resolved settings of one run.
@@ -62,6 +65,10 @@ pub struct Options {
     pub faults: FaultPlan,
     /// What strikes at marks.
     pub rules: Vec<Rule>,
+    /// What may, where rules are drawn.
+    pub at_marks: Option<FaultPlan>,
+    /// Where the run leaves the way of its seed.
+    pub forks: Vec<Fork>,
     /// Of every server.
     pub server: ServerOptions,
     /// Which servers keep new sessions to themselves.
@@ -232,9 +239,13 @@ impl Options {
     pub fn draw(seeds: Seeds, profile: Profile, pinned: &Pinned) -> Options {
         let wide = profile == Profile::Swarm;
         let mut faults = draw_faults(profile, &mut seeds.stream("config/faults", 0));
-        let rules = match &pinned.rules {
-            Some(rules) => rules.clone(),
-            None => draw_rules(profile, &faults, pinned, &mut seeds.stream("config/marks", 0)),
+        let at_marks = allowed_at_marks(profile, &faults, pinned);
+        let one_in = if wide { 4 } else { 8 };
+        let rules = match (&at_marks, &pinned.rules) {
+            (Some(allowed), _) => {
+                targets::draw(one_in, allowed, &mut seeds.stream("config/marks", 0))
+            }
+            (None, rules) => rules.clone().unwrap_or_default(),
         };
         faults.select(&pinned.faults);
         let clients = match pinned.clients {
@@ -296,6 +307,8 @@ impl Options {
             clients,
             faults,
             rules,
+            at_marks,
+            forks: pinned.forks.clone(),
             server,
             local,
             workload,
@@ -416,9 +429,9 @@ fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
     plan
 }
 
-/// Rules strike where there are faults at all. A seed may well have a rule of a kind that does not strike otherwise, as
-/// long as the profile has it, and nobody has switched it off.
-fn draw_rules(profile: Profile, drawn: &FaultPlan, pinned: &Pinned, dice: &mut Dice) -> Vec<Rule> {
+/// What may strike at marks, where rules are drawn: where there are faults at all, a seed may well have a rule of a kind
+/// that does not strike otherwise, as long as the profile has it, and nobody has switched it off.
+fn allowed_at_marks(profile: Profile, drawn: &FaultPlan, pinned: &Pinned) -> Option<FaultPlan> {
     let mut allowed = FaultPlan::none();
     if drawn.on().next().is_some() {
         for fault in menu(profile).0.iter().flat_map(|group| Fault::matching(group)) {
@@ -426,7 +439,7 @@ fn draw_rules(profile: Profile, drawn: &FaultPlan, pinned: &Pinned, dice: &mut D
         }
         allowed.select(&pinned.faults);
     }
-    targets::draw(profile, &allowed, dice)
+    pinned.rules.is_none().then_some(allowed)
 }
 
 impl ServerOptions {
@@ -603,6 +616,9 @@ impl fmt::Display for Options {
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(Rule::to_string).collect();
             writeln!(f, "at marks  {}", rules.join(" "))?;
+        }
+        if !self.forks.is_empty() {
+            writeln!(f, "forks     {}", fork::path(&self.forks))?;
         }
         writeln!(
             f,

@@ -73,7 +73,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     }
     let told = source.chronicle(&mut report, flags);
     if let Some(told) = &told {
-        write_pictures(flags, &report, told, &flags.repro(report.job.seed))?;
+        write_pictures(flags, &report, told, &flags.repro(&report.job))?;
     }
     if let Some(failure) = &report.outcome.failure {
         let text = match &told {
@@ -89,7 +89,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     if let Some(expected) = flags.expect_hash
         && expected != report.outcome.hash
     {
-        let (got, repro) = (report.outcome.hash, flags.repro(report.job.seed));
+        let (got, repro) = (report.outcome.hash, flags.repro(&report.job));
         say(&format!("the trace hash is {got:032x}, not {expected:032x}\n{repro}\n"));
         return Ok(Class::Determinism.exit_code());
     }

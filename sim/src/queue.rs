@@ -32,6 +32,11 @@ impl<E> Queue<E> {
         Queue { heap: BinaryHeap::with_capacity(1024), sequence: 0, tie }
     }
 
+    /// Ties of what is made from now on are broken with `tie`.
+    pub fn break_ties_with(&mut self, tie: Dice) {
+        self.tie = tie;
+    }
+
     /// Lets `event` happen at `at`.
     pub fn push(&mut self, at: Instant, event: E) {
         self.sequence += 1;

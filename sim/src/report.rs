@@ -142,11 +142,7 @@ pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
         (true, false) => "To see the least that fails like this, add --shrink.\n",
         (true, true) => "",
     };
-    format!(
-        "{text}\ntrace hash {:032x}\n{hint}{}\n",
-        report.outcome.hash,
-        flags.repro(report.job.seed)
-    )
+    format!("{text}\ntrace hash {:032x}\n{hint}{}\n", report.outcome.hash, flags.repro(&report.job))
 }
 
 /// What a shrink has found: its steps as a list, and the promise they break.
@@ -192,7 +188,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "verdict": verdict(report),
         "invariant": report.outcome.failure.as_ref().map(|failure| failure.id),
         "evidence": report.outcome.failure.as_ref().map(|failure| &failure.evidence),
-        "repro": flags.repro(report.job.seed),
+        "repro": flags.repro(&report.job),
         "virtual_ns": report.outcome.ended.0,
         "wall_ns": report.wall_ns,
         "cpu_ns": report.cpu_ns,

@@ -51,6 +51,11 @@ impl Seeds {
         self.seed
     }
 
+    /// The root of another tree, which grows from a stream of this one.
+    pub fn fork(self, domain: &str, number: u64) -> Seeds {
+        Seeds::new(self.stream(domain, number).word())
+    }
+
     /// The stream of one entity in one domain.
     pub fn stream(self, domain: &str, entity: u64) -> Dice {
         let mut root = [0; 32];

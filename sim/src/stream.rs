@@ -12,7 +12,7 @@ use bytes::Bytes;
 use zabkeeper_core::{ConnId, Instant, ServerId};
 
 use crate::observe::ClientId;
-use crate::seed::Dice;
+use crate::seed::{Dice, Seeds};
 
 /// One of the two ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -151,6 +151,13 @@ impl Network {
     pub fn deal(&mut self) -> ConnId {
         self.next += 1;
         ConnId(self.next)
+    }
+
+    /// From now on every connection has a stream of this tree.
+    pub fn draw_anew(&mut self, seeds: Seeds) {
+        for (conn, state) in &mut self.conns {
+            state.dice = seeds.stream("net", conn.0);
+        }
     }
 
     /// A connection stands between who dialled and who accepted. `dice` is its own stream.

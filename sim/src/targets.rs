@@ -10,7 +10,6 @@ use zabkeeper_core::ServerId;
 use zabkeeper_core::io::{Mark, Marks};
 
 use crate::faults::{Fault, FaultPlan};
-use crate::options::Profile;
 use crate::roles::Role;
 use crate::seed::{Dice, Seeds};
 
@@ -41,11 +40,16 @@ pub enum Side {
 }
 
 /// Rules in force, and how far each is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Targets {
+    /// Steps that hit each mark: of all servers, and of those in each role.
+    hits: [[u32; Mark::ALL.len()]; 1 + Side::ALL.len()],
     rules: Vec<Armed>,
     /// Rules whose time has come, and who hit the mark. The world takes them.
     pub met: Vec<Met>,
+    /// The hit at which the run forks.
+    fork: Option<(Mark, u32)>,
+    off: bool,
 }
 
 /// A rule's time has come.
@@ -61,8 +65,8 @@ pub struct Met {
 
 #[derive(Debug)]
 struct Armed {
+    /// Its number counts from the beginning of the run.
     rule: Rule,
-    hits: u32,
     dice: Dice,
     struck: bool,
 }
@@ -197,10 +201,8 @@ fn weighted<'a, T>(things: &'a [(T, u64)], dice: &mut Dice) -> &'a T {
     unreachable!("the weights sum up to what was drawn from")
 }
 
-/// Rules of a run of `profile`: of one in four of the swarm, and of one in eight of others. What `allowed` has switched
-/// off does not strike at marks either.
-pub fn draw(profile: Profile, allowed: &FaultPlan, dice: &mut Dice) -> Vec<Rule> {
-    let one_in = if profile == Profile::Swarm { 4 } else { 8 };
+/// Rules of one run in so many. Only what is `allowed` strikes.
+pub fn draw(one_in: u64, allowed: &FaultPlan, dice: &mut Dice) -> Vec<Rule> {
     let rules = if dice.chance(1, one_in) { dice.range(1, RULES_MAX) } else { 0 };
     let faults: Vec<(Fault, u64)> =
         STRIKES.into_iter().filter(|(fault, _)| allowed.has(*fault)).collect();
@@ -294,38 +296,73 @@ pub fn weight(mark: Mark) -> u64 {
 impl Targets {
     /// These rules, from the beginning.
     pub fn new(rules: &[Rule], seeds: Seeds) -> Targets {
-        let armed = |(index, rule): (u64, &Rule)| Armed {
-            dice: match &rule.choices {
+        let hits = [[0; Mark::ALL.len()]; 1 + Side::ALL.len()];
+        let mut targets =
+            Targets { hits, rules: Vec::new(), met: Vec::new(), fork: None, off: false };
+        targets.replace(rules, seeds);
+        targets
+    }
+
+    /// From here on other rules hold, and hits are counted anew for them. Those that have struck are kept for the record.
+    pub fn replace(&mut self, rules: &[Rule], seeds: Seeds) {
+        self.rules.retain(|armed| armed.struck);
+        for (index, rule) in (0..).zip(rules) {
+            let dice = match &rule.choices {
                 Some(choices) => Dice::scripted(choices.clone()),
                 None => seeds.stream("faults/marks", index),
-            },
-            rule: rule.clone(),
-            hits: 0,
-            struck: false,
-        };
-        Targets { rules: (0..).zip(rules).map(armed).collect(), met: Vec::new() }
+            };
+            let nth = self.count(rule.mark, rule.side).saturating_add(rule.nth);
+            let rule = Rule { nth, ..rule.clone() };
+            self.rules.push(Armed { rule, dice, struck: false });
+        }
+    }
+
+    fn count(&self, mark: Mark, side: Option<Side>) -> u32 {
+        self.hits[side.map_or(0, |side| 1 + side as usize)][mark as usize]
     }
 
     /// Nothing strikes any more.
     pub fn disarm(&mut self) {
-        self.rules.iter_mut().for_each(|armed| armed.hits = u32::MAX);
+        self.off = true;
         self.met.clear();
+    }
+
+    /// The run forks at this hit of a mark, counted from now on.
+    pub fn await_fork(&mut self, mark: Mark, nth: u32) {
+        self.fork = Some((mark, self.count(mark, None).saturating_add(nth)));
+    }
+
+    /// Has it been hit?
+    pub fn is_at_fork(&self) -> bool {
+        self.fork.is_some_and(|(mark, nth)| self.count(mark, None) >= nth)
+    }
+
+    /// Steps of all servers that hit each mark while faults were on.
+    pub fn hits(&self) -> &[u32; Mark::ALL.len()] {
+        &self.hits[0]
     }
 
     /// A step of `server`, in this role before and in that one after it, has hit marks. Gives the rules whose time this
     /// is.
     pub fn hit(&mut self, server: ServerId, roles: [Role; 2], marks: Marks) -> Vec<Met> {
-        let mut met = Vec::new();
-        for (index, Armed { rule, hits, .. }) in self.rules.iter_mut().enumerate() {
-            let counts = rule.side.is_none_or(|side| roles.into_iter().any(|role| side.is(role)));
-            if counts && marks.contains(rule.mark) {
-                *hits = hits.saturating_add(1);
-                if *hits == rule.nth {
-                    met.push(Met { rule: index, server, fault: rule.fault });
-                }
+        if self.off {
+            return Vec::new();
+        }
+        let is = |side: Side| roles.into_iter().any(|role| side.is(role));
+        for mark in marks.iter() {
+            self.hits[0][mark as usize] += 1;
+            for side in Side::ALL.into_iter().filter(|side| is(*side)) {
+                self.hits[1 + side as usize][mark as usize] += 1;
             }
         }
-        met
+        let due = |(rule, Armed { rule: Rule { mark, nth, side, fault, .. }, struck, .. }): (
+            usize,
+            &Armed,
+        )| {
+            let now = marks.contains(*mark) && side.is_none_or(is) && !struck;
+            (now && self.count(*mark, *side) == *nth).then_some(Met { rule, server, fault: *fault })
+        };
+        self.rules.iter().enumerate().filter_map(due).collect()
     }
 
     /// What a rule decides with, while it strikes; what it gives is kept.
@@ -407,11 +444,11 @@ mod tests {
         allowed.switch_on(Fault::NodePause, (1, 1));
         let dice = |seed| Seeds::new(seed).stream("test", 0);
         let drawn: Vec<Rule> =
-            (0..800).flat_map(|seed| draw(Profile::Swarm, &allowed, &mut dice(seed))).collect();
+            (0..800).flat_map(|seed| draw(4, &allowed, &mut dice(seed))).collect();
         assert!((300..700).contains(&drawn.len()), "{}", drawn.len());
         assert!(drawn.iter().all(|rule| rule.fault == Fault::NodePause));
         let rare = drawn.iter().filter(|rule| weight(rule.mark) == RARE).count();
         assert!(rare * 2 > drawn.len(), "{rare} of {}", drawn.len());
-        assert!(draw(Profile::Swarm, &FaultPlan::none(), &mut dice(1)).is_empty());
+        assert!(draw(4, &FaultPlan::none(), &mut dice(1)).is_empty());
     }
 }

@@ -271,6 +271,11 @@ impl Ops {
         reads.as_ref().unwrap_or(&options.mix).pick(&mut self.dice)
     }
 
+    /// From now on it draws with these dice.
+    pub fn draw_anew(&mut self, dice: Dice) {
+        self.dice = dice;
+    }
+
     /// Keeps the choices of the next request.
     pub fn record(&mut self) {
         self.dice.record();

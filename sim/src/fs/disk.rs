@@ -98,6 +98,11 @@ pub struct Disk {
 }
 
 impl Disk {
+    /// From now on it draws with these dice.
+    pub fn draw_anew(&mut self, dice: Dice) {
+        self.dice = dice;
+    }
+
     /// An empty disk.
     pub fn new(dice: Dice, pace: Pace) -> Disk {
         Disk {

@@ -24,7 +24,7 @@ use crate::judge::Check;
 use crate::observe::Observation;
 use crate::options::Options;
 use crate::roles::Role;
-use crate::seed::Dice;
+use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
 use crate::stream::{Delivery, End, Party, Silence};
 use crate::trace::Kind;
@@ -514,6 +514,15 @@ impl Node {
     pub fn resume(&mut self, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase {
             process.resume(shared);
+        }
+    }
+
+    /// From now on all that it draws comes from this tree.
+    pub fn draw_anew(&mut self, seeds: Seeds) {
+        self.dice = seeds.stream("node", self.id.0);
+        self.disk.borrow_mut().draw_anew(seeds.stream("disk", self.id.0));
+        if let Phase::Up(process) = &mut self.phase {
+            process.draw_anew(seeds.stream("net/votes", self.id.0 << 32 | self.life));
         }
     }
 

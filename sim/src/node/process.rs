@@ -209,6 +209,10 @@ impl Process {
         self.ask_to_run(shared);
     }
 
+    pub(super) fn draw_anew(&mut self, dice: Dice) {
+        self.dice = dice;
+    }
+
     pub(super) fn arm(&mut self, dice: Dice, how: Crash) {
         self.armed = Some((dice, how));
     }

@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::workload::Op;
 
 pub use settings::{names as setting_names, plain, value as setting, with as with_setting};
-pub use text::{VERSION, clock};
+pub use text::{VERSION, clock, parse_clock};
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -126,6 +126,8 @@ pub fn plain() -> Options {
         clients: 1,
         faults: FaultPlan::none(),
         rules: Vec::new(),
+        at_marks: None,
+        forks: Vec::new(),
         server,
         local: LocalRules::default(),
         workload: WorkloadOptions {
@@ -163,6 +165,8 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         map_salt: _,
         rules: _,
         without: _,
+        at_marks: _,
+        forks: _,
         duration,
         servers,
         clients,

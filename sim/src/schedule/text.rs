@@ -11,6 +11,7 @@ use zabkeeper_core::Instant;
 use super::settings;
 use super::{Act, Schedule, Step};
 use crate::faults::{Fault, FaultPlan, Trigger};
+use crate::fork;
 use crate::observe::ClientId;
 use crate::targets::Rule;
 use crate::workload::Op;
@@ -32,7 +33,8 @@ pub fn clock(at: Instant) -> String {
     format!("{seconds}.{digits:0<3}s")
 }
 
-fn parse_clock(text: &str) -> Option<Instant> {
+/// A time as [`clock`] writes it.
+pub fn parse_clock(text: &str) -> Option<Instant> {
     let (seconds, digits) = text.strip_suffix('s')?.split_once('.')?;
     if digits.len() > 9 {
         return None;
@@ -112,6 +114,9 @@ impl fmt::Display for Schedule {
         for fault in self.options.faults.on() {
             writeln!(f, "property {fault}")?;
         }
+        if !self.options.forks.is_empty() {
+            writeln!(f, "fork {}", fork::path(&self.options.forks))?;
+        }
         for rule in &self.options.rules {
             writeln!(f, "{}", rule_line(rule))?;
         }
@@ -166,6 +171,7 @@ impl Schedule {
             "seed" => self.seed = hex(value)?,
             "keys" => self.keys = hex(value)?,
             "in_order" => self.in_order = value.parse::<u8>().ok()? == 1,
+            "fork" => self.options.forks = fork::parse_path(value).ok()?,
             "rule" => self.options.rules.push(parse_rule(value)?),
             "absent" => {
                 self.absent.insert(ClientId(value.parse().ok()?));
@@ -235,6 +241,7 @@ mod tests {
             schedule.violates = Some("CLIENT-12".into());
             schedule.trips = Some(Fault::NetStall);
             schedule.absent.insert(ClientId(4));
+            schedule.options.forks = fork::parse_path("SyncSnap#3/7,1.500s/2").expect("valid");
             let rule = Rule::parse("SyncSnap#3@leading=net.split").expect("valid");
             let told = "s1".to_owned();
             schedule.options.rules = vec![Rule { choices: Some(vec![1, 0, 7]), told, ..rule }];
@@ -254,6 +261,7 @@ mod tests {
                 s.options.rules.iter().map(|r| (r.to_string(), r.choices.clone())).collect()
             };
             assert_eq!(rules(&read), rules(&schedule));
+            assert_eq!(read.options.forks, schedule.options.forks);
             let plain =
                 |s: &Schedule| (s.violates.clone(), s.seed, s.keys, s.absent.clone(), s.trips);
             assert_eq!(plain(&read), plain(&schedule));

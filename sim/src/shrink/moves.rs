@@ -266,8 +266,12 @@ impl Search {
         }
     }
 
-    /// Rules that are not needed.
+    /// Rules that are not needed, and forks.
     fn fewer_rules(&mut self, seeds: usize) {
+        let mut one = self.best.clone();
+        one.options.forks.clear();
+        let tries = self.with_seeds(&one, seeds);
+        self.try_in_order(tries);
         let mut index = self.best.options.rules.len();
         while index > 0 && !self.is_over() {
             index -= 1;

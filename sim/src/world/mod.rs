@@ -2,6 +2,7 @@
 //!
 //! Owns the order of events and who gets them. Must not judge.
 
+mod fork;
 mod intruder;
 mod partition;
 mod phases;
@@ -12,12 +13,14 @@ mod wipe;
 
 use std::collections::BTreeMap;
 
+use zabkeeper_core::io::Mark;
 use zabkeeper_core::{ConnId, Instant, ServerId};
 
 use crate::agenda::{Agenda, Due};
 use crate::chronicle::{Chronicle, Lines, Strikes};
 use crate::client::Client;
 use crate::faults::Fault;
+use crate::fork::Fork;
 use crate::judge::{Failure, Judge};
 use crate::node::Node;
 use crate::observe::ClientId;
@@ -60,6 +63,11 @@ pub struct World {
     striking: Option<Fault>,
     /// Does anything go wrong?
     faulty: bool,
+    /// When the phase of faults is over.
+    ends: Instant,
+    /// Forks to come, the next one last.
+    forks: Vec<Fork>,
+    in_order: bool,
     /// The run is given up, without a verdict, after this time or this event.
     give_up: (Instant, u64),
     /// The server whose disk was taken away last, until it has everything again.
@@ -102,6 +110,8 @@ pub struct Outcome {
     pub steps: Option<Vec<Step>>,
     /// What has struck at marks.
     pub rules: Vec<Rule>,
+    /// Steps that hit each mark before the heal.
+    pub hits: [u32; Mark::ALL.len()],
 }
 
 impl World {
@@ -165,6 +175,7 @@ impl World {
         let keys = KeySpace::draw(options.workload.paths, keys);
         let tie = if base.in_order { Dice::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
         let servers: Vec<ServerId> = options.voters().collect();
+        let (length, forks) = (options.duration, options.forks.clone());
         let judge = Judge::new(&servers, options.rules()).without(&options.without);
         let mut shared = Shared {
             now: Instant(0),
@@ -202,6 +213,9 @@ impl World {
             trips: base.trips,
             striking: None,
             faulty: true,
+            ends: Instant(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)),
+            forks: forks.into_iter().rev().collect(),
+            in_order: base.in_order,
             give_up: (Instant(u64::MAX), EVENTS_MAX),
             wiped: None,
             client_ids: 0,
@@ -249,6 +263,7 @@ impl World {
             chronicle: shared.chronicle,
             trace: shared.trace,
             steps: shared.agenda.take_record(),
+            hits: *shared.targets.hits(),
             rules: shared.targets.take_struck(),
         }
     }
@@ -269,6 +284,10 @@ impl World {
     /// Lets things happen up to `until`. Says whether the run may go on.
     fn run_until(&mut self, until: Instant) -> bool {
         while let Some(at) = self.next_at().filter(|at| *at <= until) {
+            if self.forks_before(at) {
+                self.fork();
+                continue;
+            }
             self.shared.now = at;
             if self.shared.agenda.peek() == Some(at) {
                 let due = self.shared.agenda.pop().expect("looked at above");

@@ -51,13 +51,20 @@ pub struct Liveness {
 impl World {
     /// All phases. Says whether there is a verdict.
     pub(super) fn phases(&mut self) -> bool {
-        let length = u64::try_from(self.shared.options.duration.as_nanos()).unwrap_or(u64::MAX);
         self.begin_phase("faults");
-        let done = self.run_until(Instant(length))
-            && self.liveness_phase()
-            && self.settle()
-            && self.audit();
+        self.await_fork();
+        let done = self.faults_phase() && self.liveness_phase() && self.settle() && self.audit();
         done || self.shared.judge.failure().is_some()
+    }
+
+    /// A fork may put off its end.
+    fn faults_phase(&mut self) -> bool {
+        while self.shared.now < self.ends {
+            if !self.run_until(self.ends) {
+                return false;
+            }
+        }
+        true
     }
 
     fn begin_phase(&mut self, name: &'static str) {

@@ -81,3 +81,41 @@ fn a_rule_that_a_failure_needs_is_left_and_its_number_is_lowered() {
     let hash = run::replay(&again, Story::Off, false).outcome.hash;
     assert_eq!(hash, shrunk.report.outcome.hash);
 }
+
+fn forked(seed: u64, fork: &str) -> Job {
+    let mut job = job(seed, Profile::Swarm, "", 15);
+    job.pinned.forks = sim::fork::parse_path(fork).expect("valid");
+    job
+}
+
+/// The first event at which two runs differ.
+fn parting(one: &Job, other: &Job) -> usize {
+    let marks = |job: &Job| job.run(Story::Off, true).outcome.trace.marks().to_vec();
+    let (one, other) = (marks(one), marks(other));
+    one.iter().zip(&other).position(|(a, b)| a != b).unwrap_or(one.len().min(other.len()))
+}
+
+#[test]
+fn forks_share_the_past_and_have_futures_of_their_own() {
+    for place in ["CommitBatch#20", "6.500s"] {
+        let [one, other] = [1, 2].map(|number| forked(3, &format!("{place}/{number}")));
+        let whole = forked(3, "CommitBatch#4000000/1");
+        let (apart, left) = (parting(&one, &other), parting(&one, &whole));
+        assert!(left > 200 && apart == left, "{place}: {left} {apart}");
+        let same = forked(3, &format!("{place}/1"));
+        assert_eq!(parting(&one, &same) as u64, one.run(Story::Off, false).outcome.events);
+    }
+}
+
+#[test]
+fn forks_are_deterministic_and_replay() {
+    for (seed, fork) in [(1, "CommitBatch#30/9"), (2, "4s/2,SessionNew#1/5"), (5, "2.250s/1")] {
+        let job = forked(seed, fork);
+        assert_passed(&determinism::check(&job));
+        let (report, schedule) = job.record(Story::Off);
+        assert_passed(&report);
+        let read: Schedule = schedule.to_string().parse().expect("it was written");
+        let replayed = run::replay(&read, Story::Off, false);
+        assert_eq!(replayed.outcome.hash, report.outcome.hash, "{seed} {fork}");
+    }
+}

@@ -31,13 +31,18 @@ fn another_hash_than_expected_is_a_failure_with_the_way_to_repeat_it() {
 
 #[test]
 fn jobs_change_nothing() {
-    let batch = |jobs| {
-        let output = sim(&["--seeds", "1..7", "--duration", "3s", "--jobs", jobs]);
+    let batch = |profile, jobs| {
+        let length = ["--seeds", "1..30", "--duration", "1s", "--servers", "3"];
+        let output = sim(&[&length[..], &["--profile", profile, "--jobs", jobs]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         let screen = text(&output.stdout);
         screen.lines().filter(|line| !line.starts_with("speed")).collect::<Vec<_>>().join("\n")
     };
-    assert_eq!(batch("1"), batch("2"));
+    assert_eq!(batch("default", "1"), batch("default", "2"));
+    // Of the 38 runs nine are forks, chosen by what the others have shown.
+    let swarm = batch("swarm", "1");
+    assert!(swarm.contains("runs      38 "), "{swarm}");
+    assert_eq!(swarm, batch("swarm", "3"));
 }
 
 #[test]

@@ -1,0 +1,204 @@
+//! What a batch runs: seeds in order, and among them other futures of earlier ones.
+//!
+//! Owns rounds and the choice of forks. A round is decided when all of the one before are known, in the order of its
+//! jobs, so that a batch is the same whatever the number of threads.
+
+use zabkeeper_core::io::Mark;
+
+use crate::cli::Flags;
+use crate::fork::{Fork, Place};
+use crate::options::{Pinned, Profile};
+use crate::run::{Job, Report};
+use crate::seed::{Dice, Seeds};
+
+/// Seeds of a round in which there are forks, and the forks that follow them: a quarter of all.
+const ROUND: (u64, u64) = (24, 8);
+/// Seeds that are remembered for each mark: the last ones that hit it.
+const REMEMBERED: usize = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Plan {
+    /// The next seed.
+    pub next: u64,
+    end: u64,
+    /// Futures of one seed, all in one round.
+    futures: Option<(u64, Place, u64)>,
+    forks: bool,
+    /// Seeds of the last round, whose forks are still to come.
+    owed: u64,
+    marks: Vec<Known>,
+    dice: Dice,
+}
+
+/// What is known of a mark.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Runs that hit it, and forks it was the reason for.
+    runs: u64,
+    /// Which seeds hit it before the heal, and how often.
+    seeds: Vec<(u64, u32)>,
+}
+
+/// Jobs without an order among them; they are told in their order.
+#[derive(Debug)]
+pub struct Round {
+    forks: Vec<(u64, Fork)>,
+    /// First and last seed, which follow the forks.
+    seeds: (u64, u64),
+}
+
+impl Plan {
+    /// As the flags want it.
+    pub fn new(flags: &Flags, pinned: &Pinned) -> Plan {
+        let (next, end) = match (flags.seeds, flags.runs) {
+            (Some(range), _) => range,
+            (None, Some(runs)) => (flags.base_seed, flags.base_seed.saturating_add(runs)),
+            (None, None) => (flags.base_seed, u64::MAX),
+        };
+        let futures = flags
+            .fork_at
+            .map(|place| (flags.seed.unwrap_or(next), place, flags.forks.unwrap_or(8)));
+        let wanted = flags.profile == Profile::Swarm && flags.forks != Some(0);
+        Plan {
+            next,
+            end,
+            futures,
+            forks: wanted && pinned.forks.is_empty(),
+            owed: 0,
+            marks: vec![Known::default(); Mark::ALL.len()],
+            dice: Seeds::new(next).stream("batch/forks", 0),
+        }
+    }
+
+    /// What is to be run next; `None` when all has been.
+    pub fn round(&mut self) -> Option<Round> {
+        if let Some((seed, place, forks)) = self.futures {
+            self.futures = Some((seed, place, 0));
+            let forks = (1..=forks).map(|number| (seed, Fork { place, number }));
+            let round = Round { forks: forks.collect(), seeds: (0, 0) };
+            return (round.length() > 0).then_some(round);
+        }
+        let forks = self.choose_forks();
+        let length = if self.forks { ROUND.0 } else { u64::MAX };
+        let seeds = (self.next, self.end.min(self.next.saturating_add(length)));
+        self.owed = seeds.1 - seeds.0;
+        self.next = seeds.1;
+        let round = Round { forks, seeds };
+        (round.length() > 0).then_some(round)
+    }
+
+    /// Forks that the last round of seeds is followed by: from the marks that were hit least.
+    fn choose_forks(&mut self) -> Vec<(u64, Fork)> {
+        let owed = if self.forks { self.owed * ROUND.1 / ROUND.0 } else { 0 };
+        (0..owed).filter_map(|_| self.choose_fork()).collect()
+    }
+
+    fn choose_fork(&mut self) -> Option<(u64, Fork)> {
+        let known = |mark: &Mark| &self.marks[*mark as usize];
+        let hit = Mark::ALL.into_iter().filter(|mark| !known(mark).seeds.is_empty());
+        let mark = hit.min_by_key(|mark| known(mark).runs)?;
+        let known = &mut self.marks[mark as usize];
+        known.runs += 1;
+        let (seed, hits) = *self.dice.pick(&known.seeds);
+        let nth = self.dice.range_u32(1, hits);
+        let number = self.dice.range(1, 1 << 32);
+        Some((seed, Fork { place: Place::Mark(mark, nth), number }))
+    }
+
+    /// A job's result. Its own forks would be forks of a fork; those are left alone.
+    pub fn learn(&mut self, report: &Report) {
+        let whole = report.job.pinned.forks.is_empty() && report.outcome.failure.is_none();
+        for mark in Mark::ALL {
+            let hits = report.outcome.hits[mark as usize];
+            if hits == 0 || !self.forks {
+                continue;
+            }
+            let known = &mut self.marks[mark as usize];
+            known.runs += 1;
+            if whole {
+                if known.seeds.len() == REMEMBERED {
+                    known.seeds.remove(0);
+                }
+                known.seeds.push((report.job.seed, hits));
+            }
+        }
+    }
+}
+
+impl Round {
+    /// The job with this number.
+    pub fn job(&self, index: u64, flags: &Flags, pinned: &Pinned) -> Option<Job> {
+        let forks = self.forks.len() as u64;
+        if let Some((seed, fork)) = usize::try_from(index).ok().and_then(|i| self.forks.get(i)) {
+            let mut job = flags.job(*seed, pinned);
+            job.pinned.forks.push(*fork);
+            return Some(job);
+        }
+        let seed = self.seeds.0.checked_add(index - forks)?;
+        (seed < self.seeds.1).then(|| flags.job(seed, pinned))
+    }
+
+    /// How many there are.
+    pub fn length(&self) -> u64 {
+        self.forks.len() as u64 + (self.seeds.1 - self.seeds.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::trace::Story;
+
+    fn plan(args: &str) -> (Flags, Pinned) {
+        let flags = Flags::try_parse_from(args.split_whitespace()).expect("valid");
+        let pinned = flags.pinned().expect("valid");
+        (flags, pinned)
+    }
+
+    #[test]
+    fn a_quarter_of_a_swarm_forks_from_marks_that_its_seeds_have_hit_least() {
+        let (flags, pinned) = plan("sim --profile swarm --runs 30 --duration 2s --servers 3");
+        let mut plan = Plan::new(&flags, &pinned);
+        let (mut seeds, mut forks) = (0, Vec::new());
+        while let Some(round) = plan.round() {
+            for index in 0..round.length() {
+                let job = round.job(index, &flags, &pinned).expect("there are as many");
+                match job.pinned.forks.first() {
+                    Some(fork) => forks.push((job.seed, *fork)),
+                    None => {
+                        seeds += 1;
+                        plan.learn(&job.run(Story::Off, false));
+                    }
+                }
+            }
+            assert!(round.job(round.length(), &flags, &pinned).is_none());
+        }
+        assert_eq!((seeds, forks.len()), (30, 10));
+        for (seed, fork) in &forks {
+            let Place::Mark(mark, nth) = fork.place else { panic!("{fork}") };
+            let hits = flags.job(*seed, &pinned).run(Story::Off, false).outcome.hits;
+            assert!((1..=hits[mark as usize]).contains(&nth), "{seed} {fork}");
+        }
+        let few: Vec<Place> = forks.iter().map(|(_, fork)| fork.place).collect();
+        assert!(!few.iter().any(|place| matches!(place, Place::Mark(Mark::CommitBatch, _))));
+    }
+
+    #[test]
+    fn other_profiles_and_zero_forks_are_one_round_of_seeds() {
+        for args in ["sim --runs 50", "sim --profile swarm --runs 50 --forks 0"] {
+            let (flags, pinned) = plan(args);
+            let mut plan = Plan::new(&flags, &pinned);
+            assert_eq!(plan.round().expect("a round").length(), 50);
+            assert!(plan.round().is_none());
+        }
+        let (flags, pinned) = plan("sim --seed 7 --fork-at 3s --forks 5");
+        let mut plan = Plan::new(&flags, &pinned);
+        let round = plan.round().expect("a round");
+        let last = round.job(4, &flags, &pinned).expect("five");
+        assert_eq!((last.seed, last.pinned.forks[0].to_string()), (7, "3.000s/5".to_owned()));
+        assert!(round.job(5, &flags, &pinned).is_none() && plan.round().is_none());
+    }
+}

@@ -1,0 +1,68 @@
+//! A world goes another way than that of its seed.
+//!
+//! Owns which streams are drawn anew. Must not touch what has been decided already: what is under way stays so.
+
+use zabkeeper_core::Instant;
+
+use super::World;
+use crate::faults::Fault;
+use crate::fork::Place;
+use crate::targets;
+use crate::trace::Kind;
+
+/// Faults go on for so long after a fork, ns, whatever the duration says.
+const AFTERWARDS: u64 = 15_000_000_000;
+
+impl World {
+    /// Is this the moment, before what is due at `next`?
+    pub(super) fn forks_before(&self, next: Instant) -> bool {
+        match self.forks.last().map(|fork| fork.place) {
+            Some(Place::At(at)) => self.faulty && next >= at,
+            Some(Place::Mark(..)) => self.faulty && self.shared.targets.is_at_fork(),
+            None => false,
+        }
+    }
+
+    /// The next fork is waited for.
+    pub(super) fn await_fork(&mut self) {
+        if let Some(Place::Mark(mark, nth)) = self.forks.last().map(|fork| fork.place) {
+            self.shared.targets.await_fork(mark, nth);
+        }
+    }
+
+    /// From here on all that is random comes from streams of the fork's own: faults and rules, clients, latencies, ties,
+    /// and the dice of machines, disks and connections. Only the servers' own dice stay as they are.
+    pub(super) fn fork(&mut self) {
+        let Some(fork) = self.forks.pop() else {
+            return;
+        };
+        let seeds = self.shared.seeds.fork(&fork.domain(), fork.number);
+        let name = fork.to_string();
+        let shared = &mut self.shared;
+        shared.note(Kind::Phase, (0, 0), name.as_bytes(), || format!("fork {name}"));
+        shared.seeds = seeds;
+        if !self.in_order {
+            shared.queue.break_ties_with(seeds.stream("queue", 0));
+        }
+        shared.net.draw_anew(seeds);
+        for node in self.nodes.values_mut() {
+            node.draw_anew(seeds);
+        }
+        for client in self.clients.values_mut() {
+            client.draw_anew(seeds);
+        }
+        self.ends = self.ends.max(Instant(shared.now.0 + AFTERWARDS));
+        if !shared.agenda.is_scripted() {
+            shared.agenda.forget_strikes();
+            if let Some(allowed) = &shared.options.at_marks {
+                let rules = targets::draw(2, allowed, &mut seeds.stream("config/marks", 0));
+                shared.targets.replace(&rules, seeds);
+            }
+            self.fault_dice = Fault::ALL.map(|fault| seeds.stream("faults", fault as u64));
+            for fault in Fault::ALL {
+                self.plan_fault(fault);
+            }
+        }
+        self.await_fork();
+    }
+}
