@@ -390,11 +390,70 @@ pub enum Mark {
     SessionUpgraded,
     UpgradeLost,
     RecordTooLarge,
+    ElectionRoundRaised,
+    ElectionRoundOld,
+    ElectionByEpoch,
+    ElectionByZxid,
+    ElectionById,
+    ElectionLateVote,
+    ElectionComplete,
+    ElectionWaited,
+    ElectionEstablished,
+    ElectionNotCredible,
+    ElectionRepeatCapped,
+    ElectionOvertaken,
+    ElectionByLinks,
+    ElectionVoteHeld,
+    ElectionDamaged,
+    EpochOwn,
+    EpochOfLearner,
+    PromiseRepeated,
+    DiscoveryMinimal,
+    DiscoveryTimedOut,
+    SyncTimedOut,
+    LearnerReplaced,
+    SyncFromMemory,
+    SyncTruncOnly,
+    SyncTruncDiff,
+    SyncTruncAgain,
+    SyncSnapDiff,
+    SyncProposalLive,
+    SyncProposalSynced,
+    SyncInterrupted,
+    SyncLeaderLost,
+    SyncQuorumLost,
+    SnapshotReplaced,
+    SnapshotAbandoned,
+    CommitExact,
+    CommitLeaderLast,
+    CommitAckLate,
+    LeaderLeftUncommitted,
+    FollowerLeftUncommitted,
+    LinkDead,
+    LinkUnwanted,
+    StateDoneStale,
+    PurgeHeld,
+    LogReadFailed,
+    SessionsSpared,
+    SessionsStalled,
+    SessionMoveDead,
+    SessionMoveClosing,
+    SetWatchesDeleted,
+    SetWatchesCreated,
+    SetWatchesData,
+    SetWatchesChildren,
+    SetWatchesKept,
+    WatchRemoved,
+    WatchMissing,
+    WatchShared,
 }
 
 /// A set of [`Mark`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Marks(pub u128);
+pub struct Marks([u64; WORDS]);
+
+/// Of 64 marks each.
+const WORDS: usize = Mark::ALL.len().div_ceil(64);
 
 /// What a function needs to act: the time, the settings, the dice and the outbox.
 pub(crate) struct Cx<'a> {
@@ -432,38 +491,40 @@ impl DiskCommand {
 impl Marks {
     /// Is none in it?
     pub fn is_empty(self) -> bool {
-        self.0 == 0
+        self.0 == [0; WORDS]
     }
 
     /// Adds those of another set.
     pub fn add(&mut self, other: Marks) {
-        self.0 |= other.0;
+        self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);
     }
 
-    /// Its members, in order.
+    /// Its members.
     pub fn iter(self) -> impl Iterator<Item = Mark> {
-        let mut left = self.0;
-        std::iter::from_fn(move || {
-            let index = left.trailing_zeros() as usize;
-            left &= left.wrapping_sub(1);
-            Mark::ALL.get(index).copied()
-        })
+        let of = |(number, mut left): (usize, u64)| {
+            std::iter::from_fn(move || {
+                let index = left.checked_ilog2()?;
+                left ^= 1 << index;
+                Mark::ALL.get(64 * number + index as usize).copied()
+            })
+        };
+        self.0.into_iter().enumerate().flat_map(of)
     }
 
     /// Adds one.
     pub fn hit(&mut self, mark: Mark) {
-        self.0 |= 1 << mark as u8;
+        self.0[mark as usize / 64] |= 1 << (mark as usize % 64);
     }
 
     /// Is it in the set?
     pub fn contains(self, mark: Mark) -> bool {
-        self.0 & (1 << mark as u8) != 0
+        self.0[mark as usize / 64] & (1 << (mark as usize % 64)) != 0
     }
 }
 
 impl Mark {
     /// All of them, in order.
-    pub const ALL: [Mark; 71] = [
+    pub const ALL: [Mark; 127] = [
         Mark::ElectionAlone,
         Mark::DiscoveryPromised,
         Mark::BroadcastBegun,
@@ -535,6 +596,62 @@ impl Mark {
         Mark::SessionUpgraded,
         Mark::UpgradeLost,
         Mark::RecordTooLarge,
+        Mark::ElectionRoundRaised,
+        Mark::ElectionRoundOld,
+        Mark::ElectionByEpoch,
+        Mark::ElectionByZxid,
+        Mark::ElectionById,
+        Mark::ElectionLateVote,
+        Mark::ElectionComplete,
+        Mark::ElectionWaited,
+        Mark::ElectionEstablished,
+        Mark::ElectionNotCredible,
+        Mark::ElectionRepeatCapped,
+        Mark::ElectionOvertaken,
+        Mark::ElectionByLinks,
+        Mark::ElectionVoteHeld,
+        Mark::ElectionDamaged,
+        Mark::EpochOwn,
+        Mark::EpochOfLearner,
+        Mark::PromiseRepeated,
+        Mark::DiscoveryMinimal,
+        Mark::DiscoveryTimedOut,
+        Mark::SyncTimedOut,
+        Mark::LearnerReplaced,
+        Mark::SyncFromMemory,
+        Mark::SyncTruncOnly,
+        Mark::SyncTruncDiff,
+        Mark::SyncTruncAgain,
+        Mark::SyncSnapDiff,
+        Mark::SyncProposalLive,
+        Mark::SyncProposalSynced,
+        Mark::SyncInterrupted,
+        Mark::SyncLeaderLost,
+        Mark::SyncQuorumLost,
+        Mark::SnapshotReplaced,
+        Mark::SnapshotAbandoned,
+        Mark::CommitExact,
+        Mark::CommitLeaderLast,
+        Mark::CommitAckLate,
+        Mark::LeaderLeftUncommitted,
+        Mark::FollowerLeftUncommitted,
+        Mark::LinkDead,
+        Mark::LinkUnwanted,
+        Mark::StateDoneStale,
+        Mark::PurgeHeld,
+        Mark::LogReadFailed,
+        Mark::SessionsSpared,
+        Mark::SessionsStalled,
+        Mark::SessionMoveDead,
+        Mark::SessionMoveClosing,
+        Mark::SetWatchesDeleted,
+        Mark::SetWatchesCreated,
+        Mark::SetWatchesData,
+        Mark::SetWatchesChildren,
+        Mark::SetWatchesKept,
+        Mark::WatchRemoved,
+        Mark::WatchMissing,
+        Mark::WatchShared,
     ];
 }
 

@@ -317,7 +317,9 @@ impl Replica {
         }
         if index == 0 {
             // The lane writes one snapshot at a time.
-            self.snapshots.running = None;
+            if self.snapshots.running.take().is_some() {
+                cx.mark(Mark::SnapshotReplaced);
+            }
             self.tree.cancel_snapshot();
             self.incoming = Some(Incoming { zxid, chunks: Vec::new(), complete: false });
         }
@@ -335,8 +337,10 @@ impl Replica {
     }
 
     /// The rest of a snapshot will not come.
-    pub(crate) fn abandon_incoming(&mut self) {
-        self.incoming = None;
+    pub(crate) fn abandon_incoming(&mut self, cx: &mut Cx<'_>) {
+        if self.incoming.take().is_some() {
+            cx.mark(Mark::SnapshotAbandoned);
+        }
     }
 
     /// The transactions that are logged here in this life and not yet applied, and were asked for on this server.
@@ -564,6 +568,9 @@ impl Replica {
         let surplus = kept.len().saturating_sub(keep);
         let spared = |oldest: Zxid| needed.is_none_or(|needed| oldest <= needed);
         let dropped = (1..=surplus).rev().find(|dropped| spared(kept[*dropped])).unwrap_or(0);
+        if dropped < surplus {
+            cx.mark(Mark::PurgeHeld);
+        }
         if dropped == 0 && !*replaced {
             return;
         }

@@ -433,7 +433,14 @@ impl Server {
         };
         let close = |link| PeerCommand::Close(link, why.clone());
         cx.out.peers.extend(links.into_iter().map(close));
-        self.replica.abandon_incoming();
+        self.replica.abandon_incoming(cx);
+        if self.replica.outstanding() > 0 {
+            match &self.role {
+                Role::Looking(_) => {}
+                Role::Following(_) => cx.mark(Mark::FollowerLeftUncommitted),
+                Role::Leading(_) => cx.mark(Mark::LeaderLeftUncommitted),
+            }
+        }
         self.role = Role::Looking(Looking::new(cx.config.id(), self.round, lost));
         if !self.conns.is_empty() {
             self.start_hold_timer(cx);
@@ -494,6 +501,7 @@ impl Server {
         };
         let long = now.since(since) > cx.config.tick();
         if long {
+            cx.mark(Mark::SessionsSpared);
             self.local.touch_all(now);
         }
         if let Role::Leading(leader) = &mut self.role

@@ -381,7 +381,7 @@ impl<J: Judge> Live<J> {
         self.apply(status.applied);
         assert!(out.peers.is_empty() && out.election.is_empty(), "there is nobody else");
         let commands = std::mem::take(&mut out.clients);
-        out.marks.0 = 0;
+        out.marks = Default::default();
         self.out = out;
         let mut closed = Vec::new();
         for (conn, command) in commands {

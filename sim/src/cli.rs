@@ -122,6 +122,9 @@ pub struct Flags {
     /// Write results to this file: one object per run, and one for the batch.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write which marks were hit in how many runs, and what happens sometimes, to this file.
+    #[arg(long, value_name = "FILE")]
+    pub coverage: Option<PathBuf>,
     /// Stop a batch at the first failure.
     #[arg(long)]
     pub fail_fast: bool,

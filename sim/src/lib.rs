@@ -13,7 +13,8 @@
 //! observe, model, oracle  what is seen and judged
 //! judge, tally, roles,    what comes out
 //!   chronicle, story,
-//!   html, report
+//!   html, report,
+//!   sometimes, coverage
 //! cli, program, run,      how it is asked for
 //!   batch, plan, determinism, ledger,
 //!   power
@@ -24,6 +25,7 @@ pub mod batch;
 pub mod chronicle;
 pub mod cli;
 pub mod client;
+pub mod coverage;
 pub mod determinism;
 pub mod faults;
 pub mod fork;
@@ -52,6 +54,7 @@ pub mod served;
 pub mod shared;
 pub mod shrink;
 pub mod speed;
+pub mod sometimes;
 pub mod story;
 pub mod stream;
 pub mod tally;

@@ -68,6 +68,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         tell(&report::stats(&Totals::of(&report)));
     }
     write_json(flags, vec![report::json(&report, flags)])?;
+    write_coverage(flags, &Totals::of(&report))?;
     if let (Some(path), Some(schedule), false) = (&flags.save_schedule, &schedule, flags.shrink) {
         write_schedule(path, schedule)?;
     }
@@ -217,6 +218,9 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     if let Err(why) = write_json(flags, objects) {
         return why;
     }
+    if let Err(why) = write_coverage(flags, &batch.totals) {
+        return why;
+    }
     if flags.ledger
         && let Err(error) = ledger::append(&batch, flags)
     {
@@ -264,6 +268,16 @@ fn write_json(flags: &Flags, objects: Vec<Value>) -> Result<(), u8> {
     let lines: String = objects.iter().map(|object| format!("{object}\n")).collect();
     write_file(path, &lines).map_err(|error| {
         say(&format!("--json {}: {error}\n", path.display()));
+        BAD_USAGE
+    })
+}
+
+fn write_coverage(flags: &Flags, totals: &Totals) -> Result<(), u8> {
+    let Some(path) = &flags.coverage else {
+        return Ok(());
+    };
+    write_file(path, &totals.coverage.table(totals.runs)).map_err(|error| {
+        say(&format!("--coverage {}: {error}\n", path.display()));
         BAD_USAGE
     })
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use zabkeeper_core::io::Mark;
 
 use crate::cli::Flags;
+use crate::coverage::Coverage;
 use crate::faults::Fault;
 use crate::run::Report;
 use crate::schedule;
@@ -24,6 +25,8 @@ pub struct Totals {
     pub verdicts: Vec<(&'static str, u64)>,
     /// Counters.
     pub tally: Tally,
+    /// What was reached in how many runs.
+    pub coverage: Coverage,
     /// Checks.
     pub checks: Vec<(&'static str, u64)>,
     /// Virtual time, ns.
@@ -42,6 +45,7 @@ impl Totals {
         self.runs += 1;
         add_to(&mut self.verdicts, verdict(report), 1);
         self.tally.add(&report.outcome.tally);
+        self.coverage.add(&report.outcome.tally);
         for (id, count) in &report.outcome.checks {
             add_to(&mut self.checks, id, *count);
         }
@@ -105,7 +109,7 @@ pub fn batch(totals: &Totals) -> String {
         at(99),
         at(100),
         checked(totals),
-        none_or(&marks_missed(&totals.tally)),
+        none_or(&totals.coverage.never()),
         hours(totals.virtual_ns),
         speed(totals)
     )
@@ -222,7 +226,7 @@ pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
         "calls": calls(&totals.tally),
         "checks": object(&totals.checks),
         "marks": marks_hit(&totals.tally),
-        "marks_never_hit": marks_missed(&totals.tally),
+        "marks_never_hit": totals.coverage.never(),
     })
 }
 
@@ -291,11 +295,6 @@ fn calls(tally: &Tally) -> Value {
 fn marks_hit(tally: &Tally) -> Vec<String> {
     let hit = Mark::ALL.iter().filter(|mark| tally.has_hit(**mark));
     hit.map(|mark| format!("{mark:?}")).collect()
-}
-
-fn marks_missed(tally: &Tally) -> Vec<String> {
-    let missed = Mark::ALL.iter().filter(|mark| !tally.has_hit(**mark));
-    missed.map(|mark| format!("{mark:?}")).collect()
 }
 
 fn object(counts: &[(&'static str, u64)]) -> Value {

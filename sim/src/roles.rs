@@ -89,6 +89,11 @@ impl Role {
 }
 
 impl Roles {
+    /// What each server that ever was there does now.
+    pub fn now(&self) -> impl Iterator<Item = Role> {
+        self.changes.values().filter_map(|changes| changes.last()).map(|(_, role)| *role)
+    }
+
     /// A server does something from now on. Says whether that is a change.
     pub fn record(&mut self, at: Instant, server: ServerId, role: Role) -> bool {
         let changes = self.changes.entry(server).or_default();

@@ -5,7 +5,7 @@
 use zabkeeper_client::LinkId;
 use zabkeeper_core::io::Lane;
 use zabkeeper_core::peer::Notification;
-use zabkeeper_core::{ConnId, Instant, ServerId};
+use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
 use crate::agenda::Agenda;
 use crate::chronicle::{Chronicle, Hit, Lines, Place, Strikes};
@@ -94,6 +94,8 @@ pub struct Shared {
     pub judge: Judge,
     /// How often.
     pub tally: Tally,
+    /// The newest transaction that any server has applied.
+    pub newest: Zxid,
     /// As drawn.
     pub options: Options,
     /// The paths that clients use.

@@ -6,6 +6,7 @@ use zabkeeper_core::io::{Mark, Marks};
 
 use crate::faults::Fault;
 use crate::fs::Losses;
+use crate::sometimes::Sometimes;
 use crate::workload::Op;
 
 /// How a call ended.
@@ -33,6 +34,8 @@ pub struct Tally {
     pub losses: Losses,
     /// Steps that reached each branch.
     pub marks: [u64; Mark::ALL.len()],
+    /// What is to happen now and then.
+    pub sometimes: [u64; Sometimes::ALL.len()],
     /// Numbers with names.
     pub counts: Counts,
 }
@@ -73,6 +76,7 @@ impl Default for Tally {
             calls: [[0; 4]; Op::ALL.len()],
             losses: Losses::default(),
             marks: [0; Mark::ALL.len()],
+            sometimes: [0; Sometimes::ALL.len()],
             counts: Counts::default(),
         }
     }
@@ -89,6 +93,11 @@ impl Tally {
         for mark in marks.iter() {
             self.marks[mark as usize] += 1;
         }
+    }
+
+    /// This has come about.
+    pub fn saw(&mut self, some: Sometimes) {
+        self.sometimes[some as usize] += 1;
     }
 
     /// Has this been reached?
@@ -116,6 +125,9 @@ impl Tally {
         }
         self.losses.add(&other.losses);
         for (sum, more) in self.marks.iter_mut().zip(other.marks) {
+            *sum += more;
+        }
+        for (sum, more) in self.sometimes.iter_mut().zip(other.sometimes) {
             *sum += more;
         }
         for ((_, sum), (_, more)) in self.counts.fields_mut().into_iter().zip(other.counts.fields())

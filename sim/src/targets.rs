@@ -255,7 +255,39 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::WriteLost
         | Mark::WriteOfMovedSession
         | Mark::SessionUpgraded
-        | Mark::UpgradeLost => RARE,
+        | Mark::UpgradeLost
+        | Mark::ElectionLateVote
+        | Mark::ElectionEstablished
+        | Mark::ElectionNotCredible
+        | Mark::ElectionOvertaken
+        | Mark::ElectionByLinks
+        | Mark::ElectionVoteHeld
+        | Mark::ElectionDamaged
+        | Mark::EpochOfLearner
+        | Mark::PromiseRepeated
+        | Mark::DiscoveryMinimal
+        | Mark::DiscoveryTimedOut
+        | Mark::SyncTimedOut
+        | Mark::LearnerReplaced
+        | Mark::SyncTruncOnly
+        | Mark::SyncTruncDiff
+        | Mark::SyncTruncAgain
+        | Mark::SyncSnapDiff
+        | Mark::SyncProposalLive
+        | Mark::SyncProposalSynced
+        | Mark::SyncInterrupted
+        | Mark::SyncLeaderLost
+        | Mark::SyncQuorumLost
+        | Mark::SnapshotReplaced
+        | Mark::SnapshotAbandoned
+        | Mark::LeaderLeftUncommitted
+        | Mark::LinkUnwanted
+        | Mark::PurgeHeld
+        | Mark::LogReadFailed
+        | Mark::SessionsSpared
+        | Mark::SessionsStalled
+        | Mark::SessionMoveDead
+        | Mark::SessionMoveClosing => RARE,
         Mark::ElectionAlone
         | Mark::HistoryReplayed
         | Mark::ConnHeld
@@ -278,7 +310,26 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SyncByWrite
         | Mark::NodeLapsed
         | Mark::QuotaSoft
-        | Mark::SessionLocal => USUAL,
+        | Mark::SessionLocal
+        | Mark::ElectionRoundRaised
+        | Mark::ElectionRoundOld
+        | Mark::ElectionByEpoch
+        | Mark::ElectionByZxid
+        | Mark::ElectionById
+        | Mark::ElectionComplete
+        | Mark::ElectionWaited
+        | Mark::ElectionRepeatCapped
+        | Mark::EpochOwn
+        | Mark::SyncFromMemory
+        | Mark::FollowerLeftUncommitted
+        | Mark::LinkDead
+        | Mark::StateDoneStale
+        | Mark::SetWatchesDeleted
+        | Mark::SetWatchesCreated
+        | Mark::SetWatchesData
+        | Mark::SetWatchesChildren
+        | Mark::WatchRemoved
+        | Mark::WatchMissing => USUAL,
         Mark::ReadBehindWrite
         | Mark::WriteRefused
         | Mark::CommitBatch
@@ -289,7 +340,12 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::AuthAccepted
         | Mark::AuthRefused
         | Mark::WatchFiltered
-        | Mark::RecordTooLarge => OFTEN,
+        | Mark::RecordTooLarge
+        | Mark::CommitExact
+        | Mark::CommitLeaderLast
+        | Mark::CommitAckLate
+        | Mark::SetWatchesKept
+        | Mark::WatchShared => OFTEN,
     }
 }
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use crate::config::Limits;
 use crate::ids::{Epoch, Instant, ServerId, Zxid};
+use crate::io::{Mark, Marks};
 use crate::peer::{Notification, Stance, Voice, Vote};
 use crate::quorum::Voters;
 
@@ -51,6 +52,8 @@ pub(crate) struct Looking {
     /// When a quorum has shared the proposal for long enough.
     final_deadline: Option<Instant>,
     repeat: Repeat,
+    /// Branches taken since they were asked for.
+    marks: Marks,
 }
 
 /// What the end of an election makes of this server.
@@ -104,6 +107,7 @@ impl Looking {
             full_heard: false,
             final_deadline: None,
             repeat: Repeat::default(),
+            marks: Marks::default(),
         }
     }
 
@@ -115,12 +119,20 @@ impl Looking {
     pub(crate) fn vote(&mut self, own: Vote, voice: Voice, now: Instant) {
         assert!(self.initial.is_none(), "one history for each election");
         assert_eq!(own.candidate, self.own, "a server vouches for its own history");
+        if voice == Voice::Damaged {
+            self.marks.hit(Mark::ElectionDamaged);
+        }
         let vote = match voice {
             Voice::Full | Voice::Blank => own,
             Voice::Damaged => Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: self.own },
         };
         self.initial = Some(Word { vote, voice });
         self.propose(self.best_known(), now);
+    }
+
+    /// Branches taken since the last call.
+    pub(crate) fn take_marks(&mut self) -> Marks {
+        std::mem::take(&mut self.marks)
     }
 
     /// Has the own history been settled? Nothing is said before.
@@ -182,6 +194,7 @@ impl Looking {
     ) -> Option<Outcome> {
         self.initial?;
         if let Some((leader, said)) = self.established(voters) {
+            self.marks.hit(Mark::ElectionEstablished);
             self.round = said.round;
             self.proposal = Some(said.vote);
             return Some(Outcome::Follow(leader));
@@ -198,6 +211,8 @@ impl Looking {
         if !(complete && candidate_agrees) && now < deadline {
             return None;
         }
+        let at_once = complete && candidate_agrees;
+        self.marks.hit(if at_once { Mark::ElectionComplete } else { Mark::ElectionWaited });
         Some(if proposal.candidate == self.own {
             Outcome::Lead
         } else {
@@ -216,6 +231,9 @@ impl Looking {
             return false;
         }
         let longer = pause.saturating_mul(2).min(limits.notify_max);
+        if longer == pause {
+            self.marks.hit(Mark::ElectionRepeatCapped);
+        }
         self.repeat = Repeat { told_at: Some(now), pause: Some(longer) };
         true
     }
@@ -255,6 +273,7 @@ impl Looking {
             self.lost = None;
         }
         if round < self.round {
+            self.marks.hit(Mark::ElectionRoundOld);
             return Reaction::TellSender;
         }
         let raised = self.raise(round);
@@ -267,6 +286,7 @@ impl Looking {
             return self.begin_anew(now);
         }
         if self.proposal.is_some_and(|proposal| !self.is_credible(proposal)) {
+            self.marks.hit(Mark::ElectionNotCredible);
             return self.begin_anew(now);
         }
         if self.adopt(word.vote, now) {
@@ -319,6 +339,7 @@ impl Looking {
     fn raise(&mut self, round: u64) -> bool {
         let higher = round > self.round;
         if higher {
+            self.marks.hit(Mark::ElectionRoundRaised);
             self.round = round;
             self.received.clear();
         }
@@ -339,6 +360,14 @@ impl Looking {
             && self.is_credible(vote)
             && self.proposal.is_none_or(|proposal| vote > proposal);
         if better {
+            self.marks.hit(match self.proposal {
+                Some(before) if before.epoch != vote.epoch => Mark::ElectionByEpoch,
+                Some(before) if before.zxid != vote.zxid => Mark::ElectionByZxid,
+                Some(_) | None => Mark::ElectionById,
+            });
+            if self.final_deadline.is_some() {
+                self.marks.hit(Mark::ElectionLateVote);
+            }
             self.propose(Some(vote), now);
         }
         better

@@ -405,6 +405,7 @@ impl Server {
         }
         if stalled {
             // This server has not listened, so silence says nothing about the clients.
+            cx.mark(Mark::SessionsStalled);
             return broadcast.tracker.touch_all(now);
         }
         // Where the epoch ends within the loop, the rest is not lost: the next leader tracks every session anew.

@@ -21,6 +21,7 @@ pub(super) struct Inbound {
 impl Server {
     pub(super) fn on_notification(&mut self, from: ServerId, said: &Notification, cx: &mut Cx<'_>) {
         if self.is_overtaken(from, said, cx) {
+            cx.mark(Mark::ElectionOvertaken);
             self.look(None, Why::Looks(Lost::Overtaken), cx);
         }
         let Role::Looking(looking) = &mut self.role else {
@@ -48,6 +49,7 @@ impl Server {
         };
         if !looking.has_voted() {
             if self.replica.log().is_writing() {
+                cx.mark(Mark::ElectionVoteHeld);
                 return;
             }
             looking.vote(self.replica.vote(cx.config.id()), self.replica.voice(), now);
@@ -57,7 +59,9 @@ impl Server {
             return;
         };
         let outcome = looking.outcome(cx.config.voters(), &cx.config.limits, now);
-        if outcome.is_none() && looking.take_resend(&cx.config.limits, now) {
+        let resends = outcome.is_none() && looking.take_resend(&cx.config.limits, now);
+        cx.out.marks.add(looking.take_marks());
+        if resends {
             cx.mark(Mark::ElectionResent);
             return self.tell_all(cx);
         }
@@ -144,6 +148,7 @@ impl Server {
             }
             // It was wanted when it was dialled.
             Role::Looking(_) | Role::Following(_) | Role::Leading(_) => {
+                cx.mark(Mark::LinkUnwanted);
                 cx.out.peers.push(PeerCommand::Close(link, Why::Unwanted));
             }
         }
@@ -177,7 +182,7 @@ impl Server {
                 self.take_news(news, cx);
             }
             // Late words on a link that this server has closed.
-            Role::Following(_) => {}
+            Role::Following(_) => cx.mark(Mark::LinkDead),
             Role::Leading(leader) => {
                 let verdict = leader.on_message(link, message, &mut self.replica, cx);
                 self.carry_out(verdict, cx);
@@ -189,6 +194,9 @@ impl Server {
         self.inbound.remove(&link);
         match &mut self.role {
             Role::Following(follower) if follower.link() == Some(link) => {
+                if follower.is_synchronizing() {
+                    cx.mark(Mark::SyncLeaderLost);
+                }
                 let lost = Some(follower.leader());
                 self.look(lost, Why::Looks(Lost::Leader), cx);
             }
@@ -215,6 +223,7 @@ impl Server {
         if looking.has_voted() && cx.config.voters().may_decide(&voices, nothing_logged) {
             self.round = looking.round();
             self.elected = Some(self.replica.vote(cx.config.id()));
+            cx.mark(Mark::ElectionByLinks);
             self.lead(cx);
         }
     }

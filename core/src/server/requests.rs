@@ -18,7 +18,8 @@ use crate::request::outcome;
 use crate::request::read::{self, Asker};
 use crate::txn::{Origin, TxnOp};
 use crate::wire::{
-    Id, OpCode, Perms, Reply, ReplyBody, Request, RequestFrame, WatchEvent, XID_PING,
+    EventType, Id, OpCode, Perms, Reply, ReplyBody, Request, RequestFrame, SetWatches, WatchEvent,
+    XID_PING,
 };
 use crate::zab::{SyncWaiter, Write};
 
@@ -215,8 +216,20 @@ impl Server {
         }
         let (tree, watches) = self.replica.reading();
         if let Request::SetWatches(request) = &request {
-            for event in read::set_watches(tree, watches, conn, request) {
+            let events = read::set_watches(tree, watches, conn, request);
+            let SetWatches { data, exist, child, persistent, recursive, .. } = request;
+            let lists = [data, exist, child, persistent, recursive];
+            if events.len() < lists.into_iter().map(Vec::len).sum() {
+                cx.mark(Mark::SetWatchesKept);
+            }
+            for event in events {
                 cx.mark(Mark::SetWatchesFired);
+                cx.mark(match event.event {
+                    EventType::NodeDeleted => Mark::SetWatchesDeleted,
+                    EventType::NodeCreated => Mark::SetWatchesCreated,
+                    EventType::NodeDataChanged => Mark::SetWatchesData,
+                    EventType::NodeChildrenChanged => Mark::SetWatchesChildren,
+                });
                 cx.send(conn, ClientCommand::Event(Arc::new(event)));
             }
         }
@@ -231,7 +244,12 @@ impl Server {
         let (who, room) = (Who::new(&ids, cx.schemes), cx.config.limits.record_bytes);
         let asker = Asker { conn, session: *session, who, room };
         let readable = !matches!(request, Request::Undecodable { .. } | Request::NoPath { .. });
+        let removes = matches!(request, Request::Watches { remove: true, .. });
         let result = read::answer(tree, watches, &asker, request);
+        if removes {
+            let found = result.is_ok();
+            cx.mark(if found { Mark::WatchRemoved } else { Mark::WatchMissing });
+        }
         if readable && result == Err(ErrorCode::Marshalling) {
             cx.mark(Mark::RecordTooLarge);
         }
@@ -312,6 +330,9 @@ impl Server {
     /// Whoever may read the node hears of it (WATCH-17); all share one record.
     fn tell_watchers(&self, zxid: Zxid, fired: Fired, cx: &mut Cx<'_>) {
         let Fired { event, path, conns, acl } = fired;
+        if conns.len() > 1 {
+            cx.mark(Mark::WatchShared);
+        }
         let event = Arc::new(WatchEvent { zxid: Some(zxid), event, path });
         let access = Access::new(Perms::READ, &event.path);
         // WATCH-17: by who the client is now, not when it set the watch.

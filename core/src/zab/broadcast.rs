@@ -253,8 +253,35 @@ impl Broadcast {
     /// A voter's log has reached `zxid`. Returns how far the history is committed: as far as a quorum's logs are.
     pub(crate) fn on_ack(&mut self, from: ServerId, zxid: Zxid, cx: &mut Cx<'_>) -> Zxid {
         let acked = self.acked.entry(from).or_default();
-        *acked = zxid.max(*acked);
-        cx.config.voters().reached_by_quorum(|id| self.acked.get(&id).copied().unwrap_or_default())
+        let before = std::mem::replace(acked, zxid.max(*acked));
+        let voters = cx.config.voters();
+        let committed =
+            voters.reached_by_quorum(|id| self.acked.get(&id).copied().unwrap_or_default());
+        if !voters.alone() && zxid > before {
+            self.note_ack(from, (before, zxid), committed, cx);
+        }
+        committed
+    }
+
+    /// Marks what an acknowledgement was good for: it adds this voter to those that have what comes after `before`.
+    fn note_ack(
+        &self,
+        from: ServerId,
+        (before, zxid): (Zxid, Zxid),
+        committed: Zxid,
+        cx: &mut Cx<'_>,
+    ) {
+        let has = |id: &ServerId| self.acked.get(id).is_some_and(|acked| *acked >= committed);
+        let count = cx.config.voters().ids().filter(has).count();
+        let counts = before < committed && committed <= zxid;
+        if counts && count == cx.config.voters().ids().count() / 2 + 1 {
+            cx.mark(Mark::CommitExact);
+            if from == cx.config.id() {
+                cx.mark(Mark::CommitLeaderLast);
+            }
+        } else if counts {
+            cx.mark(Mark::CommitAckLate);
+        }
     }
 
     /// The tree has moved on.

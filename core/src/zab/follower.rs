@@ -104,6 +104,11 @@ impl Follower {
         }
     }
 
+    /// Is it taking over the leader's history?
+    pub(crate) fn is_synchronizing(&self) -> bool {
+        matches!(self.phase, Phase::Synchronization { .. } | Phase::Entering { .. })
+    }
+
     /// When [`Follower::is_late`] is to be asked.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
@@ -190,13 +195,13 @@ impl Follower {
                 cx.mark(Mark::Refilled);
                 cx.tell(*link, PeerMessage::Ack { zxid: replica.log().durable() });
             }
+            // Of an earlier role, or what a follower does not wait for.
             Phase::Dialling
             | Phase::Discovery { .. }
             | Phase::Promising { .. }
             | Phase::Synchronization { .. }
-            | Phase::Entering { .. }
-            | Phase::Synced { .. }
-            | Phase::Following { .. } => {}
+            | Phase::Entering { .. } => cx.mark(Mark::StateDoneStale),
+            Phase::Synced { .. } | Phase::Following { .. } => {}
         }
     }
 
@@ -265,6 +270,9 @@ impl Follower {
             state.damaged |= forgetful;
         });
         self.phase = Phase::Promising { link, epoch, fresh, write };
+        if !fresh {
+            cx.mark(Mark::PromiseRepeated);
+        }
         if forgetful {
             cx.mark(Mark::FoundEmpty);
         }

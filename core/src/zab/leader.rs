@@ -130,6 +130,7 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> Verdict {
         let Some(learner) = self.learners.get_mut(&link) else {
+            cx.mark(Mark::LinkDead);
             return Verdict::GoOn;
         };
         learner.heard = cx.now.mono;
@@ -177,7 +178,13 @@ impl Leader {
 
     /// A link is gone.
     pub(crate) fn on_down(&mut self, link: LinkId, cx: &mut Cx<'_>) -> Verdict {
-        self.learners.remove(&link);
+        let gone = self.learners.remove(&link);
+        if gone.is_some_and(|learner| learner.is_mended()) {
+            cx.mark(Mark::SyncInterrupted);
+        }
+        if matches!(self.phase, Phase::Synchronization { .. }) && !self.has_quorum(|_| true, cx) {
+            cx.mark(Mark::SyncQuorumLost);
+        }
         self.check_quorum(cx)
     }
 
@@ -201,7 +208,10 @@ impl Leader {
         match self.learners.get_mut(&link).map(|learner| learner.on_log_read(found, replica, cx)) {
             // For a link that is gone, or as it should be.
             None | Some(Ok(())) => Verdict::GoOn,
-            Some(Err(what)) => self.refuse(link, what, cx),
+            Some(Err(what)) => {
+                cx.mark(Mark::LogReadFailed);
+                self.refuse(link, what, cx)
+            }
         }
     }
 
@@ -216,7 +226,10 @@ impl Leader {
         let learner = self.learners.get_mut(&link);
         match learner.map(|learner| learner.on_snapshot_read(index, found, cx)) {
             None | Some(Ok(())) => Verdict::GoOn,
-            Some(Err(what)) => self.refuse(link, what, cx),
+            Some(Err(what)) => {
+                cx.mark(Mark::LogReadFailed);
+                self.refuse(link, what, cx)
+            }
         }
     }
 
@@ -370,6 +383,12 @@ impl Leader {
         if self.serving().is_none() {
             return if self.begin_by <= now {
                 cx.mark(Mark::LeaderNotEstablished);
+                cx.mark(match self.phase {
+                    Phase::Synchronization { .. } => Mark::SyncTimedOut,
+                    Phase::Gathering | Phase::Promising { .. } | Phase::Broadcast { .. } => {
+                        Mark::DiscoveryTimedOut
+                    }
+                });
                 Verdict::StepDown(Lost::NotEstablished)
             } else {
                 Verdict::GoOn
@@ -464,13 +483,15 @@ impl Leader {
         let origin = Origin::handshake(server, conn);
         match self.resume_session(session, timeout_ms, origin, replica, cx) {
             Resumption::Dead => {
+                cx.mark(Mark::SessionMoveDead);
                 cx.tell(link, PeerMessage::Revalidated { conn, session, live: false });
             }
             Resumption::Known => {
                 cx.tell(link, PeerMessage::Revalidated { conn, session, live: true });
             }
             // The transaction is the answer.
-            Resumption::Moves(_) | Resumption::Closing => {}
+            Resumption::Closing => cx.mark(Mark::SessionMoveClosing),
+            Resumption::Moves(_) => {}
         }
         Verdict::GoOn
     }

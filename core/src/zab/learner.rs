@@ -93,6 +93,24 @@ impl Learner {
         matches!(self.stage, Stage::Synced | Stage::Serving)
     }
 
+    /// Is its history being brought to the leader's?
+    pub(super) fn is_mended(&self) -> bool {
+        matches!(self.stage, Stage::Truncating | Stage::Snapshotting { .. } | Stage::CatchingUp)
+    }
+
+    /// It says where it ends after a truncation or a snapshot: marks what follows.
+    pub(super) fn note_answer(&self, last: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
+        let shares = replica.history().last_at_or_before(last) == Some(last);
+        let complete = last == replica.log().appended();
+        match (self.stage == Stage::Truncating, shares, complete) {
+            (true, false, _) => cx.mark(Mark::SyncTruncAgain),
+            (true, true, true) => cx.mark(Mark::SyncTruncOnly),
+            (true, true, false) => cx.mark(Mark::SyncTruncDiff),
+            (false, _, false) => cx.mark(Mark::SyncSnapDiff),
+            (false, _, true) => {}
+        }
+    }
+
     /// The oldest position after which it needs the log, or the snapshot that it needs.
     pub(super) fn needs(&self) -> Option<Zxid> {
         match self.stage {
@@ -167,6 +185,7 @@ impl Learner {
             let (link, after) = (self.link, self.sent);
             return cx.out.disk.push(DiskCommand::ReadLog { link, after, bytes: bulk });
         };
+        cx.mark(Mark::SyncFromMemory);
         let mut bytes = 0;
         for entry in recent {
             if bytes > u64::from(bulk) {
@@ -241,6 +260,17 @@ impl Learner {
     /// A proposal is made.
     pub(super) fn propose(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
         if self.is_live() {
+            match self.stage {
+                Stage::Live => cx.mark(Mark::SyncProposalLive),
+                Stage::Synced => cx.mark(Mark::SyncProposalSynced),
+                Stage::Informed
+                | Stage::Promising
+                | Stage::Promised { .. }
+                | Stage::Truncating
+                | Stage::Snapshotting { .. }
+                | Stage::CatchingUp
+                | Stage::Serving => {}
+            }
             self.sent = entry.zxid;
             self.owes_since.get_or_insert(cx.now.mono);
             cx.tell(self.link, PeerMessage::Proposal(entry.clone()));

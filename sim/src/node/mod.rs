@@ -14,7 +14,7 @@ use std::rc::Rc;
 use storage_fs::Opened;
 use zabkeeper_core::io::Lane;
 use zabkeeper_core::peer::Notification;
-use zabkeeper_core::{Config, ConnId, Instant, Server, ServerId, SessionId, Status, Zxid};
+use zabkeeper_core::{Config, ConnId, Epoch, Instant, Server, ServerId, SessionId, Status, Zxid};
 
 use crate::chronicle::Hit;
 use crate::faults::Fault;
@@ -26,6 +26,7 @@ use crate::options::Options;
 use crate::roles::Role;
 use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
+use crate::sometimes::Sometimes;
 use crate::stream::{Delivery, End, Party, Silence};
 use crate::trace::Kind;
 pub(crate) use clock::Clock;
@@ -47,6 +48,8 @@ pub struct Node {
     disk: Rc<RefCell<Disk>>,
     life: u64,
     phase: Phase,
+    /// What the process before had promised, durably or not.
+    promised: Epoch,
     clock: Clock,
     dice: Dice,
     /// Power is off, rather than only the process gone: nobody answers, not even with a refusal.
@@ -88,6 +91,7 @@ impl Node {
             disk: Rc::new(RefCell::new(disk)),
             life: 0,
             phase: Phase::Down,
+            promised: Epoch(0),
             clock: Clock::new(shared.now, 0, 0, 0),
             dice: seeds.stream("node", id.0),
             dark: true,
@@ -235,6 +239,9 @@ impl Node {
         let recovered = std::mem::take(&mut opened.recovered);
         let notes = std::mem::take(&mut opened.notes);
         let last = truth::last_of(&recovered);
+        if !notes.is_empty() {
+            shared.tally.saw(Sometimes::RecoveryMended);
+        }
         let state = recovered.state.clone();
         let told = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
         shared.note(Kind::Life, (id.0, life), told.as_bytes(), || {
@@ -247,6 +254,9 @@ impl Node {
                 if state.damaged { ", damaged" } else { "" },
             )
         });
+        if state.accepted_epoch < self.promised {
+            shared.tally.saw(Sometimes::PromiseLost);
+        }
         shared.observe(Observation::Recovered { server: id, state, last });
         let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
         let seed = shared.seeds.stream("core", id.0 << 32 | life).word();
@@ -307,6 +317,10 @@ impl Node {
             Crash::Kill => format!("s{id} is killed"),
             Crash::Power { .. } => format!("s{id} loses power"),
         });
+        if let Phase::Up(process) = &self.phase {
+            self.promised = process.server().status().accepted_epoch;
+            process.ends(shared);
+        }
         // Handles go before the disk forgets them.
         self.phase = Phase::Down;
         let how = if self.disk.borrow().failed().is_some() { self.power(shared) } else { how };
@@ -323,6 +337,9 @@ impl Node {
         }
         self.abandon_connections(shared);
         shared.roles.record(shared.now, id, Role::Down);
+        if shared.roles.now().all(|role| role == Role::Down) {
+            shared.tally.saw(Sometimes::NobodyUp);
+        }
         shared.observe(Observation::Stopped { server: id });
     }
 
@@ -335,6 +352,9 @@ impl Node {
             format!("s{} after the crash, on its disk: {told}", self.id)
         });
         shared.tally.losses.add(losses);
+        if losses.torn > 0 {
+            shared.tally.saw(Sometimes::TornWrite);
+        }
         let faults = &mut shared.tally.faults;
         faults[Fault::DiskTorn as usize] += losses.torn;
         faults[Fault::DiskGarbage as usize] += losses.garbled;
@@ -385,6 +405,7 @@ impl Node {
         let id = self.id;
         shared.note(Kind::Life, (id.0, self.life), b"wipe", || format!("s{id} has an empty disk"));
         self.disk.borrow_mut().wipe();
+        self.promised = Epoch(0);
         shared.observe(Observation::Wiped { server: id });
     }
 

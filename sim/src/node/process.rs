@@ -51,6 +51,8 @@ const TRUTH_EVERY: u64 = 128;
 const LONG: u64 = 8_000;
 /// A deadline that stays due so many times in a row is one that the server does not act on.
 const SPINS_MAX: u32 = 1_000;
+/// A server that lacks so many transactions of its epoch is far behind.
+const FAR_BEHIND: u32 = 100;
 
 /// A running server.
 pub(super) struct Process {
@@ -407,6 +409,9 @@ impl Process {
             | Input::Election(..)
             | Input::Timeout => 0,
         };
+        if let Input::Client(_, ClientEvent::Request(_)) = &input {
+            self.note_lag(shared);
+        }
         let before = Lengths::of(&self.out);
         let stepped = guard::catch(|| self.server.step(now, input, &mut self.out));
         if let Err(panic) = stepped {

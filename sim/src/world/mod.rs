@@ -14,7 +14,7 @@ mod wipe;
 use std::collections::BTreeMap;
 
 use zabkeeper_core::io::Mark;
-use zabkeeper_core::{ConnId, Instant, ServerId};
+use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
 use crate::agenda::{Agenda, Due};
 use crate::chronicle::{Chronicle, Lines, Strikes};
@@ -199,6 +199,7 @@ impl World {
             trace: Trace::new(story, compare),
             judge,
             tally: Tally::default(),
+            newest: Zxid::ZERO,
             options,
             keys,
             seeds,

@@ -46,7 +46,7 @@ fn finish(mut world: World) {
     assert!(world.liveness_phase() && world.settle() && world.audit());
 }
 
-fn applied(world: &World, server: ServerId) -> zabkeeper_core::Zxid {
+fn applied(world: &World, server: ServerId) -> Zxid {
     world.nodes[&server].status().expect("it is up").applied
 }
 

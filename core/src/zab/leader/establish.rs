@@ -33,6 +33,7 @@ impl Leader {
         // What was said on an older link must not be heard after this.
         let older = self.learners.values().find(|learner| learner.server == server);
         if let Some(older) = older.map(|learner| learner.link) {
+            cx.mark(Mark::LearnerReplaced);
             self.drop_learner(older, Why::Replaced, cx);
         }
         let learner = Learner::new(link, server, voice, accepted, cx.now.mono);
@@ -79,6 +80,9 @@ impl Leader {
         };
         let voices = self.voices(|_| true, true, cx);
         if cx.config.voters().may_decide(&voices, replica.log().is_empty()) {
+            let own = replica.state().accepted_epoch;
+            let newer = self.learners.values().any(|learner| learner.accepted > own);
+            cx.mark(if newer { Mark::EpochOfLearner } else { Mark::EpochOwn });
             let accepted = self.learners.values().map(|learner| learner.accepted);
             let highest = accepted.fold(replica.state().accepted_epoch, Epoch::max);
             let epoch = highest.next();
@@ -157,6 +161,9 @@ impl Leader {
             return;
         }
         cx.mark(Mark::DiscoveryPromised);
+        if promised.len() == cx.config.voters().ids().count() / 2 + 1 {
+            cx.mark(Mark::DiscoveryMinimal);
+        }
         let epoch = *epoch;
         // The history is on the disk already, so the epoch may follow it (Z18).
         let write = replica.save_state(cx, |state| state.current_epoch = epoch);
@@ -181,6 +188,7 @@ impl Leader {
             && let Some(learner) = self.learners.get_mut(&link)
             && matches!(learner.stage, Stage::Truncating | Stage::Snapshotting { next: None, .. })
         {
+            learner.note_answer(last, replica, cx);
             learner.mend(last, replica, epoch, cx);
             return Verdict::GoOn;
         }

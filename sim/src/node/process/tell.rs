@@ -5,17 +5,34 @@
 use zabkeeper_core::io::{ClientEvent, DiskCommand, DiskEvent, PeerEvent};
 use zabkeeper_core::{Input, ServerId, SessionId, Status, Zxid};
 
-use super::{DIGEST_EVERY, Lengths, Process};
+use super::{DIGEST_EVERY, FAR_BEHIND, Lengths, Process};
 use crate::judge::Check;
 use crate::observe::Observation;
 use crate::roles::Role;
 use crate::shared::Shared;
+use crate::sometimes::Sometimes;
 use crate::trace::Kind;
 
 /// What of a status is worth telling when it changes.
 pub(super) type Told = (Role, Option<ServerId>, [u32; 2], [Zxid; 4]);
 
 impl Process {
+    /// Counted in transactions of one epoch: how long those before it are is not known here.
+    pub(super) fn note_lag(&self, shared: &mut Shared) {
+        let (newest, here) = (shared.newest, self.applied);
+        let far = newest.epoch() == here.epoch() && newest.counter() >= here.counter() + FAR_BEHIND;
+        if far && matches!(self.told.0, Role::Leads | Role::Follows) {
+            shared.tally.saw(Sometimes::FarBehind);
+        }
+    }
+
+    /// The process ends now.
+    pub(in crate::node) fn ends(&self, shared: &mut Shared) {
+        if self.told.0 == Role::Leads && !self.unapplied.is_empty() {
+            shared.tally.saw(Sometimes::LeaderEndsUncommitted);
+        }
+    }
+
     /// Tells the oracles what a step has put out, and what has changed.
     pub(super) fn tell(&mut self, before: Lengths, status: &Status, shared: &mut Shared) {
         let disk = &self.out.disk[before.disk..];
@@ -42,6 +59,10 @@ impl Process {
     pub(super) fn role_is(&self, status: &Status, shared: &mut Shared) {
         let role = Role::of(status);
         if shared.roles.record_status(shared.now, self.id, status) {
+            let lead = shared.roles.now().filter(|role| *role == Role::Leads).count();
+            if role == Role::Leads && lead > 1 {
+                shared.tally.saw(Sometimes::TwoLeaders);
+            }
             shared.tally.counts.reigns += u64::from(role == Role::Leads);
             shared.note(Kind::Life, (self.id.0, self.life), &[role as u8], || {
                 format!("s{} {}", self.id, role.name())
@@ -74,8 +95,12 @@ impl Process {
                 DiskCommand::Append { entry, .. } => self.unapplied.push_back(entry.zxid),
                 DiskCommand::Truncate { to, .. } => {
                     shared.tally.counts.truncations += 1;
+                    let before = self.unapplied.len();
                     while self.unapplied.back().is_some_and(|last| last > to) {
                         self.unapplied.pop_back();
+                    }
+                    if self.unapplied.len() < before {
+                        shared.tally.saw(Sometimes::UncommittedCut);
                     }
                 }
                 DiskCommand::Rebase { .. } => shared.tally.counts.snaps += 1,
@@ -101,6 +126,7 @@ impl Process {
             let zxid = next.unwrap_or(status.applied);
             self.applied = zxid;
             self.commits += 1;
+            shared.newest = shared.newest.max(zxid);
             shared.tally.counts.commits += 1;
             let due = self.commits >= self.digest_due || !logged;
             let digest = (zxid == status.applied && due).then(|| self.server.digest());

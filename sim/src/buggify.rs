@@ -1,0 +1,249 @@
+//! Sites where a choice that is legal in production is forced to an unlikely value.
+//!
+//! Owns their names, which of them are active in a run, and what they set. Most are settings that are drawn anyway; the
+//! others are active in a quarter of the runs, and where they are, some strike only now and then. Must not touch what a
+//! deployed server could not meet: each is a setting, or something that its driver or its network may do.
+
+use crate::options::{Options, ServerOptions};
+use crate::seed::Dice;
+
+/// A place where something unlikely is chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "`sentence` is the documentation")]
+pub enum Site {
+    BatchInputs,
+    BatchCommands,
+    RequestsFew,
+    UndurableSmall,
+    SnapshotOften,
+    SnapshotSlices,
+    EpochShort,
+    RecentSmall,
+    BulkSmall,
+    WindowSmall,
+    SegmentSmall,
+    SegmentTiny,
+    SyncSnap,
+    TimerSlack,
+    WordsLate,
+}
+
+/// Which sites a user wants.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Choice {
+    /// As drawn.
+    #[default]
+    Drawn,
+    /// These, and no others.
+    Only(Vec<Site>),
+}
+
+/// One in so many chances that an active site has is taken, where it has many in a run.
+pub const FIRES_ONE_IN: u64 = 4;
+
+impl Site {
+    /// All of them, in order.
+    pub const ALL: [Site; 15] = [
+        Site::BatchInputs,
+        Site::BatchCommands,
+        Site::RequestsFew,
+        Site::UndurableSmall,
+        Site::SnapshotOften,
+        Site::SnapshotSlices,
+        Site::EpochShort,
+        Site::RecentSmall,
+        Site::BulkSmall,
+        Site::WindowSmall,
+        Site::SegmentSmall,
+        Site::SegmentTiny,
+        Site::SyncSnap,
+        Site::TimerSlack,
+        Site::WordsLate,
+    ];
+
+    /// As it is selected.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// What it does.
+    pub fn sentence(self) -> &'static str {
+        self.row().1
+    }
+
+    fn row(self) -> (&'static str, &'static str) {
+        match self {
+            Site::BatchInputs => ("batch.inputs", "the driver takes one input at a time"),
+            Site::BatchCommands => ("batch.commands", "every log record is synced by itself"),
+            Site::RequestsFew => ("requests.few", "a connection may have very few requests"),
+            Site::UndurableSmall => {
+                ("undurable.small", "clients wait when a few hundred bytes are not durable")
+            }
+            Site::SnapshotOften => ("snapshot.often", "a snapshot every two to eight transactions"),
+            Site::SnapshotSlices => ("snapshot.slices", "snapshots are written in tiny pieces"),
+            Site::EpochShort => ("epoch.short", "an epoch has room for few transactions"),
+            Site::RecentSmall => {
+                ("recent.small", "what a learner lacks is hardly ever in memory any more")
+            }
+            Site::BulkSmall => ("bulk.small", "a learner catches up in tiny pieces"),
+            Site::WindowSmall => ("window.small", "a link holds a kilobyte under way"),
+            Site::SegmentSmall => ("segment.small", "a log segment holds 4 kilobytes"),
+            Site::SegmentTiny => ("segment.tiny", "almost every batch begins a log segment"),
+            Site::SyncSnap => ("sync.snap", "a learner is sent a snapshot where the log would do"),
+            Site::TimerSlack => ("timer.slack", "a deadline in four comes late"),
+            Site::WordsLate => {
+                ("words.late", "one word in four by which a learner is brought in stalls its link")
+            }
+        }
+    }
+
+    /// Is it drawn with the settings that it is about?
+    fn is_drawn(self) -> bool {
+        !matches!(self, Site::SegmentTiny | Site::SyncSnap | Site::TimerSlack | Site::WordsLate)
+    }
+
+    /// Its unlikely value.
+    fn force(self, options: &mut Options, dice: &mut Dice) {
+        let tick_ms = u64::from(options.server.tick_ms);
+        let ServerOptions { limits, .. } = &mut options.server;
+        match self {
+            Site::BatchInputs => options.server.batch_inputs = 1,
+            Site::BatchCommands => options.server.batch_commands = 1,
+            Site::RequestsFew => limits.requests_per_conn = dice.range_u32(1, 8),
+            Site::UndurableSmall => limits.undurable_bytes = dice.magnitude(64, 4_096),
+            Site::SnapshotOften => limits.snapshot_txns = dice.range_u32(2, 8),
+            Site::SnapshotSlices => limits.snapshot_slice_bytes = dice.range_u32(1, 400),
+            Site::EpochShort => limits.epoch_txns = dice.range_u32(5, 300),
+            Site::RecentSmall => limits.recent_bytes = dice.magnitude(64, 16_384),
+            Site::BulkSmall => limits.bulk_bytes = dice.range_u32(1, 2_000),
+            Site::WindowSmall => options.peers.window = 1 << 10,
+            Site::SegmentSmall => options.server.segment_bytes = 4 << 10,
+            Site::SegmentTiny => options.server.segment_bytes = 64,
+            Site::SyncSnap => limits.prefer_snapshots = true,
+            Site::TimerSlack => options.server.timer_slack_us = dice.range(1, tick_ms * 100),
+            Site::WordsLate => options.peers.words_late_ms = dice.range(1, tick_ms * 4),
+        }
+    }
+
+    /// What it is where nobody forces it.
+    fn calm(self, options: &mut Options, usual: &ServerOptions) {
+        let ServerOptions { limits, .. } = &mut options.server;
+        match self {
+            Site::BatchInputs => options.server.batch_inputs = usual.batch_inputs,
+            Site::BatchCommands => options.server.batch_commands = usual.batch_commands,
+            Site::RequestsFew => limits.requests_per_conn = usual.limits.requests_per_conn,
+            Site::UndurableSmall => limits.undurable_bytes = usual.limits.undurable_bytes,
+            Site::SnapshotOften => limits.snapshot_txns = usual.limits.snapshot_txns,
+            Site::SnapshotSlices => {
+                limits.snapshot_slice_bytes = usual.limits.snapshot_slice_bytes;
+            }
+            Site::EpochShort => limits.epoch_txns = usual.limits.epoch_txns,
+            Site::RecentSmall => limits.recent_bytes = usual.limits.recent_bytes,
+            Site::BulkSmall => limits.bulk_bytes = usual.limits.bulk_bytes,
+            Site::WindowSmall => options.peers.window = 256 << 10,
+            Site::SegmentSmall | Site::SegmentTiny => {
+                options.server.segment_bytes = usual.segment_bytes;
+            }
+            Site::SyncSnap => limits.prefer_snapshots = false,
+            Site::TimerSlack => options.server.timer_slack_us = 0,
+            Site::WordsLate => options.peers.words_late_ms = 0,
+        }
+    }
+}
+
+impl Choice {
+    /// From `off` or `only=a,b`, where a name may be a group (`batch`).
+    ///
+    /// # Errors
+    /// A name that matches nothing.
+    pub fn parse(text: &str) -> Result<Choice, String> {
+        if text.is_empty() {
+            return Ok(Choice::Drawn);
+        }
+        if text == "off" {
+            return Ok(Choice::Only(Vec::new()));
+        }
+        let names = text.strip_prefix("only=").ok_or("it is none of off, list, only=NAMES")?;
+        let mut sites = Vec::new();
+        for name in names.split(',') {
+            let begins = |site: &Site| {
+                site.name().strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+            };
+            let found = Site::ALL.into_iter().filter(|site| site.name() == name || begins(site));
+            let before = sites.len();
+            sites.extend(found);
+            if sites.len() == before {
+                return Err(format!("no site is called {name:?}; `--buggify list` shows all"));
+            }
+        }
+        Ok(Choice::Only(sites))
+    }
+
+    /// Sets what the sites are about. `draws`: those that are not drawn with their settings are, here; `carries`: the
+    /// disk is quick enough for a sync more.
+    pub(crate) fn apply(
+        &self,
+        options: &mut Options,
+        (draws, carries): (bool, bool),
+        dice: &mut Dice,
+    ) {
+        let usual = ServerOptions::usual();
+        for site in Site::ALL {
+            let mut own = dice.fork();
+            let active = own.chance(1, 4) && (carries || site != Site::SegmentTiny);
+            match self {
+                Choice::Drawn if draws && active && !site.is_drawn() => {
+                    site.force(options, &mut own);
+                }
+                Choice::Drawn => {}
+                Choice::Only(_) => site.calm(options, &usual),
+            }
+        }
+        if let Choice::Only(sites) = self {
+            sites.iter().for_each(|site| site.force(options, dice));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Pinned, Profile};
+    use crate::schedule::{setting, setting_names};
+    use crate::seed::Seeds;
+
+    fn drawn(seed: u64, choice: &str) -> Options {
+        let buggify = Choice::parse(choice).expect("valid");
+        let pinned = Pinned { buggify, ..Pinned::default() };
+        Options::draw(Seeds::new(seed), Profile::Swarm, &pinned)
+    }
+
+    #[test]
+    fn sites_have_names_of_their_own_and_each_changes_a_setting() {
+        for site in Site::ALL {
+            let only = |name: &str| Choice::parse(&format!("only={name}"));
+            assert_eq!(only(site.name()), Ok(Choice::Only(vec![site])));
+            let (off, on) = (drawn(7, "off"), drawn(7, &format!("only={}", site.name())));
+            let differs = |name: &&str| setting(&off, name) != setting(&on, name);
+            assert_eq!(setting_names().iter().filter(|name| differs(name)).count(), 1, "{site:?}");
+        }
+        assert_eq!(
+            Choice::parse("only=batch"),
+            Ok(Choice::Only(vec![Site::BatchInputs, Site::BatchCommands]))
+        );
+        assert!(Choice::parse("only=bat").is_err() && Choice::parse("batch").is_err());
+    }
+
+    #[test]
+    fn new_sites_are_active_in_a_quarter_of_the_runs() {
+        let count = |is: fn(&Options) -> bool| (0..400).filter(|s| is(&drawn(*s, ""))).count();
+        for runs in [
+            count(|options| options.server.limits.prefer_snapshots),
+            count(|options| options.server.timer_slack_us > 0),
+            count(|options| options.peers.words_late_ms > 0),
+        ] {
+            assert!((70..130).contains(&runs), "{runs}");
+        }
+        assert!(count(|options| options.server.segment_bytes == 64) > 10);
+    }
+}
