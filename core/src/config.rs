@@ -135,6 +135,9 @@ pub struct Limits {
     pub record_bytes: usize,
     /// Bytes sent to a learner that catches up, before its connection has to drain. Default 1 MiB.
     pub bulk_bytes: u32,
+    /// A learner that is behind is sent a snapshot, if there is one that is newer than what it has, rather than the log.
+    /// Default no.
+    pub prefer_snapshots: bool,
 }
 
 /// A setting that cannot be: the server does not start.
@@ -162,6 +165,7 @@ impl Limits {
             recent_bytes: 4 << 20,
             record_bytes: 64 << 20,
             bulk_bytes: 1 << 20,
+            prefer_snapshots: false,
         }
     }
 }

@@ -446,6 +446,7 @@ pub enum Mark {
     WatchRemoved,
     WatchMissing,
     WatchShared,
+    SyncSnapPreferred,
 }
 
 /// A set of [`Mark`]s.
@@ -524,7 +525,7 @@ impl Marks {
 
 impl Mark {
     /// All of them, in order.
-    pub const ALL: [Mark; 127] = [
+    pub const ALL: [Mark; 128] = [
         Mark::ElectionAlone,
         Mark::DiscoveryPromised,
         Mark::BroadcastBegun,
@@ -652,6 +653,7 @@ impl Mark {
         Mark::WatchRemoved,
         Mark::WatchMissing,
         Mark::WatchShared,
+        Mark::SyncSnapPreferred,
     ];
 }
 

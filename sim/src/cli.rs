@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use zabkeeper_core::Instant;
 
+use crate::buggify::Choice;
 use crate::faults::Selection;
 use crate::fork::{self, Fork, Place};
 use crate::judge::Judge;
@@ -70,6 +71,9 @@ pub struct Flags {
     /// Promises whose breaking does not count, comma separated: who would have noticed then?
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub without: Vec<String>,
+    /// Unlikely choices: off, only=NAMES, comma separated; `list` prints them.
+    #[arg(long, default_value = "", value_name = "LIST")]
+    pub buggify: String,
     /// Run another future of the seed: what `REPRO` lines of forks say, MARK#n/NUMBER or TIME/NUMBER.
     #[arg(long, value_parser = parse_forks, value_name = "FORK", requires = "seed")]
     pub fork: Option<Forks>,
@@ -211,6 +215,7 @@ impl Flags {
     /// # Errors
     /// A selection or a rule that cannot be read.
     pub fn pinned(&self) -> Result<Pinned, String> {
+        let buggify = Choice::parse(&self.buggify).map_err(|why| format!("--buggify: {why}"))?;
         let faults = Selection::parse(&self.faults).map_err(|why| format!("--faults: {why}"))?;
         if let Some(name) = self.without.iter().find(|name| !Judge::may_go_without(name)) {
             return Err(format!("--without: {name:?} is no promise that a run can go on without"));
@@ -218,7 +223,7 @@ impl Flags {
         let Flags { duration, servers, clients, .. } = *self;
         let (rules, without) = (self.rules()?, self.without.clone());
         let forks = self.fork.clone().unwrap_or_default().0;
-        Ok(Pinned { duration, servers, clients, faults, rules, without, forks })
+        Ok(Pinned { duration, servers, clients, faults, rules, without, forks, buggify })
     }
 
     /// What strikes at marks, where that is not drawn.
@@ -294,6 +299,9 @@ impl Flags {
         }
         if !self.faults.is_empty() {
             line.push_str(&format!(" --faults {}", self.faults));
+        }
+        if !self.buggify.is_empty() {
+            line.push_str(&format!(" --buggify {}", self.buggify));
         }
         for rule in &self.at_mark {
             line.push_str(&format!(" --at-mark {rule}"));
@@ -406,7 +414,7 @@ mod tests {
     #[test]
     fn a_repro_line_reads_back_as_the_same_run() {
         let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --without Z1,L2 --servers 3 --clients 3 \
-                     --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost --fork SyncSnap#2/7,9.500s/1";
+                     --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost --buggify only=batch,sync.snap --fork SyncSnap#2/7,9.500s/1";
         let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
         let line = flags.repro(&flags.job(42, &flags.pinned().expect("ok")));
         let (_, args) = line.split_once(" -- ").expect("separated");

@@ -8,7 +8,8 @@
 //! fs, stream, reach       what breaks: disks, connections, and who reaches whom
 //! node, client            who suffers: the real server with its driver's loop, the real session
 //! options, faults,        what is drawn before a run
-//!   targets, workload
+//!   buggify, targets,
+//!   workload
 //! world, fork, scene      phases, strikes, the loop; calls one by one, to compare with real servers
 //! observe, model, oracle  what is seen and judged
 //! judge, tally, roles,    what comes out
@@ -22,6 +23,7 @@
 
 pub mod agenda;
 pub mod batch;
+pub mod buggify;
 pub mod chronicle;
 pub mod cli;
 pub mod client;

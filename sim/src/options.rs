@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use zabkeeper_core::{AuthOptions, Config, Limits, ServerId, SessionOptions, TreeOptions, Voters};
 
+use crate::buggify::Choice;
 use crate::faults::{Fault, FaultPlan, Selection};
 use crate::fork::{self, Fork};
 use crate::fs::Pace;
@@ -48,6 +49,8 @@ pub struct Pinned {
     pub without: Vec<String>,
     /// Where the run leaves the way of its seed.
     pub forks: Vec<Fork>,
+    /// Which unlikely choices are forced.
+    pub buggify: Choice,
 }
 
 /// The resolved settings of one run.
@@ -98,6 +101,8 @@ pub struct PeerOptions {
     pub dial_timeout_ms: u64,
     /// How notifications travel.
     pub votes: VotePace,
+    /// Some words by which a learner is brought in stall their link for up to this, ms.
+    pub words_late_ms: u64,
 }
 
 /// How notifications of elections travel: one in so many is treated badly; zero: none.
@@ -132,6 +137,8 @@ pub struct ServerOptions {
     pub batch_commands: usize,
     /// Virtual time of one step, ns.
     pub step_ns: u64,
+    /// Some deadlines come late by up to this, us.
+    pub timer_slack_us: u64,
 }
 
 /// What clients do.
@@ -300,7 +307,8 @@ impl Options {
         let peers = PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
         let duration = pinned.duration.unwrap_or(Duration::from_secs(60));
         workload.ephemeral_parts = !local.servers.is_empty();
-        Options {
+        let quiet = matches!(profile, Profile::Calm | Profile::Perf);
+        let mut options = Options {
             profile,
             duration,
             servers,
@@ -317,7 +325,11 @@ impl Options {
             peers,
             map_salt: 0,
             without: pinned.without.clone(),
-        }
+        };
+        let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
+        let dice = &mut seeds.stream("config/buggify", 0);
+        pinned.buggify.apply(&mut options, (!quiet, carries), dice);
+        options
     }
 
     /// The voters.
@@ -456,6 +468,7 @@ impl ServerOptions {
             batch_inputs: 64,
             batch_commands: usize::MAX,
             step_ns: 1_000,
+            timer_slack_us: 0,
         }
     }
 
@@ -495,6 +508,7 @@ impl ServerOptions {
             // The model has no such bound, and no client asks for as much.
             record_bytes: usual.record_bytes,
             bulk_bytes: if rare(dice) { dice.range_u32(1, 2_000) } else { usual.bulk_bytes },
+            prefer_snapshots: false,
         };
         ServerOptions {
             tick_ms,
@@ -511,6 +525,7 @@ impl ServerOptions {
             // What is to be done within a tick must fit into it: sessions may be that short, and with 7 servers and 71 ms a
             // step of 198 us kept a leader busy for ever with clients that had just expired (swarm 0xc1070067).
             step_ns: dice.magnitude(200, 200_000).min(u64::from(tick_ms) * 1_000),
+            timer_slack_us: 0,
         }
     }
 }
@@ -543,6 +558,7 @@ impl PeerOptions {
             window: *dice.pick(&[1 << 10, 16 << 10, 256 << 10]),
             dial_timeout_ms: dice.magnitude(200, 5_000),
             votes: if has { votes } else { VotePace::WELL },
+            words_late_ms: 0,
         }
     }
 }
@@ -686,6 +702,13 @@ impl fmt::Display for Options {
             limits.notify_min,
             limits.notify_max,
         )?;
+        if (limits.prefer_snapshots, server.timer_slack_us, peers.words_late_ms) != (false, 0, 0) {
+            writeln!(
+                f,
+                "buggify   snapshots first={} timers late<={}us words late<={}ms",
+                limits.prefer_snapshots, server.timer_slack_us, peers.words_late_ms
+            )?;
+        }
         write!(
             f,
             "disk      sync={}us op={}us; link {}us+{}us tail=1/{} cut=1/{}",

@@ -10,6 +10,7 @@ use serde_json::Value;
 use zabkeeper_core::io::Mark;
 
 use crate::batch::{self, say};
+use crate::buggify::Site;
 use crate::chronicle::Chronicle;
 use crate::cli::{self, Command, Flags};
 use crate::determinism;
@@ -40,6 +41,9 @@ pub fn main() -> u8 {
     }
     if flags.faults == "list" {
         return list_faults();
+    }
+    if flags.buggify == "list" {
+        return list_sites();
     }
     if flags.at_mark.iter().any(|text| text == "list") {
         return list_marks();
@@ -251,6 +255,13 @@ fn list_faults() -> u8 {
             Trigger::Always => "property".to_owned(),
         };
         tell(&format!("{fault:<24} {often:<10} {}\n", fault.sentence()));
+    }
+    0
+}
+
+fn list_sites() -> u8 {
+    for site in Site::ALL {
+        tell(&format!("{:<18} {}\n", site.name(), site.sentence()));
     }
     0
 }

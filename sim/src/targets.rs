@@ -283,6 +283,7 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::LeaderLeftUncommitted
         | Mark::LinkUnwanted
         | Mark::PurgeHeld
+        | Mark::SyncSnapPreferred
         | Mark::LogReadFailed
         | Mark::SessionsSpared
         | Mark::SessionsStalled

@@ -47,9 +47,11 @@ impl Server {
         let Role::Looking(looking) = &mut self.role else {
             return;
         };
+        if !looking.has_voted() && self.replica.log().is_writing() {
+            cx.mark(Mark::ElectionVoteHeld);
+        }
         if !looking.has_voted() {
             if self.replica.log().is_writing() {
-                cx.mark(Mark::ElectionVoteHeld);
                 return;
             }
             looking.vote(self.replica.vote(cx.config.id()), self.replica.voice(), now);

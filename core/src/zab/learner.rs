@@ -155,6 +155,26 @@ impl Learner {
         }
     }
 
+    /// The same for a learner that has just promised: it may be sent a snapshot where the log would do.
+    pub(super) fn bring_in(
+        &mut self,
+        last: Zxid,
+        replica: &Replica,
+        epoch: Epoch,
+        cx: &mut Cx<'_>,
+    ) {
+        let preferred = replica.newest_snapshot().filter(|zxid| {
+            let shares = replica.history().last_at_or_before(last) == Some(last);
+            cx.config.limits.prefer_snapshots && shares && *zxid > last
+        });
+        let Some(zxid) = preferred else {
+            return self.mend(last, replica, epoch, cx);
+        };
+        cx.mark(Mark::SyncSnapPreferred);
+        self.stage = Stage::Snapshotting { zxid, next: Some(0) };
+        self.pump(replica, epoch, cx);
+    }
+
     /// Sends the next piece, if the link has room for it.
     pub(super) fn pump(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
         if self.reading || self.filling {
@@ -260,6 +280,7 @@ impl Learner {
     /// A proposal is made.
     pub(super) fn propose(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
         if self.is_live() {
+            self.sent = entry.zxid;
             match self.stage {
                 Stage::Live => cx.mark(Mark::SyncProposalLive),
                 Stage::Synced => cx.mark(Mark::SyncProposalSynced),
@@ -271,7 +292,6 @@ impl Learner {
                 | Stage::CatchingUp
                 | Stage::Serving => {}
             }
-            self.sent = entry.zxid;
             self.owes_since.get_or_insert(cx.now.mono);
             cx.tell(self.link, PeerMessage::Proposal(entry.clone()));
         } else if matches!(self.stage, Stage::CatchingUp | Stage::Snapshotting { .. }) {

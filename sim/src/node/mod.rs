@@ -264,7 +264,8 @@ impl Node {
         match guard::catch(|| Server::recover(config, seed, recovered)) {
             Ok(Ok(server)) => {
                 let lanes = Lanes::new(id, life, opened);
-                let dice = shared.seeds.stream("net/votes", id.0 << 32 | life);
+                let domains = ["net/votes", "buggify"];
+                let dice = domains.map(|domain| shared.seeds.stream(domain, id.0 << 32 | life));
                 let mut process = Process::new(id, life, server, lanes, replayed, dice);
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));

@@ -24,6 +24,7 @@ use zabkeeper_core::{
 
 use super::clock::Clock;
 use super::lanes::Lanes;
+use crate::buggify::FIRES_ONE_IN;
 use crate::chronicle::Hit;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk};
@@ -69,6 +70,8 @@ pub(super) struct Process {
     backoff: Backoff,
     /// Of what leaves for other servers.
     dice: Dice,
+    /// Of sites that force something unlikely.
+    odd: Dice,
     inbox: VecDeque<Delivered>,
     out: Outbox,
     /// Logged and not yet applied.
@@ -127,7 +130,7 @@ impl Process {
         server: Server,
         lanes: Lanes,
         replayed: Vec<Zxid>,
-        dice: Dice,
+        [dice, odd]: [Dice; 2],
     ) -> Process {
         let status = server.status();
         Process {
@@ -141,6 +144,7 @@ impl Process {
             stuck: BTreeSet::new(),
             backoff: Backoff::default(),
             dice,
+            odd,
             inbox: VecDeque::new(),
             out: Outbox::default(),
             unapplied: replayed.into(),
@@ -350,7 +354,7 @@ impl Process {
         let Some(deadline) = self.server.next_deadline() else {
             return;
         };
-        let at = clock.when(deadline);
+        let at = self.late(clock.when(deadline), shared);
         if at <= shared.now {
             self.spins += 1;
             let holds = if self.spins < SPINS_MAX {
@@ -367,6 +371,16 @@ impl Process {
             self.deadline_at = Some(at);
             shared.at(at, Event::Deadline { server: self.id, life: self.life });
         }
+    }
+
+    /// One deadline in some comes late, where the run has that. It is late already where another one was planned for it.
+    fn late(&mut self, at: Instant, shared: &Shared) -> Instant {
+        let slack = shared.options.server.timer_slack_us * 1_000;
+        let planned = self.deadline_at.is_some_and(|planned| at <= planned);
+        if slack == 0 || planned || at <= shared.now || !self.odd.chance(1, FIRES_ONE_IN) {
+            return at;
+        }
+        Instant(at.0 + self.odd.below(slack))
     }
 
     fn take(&mut self, now: Now, delivered: Delivered, shared: &mut Shared) {

@@ -150,6 +150,7 @@ pub fn plain() -> Options {
             window: 256 << 10,
             dial_timeout_ms: 1_000,
             votes: VotePace::WELL,
+            words_late_ms: 0,
         },
         map_salt: 0,
         without: Vec::new(),
@@ -191,7 +192,8 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     each_of_link(link, names, visit);
     visit("local.servers", local_servers);
     visit("local.upgrade", upgrade);
-    let PeerOptions { link, window, dial_timeout_ms, votes } = peers;
+    let PeerOptions { link, window, dial_timeout_ms, votes, words_late_ms } = peers;
+    visit("words_late_ms", words_late_ms);
     let names = ["peers.min_ns", "peers.mean_ns", "peers.tail_one_in", "peers.cut_one_in"];
     each_of_link(link, names, visit);
     visit("peers.window_bytes", window);
@@ -222,6 +224,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         batch_inputs,
         batch_commands,
         step_ns,
+        timer_slack_us,
     } = server;
     let Limits {
         requests_per_conn,
@@ -237,6 +240,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         recent_bytes,
         bulk_bytes,
         record_bytes,
+        prefer_snapshots,
     } = limits;
     let TreeOptions {
         extended_types,
@@ -270,6 +274,8 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("batch_inputs", batch_inputs);
     visit("batch_commands", batch_commands);
     visit("step_ns", step_ns);
+    visit("timer_slack_us", timer_slack_us);
+    visit("prefer_snapshots", prefer_snapshots);
 }
 
 fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {

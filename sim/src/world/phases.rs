@@ -83,6 +83,8 @@ impl World {
         shared.options.link = LinkPace { cut_one_in: cut, ..LinkPace::CALM };
         shared.options.peers.link = shared.options.link;
         shared.options.peers.votes = VotePace::WELL;
+        shared.options.peers.words_late_ms = 0;
+        shared.options.server.timer_slack_us = 0;
         shared.reach.heal();
         shared.roles.healed(shared.now);
         shared.strikes.healed(shared.now);

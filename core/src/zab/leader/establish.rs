@@ -144,7 +144,7 @@ impl Leader {
                 self.maybe_synchronize(replica, cx);
             }
             Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } => {
-                learner.mend(last, replica, *epoch, cx);
+                learner.bring_in(last, replica, *epoch, cx);
             }
             Phase::Gathering => unreachable!("no epoch was announced"),
         }
@@ -170,7 +170,7 @@ impl Leader {
         self.phase = Phase::Synchronization { epoch, write, own: false };
         for learner in self.learners.values_mut() {
             if let Stage::Promised { last } = learner.stage {
-                learner.mend(last, replica, epoch, cx);
+                learner.bring_in(last, replica, epoch, cx);
             }
         }
     }

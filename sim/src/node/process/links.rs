@@ -3,6 +3,8 @@
 //! Owns greetings, frames, what waits to be sent, and the pauses between attempts to dial. Must not judge what is
 //! said.
 
+use zabkeeper_core::peer::PeerMessage;
+
 use super::*;
 
 /// Pause after the first failed attempt to dial, ns; after each further one it is twice as long.
@@ -192,6 +194,7 @@ impl Process {
             match command {
                 PeerCommand::Dial(peer) => self.dial(peer, shared),
                 PeerCommand::Send(link, message) => {
+                    self.maybe_stall(link, &message, shared);
                     if let Some(state) = self.links.get_mut(&link) {
                         frame::encode(&message, &mut state.outbound);
                         touched.insert(link);
@@ -212,6 +215,27 @@ impl Process {
             self.flush(link, shared);
         }
         shared.schedule_arrivals();
+    }
+
+    /// Some words by which a learner is brought in arrive late, and all behind them, where the run has that.
+    fn maybe_stall(&mut self, link: LinkId, message: &PeerMessage, shared: &mut Shared) {
+        let longest = shared.options.peers.words_late_ms;
+        let rare = matches!(
+            message,
+            PeerMessage::LeaderInfo { .. }
+                | PeerMessage::AckEpoch { .. }
+                | PeerMessage::SyncAt { .. }
+                | PeerMessage::NewLeader { .. }
+                | PeerMessage::AckNewLeader { .. }
+                | PeerMessage::UpToDate { .. }
+        );
+        if longest == 0 || !rare || !self.odd.chance(1, FIRES_ONE_IN) {
+            return;
+        }
+        if let Some(state) = self.links.get(&link) {
+            let until = Instant(shared.now.0 + self.odd.range(1, longest) * 1_000_000);
+            shared.net.stall(ConnId(link.0), state.end.other(), until);
+        }
     }
 
     fn dial(&mut self, to: ServerId, shared: &mut Shared) {
