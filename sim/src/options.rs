@@ -148,6 +148,8 @@ pub struct WorkloadOptions {
     pub calls_per_second: u64,
     /// Number of paths.
     pub paths: u64,
+    /// How many times more the first two of them are named, between them.
+    pub hot: u64,
     /// Calls of one client that may be under way at once.
     pub depth: usize,
     /// Longest data, bytes.
@@ -294,6 +296,13 @@ impl Options {
         if disk.sync_mean > SLOW_SYNC || load > CARRIED {
             server.batch_commands = usize::MAX;
         }
+        if wide && seeds.stream("config/forgetful", 0).chance(1, 3) {
+            // Who has missed little needs a snapshot already.
+            let mut dice = seeds.stream("config/forgetful", 1);
+            let limits = &mut server.limits;
+            limits.snapshots_kept = 1;
+            limits.snapshot_txns = limits.snapshot_txns.min(dice.range_u32(5, 60));
+        }
         if wide {
             bound_snapshots(&mut server.limits, workload.calls_per_second);
         }
@@ -307,6 +316,11 @@ impl Options {
         let peers = PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
         let duration = pinned.duration.unwrap_or(Duration::from_secs(60));
         workload.ephemeral_parts = !local.servers.is_empty();
+        if profile != Profile::Perf {
+            // Half of the calls of some runs, and three quarters of those of others, are about the same two paths.
+            let mut dice = seeds.stream("config/hot", 0);
+            workload.hot = workload.paths * *dice.pick(&[0, 0, 1, 3]);
+        }
         let quiet = matches!(profile, Profile::Calm | Profile::Perf);
         let mut options = Options {
             profile,
@@ -582,6 +596,7 @@ impl WorkloadOptions {
         WorkloadOptions {
             calls_per_second: 20_000,
             paths: 200,
+            hot: 0,
             depth: 64,
             data_bytes: 100,
             session_ms: (10_000, 30_000),
@@ -598,6 +613,7 @@ impl WorkloadOptions {
         WorkloadOptions {
             calls_per_second: if wide { dice.magnitude(10, 400) } else { 50 },
             paths: dice.range(5, 50),
+            hot: 0,
             depth: usize::try_from(dice.range(1, 16)).expect("small"),
             data_bytes: *dice.pick(&[16, 100, 3_000]),
             session_ms: (tick_ms, tick_ms * dice.range(2, 25)),
@@ -673,10 +689,11 @@ impl fmt::Display for Options {
         )?;
         writeln!(
             f,
-            "workload  {}/s on {} paths, depth={}, data<={}B, sessions {}..{}ms, \
+            "workload  {}/s on {} paths (two of them {}x), depth={}, data<={}B, sessions {}..{}ms, \
              narrow=1/{} odd=1/{}, ops {}",
             workload.calls_per_second,
             workload.paths,
+            1 + workload.hot / 2,
             workload.depth,
             workload.data_bytes,
             workload.session_ms.0,

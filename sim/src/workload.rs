@@ -238,8 +238,9 @@ impl OpMix {
 }
 
 impl KeySpace {
-    /// `count` paths, up to four levels deep.
-    pub fn draw(count: u64, dice: &mut Dice) -> KeySpace {
+    /// `count` paths, up to four levels deep. The first two are there `hot` times more between them, so that many calls meet
+    /// on them.
+    pub fn draw(count: u64, hot: u64, dice: &mut Dice) -> KeySpace {
         let mut paths: Vec<String> = Vec::new();
         for number in 0..count.max(1) {
             let shallow: Vec<&String> =
@@ -250,6 +251,9 @@ impl KeySpace {
             };
             paths.push(format!("{parent}/n{number}"));
         }
+        let first: Vec<String> = paths.iter().take(2).cloned().collect();
+        let more = usize::try_from(hot).expect("small");
+        paths.extend(first.into_iter().cycle().take(more));
         KeySpace(paths)
     }
 
@@ -569,7 +573,7 @@ mod tests {
         let seeds = Seeds::new(1);
         let mut options = Options::draw(seeds, Profile::Calm, &Pinned::default()).workload;
         options.mix = OpMix::usual();
-        let keys = KeySpace::draw(20, &mut seeds.stream("workload", 0));
+        let keys = KeySpace::draw(20, 0, &mut seeds.stream("workload", 0));
         let drawn = |n| Ops::new(ClientId(3), seeds.stream("client/ops", n));
         let mut ops = (0..100).map(drawn).find(wanted).expect("some are, and some are not");
         let mut make = || {
@@ -633,8 +637,10 @@ mod tests {
 
     #[test]
     fn paths_are_few_and_shallow() {
-        let KeySpace(paths) = KeySpace::draw(50, &mut Seeds::new(2).stream("workload", 0));
-        assert_eq!(paths.len(), 50);
+        let KeySpace(paths) = KeySpace::draw(50, 7, &mut Seeds::new(2).stream("workload", 0));
+        assert_eq!(paths.len(), 57);
+        let hot = |path: &str| paths.iter().filter(|other| *other == path).count();
+        assert_eq!((hot(&paths[0]), hot(&paths[1]), hot(&paths[2])), (5, 4, 1));
         assert!(paths.iter().all(|path| (1..=4).contains(&path.matches('/').count())));
     }
 }

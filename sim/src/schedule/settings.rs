@@ -133,6 +133,7 @@ pub fn plain() -> Options {
         workload: WorkloadOptions {
             calls_per_second: 50,
             paths: 5,
+            hot: 0,
             depth: 16,
             data_bytes: 100,
             session_ms: (2_000, 2_000),
@@ -285,6 +286,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
         mix: _,
         idle_one_in: _,
         paths,
+        hot,
         depth,
         data_bytes,
         session_ms,
@@ -294,6 +296,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
         ephemeral_parts,
     } = workload;
     visit("paths", paths);
+    visit("hot", hot);
     visit("depth", depth);
     visit("data_bytes", data_bytes);
     visit("session_min_ms", &mut session_ms.0);

@@ -172,7 +172,7 @@ impl World {
     ) -> World {
         let seeds = Seeds::new(base.seed);
         let keys = &mut Seeds::new(base.keys).stream("workload", 0);
-        let keys = KeySpace::draw(options.workload.paths, keys);
+        let keys = KeySpace::draw(options.workload.paths, options.workload.hot, keys);
         let tie = if base.in_order { Dice::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
         let servers: Vec<ServerId> = options.voters().collect();
         let (length, forks) = (options.duration, options.forks.clone());
