@@ -86,6 +86,8 @@ pub struct Options {
     pub peers: PeerOptions,
     /// Goes into the keys of all hash maps, and must change nothing.
     pub map_salt: u64,
+    /// Nobody asks for anything for so long before the audit: for what takes its time.
+    pub rest: Duration,
     /// Promises whose breaking does not count.
     pub without: Vec<String>,
 }
@@ -338,6 +340,7 @@ impl Options {
             link,
             peers,
             map_salt: 0,
+            rest: draw_rest(profile, &mut seeds.stream("config/rest", 0)),
             without: pinned.without.clone(),
         };
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
@@ -374,6 +377,12 @@ impl Options {
         config.sessions = SessionOptions { local: servers.contains(&id), upgrade: *upgrade };
         config
     }
+}
+
+/// Sessions that nobody holds, and nodes that may go by themselves, are missed only after a while.
+fn draw_rest(profile: Profile, dice: &mut Dice) -> Duration {
+    let rests = profile != Profile::Perf && dice.chance(1, 4);
+    Duration::from_secs(if rests { dice.range(40, 90) } else { 0 })
 }
 
 /// Ensembles are mostly of the usual size; the swarm has all sizes up to seven.
@@ -642,7 +651,9 @@ impl fmt::Display for Options {
         let plural = if *servers == 1 { "" } else { "s" };
         writeln!(
             f,
-            "profile   {profile}: {servers} server{plural}, {clients} clients, {duration:?} of faults"
+            "profile   {profile}: {servers} server{plural}, {clients} clients, {duration:?} of faults, \
+             {:?} of rest",
+            self.rest
         )?;
         writeln!(f, "faults    {faults}")?;
         if !self.rules.is_empty() {

@@ -154,6 +154,7 @@ pub fn plain() -> Options {
             words_late_ms: 0,
         },
         map_salt: 0,
+        rest: Duration::ZERO,
         without: Vec::new(),
     }
 }
@@ -170,6 +171,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         at_marks: _,
         forks: _,
         duration,
+        rest,
         servers,
         clients,
         server,
@@ -180,6 +182,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         local: LocalRules { servers: local_servers, upgrade },
     } = options;
     visit("duration_us", duration);
+    visit("rest_us", rest);
     visit("servers", servers);
     visit("clients", clients);
     each_of_server(server, visit);

@@ -194,9 +194,21 @@ impl World {
         self.shared.hold(Check::WRITES, Err(waits.join("\n  ")));
     }
 
-    /// Nobody asks for anything: queues must drain.
+    /// Nobody asks for anything: queues must drain, and where there is a rest, they must be empty after it, too.
     pub(super) fn settle(&mut self) -> bool {
         self.begin_phase("settle");
+        if !self.drain() {
+            return false;
+        }
+        let rest = self.shared.options.rest;
+        if !rest.is_zero() && !(self.run_until(self.shared.now.after(rest)) && self.drain()) {
+            return false;
+        }
+        self.count_elections();
+        self.shared.judge.failure().is_none()
+    }
+
+    fn drain(&mut self) -> bool {
         let since = self.shared.now;
         loop {
             let next = Instant(self.shared.now.0 + LOOK);
@@ -209,7 +221,6 @@ impl World {
             if calm || self.shared.now.0 - since.0 > SETTLE_MAX {
                 self.shared.hold(Check::DRAINED, unrest.map_or(Ok(()), Err));
                 self.shared.hold(Check::CONVERGES, apart.map_or(Ok(()), Err));
-                self.count_elections();
                 return self.shared.judge.failure().is_none();
             }
         }
