@@ -15,6 +15,7 @@ use crate::judge::Judge;
 use crate::options::{Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
 use crate::shrink::Budget;
+use crate::stop::{Break, Stop};
 use crate::targets::Rule;
 use crate::trace::{Detail, Story, View};
 
@@ -101,6 +102,16 @@ pub struct Flags {
     /// A file for each server, and for clients and messages under way, at the time of --at or at the end.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["seeds", "runs", "wall"])]
     pub dump: Option<PathBuf>,
+    /// Stop a single run at this virtual time, and print what is there.
+    #[arg(long, value_parser = parse_instant, value_name = "TIME", conflicts_with_all = ["seeds", "runs", "wall", "check_determinism", "save_schedule", "shrink"])]
+    pub until: Option<Instant>,
+    /// Stop a single run after the event of this number, as traces print it.
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "runs", "wall", "check_determinism", "save_schedule", "shrink"])]
+    pub until_event: Option<u64>,
+    /// Stop a single run where a server first reaches this branch (SyncTrunc), or this promise is broken (Z10; others are
+    /// passed over). A wrong name prints all.
+    #[arg(long, value_parser = Break::parse, value_name = "MARK|PROMISE", conflicts_with_all = ["seeds", "runs", "wall", "check_determinism", "save_schedule", "shrink"])]
+    pub break_on: Option<Break>,
     /// Print the settings drawn and all counters.
     #[arg(long, visible_alias = "verbose")]
     pub counts: bool,
@@ -261,6 +272,11 @@ impl Flags {
         }
     }
 
+    /// Where a single run ends before its time.
+    pub fn stop(&self) -> Stop {
+        Stop { until: self.until, event: self.until_event, on: self.break_on }
+    }
+
     /// Is it about several seeds?
     pub fn is_batch(&self) -> bool {
         self.seeds.is_some()
@@ -281,8 +297,9 @@ impl Flags {
     pub fn repro(&self, job: &Job) -> String {
         let seed = job.seed;
         let release = if cfg!(debug_assertions) { "" } else { "--release " };
+        let only = self.stop().promise().map_or(String::new(), |id| format!(" --break-on {id}"));
         if let Some(path) = &self.schedule {
-            return repro_of(path) + &self.without_text();
+            return repro_of(path) + &self.without_text() + &only;
         }
         let mut line = format!("REPRO: cargo run {release}-p sim -- --seed {seed:#x}");
         if self.profile != Profile::Default {
@@ -316,7 +333,7 @@ impl Flags {
         if self.check_determinism {
             line.push_str(" --check-determinism");
         }
-        line
+        line + &only
     }
 }
 

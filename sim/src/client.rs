@@ -165,15 +165,19 @@ impl Client {
         self.calls.len()
     }
 
-    /// For whoever waits for this client: what it is doing.
+    /// For whoever waits for this client: what it does.
     pub fn describe(&self) -> String {
-        let state = self.session.as_ref().map(Session::state);
+        let calls: Vec<String> =
+            self.calls.values().map(|call| format!("{} {}", call.op.name(), call.path)).collect();
+        let calls = if calls.is_empty() { "no call".to_owned() } else { calls.join(", ") };
+        let session = match self.session.as_ref().map(|session| (session.id(), session.state())) {
+            None => "has no session".to_owned(),
+            Some((SessionId(0), state)) => format!("asks for a session ({state:?})"),
+            Some((SessionId(id), state)) => format!("has session {id:#x} ({state:?})"),
+        };
         let loss = self.session.as_ref().and_then(Session::last_loss);
-        let calls = self.calls.len();
-        format!(
-            "client {}: probe {:?}, session {state:?}, {calls} calls, last loss {loss:?}",
-            self.id.0, self.probe
-        )
+        let loss = loss.map_or(String::new(), |loss| format!("; it lost its connection: {loss:?}"));
+        format!("{session}, under way: {calls}{loss}")
     }
 
     /// Begins a new session.

@@ -17,7 +17,8 @@
 //!   html, report,
 //!   sometimes, coverage
 //! cli, program, run,      how it is asked for
-//!   batch, plan, determinism, ledger,
+//!   stop, batch, plan,
+//!   determinism, ledger,
 //!   power
 //! ```
 
@@ -55,8 +56,9 @@ pub mod seed;
 pub mod served;
 pub mod shared;
 pub mod shrink;
-pub mod speed;
 pub mod sometimes;
+pub mod speed;
+pub mod stop;
 pub mod story;
 pub mod stream;
 pub mod tally;

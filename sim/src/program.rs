@@ -25,6 +25,7 @@ use crate::run::{self, Job, Report};
 use crate::schedule::Schedule;
 use crate::shrink;
 use crate::speed;
+use crate::stop::{Break, Stop};
 use crate::story;
 use crate::trace::Story;
 
@@ -91,6 +92,11 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         }
         return Ok(failure.class.exit_code());
     }
+    if let (Some(why), Some(told)) = (&report.outcome.stopped, &told) {
+        tell(&format!("\n{}", story::stopped(why, &report, told)));
+    } else if let Some(Break::Mark(mark)) = flags.break_on {
+        say(&format!("\n--break-on {mark:?}: no server has reached it\n"));
+    }
     if let Some(expected) = flags.expect_hash
         && expected != report.outcome.hash
     {
@@ -123,8 +129,12 @@ impl Source {
     /// As the flags want it; with its schedule where somebody needs it.
     fn run(&self, flags: &Flags) -> (Report, Option<Schedule>) {
         let mut story = flags.story();
-        if story == Story::Off && draws(flags) {
+        let stop = flags.stop();
+        if story == Story::Off && (draws(flags) || stop != Stop::default()) {
             story = Story::Collect;
+        }
+        if stop != Stop::default() {
+            return (self.run_to(stop, story), None);
         }
         match self {
             Source::Seed(job) if flags.check_determinism => (determinism::check(job), None),
@@ -146,14 +156,17 @@ impl Source {
         }
         let failed = report.outcome.failure.as_ref();
         let explained = failed.is_some_and(|failure| failure.class != Class::Determinism);
-        if !explained && !draws(flags) {
+        if !explained && report.outcome.stopped.is_none() && !draws(flags) {
             return None;
         }
-        let again = match self {
-            Source::Seed(job) => job.run(Story::Collect, false),
-            Source::Schedule(schedule) => run::replay(schedule, Story::Collect, false),
-        };
-        again.outcome.chronicle
+        self.run_to(flags.stop(), Story::Collect).outcome.chronicle
+    }
+
+    fn run_to(&self, stop: Stop, story: Story) -> Report {
+        match self {
+            Source::Seed(job) => job.run_to(stop, story),
+            Source::Schedule(schedule) => run::replay_to(schedule, stop, story),
+        }
     }
 }
 

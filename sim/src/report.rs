@@ -16,6 +16,9 @@ use crate::shrink::Shrunk;
 use crate::tally::Tally;
 use crate::workload::Op;
 
+/// What took less of a processor says nothing about speed, ns.
+const MEASURABLE: u64 = 1_000_000;
+
 /// Sums over the runs of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
@@ -80,6 +83,7 @@ fn add_to(counts: &mut Vec<(&'static str, u64)>, name: &'static str, more: u64) 
 pub fn verdict(report: &Report) -> &'static str {
     match &report.outcome.failure {
         Some(failure) => failure.class.name(),
+        None if report.outcome.stopped.is_some() => "stopped",
         None if report.outcome.inconclusive => "inconclusive",
         None => "passed",
     }
@@ -261,10 +265,13 @@ fn checked(totals: &Totals) -> String {
 /// Speed in a line.
 pub fn speed(totals: &Totals) -> String {
     let cpu = totals.cpu_ns.max(1);
+    if cpu < MEASURABLE {
+        return format!("{} of virtual time, too fast to measure", seconds(totals.virtual_ns));
+    }
     format!(
         "{} virtual s in {} CPU s: {} to 1, {} events per CPU s",
         totals.virtual_ns / 1_000_000_000,
-        seconds(cpu),
+        seconds(cpu).trim_end_matches('s'),
         totals.virtual_ns / cpu,
         u128::from(totals.events) * 1_000_000_000 / u128::from(cpu)
     )

@@ -8,6 +8,7 @@ use std::time::Instant;
 use crate::options::{Options, Pinned, Profile};
 use crate::schedule::Schedule;
 use crate::seed::Seeds;
+use crate::stop::Stop;
 use crate::trace::Story;
 use crate::world::{Outcome, World};
 
@@ -51,6 +52,14 @@ impl Job {
         measured(self.clone(), options, world)
     }
 
+    /// The same, up to where it is to stop.
+    pub fn run_to(&self, stop: Stop, story: Story) -> Report {
+        let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
+        let world =
+            |options| World::new(Seeds::new(self.seed), options, story, false).stopping(stop);
+        measured(self.clone(), options, world)
+    }
+
     /// The same, and keeps what was decided.
     pub fn record(&self, story: Story) -> (Report, Schedule) {
         let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
@@ -66,9 +75,19 @@ impl Job {
 
 /// Runs a schedule, and keeps what it did.
 pub fn replay(schedule: &Schedule, story: Story, compare: bool) -> Report {
-    let options = schedule.options.clone();
-    let job = Job { seed: schedule.seed, profile: options.profile, pinned: Pinned::default() };
+    let (job, options) = of_schedule(schedule);
     measured(job, options, |_| World::scripted(schedule, story, compare).recorded())
+}
+
+/// The same, up to where it is to stop.
+pub fn replay_to(schedule: &Schedule, stop: Stop, story: Story) -> Report {
+    let (job, options) = of_schedule(schedule);
+    measured(job, options, |_| World::scripted(schedule, story, false).stopping(stop))
+}
+
+fn of_schedule(schedule: &Schedule) -> (Job, Options) {
+    let options = schedule.options.clone();
+    (Job { seed: schedule.seed, profile: options.profile, pinned: Pinned::default() }, options)
 }
 
 pub(crate) fn measured(job: Job, options: Options, world: impl FnOnce(Options) -> World) -> Report {

@@ -17,7 +17,7 @@ use crate::roles::{Reign, Role};
 use crate::run::Report;
 
 pub use dump::dump;
-pub use failure::{explain, servers_named};
+pub use failure::{explain, servers_named, stopped};
 
 /// Longest line.
 const WIDTH: usize = 112;

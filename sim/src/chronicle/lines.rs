@@ -7,7 +7,7 @@ use std::io::Write as _;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
-use super::{Place, State, Strike};
+use super::{Place, State, Strike, position};
 use crate::observe::Observation;
 use crate::roles::Role;
 use crate::trace::{Kind, View};
@@ -75,7 +75,7 @@ impl Lines {
                     place,
                     *server,
                     cell,
-                    &format!("recovered, log ends at {}", short(*last)),
+                    &format!("recovered, log ends at {}", position(*last)),
                 );
             }
             Observation::Stopped { server } => {
@@ -155,7 +155,7 @@ impl Lines {
                 "|{mark}{} {:>2}{promised} {:<8}",
                 cell.role.letter(),
                 cell.epochs[1],
-                short(cell.committed)
+                position(cell.committed)
             );
         }
         let who = whose.map(|server| format!("s{server} ")).unwrap_or_default();
@@ -182,14 +182,5 @@ fn joins(role: Role) -> &'static str {
         Role::Joins => "joins",
         Role::Follows => "follows",
         Role::Down | Role::Looking | Role::Begins | Role::Leads => role.name(),
-    }
-}
-
-/// Epoch and counter, for reading.
-fn short(zxid: Zxid) -> String {
-    if zxid == Zxid::ZERO {
-        "-".to_owned()
-    } else {
-        format!("{}.{}", zxid.epoch().0, zxid.counter())
     }
 }

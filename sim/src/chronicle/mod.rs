@@ -14,7 +14,7 @@ use zabkeeper_core::peer::{Notification, PeerMessage};
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, ServerId, Status, Zxid};
 
 pub use lines::Lines;
-pub use strikes::{Hit, Strike, Strikes};
+pub use strikes::{Hit, Strike, Strikes, pairs_text};
 
 use crate::observe::{ClientId, Observation};
 use crate::roles::Role;
@@ -198,6 +198,7 @@ impl Chronicle {
             Kind::Call => Lane::Client(ClientId(u32::try_from(ends.0).unwrap_or(u32::MAX))),
             Kind::Conn | Kind::Send | Kind::Receive | Kind::Disk | Kind::Completion => return,
         };
+        let text = if kind == Kind::Step { self.taken_from(ends, text) } else { text };
         let entry = Entry { at: place.at, event: place.event, kind, who, text };
         match kind {
             Kind::Step => {
@@ -205,7 +206,8 @@ impl Chronicle {
                     let client = self.client_of(ConnId(ends.1));
                     self.arrived(ends.1, client, place.at);
                 }
-                if payload != b"timeout" && payload != b"drained" {
+                // Links that come and go are told besides.
+                if !matches!(payload, b"timeout" | b"drained" | b"up" | b"down") {
                     if self.inputs.len() == INPUTS_KEPT {
                         self.inputs.pop_front();
                     }
@@ -222,6 +224,28 @@ impl Chronicle {
             | Kind::Disk
             | Kind::Completion => {}
         }
+    }
+
+    /// An input names a link or a connection: people want to know who is at its other end.
+    fn taken_from(&self, (server, number): (u64, u64), text: String) -> String {
+        let Some((own, rest)) = text.split_once(' ') else {
+            return text;
+        };
+        let Some((by, what)) = rest.split_once(' ') else {
+            return text;
+        };
+        let peer = self.links.get(&(LinkId(number), ServerId(server)));
+        let from = if by == LinkId(number).to_string() {
+            peer.map(|peer| format!("s{peer}"))
+        } else if by == ConnId(number).to_string() {
+            match self.client_of(ConnId(number)) {
+                Lane::Client(client) => Some(format!("client {}", client.0)),
+                Lane::World | Lane::Server(_) => Some("somebody".to_owned()),
+            }
+        } else {
+            by.strip_prefix('s').and_then(|id| id.parse::<u64>().ok()).map(|id| format!("s{id}"))
+        };
+        from.map_or(text.clone(), |from| format!("{own} <- {from}: {what}"))
     }
 
     /// What the oracles are shown.
@@ -454,5 +478,14 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::Revalidated { .. } => ("REVALIDATED", 0),
         PeerMessage::Sync { .. } => ("SYNC", 0),
         PeerMessage::Synced { .. } => ("SYNCED", 0),
+    }
+}
+
+/// A position for reading: epoch and counter.
+pub fn position(zxid: Zxid) -> String {
+    if zxid == Zxid::ZERO {
+        "-".to_owned()
+    } else {
+        format!("{}.{}", zxid.epoch().0, zxid.counter())
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Owns the record. It is kept in every run: there are few of them.
 
+use std::collections::BTreeSet;
+
 use zabkeeper_core::{Instant, ServerId};
 
 use crate::faults::Fault;
@@ -115,12 +117,45 @@ fn party(party: Party) -> String {
     }
 }
 
-/// Pairs with the same first are told together, and those that are cut both ways once.
-fn pairs_text(pairs: &[(ServerId, ServerId)]) -> String {
+/// Who does not get anything to whom: whole parts where there are such, else pairs.
+pub fn pairs_text(pairs: &[(ServerId, ServerId)]) -> String {
+    let names = |part: &BTreeSet<ServerId>| {
+        part.iter().map(|id| format!("s{id}")).collect::<Vec<_>>().join(" ")
+    };
+    let froms: BTreeSet<ServerId> = pairs.iter().map(|(from, _)| *from).collect();
+    let tos: BTreeSet<ServerId> = pairs.iter().map(|(_, to)| *to).collect();
+    if froms.is_disjoint(&tos) && pairs.len() == froms.len() * tos.len() {
+        return format!("{} > {}", names(&froms), names(&tos));
+    }
+    // In a split everybody is cut off from all that the first is not with.
+    let parted =
+        |id: &&ServerId| froms.first().is_some_and(|first| pairs.contains(&(*first, **id)));
+    let (there, here): (BTreeSet<_>, BTreeSet<_>) = froms.iter().partition(parted);
+    let between = |pair: &(ServerId, ServerId)| here.contains(&pair.0) != here.contains(&pair.1);
+    if pairs.iter().all(between) && pairs.len() == 2 * here.len() * there.len() {
+        return format!("{} | {}", names(&here), names(&there));
+    }
     let both = |pair: &(ServerId, ServerId)| pairs.contains(&(pair.1, pair.0));
     let told = pairs.iter().filter(|pair| !both(pair) || pair.0 < pair.1);
     let text = |pair: &(ServerId, ServerId)| {
         format!("s{}{}s{}", pair.0, if both(pair) { "|" } else { ">" }, pair.1)
     };
     told.map(text).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_told_as_parts() {
+        let told = |pairs: &[(u64, u64)]| {
+            let pairs: Vec<_> = pairs.iter().map(|(a, b)| (ServerId(*a), ServerId(*b))).collect();
+            pairs_text(&pairs)
+        };
+        assert_eq!(told(&[(1, 3), (1, 4), (2, 3), (2, 4)]), "s1 s2 > s3 s4");
+        assert_eq!(told(&[(1, 2), (2, 1), (2, 3), (3, 2)]), "s1 s3 | s2");
+        let partial = [(1, 2), (2, 1), (2, 3), (3, 2), (3, 1), (1, 3)];
+        assert_eq!(told(&partial), "s1|s2 s2|s3 s1|s3");
+    }
 }

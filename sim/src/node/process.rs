@@ -195,14 +195,13 @@ impl Process {
             ("connections not read", self.held.len()),
             ("bytes unread", buffered),
             ("links that are stuck", self.stuck.len()),
-            ("not serving", usize::from(!status.serving)),
             ("snapshots running", usize::from(status.snapshot_running)),
         ];
-        let busy: Vec<String> = counts
-            .iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(what, count)| format!("{count} {what}"))
-            .collect();
+        let counts = counts.iter().filter(|(_, count)| *count > 0);
+        let mut busy: Vec<String> = counts.map(|(what, count)| format!("{count} {what}")).collect();
+        if !status.serving {
+            busy.push("does not serve".to_owned());
+        }
         (!busy.is_empty()).then(|| format!("s{}: {}", self.id, busy.join(", ")))
     }
 

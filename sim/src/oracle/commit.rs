@@ -16,6 +16,7 @@ use super::catalog::{Fault, Id, Verdict};
 use super::conn::{Hello, Who};
 use super::epochs::Proposed;
 use super::ledger::Committed;
+use super::words::maybe;
 use crate::model::{Asker, Kind, is_quota};
 
 /// Shorter data may repeat; from this length on, it names one write attempt (C8).
@@ -179,7 +180,11 @@ impl Oracles {
         let moved = view.attached.filter(|to| to.conn != origin.conn && later(to.asked));
         let moved = moved.filter(|to| to.order < proposed.order);
         tally.hold(Id::S5, moved.is_none(), || {
-            evidence(format!("{shown} was taken up after the session had moved: {moved:?}"))
+            let to = moved.map(|to| {
+                let server = conns.get(&to.conn).map(|conn| format!(", server {}", conn.server));
+                format!("{} of client {}{}", to.conn, to.client.0, server.unwrap_or_default())
+            });
+            evidence(format!("{shown} was taken up after the session had moved to {}", maybe(to)))
         })?;
         if says_closing(&txn.op) {
             view.closing = true;

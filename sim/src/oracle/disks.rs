@@ -9,6 +9,7 @@ use super::catalog::{Fault, Id, Tally, Verdict};
 use super::ledger::Ledger;
 use super::mirror::Held;
 use super::path::Path;
+use super::words::kept;
 use crate::model::Model;
 
 /// The state of tree and sessions on a disk.
@@ -181,9 +182,9 @@ impl Ledger {
             (false, false) => otherwise,
         };
         let evidence = vec![
-            format!("the disk of server {id} holds a log up to {last}, and {state:?}"),
-            format!("confirmed are {} and {:?}", durable.path.end(), durable.state),
-            format!("commanded are {} and {:?}", issued.path.end(), issued.state),
+            format!("the disk of server {id} holds a log up to {last}; {}", kept(state)),
+            format!("confirmed was a log up to {}; {}", durable.path.end(), kept(&durable.state)),
+            format!("commanded was a log up to {}; {}", issued.path.end(), kept(&issued.state)),
         ];
         Err(Fault::new(kind, evidence))
     }

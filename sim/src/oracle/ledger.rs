@@ -19,6 +19,7 @@ use super::epochs::{Begun, Epochs, Promises, Proposed};
 use super::mirror::Mirror;
 use super::path::Path;
 use super::talk::Link;
+use super::words::maybe;
 
 /// A leader may take so long to see that it has lost its majority: it looks with every ping, and a ping waits for its step.
 const FORSAKEN: Duration = Duration::from_secs(10);
@@ -228,7 +229,8 @@ impl Ledger {
         tally.hold(Id::Z18, held, || {
             let (end, initial) = (path.end(), initial.map(Path::end));
             vec![format!(
-                "server {id} {does} epoch {epoch} behind {end}; the epoch began with {initial:?}"
+                "server {id} {does} epoch {epoch} behind {end}; the epoch began with {}",
+                maybe(initial)
             )]
         })
     }
@@ -260,7 +262,10 @@ impl Ledger {
         if view.is_some_and(|view| view.established.is_some()) {
             let leader = view.and_then(|view| view.begun.as_ref()).map(|begun| begun.leader);
             return tally.hold(Id::Z1, leader == Some(id), || {
-                vec![format!("server {id} serves in epoch {epoch}; its leader is {leader:?}")]
+                vec![format!(
+                    "server {id} serves in epoch {epoch}; its leader is {}",
+                    maybe(leader)
+                )]
             });
         }
         let initial = self.epochs.initial(epoch).cloned();
@@ -268,7 +273,7 @@ impl Ledger {
         let has_quorum = end.is_some_and(|end| self.has_evidence(epoch, end));
         tally.hold(Id::Z1, has_quorum, || {
             let mut evidence =
-                vec![format!("server {id} serves in epoch {epoch}, begun after {end:?}")];
+                vec![format!("server {id} serves in epoch {epoch}, begun after {}", maybe(end))];
             evidence.extend(self.evidence(epoch));
             evidence
         })?;
@@ -310,8 +315,9 @@ impl Ledger {
             let DurableState { accepted_epoch, current_epoch, .. } = durable.state;
             format!(
                 "server {id}: log durable up to {}, accepted {accepted_epoch}, current \
-                 {current_epoch}; of epoch {epoch} up to {synced:?}",
-                server.mirror.kept().end()
+                 {current_epoch}; of epoch {epoch} up to {}",
+                server.mirror.kept().end(),
+                maybe(synced)
             )
         };
         self.servers.iter().map(one).collect()
@@ -391,7 +397,7 @@ impl Ledger {
         let server = self.servers.entry(id).or_default();
         let before = server.applied;
         tally.hold(Id::Z4, before.is_none_or(|before| before < zxid), || {
-            vec![format!("server {id} applies {zxid} after {before:?}")]
+            vec![format!("server {id} applies {zxid} after {}", maybe(before))]
         })?;
         tally.hold(Id::Z13, zxid <= committed.end(), || {
             vec![format!("server {id} applies {zxid}, and leaders have only {}", committed.end())]
@@ -412,7 +418,10 @@ impl Ledger {
             let kind =
                 if next.is_some_and(|next| next.epoch() < zxid.epoch()) { Id::Z9 } else { Id::Z5 };
             tally.hold(kind, next == Some(zxid), || {
-                vec![format!("server {id} applies {zxid} after {before}; {next:?} comes between")]
+                vec![format!(
+                    "server {id} applies {zxid} after {before}; next in the history is {}",
+                    maybe(next)
+                )]
             })?;
         }
         tally.hold(Id::Z9, true, Vec::new)?;

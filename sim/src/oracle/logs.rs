@@ -11,6 +11,7 @@ use super::epochs::Proposed;
 use super::ledger::Ledger;
 use super::mirror::Order;
 use super::path::Path;
+use super::words::{kept, maybe};
 
 impl Ledger {
     /// Commands for the disk, in order.
@@ -76,7 +77,7 @@ impl Ledger {
         let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());
         let leader = begun.map(|begun| begun.leader);
         tally.hold(Id::Z1, leader == Some(id), || {
-            vec![format!("server {id} proposes {zxid}; who leads epoch {epoch}: {leader:?}")]
+            vec![format!("server {id} proposes {zxid}; who leads epoch {epoch}: {}", maybe(leader))]
         })?;
         let server = &self.servers[&id];
         let end = server.path().end();
@@ -118,8 +119,9 @@ impl Ledger {
         let follows = zxid.counter() > 1 || initial == Some(end);
         tally.hold(Id::Z10, follows, || {
             vec![format!(
-                "server {id} logs {zxid} after {end}; epoch {} began after {initial:?}",
-                zxid.epoch()
+                "server {id} logs {zxid} after {end}; epoch {} began after {}, and all its followers with it",
+                zxid.epoch(),
+                maybe(initial)
             )]
         })
     }
@@ -156,7 +158,7 @@ impl Ledger {
         let lost = path.between(kept, path.end()).first().copied();
         let lost = lost.filter(|lost| self.committed.contains(*lost));
         tally.hold(Id::Z19, lost.is_none(), || {
-            vec![format!("server {id} cuts its log to {to}, and {lost:?} is committed")]
+            vec![format!("server {id} cuts its log to {to}, and {} is committed", maybe(lost))]
         })?;
         let applied = server.applied.unwrap_or(Zxid::ZERO);
         tally.hold(Id::Z19, applied <= kept, || {
@@ -220,7 +222,7 @@ impl Ledger {
         let rises =
             accepted >= before.accepted_epoch && epoch >= before.current_epoch && accepted >= epoch;
         tally.hold(Id::Z14, rises, || {
-            vec![format!("server {id} is to store {state:?} over {before:?}")]
+            vec![format!("server {id} is to store: {}; over: {}", kept(state), kept(before))]
         })?;
         if epoch == before.current_epoch {
             return Ok(());

@@ -40,6 +40,7 @@ mod talk;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -192,6 +193,11 @@ impl Oracles {
     #[cfg(test)]
     fn pretend(&mut self, id: ServerId, last: Zxid) {
         self.ledger.pretend(id, last);
+    }
+
+    /// What all of them are called.
+    pub fn ids() -> impl Iterator<Item = &'static str> {
+        Id::ALL.into_iter().map(Id::name)
     }
 
     /// How often each oracle has judged.

@@ -13,6 +13,7 @@ use zabkeeper_core::{Epoch, Instant, LinkId, ServerId, Zxid};
 use super::catalog::{Id, Tally, Verdict};
 use super::epochs::Promises;
 use super::ledger::Ledger;
+use super::words::{self, kept};
 
 /// A link, from one end.
 #[derive(Clone, Debug)]
@@ -142,8 +143,8 @@ impl Ledger {
         let nothing = server.mirror.issued().path.end() == Zxid::ZERO;
         tally.hold(Id::Z1, self.voters.may_decide(&voices, nothing), || {
             vec![format!(
-                "server {id} leads epoch {epoch}; promised by {voices:?}, its own disk says {:?}",
-                server.mirror.durable().state
+                "server {id} leads epoch {epoch}; promised by {voices:?}, its own disk says: {}",
+                kept(&server.mirror.durable().state)
             )]
         })?;
         self.epochs.of_mut(epoch).decided = true;
@@ -168,8 +169,12 @@ impl Ledger {
         let kept = server.mirror.kept();
         let end = kept.end();
         let epoch = said.to.and_then(|link| link.epoch);
-        let evidence =
-            || vec![said.to_string(), format!("durable there: log up to {end}, {:?}", held.state)];
+        let evidence = || {
+            vec![
+                said.to_string(),
+                format!("durable there: log up to {end}, {}", words::kept(&held.state)),
+            ]
+        };
         if let PeerMessage::FollowerInfo { voice, .. } = said.message {
             self.has_this_voice(tally, said.by, *voice, &evidence)?;
         } else if let PeerMessage::AckEpoch { current: named, last, .. } = said.message {
@@ -219,7 +224,7 @@ impl Ledger {
                 let writing = if settled { "" } else { ", more under way" };
                 vec![
                     format!("server {by} tells server {to}: {notification}"),
-                    format!("durable there: log up to {durable}, {:?}{writing}", held.state),
+                    format!("durable there: log up to {durable}, {}{writing}", kept(&held.state)),
                 ]
             };
             self.has_this_voice(tally, by, voice, &evidence)?;

@@ -8,12 +8,15 @@ use std::fmt::Write;
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
 use super::short;
-use crate::chronicle::{Chronicle, Entry, Lane, State, Strike};
+use crate::chronicle::{Chronicle, Entry, Lane, State, Strike, position};
 use crate::judge::Failure;
+use crate::observe::ClientId;
+use crate::roles::Role;
 use crate::run::Report;
+use crate::trace::Kind;
 
 /// Events shown before the failure.
-const EVENTS: usize = 14;
+const EVENTS: usize = 16;
 /// Faults shown that struck before it, and how long before, ns.
 const STRIKES: usize = 8;
 const NEAR: u64 = 30_000_000_000;
@@ -33,9 +36,79 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
     servers.extend(server_of(failure.event, chronicle));
     if let Some(zxid) = zxid_named(&failure.evidence) {
         text.push_str(&reached(zxid, chronicle));
+    } else {
+        text.push_str(&positions(chronicle));
     }
     text.push_str(&struck(failure.at, &servers, report));
-    text.push_str(&last_events(failure.event, &servers, chronicle));
+    let clients = clients_named(&failure.evidence);
+    let place = (failure.at, failure.event);
+    text.push_str(&last_events(place, &servers, Some(&clients), chronicle));
+    text
+}
+
+/// Where a run was stopped: where servers are, what troubles them, and the last events.
+pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
+    let (at, event) = (report.outcome.ended, report.outcome.events);
+    let mut text = format!("stopped at {at} (event {event}): {why}\n");
+    text.push_str(&positions(chronicle));
+    text.push_str(&lasting(at, report));
+    let all = BTreeSet::new();
+    text.push_str(&last_events((at, event), &all, None, chronicle));
+    text.push_str(
+        "\nTo see more of it, add --dump DIR (a file for each server), --html FILE, or --trace all.\n",
+    );
+    text
+}
+
+/// What servers said of themselves last.
+fn positions(chronicle: &Chronicle) -> String {
+    let mut text = "\nwhere servers are\n".to_owned();
+    let _infallible = writeln!(
+        text,
+        "  {:<26}{:<18}{:>9}{:>9}{:>11}{:>9}  proposals",
+        "", "epoch", "appended", "durable", "committed", "applied"
+    );
+    for (server, states) in &chronicle.states {
+        if let Some(state) = states.last() {
+            let _infallible = writeln!(text, "  s{:<3}{}", server.0, row(*server, state));
+        }
+    }
+    text
+}
+
+fn row(server: ServerId, state: &State) -> String {
+    if state.role == Role::Down {
+        return state.role.name().to_owned();
+    }
+    let whom = state.leader.filter(|leader| *leader != server);
+    let role = match (state.role, whom) {
+        (Role::Joins, Some(leader)) => format!("joins s{leader}"),
+        (Role::Follows, Some(leader)) => format!("follows s{leader}"),
+        (role, _) => role.name().to_owned(),
+    };
+    let [promised, own] = state.epochs;
+    let epoch =
+        if promised == own { own.to_string() } else { format!("{own}, promised {promised}") };
+    let [appended, durable, committed, applied] = state.marks.map(position);
+    let open = if state.outstanding == 0 { "none" } else { &format!("{} open", state.outstanding) };
+    let halted = if state.halted { ", halted" } else { "" };
+    format!(
+        "{role:<22}{epoch:<18}{appended:>9}{durable:>9}{committed:>11}{applied:>9}  {open}{halted}"
+    )
+}
+
+/// Faults that go on.
+fn lasting(at: Instant, report: &Report) -> String {
+    let mut text = String::new();
+    for strike in report.outcome.strikes.list() {
+        if let Some(until) = strike.until.filter(|until| *until > at) {
+            let head = if text.is_empty() { "\nfaults that go on\n" } else { "" };
+            let since = strike.at.to_string();
+            let (fault, whom) = (strike.fault, strike.whom());
+            let _infallible =
+                writeln!(text, "{head}  {since:>13}  {fault} {whom} until {}", short(until));
+        }
+    }
     text
 }
 
@@ -55,6 +128,14 @@ pub fn servers_named(evidence: &[String]) -> BTreeSet<ServerId> {
     let first = words.first().and_then(|word| word.strip_prefix('s')?.parse().ok());
     named.extend(first.map(ServerId));
     named
+}
+
+/// Clients that the evidence names.
+fn clients_named(evidence: &[String]) -> BTreeSet<ClientId> {
+    let text = evidence.join(" ");
+    let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let named = words.windows(2).filter(|pair| pair[0] == "client");
+    named.filter_map(|pair| pair[1].parse().ok()).map(ClientId).collect()
 }
 
 /// The first position of the history that the evidence names.
@@ -141,26 +222,87 @@ fn struck(at: Instant, servers: &BTreeSet<ServerId>, report: &Report) -> String 
     text
 }
 
-/// What happened last to these servers.
-fn last_events(event: u64, servers: &BTreeSet<ServerId>, chronicle: &Chronicle) -> String {
+/// What happened last to these servers, and to clients that the evidence names. Without any, what clients say to
+/// servers is left out.
+fn last_events(
+    (at, event): (Instant, u64),
+    servers: &BTreeSet<ServerId>,
+    clients: Option<&BTreeSet<ClientId>>,
+    chronicle: &Chronicle,
+) -> String {
+    let about_clients = clients.is_some_and(|clients| !clients.is_empty());
+    let of_client = |entry: &Entry| match clients {
+        None => false,
+        Some(wanted) => {
+            let named =
+                entry.text.split_once(" <- client ").and_then(|(_, rest)| rest.split_once(':'));
+            let named = named.and_then(|(id, _)| id.parse().ok()).map(ClientId);
+            let stranger = entry.text.contains(" <- somebody:");
+            stranger || named.is_some_and(|id| !wanted.contains(&id))
+        }
+    };
     let concerns = |entry: &&Entry| {
         let who = match entry.who {
             Lane::Server(server) => servers.is_empty() || servers.contains(&server),
             Lane::World => true,
             Lane::Client(_) => servers.is_empty(),
         };
-        who && entry.event <= event
+        who && entry.event <= event && !of_client(entry) && !daily(entry, about_clients)
     };
-    let mut events: Vec<&Entry> =
-        chronicle.inputs.iter().chain(&chronicle.told).filter(concerns).collect();
-    events.sort_by_key(|entry| entry.event);
-    let mut text = format!("\nthe last events at {} (everything: --trace all)\n", names(servers));
-    for entry in &events[events.len().saturating_sub(EVENTS)..] {
-        let line = format!("  {:>13} {:>8}  {}", entry.at.to_string(), entry.event, entry.text);
+    let events = chronicle.inputs.iter().chain(&chronicle.told).filter(concerns);
+    let mut events: Vec<(Instant, u64, &str)> =
+        events.map(|entry| (entry.at, entry.event, &*entry.text)).collect();
+    let lives = clients.map_or(Vec::new(), |clients| lives_of(clients, at, chronicle));
+    events.extend(lives.iter().map(|(at, text)| (*at, u64::MAX, &**text)));
+    events.sort_by_key(|(at, event, _)| (*at, *event));
+    let mut whom = names(servers);
+    for client in clients.into_iter().flatten() {
+        let _infallible = write!(whom, ", client {}", client.0);
+    }
+    let mut text = format!("\nthe last events at {whom} (everything: --trace all)\n");
+    for (at, event, what) in &events[events.len().saturating_sub(EVENTS)..] {
+        let event = if *event == u64::MAX { String::new() } else { event.to_string() };
+        let line = format!("  {:>13} {event:>8}  {what}", at.to_string());
         let cut: String = line.chars().take(LINE).collect();
         let _infallible = writeln!(text, "{cut}");
     }
     text
+}
+
+/// What says nothing here: faults without whom they hit, which stand above, and the daily round of servers where it is
+/// about clients.
+fn daily(entry: &Entry, about_clients: bool) -> bool {
+    let round = [": ACK ", ": PING", ": PONG", " disk done "];
+    let bare = entry.kind == Kind::Fault && !entry.text.contains(' ');
+    bare || (about_clients && round.iter().any(|part| entry.text.contains(part)))
+}
+
+/// Connections and calls of these clients, as they know of them.
+fn lives_of(
+    clients: &BTreeSet<ClientId>,
+    until: Instant,
+    chronicle: &Chronicle,
+) -> Vec<(Instant, String)> {
+    let mut lines = Vec::new();
+    for conn in chronicle.conns.iter().filter(|conn| clients.contains(&conn.client)) {
+        let (client, server) = (conn.client.0, conn.server);
+        lines.push((
+            conn.at,
+            format!("client {client} is connected with s{server} by {}", conn.conn),
+        ));
+        if let Some(at) = conn.until {
+            lines.push((at, format!("client {client} has lost its connection with s{server}")));
+        }
+    }
+    for call in chronicle.calls.iter().filter(|call| clients.contains(&call.client)) {
+        lines.push((call.at, format!("client {} calls {}", call.client.0, call.text)));
+        if let Some((at, _, answer)) = &call.end {
+            lines
+                .push((*at, format!("client {}: {} ends with {answer}", call.client.0, call.text)));
+        }
+    }
+    lines.retain(|(at, _)| *at <= until);
+    lines
 }
 
 fn names(servers: &BTreeSet<ServerId>) -> String {

@@ -9,6 +9,7 @@ mod phases;
 mod scene;
 mod stranger;
 mod strike;
+mod waits;
 mod wipe;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use crate::roles::{Role, Roles};
 use crate::schedule::{Act, Schedule, Step};
 use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
+use crate::stop::Stop;
 use crate::stream::{Arrival, Delivery, End, Network, Party};
 use crate::tally::{Counts, Tally};
 use crate::targets::{Rule, Targets};
@@ -68,6 +70,10 @@ pub struct World {
     /// Forks to come, the next one last.
     forks: Vec<Fork>,
     in_order: bool,
+    /// The run ends there, because somebody wants to see what is there.
+    stop: Stop,
+    /// It has ended there, and why.
+    stopped: Option<String>,
     /// The run is given up, without a verdict, after this time or this event.
     give_up: (Instant, u64),
     /// The server whose disk was taken away last, until it has everything again.
@@ -86,6 +92,8 @@ pub struct Outcome {
     pub failure: Option<Failure>,
     /// It was given up before a verdict.
     pub inconclusive: bool,
+    /// It was stopped before a verdict, as somebody wanted, and why there.
+    pub stopped: Option<String>,
     /// Virtual time at the end.
     pub ended: Instant,
     /// The fingerprint.
@@ -157,6 +165,15 @@ impl World {
         self
     }
 
+    /// It ends where somebody wants it to.
+    pub fn stopping(mut self, stop: Stop) -> World {
+        if let Some(id) = stop.promise() {
+            self.shared.judge.look_only_for(id);
+        }
+        self.stop = stop;
+        self
+    }
+
     /// Without a verdict by then, or after so many events, there is none.
     pub fn given_up_at(mut self, at: Instant, events: u64) -> World {
         self.give_up = (at, events);
@@ -217,6 +234,8 @@ impl World {
             ends: Instant(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)),
             forks: forks.into_iter().rev().collect(),
             in_order: base.in_order,
+            stop: Stop::default(),
+            stopped: None,
             give_up: (Instant(u64::MAX), EVENTS_MAX),
             wiped: None,
             client_ids: 0,
@@ -245,7 +264,7 @@ impl World {
 
     /// Runs all phases.
     pub fn run(mut self) -> Outcome {
-        let inconclusive = !self.phases();
+        let inconclusive = !self.phases() && self.stopped.is_none();
         let mut shared = self.shared;
         let (cut, slow) = shared.net.strained();
         shared.tally.faults[Fault::NetCut as usize] += cut;
@@ -253,6 +272,7 @@ impl World {
         Outcome {
             failure: shared.judge.failure().cloned(),
             inconclusive,
+            stopped: self.stopped,
             ended: shared.now,
             hash: shared.trace.hash(),
             events: shared.trace.events(),
@@ -284,17 +304,22 @@ impl World {
 
     /// Lets things happen up to `until`. Says whether the run may go on.
     fn run_until(&mut self, until: Instant) -> bool {
-        while let Some(at) = self.next_at().filter(|at| *at <= until) {
+        let end = self.stop.until.map_or(until, |stop| stop.min(until));
+        while let Some(at) = self.next_at().filter(|at| *at <= end) {
             if self.forks_before(at) {
                 self.fork();
                 continue;
             }
             self.shared.now = at;
+            let mut ran = None;
             if self.shared.agenda.peek() == Some(at) {
                 let due = self.shared.agenda.pop().expect("looked at above");
                 self.act(due);
             } else {
                 let (_, event) = self.shared.queue.pop().expect("looked at above");
+                if let Event::Wake { server, .. } = event {
+                    ran = Some(server);
+                }
                 self.happen(event);
             }
             for met in std::mem::take(&mut self.shared.targets.met) {
@@ -305,9 +330,16 @@ impl World {
             if over || self.shared.judge.failure().is_some() {
                 return false;
             }
+            self.stopped = self.stop.met(ran, &self.shared);
+            if self.stopped.is_some() {
+                return false;
+            }
         }
-        self.shared.now = until;
-        true
+        self.shared.now = end;
+        if end < until {
+            self.stopped = Some("that is the time asked for".to_owned());
+        }
+        end == until
     }
 
     fn next_at(&self) -> Option<Instant> {

@@ -5,7 +5,7 @@
 use zabkeeper_core::{Instant, ServerId};
 
 use super::World;
-use crate::chronicle::Hit;
+use crate::chronicle::{Hit, pairs_text};
 use crate::faults::Fault;
 use crate::seed::Dice;
 use crate::stream::{End, Party};
@@ -47,8 +47,7 @@ impl World {
         let shared = &mut self.shared;
         let ends: Vec<u8> = cut.iter().flat_map(|(from, to)| [from.0, to.0].map(low)).collect();
         shared.note(Kind::Fault, (fault as u64, ms), &ends, || {
-            let pairs: Vec<String> = cut.iter().map(|(a, b)| format!("s{a}>s{b}")).collect();
-            format!("{fault} for {ms} ms: {}", pairs.join(" "))
+            format!("{fault} for {ms} ms: {}", pairs_text(&cut))
         });
         shared.roles.record_cut(shared.now, until);
         shared.hit(Hit::Pairs(cut.clone()), Some(until));

@@ -2,7 +2,7 @@
 //!
 //! Owns their order and bounds. Must not judge promises to clients: oracles do.
 
-use zabkeeper_core::{Instant, Status};
+use zabkeeper_core::{Instant, ServerId, Status};
 
 use super::World;
 use crate::fs::Pace;
@@ -120,12 +120,12 @@ impl World {
     }
 
     /// Servers that do not serve.
-    fn not_serving(&self) -> Vec<String> {
+    fn not_serving(&self) -> Vec<ServerId> {
         let serves = |role| matches!(role, Role::Leads | Role::Follows);
         self.nodes
             .values()
             .filter(|node| !node.status().is_some_and(|status| serves(Role::of(&status))))
-            .map(|node| format!("s{}: {:?}", node.id(), node.status()))
+            .map(Node::id)
             .collect()
     }
 
@@ -157,8 +157,7 @@ impl World {
                 return false;
             }
             if self.shared.now.0 - healed.0 > self.liveness.bound {
-                self.report_idle(&idle);
-                self.report_waiting();
+                self.report_waiting(&idle);
                 return false;
             }
         }
@@ -169,29 +168,16 @@ impl World {
         true
     }
 
-    fn report_idle(&mut self, idle: &[String]) {
-        let leads = |status: Status| Role::of(&status) == Role::Leads;
-        let led = self.nodes.values().any(|node| node.status().is_some_and(leads));
-        let check = if led { Check::JOINS } else { Check::LEADER };
+    /// Nothing goes on, and who waits for whom. `idle` do not serve.
+    fn report_waiting(&mut self, idle: &[ServerId]) {
+        let waits = self.waits().join("\n");
         if !idle.is_empty() {
-            self.shared.hold(check, Err(idle.join("\n  ")));
+            let leads = |status: Status| Role::of(&status) == Role::Leads;
+            let led = self.nodes.values().any(|node| node.status().is_some_and(leads));
+            let check = if led { Check::JOINS } else { Check::LEADER };
+            self.shared.hold(check, Err(waits.clone()));
         }
-    }
-
-    /// Who waits for whom.
-    fn report_waiting(&mut self) {
-        let mut waits: Vec<String> = self
-            .clients
-            .values()
-            .filter(|client| !client.is_proven())
-            .map(|client| client.describe())
-            .collect();
-        waits.extend(self.nodes.values().map(|node| {
-            let unrest =
-                node.unrest().unwrap_or_else(|| format!("s{} waits for nobody", node.id()));
-            format!("{unrest}; {:?}", node.status())
-        }));
-        self.shared.hold(Check::WRITES, Err(waits.join("\n  ")));
+        self.shared.hold(Check::WRITES, Err(waits));
     }
 
     /// Nobody asks for anything: queues must drain, and where there is a rest, they must be empty after it, too.
@@ -201,8 +187,11 @@ impl World {
             return false;
         }
         let rest = self.shared.options.rest;
-        if !rest.is_zero() && !(self.run_until(self.shared.now.after(rest)) && self.drain()) {
-            return false;
+        if !rest.is_zero() {
+            let rested = self.run_until(self.shared.now.after(rest));
+            if !rested || !self.drain() {
+                return false;
+            }
         }
         self.count_elections();
         self.shared.judge.failure().is_none()

@@ -88,3 +88,26 @@ fn a_run_is_shown_as_lines_of_states_as_a_page_and_as_a_dump() {
     assert!(dump.join("clients.txt").exists() && dump.join("messages.txt").exists());
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
+
+#[test]
+fn a_run_stops_where_somebody_wants_to_look() {
+    let stopped = |args: &[&str]| {
+        let output = sim(&[&["--seed", "7", "--duration", "5s"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let told = text(&output.stdout);
+        assert!(told.contains("verdict   stopped") && told.contains("the last events"), "{told}");
+        told
+    };
+    assert!(stopped(&["--until", "2.5s"]).contains("stopped at 2.500000s (event "));
+    let told = stopped(&["--until-event", "1000"]);
+    let (_, rest) = told.split_once("(event ").expect("a number");
+    let number: u64 = rest.split(')').next().and_then(|n| n.parse().ok()).expect("a number");
+    assert!((1_000..1_100).contains(&number), "{number}");
+    let told = stopped(&["--break-on", "electionwon"]);
+    assert!(told.contains(": s5 reaches ElectionWon"), "s5 leads seed 7: {told}");
+    let never = sim(&["--seed", "7", "--duration", "1s", "--break-on", "DiskFailed"]);
+    assert!(text(&never.stderr).contains("DiskFailed: no server has reached it"));
+    let wrong = sim(&["--break-on", "Z99"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("Z10") && text(&wrong.stderr).contains("SyncTrunc"));
+}

@@ -146,7 +146,7 @@ const start = () => {
   $("title").textContent = "seed " + D.seed;
   const verdict = $("verdict");
   verdict.textContent = D.failure ? D.failure.class + " " + D.failure.id : D.verdict;
-  verdict.className = D.verdict === "passed" ? "good" : "bad";
+  verdict.className = D.verdict === "passed" ? "good" : D.failure ? "bad" : "";
   if (D.failure) {
     const f = D.failure, box = $("failure");
     box.hidden = false;

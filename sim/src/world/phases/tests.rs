@@ -34,6 +34,14 @@ fn broken(world: &World) -> &'static str {
     world.shared.judge.failure().expect("the sabotage is noticed").id
 }
 
+/// The failure says who waits for whom.
+fn said(world: &World, parts: &[&str]) {
+    let failure = world.shared.judge.failure().expect("the sabotage is noticed").to_string();
+    for part in parts {
+        assert!(failure.contains(part), "{part:?} is missing in\n{failure}");
+    }
+}
+
 /// The servers get no time any more.
 fn hang(world: &mut World) {
     let never = Instant(world.shared.now.0 + HOUR);
@@ -48,6 +56,7 @@ fn l2_a_server_that_hangs_writes_nothing() {
     hang(&mut world);
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L2");
+    said(&world, &["client 0 waits for s"]);
 }
 
 /// A world of three servers that has been healed, with nothing but this cut between them, for ever.
@@ -68,6 +77,7 @@ fn l1_servers_that_do_not_hear_each_other_elect_nobody() {
     let mut world = cut_world(&[(1, 2), (1, 3), (2, 3)]);
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L1");
+    said(&world, &["s1 waits for s2", ": a ring", "looks for a leader", "does not reach s2, s3"]);
 }
 
 #[test]
@@ -75,6 +85,7 @@ fn l5_a_server_that_hears_nobody_does_not_join() {
     let mut world = cut_world(&[(1, 2), (1, 3)]);
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L5");
+    said(&world, &["which waits for nobody: it leads", "s1 waits for s3: it looks for a leader"]);
 }
 
 #[test]

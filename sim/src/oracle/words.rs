@@ -1,0 +1,22 @@
+//! Words for evidence, where a type has none that fit.
+//!
+//! Must not judge.
+
+use std::fmt::Display;
+
+use zabkeeper_core::io::DurableState;
+
+/// What is there, or that nothing is.
+pub(super) fn maybe(what: Option<impl Display>) -> String {
+    what.map_or_else(|| "nothing".to_owned(), |what| what.to_string())
+}
+
+/// What a disk says of epochs and its snapshot.
+pub(super) fn kept(state: &DurableState) -> String {
+    let DurableState { accepted_epoch, current_epoch, snapshot, damaged } = state;
+    let damaged = if *damaged { ", damaged" } else { "" };
+    format!(
+        "promised epoch {}, history of epoch {}, snapshot {snapshot}{damaged}",
+        accepted_epoch.0, current_epoch.0
+    )
+}
