@@ -62,11 +62,11 @@ pub struct Flags {
     /// Which faults: +name, -name, only=name, comma separated; `list` prints the catalogue.
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub faults: String,
-    /// A fault where a mark is hit, instead of those drawn: MARK[#n][@role]=FAULT, repeatable; roles are looking, leading,
+    /// A fault where a mark is hit, instead of those drawn: `MARK[#n][@role]=FAULT`, repeatable; roles are looking, leading,
     /// following. `off` for none, `list` prints all marks.
     #[arg(long, value_name = "RULE")]
     pub at_mark: Vec<String>,
-    /// The same with a power failure between the outputs of that very step: MARK[#n][@role], repeatable.
+    /// The same with a power failure between the outputs of that very step: `MARK[#n][@role]`, repeatable.
     #[arg(long, value_name = "PLACE")]
     pub crash_at: Vec<String>,
     /// Promises whose breaking does not count, comma separated: who would have noticed then?
