@@ -322,6 +322,10 @@ impl Options {
             // Half of the calls of some runs, and three quarters of those of others, are about the same two paths.
             let mut dice = seeds.stream("config/hot", 0);
             workload.hot = workload.paths * *dice.pick(&[0, 0, 1, 3]);
+            // Lists come and go: half of them grant little.
+            if wide && seeds.stream("config/lists", 0).chance(1, 8) {
+                workload.narrow_one_in = 2;
+            }
         }
         let quiet = matches!(profile, Profile::Calm | Profile::Perf);
         let mut options = Options {
@@ -360,6 +364,7 @@ impl Options {
             auth: self.server.auth.clone(),
             tree: self.server.tree.clone(),
             local: self.local.clone(),
+            epoch_txns: self.server.limits.epoch_txns,
         }
     }
 

@@ -103,6 +103,8 @@ pub struct Rules {
     pub tree: TreeOptions,
     /// Who keeps sessions to itself.
     pub local: LocalRules,
+    /// Transactions of an epoch, at most; zero: no end is in sight.
+    pub epoch_txns: u32,
 }
 
 /// Which servers begin sessions that only they know (SESS-14).
@@ -267,6 +269,11 @@ impl Model {
     /// leader's clock was.
     pub fn overdue_since(&self, node: &Node) -> Option<Zxid> {
         let epoch = self.tip().epoch();
+        let most = self.rules.epoch_txns;
+        if most > 0 && self.tip().counter() >= most {
+            // Nobody resigns from an epoch that is used up to tidy up in the next one.
+            return None;
+        }
         let due = |logged: &&Logged| {
             let Txn { zxid, time, .. } = logged.txn;
             zxid.epoch() == epoch
