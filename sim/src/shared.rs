@@ -52,7 +52,7 @@ pub enum Event {
     /// The server learns how it went.
     PeerDialled { from: ServerId, life: u64, conn: ConnId, to: ServerId, stands: bool },
     /// A notification arrives, if it can.
-    Notified { from: ServerId, to: ServerId, what: Notification },
+    Notified { from: ServerId, to: ServerId, what: Notification, sent: Instant },
     /// A client's deadline has come.
     ClientDeadline { client: ClientId, life: u64 },
     /// A client sees whether a fresh write gets through.
@@ -68,6 +68,8 @@ pub enum Event {
 /// See the module.
 #[derive(Debug)]
 pub struct Shared {
+    /// When all faults stopped.
+    pub healed: Option<Instant>,
     /// Virtual time.
     pub now: Instant,
     /// What will happen.

@@ -64,6 +64,7 @@ pub struct Counts {
     pub links_refused: u64,
     pub peer_messages: u64,
     pub notifications: u64,
+    pub notifications_late: u64,
     pub snaps: u64,
     pub truncations: u64,
     pub log_reads: u64,
@@ -139,12 +140,12 @@ impl Tally {
 
 impl Counts {
     /// All of them with their names.
-    pub fn fields(&self) -> [(&'static str, u64); 23] {
+    pub fn fields(&self) -> [(&'static str, u64); 24] {
         let mut copy = *self;
         copy.fields_mut().map(|(name, count)| (name, *count))
     }
 
-    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 23] {
+    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 24] {
         [
             ("boots", &mut self.boots),
             ("kills", &mut self.kills),
@@ -166,6 +167,7 @@ impl Counts {
             ("links refused", &mut self.links_refused),
             ("peer messages", &mut self.peer_messages),
             ("notifications", &mut self.notifications),
+            ("notifications heard late", &mut self.notifications_late),
             ("snapshots taken over", &mut self.snaps),
             ("truncations", &mut self.truncations),
             ("log reads", &mut self.log_reads),

@@ -13,7 +13,6 @@ use std::rc::Rc;
 
 use storage_fs::Opened;
 use zabkeeper_core::io::Lane;
-use zabkeeper_core::peer::Notification;
 use zabkeeper_core::{Config, ConnId, Epoch, Instant, Server, ServerId, SessionId, Status, Zxid};
 
 use crate::chronicle::Hit;
@@ -31,7 +30,7 @@ use crate::stream::{Delivery, End, Party, Silence};
 use crate::trace::Kind;
 pub(crate) use clock::Clock;
 use lanes::Lanes;
-use process::Process;
+use process::{Heard, Process};
 use truth::Truth;
 
 /// Reading the disk's content into memory and starting up, ns.
@@ -505,9 +504,9 @@ impl Node {
     }
 
     /// A notification arrives.
-    pub fn notified(&mut self, from: ServerId, what: Notification, shared: &mut Shared) {
+    pub fn notified(&mut self, heard: Heard, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase {
-            process.notified(from, what, shared);
+            process.notified(heard, shared);
         }
     }
 

@@ -15,7 +15,6 @@ use bytes::{Buf, Bytes, BytesMut};
 use zabkeeper_core::io::{
     ClientCommand, ClientEvent, DiskEvent, Lane, Outbox, PeerCommand, PeerEvent,
 };
-use zabkeeper_core::peer::Notification;
 use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greeting};
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
@@ -39,6 +38,7 @@ use crate::stream::{Delivery, End, Party};
 use crate::targets::Met;
 use crate::trace::Kind;
 use conns::Conn;
+pub(super) use links::Heard;
 use links::{Backoff, Link, LinkEvent};
 use tell::{Told, summary, told};
 
@@ -114,7 +114,7 @@ enum Delivered {
     Closed(ConnId),
     Disk(DiskEvent),
     Link(LinkId, LinkEvent),
-    Notified(ServerId, Notification),
+    Notified(Heard),
 }
 
 impl std::fmt::Debug for Process {
@@ -391,7 +391,7 @@ impl Process {
                 self.step(now, Input::Client(conn, ClientEvent::Closed), shared);
             }
             Delivered::Link(link, event) => self.take_link(now, link, event, shared),
-            Delivered::Notified(from, what) => self.take_notification(now, from, what, shared),
+            Delivered::Notified(heard) => self.take_notification(now, heard, shared),
             Delivered::Disk(event) => {
                 let failed = matches!(event, DiskEvent::Failed(_));
                 self.step(now, Input::Disk(event), shared);

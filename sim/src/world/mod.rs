@@ -195,6 +195,7 @@ impl World {
         let (length, forks) = (options.duration, options.forks.clone());
         let judge = Judge::new(&servers, options.rules()).without(&options.without);
         let mut shared = Shared {
+            healed: None,
             now: Instant(0),
             queue: Queue::new(tie),
             agenda,
@@ -423,10 +424,10 @@ impl World {
                     shared.schedule_arrivals();
                 }
             }
-            Event::Notified { from, to, what } => {
+            Event::Notified { from, to, what, sent } => {
                 if shared.reach.cut_until(shared.now, from, to).is_none() {
                     let (node, shared) = self.node(to);
-                    node.notified(from, what, shared);
+                    node.notified((from, what, sent), shared);
                 }
             }
             Event::ClientDeadline { client, life } => {

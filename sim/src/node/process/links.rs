@@ -3,7 +3,7 @@
 //! Owns greetings, frames, what waits to be sent, and the pauses between attempts to dial. Must not judge what is
 //! said.
 
-use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::peer::{Notification, PeerMessage};
 
 use super::*;
 
@@ -11,6 +11,9 @@ use super::*;
 const BACKOFF_FIRST: u64 = 10_000_000;
 /// The longest pause, ns.
 const BACKOFF_LONGEST: u64 = 1_000_000_000;
+
+/// A notification: whose, which, and when it was sent.
+pub(crate) type Heard = (ServerId, Notification, Instant);
 
 /// What happens to a link.
 #[derive(Debug)]
@@ -84,23 +87,19 @@ impl Process {
     }
 
     /// A notification has arrived.
-    pub(in crate::node) fn notified(
-        &mut self,
-        from: ServerId,
-        what: Notification,
-        shared: &mut Shared,
-    ) {
-        self.inbox.push_back(Delivered::Notified(from, what));
+    pub(in crate::node) fn notified(&mut self, heard: Heard, shared: &mut Shared) {
+        self.inbox.push_back(Delivered::Notified(heard));
         self.ask_to_run(shared);
     }
 
     pub(super) fn take_notification(
         &mut self,
         now: Now,
-        from: ServerId,
-        what: Notification,
+        (from, what, sent): Heard,
         shared: &mut Shared,
     ) {
+        let late = shared.healed.is_some_and(|healed| sent <= healed);
+        shared.tally.counts.notifications_late += u64::from(late);
         self.backoff.heard(from);
         self.step(now, Input::Election(from, what), shared);
     }
@@ -303,7 +302,7 @@ impl Process {
         if lost {
             return;
         }
-        let event = Event::Notified { from: self.id, to, what };
+        let event = Event::Notified { from: self.id, to, what, sent: shared.now };
         let mut after = link.draw(dice);
         if late {
             after += dice.exponential(VOTE_LATE);
