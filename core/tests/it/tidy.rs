@@ -106,9 +106,9 @@ fn the_architecture_page_names_every_module_of_the_core() {
 }
 
 /// The numbered edge cases, and those among them that come with later features: what an ensemble's config node holds,
-/// read-only mode, local sessions, reconfig, the admin server.
+/// read-only mode, reconfig, the admin server.
 const EDGE_CASES: std::ops::RangeInclusive<u32> = 1..=230;
-const LATER: [std::ops::RangeInclusive<u32>; 4] = [64..=64, 143..=143, 153..=154, 203..=230];
+const LATER: [std::ops::RangeInclusive<u32>; 3] = [64..=64, 143..=143, 203..=230];
 
 /// The numbers that stand behind the words `edge` and `edges`; `to` is for all between.
 fn edges_named(text: &str) -> Vec<u32> {

@@ -12,7 +12,7 @@ use zabkeeper_core::wire::Request;
 use crate::crash::check_all_there;
 use crate::harness::eventually;
 use crate::members::{Ensemble, Writers};
-use crate::raw::{Raw, create, get, set, sync};
+use crate::raw::{Raw, create, exists, get, set, sync};
 use crate::words::ask;
 
 /// A tick short enough for tests that wait for limits, long enough for a loaded machine.
@@ -50,7 +50,19 @@ fn three_processes_elect_a_leader_and_what_one_is_told_all_know() {
 }
 
 #[test]
-fn sess_14_15_local_sessions_stay_on_their_server_until_they_own_something() {
+fn edge_153_a_local_session_that_may_not_become_global_owns_nothing() {
+    let ensemble = Ensemble::start("localSessionsEnabled=true");
+    for id in 0..3 {
+        let (mut raw, _) = Raw::open(ensemble.server(id).port, 10_000);
+        let (mine, plain) = (format!("/mine{id}"), format!("/plain{id}"));
+        assert_eq!(raw.call(create(&mine, b"", 1)).0, -120, "{}", ensemble.logs());
+        assert_eq!(raw.call(exists(&mine)).0, -101);
+        assert_eq!(raw.call(create(&plain, b"", 0)).0, 0, "all else goes on");
+    }
+}
+
+#[test]
+fn sess_14_15_edge_154_local_sessions_stay_on_their_server_until_they_own_something() {
     let ensemble = Ensemble::start("localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true");
     let count = |id, kind: &str| {
         let mntr = ask(ensemble.server(id), "mntr");
