@@ -386,9 +386,7 @@ impl Server {
                 }
                 self.resume_clients(cx);
             }
-            News::Revalidated { conn, session, live } => {
-                self.on_revalidated(conn, session, live, cx);
-            }
+            News::Revalidated { conn, session } => self.on_revalidated(conn, session, cx),
             News::Synced(conn, request) => self.confirm_sync(conn, request, cx),
             News::Abandon(why) => self.look(None, why, cx),
         }

@@ -15,7 +15,7 @@ use crate::session;
 use crate::timer::Timer;
 use crate::txn::Origin;
 use crate::wire::{ConnectRequest, ConnectResponse};
-use crate::zab::Resumption;
+use crate::zab::{Resumption, SyncWaiter};
 
 /// One connection.
 ///
@@ -164,7 +164,14 @@ impl Server {
             Role::Leading(leader) => {
                 let origin = Origin::handshake(cx.config.id(), conn);
                 match leader.resume_session(session, timeout_ms, origin, &mut self.replica, cx) {
-                    Resumption::Dead => self.refuse_session(conn, request.read_only, cx),
+                    Resumption::Dead => {
+                        // Another leader may know it by now: who asks is told nothing before a quorum has confirmed that
+                        // there is none.
+                        let waiter = SyncWaiter { link: None, conn, request: Origin::HANDSHAKE };
+                        let verdict = leader.sync(waiter, cx);
+                        self.revalidate(conn, request);
+                        self.carry_out(verdict, cx);
+                    }
                     Resumption::Known => {
                         cx.mark(Mark::SessionReattached);
                         self.open(conn, session, timeout_ms, request.read_only, cx);
@@ -191,14 +198,19 @@ impl Server {
         self.revalidate(conn, request);
     }
 
-    /// What an older connection had asked the leader for has arrived there.
-    pub(super) fn on_local_resumption(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
+    /// The leader, confirmed by a quorum, has seen the handshake. Of a local session: what an older connection had asked it
+    /// for has arrived there. Of any other one: it is no more.
+    pub(super) fn on_resumption_synced(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
         let Some(Conn { phase: ConnPhase::Revalidating(request), .. }) = self.conns.get(&conn)
         else {
             return;
         };
         let request = request.clone();
-        self.reopen_local_session(conn, &request, cx);
+        if self.local.is_own(request.session) {
+            self.reopen_local_session(conn, &request, cx);
+        } else {
+            self.refuse_session(conn, request.read_only, cx);
+        }
     }
 
     fn reopen_local_session(&mut self, conn: ConnId, request: &ConnectRequest, cx: &mut Cx<'_>) {
@@ -213,14 +225,8 @@ impl Server {
         self.set_phase(conn, ConnPhase::Revalidating(request));
     }
 
-    /// The leader has answered for a session that a client wants to go on with here.
-    pub(super) fn on_revalidated(
-        &mut self,
-        conn: ConnId,
-        session: SessionId,
-        live: bool,
-        cx: &mut Cx<'_>,
-    ) {
+    /// The leader knows the session that a client wants to go on with here.
+    pub(super) fn on_revalidated(&mut self, conn: ConnId, session: SessionId, cx: &mut Cx<'_>) {
         let Some(Conn { phase: ConnPhase::Revalidating(request), .. }) = self.conns.get(&conn)
         else {
             return;
@@ -228,7 +234,7 @@ impl Server {
         let (asked, read_only) = (request.session, request.read_only);
         let timeout_ms = cx.config.negotiate(request.timeout_ms);
         // The answer may have been overtaken by the end of the session, which this server knows then.
-        if asked != session || !live || self.replica.sessions().timeout_ms(session).is_none() {
+        if asked != session || self.replica.sessions().timeout_ms(session).is_none() {
             return self.refuse_session(conn, read_only, cx);
         }
         cx.mark(Mark::SessionReattached);

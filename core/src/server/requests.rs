@@ -193,7 +193,7 @@ impl Server {
     /// A quorum has confirmed that what is committed here is all there was when the sync came.
     pub(super) fn confirm_sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         if request == Origin::HANDSHAKE {
-            return self.on_local_resumption(conn, cx);
+            return self.on_resumption_synced(conn, cx);
         }
         if let Some(Conn { queue, .. }) = self.conns.get_mut(&conn) {
             queue.confirm(request);

@@ -54,7 +54,7 @@ pub(crate) enum News {
     /// The same, and clients are served from now on.
     Serve(Zxid),
     /// The leader knows this client's session, or does not.
-    Revalidated { conn: ConnId, session: SessionId, live: bool },
+    Revalidated { conn: ConnId, session: SessionId },
     /// This client may be answered.
     Synced(ConnId, u64),
     /// This leader cannot be followed: look for one.
@@ -152,8 +152,8 @@ impl Follower {
                 News::Commit(zxid)
             }
             PeerMessage::Ping { round } => self.on_ping(round, cx),
-            PeerMessage::Revalidated { conn, session, live } if serves => {
-                News::Revalidated { conn, session, live }
+            PeerMessage::Revalidated { conn, session } if serves => {
+                News::Revalidated { conn, session }
             }
             PeerMessage::Synced { conn, request } if serves => News::Synced(conn, request),
             PeerMessage::Commit { .. }

@@ -483,12 +483,12 @@ impl Leader {
         let origin = Origin::handshake(server, conn);
         match self.resume_session(session, timeout_ms, origin, replica, cx) {
             Resumption::Dead => {
+                // Another leader may know it by now: only a quorum that still follows this one proves that it is gone.
                 cx.mark(Mark::SessionMoveDead);
-                cx.tell(link, PeerMessage::Revalidated { conn, session, live: false });
+                let (link, request) = (Some(link), Origin::HANDSHAKE);
+                return self.sync(SyncWaiter { link, conn, request }, cx);
             }
-            Resumption::Known => {
-                cx.tell(link, PeerMessage::Revalidated { conn, session, live: true });
-            }
+            Resumption::Known => cx.tell(link, PeerMessage::Revalidated { conn, session }),
             // The transaction is the answer.
             Resumption::Closing => cx.mark(Mark::SessionMoveClosing),
             Resumption::Moves(_) => {}

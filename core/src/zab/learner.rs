@@ -272,7 +272,11 @@ impl Learner {
 
     /// The link has room again.
     pub(super) fn on_drained(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
-        self.heard = cx.now.mono;
+        // To take what it is to catch up with is a sign of life, as nothing else may be heard of it for long. Who serves
+        // answers pings, and a ping may leave towards a machine that is gone.
+        if self.stage != Stage::Serving {
+            self.heard = cx.now.mono;
+        }
         self.filling = false;
         self.pump(replica, epoch, cx);
     }
