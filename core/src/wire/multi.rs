@@ -135,8 +135,12 @@ fn decode_parts(r: &mut Reader) -> Result<(Option<OpCode>, Vec<Request>), Malfor
         let bad = Malformed::Value { field: "multi operation", value: kind.into() };
         let op = OpCode::from_wire(kind).filter(|op| is_write(*op) || is_read(*op));
         let Some(op) = op else { return Err(bad) };
-        let request = decode_body(op, r)?;
-        requests.push(judge(op, request, r)?);
+        let body = decode_body(op, r);
+        if body.is_err() {
+            // That the record is cut off is found before anything is made of a list that is not there.
+            r.no_list = false;
+        }
+        requests.push(judge(op, body?, r)?);
         if is_write(*first.get_or_insert(op)) != is_write(op) {
             return Err(bad);
         }
@@ -231,4 +235,38 @@ fn put_header(out: &mut BytesMut, kind: i32, done: bool, err: i32) {
     out.put_i32(kind);
     out.put_u8(u8::from(done));
     out.put_i32(err);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::RequestFrame;
+
+    /// A multi with a creation that has no list, cut behind so many bytes.
+    fn without_a_list(length: usize) -> Request {
+        let mut frame = BytesMut::new();
+        for number in [1, OpCode::Multi.wire(), OpCode::Create.wire()] {
+            frame.put_i32(number);
+        }
+        frame.put_u8(0);
+        for number in [-1, 2] {
+            frame.put_i32(number);
+        }
+        frame.put_slice(b"/a");
+        // No data, no list, flags, and the end of the multi.
+        for number in [-1, -1, 0, -1] {
+            frame.put_i32(number);
+        }
+        frame.put_u8(1);
+        frame.put_i32(-1);
+        frame.truncate(length);
+        RequestFrame::decode(frame.freeze()).expect("has a header").request
+    }
+
+    #[test]
+    fn multi_02_a_record_that_is_cut_is_found_before_a_list_that_is_not_there() {
+        // As a real server has it: only the first of these takes a zxid.
+        assert_eq!(without_a_list(33), Request::Undecodable { op: OpCode::Multi });
+        assert_eq!(without_a_list(usize::MAX), Request::NoPath { op: OpCode::Multi });
+    }
 }
