@@ -386,7 +386,6 @@ impl Server {
                 }
                 self.resume_clients(cx);
             }
-            News::Revalidated { conn, session } => self.on_revalidated(conn, session, cx),
             News::Synced(conn, request) => self.confirm_sync(conn, request, cx),
             News::Abandon(why) => self.look(None, why, cx),
         }

@@ -234,8 +234,7 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
         Some(PeerMessage::CreateSession { .. }) => {
             PeerMessage::Revalidate { conn, session, timeout_ms }
         }
-        Some(PeerMessage::Revalidate { .. }) => PeerMessage::Revalidated { conn, session },
-        Some(PeerMessage::Revalidated { .. }) => PeerMessage::Sync { conn, request },
+        Some(PeerMessage::Revalidate { .. }) => PeerMessage::Sync { conn, request },
         Some(PeerMessage::Sync { .. }) => PeerMessage::Synced { conn, request },
         Some(PeerMessage::Synced { .. }) => return None,
     })

@@ -187,8 +187,8 @@ pub enum PeerMessage {
         origin: Origin,
     },
     /// Learner: a client wants to go on with its session here (ZAB-21). Where it comes from another server, the answer is
-    /// a transaction that says so; where it is gone, [`Synced`](Self::Synced), once a quorum has confirmed the leader, as
-    /// another one may know it by now; else [`Revalidated`](Self::Revalidated).
+    /// a transaction that says so; else it is [`Synced`](Self::Synced): once a quorum has confirmed the leader, what the
+    /// learner knows of the session by then is true.
     Revalidate {
         /// The client's connection with the learner.
         conn: ConnId,
@@ -196,13 +196,6 @@ pub enum PeerMessage {
         session: SessionId,
         /// Negotiated timeout, ms.
         timeout_ms: u32,
-    },
-    /// Leader: the session is alive, and the learner's already.
-    Revalidated {
-        /// The client's connection with the learner.
-        conn: ConnId,
-        /// Which session.
-        session: SessionId,
     },
     /// Learner: a client wants to see whatever was committed before now (CONS-04).
     Sync {
@@ -286,9 +279,6 @@ impl fmt::Display for PeerMessage {
             }
             PeerMessage::Revalidate { conn, session, timeout_ms } => {
                 write!(f, "REVALIDATE {conn} {session} {timeout_ms}ms")
-            }
-            PeerMessage::Revalidated { conn, session } => {
-                write!(f, "REVALIDATED {conn} {session}")
             }
             PeerMessage::Sync { conn, request } => write!(f, "SYNC {conn}#{request}"),
             PeerMessage::Synced { conn, request } => write!(f, "SYNCED {conn}#{request}"),

@@ -164,17 +164,13 @@ impl Server {
             Role::Leading(leader) => {
                 let origin = Origin::handshake(cx.config.id(), conn);
                 match leader.resume_session(session, timeout_ms, origin, &mut self.replica, cx) {
-                    Resumption::Dead => {
-                        // Another leader may know it by now: who asks is told nothing before a quorum has confirmed that
-                        // there is none.
+                    Resumption::Dead | Resumption::Known => {
+                        // Another leader may have begun it, or moved it, by now: who asks is told nothing before a quorum
+                        // has confirmed that there is none.
                         let waiter = SyncWaiter { link: None, conn, request: Origin::HANDSHAKE };
                         let verdict = leader.sync(waiter, cx);
                         self.revalidate(conn, request);
                         self.carry_out(verdict, cx);
-                    }
-                    Resumption::Known => {
-                        cx.mark(Mark::SessionReattached);
-                        self.open(conn, session, timeout_ms, request.read_only, cx);
                     }
                     Resumption::Moves(_) | Resumption::Closing => {
                         self.revalidate(conn, request);
@@ -199,7 +195,7 @@ impl Server {
     }
 
     /// The leader, confirmed by a quorum, has seen the handshake. Of a local session: what an older connection had asked it
-    /// for has arrived there. Of any other one: it is no more.
+    /// for has arrived there. Of any other one: what is known of it here is true.
     pub(super) fn on_resumption_synced(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
         let Some(Conn { phase: ConnPhase::Revalidating(request), .. }) = self.conns.get(&conn)
         else {
@@ -207,9 +203,18 @@ impl Server {
         };
         let request = request.clone();
         if self.local.is_own(request.session) {
-            self.reopen_local_session(conn, &request, cx);
-        } else {
+            return self.reopen_local_session(conn, &request, cx);
+        }
+        let sessions = self.replica.sessions();
+        if sessions.timeout_ms(request.session).is_none() {
             self.refuse_session(conn, request.read_only, cx);
+        } else if sessions.owner(request.session) == Some(cx.config.id()) {
+            let timeout_ms = cx.config.negotiate(request.timeout_ms);
+            cx.mark(Mark::SessionReattached);
+            self.open(conn, request.session, timeout_ms, request.read_only, cx);
+        } else {
+            // It has gone on to yet another server meanwhile.
+            self.close(conn, cx);
         }
     }
 
@@ -223,22 +228,6 @@ impl Server {
     fn revalidate(&mut self, conn: ConnId, request: ConnectRequest) {
         self.by_session.insert(request.session, conn);
         self.set_phase(conn, ConnPhase::Revalidating(request));
-    }
-
-    /// The leader knows the session that a client wants to go on with here.
-    pub(super) fn on_revalidated(&mut self, conn: ConnId, session: SessionId, cx: &mut Cx<'_>) {
-        let Some(Conn { phase: ConnPhase::Revalidating(request), .. }) = self.conns.get(&conn)
-        else {
-            return;
-        };
-        let (asked, read_only) = (request.session, request.read_only);
-        let timeout_ms = cx.config.negotiate(request.timeout_ms);
-        // The answer may have been overtaken by the end of the session, which this server knows then.
-        if asked != session || self.replica.sessions().timeout_ms(session).is_none() {
-            return self.refuse_session(conn, read_only, cx);
-        }
-        cx.mark(Mark::SessionReattached);
-        self.open(conn, session, timeout_ms, read_only, cx);
     }
 
     pub(super) fn refuse_session(

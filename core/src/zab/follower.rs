@@ -54,7 +54,6 @@ pub(crate) enum News {
     /// The same, and clients are served from now on.
     Serve(Zxid),
     /// The leader knows this client's session, or does not.
-    Revalidated { conn: ConnId, session: SessionId },
     /// This client may be answered.
     Synced(ConnId, u64),
     /// This leader cannot be followed: look for one.
@@ -152,12 +151,8 @@ impl Follower {
                 News::Commit(zxid)
             }
             PeerMessage::Ping { round } => self.on_ping(round, cx),
-            PeerMessage::Revalidated { conn, session } if serves => {
-                News::Revalidated { conn, session }
-            }
             PeerMessage::Synced { conn, request } if serves => News::Synced(conn, request),
             PeerMessage::Commit { .. }
-            | PeerMessage::Revalidated { .. }
             | PeerMessage::Synced { .. }
             | PeerMessage::FollowerInfo { .. }
             | PeerMessage::AckEpoch { .. }

@@ -169,7 +169,6 @@ impl Leader {
             | PeerMessage::UpToDate { .. }
             | PeerMessage::Commit { .. }
             | PeerMessage::Ping { .. }
-            | PeerMessage::Revalidated { .. }
             | PeerMessage::Synced { .. } => {
                 self.refuse(link, format!("it said what is not its to say: {message}"), cx)
             }
@@ -482,13 +481,15 @@ impl Leader {
         }
         let origin = Origin::handshake(server, conn);
         match self.resume_session(session, timeout_ms, origin, replica, cx) {
-            Resumption::Dead => {
-                // Another leader may know it by now: only a quorum that still follows this one proves that it is gone.
-                cx.mark(Mark::SessionMoveDead);
+            // Another leader may have begun it, or moved it, by now: only a quorum that still follows this one proves what
+            // is known here.
+            known @ (Resumption::Dead | Resumption::Known) => {
+                if known == Resumption::Dead {
+                    cx.mark(Mark::SessionMoveDead);
+                }
                 let (link, request) = (Some(link), Origin::HANDSHAKE);
                 return self.sync(SyncWaiter { link, conn, request }, cx);
             }
-            Resumption::Known => cx.tell(link, PeerMessage::Revalidated { conn, session }),
             // The transaction is the answer.
             Resumption::Closing => cx.mark(Mark::SessionMoveClosing),
             Resumption::Moves(_) => {}

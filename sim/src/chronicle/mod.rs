@@ -475,7 +475,6 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::Request { .. } => ("REQUEST", 0),
         PeerMessage::CreateSession { .. } => ("CREATE SESSION", 0),
         PeerMessage::Revalidate { .. } => ("REVALIDATE", 0),
-        PeerMessage::Revalidated { .. } => ("REVALIDATED", 0),
         PeerMessage::Sync { .. } => ("SYNC", 0),
         PeerMessage::Synced { .. } => ("SYNCED", 0),
     }

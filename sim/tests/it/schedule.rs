@@ -70,7 +70,8 @@ fn the_program_writes_schedules_runs_them_and_shrinks_those_that_fail() {
     std::fs::remove_file(&less_path).expect("there");
 }
 
-/// Shrunken schedules of planted bugs: each broke its promise where the bug was, and must not without it.
+/// Shrunken schedules, of planted bugs and of those that seeds have found: each broke its promise where the bug was, and
+/// must not without it.
 #[test]
 fn the_corpus_passes() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");

@@ -22,7 +22,7 @@ const laneOfClient = new Map(D.clients.map((id, i) => [id, NS + i]));
 const GROUPS = {
   "vote for": "vote", FOLLOWERINFO: "join", LEADERINFO: "join", ACKEPOCH: "join", TRUNC: "join", SNAP: "join",
   "SYNC AT": "join", NEWLEADER: "join", "ACK NEWLEADER": "join", UPTODATE: "join", PROPOSAL: "data", REQUEST: "data",
-  "CREATE SESSION": "data", REVALIDATE: "data", REVALIDATED: "data", ACK: "ack", COMMIT: "data", SYNC: "data",
+  "CREATE SESSION": "data", REVALIDATE: "data", ACK: "ack", COMMIT: "data", SYNC: "data",
   SYNCED: "data", PING: "ping", PONG: "ping", "client ping": "ping", handshake: "client", session: "client",
   request: "client", reply: "client", "watch event": "client",
 };
