@@ -15,7 +15,7 @@ use crate::session;
 use crate::timer::Timer;
 use crate::txn::Origin;
 use crate::wire::{ConnectRequest, ConnectResponse};
-use crate::zab::{Resumption, SyncWaiter};
+use crate::zab::Resumption;
 
 /// One connection.
 ///
@@ -167,10 +167,8 @@ impl Server {
                     Resumption::Dead | Resumption::Known => {
                         // Another leader may have begun it, or moved it, by now: who asks is told nothing before a quorum
                         // has confirmed that there is none.
-                        let waiter = SyncWaiter { link: None, conn, request: Origin::HANDSHAKE };
-                        let verdict = leader.sync(waiter, cx);
                         self.revalidate(conn, request);
-                        self.carry_out(verdict, cx);
+                        self.sync(conn, Origin::HANDSHAKE, cx);
                     }
                     Resumption::Moves(_) | Resumption::Closing => {
                         self.revalidate(conn, request);
@@ -188,7 +186,7 @@ impl Server {
             Role::Looking(_) | Role::Leading(_) => None,
         };
         let Some(link) = barrier else {
-            return self.reopen_local_session(conn, &request, cx);
+            return self.reopen_session(conn, &request, cx);
         };
         cx.tell(link, PeerMessage::Sync { conn, request: Origin::HANDSHAKE });
         self.revalidate(conn, request);
@@ -202,23 +200,18 @@ impl Server {
             return;
         };
         let request = request.clone();
-        if self.local.is_own(request.session) {
-            return self.reopen_local_session(conn, &request, cx);
-        }
-        let sessions = self.replica.sessions();
-        if sessions.timeout_ms(request.session).is_none() {
+        let (session, sessions) = (request.session, self.replica.sessions());
+        if self.local.is_own(session) || sessions.owner(session) == Some(cx.config.id()) {
+            self.reopen_session(conn, &request, cx);
+        } else if sessions.timeout_ms(session).is_none() {
             self.refuse_session(conn, request.read_only, cx);
-        } else if sessions.owner(request.session) == Some(cx.config.id()) {
-            let timeout_ms = cx.config.negotiate(request.timeout_ms);
-            cx.mark(Mark::SessionReattached);
-            self.open(conn, request.session, timeout_ms, request.read_only, cx);
         } else {
             // It has gone on to yet another server meanwhile.
             self.close(conn, cx);
         }
     }
 
-    fn reopen_local_session(&mut self, conn: ConnId, request: &ConnectRequest, cx: &mut Cx<'_>) {
+    fn reopen_session(&mut self, conn: ConnId, request: &ConnectRequest, cx: &mut Cx<'_>) {
         let timeout_ms = cx.config.negotiate(request.timeout_ms);
         cx.mark(Mark::SessionReattached);
         self.open(conn, request.session, timeout_ms, request.read_only, cx);

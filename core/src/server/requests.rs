@@ -175,7 +175,8 @@ impl Server {
         }
     }
 
-    fn sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
+    /// Asks for a quorum's word, which comes to `confirm_sync`.
+    pub(super) fn sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         match &mut self.role {
             Role::Looking(_) => unreachable!("only who serves syncs"),
             Role::Following(follower) => {
