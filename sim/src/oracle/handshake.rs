@@ -33,7 +33,8 @@ impl Oracles {
                 }
                 conn.phase = Phase::Greeted;
                 conn.session = request.session;
-                conn.hello = Some(Hello { request, at, order, applied });
+                let alive = self.model.is_alive(request.session);
+                conn.hello = Some(Hello { request, at, order, applied, alive });
             }
         }
         Ok(())
@@ -43,7 +44,7 @@ impl Oracles {
     pub(super) fn welcomed(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
         let who = self.who(id);
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        let Hello { request: hello, at, order: asked, applied } =
+        let Hello { request: hello, at, order: asked, applied, alive } =
             conn.hello.clone().expect("greeted");
         let response = match ConnectResponse::decode(frame.clone()) {
             Ok(response) => response,
@@ -59,7 +60,7 @@ impl Oracles {
             let clean = response.timeout_ms == 0 && response.password == [0; 16];
             self.tally.hold(Id::S6, clean, || vec![format!("{who}: refused with {response:?}")])?;
             if is_password(&hello) {
-                self.refused(id, hello.session);
+                self.refused(id, hello.session, alive);
                 self.is_not_refused(id, hello.session, asked)?;
             }
             return Ok(());
@@ -95,10 +96,12 @@ impl Oracles {
         })
     }
 
-    /// A good password is refused only where the session is over or ending.
-    fn refused(&mut self, id: ConnId, session: SessionId) {
+    /// A good password is refused only where the session is over or ending; or was only another server's when its client
+    /// asked here (SESS-15), whatever has become of it since: nothing but a transaction could keep it from being upgraded
+    /// while the answer is on its way.
+    fn refused(&mut self, id: ConnId, session: SessionId, was_alive: bool) {
         let conn = &self.conns[&id];
-        if self.model.is_alive(session) {
+        if was_alive && self.model.is_alive(session) {
             let life = self.ledger.life(conn.server);
             let view = self.sessions.entry(session).or_default();
             view.refused = Some((conn.server, life, self.now));

@@ -157,6 +157,8 @@ const start = () => {
   resize();
   if (D.failure) jump(); else fit();
   fromHash();
+  // At once: a browser that dumps or prints the page may never ask for a frame.
+  paint();
   panel();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); panel(); });
   new ResizeObserver(resize).observe(stage);

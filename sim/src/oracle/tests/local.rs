@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
-use zabkeeper_core::{ConnId, SessionId, WallMs, Zxid};
+use zabkeeper_core::{ConnId, ServerId, SessionId, WallMs, Zxid};
 
 use super::history::{History, SERVER, create, create_with, get, twins, twins_under};
 use crate::model::{LocalRules, Rules};
@@ -120,6 +120,31 @@ fn s8_a_server_makes_a_session_everybodys_that_may_not() {
         } else {
             client(h);
         }
+    });
+}
+
+/// Its own server upgrades it while the answer of the other one is on its way; or had done so before.
+#[test]
+fn s2_a_session_is_refused_elsewhere_that_was_everybodys_already() {
+    twins_under(&rules(true), "S2", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", 1));
+        if lie {
+            upgrades(h);
+        }
+        let server = ServerId(2);
+        let b = h.greets_at(server, 1, LOCAL, Zxid::ZERO);
+        if !lie {
+            upgrades(h);
+        }
+        keeps(h, &[]);
+        h.does(a);
+        h.answers(a);
+        h.refuses(b);
+        h.waits(31_000);
+        let (applied, digest) = (h.tip(), h.model.digest_at(h.tip()));
+        h.sees(Observation::Final { server, applied, digest, sessions: vec![LOCAL] });
+        h.ends();
     });
 }
 
