@@ -365,6 +365,7 @@ impl Options {
             tree: self.server.tree.clone(),
             local: self.local.clone(),
             epoch_txns: self.server.limits.epoch_txns,
+            sync_limit: self.config(ServerId(1)).sync_limit(),
         }
     }
 

@@ -24,6 +24,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use zabkeeper_core::txn::{Lifetime, Txn};
 use zabkeeper_core::wire::{Acl, EventType, Perms, Stat};
@@ -105,6 +106,8 @@ pub struct Rules {
     pub local: LocalRules,
     /// Transactions of an epoch, at most; zero: no end is in sight.
     pub epoch_txns: u32,
+    /// For how long a server may hear nothing of those it works with; zero: for ever.
+    pub sync_limit: Duration,
 }
 
 /// Which servers begin sessions that only they know (SESS-14).

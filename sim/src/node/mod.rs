@@ -524,10 +524,11 @@ impl Node {
         }
     }
 
-    /// The process gets no time until then.
-    pub fn pause(&mut self, until: Instant) {
-        if let Phase::Up(process) = &mut self.phase {
-            process.pause(until);
+    /// The process, if there is one, gets no time until then. Returns when it gets some again.
+    pub fn pause(&mut self, until: Instant) -> Option<Instant> {
+        match &mut self.phase {
+            Phase::Up(process) => Some(process.pause(until)),
+            Phase::Down | Phase::Recovering(_) => None,
         }
     }
 

@@ -205,8 +205,10 @@ impl Process {
         (!busy.is_empty()).then(|| format!("s{}: {}", self.id, busy.join(", ")))
     }
 
-    pub(super) fn pause(&mut self, until: Instant) {
+    /// Returns when it really goes on: another pause may last longer.
+    pub(super) fn pause(&mut self, until: Instant) -> Instant {
         self.busy_until = self.busy_until.max(until);
+        self.busy_until
     }
 
     pub(super) fn resume(&mut self, shared: &mut Shared) {

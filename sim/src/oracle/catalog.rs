@@ -31,6 +31,7 @@ pub(super) enum Id {
     Z20,
     Z23,
     Z24,
+    Z25,
     T1,
     T2,
     T6,
@@ -69,7 +70,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 56] = [
+    pub(super) const ALL: [Id; 57] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -92,6 +93,7 @@ impl Id {
         Id::Z20,
         Id::Z23,
         Id::Z24,
+        Id::Z25,
         Id::T1,
         Id::T2,
         Id::T6,
@@ -171,6 +173,7 @@ impl Id {
             Id::Z20 => ("Z20", "snapshot, applied, committed and logged come in this order"),
             Id::Z23 => ("Z23", "what comes from a leader of the past changes nothing"),
             Id::Z24 => ("Z24", "a leader whom no majority follows any more steps down"),
+            Id::Z25 => ("Z25", "who serves has heard of its majority, or of its leader"),
             Id::T1 => ("T1", "at the same zxid every server holds what the model holds"),
             Id::T2 => ("T2", "recovery reaches exactly the state at its last durable zxid"),
             Id::T6 => ("T6", "a multi is done whole or not at all, in one place"),

@@ -3,7 +3,7 @@
 //! Owns the comparison of disks with their mirrors (Z12, Z14, Z17, Z18, T2). Must not look into transactions.
 
 use zabkeeper_core::io::{DiskEvent, DurableState, Input};
-use zabkeeper_core::{Epoch, ServerId, Zxid};
+use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
 use super::catalog::{Fault, Id, Tally, Verdict};
 use super::ledger::Ledger;
@@ -29,7 +29,13 @@ pub(super) struct Disk<'a> {
 
 impl Ledger {
     /// Something is about to enter a step.
-    pub(super) fn entered(&mut self, tally: &mut Tally, id: ServerId, input: &Input) -> Verdict {
+    pub(super) fn entered(
+        &mut self,
+        tally: &mut Tally,
+        id: ServerId,
+        input: &Input,
+        at: Instant,
+    ) -> Verdict {
         self.server(id).cause = None;
         match input {
             Input::Disk(DiskEvent::Done(write)) => {
@@ -44,7 +50,7 @@ impl Ledger {
                 Ok(())
             }
             Input::Peer(link, event) => {
-                self.heard(id, *link, event);
+                self.heard(id, *link, event, at);
                 Ok(())
             }
             Input::Disk(

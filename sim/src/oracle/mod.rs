@@ -12,6 +12,7 @@
 //! | `ledger` | what servers commit and apply, and whom they lead (Z) |
 //! | `logs` | what servers give to their disks (Z) |
 //! | `talk` | what servers say to each other (Z1, Z14, Z16, Z17) |
+//! | `silence` | who goes on although it hears nobody (Z25) |
 //! | `disks` | what servers keep (Z12, Z14, Z17, Z18, T2) |
 //! | `heard` | when a leader has heard of a session (S3, S7) |
 //! | `commit` | each committed transaction against its request (C8 to C11, S1, S3, S5) |
@@ -36,6 +37,7 @@ mod logs;
 mod mirror;
 mod path;
 mod reply;
+mod silence;
 mod talk;
 #[cfg(test)]
 mod tests;
@@ -227,7 +229,7 @@ impl Oracles {
             }
             Observation::Input { server, input } => {
                 self.heard.relayed(&self.ledger, *server, input, self.now);
-                self.ledger.entered(&mut self.tally, *server, input)
+                self.ledger.entered(&mut self.tally, *server, input, self.now)
             }
             Observation::Output { server, disk, peers, election, status } => {
                 self.acted(*server, &Acts { disk, peers, election, status })
@@ -306,6 +308,7 @@ impl Oracles {
         let awake = self.heard.awake_since(id);
         let (tally, ledger) = (&mut self.tally, &mut self.ledger);
         ledger.keeps_a_majority(tally, id, acts.status, now, awake)?;
+        ledger.is_not_deaf(tally, id, (now, awake), self.model.rules().sync_limit)?;
         ledger.says(tally, id, acts.peers, now)?;
         ledger.votes(tally, id, acts.election)?;
         ledger.watermarks(tally, id, acts.status)?;

@@ -19,6 +19,8 @@ use super::words::{self, kept};
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) peer: ServerId,
+    /// When something was last heard on it.
+    pub(super) heard: Instant,
     /// The epoch that the leader at the other end has named.
     pub(super) epoch: Option<Epoch>,
     /// What the learner at the other end has said of itself.
@@ -45,11 +47,12 @@ impl fmt::Display for Said<'_> {
 
 impl Ledger {
     /// A server is about to hear of one of its links.
-    pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent) {
+    pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
         let server = self.server(id);
         match event {
             PeerEvent::Up { peer, .. } => {
-                server.links.insert(link, Link { peer: *peer, epoch: None, voice: None });
+                let new = Link { peer: *peer, heard: at, epoch: None, voice: None };
+                server.links.insert(link, new);
             }
             PeerEvent::Down | PeerEvent::Unreachable { .. } => {
                 server.links.remove(&link);
@@ -60,6 +63,7 @@ impl Ledger {
                 let Some(view) = server.links.get_mut(&link) else {
                     return;
                 };
+                view.heard = at;
                 if let PeerMessage::LeaderInfo { epoch, .. } = message {
                     view.epoch = Some(*epoch);
                 } else if let PeerMessage::FollowerInfo { voice, .. } = message {

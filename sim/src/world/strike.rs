@@ -242,11 +242,13 @@ impl World {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let ms = self.fault_dice[Fault::NodePause as usize].magnitude(10, 20_000);
         let until = Instant(shared.now.0 + ms * MS);
-        node.pause(until);
+        let awake = node.pause(until);
         shared.tell(|| format!("s{server} for {ms} ms"));
         shared.hit(Hit::Server(server), Some(until));
-        shared.observe(Observation::StandsStill { server, until });
-        node.is_up()
+        if let Some(until) = awake {
+            shared.observe(Observation::StandsStill { server, until });
+        }
+        awake.is_some()
     }
 
     fn slow_server(&mut self, server: ServerId) -> bool {

@@ -245,6 +245,9 @@ fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
         let session = h.session(a);
         h.closes(a);
         h.waits(20_000);
+        h.hears(S2, S1, PeerMessage::Ping { round: 1 });
+        h.hears(S3, S1, PeerMessage::Ping { round: 1 });
+        h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
         if !lie {
             expires(h, session);
         }

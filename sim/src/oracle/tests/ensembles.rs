@@ -637,3 +637,27 @@ fn z24_a_leader_goes_on_without_followers() {
         h.shows(S1);
     });
 }
+
+#[test]
+fn z25_a_leader_hears_nobody() {
+    twins_of(3, "Z25", |h, lie| {
+        h.waits(11_000);
+        if !lie {
+            h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
+        }
+        h.waits(2_000);
+        h.shows(S1);
+    });
+}
+
+#[test]
+fn z25_a_follower_does_not_hear_its_leader() {
+    twins_of(3, "Z25", |h, lie| {
+        h.waits(11_000);
+        if !lie {
+            h.sends(S1, S2, PeerMessage::Ping { round: 1 });
+        }
+        h.waits(2_000);
+        h.shows(S2);
+    });
+}

@@ -1,5 +1,7 @@
 //! Builds histories out of what an honest ensemble would do, one step at a time, so that a story can tell one lie.
 
+use std::time::Duration;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
@@ -93,7 +95,8 @@ impl History {
 
     /// So many servers that have just started for the first time.
     pub(super) fn blank(servers: u64) -> History {
-        History::under(servers, Rules::default())
+        let sync_limit = Duration::from_secs(5);
+        History::under(servers, Rules { sync_limit, ..Rules::default() })
     }
 
     /// One server with these rules, which leads.

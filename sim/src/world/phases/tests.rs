@@ -45,7 +45,9 @@ fn said(world: &World, parts: &[&str]) {
 /// The servers get no time any more.
 fn hang(world: &mut World) {
     let never = Instant(world.shared.now.0 + HOUR);
-    world.nodes.values_mut().for_each(|node| node.pause(never));
+    for node in world.nodes.values_mut() {
+        node.pause(never);
+    }
 }
 
 #[test]
