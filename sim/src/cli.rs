@@ -137,7 +137,8 @@ pub struct Flags {
     /// Write results to this file: one object per run, and one for the batch.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write which marks were hit in how many runs, and what happens sometimes, to this file.
+    /// Write which marks were hit in how many runs, and what happens sometimes, to this file; the figures of an
+    /// earlier batch that are there are added.
     #[arg(long, value_name = "FILE")]
     pub coverage: Option<PathBuf>,
     /// Stop a batch at the first failure.
@@ -178,6 +179,10 @@ pub struct SpeedFlags {
     /// Write the table to this file, too.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Append a line with the figures to this file; whatever is worse by more than a tenth than in its lines before is
+    /// named, and the exit status is 1.
+    #[arg(long, value_name = "FILE")]
+    pub track: Option<PathBuf>,
 }
 
 /// How `power` looks.

@@ -14,19 +14,21 @@ const ROWS: usize = Mark::ALL.len() + Sometimes::ALL.len();
 /// In how many runs each row was reached, and how often.
 #[derive(Clone, Debug)]
 pub struct Coverage {
+    of_runs: u64,
     runs: [u64; ROWS],
     times: [u64; ROWS],
 }
 
 impl Default for Coverage {
     fn default() -> Coverage {
-        Coverage { runs: [0; ROWS], times: [0; ROWS] }
+        Coverage { of_runs: 0, runs: [0; ROWS], times: [0; ROWS] }
     }
 }
 
 impl Coverage {
     /// Adds a run.
     pub fn add(&mut self, tally: &Tally) {
+        self.of_runs += 1;
         let all = tally.marks.iter().chain(&tally.sometimes);
         for ((runs, times), more) in self.runs.iter_mut().zip(&mut self.times).zip(all) {
             *runs += u64::from(*more > 0);
@@ -35,24 +37,56 @@ impl Coverage {
     }
 
     /// A line for each row: runs, times, name. Those never reached come first.
-    pub fn table(&self, runs: u64) -> String {
+    pub fn table(&self) -> String {
         let mut rows: Vec<(u64, u64, String)> = names()
             .into_iter()
             .zip(self.runs.into_iter().zip(self.times))
             .map(|(name, (runs, times))| (runs, times, name))
             .collect();
         rows.sort();
-        let mut text = format!("# of {runs} runs: in how many, how often, what\n");
+        let mut text = format!("# of {} runs: in how many, how often, what\n", self.of_runs);
         for (runs, times, name) in rows {
             let _infallible = writeln!(text, "{runs:>8} {times:>10} {name}");
         }
         text
     }
 
+    /// Adds a table that was written before.
+    ///
+    /// # Errors
+    /// Says which line is none of such a table's. Names that are no longer there are passed over.
+    pub fn merge(&mut self, table: &str) -> Result<(), String> {
+        let names = names();
+        for line in table.lines() {
+            if let Some(rest) = line.strip_prefix("# of ") {
+                self.of_runs += first_number(rest).ok_or_else(|| not_a_row(line))?.0;
+                continue;
+            }
+            let (runs, rest) = first_number(line).ok_or_else(|| not_a_row(line))?;
+            let (times, name) = first_number(rest).ok_or_else(|| not_a_row(line))?;
+            if let Some(row) = names.iter().position(|known| known == name.trim_start()) {
+                self.runs[row] += runs;
+                self.times[row] += times;
+            }
+        }
+        Ok(())
+    }
+
     /// What was never reached.
     pub fn never(&self) -> Vec<String> {
         names().into_iter().zip(self.runs).filter(|(_, n)| *n == 0).map(|(name, _)| name).collect()
     }
+}
+
+/// A number, and what comes behind it.
+fn first_number(text: &str) -> Option<(u64, &str)> {
+    let text = text.trim_start();
+    let (number, rest) = text.split_once(' ')?;
+    Some((number.parse().ok()?, rest))
+}
+
+fn not_a_row(line: &str) -> String {
+    format!("{line:?} is no line of a table of what was reached; remove the file, or name another")
 }
 
 fn names() -> Vec<String> {
@@ -74,11 +108,29 @@ mod tests {
         tally.sometimes[Sometimes::FarBehind as usize] = 1;
         coverage.add(&tally);
         coverage.add(&tally);
-        let table = coverage.table(2);
+        let table = coverage.table();
         assert!(table.contains("       2          6 SyncSnap\n"), "{table}");
         assert!(table.contains("       2          2 sometimes:FarBehind (a client"), "{table}");
         let never = coverage.never();
         assert_eq!(never.len(), ROWS - 2);
         assert!(!never.contains(&"SyncSnap".to_owned()));
+    }
+
+    #[test]
+    fn a_table_is_added_to_another() {
+        let mut coverage = Coverage::default();
+        let mut tally = Tally::default();
+        tally.marks[Mark::SyncSnap as usize] = 3;
+        tally.sometimes[Sometimes::FarBehind as usize] = 1;
+        coverage.add(&tally);
+        coverage.merge(&coverage.table()).expect("a table");
+        let both = coverage.table();
+        assert!(both.starts_with("# of 2 runs"), "{both}");
+        assert!(both.contains("       2          6 SyncSnap\n"), "{both}");
+        assert!(both.contains("       2          2 sometimes:FarBehind (a client"), "{both}");
+        coverage.merge("       1          1 AMarkOfThePast\n").expect("passed over");
+        assert_eq!(coverage.table(), both);
+        let why = coverage.merge("something else\n").expect_err("no table");
+        assert!(why.contains("\"something else\""), "{why}");
     }
 }

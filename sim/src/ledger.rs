@@ -40,7 +40,7 @@ pub fn append(batch: &Batch, flags: &Flags) -> io::Result<()> {
 }
 
 /// The commit that this tree is at, with a plus where it has been changed since.
-fn revision() -> String {
+pub fn revision() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -64,5 +64,6 @@ pub mod stream;
 pub mod tally;
 pub mod targets;
 pub mod trace;
+pub mod track;
 pub mod workload;
 pub mod world;

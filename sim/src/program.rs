@@ -13,6 +13,7 @@ use crate::batch::{self, say};
 use crate::buggify::Site;
 use crate::chronicle::Chronicle;
 use crate::cli::{self, Command, Flags};
+use crate::coverage::Coverage;
 use crate::determinism;
 use crate::faults::{Fault, Trigger};
 use crate::html;
@@ -94,8 +95,8 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     }
     if let (Some(why), Some(told)) = (&report.outcome.stopped, &told) {
         tell(&format!("\n{}", story::stopped(why, &report, told)));
-    } else if let Some(Break::Mark(mark)) = flags.break_on {
-        say(&format!("\n--break-on {mark:?}: no server has reached it\n"));
+    } else if let Some(wanted @ Break::Mark(..)) = flags.break_on {
+        say(&format!("\n--break-on {wanted}: no server has reached it\n"));
     }
     if let Some(expected) = flags.expect_hash
         && expected != report.outcome.hash
@@ -300,10 +301,22 @@ fn write_coverage(flags: &Flags, totals: &Totals) -> Result<(), u8> {
     let Some(path) = &flags.coverage else {
         return Ok(());
     };
-    write_file(path, &totals.coverage.table(totals.runs)).map_err(|error| {
-        say(&format!("--coverage {}: {error}\n", path.display()));
-        BAD_USAGE
-    })
+    let mut coverage = totals.coverage.clone();
+    merge_coverage(path, &mut coverage)
+        .and_then(|()| write_file(path, &coverage.table()).map_err(|error| error.to_string()))
+        .map_err(|why| {
+            say(&format!("--coverage {}: {why}\n", path.display()));
+            BAD_USAGE
+        })
+}
+
+/// Adds what earlier batches have reached.
+fn merge_coverage(path: &Path, coverage: &mut Coverage) -> Result<(), String> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => coverage.merge(&text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Writes a file that somebody asked for, over what was there.

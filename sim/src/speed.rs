@@ -22,6 +22,7 @@ use crate::run::{self, Job, Report};
 use crate::schedule::{self, Act, Schedule, Step};
 use crate::seed::Seeds;
 use crate::trace::Story;
+use crate::track::{self, Measured};
 use crate::workload::Op;
 use crate::world::World;
 
@@ -97,7 +98,7 @@ pub fn main(flags: &SpeedFlags) -> u8 {
     let mut text =
         String::from("| figure | measured | floor | goal | |\n| --- | --- | --- | --- | --- |\n");
     program::tell(&text);
-    let mut holds = true;
+    let (mut holds, mut figures) = (true, Vec::new());
     for (name, measure) in FIGURES {
         if flags.only.is_empty() || flags.only.iter().any(|wanted| wanted == name) {
             let figure = measure(flags.time);
@@ -105,6 +106,8 @@ pub fn main(flags: &SpeedFlags) -> u8 {
             let row = figure.row();
             program::tell(&row);
             text += &row;
+            let Figure { value, less, .. } = figure;
+            figures.push(track::Figure { name: name.to_owned(), value, less });
         }
     }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -115,6 +118,18 @@ pub fn main(flags: &SpeedFlags) -> u8 {
     {
         say(&format!("speed: {}: {error}\n", path.display()));
         return BAD_USAGE;
+    }
+    if let Some(path) = &flags.track {
+        match Measured::now(cores, figures).track(path) {
+            Ok(worse) => {
+                holds &= worse.is_empty();
+                worse.iter().for_each(|what| say(&format!("speed: {what}\n")));
+            }
+            Err(why) => {
+                say(&format!("speed: {}: {why}\n", path.display()));
+                return BAD_USAGE;
+            }
+        }
     }
     if holds { 0 } else { FLOOR_MISSED }
 }
