@@ -237,6 +237,9 @@ impl Oracles {
         if let Request::Multi(_) = request {
             self.tally.hold(Id::T6, true, Vec::new)?;
         }
+        if is_over(&right) {
+            self.tally.hold(Id::T8, true, Vec::new)?;
+        }
         Ok(())
     }
 

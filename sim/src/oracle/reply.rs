@@ -276,7 +276,7 @@ impl Oracles {
         let usage = matches!(&asked.request, Request::GetData { path, .. } if is_quota(path));
         let id = match (right, denied || about_acl, both_succeed) {
             (false, true, _) => Id::T7,
-            (false, false, true) if usage => Id::T8,
+            (_, false, true) if usage => Id::T8,
             (_, _, true) => Id::C3,
             (_, _, false) => Id::C9,
         };
