@@ -146,9 +146,15 @@ impl World {
     }
 
     /// With nobody looking on: for measuring what that costs.
-    pub(crate) fn unwatched(mut self) -> World {
+    pub(crate) fn unwatched(self) -> World {
+        let mut world = self.unjudged();
+        world.shared.trace.stop();
+        world
+    }
+
+    /// With nobody who would notice a broken promise.
+    pub(crate) fn unjudged(mut self) -> World {
         self.shared.judge.stop();
-        self.shared.trace.stop();
         self
     }
 
