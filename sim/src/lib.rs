@@ -54,6 +54,7 @@ pub mod scene;
 pub mod schedule;
 pub mod seed;
 pub mod served;
+pub mod shapes;
 pub mod shared;
 pub mod shrink;
 pub mod sometimes;

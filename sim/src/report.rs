@@ -105,7 +105,8 @@ pub fn batch(totals: &Totals) -> String {
     };
     format!(
         "runs      {} ({})\n{}\nliveness  fresh writes after p50 {}, p99 {}, max {}\n{}\nmarks     \
-         never hit: {}\nvirtual   {:.2} hours\nspeed     {}\n",
+         never hit: {}\nshapes    {} situations of two servers with each other\nvirtual   {:.2} \
+         hours\nspeed     {}\n",
         totals.runs,
         list(&totals.verdicts),
         happened(&totals.tally),
@@ -114,6 +115,7 @@ pub fn batch(totals: &Totals) -> String {
         at(100),
         checked(totals),
         none_or(&totals.coverage.never()),
+        totals.tally.shapes.count(),
         hours(totals.virtual_ns),
         speed(totals)
     )
@@ -231,6 +233,7 @@ pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
         "checks": object(&totals.checks),
         "marks": marks_hit(&totals.tally),
         "marks_never_hit": totals.coverage.never(),
+        "shapes": totals.tally.shapes.count(),
     })
 }
 

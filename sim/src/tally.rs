@@ -6,6 +6,7 @@ use zabkeeper_core::io::{Mark, Marks};
 
 use crate::faults::Fault;
 use crate::fs::Losses;
+use crate::shapes::Shapes;
 use crate::sometimes::Sometimes;
 use crate::workload::Op;
 
@@ -36,6 +37,8 @@ pub struct Tally {
     pub marks: [u64; Mark::ALL.len()],
     /// What is to happen now and then.
     pub sometimes: [u64; Sometimes::ALL.len()],
+    /// Situations that two servers were in.
+    pub shapes: Shapes,
     /// Numbers with names.
     pub counts: Counts,
 }
@@ -78,6 +81,7 @@ impl Default for Tally {
             losses: Losses::default(),
             marks: [0; Mark::ALL.len()],
             sometimes: [0; Sometimes::ALL.len()],
+            shapes: Shapes::default(),
             counts: Counts::default(),
         }
     }
@@ -131,6 +135,7 @@ impl Tally {
         for (sum, more) in self.sometimes.iter_mut().zip(other.sometimes) {
             *sum += more;
         }
+        self.shapes.add(&other.shapes);
         for ((_, sum), (_, more)) in self.counts.fields_mut().into_iter().zip(other.counts.fields())
         {
             *sum += more;

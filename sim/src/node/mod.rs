@@ -337,6 +337,7 @@ impl Node {
         }
         self.abandon_connections(shared);
         shared.roles.record(shared.now, id, Role::Down);
+        shared.tally.shapes.down(id);
         if shared.roles.now().all(|role| role == Role::Down) {
             shared.tally.saw(Sometimes::NobodyUp);
         }

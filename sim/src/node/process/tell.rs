@@ -58,6 +58,7 @@ impl Process {
 
     pub(super) fn role_is(&self, status: &Status, shared: &mut Shared) {
         let role = Role::of(status);
+        shared.tally.shapes.record(self.id, status);
         if shared.roles.record_status(shared.now, self.id, status) {
             let lead = shared.roles.now().filter(|role| *role == Role::Leads).count();
             if role == Role::Leads && lead > 1 {
