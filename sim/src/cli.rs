@@ -11,6 +11,7 @@ use zabkeeper_core::Instant;
 use crate::buggify::Choice;
 use crate::faults::Selection;
 use crate::fork::{self, Fork, Place};
+use crate::format;
 use crate::judge::Judge;
 use crate::options::{Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
@@ -150,6 +151,9 @@ pub struct Flags {
     /// Append a line about the batch to sim/evidence.jsonl.
     #[arg(long)]
     pub ledger: bool,
+    /// Refuse to run where seeds mean other runs than in the build that printed this name with a failure.
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
     /// Print the speed in comparable figures.
     #[arg(long)]
     pub stats: bool,
@@ -306,7 +310,9 @@ impl Flags {
         if let Some(path) = &self.schedule {
             return repro_of(path) + &self.without_text() + &only;
         }
-        let mut line = format!("REPRO: cargo run {release}-p sim -- --seed {seed:#x}");
+        let format = format::current();
+        let mut line =
+            format!("REPRO: cargo run {release}-p sim -- --seed {seed:#x} --format {format}");
         if self.profile != Profile::Default {
             line.push_str(&format!(" --profile {}", self.profile));
         }

@@ -32,6 +32,7 @@ pub mod coverage;
 pub mod determinism;
 pub mod faults;
 pub mod fork;
+pub mod format;
 pub mod fs;
 pub mod guard;
 pub mod html;

@@ -16,6 +16,7 @@ use crate::cli::{self, Command, Flags};
 use crate::coverage::Coverage;
 use crate::determinism;
 use crate::faults::{Fault, Trigger};
+use crate::format;
 use crate::html;
 use crate::judge::Class;
 use crate::ledger;
@@ -49,6 +50,10 @@ pub fn main() -> u8 {
     }
     if flags.at_mark.iter().any(|text| text == "list") {
         return list_marks();
+    }
+    if let Some(Err(why)) = flags.format.as_deref().map(format::check) {
+        say(&format!("{why}\n"));
+        return BAD_USAGE;
     }
     let pinned = match flags.pinned() {
         Ok(pinned) => pinned,

@@ -10,6 +10,7 @@ use zabkeeper_core::io::Mark;
 use crate::cli::Flags;
 use crate::coverage::Coverage;
 use crate::faults::Fault;
+use crate::ledger;
 use crate::run::Report;
 use crate::schedule;
 use crate::shrink::Shrunk;
@@ -152,7 +153,9 @@ pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
         (true, false) => "To see the least that fails like this, add --shrink.\n",
         (true, true) => "",
     };
-    format!("{text}\ntrace hash {:032x}\n{hint}{}\n", report.outcome.hash, flags.repro(&report.job))
+    let (hash, revision) = (report.outcome.hash, ledger::revision());
+    let repro = flags.repro(&report.job);
+    format!("{text}\ntrace hash {hash:032x}, at revision {revision}\n{hint}{repro}\n")
 }
 
 /// What a shrink has found: its steps as a list, and the promise they break.

@@ -26,7 +26,17 @@ fn another_hash_than_expected_is_a_failure_with_the_way_to_repeat_it() {
     assert_eq!(output.status.code(), Some(5));
     let last = text(&output.stderr).lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with("REPRO: cargo run"), "{last}");
-    assert!(last.ends_with("-p sim -- --seed 0x7 --duration 1000ms"), "{last}");
+    let format = sim::format::current();
+    let flags = format!("-p sim -- --seed 0x7 --format {format} --duration 1000ms");
+    assert!(last.ends_with(&flags), "{last}");
+}
+
+#[test]
+fn a_seed_of_another_format_is_not_run() {
+    let output = sim(&["--seed", "7", "--format", "00000000"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--format 00000000"));
+    assert!(output.stdout.is_empty());
 }
 
 #[test]
