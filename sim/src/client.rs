@@ -51,6 +51,8 @@ pub struct Client {
     frozen_until: Instant,
     deadline_at: Option<Instant>,
     probe: Probe,
+    /// The session that the next life goes on with, and the timeout that it asks for, ms.
+    resumed: Option<((SessionId, Password), u64)>,
     absent: bool,
     /// What it says and hears, where somebody wants to know. Such a client has one session only.
     diary: Option<Vec<Word>>,
@@ -102,6 +104,7 @@ impl Client {
             frozen_until: Instant(0),
             deadline_at: None,
             probe: Probe::NotAsked,
+            resumed: None,
             absent: false,
             diary: None,
         }
@@ -180,7 +183,7 @@ impl Client {
         format!("{session}, under way: {calls}{loss}")
     }
 
-    /// Begins a new session.
+    /// Begins a new session, or goes on with one.
     pub fn birth(&mut self, life: u64, shared: &mut Shared) {
         if life != self.life || self.session.is_some() || self.absent {
             return;
@@ -188,15 +191,20 @@ impl Client {
         // A schedule may say one without the other.
         let (low, high) = shared.options.workload.session_ms;
         let high = high.max(low);
-        let timeout = i32::try_from(self.dice.range(low, high)).unwrap_or(i32::MAX);
+        let (resume, timeout) = match self.resumed.take() {
+            Some((identity, timeout_ms)) => (Some(identity), timeout_ms),
+            None => (None, self.dice.range(low, high)),
+        };
+        let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
         let names: Vec<String> = shared.options.voters().map(|id| format!("server{id}")).collect();
         let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");
         let mut config = Config::new(servers, timeout);
         let reconnect = std::time::Duration::from_millis(shared.options.workload.reconnect_ms);
+        config.resume = resume;
         config.reconnect_delay_max = reconnect;
         config.round_pause = reconnect.max(ROUND_PAUSE);
         self.session = Some(Session::new(config, self.dice.word()));
-        shared.tally.counts.sessions += 1;
+        shared.tally.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);
         let (client, life) = (self.id, self.life);
         if self.probe == Probe::NotAsked {
@@ -208,6 +216,24 @@ impl Client {
 
     /// The client vanishes without a word; a new one takes its place. `silent`: not even its kernel speaks.
     pub fn die(&mut self, silent: bool, shared: &mut Shared) {
+        self.vanish(silent, shared);
+        self.end(shared);
+    }
+
+    /// The same, but the new one goes on with the session `after` ns: it knows no more of it than id and password, and asks
+    /// for another timeout.
+    pub fn restart(&mut self, silent: bool, timeout_ms: u64, after: u64, shared: &mut Shared) {
+        let Some(identity) = self.identity() else {
+            return self.die(silent, shared);
+        };
+        self.vanish(silent, shared);
+        shared.observe(Observation::Forgotten { session: identity.0 });
+        self.resumed = Some((identity, timeout_ms));
+        self.leave_life(shared);
+        shared.after(after, Event::Birth { client: self.id, life: self.life });
+    }
+
+    fn vanish(&mut self, silent: bool, shared: &mut Shared) {
         let conns = std::mem::take(&mut self.conns);
         for conn in conns.into_keys() {
             let late = Instant(shared.now.0 + 30_000_000_000);
@@ -216,7 +242,6 @@ impl Client {
             shared.observe(Observation::ConnClosed { conn });
         }
         shared.schedule_arrivals();
-        self.end(shared);
     }
 
     /// The client ends its session as a good client does.
@@ -322,6 +347,16 @@ impl Client {
             }
         }
         None
+    }
+
+    /// Makes so many calls of its own choice at once, if it is in a position to.
+    pub fn rush(&mut self, calls: u64, shared: &mut Shared) {
+        let awake = self.still_frozen(shared.now).is_none();
+        for _ in 0..calls {
+            if awake && self.calls_freely() && self.calls.len() < shared.options.workload.depth {
+                self.call_any(shared);
+            }
+        }
     }
 
     /// Makes a call of its own choice.
@@ -585,6 +620,15 @@ impl Client {
 
     /// The session is over, or the client that had it; the next one begins a little later.
     fn end(&mut self, shared: &mut Shared) {
+        self.leave_life(shared);
+        if self.diary.is_some() {
+            return;
+        }
+        let after = self.dice.range(1, 1_000_000_000);
+        shared.after(after, Event::Birth { client: self.id, life: self.life });
+    }
+
+    fn leave_life(&mut self, shared: &mut Shared) {
         self.session = None;
         self.life += 1;
         self.links.clear();
@@ -600,11 +644,6 @@ impl Client {
             self.probe = Probe::Wanted;
         }
         self.jot(|| Word::Over);
-        if self.diary.is_some() {
-            return;
-        }
-        let after = self.dice.range(1, 1_000_000_000);
-        shared.after(after, Event::Birth { client: self.id, life: self.life });
     }
 
     /// The library gives up a connection on which the server has broken the protocol; streams never do that.

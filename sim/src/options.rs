@@ -360,11 +360,13 @@ impl Options {
 
     /// What all servers are told that decides about requests.
     pub fn rules(&self) -> Rules {
+        let config = self.config(ServerId(1));
         Rules {
             auth: self.server.auth.clone(),
             tree: self.server.tree.clone(),
             local: self.local.clone(),
             epoch_txns: self.server.limits.epoch_txns,
+            timeouts_ms: (config.negotiate(0), config.negotiate(i32::MAX)),
         }
     }
 

@@ -105,6 +105,8 @@ pub struct Rules {
     pub local: LocalRules,
     /// Transactions of an epoch, at most; zero: no end is in sight.
     pub epoch_txns: u32,
+    /// The least and the greatest timeout that is granted, ms; zeros: nothing is known of that.
+    pub timeouts_ms: (u32, u32),
 }
 
 /// Which servers begin sessions that only they know (SESS-14).
@@ -129,9 +131,16 @@ pub struct Session {
     pub ephemerals: BTreeSet<String>,
     /// How they came and went: when, whether it came, which.
     moves: Vec<(Zxid, bool, String)>,
+    /// To which servers its client has connected, and since when.
+    owners: Vec<(Zxid, ServerId)>,
 }
 
 impl Session {
+    /// The server that it belongs to right after the transaction `zxid`, which need not be one.
+    pub fn owner_at(&self, zxid: Zxid) -> Option<ServerId> {
+        self.owners.iter().rev().find(|(since, _)| *since <= zxid).map(|(_, server)| *server)
+    }
+
     /// Its ephemeral nodes right after the transaction `zxid`.
     fn ephemerals_at(&self, zxid: Zxid) -> BTreeSet<String> {
         let mut paths = self.ephemerals.clone();

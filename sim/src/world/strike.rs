@@ -53,6 +53,9 @@ impl World {
         if self.shared.agenda.is_recording() {
             self.fault_dice[fault as usize].record();
         }
+        if fault == Fault::ClientClose {
+            self.rush();
+        }
         self.shared.agenda.begin();
         self.striking = Some(fault);
         let hit = self.let_strike(fault);
@@ -65,6 +68,16 @@ impl World {
         // Whether an armed crash comes about shows later.
         let met = hit || fault == Fault::NodeCrashInStep;
         self.shared.agenda.end(self.shared.now, Act::Strike(fault), choices, met);
+    }
+
+    /// In half of the cases all clients call at once before one of them closes its session, so that what it asks for is on
+    /// its way with its end, and others want the same. These are calls like any other: a schedule says them by themselves.
+    fn rush(&mut self) {
+        let dice = &mut self.fault_dice[Fault::ClientClose as usize];
+        let calls = if dice.chance(1, 2) { dice.range(1, 3) } else { 0 };
+        if !self.shared.agenda.is_scripted() {
+            self.clients.values_mut().for_each(|client| client.rush(calls, &mut self.shared));
+        }
     }
 
     /// The dice of what strikes now.
@@ -144,6 +157,17 @@ impl World {
             }),
             Fault::ClientClose => self.trouble_client(fault, |client, _, shared| {
                 client.close(shared);
+                None
+            }),
+            Fault::ClientRestart => self.trouble_client(fault, |client, dice, shared| {
+                let (low, high) = shared.options.workload.session_ms;
+                let timeout_ms = dice.range(low, high.max(low));
+                client.restart(
+                    dice.chance(1, 3),
+                    timeout_ms,
+                    dice.magnitude(1, 1_000) * MS,
+                    shared,
+                );
                 None
             }),
             Fault::ClientWrongPassword => self.try_wrong_password(server),
