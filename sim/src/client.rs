@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use zabkeeper_client::{
     CallId, Config, ConnectString, Effect, Failure, Input, LinkId, Loss, Outbox, Session, State,
 };
-use zabkeeper_core::wire::{Password, Request};
+use zabkeeper_core::wire::{ConnectResponse, Password, Request};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
 use crate::agenda::Due;
@@ -62,6 +62,17 @@ pub struct Client {
 struct Tap {
     link: LinkId,
     read: BytesMut,
+    /// Once the handshake is answered.
+    patience: Option<Patience>,
+}
+
+/// How long a connection has been quiet.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// The timeout that was granted, ns.
+    timeout: u64,
+    sent: Instant,
+    heard: Instant,
 }
 
 /// A call under way.
@@ -424,7 +435,7 @@ impl Client {
             return shared.schedule_arrivals();
         }
         self.links.insert(link, Some(conn));
-        self.conns.insert(conn, Tap { link, read: BytesMut::new() });
+        self.conns.insert(conn, Tap { link, read: BytesMut::new(), patience: None });
         shared.tally.counts.connections += 1;
         shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
             format!("client {} connected to s{server} by {conn}", self.id.0)
@@ -448,8 +459,12 @@ impl Client {
             Delivery::Nothing | Delivery::Later(_) => {}
             Delivery::Bytes(bytes) => {
                 tap.read.extend_from_slice(&bytes);
+                if let Some(patience) = &mut tap.patience {
+                    patience.heard = shared.now;
+                }
                 while let Some(frame) = whole_frame(&mut tap.read) {
                     shared.tally.counts.frames += 1;
+                    tap.patience.get_or_insert_with(|| Patience::begin(&frame, shared.now));
                     shared.observe(Observation::ToClient { conn, frame });
                 }
                 shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
@@ -511,7 +526,9 @@ impl Client {
         let Some(at) = self.session.as_ref().and_then(Session::next_deadline) else {
             return;
         };
-        let at = self.clock.when(at).max(shared.now);
+        let at = self.clock.when(at);
+        self.check_patience(at, shared);
+        let at = at.max(shared.now);
         if self.deadline_at.is_none_or(|planned| at < planned) {
             self.deadline_at = Some(at);
             shared.at(at, Event::ClientDeadline { client: self.id, life: self.life });
@@ -569,6 +586,9 @@ impl Client {
         let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };
         shared.hold(Check::SIMULATOR, whole);
         shared.tally.counts.bytes += bytes.len() as u64;
+        if let Some(patience) = self.conns.get_mut(&conn).and_then(|tap| tap.patience.as_mut()) {
+            patience.sent = shared.now;
+        }
         shared.note(Kind::Send, (self.id.0.into(), conn.0), &bytes, || {
             format!("client {} -> {conn} {}B", self.id.0, bytes.len())
         });
@@ -646,6 +666,28 @@ impl Client {
         self.jot(|| Word::Over);
     }
 
+    /// A session that serves wants to be asked again before it would have to ping, or to give up the server: clocks run up to
+    /// a tenth slow.
+    fn check_patience(&self, next: Instant, shared: &mut Shared) {
+        if self.state() != Some(State::Connected) {
+            return;
+        }
+        for Patience { timeout, sent, heard } in self.conns.values().filter_map(|tap| tap.patience)
+        {
+            let ping_by = sent.0 + timeout / 2 + 1_000_000;
+            let leave_by = heard.0 + timeout / 5 * 4 + 1_000_000;
+            let late = next.0 > ping_by.min(leave_by);
+            let evidence = || {
+                format!(
+                    "client {}: sent at {sent}, heard at {heard}, a timeout of {} ms: and it waits until {next}",
+                    self.id.0,
+                    timeout / 1_000_000
+                )
+            };
+            shared.hold(Check::PATIENCE, if late { Err(evidence()) } else { Ok(()) });
+        }
+    }
+
     /// The library gives up a connection on which the server has broken the protocol; streams never do that.
     fn check_loss(&self, shared: &mut Shared) {
         let broken = match self.session.as_ref().and_then(Session::last_loss) {
@@ -665,6 +707,19 @@ impl Client {
             | None => Ok(()),
         };
         shared.hold(Check::PROTOCOL, broken);
+    }
+}
+
+impl Patience {
+    /// `answer`: to the handshake. Where that is a refusal, or nonsense, nothing is to be waited for.
+    fn begin(answer: &Bytes, now: Instant) -> Patience {
+        let granted = ConnectResponse::decode(answer.clone()).map_or(0, |answer| answer.timeout_ms);
+        let timeout = u64::try_from(granted).unwrap_or(0) * 1_000_000;
+        Patience {
+            timeout: if timeout > 0 { timeout } else { u64::MAX / 8 },
+            sent: now,
+            heard: now,
+        }
     }
 }
 

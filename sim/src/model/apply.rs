@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use zabkeeper_core::SessionId;
 use zabkeeper_core::txn::{Txn, TxnOp};
-use zabkeeper_core::{ServerId, SessionId};
 
 use super::stage::{Changes, Header, Move, Stage, demand, wrong};
 use super::{Firing, Kind, Logged, Model, Node, Session, Wrong, path, session_share};
@@ -74,15 +74,12 @@ impl Model {
             self.firings.push(firing);
         }
         match &txn.op {
-            TxnOp::CreateSession { timeout_ms } => {
-                self.create_session(&txn, *timeout_ms, txn.origin.map(|origin| origin.server));
-            }
-            TxnOp::UpgradeSession { timeout_ms, server } => {
-                self.create_session(&txn, *timeout_ms, Some(*server));
+            TxnOp::CreateSession { timeout_ms } | TxnOp::UpgradeSession { timeout_ms, .. } => {
+                self.create_session(&txn, *timeout_ms);
             }
             TxnOp::MoveSession { server } => {
                 if let Some(session) = self.sessions.get_mut(&txn.session) {
-                    session.owners.push((zxid, *server));
+                    session.servers.push((zxid, *server));
                 }
             }
             TxnOp::CloseSession => self.close_session(&txn),
@@ -99,11 +96,11 @@ impl Model {
         firings
     }
 
-    fn create_session(&mut self, txn: &Txn, timeout_ms: u32, owner: Option<ServerId>) {
+    fn create_session(&mut self, txn: &Txn, timeout_ms: u32) {
         let ephemerals = BTreeSet::new();
         let (created, moves) = (txn.zxid, Vec::new());
-        let owners = owner.map(|server| (created, server)).into_iter().collect();
-        let session = Session { timeout_ms, created, ended: None, ephemerals, moves, owners };
+        let servers = Vec::new();
+        let session = Session { timeout_ms, created, ended: None, ephemerals, moves, servers };
         self.digest = self.digest.wrapping_add(session_share(txn.session, &session));
         self.sessions.insert(txn.session, session);
     }

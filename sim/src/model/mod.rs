@@ -131,14 +131,14 @@ pub struct Session {
     pub ephemerals: BTreeSet<String>,
     /// How they came and went: when, whether it came, which.
     moves: Vec<(Zxid, bool, String)>,
-    /// To which servers its client has connected, and since when.
-    owners: Vec<(Zxid, ServerId)>,
+    /// To which servers it has moved, and when.
+    servers: Vec<(Zxid, ServerId)>,
 }
 
 impl Session {
-    /// The server that it belongs to right after the transaction `zxid`, which need not be one.
-    pub fn owner_at(&self, zxid: Zxid) -> Option<ServerId> {
-        self.owners.iter().rev().find(|(since, _)| *since <= zxid).map(|(_, server)| *server)
+    /// The server that it had moved to last at `zxid`, if it ever had.
+    pub fn moved_to(&self, zxid: Zxid) -> Option<ServerId> {
+        self.servers.iter().rev().find(|(since, _)| *since <= zxid).map(|(_, server)| *server)
     }
 
     /// Its ephemeral nodes right after the transaction `zxid`.

@@ -129,7 +129,7 @@ impl Oracles {
         tally.hold(Id::C3, place >= conn.floor, || {
             answer.evidence(&format!("{} was shown before", conn.floor))
         })?;
-        let owner = model.session(conn.session).and_then(|session| session.owner_at(zxid));
+        let owner = model.session(conn.session).and_then(|session| session.moved_to(zxid));
         tally.hold(Id::S5, owner.is_none_or(|owner| owner == conn.server), || {
             let owner = maybe(owner);
             answer.evidence(&format!("by then the session had moved on to server {owner}"))

@@ -264,7 +264,11 @@ impl World {
 
     fn pause_server(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        let ms = self.fault_dice[Fault::NodePause as usize].magnitude(10, 20_000);
+        let tick_ms = u64::from(shared.options.server.tick_ms);
+        let dice = &mut self.fault_dice[Fault::NodePause as usize];
+        // About as long as servers and clients have patience, in half of the cases.
+        let (any_ms, ticks_ms) = (dice.magnitude(10, 20_000), dice.range(tick_ms, tick_ms * 8));
+        let ms = if dice.chance(1, 2) { any_ms } else { ticks_ms };
         let until = Instant(shared.now.0 + ms * MS);
         node.pause(until);
         shared.tell(|| format!("s{server} for {ms} ms"));

@@ -109,10 +109,13 @@ fn s3_sess_16_a_session_goes_by_the_timeout_of_before() {
     });
 }
 
+fn timeouts_of_400_to_4000_ms() -> Rules {
+    Rules { timeouts_ms: (400, 4_000), ..Rules::default() }
+}
+
 #[test]
 fn s3_a_leader_that_stood_still_gives_nobody_time() {
-    let rules = Rules { timeouts_ms: (400, 4_000), ..Rules::default() };
-    twins_under(&rules, "S3", |h, lie| {
+    twins_under(&timeouts_of_400_to_4000_ms(), "S3", |h, lie| {
         let a = h.client(0);
         h.waits(10);
         h.sees(Observation::StandsStill { server: ServerId(1), until: Instant(7_000_000_000) });
