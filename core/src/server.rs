@@ -506,8 +506,8 @@ impl Server {
         {
             broadcast.tracker.touch_all(now);
         }
-        for session in Vec::from_iter(self.by_session.keys().copied()) {
-            self.touch(session, cx);
+        for (session, timeout_ms) in self.sessions_here(cx) {
+            self.touch(session, timeout_ms, cx);
         }
     }
 

@@ -203,13 +203,16 @@ impl SessionTracker {
         self.buckets.entry(expires).or_default().insert(id);
     }
 
-    /// The session has been heard of; `false` where it is closing or gone (SESS-08).
-    pub(crate) fn touch(&mut self, id: SessionId, now: Instant) -> bool {
-        let Some(Tracked { timeout_ms, expires, .. }) = self.sessions.get(&id).copied() else {
+    /// The session has been heard of; `false` where it is closing or gone (SESS-08). `granted_ms`: the timeout that its
+    /// client goes by, where that is known: a new leader knows only what the session was created with (SESS-16).
+    pub(crate) fn touch(&mut self, id: SessionId, granted_ms: Option<u32>, now: Instant) -> bool {
+        let Some(Tracked { timeout_ms: before, expires, .. }) = self.sessions.get(&id).copied()
+        else {
             return false;
         };
+        let timeout_ms = granted_ms.unwrap_or(before);
         // The common case costs no change: most touches fall into the bucket that the session is in.
-        if self.deadline(timeout_ms, now) > expires {
+        if timeout_ms != before || self.deadline(timeout_ms, now) > expires {
             self.track(id, timeout_ms, now);
         }
         true
@@ -218,7 +221,7 @@ impl SessionTracker {
     /// All sessions get a full timeout from now on: this server was the one that did not listen.
     pub(crate) fn touch_all(&mut self, now: Instant) {
         for id in Vec::from_iter(self.sessions.keys().copied()) {
-            self.touch(id, now);
+            self.touch(id, None, now);
         }
     }
 
@@ -235,6 +238,11 @@ impl SessionTracker {
             return false;
         };
         *tracked.owner.get_or_insert(server) == server
+    }
+
+    /// Is this the server that its client is connected to, as far as is known?
+    pub(crate) fn is_of(&self, id: SessionId, server: ServerId) -> bool {
+        self.sessions.get(&id).is_some_and(|tracked| tracked.owner == Some(server))
     }
 
     /// Is the session alive, as far as the leader is concerned?
@@ -314,11 +322,11 @@ mod tests {
     #[test]
     fn sess_04_edge_144_never_early_and_up_to_a_tick_late() {
         let mut tracker = tracker();
-        assert!(tracker.touch(ID, at(120)));
+        assert!(tracker.touch(ID, None, at(120)));
         assert_eq!(tracker.next_expiry(), Some(at(1500)));
         assert!(tracker.expire(at(1499)).is_empty());
         assert_eq!(tracker.expire(at(1500)), [ID]);
-        assert!(!tracker.touch(ID, at(1500)), "SESS-08: no touch revives it");
+        assert!(!tracker.touch(ID, None, at(1500)), "SESS-08: no touch revives it");
     }
 
     #[test]
@@ -329,6 +337,17 @@ mod tests {
         tracker.track(ID, 1000, at(200));
         assert_eq!(tracker.expire(at(1500)), [ID]);
         assert_eq!(tracker.next_expiry(), None);
+    }
+
+    #[test]
+    fn sess_16_a_new_leader_learns_what_was_granted_last() {
+        let mut tracker = tracker();
+        assert!(tracker.touch(ID, Some(4000), at(100)));
+        assert_eq!(tracker.get(ID), Some((4000, at(4500))));
+        assert!(tracker.touch(ID, None, at(1600)));
+        assert_eq!(tracker.get(ID), Some((4000, at(6000))));
+        assert!(tracker.touch(ID, Some(1000), at(1600)), "it may be a shorter one");
+        assert_eq!(tracker.get(ID), Some((1000, at(3000))));
     }
 
     #[test]

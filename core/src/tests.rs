@@ -224,7 +224,9 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
         Some(PeerMessage::UpToDate { .. }) => PeerMessage::Ack { zxid },
         Some(PeerMessage::Ack { .. }) => PeerMessage::Commit { zxid },
         Some(PeerMessage::Commit { .. }) => PeerMessage::Ping { round: 8 },
-        Some(PeerMessage::Ping { .. }) => PeerMessage::Pong { round: 8, touched: vec![session] },
+        Some(PeerMessage::Ping { .. }) => {
+            PeerMessage::Pong { round: 8, touched: vec![(session, timeout_ms)] }
+        }
         Some(PeerMessage::Pong { .. }) => {
             let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
             let (request, standing) = (Request::Ping, Standing::Global);

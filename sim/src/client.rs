@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use zabkeeper_client::{
     CallId, Config, ConnectString, Effect, Failure, Input, LinkId, Loss, Outbox, Session, State,
 };
-use zabkeeper_core::wire::{Password, Request};
+use zabkeeper_core::wire::{ConnectResponse, Password, Request};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
 use crate::agenda::Due;
@@ -51,6 +51,8 @@ pub struct Client {
     frozen_until: Instant,
     deadline_at: Option<Instant>,
     probe: Probe,
+    /// The session that the next life goes on with, and the timeout that it asks for, ms.
+    resumed: Option<((SessionId, Password), u64)>,
     absent: bool,
     /// What it says and hears, where somebody wants to know. Such a client has one session only.
     diary: Option<Vec<Word>>,
@@ -60,6 +62,17 @@ pub struct Client {
 struct Tap {
     link: LinkId,
     read: BytesMut,
+    /// Once the handshake is answered.
+    patience: Option<Patience>,
+}
+
+/// How long a connection has been quiet.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// The timeout that was granted, ns.
+    timeout: u64,
+    sent: Instant,
+    heard: Instant,
 }
 
 /// A call under way.
@@ -102,6 +115,7 @@ impl Client {
             frozen_until: Instant(0),
             deadline_at: None,
             probe: Probe::NotAsked,
+            resumed: None,
             absent: false,
             diary: None,
         }
@@ -180,7 +194,7 @@ impl Client {
         format!("{session}, under way: {calls}{loss}")
     }
 
-    /// Begins a new session.
+    /// Begins a new session, or goes on with one.
     pub fn birth(&mut self, life: u64, shared: &mut Shared) {
         if life != self.life || self.session.is_some() || self.absent {
             return;
@@ -188,15 +202,20 @@ impl Client {
         // A schedule may say one without the other.
         let (low, high) = shared.options.workload.session_ms;
         let high = high.max(low);
-        let timeout = i32::try_from(self.dice.range(low, high)).unwrap_or(i32::MAX);
+        let (resume, timeout) = match self.resumed.take() {
+            Some((identity, timeout_ms)) => (Some(identity), timeout_ms),
+            None => (None, self.dice.range(low, high)),
+        };
+        let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
         let names: Vec<String> = shared.options.voters().map(|id| format!("server{id}")).collect();
         let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");
         let mut config = Config::new(servers, timeout);
         let reconnect = std::time::Duration::from_millis(shared.options.workload.reconnect_ms);
+        config.resume = resume;
         config.reconnect_delay_max = reconnect;
         config.round_pause = reconnect.max(ROUND_PAUSE);
         self.session = Some(Session::new(config, self.dice.word()));
-        shared.tally.counts.sessions += 1;
+        shared.tally.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);
         let (client, life) = (self.id, self.life);
         if self.probe == Probe::NotAsked {
@@ -208,6 +227,24 @@ impl Client {
 
     /// The client vanishes without a word; a new one takes its place. `silent`: not even its kernel speaks.
     pub fn die(&mut self, silent: bool, shared: &mut Shared) {
+        self.vanish(silent, shared);
+        self.end(shared);
+    }
+
+    /// The same, but the new one goes on with the session `after` ns: it knows no more of it than id and password, and asks
+    /// for another timeout.
+    pub fn restart(&mut self, silent: bool, timeout_ms: u64, after: u64, shared: &mut Shared) {
+        let Some(identity) = self.identity() else {
+            return self.die(silent, shared);
+        };
+        self.vanish(silent, shared);
+        shared.observe(Observation::Forgotten { session: identity.0 });
+        self.resumed = Some((identity, timeout_ms));
+        self.leave_life(shared);
+        shared.after(after, Event::Birth { client: self.id, life: self.life });
+    }
+
+    fn vanish(&mut self, silent: bool, shared: &mut Shared) {
         let conns = std::mem::take(&mut self.conns);
         for conn in conns.into_keys() {
             let late = Instant(shared.now.0 + 30_000_000_000);
@@ -216,7 +253,6 @@ impl Client {
             shared.observe(Observation::ConnClosed { conn });
         }
         shared.schedule_arrivals();
-        self.end(shared);
     }
 
     /// The client ends its session as a good client does.
@@ -324,6 +360,16 @@ impl Client {
         None
     }
 
+    /// Makes so many calls of its own choice at once, if it is in a position to.
+    pub fn rush(&mut self, calls: u64, shared: &mut Shared) {
+        let awake = self.still_frozen(shared.now).is_none();
+        for _ in 0..calls {
+            if awake && self.calls_freely() && self.calls.len() < shared.options.workload.depth {
+                self.call_any(shared);
+            }
+        }
+    }
+
     /// Makes a call of its own choice.
     pub fn call_any(&mut self, shared: &mut Shared) {
         let op = self.ops.next(&shared.options.workload);
@@ -389,7 +435,7 @@ impl Client {
             return shared.schedule_arrivals();
         }
         self.links.insert(link, Some(conn));
-        self.conns.insert(conn, Tap { link, read: BytesMut::new() });
+        self.conns.insert(conn, Tap { link, read: BytesMut::new(), patience: None });
         shared.tally.counts.connections += 1;
         shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
             format!("client {} connected to s{server} by {conn}", self.id.0)
@@ -413,8 +459,12 @@ impl Client {
             Delivery::Nothing | Delivery::Later(_) => {}
             Delivery::Bytes(bytes) => {
                 tap.read.extend_from_slice(&bytes);
+                if let Some(patience) = &mut tap.patience {
+                    patience.heard = shared.now;
+                }
                 while let Some(frame) = whole_frame(&mut tap.read) {
                     shared.tally.counts.frames += 1;
+                    tap.patience.get_or_insert_with(|| Patience::begin(&frame, shared.now));
                     shared.observe(Observation::ToClient { conn, frame });
                 }
                 shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
@@ -476,7 +526,9 @@ impl Client {
         let Some(at) = self.session.as_ref().and_then(Session::next_deadline) else {
             return;
         };
-        let at = self.clock.when(at).max(shared.now);
+        let at = self.clock.when(at);
+        self.check_patience(at, shared);
+        let at = at.max(shared.now);
         if self.deadline_at.is_none_or(|planned| at < planned) {
             self.deadline_at = Some(at);
             shared.at(at, Event::ClientDeadline { client: self.id, life: self.life });
@@ -534,6 +586,9 @@ impl Client {
         let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };
         shared.hold(Check::SIMULATOR, whole);
         shared.tally.counts.bytes += bytes.len() as u64;
+        if let Some(patience) = self.conns.get_mut(&conn).and_then(|tap| tap.patience.as_mut()) {
+            patience.sent = shared.now;
+        }
         shared.note(Kind::Send, (self.id.0.into(), conn.0), &bytes, || {
             format!("client {} -> {conn} {}B", self.id.0, bytes.len())
         });
@@ -585,6 +640,15 @@ impl Client {
 
     /// The session is over, or the client that had it; the next one begins a little later.
     fn end(&mut self, shared: &mut Shared) {
+        self.leave_life(shared);
+        if self.diary.is_some() {
+            return;
+        }
+        let after = self.dice.range(1, 1_000_000_000);
+        shared.after(after, Event::Birth { client: self.id, life: self.life });
+    }
+
+    fn leave_life(&mut self, shared: &mut Shared) {
         self.session = None;
         self.life += 1;
         self.links.clear();
@@ -600,11 +664,28 @@ impl Client {
             self.probe = Probe::Wanted;
         }
         self.jot(|| Word::Over);
-        if self.diary.is_some() {
+    }
+
+    /// A session that serves wants to be asked again before it would have to ping, or to give up the server: clocks run up to
+    /// a tenth slow.
+    fn check_patience(&self, next: Instant, shared: &mut Shared) {
+        if self.state() != Some(State::Connected) {
             return;
         }
-        let after = self.dice.range(1, 1_000_000_000);
-        shared.after(after, Event::Birth { client: self.id, life: self.life });
+        for Patience { timeout, sent, heard } in self.conns.values().filter_map(|tap| tap.patience)
+        {
+            let ping_by = sent.0 + timeout / 2 + 1_000_000;
+            let leave_by = heard.0 + timeout / 5 * 4 + 1_000_000;
+            let late = next.0 > ping_by.min(leave_by);
+            let evidence = || {
+                format!(
+                    "client {}: sent at {sent}, heard at {heard}, a timeout of {} ms: and it waits until {next}",
+                    self.id.0,
+                    timeout / 1_000_000
+                )
+            };
+            shared.hold(Check::PATIENCE, if late { Err(evidence()) } else { Ok(()) });
+        }
     }
 
     /// The library gives up a connection on which the server has broken the protocol; streams never do that.
@@ -626,6 +707,19 @@ impl Client {
             | None => Ok(()),
         };
         shared.hold(Check::PROTOCOL, broken);
+    }
+}
+
+impl Patience {
+    /// `answer`: to the handshake. Where that is a refusal, or nonsense, nothing is to be waited for.
+    fn begin(answer: &Bytes, now: Instant) -> Patience {
+        let granted = ConnectResponse::decode(answer.clone()).map_or(0, |answer| answer.timeout_ms);
+        let timeout = u64::try_from(granted).unwrap_or(0) * 1_000_000;
+        Patience {
+            timeout: if timeout > 0 { timeout } else { u64::MAX / 8 },
+            sent: now,
+            heard: now,
+        }
     }
 }
 

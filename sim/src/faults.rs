@@ -49,6 +49,7 @@ pub enum Fault {
     ClientStorm,
     ClientDeaf,
     ClientDrift,
+    ClientRestart,
 }
 
 /// How a fault comes about.
@@ -80,7 +81,7 @@ pub enum Selection {
 
 impl Fault {
     /// All of them, in order.
-    pub const ALL: [Fault; 40] = [
+    pub const ALL: [Fault; 41] = [
         Fault::NodeKill,
         Fault::NodePower,
         Fault::NodeKillLeader,
@@ -121,6 +122,7 @@ impl Fault {
         Fault::ClientStorm,
         Fault::ClientDeaf,
         Fault::ClientDrift,
+        Fault::ClientRestart,
     ];
 
     /// As it is selected and reported.
@@ -251,6 +253,11 @@ impl Fault {
             Fault::ClientDrift => {
                 ("client.drift", Always, "the clocks of clients run up to 10 % fast or slow")
             }
+            Fault::ClientRestart => (
+                "client.restart",
+                Every(12_000),
+                "a client's process ends, and another goes on with its session and timeout of its own",
+            ),
         }
     }
 

@@ -163,6 +163,7 @@ pub fn promises() -> Vec<&'static str> {
         Check::WRITES,
         Check::CALLS,
         Check::PROTOCOL,
+        Check::PATIENCE,
     ];
     let mut ids: Vec<&'static str> = Oracles::ids().collect();
     // Some are checked by oracles and by the world.
@@ -251,6 +252,12 @@ impl Check {
         class: Class::Safety,
         id: "CLIENT-13",
         sentence: "the client library finds answers in order, and frames well formed",
+    };
+    /// The client library keeps its session alive, and does not wait for a dead server.
+    pub const PATIENCE: Check = Check {
+        class: Class::Safety,
+        id: "CLIENT-05",
+        sentence: "the client library pings in time, and gives up a silent server in time",
     };
     /// Wrong passwords are refused.
     pub const PASSWORD: Check = Check {

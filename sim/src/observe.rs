@@ -136,6 +136,11 @@ pub enum Observation<'a> {
         /// Whose.
         server: ServerId,
     },
+    /// Whoever holds this session begins anew with nothing but its id and password; its connections are gone.
+    Forgotten {
+        /// Which.
+        session: SessionId,
+    },
     /// A server gets no time until then. Told again when a pause is cut short.
     StandsStill {
         /// Which.

@@ -360,12 +360,14 @@ impl Options {
 
     /// What all servers are told that decides about requests.
     pub fn rules(&self) -> Rules {
+        let config = self.config(ServerId(1));
         Rules {
             auth: self.server.auth.clone(),
             tree: self.server.tree.clone(),
             local: self.local.clone(),
             epoch_txns: self.server.limits.epoch_txns,
-            sync_limit: self.config(ServerId(1)).sync_limit(),
+            sync_limit: config.sync_limit(),
+            timeouts_ms: (config.negotiate(0), config.negotiate(i32::MAX)),
         }
     }
 

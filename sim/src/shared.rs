@@ -35,6 +35,8 @@ pub enum Event {
     Deadline { server: ServerId, life: u64 },
     /// A worker of a server's disk has finished.
     LaneDone { server: ServerId, life: u64, lane: Lane },
+    /// Somebody looks at what a power failure would leave on a server's disk now.
+    Look { server: ServerId, life: u64 },
     /// A server has read its disk.
     Recovered { server: ServerId, life: u64 },
     /// A server's machine is switched on, or its process started.

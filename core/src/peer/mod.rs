@@ -163,8 +163,8 @@ pub enum PeerMessage {
     Pong {
         /// Of the ping.
         round: u64,
-        /// The sessions.
-        touched: Vec<SessionId>,
+        /// The sessions, and the timeout that each was granted last, ms (SESS-16).
+        touched: Vec<(SessionId, u32)>,
     },
     /// Learner: a client's write (ZAB-16).
     Request {

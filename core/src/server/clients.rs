@@ -46,8 +46,8 @@ pub(super) enum ConnPhase {
     /// The leader is asked whether the session is alive; where it comes from another server, that it does is written
     /// down first.
     Revalidating(ConnectRequest),
-    /// Serves this session.
-    Open { session: SessionId },
+    /// Serves this session, with the timeout that was granted.
+    Open { session: SessionId, timeout_ms: u32 },
 }
 
 impl Server {
@@ -73,13 +73,14 @@ impl Server {
 
     /// SESS-05 for a client that is alive but not read: it takes output. Nothing else comes of it.
     fn on_heard(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
-        if let Some(Conn { phase: ConnPhase::Open { session }, queue, .. }) = self.conns.get(&conn)
+        if let Some(Conn { phase: ConnPhase::Open { session, timeout_ms }, queue, .. }) =
+            self.conns.get(&conn)
             && !queue.ends()
             && self.serves()
         {
-            let session = *session;
+            let (session, timeout_ms) = (*session, *timeout_ms);
             // One that is closing, or gone, stays so.
-            let _live = self.touch(session, cx);
+            let _live = self.touch(session, timeout_ms, cx);
         }
     }
 
@@ -252,8 +253,8 @@ impl Server {
         };
         cx.send(conn, ClientCommand::Connected(response));
         self.attach(conn, session, cx);
-        self.set_phase(conn, ConnPhase::Open { session });
-        self.touch(session, cx);
+        self.set_phase(conn, ConnPhase::Open { session, timeout_ms });
+        self.touch(session, timeout_ms, cx);
         self.resume(conn, |_| false, cx);
     }
 
@@ -349,10 +350,11 @@ impl Server {
                     let (session, timeout_ms, read_only) = (*session, *timeout_ms, *read_only);
                     self.open(conn, session, timeout_ms, read_only, cx);
                 }
-                Some(ConnPhase::Open { session }) => {
+                Some(ConnPhase::Open { session, timeout_ms }) => {
+                    let (session, timeout_ms) = (*session, *timeout_ms);
                     if waits {
                         // The leader may be the old one, and has not heard what this server has heard meanwhile.
-                        self.touch(*session, cx);
+                        self.touch(session, timeout_ms, cx);
                     }
                     let server = cx.config.id();
                     let is_found = |request| found.contains(&Origin { server, conn, request });
@@ -360,6 +362,19 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// The sessions that clients are connected here for, with their timeouts, ms.
+    pub(super) fn sessions_here(&self, cx: &Cx<'_>) -> Vec<(SessionId, u32)> {
+        let timeout_ms = |conn: &ConnId| match &self.conns.get(conn)?.phase {
+            ConnPhase::Created { timeout_ms, .. } | ConnPhase::Open { timeout_ms, .. } => {
+                Some(*timeout_ms)
+            }
+            ConnPhase::Held(request)
+            | ConnPhase::Creating(request)
+            | ConnPhase::Revalidating(request) => Some(cx.config.negotiate(request.timeout_ms)),
+        };
+        self.by_session.iter().filter_map(|(id, conn)| Some((*id, timeout_ms(conn)?))).collect()
     }
 
     /// No leader for too long: clients had better try elsewhere (WIRE-16).
@@ -448,7 +463,7 @@ impl Server {
         self.replica.watches.drop_conn(conn);
         if let ConnPhase::Created { session, .. }
         | ConnPhase::Revalidating(ConnectRequest { session, .. })
-        | ConnPhase::Open { session } = phase
+        | ConnPhase::Open { session, .. } = phase
             && self.by_session.get(&session) == Some(&conn)
         {
             self.by_session.remove(&session);

@@ -64,7 +64,7 @@ impl LocalSessions {
 
     /// The session has been heard of; `false` where that is not for this server alone to know.
     pub(super) fn touch(&mut self, id: SessionId, now: Instant) -> bool {
-        self.own.touch(id, now)
+        self.own.touch(id, None, now)
     }
 
     /// All get a full timeout from now on: this server was the one that did not listen.

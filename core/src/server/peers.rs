@@ -172,13 +172,16 @@ impl Server {
             }
             return;
         }
+        // Clients that are not read cannot be heard; that is no fault of theirs.
+        let spared = self.paused_since.is_some() && matches!(message, PeerMessage::Ping { .. });
+        let here = if spared { self.sessions_here(cx) } else { Vec::new() };
         match &mut self.role {
             Role::Looking(_) => {}
             Role::Following(follower) if follower.link() == Some(link) => {
-                if self.paused_since.is_some() && matches!(message, PeerMessage::Ping { .. }) {
-                    // Clients that are not read cannot be heard; that is no fault of theirs.
-                    let here = self.by_session.keys().filter(|id| !self.local.is_own(**id));
-                    here.for_each(|session| follower.touch(*session));
+                for (session, timeout_ms) in here {
+                    if !self.local.is_own(session) {
+                        follower.touch(session, timeout_ms);
+                    }
                 }
                 let news = follower.on_message(message, &mut self.replica, cx);
                 self.take_news(news, cx);

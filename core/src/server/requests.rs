@@ -62,17 +62,19 @@ impl Server {
 
     /// A request of a session, with the identities that it was read with.
     fn on_asked(&mut self, conn: ConnId, asked: Asked, cx: &mut Cx<'_>) {
-        let Some(Conn { phase: ConnPhase::Open { session }, .. }) = self.conns.get(&conn) else {
+        let Some(Conn { phase: ConnPhase::Open { session, timeout_ms }, .. }) =
+            self.conns.get(&conn)
+        else {
             // Closed because of a request before it.
             return;
         };
-        let session = *session;
+        let (session, timeout_ms) = (*session, *timeout_ms);
         if !self.serves() {
             self.start_hold_timer(cx);
             return self.queue(conn).push(asked);
         }
         let ends = self.queue(conn).ends();
-        if ends || !self.touch(session, cx) {
+        if ends || !self.touch(session, timeout_ms, cx) {
             // SESS-08: no reply; the connection closes when the session's end is committed. If that is lost with this
             // reign, the session lives on, and the next leader is asked.
             cx.mark(Mark::RequestOnClosingSession);
@@ -134,19 +136,20 @@ impl Server {
     }
 
     /// The session has been heard of (SESS-05); `false` where it is closing or gone, as far as this server can know.
-    pub(super) fn touch(&mut self, session: SessionId, cx: &Cx<'_>) -> bool {
+    pub(super) fn touch(&mut self, session: SessionId, timeout_ms: u32, cx: &Cx<'_>) -> bool {
         if self.local.touch(session, cx.now.mono) {
             return true;
         }
         match &mut self.role {
             Role::Looking(_) => true,
             Role::Following(follower) => {
-                follower.touch(session);
+                follower.touch(session, timeout_ms);
                 true
             }
-            Role::Leading(leader) => leader
-                .broadcast()
-                .is_some_and(|broadcast| broadcast.tracker.touch(session, cx.now.mono)),
+            Role::Leading(leader) => leader.broadcast().is_some_and(|broadcast| {
+                let here = broadcast.tracker.is_of(session, cx.config.id());
+                broadcast.tracker.touch(session, here.then_some(timeout_ms), cx.now.mono)
+            }),
         }
     }
 
@@ -239,7 +242,8 @@ impl Server {
         }
         // WIRE-08: whatever number a ping came with.
         let xid = if request == Request::Ping { XID_PING } else { xid };
-        let Some(Conn { phase: ConnPhase::Open { session }, .. }) = self.conns.get(&conn) else {
+        let Some(Conn { phase: ConnPhase::Open { session, .. }, .. }) = self.conns.get(&conn)
+        else {
             unreachable!("{conn} asks before its session is open")
         };
         let (who, room) = (Who::new(&ids, cx.schemes), cx.config.limits.record_bytes);
@@ -259,7 +263,8 @@ impl Server {
 
     /// The turn has come of the end of a session that only this server knows.
     fn say_farewell(&mut self, conn: ConnId, xid: i32, cx: &mut Cx<'_>) {
-        let Some(Conn { phase: ConnPhase::Open { session }, .. }) = self.conns.get(&conn) else {
+        let Some(Conn { phase: ConnPhase::Open { session, .. }, .. }) = self.conns.get(&conn)
+        else {
             unreachable!("{conn} asks before its session is open")
         };
         let session = *session;

@@ -3,7 +3,7 @@
 //! Owns its link, its promise of this reign, and which sessions it has heard of. Must not answer clients. It says what
 //! has become true, and `server` acts on it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
@@ -20,8 +20,8 @@ pub(crate) struct Follower {
     phase: Phase,
     /// When to look for another leader, if nothing more is heard.
     deadline: Instant,
-    /// Heard of since the last ping.
-    touched: BTreeSet<SessionId>,
+    /// Heard of since the last ping, with the timeout granted here, ms.
+    touched: BTreeMap<SessionId, u32>,
 }
 
 /// Where the follower stands; drawn in the module above.
@@ -68,7 +68,7 @@ impl Follower {
             leader,
             phase: Phase::Dialling,
             deadline: cx.now.mono.after(cx.config.discovery_limit() * 2),
-            touched: BTreeSet::new(),
+            touched: BTreeMap::new(),
         }
     }
 
@@ -114,8 +114,8 @@ impl Follower {
     }
 
     /// A client's session has been heard of (SESS-05).
-    pub(crate) fn touch(&mut self, session: SessionId) {
-        self.touched.insert(session);
+    pub(crate) fn touch(&mut self, session: SessionId, timeout_ms: u32) {
+        self.touched.insert(session, timeout_ms);
     }
 
     /// The link stands.

@@ -427,7 +427,7 @@ impl Leader {
         &mut self,
         link: LinkId,
         round: u64,
-        touched: &[SessionId],
+        touched: &[(SessionId, u32)],
         cx: &mut Cx<'_>,
     ) -> Verdict {
         let server = self.learners.get(&link).map(|learner| learner.server);
@@ -438,8 +438,10 @@ impl Leader {
         self.answered.insert(server, round);
         let now = cx.now.mono;
         if let Some(broadcast) = self.broadcast() {
-            for session in touched {
-                broadcast.tracker.touch(*session, now);
+            for (session, timeout_ms) in touched {
+                // What another server has granted it since holds (SESS-16).
+                let here = broadcast.tracker.is_of(*session, server);
+                broadcast.tracker.touch(*session, here.then_some(*timeout_ms), now);
             }
         }
         self.confirm(cx)
@@ -459,7 +461,7 @@ impl Leader {
         if !broadcast.has_room(cx) {
             return Verdict::StepDown(Lost::Epoch);
         }
-        broadcast.tracker.touch(write.session, now);
+        broadcast.tracker.touch(write.session, None, now);
         self.propose(write, replica, cx)
     }
 

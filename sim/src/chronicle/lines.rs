@@ -89,6 +89,7 @@ impl Lines {
                 self.print(place, Some(*server), &format!("stands still until {until}"));
             }
             Observation::StandsStill { .. }
+            | Observation::Forgotten { .. }
             | Observation::ConnOpened { .. }
             | Observation::ToServer { .. }
             | Observation::ToClient { .. }

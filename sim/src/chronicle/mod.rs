@@ -277,6 +277,7 @@ impl Chronicle {
             Observation::Started { .. }
             | Observation::Recovered { .. }
             | Observation::Wiped { .. }
+            | Observation::Forgotten { .. }
             | Observation::Applied { .. }
             | Observation::DurableTruth { .. }
             | Observation::CachedTruth { .. }

@@ -77,6 +77,11 @@ impl Model {
             TxnOp::CreateSession { timeout_ms } | TxnOp::UpgradeSession { timeout_ms, .. } => {
                 self.create_session(&txn, *timeout_ms);
             }
+            TxnOp::MoveSession { server } => {
+                if let Some(session) = self.sessions.get_mut(&txn.session) {
+                    session.servers.push((zxid, *server));
+                }
+            }
             TxnOp::CloseSession => self.close_session(&txn),
             TxnOp::Create { .. }
             | TxnOp::Delete { .. }
@@ -85,7 +90,6 @@ impl Model {
             | TxnOp::Check { .. }
             | TxnOp::Multi(_)
             | TxnOp::MultiRefused { .. }
-            | TxnOp::MoveSession { .. }
             | TxnOp::Error { .. } => {}
         }
         self.log.push(Logged { txn, digest: self.digest, stats });
@@ -95,7 +99,8 @@ impl Model {
     fn create_session(&mut self, txn: &Txn, timeout_ms: u32) {
         let ephemerals = BTreeSet::new();
         let (created, moves) = (txn.zxid, Vec::new());
-        let session = Session { timeout_ms, created, ended: None, ephemerals, moves };
+        let servers = Vec::new();
+        let session = Session { timeout_ms, created, ended: None, ephemerals, moves, servers };
         self.digest = self.digest.wrapping_add(session_share(txn.session, &session));
         self.sessions.insert(txn.session, session);
     }

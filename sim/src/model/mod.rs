@@ -108,6 +108,8 @@ pub struct Rules {
     pub epoch_txns: u32,
     /// For how long a server may hear nothing of those it works with; zero: for ever.
     pub sync_limit: Duration,
+    /// The least and the greatest timeout that is granted, ms; zeros: nothing is known of that.
+    pub timeouts_ms: (u32, u32),
 }
 
 /// Which servers begin sessions that only they know (SESS-14).
@@ -132,9 +134,16 @@ pub struct Session {
     pub ephemerals: BTreeSet<String>,
     /// How they came and went: when, whether it came, which.
     moves: Vec<(Zxid, bool, String)>,
+    /// To which servers it has moved, and when.
+    servers: Vec<(Zxid, ServerId)>,
 }
 
 impl Session {
+    /// The server that it had moved to last at `zxid`, if it ever had.
+    pub fn moved_to(&self, zxid: Zxid) -> Option<ServerId> {
+        self.servers.iter().rev().find(|(since, _)| *since <= zxid).map(|(_, server)| *server)
+    }
+
     /// Its ephemeral nodes right after the transaction `zxid`.
     fn ephemerals_at(&self, zxid: Zxid) -> BTreeSet<String> {
         let mut paths = self.ephemerals.clone();

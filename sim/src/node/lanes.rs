@@ -10,6 +10,7 @@ use zabkeeper_core::{Instant, ServerId};
 
 use crate::fs::{Disk, SimFs};
 use crate::guard;
+use crate::seed::Dice;
 use crate::shared::{Event, Shared};
 use crate::trace::Kind;
 
@@ -24,11 +25,13 @@ pub(super) struct Lanes {
     /// What a busy worker will say when it has finished.
     outcome: [Option<Option<DiskEvent>>; 3],
     stopped: bool,
+    /// When somebody looks at the disk amid what a worker does.
+    looks: Dice,
 }
 
 impl Lanes {
     /// The workers of a store that has just been opened.
-    pub(super) fn new(server: ServerId, life: u64, opened: Opened<SimFs>) -> Lanes {
+    pub(super) fn new(server: ServerId, life: u64, opened: Opened<SimFs>, looks: Dice) -> Lanes {
         let Opened { log, snapshots, reader, .. } = opened;
         Lanes {
             server,
@@ -39,6 +42,7 @@ impl Lanes {
             waiting: [const { Vec::new() }; 3],
             outcome: [const { None }; 3],
             stopped: false,
+            looks,
         }
     }
 
@@ -69,6 +73,7 @@ impl Lanes {
             disk.borrow_mut().begin(shared.now);
             let result = guard::catch(|| self.run(&batch));
             let end = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
+            self.plan_looks(&batch, disk, shared);
             record(disk, self.server, shared);
             match lane {
                 Lane::Log => shared.tally.counts.batches += 1,
@@ -88,6 +93,33 @@ impl Lanes {
             ends = ends.max(end);
         }
         ends
+    }
+
+    /// What is done rarely leaves disks that one would hardly see otherwise: they are looked at between its operations.
+    fn plan_looks(&mut self, batch: &[DiskCommand], disk: &RefCell<Disk>, shared: &mut Shared) {
+        let looks: u64 = batch.iter().map(|command| self.looks_at(command)).sum();
+        let spans = if looks > 0 { disk.borrow().spans() } else { Vec::new() };
+        if spans.is_empty() {
+            return;
+        }
+        for _ in 0..looks {
+            let span = *self.looks.pick(&spans);
+            let at = Instant(self.looks.range(span.begin.0, span.end.0));
+            shared.at(at, Event::Look { server: self.server, life: self.life });
+        }
+    }
+
+    fn looks_at(&mut self, command: &DiskCommand) -> u64 {
+        match command {
+            DiskCommand::Truncate { .. } | DiskCommand::Rebase { .. } => 2,
+            DiskCommand::SaveState { .. } | DiskCommand::Purge { .. } => {
+                u64::from(self.looks.chance(1, 16))
+            }
+            DiskCommand::Append { .. }
+            | DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::ReadLog { .. }
+            | DiskCommand::ReadSnapshot { .. } => 0,
+        }
     }
 
     fn run(&mut self, batch: &[DiskCommand]) -> Result<Option<DiskEvent>, StoreError> {

@@ -262,7 +262,8 @@ impl Node {
         let config = self.config.clone();
         match guard::catch(|| Server::recover(config, seed, recovered)) {
             Ok(Ok(server)) => {
-                let lanes = Lanes::new(id, life, opened);
+                let looks = shared.seeds.stream("looks", id.0 << 32 | life);
+                let lanes = Lanes::new(id, life, opened, looks);
                 let domains = ["net/votes", "buggify"];
                 let dice = domains.map(|domain| shared.seeds.stream(domain, id.0 << 32 | life));
                 let mut process = Process::new(id, life, server, lanes, replayed, dice);
@@ -433,6 +434,13 @@ impl Node {
         let Truth { state, last, .. } = best;
         shared.observe(Observation::CachedTruth { server, state, last });
         Some(worst)
+    }
+
+    /// Looks at ground truth in the middle of what a worker does.
+    pub fn look(&mut self, life: u64, shared: &mut Shared) {
+        if life == self.life {
+            self.examine(shared);
+        }
     }
 
     /// The process gets to run.

@@ -186,7 +186,10 @@ impl Id {
                 ("S3", "no session expires within its timeout of being heard, or of a new leader")
             }
             Id::S4 => ("S4", "session ids are unique, and passwords are checked"),
-            Id::S5 => ("S5", "a connection whose session has moved on changes nothing"),
+            Id::S5 => (
+                "S5",
+                "a connection whose session has moved on changes nothing, and shows nothing newer",
+            ),
             Id::S6 => ("S6", "a client gets the session that it asked for, or is refused"),
             Id::S7 => ("S7", "a session that nobody holds ends"),
             Id::S8 => ("S8", "a local session owns nothing, and becomes everybody's in one step"),

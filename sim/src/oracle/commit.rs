@@ -83,7 +83,7 @@ impl Oracles {
                 self.upgrade_was_asked_for(txn.session, *server, &|| txn.to_string())?;
                 self.heard.created(txn.session, proposed.by, proposed.at);
                 let view = self.sessions.entry(txn.session).or_default();
-                view.may_time_out_after(*timeout_ms);
+                view.timeouts.are_created(*timeout_ms);
                 Ok(())
             }
             (TxnOp::CloseSession, None) => self.session_has_expired(txn, proposed),
@@ -125,7 +125,7 @@ impl Oracles {
         }
         if let TxnOp::CreateSession { timeout_ms } = txn.op {
             let view = self.sessions.entry(txn.session).or_default();
-            view.may_time_out_after(timeout_ms);
+            view.timeouts.are_created(timeout_ms);
         }
         Ok(())
     }
@@ -133,14 +133,30 @@ impl Oracles {
     /// The leader has had enough of a session. What was answered was heard, at the earliest when it was sent; clocks
     /// run up to a tenth fast, so an eighth is allowed.
     fn session_has_expired(&mut self, txn: &Txn, proposed: Proposed) -> Verdict {
-        let Some(view) = self.sessions.get(&txn.session) else {
+        let Some(expiry) = self.heard.before_expiry(txn.zxid) else {
             return Ok(());
         };
-        let heard = self.heard.before_expiry(txn.zxid);
-        let silent = proposed.at.since(heard.max(proposed.leads_since));
-        let timeout = Duration::from_millis(view.timeout_ms.unwrap_or(0).into());
+        let silent = proposed.at.since(expiry.heard.max(proposed.leads_since));
+        let timeout = expiry.timeout_in(proposed.leads_since);
         self.tally.hold(Id::S3, silent >= timeout * 7 / 8, || {
             let what = format!("silent for {silent:?}, and its timeout is {timeout:?}");
+            vec![what, format!("transaction: {txn}")]
+        })?;
+        // Who stood still for longer than a client may be silent has not listened to any (SESS-06).
+        let (stood, awake) = expiry.stood_still;
+        let two_ticks_ms = self.model.rules().timeouts_ms.0;
+        let longest = Duration::from_millis((expiry.greatest_ms + two_ticks_ms).into());
+        let deaf = two_ticks_ms > 0
+            && proposed.leads_since < stood
+            && awake <= proposed.at
+            && awake.since(stood) > longest * 9 / 8;
+        let listened = proposed.at.since(awake);
+        self.tally.hold(Id::S3, !deaf || listened >= timeout * 7 / 8, || {
+            let still = awake.since(stood);
+            let what = format!(
+                "its leader stood still for {still:?} and has listened for {listened:?} since; the \
+                 timeout is {timeout:?}"
+            );
             vec![what, format!("transaction: {txn}")]
         })
     }

@@ -29,7 +29,10 @@ impl Oracles {
             Err(_) => conn.phase = Phase::Opaque,
             Ok(request) => {
                 if let Some(view) = self.sessions.get_mut(&request.session) {
-                    view.may_time_out_after(u32::try_from(request.timeout_ms).unwrap_or(0));
+                    let (least, most) = self.model.rules().timeouts_ms;
+                    let asked_ms = u32::try_from(request.timeout_ms).unwrap_or(0);
+                    let bounded = if most > 0 { asked_ms.clamp(least, most) } else { asked_ms };
+                    view.timeouts.are_asked(id, bounded);
                 }
                 conn.phase = Phase::Greeted;
                 conn.session = request.session;
@@ -57,6 +60,9 @@ impl Oracles {
         };
         if response.session == SessionId(0) {
             conn.phase = Phase::Over;
+            if let Some(view) = self.sessions.get_mut(&hello.session) {
+                view.timeouts.are_answered(id);
+            }
             let clean = response.timeout_ms == 0 && response.password == [0; 16];
             self.tally.hold(Id::S6, clean, || vec![format!("{who}: refused with {response:?}")])?;
             if is_password(&hello) {
@@ -190,7 +196,8 @@ impl Oracles {
         conn.floor = if same_client { claimed.max(view.seen) } else { claimed };
         conn.acknowledged = if same_client { view.acknowledged } else { Zxid::ZERO };
         view.granted_ms = view.granted_ms.max(granted_ms);
-        view.may_time_out_after(granted_ms);
+        view.timeouts.are_answered(id);
+        view.timeouts.are_granted((asked, self.order), granted_ms);
         conn.welcomed = Some(self.order);
         view.attached = Some(Attached { conn: id, client: conn.client, asked, order: self.order });
         let ends = (session, id, conn.server);

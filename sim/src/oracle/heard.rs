@@ -15,9 +15,9 @@ use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::txn::Txn;
 use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Zxid};
 
-use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::ledger::Ledger;
+use super::{Oracles, SessionView};
 
 /// What a session that nobody holds may outlive its timeout by, at most, while there is a leader: a leader rounds
 /// deadlines up, and its clock may be slow.
@@ -36,12 +36,37 @@ pub(super) struct Heard {
     told: BTreeMap<(ServerId, SessionId), Instant>,
     /// When a session was made: whatever was asked before that counts from then.
     begun: BTreeMap<SessionId, Instant>,
-    /// Of each expiry that is proposed and not committed: when its leader had last heard of the session.
-    expiring: BTreeMap<Zxid, Instant>,
+    /// When a server has heard it with the timeout that was granted.
+    renewed: BTreeMap<(SessionId, ServerId), Instant>,
+    /// Each expiry that is proposed and not committed.
+    expiring: BTreeMap<Zxid, Expiry>,
     /// What a follower must tell with its next pong, and on which connection that was heard.
     owed: BTreeMap<ServerId, BTreeMap<SessionId, ConnId>>,
-    /// When the last pause of each server ended, or will.
-    awake: BTreeMap<ServerId, Instant>,
+    /// When the last pause of each server began and ended, or will.
+    pauses: BTreeMap<ServerId, (Instant, Instant)>,
+}
+
+/// What a leader went by when it proposed the end of a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expiry {
+    /// When it had last heard of it.
+    pub(super) heard: Instant,
+    /// When it had last heard what was granted.
+    renewed: Instant,
+    /// The least timeout that may have held, ms: where that was in this reign, and where not.
+    least_ms: [u32; 2],
+    pub(super) greatest_ms: u32,
+    /// When the leader's last pause had begun, and ended.
+    pub(super) stood_still: (Instant, Instant),
+}
+
+impl Expiry {
+    /// The least timeout that may have held for a leader since then.
+    pub(super) fn timeout_in(self, leads_since: Instant) -> Duration {
+        let [renewed, first] = self.least_ms;
+        let ms = if self.renewed > leads_since { renewed } else { first };
+        Duration::from_millis(ms.into())
+    }
 }
 
 impl Heard {
@@ -65,7 +90,13 @@ impl Heard {
             return;
         }
         if let PeerMessage::Pong { touched, .. } = message {
-            touched.iter().for_each(|session| self.note(*session, id, at));
+            let follower = ledger.peer_of(id, *link).is_some_and(|peer| ledger.serves(peer));
+            for (session, _) in touched {
+                self.note(*session, id, at);
+                if follower {
+                    self.renewed.insert((*session, id), at);
+                }
+            }
         } else if let PeerMessage::Request { session, .. } = message {
             self.note(*session, id, at);
         }
@@ -82,6 +113,8 @@ impl Heard {
         self.note(session, server, asked);
         let directly = self.directly.entry((session, server)).or_default();
         *directly = asked.max(*directly);
+        let renewed = self.renewed.entry((session, server)).or_default();
+        *renewed = asked.max(*renewed);
         let told = self.told.get(&(server, session));
         let known = self.begun.get(&session).max(told);
         if follows_since.is_some_and(|since| since < asked) && known.is_none_or(|at| *at < asked) {
@@ -100,16 +133,29 @@ impl Heard {
     }
 
     /// A leader has proposed something: if it is an expiry, it goes by what was heard before.
-    pub(super) fn proposed(&mut self, leader: ServerId, entry: &Entry) {
-        if let Ok(Txn { session, origin: None, .. }) = Txn::decode(entry) {
-            let heard = self.by_leader(session, leader);
-            self.expiring.entry(entry.zxid).or_insert(heard);
+    pub(super) fn proposed(
+        &mut self,
+        leader: ServerId,
+        entry: &Entry,
+        sessions: &BTreeMap<SessionId, SessionView>,
+    ) {
+        if let Ok(Txn { session, origin: None, .. }) = Txn::decode(entry)
+            && let Some(SessionView { timeouts, .. }) = sessions.get(&session)
+        {
+            let expiry = Expiry {
+                heard: self.by_leader(session, leader),
+                renewed: self.renewed.get(&(session, leader)).copied().unwrap_or_default(),
+                least_ms: [true, false].map(|renewed| timeouts.least(renewed)),
+                greatest_ms: timeouts.greatest(),
+                stood_still: self.pauses.get(&leader).copied().unwrap_or_default(),
+            };
+            self.expiring.entry(entry.zxid).or_insert(expiry);
         }
     }
 
-    /// What was heard of a session before the expiry at this zxid was proposed.
-    pub(super) fn before_expiry(&mut self, zxid: Zxid) -> Instant {
-        self.expiring.remove(&zxid).unwrap_or_default()
+    /// What was known of a session when the expiry at this zxid was proposed.
+    pub(super) fn before_expiry(&mut self, zxid: Zxid) -> Option<Expiry> {
+        self.expiring.remove(&zxid)
     }
 
     /// When any server has.
@@ -120,12 +166,14 @@ impl Heard {
 
     /// When the last pause of a server ended.
     pub(super) fn awake_since(&self, id: ServerId) -> Instant {
-        self.awake.get(&id).copied().unwrap_or_default()
+        self.pauses.get(&id).map(|(_, until)| *until).unwrap_or_default()
     }
 
-    /// A server gets no time until then.
-    pub(super) fn stands_still(&mut self, id: ServerId, until: Instant) {
-        self.awake.insert(id, until);
+    /// A server gets no time from `at` to `until`.
+    pub(super) fn stands_still(&mut self, id: ServerId, at: Instant, until: Instant) {
+        let before = self.pauses.get(&id).filter(|(_, before)| *before >= at);
+        let begin = before.map_or(at, |(begin, _)| *begin);
+        self.pauses.insert(id, (begin, until));
     }
 
     /// A server begins or ends a life, or a role.
@@ -153,8 +201,8 @@ impl Oracles {
         Ok(())
     }
 
-    fn has_told(&mut self, id: ServerId, touched: &[SessionId]) -> Verdict {
-        for session in touched {
+    fn has_told(&mut self, id: ServerId, touched: &[(SessionId, u32)]) -> Verdict {
+        for (session, _) in touched {
             self.heard.told.insert((id, *session), self.now);
         }
         for (session, conn) in self.heard.owed.remove(&id).unwrap_or_default() {
@@ -162,7 +210,8 @@ impl Oracles {
             if !holds || !self.model.is_alive(session) {
                 continue;
             }
-            self.tally.hold(Id::S3, touched.contains(&session), || {
+            let tells = touched.iter().any(|(told, _)| *told == session);
+            self.tally.hold(Id::S3, tells, || {
                 vec![format!(
                     "server {id} has answered session {session} on {conn}, and does not tell its \
                      leader; it tells {touched:?}"
@@ -175,8 +224,8 @@ impl Oracles {
     /// Since when the same leader has had time. One that stood still could hear nobody, and gives all sessions their time
     /// anew.
     fn led_since(&self) -> Instant {
-        let awake = self.heard.awake.iter().filter(|(id, _)| self.ledger.leads(**id));
-        let awake = awake.map(|(_, until)| *until).max().unwrap_or_default();
+        let awake = self.heard.pauses.iter().filter(|(id, _)| self.ledger.leads(**id));
+        let awake = awake.map(|(_, (_, until))| *until).max().unwrap_or_default();
         self.ledger.last_established().max(awake)
     }
 

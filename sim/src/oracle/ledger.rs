@@ -126,6 +126,11 @@ impl Ledger {
         self.servers.get(&id).is_some_and(|server| server.links.contains_key(&link))
     }
 
+    /// Who is at the other end of this link of the server.
+    pub(super) fn peer_of(&self, id: ServerId, link: LinkId) -> Option<ServerId> {
+        Some(self.servers.get(&id)?.links.get(&link)?.peer)
+    }
+
     /// Since when the server has followed its leader without a break, if it does.
     pub(super) fn follows_since(&self, id: ServerId) -> Option<Instant> {
         let server = self.servers.get(&id)?;

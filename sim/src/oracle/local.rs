@@ -136,7 +136,7 @@ impl Oracles {
             return Ok(());
         }
         let view = self.sessions.get(&session);
-        let timeout_ms = view.and_then(|view| view.timeout_ms).unwrap_or(0);
+        let timeout_ms = view.map_or(0, |view| view.timeouts.least(true));
         let timeout = Duration::from_millis(timeout_ms.into());
         let silent = self.silence_of(session, id, self.now);
         self.tally.hold(Id::S3, silent >= timeout * 7 / 8, || {

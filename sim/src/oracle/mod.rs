@@ -41,6 +41,7 @@ mod silence;
 mod talk;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 mod watch;
 mod words;
 
@@ -61,6 +62,7 @@ use disks::Disk;
 use heard::Heard;
 use ledger::Ledger;
 use local::Locals;
+use timeouts::Timeouts;
 use watch::{Armed, Held};
 
 /// A refusal is followed by the end of the session within this time, whatever the disk does.
@@ -101,8 +103,8 @@ struct SessionView {
     acknowledged: Zxid,
     /// The connection that was accepted last.
     attached: Option<Attached>,
-    /// The least timeout that it may have, ms.
-    timeout_ms: Option<u32>,
+    /// Which timeout it may have.
+    timeouts: Timeouts,
     /// The greatest one that was granted, ms.
     granted_ms: u32,
     /// When its end was committed: place among all observations.
@@ -133,13 +135,6 @@ struct Attached {
     /// When the client asked for it, and when it read so: places among all observations.
     asked: u64,
     order: u64,
-}
-
-impl SessionView {
-    /// A timeout was asked for or granted. What is granted is not below the least that was asked for.
-    fn may_time_out_after(&mut self, ms: u32) {
-        self.timeout_ms = Some(self.timeout_ms.map_or(ms, |least| least.min(ms)));
-    }
 }
 
 impl Oracles {
@@ -247,8 +242,15 @@ impl Oracles {
                 self.ledger.wiped(*server);
                 Ok(())
             }
+            Observation::Forgotten { session } => {
+                if let Some(view) = self.sessions.get_mut(session) {
+                    view.held = Held::default();
+                    (view.seen, view.acknowledged) = (Zxid::ZERO, Zxid::ZERO);
+                }
+                Ok(())
+            }
             Observation::StandsStill { server, until } => {
-                self.heard.stands_still(*server, *until);
+                self.heard.stands_still(*server, self.now, *until);
                 Ok(())
             }
             Observation::Started { server } | Observation::Stopped { server } => {
@@ -294,7 +296,7 @@ impl Oracles {
         if ledger.leads(id) {
             for command in acts.disk {
                 if let DiskCommand::Append { entry, .. } = command {
-                    self.heard.proposed(id, entry);
+                    self.heard.proposed(id, entry, &self.sessions);
                 }
             }
         }

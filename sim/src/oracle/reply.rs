@@ -13,6 +13,7 @@ use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::conn::{Asked, AuthAsked, Phase, Who};
 use super::watch::{Audience, Slot, describe};
+use super::words::maybe;
 use crate::model::{Asker, Resumption, is_quota};
 
 /// A reply in judgement.
@@ -127,6 +128,11 @@ impl Oracles {
         })?;
         tally.hold(Id::C3, place >= conn.floor, || {
             answer.evidence(&format!("{} was shown before", conn.floor))
+        })?;
+        let owner = model.session(conn.session).and_then(|session| session.moved_to(zxid));
+        tally.hold(Id::S5, owner.is_none_or(|owner| owner == conn.server), || {
+            let owner = maybe(owner);
+            answer.evidence(&format!("by then the session had moved on to server {owner}"))
         })?;
         if let Request::Sync { .. } = asked.request {
             tally.hold(Id::C5, place >= asked.acknowledged, || {

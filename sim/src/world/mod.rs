@@ -398,6 +398,10 @@ impl World {
                 let (node, shared) = self.node(server);
                 node.lane_done(life, lane, shared);
             }
+            Event::Look { server, life } => {
+                let (node, shared) = self.node(server);
+                node.look(life, shared);
+            }
             Event::Recovered { server, life } => {
                 let (node, shared) = self.node(server);
                 node.recovered(life, shared);

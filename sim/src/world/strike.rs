@@ -53,6 +53,9 @@ impl World {
         if self.shared.agenda.is_recording() {
             self.fault_dice[fault as usize].record();
         }
+        if fault == Fault::ClientClose {
+            self.rush();
+        }
         self.shared.agenda.begin();
         self.striking = Some(fault);
         let hit = self.let_strike(fault);
@@ -65,6 +68,16 @@ impl World {
         // Whether an armed crash comes about shows later.
         let met = hit || fault == Fault::NodeCrashInStep;
         self.shared.agenda.end(self.shared.now, Act::Strike(fault), choices, met);
+    }
+
+    /// In half of the cases all clients call at once before one of them closes its session, so that what it asks for is on
+    /// its way with its end, and others want the same. These are calls like any other: a schedule says them by themselves.
+    fn rush(&mut self) {
+        let dice = &mut self.fault_dice[Fault::ClientClose as usize];
+        let calls = if dice.chance(1, 2) { dice.range(1, 3) } else { 0 };
+        if !self.shared.agenda.is_scripted() {
+            self.clients.values_mut().for_each(|client| client.rush(calls, &mut self.shared));
+        }
     }
 
     /// The dice of what strikes now.
@@ -144,6 +157,17 @@ impl World {
             }),
             Fault::ClientClose => self.trouble_client(fault, |client, _, shared| {
                 client.close(shared);
+                None
+            }),
+            Fault::ClientRestart => self.trouble_client(fault, |client, dice, shared| {
+                let (low, high) = shared.options.workload.session_ms;
+                let timeout_ms = dice.range(low, high.max(low));
+                client.restart(
+                    dice.chance(1, 3),
+                    timeout_ms,
+                    dice.magnitude(1, 1_000) * MS,
+                    shared,
+                );
                 None
             }),
             Fault::ClientWrongPassword => self.try_wrong_password(server),
@@ -240,7 +264,11 @@ impl World {
 
     fn pause_server(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        let ms = self.fault_dice[Fault::NodePause as usize].magnitude(10, 20_000);
+        let tick_ms = u64::from(shared.options.server.tick_ms);
+        let dice = &mut self.fault_dice[Fault::NodePause as usize];
+        // About as long as servers and clients have patience, in half of the cases.
+        let (any_ms, ticks_ms) = (dice.magnitude(10, 20_000), dice.range(tick_ms, tick_ms * 8));
+        let ms = if dice.chance(1, 2) { any_ms } else { ticks_ms };
         let until = Instant(shared.now.0 + ms * MS);
         let awake = node.pause(until);
         shared.tell(|| format!("s{server} for {ms} ms"));

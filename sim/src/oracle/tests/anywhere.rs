@@ -2,7 +2,7 @@
 
 use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::PeerMessage;
-use zabkeeper_core::txn::{Txn, TxnOp};
+use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::EventType::NodeDataChanged;
 use zabkeeper_core::wire::{Request, SetWatches};
 use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
@@ -27,7 +27,10 @@ fn expires(h: &mut History, session: SessionId) {
 
 /// A follower tells its leader of sessions.
 fn pongs(h: &mut History, id: ServerId, touched: &[SessionId]) {
-    let pong = PeerMessage::Pong { round: 1, touched: touched.to_vec() };
+    let pong = PeerMessage::Pong {
+        round: 1,
+        touched: touched.iter().map(|session| (*session, 1_000)).collect(),
+    };
     h.puts(id, &[], &[PeerCommand::Send(link(id, S1), pong.clone())]);
     h.hears(S1, id, pong);
 }
@@ -217,6 +220,21 @@ fn s3_a_new_leader_of_three_gives_no_full_timeout() {
         h.reign(S2, &[S3]);
         h.waits(if lie { 2_000 } else { 4_000 });
         expires(h, session);
+    });
+}
+
+#[test]
+fn s5_the_old_connection_of_a_moved_session_shows_what_came_later() {
+    twins_of(3, "S5", |h, lie| {
+        let a = h.client_of(S2, 0);
+        let (session, before) = (h.session(a), h.tip());
+        let conn = h.greets_at(S3, 0, session, Zxid::ZERO);
+        let origin = Some(Origin { server: S3, conn, request: 0 });
+        let op = TxnOp::MoveSession { server: S3 };
+        let moved = h.commits(Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin, op });
+        h.asks(a, get("/"));
+        h.follows(S2);
+        h.answers_at(a, if lie { moved } else { before }, |_| {});
     });
 }
 

@@ -2,9 +2,11 @@
 
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::ConnectResponse;
-use zabkeeper_core::{SessionId, WallMs, Zxid};
+use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
 
-use super::history::{History, create, create_with, get, twins};
+use super::history::{History, create, create_with, get, twins, twins_under};
+use crate::model::Rules;
+use crate::observe::Observation;
 use crate::oracle::handshake::password;
 
 /// The session ends on the server's own decision, after more than its timeout.
@@ -88,6 +90,36 @@ fn s3_a_new_leader_gives_no_full_timeout() {
         h.waits(3_000);
         h.restarts(h.tip());
         h.waits(if lie { 3_000 } else { 4_000 });
+        ends(h, h.session(a));
+    });
+}
+
+#[test]
+fn s3_sess_16_a_session_goes_by_the_timeout_of_before() {
+    twins("S3", |h, lie| {
+        let a = h.client(0);
+        let session = h.session(a);
+        h.closes(a);
+        let b = h.greets(0, session, Zxid::ZERO);
+        let password = password(session);
+        let longer = ConnectResponse { timeout_ms: 8_000, session, password, read_only: None };
+        h.welcomes_as(b, longer);
+        h.waits(if lie { 5_000 } else { 8_000 });
+        ends(h, session);
+    });
+}
+
+fn timeouts_of_400_to_4000_ms() -> Rules {
+    Rules { timeouts_ms: (400, 4_000), ..Rules::default() }
+}
+
+#[test]
+fn s3_a_leader_that_stood_still_gives_nobody_time() {
+    twins_under(&timeouts_of_400_to_4000_ms(), "S3", |h, lie| {
+        let a = h.client(0);
+        h.waits(10);
+        h.sees(Observation::StandsStill { server: ServerId(1), until: Instant(7_000_000_000) });
+        h.waits(7_000 + if lie { 500 } else { 4_000 });
         ends(h, h.session(a));
     });
 }
