@@ -222,8 +222,8 @@ mod tests {
         let bytes = greeting.encode();
         assert_eq!(Greeting::decode(&bytes), Ok(greeting));
         let mut later = bytes;
-        later[9] = 2;
-        assert_eq!(Greeting::decode(&later), Err(BadFrame::Version(2)));
+        later[9] = VERSION + 1;
+        assert_eq!(Greeting::decode(&later), Err(BadFrame::Version(VERSION + 1)));
         assert_eq!(Greeting::decode(&[b'G'; GREETING_BYTES]), Err(BadFrame::Stranger));
         for at in 10..GREETING_BYTES {
             let mut damaged = bytes;

@@ -50,11 +50,11 @@ impl World {
     }
 
     fn strike_once(&mut self, fault: Fault) {
+        if fault == Fault::ClientClose && !self.shared.agenda.is_scripted() {
+            self.rush();
+        }
         if self.shared.agenda.is_recording() {
             self.fault_dice[fault as usize].record();
-        }
-        if fault == Fault::ClientClose {
-            self.rush();
         }
         self.shared.agenda.begin();
         self.striking = Some(fault);
@@ -71,13 +71,12 @@ impl World {
     }
 
     /// In half of the cases all clients call at once before one of them closes its session, so that what it asks for is on
-    /// its way with its end, and others want the same. These are calls like any other: a schedule says them by themselves.
+    /// its way with its end, and others want the same. These are calls like any other, and no choice of the strike: a
+    /// schedule says them by themselves.
     fn rush(&mut self) {
         let dice = &mut self.fault_dice[Fault::ClientClose as usize];
         let calls = if dice.chance(1, 2) { dice.range(1, 3) } else { 0 };
-        if !self.shared.agenda.is_scripted() {
-            self.clients.values_mut().for_each(|client| client.rush(calls, &mut self.shared));
-        }
+        self.clients.values_mut().for_each(|client| client.rush(calls, &mut self.shared));
     }
 
     /// The dice of what strikes now.
