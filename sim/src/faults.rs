@@ -49,6 +49,8 @@ pub enum Fault {
     ClientStorm,
     ClientDeaf,
     ClientDrift,
+    NetRogue,
+    ClientOperator,
 }
 
 /// How a fault comes about.
@@ -80,7 +82,7 @@ pub enum Selection {
 
 impl Fault {
     /// All of them, in order.
-    pub const ALL: [Fault; 40] = [
+    pub const ALL: [Fault; 42] = [
         Fault::NodeKill,
         Fault::NodePower,
         Fault::NodeKillLeader,
@@ -121,6 +123,8 @@ impl Fault {
         Fault::ClientStorm,
         Fault::ClientDeaf,
         Fault::ClientDrift,
+        Fault::NetRogue,
+        Fault::ClientOperator,
     ];
 
     /// As it is selected and reported.
@@ -250,6 +254,14 @@ impl Fault {
             }
             Fault::ClientDrift => {
                 ("client.drift", Always, "the clocks of clients run up to 10 % fast or slow")
+            }
+            Fault::NetRogue => (
+                "net.rogue",
+                Every(10_000),
+                "somebody in the place of a server says what is not its to say",
+            ),
+            Fault::ClientOperator => {
+                ("client.operator", Every(8_000), "an operator asks with four-letter words")
             }
         }
     }

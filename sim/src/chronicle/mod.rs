@@ -282,6 +282,7 @@ impl Chronicle {
             | Observation::CachedTruth { .. }
             | Observation::StandsStill { .. }
             | Observation::Locals { .. }
+            | Observation::Reported { .. }
             | Observation::Final { .. } => {}
         }
     }

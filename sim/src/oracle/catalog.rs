@@ -65,11 +65,12 @@ pub(super) enum Id {
     W6,
     W7,
     W8,
+    O1,
 }
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 56] = [
+    pub(super) const ALL: [Id; 57] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -126,6 +127,7 @@ impl Id {
         Id::W6,
         Id::W7,
         Id::W8,
+        Id::O1,
     ];
 
     /// As it is printed.
@@ -209,6 +211,7 @@ impl Id {
             Id::W6 => ("W6", "a removed watch is silent"),
             Id::W7 => ("W7", "every event has its cause"),
             Id::W8 => ("W8", "a read that fails registers nothing"),
+            Id::O1 => ("O1", "what operators are told is what there is"),
         }
     }
 }
@@ -313,6 +316,7 @@ mod tests {
             include_str!("tests/local.rs"),
             include_str!("tests/ensembles.rs"),
             include_str!("tests/lifetimes.rs"),
+            include_str!("tests/operators.rs"),
             include_str!("tests/servers.rs"),
             include_str!("tests/sessions.rs"),
             include_str!("tests/watches.rs"),
