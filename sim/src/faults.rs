@@ -50,6 +50,8 @@ pub enum Fault {
     ClientDeaf,
     ClientDrift,
     ClientRestart,
+    NetRogue,
+    ClientOperator,
 }
 
 /// How a fault comes about.
@@ -81,7 +83,7 @@ pub enum Selection {
 
 impl Fault {
     /// All of them, in order.
-    pub const ALL: [Fault; 41] = [
+    pub const ALL: [Fault; 43] = [
         Fault::NodeKill,
         Fault::NodePower,
         Fault::NodeKillLeader,
@@ -123,6 +125,8 @@ impl Fault {
         Fault::ClientDeaf,
         Fault::ClientDrift,
         Fault::ClientRestart,
+        Fault::NetRogue,
+        Fault::ClientOperator,
     ];
 
     /// As it is selected and reported.
@@ -258,6 +262,14 @@ impl Fault {
                 Every(12_000),
                 "a client's process ends, and another goes on with its session and timeout of its own",
             ),
+            Fault::NetRogue => (
+                "net.rogue",
+                Every(10_000),
+                "somebody in the place of a server says what is not its to say",
+            ),
+            Fault::ClientOperator => {
+                ("client.operator", Every(8_000), "an operator asks with four-letter words")
+            }
         }
     }
 

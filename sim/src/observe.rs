@@ -5,20 +5,42 @@
 //! Clients are watched on the wire, not through their library: a library may drop a doubled event or repair an order,
 //! and a fault of the server would hide behind it.
 
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+
 use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
 use zabkeeper_core::peer::Notification;
-use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Status, Zxid};
+use zabkeeper_core::{
+    ConnId, Input, Instant, ServerId, SessionId, SessionInfo, Status, WatchSummary, Zxid,
+};
+
+/// Subject of the certificate of who may do everything.
+pub const SUPER_SUBJECT: &str = "CN=root+OU=ops";
 
 /// A client of the simulated world, counted from zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ClientId(pub u32);
 
 impl ClientId {
-    /// From where the client connects: no two have the same address.
+    /// From where the client connects: no two have the same address. One in four has an address of IPv6.
     pub fn address(self) -> String {
         let [_, a, b, c] = self.0.to_be_bytes();
+        if c % 4 == 3 {
+            let (high, low) = (u16::from(a), u16::from_be_bytes([b, c]));
+            return Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, high, low).to_string();
+        }
         format!("10.{a}.{b}.{c}")
+    }
+
+    /// Subject of its certificate, where servers ask for one. Some have none.
+    pub fn subject(self) -> Option<&'static str> {
+        match self.0 % 8 {
+            1 | 5 => Some("CN=ann"),
+            2 => Some("CN=bob,OU=ops"),
+            4 => Some(SUPER_SUBJECT),
+            _ => None,
+        }
     }
 }
 
@@ -112,6 +134,15 @@ pub enum Observation<'a> {
         /// By id.
         sessions: &'a [SessionId],
     },
+    /// An operator has asked a server about itself.
+    Reported {
+        /// Which.
+        server: ServerId,
+        /// The answer.
+        report: &'a Report,
+        /// Connections that the server has.
+        open: &'a BTreeSet<ConnId>,
+    },
     /// A server begins a new life from its disk. Recovery is an observation of its own (`Recovered`).
     Started {
         /// Which.
@@ -159,6 +190,25 @@ pub enum Observation<'a> {
         /// Its live sessions.
         sessions: Vec<SessionId>,
     },
+}
+
+/// What a server says of itself when an operator asks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// Counters and watermarks.
+    pub status: Status,
+    /// Live sessions of the ensemble.
+    pub sessions: Vec<SessionInfo>,
+    /// Those that only this server knows.
+    pub local_sessions: Vec<SessionInfo>,
+    /// Ephemeral nodes by session.
+    pub ephemerals: Vec<(SessionId, Vec<String>)>,
+    /// How many watches of getData and exists there are.
+    pub watched: WatchSummary,
+    /// These watches, by connection.
+    pub by_conn: Vec<(ConnId, String)>,
+    /// The same, by path.
+    pub by_path: Vec<(ConnId, String)>,
 }
 
 /// An observation with its time.

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use zabkeeper_core::throttle::{ThrottleOptions, Weights};
 use zabkeeper_core::{AuthOptions, Config, Limits, ServerId, SessionOptions, TreeOptions, Voters};
 
 use crate::buggify::Choice;
@@ -127,6 +128,10 @@ pub struct ServerOptions {
     pub phase_ticks: (u32, u32),
     /// See [`Limits`].
     pub limits: Limits,
+    /// Bounds of session timeouts, in ticks.
+    pub session_ticks: (u32, u32),
+    /// How many clients may connect in a time.
+    pub throttle: Throttle,
     /// See [`AuthOptions`].
     pub auth: AuthOptions,
     /// See [`TreeOptions`].
@@ -141,6 +146,62 @@ pub struct ServerOptions {
     pub step_ns: u64,
     /// Some deadlines come late by up to this, us.
     pub timer_slack_us: u64,
+}
+
+/// How many clients may connect in a time; see [`ThrottleOptions`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Throttle {
+    /// Zero lets everybody in.
+    pub tokens: u32,
+    /// Time in which the bucket gets a token.
+    pub fill: Duration,
+    /// Time between changes of random drops; zero: there are none.
+    pub freeze: Duration,
+    /// What their probability gains and loses, in millionths.
+    pub drops: (u32, u32),
+    /// Does a new session cost more than an old one?
+    pub weighted: bool,
+}
+
+impl Throttle {
+    /// As a user would have it who configures nothing.
+    pub(crate) const OPEN: Throttle = Throttle {
+        tokens: 0,
+        fill: Duration::from_millis(1),
+        freeze: Duration::ZERO,
+        drops: (20_000, 2_000),
+        weighted: false,
+    };
+
+    /// As the core has it.
+    pub fn options(&self) -> ThrottleOptions {
+        let Throttle { tokens, fill, freeze, drops, weighted } = *self;
+        ThrottleOptions {
+            tokens,
+            fill_time: fill,
+            freeze_time: (!freeze.is_zero()).then_some(freeze),
+            drop_increase: drops.0,
+            drop_decrease: drops.1,
+            decrease_ratio: 500_000,
+            weights: weighted.then(Weights::default),
+            ..ThrottleOptions::default()
+        }
+    }
+
+    /// In few runs, and never so few that a crowd of clients is not let in within seconds.
+    fn draw(dice: &mut Dice) -> Throttle {
+        if !dice.chance(1, 8) {
+            return Throttle::OPEN;
+        }
+        let drops = dice.chance(1, 2);
+        Throttle {
+            tokens: dice.range_u32(1, 6),
+            fill: Duration::from_millis(dice.magnitude(1, 150)),
+            freeze: Duration::from_millis(if drops { dice.magnitude(1, 50) } else { 0 }),
+            drops: (dice.range_u32(20_000, 300_000), dice.range_u32(50_000, 300_000)),
+            weighted: dice.chance(1, 2),
+        }
+    }
 }
 
 /// What clients do.
@@ -273,6 +334,16 @@ impl Options {
         } else {
             ServerOptions::draw(wide, &mut seeds.stream("config/server", 0))
         };
+        if profile != Profile::Perf {
+            let dice = &mut seeds.stream("config/auth", 0);
+            server.auth.x509 = dice.chance(1, 3);
+            server.auth.ensemble = dice.chance(1, 3);
+            server.throttle = Throttle::draw(&mut seeds.stream("config/throttle", 0));
+            let dice = &mut seeds.stream("config/timeouts", 0);
+            if dice.chance(1, 4) {
+                server.session_ticks = (dice.range_u32(1, 4), dice.range_u32(10, 60));
+            }
+        }
         let local = draw_local(profile, servers, &mut seeds.stream("config/local", 0));
         let mut workload = match profile {
             Profile::Perf => WorkloadOptions::perf(),
@@ -376,10 +447,14 @@ impl Options {
         let (init, sync) = self.server.phase_ticks;
         let mut config = config(id, Voters::new(self.voters()), self.server.tick_ms)
             .with_phase_limits(init, sync)
+            .and_then(|config| config.with_tree(self.server.tree.clone()))
+            .and_then(|config| {
+                let (tick, (min, max)) = (config.tick(), self.server.session_ticks);
+                config.with_session_timeouts(tick * min, tick * max.max(min))
+            })
             .expect("no limit is drawn as zero");
         config.limits = self.server.limits.clone();
         config.auth = self.server.auth.clone();
-        config.tree = self.server.tree.clone();
         config.map_salt = self.map_salt;
         let LocalRules { servers, upgrade } = &self.local;
         config.sessions = SessionOptions { local: servers.contains(&id), upgrade: *upgrade };
@@ -493,6 +568,8 @@ impl ServerOptions {
             tick_ms: 2_000,
             phase_ticks: (10, 5),
             limits,
+            session_ticks: (2, 20),
+            throttle: Throttle::OPEN,
             auth: AuthOptions::default(),
             tree: TreeOptions::default(),
             segment_bytes: 1 << 20,
@@ -545,10 +622,9 @@ impl ServerOptions {
             tick_ms,
             phase_ticks: (dice.range_u32(3, 10), dice.range_u32(2, 5)),
             limits,
-            auth: AuthOptions {
-                super_digest: Some(workload::super_digest()),
-                ..AuthOptions::default()
-            },
+            session_ticks: (2, 20),
+            throttle: Throttle::OPEN,
+            auth: workload::known(),
             tree: draw_tree(dice),
             segment_bytes: *dice.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
             batch_inputs: *dice.pick(&[1, 4, 64]),
@@ -692,6 +768,22 @@ impl fmt::Display for Options {
             server.batch_inputs,
             server.step_ns
         )?;
+        let Throttle { tokens, fill, freeze, drops, weighted } = server.throttle;
+        if tokens > 0 {
+            writeln!(
+                f,
+                "throttle  {tokens} at once, one in {fill:?}, drops +{} -{} in {freeze:?}, weighted={weighted}",
+                drops.0, drops.1
+            )?;
+        }
+        let AuthOptions { x509, ensemble, .. } = server.auth;
+        if (x509, ensemble, server.session_ticks) != (false, false, (2, 20)) {
+            let (min, max) = server.session_ticks;
+            writeln!(
+                f,
+                "auth      x509={x509} ensemble={ensemble}; sessions of {min}..{max} ticks"
+            )?;
+        }
         if !self.local.servers.is_empty() {
             let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
             writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;

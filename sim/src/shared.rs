@@ -65,6 +65,8 @@ pub enum Event {
     Intruder { conn: ConnId, server: ServerId },
     /// Somebody who is no server gives up a connection with one.
     StrangerLeaves { conn: ConnId },
+    /// One that speaks the language of servers says its next word.
+    RogueSpeaks { conn: ConnId },
 }
 
 /// See the module.

@@ -65,6 +65,7 @@ pub struct Counts {
     pub reigns: u64,
     pub links: u64,
     pub links_refused: u64,
+    pub turned_away: u64,
     pub peer_messages: u64,
     pub notifications: u64,
     pub notifications_late: u64,
@@ -145,12 +146,12 @@ impl Tally {
 
 impl Counts {
     /// All of them with their names.
-    pub fn fields(&self) -> [(&'static str, u64); 24] {
+    pub fn fields(&self) -> [(&'static str, u64); 25] {
         let mut copy = *self;
         copy.fields_mut().map(|(name, count)| (name, *count))
     }
 
-    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 24] {
+    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 25] {
         [
             ("boots", &mut self.boots),
             ("kills", &mut self.kills),
@@ -170,6 +171,7 @@ impl Counts {
             ("reigns", &mut self.reigns),
             ("links", &mut self.links),
             ("links refused", &mut self.links_refused),
+            ("handshakes turned away", &mut self.turned_away),
             ("peer messages", &mut self.peer_messages),
             ("notifications", &mut self.notifications),
             ("notifications heard late", &mut self.notifications_late),

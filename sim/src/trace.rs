@@ -188,6 +188,26 @@ impl Trace {
         }
     }
 
+    /// Tells what a server has done about its inputs, where every detail is wanted. That is no event: what comes of it
+    /// is.
+    pub fn outputs(&mut self, at: Instant, server: ServerId, text: impl FnOnce() -> String) {
+        let stamp = Stamp { at, kind: Kind::Step, ends: (server.0, 0) };
+        let wanted = match self.story {
+            Story::Discard => true,
+            Story::Print(detail) => detail.bytes && detail.view.holds(&stamp),
+            Story::Off | Story::States(_) | Story::Collect | Story::Keep(..) => false,
+        };
+        if self.deaf || !wanted {
+            return;
+        }
+        let text = text();
+        if self.story != Story::Discard {
+            for line in text.lines() {
+                let _closed = writeln!(std::io::stdout().lock(), "{:>31} s{server} {line}", "");
+            }
+        }
+    }
+
     /// Events so far.
     pub fn events(&self) -> u64 {
         self.events

@@ -19,7 +19,7 @@ use crate::options::WorkloadOptions;
 use crate::seed::Dice;
 use crate::served;
 
-pub use identity::super_digest;
+pub use identity::{ENSEMBLE, known};
 
 /// An operation that the workload makes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -99,6 +99,7 @@ impl Lines {
             | Observation::DurableTruth { .. }
             | Observation::CachedTruth { .. }
             | Observation::Locals { .. }
+            | Observation::Reported { .. }
             | Observation::Final { .. } => {}
         }
     }

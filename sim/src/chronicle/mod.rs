@@ -283,6 +283,7 @@ impl Chronicle {
             | Observation::CachedTruth { .. }
             | Observation::StandsStill { .. }
             | Observation::Locals { .. }
+            | Observation::Reported { .. }
             | Observation::Final { .. } => {}
         }
     }

@@ -1,6 +1,8 @@
 //! Who a client is, and what a list grants to it (ACL rows).
 //!
-//! Owns the schemes `world`, `auth`, `digest`, `ip` and `super`. Must not know nodes or connections.
+//! Owns the schemes `world`, `auth`, `digest`, `ip`, `x509`, `ensemble` and `super`. Must not know nodes or connections.
+
+use std::net::IpAddr;
 
 use zabkeeper_core::wire::{Acl, Id, Perms};
 use zabkeeper_core::{ErrorCode, SessionId};
@@ -22,7 +24,54 @@ pub fn ip(address: &str) -> Id {
     Id { scheme: "ip".into(), id: address.into() }
 }
 
+/// Names of the scheme `x509` that clients put into lists, and whether Java takes them for names (ACL-11).
+pub const NAMES: [(&str, bool); 22] = [
+    ("CN=ann", true),
+    ("CN=bob,OU=ops", true),
+    ("CN=root+OU=ops", true),
+    ("", true),
+    ("cn=ann;O=x", true),
+    ("1.2=a", true),
+    ("OID.2.5.4.3=a", true),
+    ("CN=#0c0141", true),
+    ("CN=\"a,b\"", true),
+    ("CN=a\\,b", true),
+    ("CN=\\41", true),
+    ("ann", false),
+    ("FOO=a", false),
+    ("3.2=a", false),
+    ("CN=#0c0241", false),
+    ("CN=#4", false),
+    ("CN=\"a", false),
+    ("CN=a\\", false),
+    ("CN=a\"b", false),
+    ("CN=a<b", false),
+    ("CN=\\4", false),
+    ("CN=a,", false),
+];
+/// Identities that one connection may have, and bytes of their text.
+const MOST: (usize, usize) = (1_000, 1 << 20);
+
 impl Rules {
+    /// Who a client is from the start: its address, and the subject of its certificate where servers ask for one.
+    pub fn opened(&self, address: &str, subject: Option<&str>) -> Vec<Id> {
+        let mut ids = vec![ip(address)];
+        if let Some(subject) = subject.filter(|_| self.auth.x509) {
+            if self.auth.x509_super_user.as_deref() == Some(subject) {
+                ids.push(Id { scheme: "super".into(), id: subject.into() });
+            }
+            ids.push(Id { scheme: "x509".into(), id: subject.into() });
+        }
+        ids
+    }
+
+    /// Is a connection closed without an answer because of this packet (ACL-14)?
+    pub fn hangs_up(&self, scheme: &str, auth: &[u8]) -> bool {
+        let names = &self.auth.ensemble_names;
+        let ours = auth.is_empty() || names.iter().any(|name| name.as_bytes() == auth);
+        scheme == "ensemble" && self.auth.ensemble && !ours && !names.is_empty()
+    }
+
     /// Adds what a client has shown to who it is (ACL-08, ACL-09, ACL-16, ACL-17).
     ///
     /// # Errors
@@ -44,13 +93,18 @@ impl Rules {
             }
             // Every connection has its own address from the start; saying another one proves nothing.
             "ip" => {}
+            // The certificate has shown it already.
+            "x509" if ids.iter().any(|id| id.scheme == "x509") => {}
+            "ensemble" if self.auth.ensemble => {}
             _ => return Err(ErrorCode::AuthFailed),
         }
-        for id in learned {
-            if !ids.contains(&id) {
-                ids.push(id);
-            }
+        learned.retain(|id| !ids.contains(id));
+        let bytes = |id: &Id| id.scheme.len() + id.id.len();
+        let all: usize = ids.iter().chain(&learned).map(bytes).sum();
+        if ids.len() + learned.len() > MOST.0 || all > MOST.1 {
+            return Err(ErrorCode::AuthFailed);
         }
+        ids.append(&mut learned);
         Ok(())
     }
 
@@ -66,6 +120,7 @@ impl Rules {
                 !self.auth.digest_disabled && ids.iter().any(same)
             }
             "ip" => ids.iter().any(|id| id.scheme == "ip" && is_within(&id.id, &acl.id)),
+            "x509" => self.auth.x509 && ids.iter().any(|id| id.scheme == "x509" && id.id == acl.id),
             _ => false,
         };
         list.iter().any(|acl| acl.perms.intersects(wanted) && matches(acl))
@@ -79,13 +134,18 @@ impl Rules {
                 distinct.push(acl);
             }
         }
+        let proves = |id: &Id| match id.scheme.as_str() {
+            "digest" => !self.auth.digest_disabled,
+            "x509" => self.auth.x509,
+            _ => false,
+        };
         let mut fixed = Vec::new();
         for acl in distinct {
             match acl.scheme.as_str() {
                 "world" if acl.id == "anyone" => fixed.push(acl.clone()),
                 "auth" => {
                     let before = fixed.len();
-                    let mut shown = Vec::from_iter(ids.iter().filter(|id| id.scheme == "digest"));
+                    let mut shown = Vec::from_iter(ids.iter().filter(|id| proves(id)));
                     shown.sort_by_key(|id| place(id, ids.len()));
                     fixed.extend(shown.into_iter().map(|id| Acl {
                         perms: acl.perms,
@@ -100,6 +160,9 @@ impl Rules {
                     fixed.push(acl.clone());
                 }
                 "ip" if mask(&acl.id).is_some() => fixed.push(acl.clone()),
+                "x509" if self.auth.x509 && NAMES.contains(&(&*acl.id, true)) => {
+                    fixed.push(acl.clone());
+                }
                 _ => return Err(ErrorCode::InvalidAcl),
             }
         }
@@ -127,7 +190,12 @@ const LOW: u64 = 0xffff_ffff;
 pub(super) fn shown(ids: &[Id]) -> Vec<Id> {
     let show = |id: &Id| {
         let secret = id.scheme == "digest";
-        let user = if secret { id.id.split(':').next().unwrap_or("") } else { &id.id };
+        let user = match (secret, &*id.scheme) {
+            (true, _) => id.id.split(':').next().unwrap_or(""),
+            // No scheme of authentication.
+            (false, "super") => "",
+            (false, _) => &id.id,
+        };
         Id { scheme: id.scheme.clone(), id: user.to_owned() }
     };
     ids.iter().map(show).collect()
@@ -155,20 +223,32 @@ fn is_digest(id: &str) -> bool {
 }
 
 /// Address and length of an entry of the scheme `ip`.
-fn mask(entry: &str) -> Option<(u32, u32)> {
+fn mask(entry: &str) -> Option<(IpAddr, u32)> {
     let (address, bits) = match entry.split_once('/') {
-        None => (entry, 32),
-        Some((address, bits)) => (address, bits.parse().ok().filter(|bits| *bits <= 32)?),
+        None => (entry, None),
+        Some((address, bits)) => (address, Some(bits.parse().ok()?)),
     };
-    Some((address.parse::<std::net::Ipv4Addr>().ok()?.to_bits(), bits))
+    let address: IpAddr = address.parse().ok()?;
+    let all = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits.unwrap_or(all);
+    (bits <= all).then_some((address, bits))
 }
 
 fn is_within(address: &str, entry: &str) -> bool {
     let (Some((asked, _)), Some((base, bits))) = (mask(address), mask(entry)) else {
         return false;
     };
-    let kept = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-    asked & kept == base & kept
+    match (asked, base) {
+        (IpAddr::V4(asked), IpAddr::V4(base)) => {
+            let differs = asked.to_bits() ^ base.to_bits();
+            differs.checked_shr(32 - bits).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(asked), IpAddr::V6(base)) => {
+            let differs = asked.to_bits() ^ base.to_bits();
+            differs.checked_shr(128 - bits).unwrap_or(0) == 0
+        }
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +314,68 @@ mod tests {
         assert!(rules.may(&ids, &[acl("digest", "a:b")], Perms::ADMIN));
         let stored = acl("digest", "super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
         assert_eq!(rules.fix(&ids, &[acl("auth", "")]), Ok(vec![stored]));
+    }
+
+    #[test]
+    fn acl_10_networks_of_ipv6_have_nothing_in_common_with_others() {
+        let rules = Rules::default();
+        let ids = vec![ip("fd00::1:203")];
+        for (network, has) in [
+            ("fd00::/16", true),
+            ("fd00::1:0/112", true),
+            ("fd00::1:203", true),
+            ("::/0", true),
+            ("fd00::1:202/127", true),
+            ("fd00::1:202", false),
+            ("0.0.0.0/0", false),
+        ] {
+            assert_eq!(rules.may(&ids, &[acl("ip", network)], Perms::READ), has, "{network}");
+        }
+        assert_eq!(rules.fix(&ids, &[acl("ip", "fd00::/129")]), Err(ErrorCode::InvalidAcl));
+    }
+
+    #[test]
+    fn acl_11_a_certificate_says_who_a_client_is_where_servers_ask_for_it() {
+        let own = [acl("x509", "CN=ann")];
+        let blind = Rules::default();
+        assert_eq!(blind.opened("10.0.0.1", Some("CN=ann")), [ip("10.0.0.1")]);
+        assert_eq!(blind.fix(&[], &own), Err(ErrorCode::InvalidAcl));
+        let mut rules = Rules::default();
+        rules.auth.x509 = true;
+        rules.auth.x509_super_user = Some("CN=root".into());
+        let mut ann = rules.opened("10.0.0.1", Some("CN=ann"));
+        assert!(rules.may(&ann, &own, Perms::READ));
+        assert_eq!(rules.fix(&ann, &[acl("auth", "")]), Ok(own.to_vec()));
+        assert_eq!(rules.authenticate(&mut ann, "x509", b""), Ok(()));
+        let root = rules.opened("10.0.0.1", Some("CN=root"));
+        assert!(rules.may(&root, &own, Perms::READ));
+        assert!(shown(&root).iter().any(|id| (&*id.scheme, &*id.id) == ("super", "")));
+        let mut nobody = rules.opened("10.0.0.1", None);
+        assert!(!rules.may(&nobody, &own, Perms::READ));
+        let refused = rules.authenticate(&mut nobody, "x509", b"");
+        assert_eq!(refused, Err(ErrorCode::AuthFailed));
+    }
+
+    #[test]
+    fn acl_14_who_looks_for_another_ensemble_hears_nothing() {
+        let mut rules = Rules::default();
+        assert!(!rules.hangs_up("ensemble", b"other"));
+        assert!(rules.authenticate(&mut Vec::new(), "ensemble", b"other").is_err());
+        rules.auth.ensemble = true;
+        rules.auth.ensemble_names = vec!["ours".into()];
+        assert!(rules.hangs_up("ensemble", b"other"));
+        assert!(!rules.hangs_up("ensemble", b"ours") && !rules.hangs_up("ensemble", b""));
+        assert_eq!(rules.authenticate(&mut Vec::new(), "ensemble", b"ours"), Ok(()));
+    }
+
+    #[test]
+    fn acl_17_a_connection_is_not_more_than_a_megabyte_of_identities() {
+        let (rules, mut ids) = (Rules::default(), Vec::new());
+        let long = |user: u8| [&[user; 400_000][..], b":x"].concat();
+        assert_eq!(rules.authenticate(&mut ids, "digest", &long(b'a')), Ok(()));
+        assert_eq!(rules.authenticate(&mut ids, "digest", &long(b'b')), Ok(()));
+        let refused = rules.authenticate(&mut ids, "digest", &long(b'c'));
+        assert_eq!((refused, ids.len()), (Err(ErrorCode::AuthFailed), 2));
     }
 
     #[test]

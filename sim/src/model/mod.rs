@@ -30,7 +30,7 @@ use zabkeeper_core::txn::{Lifetime, Txn};
 use zabkeeper_core::wire::{Acl, EventType, Perms, Stat};
 use zabkeeper_core::{AuthOptions, ServerId, SessionId, TreeOptions, WallMs, Zxid, digest};
 
-pub use auth::{Asker, digest as digest_of, ip};
+pub use auth::{Asker, NAMES, digest as digest_of, ip};
 pub use node::{Node, PathHistory};
 pub use quota::is_quota;
 pub use read::Resumption;
@@ -119,6 +119,19 @@ pub struct LocalRules {
     pub servers: BTreeSet<ServerId>,
     /// Do they make them known when they have to own something (SESS-15)?
     pub upgrade: bool,
+}
+
+/// How much there is, as operators are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Nodes.
+    pub nodes: usize,
+    /// Ephemeral ones.
+    pub ephemerals: usize,
+    /// Bytes of data, and UTF-16 units of paths.
+    pub bytes: u64,
+    /// Live sessions.
+    pub sessions: usize,
 }
 
 /// What the model knows of a session.
@@ -321,6 +334,27 @@ impl Model {
             session.created <= zxid && session.ended.is_none_or(|ended| ended > zxid)
         };
         self.sessions.iter().filter(|(_, session)| alive(session)).map(|(id, _)| *id).collect()
+    }
+
+    /// What there is right after the transaction `zxid`.
+    pub fn counts_at(&self, zxid: Zxid) -> Counts {
+        let mut counts = Counts { sessions: self.sessions_at(zxid).len(), ..Counts::default() };
+        for (path, history) in &self.paths {
+            let Some(node) = history.at(zxid) else {
+                continue;
+            };
+            counts.nodes += 1;
+            counts.ephemerals += usize::from(node.lifetime == Lifetime::Ephemeral);
+            let data = node.data.as_ref().map_or(0, |data| data.len());
+            counts.bytes += (path.encode_utf16().count() + data) as u64;
+        }
+        counts
+    }
+
+    /// The sessions that own something right after the transaction `zxid`, and what.
+    pub fn owners_at(&self, zxid: Zxid) -> BTreeMap<SessionId, BTreeSet<String>> {
+        let owned = self.sessions.iter().map(|(id, session)| (*id, session.ephemerals_at(zxid)));
+        owned.filter(|(_, paths)| !paths.is_empty()).collect()
     }
 
     /// All that has fired after the transaction `zxid`, in order.

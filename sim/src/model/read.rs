@@ -62,12 +62,14 @@ impl Model {
                 let each = sound.map(|part| self.read(asker, part, zxid).map(part_of));
                 let results: Vec<MultiResult> = each.collect::<Option<_>>()?;
                 let whole = results.len() == parts.len();
-                Ok(if whole { ReplyBody::Multi(results) } else { ReplyBody::BrokenMulti(results) })
+                // The results before it follow the code, and no client looks at them.
+                if whole { Ok(ReplyBody::Multi(results)) } else { Err(ErrorCode::Marshalling) }
             }
             Request::Sync { path } => Ok(ReplyBody::Path(path.clone())),
             Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
             Request::AddWatch { .. } => Ok(ReplyBody::Number(0)),
-            Request::NoPath { op: OpCode::Sync } => Ok(ReplyBody::NullPath),
+            // The null path of the answer is nothing to whoever expects none.
+            Request::NoPath { op: OpCode::Sync } => Ok(ReplyBody::Empty),
             Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
             Request::Throttled { .. } => Err(ErrorCode::Throttled),
             Request::Create { .. }

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use storage_fs::Opened;
 use zabkeeper_core::io::Lane;
+use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::{Config, ConnId, Epoch, Instant, Server, ServerId, SessionId, Status, Zxid};
 
 use crate::chronicle::Hit;
@@ -266,7 +267,11 @@ impl Node {
                 let lanes = Lanes::new(id, life, opened, looks);
                 let domains = ["net/votes", "buggify"];
                 let dice = domains.map(|domain| shared.seeds.stream(domain, id.0 << 32 | life));
-                let mut process = Process::new(id, life, server, lanes, replayed, dice);
+                let seed = shared.seeds.stream("node/throttle", id.0 << 32 | life).word();
+                let now = self.clock.read(shared.now).mono;
+                let throttle = shared.options.server.throttle.options();
+                let throttle = ConnectThrottle::new(throttle, seed, now);
+                let mut process = Process::new(id, life, server, throttle, lanes, replayed, dice);
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }

@@ -6,6 +6,7 @@
 mod conns;
 mod links;
 mod marks;
+mod operator;
 mod tell;
 
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ use zabkeeper_core::io::{
     ClientCommand, ClientEvent, DiskEvent, Lane, Outbox, PeerCommand, PeerEvent,
 };
 use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greeting};
+use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
     ConnId, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId, SessionId, Zxid,
@@ -60,6 +62,7 @@ pub(super) struct Process {
     id: ServerId,
     life: u64,
     server: Server,
+    throttle: ConnectThrottle,
     lanes: Lanes,
     conns: BTreeMap<ConnId, Conn>,
     /// Connections with bytes that are not read for now.
@@ -128,6 +131,7 @@ impl Process {
         id: ServerId,
         life: u64,
         server: Server,
+        throttle: ConnectThrottle,
         lanes: Lanes,
         replayed: Vec<Zxid>,
         [dice, odd]: [Dice; 2],
@@ -137,6 +141,7 @@ impl Process {
             id,
             life,
             server,
+            throttle,
             lanes,
             conns: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -453,6 +458,9 @@ impl Process {
     /// prefix leaves.
     fn dispatch(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
         let mut out = std::mem::take(&mut self.out);
+        if !out.is_empty() {
+            shared.trace.outputs(shared.now, self.id, || out.to_string());
+        }
         let rule = self.cut.take().map(|cut| self.end_at_mark(cut, shared));
         let armed = self.armed.take_if(|_| rule.is_none() && Lengths::of(&out).sum() > 1);
         if armed.is_some() {

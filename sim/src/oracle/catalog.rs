@@ -66,11 +66,12 @@ pub(super) enum Id {
     W6,
     W7,
     W8,
+    O1,
 }
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 57] = [
+    pub(super) const ALL: [Id; 58] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -128,6 +129,7 @@ impl Id {
         Id::W6,
         Id::W7,
         Id::W8,
+        Id::O1,
     ];
 
     /// As it is printed.
@@ -215,6 +217,7 @@ impl Id {
             Id::W6 => ("W6", "a removed watch is silent"),
             Id::W7 => ("W7", "every event has its cause"),
             Id::W8 => ("W8", "a read that fails registers nothing"),
+            Id::O1 => ("O1", "what operators are told is what there is"),
         }
     }
 }
@@ -319,6 +322,7 @@ mod tests {
             include_str!("tests/local.rs"),
             include_str!("tests/ensembles.rs"),
             include_str!("tests/lifetimes.rs"),
+            include_str!("tests/operators.rs"),
             include_str!("tests/servers.rs"),
             include_str!("tests/sessions.rs"),
             include_str!("tests/watches.rs"),

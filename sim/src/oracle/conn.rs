@@ -10,7 +10,7 @@ use zabkeeper_core::wire::{ConnectRequest, Id, Request, WatchEvent};
 use zabkeeper_core::{ConnId, ErrorCode, Instant, ServerId, SessionId, Zxid};
 
 use super::watch::{ConnWatches, Held};
-use crate::model;
+use crate::model::Rules;
 use crate::observe::ClientId;
 
 /// How far the conversation has come, in the eyes of the client.
@@ -147,8 +147,8 @@ impl fmt::Display for Who {
 }
 
 impl Conn {
-    pub(super) fn new(client: ClientId, server: ServerId) -> Conn {
-        let ids: Arc<[Id]> = Arc::from([model::ip(&client.address())]);
+    pub(super) fn new(client: ClientId, server: ServerId, rules: &Rules) -> Conn {
+        let ids: Arc<[Id]> = Arc::from(rules.opened(&client.address(), client.subject()));
         let shown = Shown { sent: ids.clone(), answered: ids.clone(), settled: ids };
         Conn {
             client,

@@ -224,11 +224,12 @@ impl Oracles {
         match &request {
             Request::Auth { scheme, auth } => {
                 let mut ids = conn.shown.sent.to_vec();
-                let right = self.model.rules().authenticate(
-                    &mut ids,
-                    scheme,
-                    auth.0.as_deref().unwrap_or_default(),
-                );
+                let packet = auth.0.as_deref().unwrap_or_default();
+                if self.model.rules().hangs_up(scheme, packet) {
+                    conn.garbled = true;
+                    return Ok(());
+                }
+                let right = self.model.rules().authenticate(&mut ids, scheme, packet);
                 // After a refusal nothing more is read.
                 conn.garbled = right.is_err();
                 conn.shown.sent = Arc::from(ids);

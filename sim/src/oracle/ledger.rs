@@ -122,6 +122,10 @@ impl Ledger {
     }
 
     /// Does the server have this link, as far as it knows?
+    pub(super) fn is_voter(&self, id: ServerId) -> bool {
+        self.voters.contains(id)
+    }
+
     pub(super) fn has_link(&self, id: ServerId, link: LinkId) -> bool {
         self.servers.get(&id).is_some_and(|server| server.links.contains_key(&link))
     }

@@ -20,6 +20,7 @@
 //! | `local` | sessions that only one server knows (S8, S2 to S4, S6, S7) |
 //! | `reply` | each reply and event against the model (C1 to C9, C11) |
 //! | `watch` | events (W) |
+//! | `operators` | what operators are told (O1) |
 //!
 //! Zero false alarms come before everything: what a correct server may or may not do is left open, for example all
 //! that was asked on a connection that broke.
@@ -35,6 +36,7 @@ mod ledger;
 mod local;
 mod logs;
 mod mirror;
+mod operators;
 mod path;
 mod reply;
 mod silence;
@@ -205,7 +207,8 @@ impl Oracles {
     fn judge(&mut self, what: &Observation<'_>) -> Verdict {
         match what {
             Observation::ConnOpened { client, conn, server } => {
-                self.conns.insert(*conn, Conn::new(*client, *server));
+                let opened = Conn::new(*client, *server, self.model.rules());
+                self.conns.insert(*conn, opened);
                 Ok(())
             }
             Observation::ToServer { conn, frame } => match self.conns.get(conn).map(|c| c.phase) {
@@ -260,6 +263,7 @@ impl Oracles {
                 Ok(())
             }
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
+            Observation::Reported { server, report, open } => self.reported(*server, report, open),
             Observation::Recovered { server, state, last } => self.recovered(*server, state, *last),
             Observation::Final { server, applied, digest, sessions } => {
                 self.audited(*server, *applied, *digest, sessions)

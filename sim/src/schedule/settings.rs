@@ -11,7 +11,9 @@ use zabkeeper_core::{Limits, ServerId, TreeOptions};
 use crate::faults::FaultPlan;
 use crate::fs::Pace;
 use crate::model::LocalRules;
-use crate::options::{Options, PeerOptions, Profile, ServerOptions, VotePace, WorkloadOptions};
+use crate::options::{
+    Options, PeerOptions, Profile, ServerOptions, Throttle, VotePace, WorkloadOptions,
+};
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
 
@@ -118,7 +120,7 @@ pub fn plain() -> Options {
     let link = LinkPace { min: 200_000, mean: 0, tail_one_in: 0, cut_one_in: 0 };
     let mut server = ServerOptions::usual();
     server.tick_ms = 200;
-    server.auth.super_digest = Some(workload::super_digest());
+    server.auth = workload::known();
     Options {
         profile: Profile::Calm,
         duration: Duration::from_secs(60),
@@ -221,8 +223,9 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         tick_ms,
         phase_ticks,
         limits,
-        // Nothing of it is drawn.
-        auth: _,
+        session_ticks,
+        throttle: Throttle { tokens, fill, freeze, drops, weighted },
+        auth,
         tree,
         segment_bytes,
         batch_inputs,
@@ -256,6 +259,17 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("tick_ms", tick_ms);
     visit("init_ticks", &mut phase_ticks.0);
     visit("sync_ticks", &mut phase_ticks.1);
+    visit("session_min_ticks", &mut session_ticks.0);
+    visit("session_max_ticks", &mut session_ticks.1);
+    visit("throttle.tokens", tokens);
+    visit("throttle.fill_us", fill);
+    visit("throttle.freeze_us", freeze);
+    visit("throttle.more_drops", &mut drops.0);
+    visit("throttle.fewer_drops", &mut drops.1);
+    visit("throttle.weighted", weighted);
+    // Nothing else of it is drawn.
+    visit("auth.x509", &mut auth.x509);
+    visit("auth.ensemble", &mut auth.ensemble);
     visit("requests_per_conn", requests_per_conn);
     visit("undurable_bytes", undurable_bytes);
     visit("snapshot_txns", snapshot_txns);

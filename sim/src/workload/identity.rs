@@ -2,26 +2,53 @@
 //!
 //! Owns the users of a run. Must not know which client is which: everybody tries everything.
 
+use zabkeeper_core::AuthOptions;
 use zabkeeper_core::wire::{Acl, Perms, Secret};
 
 use crate::model;
+use crate::observe::SUPER_SUBJECT;
 use crate::seed::Dice;
 use crate::served;
 
 /// Two share a name, and one a password.
 const USERS: [&str; 4] = ["ann:a", "bob:a", "bob:b", "nobody"];
+/// Of IPv6, and what only looks like it.
+const NETWORKS: [&str; 14] = [
+    "fd00::/16",
+    "fd00::/125",
+    "fd00::3",
+    "fd00:0:0:0:0:0:0:7",
+    "::/0",
+    "::1",
+    "1::",
+    "fd00::/129",
+    "fd00::12345",
+    "1::2::3",
+    "1:2:3:4:5:6:7",
+    "1:2:3:4:5:6:7::8",
+    "fd00:::1",
+    "fd00::x",
+];
 /// May do everything.
 const SUPER: &str = "super:test";
 
-/// What servers know of the one who may do everything.
-pub fn super_digest() -> String {
-    model::digest_of(SUPER.as_bytes())
+/// The name by which clients may ask for this ensemble.
+pub const ENSEMBLE: &str = "zab";
+
+/// What servers know of those who may do everything, and of themselves.
+pub fn known() -> AuthOptions {
+    AuthOptions {
+        super_digest: Some(model::digest_of(SUPER.as_bytes())),
+        x509_super_user: Some(SUPER_SUBJECT.to_owned()),
+        ensemble_names: vec!["other".to_owned(), ENSEMBLE.to_owned()],
+        ..AuthOptions::default()
+    }
 }
 
 /// What a client shows; one in some is refused, and ends the session.
 pub(super) fn credential(dice: &mut Dice) -> (String, Secret) {
     let (scheme, auth) = match dice.below(20) {
-        0 => (*dice.pick(&["foo", "world", "auth", "sasl"]), "x"),
+        0 => *dice.pick(&[("foo", "x"), ("world", "x"), ("auth", "x"), ("sasl", "x")]),
         1 | 2 => ("digest", SUPER),
         3 => ("digest", ""),
         4 => ("ip", "10.9.9.9"),
@@ -47,7 +74,7 @@ fn entry(dice: &mut Dice) -> Acl {
         3 => 31,
         _ => i32::try_from(dice.below(32)).expect("small"),
     };
-    let kinds = if served::IDENTITIES { 16 } else { 4 };
+    let kinds = if served::IDENTITIES { 19 } else { 4 };
     let (scheme, id) = match dice.below(kinds) {
         0 if dice.chance(1, 4) => ("world", "somebody".to_owned()),
         0..4 => ("world", "anyone".to_owned()),
@@ -58,7 +85,9 @@ fn entry(dice: &mut Dice) -> Acl {
             let within = ["10.0.0.0/30", "10.0.0.4", "10.0.0.3/32", "0.0.0.0/0", "10.0.0.8/29"];
             ("ip", (*dice.pick(&within)).to_owned())
         }
-        _ => (*dice.pick(&["ip", "foo"]), "10.0.0.1/33".to_owned()),
+        15 => (*dice.pick(&["ip", "foo", "ensemble"]), "10.0.0.1/33".to_owned()),
+        16 | 17 => ("x509", dice.pick(&model::NAMES).0.to_owned()),
+        _ => ("ip", (*dice.pick(&NETWORKS)).to_owned()),
     };
     Acl { perms: Perms(perms), scheme: scheme.to_owned(), id }
 }

@@ -37,6 +37,10 @@ impl World {
             return;
         };
         let seeds = self.shared.seeds.fork(&fork.domain(), fork.number);
+        if let Place::At(at) = fork.place {
+            // What was decided last may have come to nothing, and is not there when the run is made again.
+            self.shared.now = self.shared.now.max(at);
+        }
         let name = fork.to_string();
         let shared = &mut self.shared;
         shared.note(Kind::Phase, (0, 0), name.as_bytes(), || format!("fork {name}"));

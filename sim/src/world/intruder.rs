@@ -3,7 +3,9 @@
 //! Owns what they send. They must not disturb anybody else: that is what the oracles look at meanwhile.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use zabkeeper_core::wire::{Acl, ConnectRequest, ConnectResponse, Request, RequestFrame};
+use zabkeeper_core::wire::{
+    Acl, ConnectRequest, ConnectResponse, OpCode, Request, RequestFrame, Secret, Word, XID_AUTH,
+};
 use zabkeeper_core::{ConnId, ServerId, SessionId, Zxid};
 
 use super::World;
@@ -14,6 +16,7 @@ use crate::observe::Observation;
 use crate::shared::Event;
 use crate::stream::{Delivery, End};
 use crate::trace::Kind;
+use crate::workload::ENSEMBLE;
 
 /// One such connection.
 #[derive(Debug)]
@@ -47,9 +50,19 @@ enum Nonsense {
     Inner,
     NoPath,
     Mixed,
+    Token,
+    NoToken,
+    HalfAuth,
+    ManyNames,
+    Reconfig,
+    AfterClose,
+    Cut,
+    BrokenText,
+    NoList,
+    Parts,
 }
 
-const NONSENSE: [Nonsense; 17] = [
+const NONSENSE: [Nonsense; 27] = [
     Nonsense::Silence,
     Nonsense::HalfFrame,
     Nonsense::Oversized,
@@ -67,6 +80,16 @@ const NONSENSE: [Nonsense; 17] = [
     Nonsense::Inner,
     Nonsense::NoPath,
     Nonsense::Mixed,
+    Nonsense::Token,
+    Nonsense::NoToken,
+    Nonsense::HalfAuth,
+    Nonsense::ManyNames,
+    Nonsense::Reconfig,
+    Nonsense::AfterClose,
+    Nonsense::Cut,
+    Nonsense::BrokenText,
+    Nonsense::NoList,
+    Nonsense::Parts,
 ];
 
 impl World {
@@ -77,6 +100,26 @@ impl World {
         let mut noise = [0; 40];
         dice.fill(&mut noise);
         self.send_intruder(server, nonsense(kind, &noise), false)
+    }
+
+    /// An operator asks a server about itself.
+    pub(super) fn send_operator(&mut self, server: ServerId) -> bool {
+        let dice = &mut self.fault_dice[Fault::ClientOperator as usize];
+        let words: Vec<Word> = Word::all().collect();
+        // Those that ask the most of a server come most often.
+        let dear = [Word::Dump, Word::Mntr, Word::Wchc, Word::Wchp, Word::Wchs];
+        let word = if dice.chance(1, 2) { *dice.pick(&dear) } else { *dice.pick(&words) };
+        let mut bytes = BytesMut::new();
+        if word == Word::TelnetClose {
+            bytes.put_slice(b"\xff\xf4\xff\xfd");
+        } else {
+            bytes.put_slice(word.name().as_bytes());
+        }
+        if word == Word::Stmk {
+            bytes.put_i64(0);
+        }
+        self.shared.tell(|| format!("{} of s{server}", word.name()));
+        self.send_intruder(server, bytes.freeze(), false)
     }
 
     /// Somebody tries a session that is alive, with a password that is not its own.
@@ -260,18 +303,91 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
             let op = if noise[0] & 1 == 0 { 20 } else { -10 };
             request(&mut bytes, &hello(), op, &[0, 0, 0, 2, b'/', b'c']);
         }
-        // exists of a null path.
-        Nonsense::NoPath => request(&mut bytes, &hello(), 3, &[0xff, 0xff, 0xff, 0xff, 0]),
+        // exists, getData, setData, sync and setACL of a null path.
+        Nonsense::NoPath => {
+            let op = [3, 4, 5, 9, 7, 3, 3, 3][usize::from(noise[0]) % 8];
+            let body = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
+            request(&mut bytes, &hello(), op, &body);
+        }
         // getData in a multi (edge 92).
         Nonsense::Mixed => {
             let body =
                 [&4_i32.to_be_bytes()[..], &[0], &[0xff; 4], &[0, 0, 0, 1, b'/', 0]].concat();
             request(&mut bytes, &hello(), 14, &body);
         }
+        // A token of SASL, which nobody has set up (OP-102), and none at all.
+        Nonsense::Token => request(&mut bytes, &hello(), 102, &[0, 0, 0, 1, b't']),
+        Nonsense::NoToken => request(&mut bytes, &hello(), 102, &[0xff; 4]),
+        // An auth packet that ends too early, or is of a scheme that proves nothing, or asks for an ensemble (ACL-14).
+        Nonsense::HalfAuth if noise[0] & 1 == 0 => {
+            request(&mut bytes, &hello(), 100, &[0, 0, 0, 0, 0, 0, 0, 9, b'd']);
+        }
+        Nonsense::HalfAuth => {
+            let packets =
+                [("x509", ""), ("ensemble", ENSEMBLE), ("ensemble", ""), ("ensemble", "elsewhere")];
+            let (scheme, auth) = packets[usize::from(noise[1]) % packets.len()];
+            let (scheme, auth) = (scheme.to_owned(), Secret::from(auth));
+            bytes.put_slice(&hello());
+            for (xid, request) in [(XID_AUTH, Request::Auth { scheme, auth }), (1, Request::WhoAmI)]
+            {
+                RequestFrame { xid, request }.encode(&mut bytes);
+            }
+        }
+        // More than one connection may be: some packets of it are too many.
+        Nonsense::ManyNames => {
+            bytes.put_slice(&hello());
+            for user in 0..5_u8 {
+                let name = [&[b'a' + user; 300_000][..], b":x"].concat();
+                let auth = Secret(Some(Bytes::from(name)));
+                let request = Request::Auth { scheme: "digest".to_owned(), auth };
+                RequestFrame { xid: XID_AUTH, request }.encode(&mut bytes);
+            }
+        }
+        Nonsense::Reconfig => {
+            let body = [&[0xff; 12][..], &(-1_i64).to_be_bytes()].concat();
+            request(&mut bytes, &hello(), 16, &body);
+        }
+        // Whatever comes behind the end of its session.
+        Nonsense::AfterClose => request(&mut bytes, &hello(), -11, &[]),
+        // Of every operation the beginning.
+        Nonsense::Cut => {
+            let known: Vec<i32> =
+                (-11..200).filter(|op| OpCode::from_wire(*op).is_some()).collect();
+            let op = known[usize::from(noise[0]) % known.len()];
+            let body = [0, 0, 0, 2, b'/', b'n', 0, 0, 0, 1, b'x', 0, 0, 0, 0];
+            request(&mut bytes, &hello(), op, &body[..usize::from(noise[1]) % body.len()]);
+        }
+        // exists of a path that is no text: a surrogate, and a byte that begins nothing.
+        Nonsense::BrokenText => {
+            let path = [0, 0, 0, 6, b'/', 0xed, 0xa0, 0x80, 0xff, b'x', 0];
+            request(&mut bytes, &hello(), 3, &path);
+        }
+        // create without a list, alone and in a multi; a multi with an operation of a null path.
+        Nonsense::NoList => {
+            let create = [&[0, 0, 0, 2, b'/', b'l'][..], &[0xff; 8], &[0; 4]].concat();
+            match noise[0] % 3 {
+                0 => request(&mut bytes, &hello(), 1, &create),
+                1 => request(&mut bytes, &hello(), 14, &multi(1, &create)),
+                _ => request(&mut bytes, &hello(), 14, &multi(2, &[0xff; 8])),
+            }
+        }
+        // A write in a multiRead, and what is no part of a multi at all (MULTI-06).
+        Nonsense::Parts => {
+            let delete = [0, 0, 0, 2, b'/', b'p', 0xff, 0xff, 0xff, 0xff];
+            let (op, part) =
+                *[(22, 2), (14, 16), (14, 777)].get(usize::from(noise[0]) % 3).expect("three");
+            request(&mut bytes, &hello(), op, &multi(part, &delete));
+        }
         // It has seen what no server has (HS-05).
         Nonsense::FromTheFuture => bytes.put_slice(&hello_after(Zxid(u64::MAX >> 1))),
     }
     bytes.freeze()
+}
+
+/// The body of a multi with one operation.
+fn multi(op: i32, body: &[u8]) -> Vec<u8> {
+    let none = [&(-1_i32).to_be_bytes()[..], &[1], &[0xff; 4]].concat();
+    [&op.to_be_bytes()[..], &[0], &[0xff; 4], body, &none].concat()
 }
 
 /// A handshake, a request of this operation, and one that is answered if the connection lasts.

@@ -6,6 +6,7 @@ mod fork;
 mod intruder;
 mod partition;
 mod phases;
+mod rogue;
 mod scene;
 mod stranger;
 mod strike;
@@ -39,6 +40,7 @@ use crate::targets::{Rule, Targets};
 use crate::trace::{Kind, Story, Trace};
 use crate::workload::KeySpace;
 use intruder::Intruder;
+use rogue::{Rogue, Usurped};
 
 pub use phases::Liveness;
 
@@ -55,6 +57,8 @@ pub struct World {
     nodes: BTreeMap<ServerId, Node>,
     clients: BTreeMap<ClientId, Client>,
     intruders: BTreeMap<ConnId, Intruder>,
+    rogues: BTreeMap<ConnId, Rogue>,
+    usurped: Option<Usurped>,
     /// Randomness of each kind of fault.
     fault_dice: [Dice; Fault::ALL.len()],
     /// No connection is made until then.
@@ -233,6 +237,8 @@ impl World {
             nodes,
             clients: BTreeMap::new(),
             intruders: BTreeMap::new(),
+            rogues: BTreeMap::new(),
+            usurped: None,
             fault_dice: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
             refusing_until: Instant(0),
             trips: base.trips,
@@ -459,10 +465,8 @@ impl World {
                     state.birth(life, shared);
                 }
             }
-            Event::StrangerLeaves { conn } => {
-                shared.net.close(shared.now, conn, End::Dialler);
-                shared.schedule_arrivals();
-            }
+            Event::StrangerLeaves { conn } => self.end_stranger(conn),
+            Event::RogueSpeaks { conn } => self.rogue_turn(conn),
             Event::Intruder { conn, server } => self.intruder_turn(conn, server),
         }
     }
@@ -522,6 +526,10 @@ impl World {
         }
         let mut dice = self.shared.seeds.stream("net", conn.0);
         let after = self.shared.options.peers.link.draw(&mut dice);
+        if self.is_usurped(from, to, conn) {
+            let answer = Event::PeerDialled { from, life, conn, to, stands: true };
+            return self.shared.after(after, answer);
+        }
         let answered = if self.shared.reach.connects(self.shared.now, from, to) {
             let (node, shared) = self.node(to);
             node.accept(conn, Party::Server(from), shared)

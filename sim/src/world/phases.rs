@@ -80,6 +80,8 @@ impl World {
         self.shared.healed = Some(self.shared.now);
         let shared = &mut self.shared;
         self.refusing_until = shared.now;
+        self.end_rogues();
+        let shared = &mut self.shared;
         let cut = shared.options.link.cut_one_in;
         shared.options.link = LinkPace { cut_one_in: cut, ..LinkPace::CALM };
         shared.options.peers.link = shared.options.link;

@@ -43,8 +43,17 @@ impl World {
     /// What a server says to somebody that it takes for a server is not listened to.
     pub(super) fn stranger_hears(&mut self, conn: ConnId, delivery: &Delivery) {
         if matches!(delivery, Delivery::Closed | Delivery::Reset) {
-            let shared = &mut self.shared;
-            shared.net.close(shared.now, conn, End::Dialler);
+            self.rogues.remove(&conn);
+            self.end_stranger(conn);
+        }
+    }
+
+    /// Somebody who is no server leaves.
+    pub(super) fn end_stranger(&mut self, conn: ConnId) {
+        let shared = &mut self.shared;
+        if let Some([dialler, _]) = shared.net.parties(conn) {
+            let end = if dialler == Party::Stranger { End::Dialler } else { End::Acceptor };
+            shared.net.close(shared.now, conn, end);
             shared.schedule_arrivals();
         }
     }

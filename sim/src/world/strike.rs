@@ -145,6 +145,7 @@ impl World {
             }),
             Fault::NetRefuse => self.refuse_connections(),
             Fault::NetStranger => self.send_stranger(server),
+            Fault::NetRogue => self.send_rogue(server),
             Fault::NetSplit | Fault::NetOneWay | Fault::NetPartial | Fault::NetIsolateLeader => {
                 self.partition(fault, only)
             }
@@ -171,6 +172,7 @@ impl World {
             }),
             Fault::ClientWrongPassword => self.try_wrong_password(server),
             Fault::ClientGarbage => self.send_garbage(server),
+            Fault::ClientOperator => self.send_operator(server),
             Fault::ClientTwin => self.take_over(server),
             Fault::ClientStorm => self.scatter_clients(),
             Fault::ClientDeaf => self.trouble_client(fault, |client, dice, shared| {

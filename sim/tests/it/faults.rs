@@ -2,6 +2,7 @@
 
 use sim::faults::Fault;
 use sim::options::Profile;
+use zabkeeper_core::io::Mark;
 
 use crate::{assert_passed, job, run};
 
@@ -73,4 +74,43 @@ fn sessions_expire_and_are_taken_over() {
         expired += report.outcome.tally.counts.sessions_expired;
     }
     assert!(expired > 0);
+}
+
+#[test]
+fn a_rogue_is_refused_at_every_place_and_nobody_else_suffers() {
+    let wanted =
+        [Mark::LearnerRefused, Mark::LeaderRefused, Mark::PromiseRefused, Mark::LeaderOutrun];
+    let mut missing = wanted.to_vec();
+    for seed in 1..=60 {
+        // Who looks for a leader dials one.
+        let report = run(&job(seed, Profile::Default, "only=net.rogue,+node.kill-leader", 60));
+        assert_passed(&report);
+        missing.retain(|mark| !report.outcome.tally.has_hit(*mark));
+        if missing.is_empty() {
+            break;
+        }
+    }
+    assert!(missing.is_empty(), "never hit in 60 runs: {missing:?}");
+}
+
+#[test]
+fn a_crowd_is_turned_away_where_the_throttle_says_so_and_gets_in_later() {
+    let mut turned_away = 0;
+    for seed in 1..=60 {
+        let report = run(&job(seed, Profile::Session, "", 60));
+        assert_passed(&report);
+        turned_away += report.outcome.tally.counts.turned_away;
+        if turned_away > 0 {
+            break;
+        }
+    }
+    assert!(turned_away > 0, "no client was ever turned away in 60 runs");
+}
+
+#[test]
+fn o1_operators_are_answered() {
+    let report = run(&job(1, Profile::Default, "only=client.operator", 60));
+    assert_passed(&report);
+    let asked = report.outcome.checks.iter().find(|(id, _)| *id == "O1");
+    assert!(asked.is_some_and(|(_, count)| *count > 0), "{asked:?}");
 }

@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use zabkeeper_core::throttle::Handshake;
+use zabkeeper_core::wire::Word;
+
 use super::*;
 
 /// One connection of a client.
@@ -25,7 +28,9 @@ const HEARD_PAUSE: Duration = Duration::from_millis(250);
 /// One thing read from a connection.
 enum Read {
     Event(ClientEvent),
-    Word,
+    Word(Word),
+    /// A handshake too many.
+    TooSoon,
 }
 
 impl Process {
@@ -57,6 +62,18 @@ impl Process {
         }
     }
 
+    /// More clients want to connect than may: this one is closed before the server knows of it (THR-05).
+    fn turn_away(&mut self, conn: ConnId, shared: &mut Shared) {
+        shared.tally.counts.turned_away += 1;
+        shared.note(Kind::Conn, (conn.0, 0), b"too soon", || {
+            format!("s{} lets nobody connect by {conn} now", self.id)
+        });
+        self.conns.remove(&conn);
+        self.held.remove(&conn);
+        shared.net.close(shared.now, conn, End::Acceptor);
+        shared.schedule_arrivals();
+    }
+
     /// Should requests of this connection be read?
     pub(super) fn may_read(&self, conn: ConnId, shared: &Shared) -> bool {
         let window = u64::from(shared.options.server.limits.requests_per_conn);
@@ -75,15 +92,16 @@ impl Process {
                 self.held.insert(conn);
                 return self.note_taken(now, conn, shared);
             }
-            match self.read_one(conn) {
+            match self.read_one(conn, now, shared) {
                 Ok(Some(Read::Event(event))) => {
                     shared.tally.counts.frames += 1;
                     self.step(now, Input::Client(conn, event), shared);
                 }
-                Ok(Some(Read::Word)) => {
-                    shared.net.send(shared.now, conn, End::Acceptor, Bytes::from_static(b"imok"));
+                Ok(Some(Read::Word(word))) => {
+                    self.answer_operator(conn, word, shared);
                     return self.gone(now, conn, shared);
                 }
+                Ok(Some(Read::TooSoon)) => return self.turn_away(conn, shared),
                 Ok(None) => return,
                 Err(malformed) => {
                     shared.note(Kind::Conn, (conn.0, 0), b"malformed", || {
@@ -108,7 +126,12 @@ impl Process {
         }
     }
 
-    fn read_one(&mut self, conn: ConnId) -> Result<Option<Read>, Malformed> {
+    fn read_one(
+        &mut self,
+        conn: ConnId,
+        now: Now,
+        shared: &mut Shared,
+    ) -> Result<Option<Read>, Malformed> {
         let state = self.conns.get_mut(&conn).expect("looked up by the caller");
         if state.frames.is_open() {
             let Some(request) = state.frames.next(&mut state.buffer)? else {
@@ -120,10 +143,24 @@ impl Process {
         }
         Ok(match state.frames.first(&mut state.buffer)? {
             None => None,
-            Some(FirstFrame::Word(_)) => Some(Read::Word),
+            Some(FirstFrame::Word(word)) => Some(Read::Word(word)),
             Some(FirstFrame::Connect(request)) => {
-                let ip = Id { scheme: "ip".into(), id: state.client.address() };
-                Some(Read::Event(ClientEvent::Opened(request, vec![ip])))
+                let new = request.session == SessionId(0);
+                let local = shared.options.local.servers.contains(&self.id);
+                let handshake = match (new, local) {
+                    (true, false) => Handshake::Global,
+                    (true, true) => Handshake::Local,
+                    (false, _) => Handshake::Renew,
+                };
+                if !self.throttle.admit(handshake, now.mono) {
+                    return Ok(Some(Read::TooSoon));
+                }
+                let mut ids = vec![Id { scheme: "ip".into(), id: state.client.address() }];
+                if shared.options.server.auth.x509 {
+                    let subject = state.client.subject();
+                    ids.extend(subject.map(|id| Id { scheme: "x509".into(), id: id.to_owned() }));
+                }
+                Some(Read::Event(ClientEvent::Opened(request, ids)))
             }
         })
     }
@@ -158,7 +195,11 @@ impl Process {
                 ClientCommand::Connected(response) => response.encode(bytes),
                 ClientCommand::Reply(reply) => reply.encode(bytes),
                 ClientCommand::Event(event) => event.encode(bytes),
-                ClientCommand::Complaint(_) => {}
+                ClientCommand::Complaint(what) => {
+                    shared.note(Kind::Conn, (conn.0, 0), b"complaint", || {
+                        format!("s{} closes {conn}: {what}", self.id)
+                    });
+                }
                 ClientCommand::Close => {
                     let bytes = std::mem::take(bytes).freeze();
                     self.put(conn, End::Acceptor, bytes, shared);

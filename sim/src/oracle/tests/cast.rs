@@ -61,7 +61,7 @@ impl Member {
         WriteId(self.write)
     }
 
-    fn status(&self) -> Status {
+    pub(super) fn status(&self) -> Status {
         Status {
             id: self.id,
             mode: self.mode,

@@ -10,6 +10,7 @@ mod history;
 mod legal;
 mod lifetimes;
 mod local;
+mod operators;
 mod real;
 mod servers;
 mod sessions;

@@ -1,0 +1,102 @@
+//! O1: what operators are told.
+
+use std::collections::BTreeSet;
+
+use zabkeeper_core::{ConnId, Instant, Mode, SessionId, SessionInfo, Status, WatchSummary};
+
+use super::history::{History, SERVER, create, create_with, twins, twins_of};
+use crate::observe::{Observation, Report};
+
+const A: ConnId = ConnId(1);
+const B: ConnId = ConnId(2);
+
+/// What the server has to say when somebody asks it: two of its connections watch three paths.
+fn report(h: &mut History) -> Report {
+    let told = h.member(SERVER).status();
+    let counts = h.model.counts_at(told.applied);
+    let status = Status {
+        sessions: counts.sessions,
+        nodes: counts.nodes + 1,
+        ephemerals: counts.ephemerals,
+        data_bytes: counts.bytes,
+        watches: 5,
+        learners: told.synced_followers,
+        ..told
+    };
+    let info = |id| SessionInfo { id, timeout_ms: 4_000, expires: Some(Instant(1)) };
+    let watches = [(A, "/a"), (A, "/b"), (B, "/b"), (B, "/c")];
+    let watches = Vec::from(watches.map(|(conn, path)| (conn, path.to_owned())));
+    let owners = h.model.owners_at(status.applied);
+    Report {
+        sessions: h.model.sessions_at(status.applied).into_iter().map(info).collect(),
+        local_sessions: Vec::new(),
+        ephemerals: owners.into_iter().map(|(id, paths)| (id, Vec::from_iter(paths))).collect(),
+        watched: WatchSummary { connections: 2, paths: 3, watches: 4 },
+        by_conn: watches.clone(),
+        by_path: watches,
+        status,
+    }
+}
+
+fn reports(h: &mut History, report: &Report) {
+    let open = BTreeSet::from([A, B]);
+    h.sees(Observation::Reported { server: SERVER, report, open: &open });
+}
+
+/// Somebody owns something, and the server is asked; `change` is the lie.
+fn asks(h: &mut History, lie: bool, change: impl FnOnce(&mut Report)) {
+    let a = h.client(0);
+    h.writes(a, create("/p"));
+    h.writes(a, create_with("/e", "v0", 1));
+    let mut told = report(h);
+    if lie {
+        change(&mut told);
+    }
+    reports(h, &told);
+}
+
+#[test]
+fn o1_a_node_is_not_counted() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.status.nodes -= 1));
+}
+
+#[test]
+fn o1_bytes_of_a_deleted_node_are_counted() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.status.data_bytes += 2));
+}
+
+#[test]
+fn o1_a_session_is_left_out() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.sessions.truncate(0)));
+}
+
+#[test]
+fn o1_an_ephemeral_node_is_somebody_elses() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.ephemerals[0].0 = SessionId(7)));
+}
+
+#[test]
+fn o1_a_watch_is_told_by_connection_only() {
+    twins("O1", |h, lie| asks(h, lie, |told| drop(told.by_path.pop())));
+}
+
+#[test]
+fn o1_a_watch_of_a_connection_that_is_gone() {
+    twins("O1", |h, lie| {
+        asks(h, lie, |told| {
+            told.by_conn[3].0 = ConnId(9);
+            told.by_path[3].0 = ConnId(9);
+            told.watched.connections = 3;
+        });
+    });
+}
+
+#[test]
+fn o1_the_summary_counts_a_path_twice() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.watched.paths = 4));
+}
+
+#[test]
+fn o1_a_leader_says_that_it_follows() {
+    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.mode = Mode::Follower));
+}

@@ -1,0 +1,253 @@
+//! Somebody in the place of a server who speaks the language of servers, and says what is not its to say.
+//!
+//! Owns what it says. A real server must refuse it or drop the link, and the ensemble must not suffer more than from any
+//! link that breaks.
+//!
+//! Servers believe whoever greets for another one, so a rogue stays within what they can be sure of all the same. As a
+//! learner it says from the start that its voice is `Damaged`, which counts nowhere, and it never says a word of which
+//! a leader might count something: no acknowledgement of the epoch that is being begun, no answer to a ping that was
+//! sent, no write. As a leader it names no epoch that the other one has not promised already, and then orders only
+//! what nobody may do: to forget what is committed, or to log what does not follow.
+
+use bytes::Bytes;
+use zabkeeper_core::peer::frame::{self, Channel, Greeting};
+use zabkeeper_core::peer::{PeerMessage, Standing, Voice};
+use zabkeeper_core::txn::{Origin, Txn, TxnOp};
+use zabkeeper_core::wire::Request;
+use zabkeeper_core::{ConnId, Epoch, Instant, ServerId, SessionId, Status, WallMs, Zxid};
+
+use super::World;
+use crate::faults::Fault;
+use crate::seed::Dice;
+use crate::shared::Event;
+use crate::stream::{End, Party};
+use crate::trace::Kind;
+
+const MS: u64 = 1_000_000;
+/// Beyond whatever a run gets to.
+const FAR: Zxid = Zxid(u64::MAX >> 1);
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Rogue {
+    /// The server that it talks to.
+    server: ServerId,
+    /// For whom it greets.
+    mask: ServerId,
+    leads: bool,
+    /// What it has said, and will say.
+    said: u64,
+    words: u64,
+    dice: Dice,
+}
+
+/// Whoever wants to reach this server reaches a rogue.
+#[derive(Debug)]
+pub(super) struct Usurped {
+    server: ServerId,
+    until: Instant,
+    dice: Dice,
+}
+
+impl World {
+    /// A rogue connects to a server, or takes the place of one for a while. Says whether it could.
+    pub(super) fn send_rogue(&mut self, server: ServerId) -> bool {
+        let others: Vec<ServerId> = self.nodes.keys().copied().filter(|id| *id != server).collect();
+        let dice = &mut self.fault_dice[Fault::NetRogue as usize];
+        if others.is_empty() {
+            return false;
+        }
+        let mask = *dice.pick(&others);
+        if dice.chance(1, 2) {
+            let ms = dice.magnitude(100, 8_000);
+            let until = Instant(self.shared.now.0 + ms * MS);
+            self.usurped = Some(Usurped { server, until, dice: dice.fork() });
+            self.shared.tell(|| format!("in the place of s{server} for {ms} ms"));
+            return true;
+        }
+        let dice = dice.fork();
+        let conn = self.shared.net.deal();
+        let (node, shared) = self.node(server);
+        if node.accept(conn, Party::Stranger, shared) != Some(true) {
+            return false;
+        }
+        let words = Greeting { channel: Channel::Quorum, from: mask, to: server }.encode();
+        let rogue = Rogue { server, mask, leads: false, said: 0, words: 0, dice };
+        self.begin_rogue(conn, [Party::Stranger, Party::Server(server)], rogue);
+        self.send_as_rogue(conn, End::Dialler, Bytes::copy_from_slice(&words));
+        true
+    }
+
+    /// Who dials this server now may reach somebody else. Says whether it does.
+    pub(super) fn is_usurped(&mut self, from: ServerId, to: ServerId, conn: ConnId) -> bool {
+        let now = self.shared.now;
+        let Some(usurped) = self.usurped.as_mut().filter(|usurped| now < usurped.until) else {
+            return false;
+        };
+        if usurped.server != to || !self.faulty || !self.shared.reach.connects(now, from, to) {
+            return false;
+        }
+        let dice = usurped.dice.fork();
+        let rogue = Rogue { server: from, mask: to, leads: true, said: 0, words: 0, dice };
+        self.begin_rogue(conn, [Party::Server(from), Party::Stranger], rogue);
+        true
+    }
+
+    fn begin_rogue(&mut self, conn: ConnId, parties: [Party; 2], mut rogue: Rogue) {
+        let shared = &mut self.shared;
+        let (server, mask) = (rogue.server, rogue.mask);
+        let dice = shared.seeds.stream("net", conn.0);
+        shared.net.open(conn, parties, shared.options.peers.link, dice);
+        shared.note(Kind::Conn, (server.0, conn.0), &[u8::from(rogue.leads)], || {
+            format!("a rogue speaks for s{mask} to s{server} by {conn}")
+        });
+        rogue.words = rogue.dice.range(1, 4);
+        shared.after(rogue.dice.range(0, 30) * MS, Event::RogueSpeaks { conn });
+        self.rogues.insert(conn, rogue);
+    }
+
+    /// A rogue says its next word, or leaves.
+    pub(super) fn rogue_turn(&mut self, conn: ConnId) {
+        let Some(mut rogue) = self.rogues.remove(&conn) else {
+            return;
+        };
+        let status = self.nodes.get(&rogue.server).and_then(|node| node.status());
+        let (true, Some(status)) = (rogue.said < rogue.words, status) else {
+            return self.end_stranger(conn);
+        };
+        let message = rogue.word(&status);
+        let (server, mask) = (rogue.server, rogue.mask);
+        self.shared.tell(|| format!("as s{mask} to s{server}: {message}"));
+        let mut bytes = Vec::new();
+        frame::encode(&message, &mut bytes);
+        let end = if rogue.leads { End::Acceptor } else { End::Dialler };
+        rogue.said += 1;
+        let last = rogue.said == rogue.words;
+        let pause = rogue.dice.magnitude(1, if last { 8_000 } else { 400 }) * MS;
+        self.rogues.insert(conn, rogue);
+        self.send_as_rogue(conn, end, Bytes::from(bytes));
+        self.shared.after(pause, Event::RogueSpeaks { conn });
+    }
+
+    fn send_as_rogue(&mut self, conn: ConnId, end: End, bytes: Bytes) {
+        let shared = &mut self.shared;
+        shared.note(Kind::Send, (0, conn.0), &bytes, || {
+            format!("a rogue -> {conn} {}B", bytes.len())
+        });
+        shared.net.send(shared.now, conn, end, bytes);
+        shared.schedule_arrivals();
+    }
+
+    /// All of them leave.
+    pub(super) fn end_rogues(&mut self) {
+        self.usurped = None;
+        for conn in std::mem::take(&mut self.rogues).into_keys() {
+            self.end_stranger(conn);
+        }
+    }
+}
+
+impl Rogue {
+    fn word(&mut self, status: &Status) -> PeerMessage {
+        match (self.leads, self.said) {
+            (true, 0) => self.first_of_leader(status),
+            (true, _) => self.of_leader(status),
+            // One in four forgets to say who it is.
+            (false, 0) if self.dice.chance(3, 4) => self.promise(status),
+            (false, _) => self.of_learner(),
+        }
+    }
+
+    /// As a learner: what it has promised so far.
+    fn promise(&mut self, status: &Status) -> PeerMessage {
+        let Epoch(known) = status.accepted_epoch;
+        let accepted = match self.dice.below(8) {
+            0 => Epoch::END,
+            1 => Epoch(0),
+            2 => Epoch(known.saturating_add(1)),
+            _ => Epoch(known),
+        };
+        PeerMessage::FollowerInfo { accepted, voice: Voice::Damaged }
+    }
+
+    /// As a learner: what is refused, or counts for nothing from one that is damaged.
+    fn of_learner(&mut self) -> PeerMessage {
+        let elsewhere = Origin { server: ServerId(99), conn: ConnId(1), request: 1 };
+        match self.dice.below(10) {
+            0..2 => {
+                let last = *self.dice.pick(&[Zxid::ZERO, FAR]);
+                PeerMessage::AckEpoch { fresh: false, current: Epoch(0), last }
+            }
+            2 => PeerMessage::SyncAt { last: Zxid::ZERO },
+            3 => PeerMessage::AckNewLeader { epoch: Epoch::END },
+            4 => PeerMessage::Ack { zxid: FAR },
+            5 => PeerMessage::Pong { round: u64::MAX, touched: Vec::new() },
+            6 => PeerMessage::CreateSession { timeout_ms: 1_000, origin: elsewhere },
+            7 => PeerMessage::Request {
+                session: SessionId(0),
+                origin: elsewhere,
+                ids: [].into(),
+                request: Request::Delete { path: "/n0".to_owned(), version: -1 },
+                standing: Standing::Global,
+            },
+            8 => PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged },
+            _ => self.out_of_place(),
+        }
+    }
+
+    /// As a leader: mostly an epoch that the other one has promised, so that it listens to what follows.
+    fn first_of_leader(&mut self, status: &Status) -> PeerMessage {
+        let Epoch(known) = status.accepted_epoch;
+        let epoch = match self.dice.below(8) {
+            0 => return self.of_leader(status),
+            1 => Epoch::END,
+            2 => Epoch(known.saturating_sub(1)),
+            _ => Epoch(known),
+        };
+        PeerMessage::LeaderInfo { epoch, empty: true }
+    }
+
+    /// As a leader: what nobody may do.
+    fn of_leader(&mut self, status: &Status) -> PeerMessage {
+        match self.dice.below(8) {
+            // What is committed it must not forget. Before it knows that something is, it would.
+            0 if status.committed > Zxid::ZERO => PeerMessage::Trunc { to: Zxid::ZERO },
+            1 => self.snapshot(),
+            2..5 => self.proposal(status),
+            5 => PeerMessage::UpToDate { committed: FAR },
+            6 => PeerMessage::AckEpoch { fresh: false, current: Epoch(0), last: Zxid::ZERO },
+            _ => self.out_of_place(),
+        }
+    }
+
+    /// An old snapshot, or one whose beginning is missing.
+    fn snapshot(&mut self) -> PeerMessage {
+        let (zxid, index) = *self.dice.pick(&[(Zxid::ZERO, 0), (FAR, 7)]);
+        PeerMessage::Snap { zxid, index, bytes: Bytes::from_static(b"nothing"), last: false }
+    }
+
+    /// A transaction that does not follow, is none, or is another one than it is said to be.
+    fn proposal(&mut self, status: &Status) -> PeerMessage {
+        let zxid = status.appended.next().unwrap_or(FAR);
+        let op = TxnOp::CloseSession;
+        let txn = Txn { zxid: FAR, session: SessionId(0), time: WallMs(0), origin: None, op };
+        let mut entry = txn.encode();
+        match self.dice.below(3) {
+            0 => entry.zxid = Zxid::ZERO,
+            1 => entry.zxid = zxid,
+            _ => (entry.zxid, entry.bytes) = (zxid, Bytes::new()),
+        }
+        PeerMessage::Proposal(entry)
+    }
+
+    /// What neither may say at this time.
+    fn out_of_place(&mut self) -> PeerMessage {
+        match self.dice.below(5) {
+            0 => PeerMessage::NewLeader { epoch: Epoch::END },
+            1 => PeerMessage::Commit { zxid: FAR },
+            2 => PeerMessage::Ping { round: 1 },
+            3 => PeerMessage::Synced { conn: ConnId(1), request: 1 },
+            _ => PeerMessage::LeaderInfo { epoch: Epoch::END, empty: false },
+        }
+    }
+}
