@@ -73,6 +73,12 @@ impl Locals {
         }
     }
 
+    /// It has come and gone within one step, unless it was ever there before.
+    fn passes_by(&mut self, session: SessionId, server: ServerId, order: u64) {
+        let brief = Local { server, came: order, left: Some(order), conn: None };
+        self.known.entry(session).or_insert(brief);
+    }
+
     fn leaves(&mut self, session: SessionId, order: u64) {
         if let Some(local) = self.known.get_mut(&session) {
             local.left = Some(order);
@@ -167,6 +173,11 @@ impl Oracles {
     pub(super) fn is_made_here(&mut self, id: ConnId, session: SessionId, who: Who) -> Verdict {
         let conn = &self.conns[&id];
         let (server, before) = (conn.server, conn.session);
+        // A handshake that was held, and the end of its session right behind it, are done in one step: no list shows it.
+        let ends = conn.asked.iter().any(|asked| asked.request == Request::CloseSession);
+        if ends && self.model.session(session).is_none() {
+            self.locals.passes_by(session, server, self.order);
+        }
         let known = self.locals.was_of(session, server);
         self.tally.hold(Id::S6, known, || {
             vec![format!("{who}: got the session {session}, which its server does not have")]

@@ -200,7 +200,10 @@ impl ConnWatches {
         let owes = |place: &Place, due: &Due| {
             place.0 == zxid && due.event == event.event && due.path == event.path
         };
-        let Some((&place, due)) = self.due.iter().find(|(place, due)| owes(place, due)) else {
+        // A multi may bring about the same event twice, of nodes with different lists.
+        let mut owed = self.due.iter().filter(|(place, due)| owes(place, due));
+        let may = owed.clone().find(|(_, due)| answered.may_hear(&due.acl));
+        let Some((&place, due)) = may.or_else(|| owed.next()) else {
             return self.has_no_cause(tally, model, event, zxid, who);
         };
         tally.hold(Id::T7, answered.may_hear(&due.acl), || {

@@ -2,11 +2,12 @@
 
 use zabkeeper_core::ErrorCode;
 use zabkeeper_core::txn::TxnOp;
+use zabkeeper_core::wire::AddWatchMode::PersistentRecursive;
 use zabkeeper_core::wire::EventType::{NodeCreated, NodeDataChanged};
 use zabkeeper_core::wire::{Acl, Perms, ReplyBody, Request};
 
 use super::history::{
-    History, create_for, delete, get, only, set, twins, watch_data, watch_exists,
+    History, create, create_for, delete, get, only, set, twins, watch_data, watch_exists,
 };
 
 fn get_acl(path: &str) -> Request {
@@ -85,6 +86,18 @@ fn t7_edge_123_an_event_is_told_to_who_may_not_read() {
             h.tells(a, NodeCreated, "/a", zxid);
         }
         h.reads(a, get("/"));
+    });
+}
+
+#[test]
+fn t7_the_same_event_twice_in_a_multi_once_of_a_node_that_one_may_read() {
+    twins("T7", |h, lie| {
+        let (a, b) = (h.client(0), h.client(1));
+        h.reads(a, Request::AddWatch { path: "/a".into(), mode: PersistentRecursive });
+        let second = if lie { create_for("/a", &only("u:q")) } else { create("/a") };
+        let parts = vec![create_for("/a", &only("u:p")), delete("/a"), second];
+        let zxid = h.writes(b, Request::Multi(parts));
+        h.tells(a, NodeCreated, "/a", zxid);
     });
 }
 

@@ -123,6 +123,18 @@ fn s8_a_server_makes_a_session_everybodys_that_may_not() {
     });
 }
 
+/// It is closed in the step in which it begins, because its handshake was held; or nobody has asked for that.
+#[test]
+fn s6_a_local_session_that_no_list_has_shown() {
+    twins_under(&rules(false), "S6", |h, lie| {
+        let a = h.greets(0, SessionId(0), Zxid::ZERO);
+        if !lie {
+            h.asks(a, Request::CloseSession);
+        }
+        h.welcomes(a, LOCAL);
+    });
+}
+
 /// Its own server upgrades it while the answer of the other one is on its way; or had done so before.
 #[test]
 fn s2_a_session_is_refused_elsewhere_that_was_everybodys_already() {
