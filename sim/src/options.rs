@@ -437,6 +437,7 @@ impl Options {
             tree: self.server.tree.clone(),
             local: self.local.clone(),
             epoch_txns: self.server.limits.epoch_txns,
+            tick: config.tick(),
             sync_limit: config.sync_limit(),
             timeouts_ms: (config.negotiate(0), config.negotiate(i32::MAX)),
         }

@@ -106,6 +106,8 @@ pub struct Rules {
     pub local: LocalRules,
     /// Transactions of an epoch, at most; zero: no end is in sight.
     pub epoch_txns: u32,
+    /// The unit of servers' patience; zero: nothing is known of that.
+    pub tick: Duration,
     /// For how long a server may hear nothing of those it works with; zero: for ever.
     pub sync_limit: Duration,
     /// The least and the greatest timeout that is granted, ms; zeros: nothing is known of that.

@@ -144,9 +144,10 @@ impl Oracles {
         })?;
         // Who stood still for longer than a client may be silent has not listened to any (SESS-06).
         let (stood, awake) = expiry.stood_still;
-        let two_ticks_ms = self.model.rules().timeouts_ms.0;
-        let longest = Duration::from_millis((expiry.greatest_ms + two_ticks_ms).into());
-        let deaf = two_ticks_ms > 0
+        // A deadline is up to a tick late, and what is late by no more than another one is no standstill.
+        let tick = self.model.rules().tick;
+        let longest = Duration::from_millis(expiry.greatest_ms.into()) + tick * 2;
+        let deaf = !tick.is_zero()
             && proposed.leads_since < stood
             && awake <= proposed.at
             && awake.since(stood) > longest * 9 / 8;

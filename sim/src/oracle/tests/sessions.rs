@@ -1,5 +1,7 @@
 //! S: sessions, their ids, passwords and ephemeral nodes.
 
+use std::time::Duration;
+
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::ConnectResponse;
 use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
@@ -110,7 +112,8 @@ fn s3_sess_16_a_session_goes_by_the_timeout_of_before() {
 }
 
 fn timeouts_of_400_to_4000_ms() -> Rules {
-    Rules { timeouts_ms: (400, 4_000), ..Rules::default() }
+    let tick = Duration::from_millis(200);
+    Rules { tick, timeouts_ms: (400, 4_000), ..Rules::default() }
 }
 
 #[test]
