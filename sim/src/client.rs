@@ -1,14 +1,12 @@
 //! A client of the simulated world: the real session of the client library, and somebody who uses it.
 //!
-//! Owns the session, its connections and its calls. Must not judge the server: oracles read the frames that pass here.
+//! Owns the session, its connections and its calls; `lives` how it begins and ends, `patience` how long it waits. Must not judge the server: oracles read the frames that pass here.
 
 use std::collections::BTreeMap;
 
 use bytes::{Buf, Bytes, BytesMut};
-use zabkeeper_client::{
-    CallId, Config, ConnectString, Effect, Failure, Input, LinkId, Loss, Outbox, Session, State,
-};
-use zabkeeper_core::wire::{ConnectResponse, Password, Request};
+use zabkeeper_client::{CallId, Effect, Failure, Input, LinkId, Loss, Outbox, Session, State};
+use zabkeeper_core::wire::{Password, Request};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
 use crate::agenda::Due;
@@ -21,13 +19,15 @@ use crate::scene::Word;
 use crate::schedule::Act;
 use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
-use crate::stream::{Delivery, End, Silence};
+use crate::stream::{Delivery, End};
 use crate::tally::Outcome;
 use crate::trace::Kind;
 use crate::workload::{Op, Ops};
 
-/// Least pause between attempts to connect: without any, a server that is down is dialled a thousand times a second.
-const ROUND_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+use patience::Patience;
+
+mod lives;
+mod patience;
 
 /// Pause between looks at whether a fresh write can be tried, ns.
 const PROBE_PAUSE: u64 = 20_000_000;
@@ -64,15 +64,6 @@ struct Tap {
     read: BytesMut,
     /// Once the handshake is answered.
     patience: Option<Patience>,
-}
-
-/// How long a connection has been quiet.
-#[derive(Clone, Copy)]
-struct Patience {
-    /// The timeout that was granted, ns.
-    timeout: u64,
-    sent: Instant,
-    heard: Instant,
 }
 
 /// A call under way.
@@ -192,73 +183,6 @@ impl Client {
         let loss = self.session.as_ref().and_then(Session::last_loss);
         let loss = loss.map_or(String::new(), |loss| format!("; it lost its connection: {loss:?}"));
         format!("{session}, under way: {calls}{loss}")
-    }
-
-    /// Begins a new session, or goes on with one.
-    pub fn birth(&mut self, life: u64, shared: &mut Shared) {
-        if life != self.life || self.session.is_some() || self.absent {
-            return;
-        }
-        // A schedule may say one without the other.
-        let (low, high) = shared.options.workload.session_ms;
-        let high = high.max(low);
-        let (resume, timeout) = match self.resumed.take() {
-            Some((identity, timeout_ms)) => (Some(identity), timeout_ms),
-            None => (None, self.dice.range(low, high)),
-        };
-        let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
-        let names: Vec<String> = shared.options.voters().map(|id| format!("server{id}")).collect();
-        let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");
-        let mut config = Config::new(servers, timeout);
-        let reconnect = std::time::Duration::from_millis(shared.options.workload.reconnect_ms);
-        config.resume = resume;
-        config.reconnect_delay_max = reconnect;
-        config.round_pause = reconnect.max(ROUND_PAUSE);
-        self.session = Some(Session::new(config, self.dice.word()));
-        shared.tally.counts.sessions += u64::from(resume.is_none());
-        self.step(Input::Timeout, shared);
-        let (client, life) = (self.id, self.life);
-        if self.probe == Probe::NotAsked {
-            shared.agenda.plan(Instant(shared.now.0 + 1), Due::Work { client, life });
-        } else {
-            shared.after(0, Event::Probe { client, life });
-        }
-    }
-
-    /// The client vanishes without a word; a new one takes its place. `silent`: not even its kernel speaks.
-    pub fn die(&mut self, silent: bool, shared: &mut Shared) {
-        self.vanish(silent, shared);
-        self.end(shared);
-    }
-
-    /// The same, but the new one goes on with the session `after` ns: it knows no more of it than id and password, and asks
-    /// for another timeout.
-    pub fn restart(&mut self, silent: bool, timeout_ms: u64, after: u64, shared: &mut Shared) {
-        let Some(identity) = self.identity() else {
-            return self.die(silent, shared);
-        };
-        self.vanish(silent, shared);
-        shared.observe(Observation::Forgotten { session: identity.0 });
-        self.resumed = Some((identity, timeout_ms));
-        self.leave_life(shared);
-        shared.after(after, Event::Birth { client: self.id, life: self.life });
-    }
-
-    fn vanish(&mut self, silent: bool, shared: &mut Shared) {
-        let conns = std::mem::take(&mut self.conns);
-        for conn in conns.into_keys() {
-            let late = Instant(shared.now.0 + 30_000_000_000);
-            let silence = silent.then_some(Silence { late, on_write: true });
-            shared.net.abandon(shared.now, conn, End::Dialler, silence);
-            shared.observe(Observation::ConnClosed { conn });
-        }
-        shared.schedule_arrivals();
-    }
-
-    /// The client ends its session as a good client does.
-    pub fn close(&mut self, shared: &mut Shared) {
-        self.jot(|| Word::Left);
-        self.step(Input::Close, shared);
     }
 
     /// The client gets no time until then.
@@ -638,56 +562,6 @@ impl Client {
         }
     }
 
-    /// The session is over, or the client that had it; the next one begins a little later.
-    fn end(&mut self, shared: &mut Shared) {
-        self.leave_life(shared);
-        if self.diary.is_some() {
-            return;
-        }
-        let after = self.dice.range(1, 1_000_000_000);
-        shared.after(after, Event::Birth { client: self.id, life: self.life });
-    }
-
-    fn leave_life(&mut self, shared: &mut Shared) {
-        self.session = None;
-        self.life += 1;
-        self.links.clear();
-        for conn in std::mem::take(&mut self.conns).into_keys() {
-            shared.net.close(shared.now, conn, End::Dialler);
-            shared.observe(Observation::ConnClosed { conn });
-        }
-        shared.schedule_arrivals();
-        self.calls.clear();
-        self.out.effects.clear();
-        self.deadline_at = None;
-        if self.probe == Probe::UnderWay {
-            self.probe = Probe::Wanted;
-        }
-        self.jot(|| Word::Over);
-    }
-
-    /// A session that serves wants to be asked again before it would have to ping, or to give up the server: clocks run up to
-    /// a tenth slow.
-    fn check_patience(&self, next: Instant, shared: &mut Shared) {
-        if self.state() != Some(State::Connected) {
-            return;
-        }
-        for Patience { timeout, sent, heard } in self.conns.values().filter_map(|tap| tap.patience)
-        {
-            let ping_by = sent.0 + timeout / 2 + 1_000_000;
-            let leave_by = heard.0 + timeout / 5 * 4 + 1_000_000;
-            let late = next.0 > ping_by.min(leave_by);
-            let evidence = || {
-                format!(
-                    "client {}: sent at {sent}, heard at {heard}, a timeout of {} ms: and it waits until {next}",
-                    self.id.0,
-                    timeout / 1_000_000
-                )
-            };
-            shared.hold(Check::PATIENCE, if late { Err(evidence()) } else { Ok(()) });
-        }
-    }
-
     /// The library gives up a connection on which the server has broken the protocol; streams never do that.
     fn check_loss(&self, shared: &mut Shared) {
         let broken = match self.session.as_ref().and_then(Session::last_loss) {
@@ -707,19 +581,6 @@ impl Client {
             | None => Ok(()),
         };
         shared.hold(Check::PROTOCOL, broken);
-    }
-}
-
-impl Patience {
-    /// `answer`: to the handshake. Where that is a refusal, or nonsense, nothing is to be waited for.
-    fn begin(answer: &Bytes, now: Instant) -> Patience {
-        let granted = ConnectResponse::decode(answer.clone()).map_or(0, |answer| answer.timeout_ms);
-        let timeout = u64::try_from(granted).unwrap_or(0) * 1_000_000;
-        Patience {
-            timeout: if timeout > 0 { timeout } else { u64::MAX / 8 },
-            sent: now,
-            heard: now,
-        }
     }
 }
 

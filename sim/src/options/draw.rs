@@ -1,0 +1,481 @@
+//! What a seed decides before its run begins.
+//!
+//! Owns the ranges, and which settings must not come together. Must not know what they do.
+
+use std::time::Duration;
+
+use super::*;
+
+const SERVERS: u32 = 5;
+
+/// A disk whose syncs take longer than this, in ns, carries the load only with group commit. Without it the service is
+/// overloaded for as long as clients come back, faults or not, and that it does not recover proves nothing (seed 0x30e2b
+/// of the swarm: one write to a batch, one batch to a segment, four syncs of 8 ms each, 93 calls a second).
+const SLOW_SYNC: u64 = 3_000_000;
+/// Syncs that a write costs without group commit, at most: two for a segment of its own, one for its batch, and two for
+/// the state file, which with snapshots as frequent as they are drawn follows every second write.
+const SYNCS_PER_WRITE: u64 = 4;
+/// What the calls, all of them writes, may take of a disk's time without group commit, in ns of a second. Half of it
+/// lets the log catch up as fast as it fell behind, and leaves room for sessions that come and go.
+const CARRIED: u64 = 500_000_000;
+/// Bytes that a call may add to a snapshot, about, and calls last for so many seconds.
+const KEPT_PER_CALL: u64 = 50;
+/// See `KEPT_PER_CALL`.
+const CALLED_FOR: u64 = 60;
+/// Bytes of snapshots that a server of the swarm writes in a second, about, and in how many slices. Beyond that a run is a
+/// minute of CPU time in which little else happens (seed 0x79a1060: a tree of thousands of nodes every 4 to 7
+/// transactions in slices of 91 bytes, 20 million operations of disks and 6 GB).
+const SNAPSHOT_BYTES: u64 = 2_000_000;
+/// See `SNAPSHOT_BYTES`.
+const SLICES: u64 = 1_000;
+
+impl Options {
+    /// Draws what `pinned` leaves open.
+    pub fn draw(seeds: Seeds, profile: Profile, pinned: &Pinned) -> Options {
+        let wide = profile == Profile::Swarm;
+        let mut faults = draw_faults(profile, &mut seeds.stream("config/faults", 0));
+        let at_marks = allowed_at_marks(profile, &faults, pinned);
+        let one_in = if wide { 4 } else { 8 };
+        let rules = match (&at_marks, &pinned.rules) {
+            (Some(allowed), _) => {
+                targets::draw(one_in, allowed, &mut seeds.stream("config/marks", 0))
+            }
+            (None, rules) => rules.clone().unwrap_or_default(),
+        };
+        faults.select(&pinned.faults);
+        let clients = match pinned.clients {
+            Some(clients) => clients,
+            None if wide => seeds.stream("config/clients", 0).range_u32(1, 30),
+            None => 12,
+        };
+        let servers = match pinned.servers {
+            Some(servers) => servers,
+            None => draw_servers(profile, &mut seeds.stream("config/servers", 0)),
+        };
+        let mut server = if profile == Profile::Perf {
+            ServerOptions::usual()
+        } else {
+            ServerOptions::draw(wide, &mut seeds.stream("config/server", 0))
+        };
+        if profile != Profile::Perf {
+            let dice = &mut seeds.stream("config/auth", 0);
+            server.auth.x509 = dice.chance(1, 3);
+            server.auth.ensemble = dice.chance(1, 3);
+            server.throttle = Throttle::draw(&mut seeds.stream("config/throttle", 0));
+            let dice = &mut seeds.stream("config/timeouts", 0);
+            if dice.chance(1, 4) {
+                server.session_ticks = (dice.range_u32(1, 4), dice.range_u32(10, 60));
+            }
+        }
+        let local = draw_local(profile, servers, &mut seeds.stream("config/local", 0));
+        let mut workload = match profile {
+            Profile::Perf => WorkloadOptions::perf(),
+            Profile::Default
+            | Profile::Swarm
+            | Profile::Calm
+            | Profile::Crashy
+            | Profile::Disk
+            | Profile::Net
+            | Profile::Session => {
+                let mut dice = seeds.stream("config/workload", 0);
+                WorkloadOptions::draw(wide, server.tick_ms.into(), &mut dice)
+            }
+        };
+        let mut dice = seeds.stream("config/pace", 0);
+        let disk = Pace {
+            sync_mean: dice.magnitude(50_000, if wide { 20_000_000 } else { 3_000_000 }),
+            op_mean: dice.magnitude(1_000, 50_000),
+            per_kib: dice.magnitude(100, 5_000),
+            steady: false,
+        };
+        let load = workload.writes_per_second(clients, servers) * SYNCS_PER_WRITE * disk.sync_mean;
+        if disk.sync_mean > SLOW_SYNC || load > CARRIED {
+            server.batch_commands = usize::MAX;
+        }
+        if wide && seeds.stream("config/forgetful", 0).chance(1, 3) {
+            // Who has missed little needs a snapshot already.
+            let mut dice = seeds.stream("config/forgetful", 1);
+            let limits = &mut server.limits;
+            limits.snapshots_kept = 1;
+            limits.snapshot_txns = limits.snapshot_txns.min(dice.range_u32(5, 60));
+        }
+        if wide {
+            bound_snapshots(&mut server.limits, workload.calls_per_second);
+        }
+        let cut = dice.range(2, 20);
+        let link = LinkPace {
+            min: dice.magnitude(10_000, 1_000_000),
+            mean: dice.magnitude(20_000, if wide { 50_000_000 } else { 2_000_000 }),
+            tail_one_in: if faults.has(Fault::NetTail) { 200 } else { 0 },
+            cut_one_in: if faults.has(Fault::NetCut) { cut } else { 0 },
+        };
+        let peers = PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
+        let duration = pinned.duration.unwrap_or(Duration::from_secs(60));
+        workload.ephemeral_parts = !local.servers.is_empty();
+        if profile != Profile::Perf {
+            // Half of the calls of some runs, and three quarters of those of others, are about the same two paths.
+            let mut dice = seeds.stream("config/hot", 0);
+            workload.hot = workload.paths * *dice.pick(&[0, 0, 1, 3]);
+            // Lists come and go: half of them grant little.
+            if wide && seeds.stream("config/lists", 0).chance(1, 8) {
+                workload.narrow_one_in = 2;
+            }
+        }
+        let quiet = matches!(profile, Profile::Calm | Profile::Perf);
+        let mut options = Options {
+            profile,
+            duration,
+            servers,
+            clients,
+            faults,
+            rules,
+            at_marks,
+            forks: pinned.forks.clone(),
+            server,
+            local,
+            workload,
+            disk,
+            link,
+            peers,
+            map_salt: 0,
+            rest: draw_rest(profile, &mut seeds.stream("config/rest", 0)),
+            without: pinned.without.clone(),
+        };
+        let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
+        let dice = &mut seeds.stream("config/buggify", 0);
+        pinned.buggify.apply(&mut options, (!quiet, carries), dice);
+        options
+    }
+}
+
+/// Sessions that nobody holds, and nodes that may go by themselves, are missed only after a while.
+fn draw_rest(profile: Profile, dice: &mut Dice) -> Duration {
+    let rests = profile != Profile::Perf && dice.chance(1, 4);
+    Duration::from_secs(if rests { dice.range(40, 90) } else { 0 })
+}
+
+/// Ensembles are mostly of the usual size; the swarm has all sizes up to seven.
+fn draw_servers(profile: Profile, dice: &mut Dice) -> u32 {
+    match profile {
+        Profile::Default | Profile::Calm | Profile::Perf | Profile::Net => SERVERS,
+        Profile::Swarm => dice.range_u32(1, SERVERS_MAX),
+        Profile::Crashy | Profile::Disk | Profile::Session => *dice.pick(&[3, SERVERS]),
+    }
+}
+
+/// Few ensembles have local sessions; of those that have, in some only a part of the servers, and most upgrade.
+fn draw_local(profile: Profile, servers: u32, dice: &mut Dice) -> LocalRules {
+    let some = match profile {
+        Profile::Perf => return LocalRules::default(),
+        Profile::Swarm | Profile::Session => dice.chance(1, 3),
+        Profile::Default | Profile::Calm | Profile::Crashy | Profile::Disk | Profile::Net => {
+            dice.chance(1, 8)
+        }
+    };
+    let (all, upgrade) = (dice.chance(1, 2), dice.chance(2, 3));
+    let ids = (1..=u64::from(servers)).map(ServerId);
+    let servers = ids.filter(|_| (dice.chance(1, 2) || all) && some).collect();
+    LocalRules { servers, upgrade }
+}
+
+/// Snapshots may be the more frequent, and their slices the smaller, the fewer the calls are.
+fn bound_snapshots(limits: &mut Limits, calls_per_second: u64) {
+    let mean_bytes = calls_per_second * CALLED_FOR * KEPT_PER_CALL / 2;
+    let bytes = mean_bytes * calls_per_second;
+    let least = |enough: u64| u32::try_from(enough).unwrap_or(u32::MAX);
+    limits.snapshot_txns = limits.snapshot_txns.max(least(bytes / SNAPSHOT_BYTES));
+    let bytes = bytes / u64::from(limits.snapshot_txns);
+    limits.snapshot_slice_bytes = limits.snapshot_slice_bytes.max(least(bytes / SLICES));
+}
+
+/// Which faults a profile draws from, which part of them, and at which of their usual rates.
+type Menu = (&'static [&'static str], (u64, u64), &'static [(u64, u64)]);
+
+fn menu(profile: Profile) -> Menu {
+    match profile {
+        Profile::Calm | Profile::Perf => (&[], (0, 1), &[]),
+        Profile::Default => {
+            (&["node", "disk", "net", "client"], (7, 8), &[(1, 2), (1, 1), (1, 1), (2, 1)])
+        }
+        Profile::Swarm => {
+            (&["node", "disk", "net", "client"], (1, 2), &[(1, 8), (1, 3), (1, 1), (3, 1), (8, 1)])
+        }
+        Profile::Crashy => {
+            (&["node", "disk.torn", "disk.garbage", "disk.names"], (7, 8), &[(4, 1)])
+        }
+        Profile::Disk => (&["disk", "node.power", "node.crash-in-step"], (7, 8), &[(4, 1)]),
+        Profile::Net => (&["net", "client.garbage"], (7, 8), &[(4, 1)]),
+        Profile::Session => (&["client", "net", "node.pause", "node.kill"], (7, 8), &[(2, 1)]),
+    }
+}
+
+/// One seed in eight has no faults, one in eight a single one at ten times its rate; the others a random part of
+/// those of the profile.
+fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
+    let mut plan = FaultPlan::none();
+    let (groups, part, rates) = menu(profile);
+    if groups.is_empty() {
+        return plan;
+    }
+    let members: Vec<Fault> = groups.iter().flat_map(|group| Fault::matching(group)).collect();
+    match dice.below(8) {
+        0 => {}
+        1 => plan.switch_on(*dice.pick(&members), (10, 1)),
+        _ => {
+            for fault in members {
+                let (on, rate) = (dice.chance(part.0, part.1), *dice.pick(rates));
+                if on {
+                    plan.switch_on(fault, rate);
+                }
+            }
+        }
+    }
+    plan
+}
+
+/// What may strike at marks, where rules are drawn: where there are faults at all, a seed may well have a rule of a kind
+/// that does not strike otherwise, as long as the profile has it, and nobody has switched it off.
+fn allowed_at_marks(profile: Profile, drawn: &FaultPlan, pinned: &Pinned) -> Option<FaultPlan> {
+    let mut allowed = FaultPlan::none();
+    if drawn.on().next().is_some() {
+        for fault in menu(profile).0.iter().flat_map(|group| Fault::matching(group)) {
+            allowed.switch_on(fault, (1, 1));
+        }
+        allowed.select(&pinned.faults);
+    }
+    pinned.rules.is_none().then_some(allowed)
+}
+
+impl Throttle {
+    /// In few runs, and never so few that a crowd of clients is not let in within seconds.
+    fn draw(dice: &mut Dice) -> Throttle {
+        if !dice.chance(1, 8) {
+            return Throttle::OPEN;
+        }
+        let drops = dice.chance(1, 2);
+        Throttle {
+            tokens: dice.range_u32(1, 6),
+            fill: Duration::from_millis(dice.magnitude(1, 150)),
+            freeze: Duration::from_millis(if drops { dice.magnitude(1, 50) } else { 0 }),
+            drops: (dice.range_u32(20_000, 300_000), dice.range_u32(50_000, 300_000)),
+            weighted: dice.chance(1, 2),
+        }
+    }
+}
+
+impl ServerOptions {
+    fn draw(wide: bool, dice: &mut Dice) -> ServerOptions {
+        let tick_ms = dice.magnitude(if wide { 50 } else { 200 }, 2_000);
+        let tick_ms = u32::try_from(tick_ms).expect("drawn below 2^32");
+        let usual = usual_limits(tick_ms);
+        let rare = |dice: &mut Dice| dice.chance(1, if wide { 2 } else { 4 });
+        let limits = Limits {
+            requests_per_conn: if rare(dice) {
+                dice.range_u32(1, 8)
+            } else {
+                usual.requests_per_conn
+            },
+            undurable_bytes: if rare(dice) {
+                dice.magnitude(64, 4_096)
+            } else {
+                usual.undurable_bytes
+            },
+            snapshot_txns: match dice.below(4) {
+                0 => usual.snapshot_txns,
+                1 => dice.range_u32(2, 8),
+                _ => dice.range_u32(9, 300),
+            },
+            snapshot_slice_bytes: if rare(dice) {
+                dice.range_u32(1, 400)
+            } else {
+                usual.snapshot_slice_bytes
+            },
+            snapshots_kept: dice.range_u32(1, 4),
+            epoch_txns: if rare(dice) { dice.range_u32(5, 300) } else { usual.epoch_txns },
+            hold: usual.hold,
+            final_wait: Duration::from_millis(dice.magnitude(1, 50)),
+            notify_min: Duration::from_millis(dice.magnitude(5, 100)),
+            notify_max: Duration::from_millis(dice.magnitude(100, 1_000)),
+            recent_bytes: if rare(dice) { dice.magnitude(64, 16_384) } else { usual.recent_bytes },
+            // The model has no such bound, and no client asks for as much.
+            record_bytes: usual.record_bytes,
+            bulk_bytes: if rare(dice) { dice.range_u32(1, 2_000) } else { usual.bulk_bytes },
+            prefer_snapshots: false,
+        };
+        ServerOptions {
+            tick_ms,
+            phase_ticks: (dice.range_u32(3, 10), dice.range_u32(2, 5)),
+            limits,
+            session_ticks: (2, 20),
+            throttle: Throttle::OPEN,
+            auth: workload::known(),
+            tree: draw_tree(dice),
+            segment_bytes: *dice.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
+            batch_inputs: *dice.pick(&[1, 4, 64]),
+            batch_commands: *dice.pick(&[1, 3, usize::MAX]),
+            // What is to be done within a tick must fit into it: sessions may be that short, and with 7 servers and 71 ms a
+            // step of 198 us kept a leader busy for ever with clients that had just expired (swarm 0xc1070067).
+            step_ns: dice.magnitude(200, 200_000).min(u64::from(tick_ms) * 1_000),
+            timer_slack_us: 0,
+        }
+    }
+}
+
+/// Containers are looked for often, and deleted in a hurry or slowly.
+fn draw_tree(dice: &mut Dice) -> TreeOptions {
+    TreeOptions {
+        extended_types: dice.chance(3, 4),
+        enforce_quota: dice.chance(1, 2),
+        container_check_ms: dice.magnitude(200, 10_000),
+        container_max_per_minute: *dice.pick(&[60, 600, 10_000]),
+        container_never_used_ms: *dice.pick(&[0, 0, 3_000]),
+    }
+}
+
+impl PeerOptions {
+    /// Notifications are treated badly where [`Fault::NetVotes`] is on.
+    fn draw(wide: bool, client: LinkPace, faults: &FaultPlan, dice: &mut Dice) -> PeerOptions {
+        let link = LinkPace {
+            min: dice.magnitude(10_000, 1_000_000),
+            mean: dice.magnitude(20_000, if wide { 20_000_000 } else { 2_000_000 }),
+            ..client
+        };
+        let mut one_in = |often| if dice.chance(1, 2) { dice.magnitude(often, 100) } else { 0 };
+        let votes =
+            VotePace { lost_one_in: one_in(3), twice_one_in: one_in(5), late_one_in: one_in(5) };
+        let has = faults.has(Fault::NetVotes);
+        PeerOptions {
+            link,
+            window: *dice.pick(&[1 << 10, 16 << 10, 256 << 10]),
+            dial_timeout_ms: dice.magnitude(200, 5_000),
+            votes: if has { votes } else { VotePace::WELL },
+            words_late_ms: 0,
+        }
+    }
+}
+
+impl WorkloadOptions {
+    fn perf() -> WorkloadOptions {
+        WorkloadOptions {
+            calls_per_second: 20_000,
+            paths: 200,
+            hot: 0,
+            depth: 64,
+            data_bytes: 100,
+            session_ms: (10_000, 30_000),
+            mix: OpMix::usual(),
+            reconnect_ms: 1_000,
+            narrow_one_in: 0,
+            odd_one_in: 0,
+            idle_one_in: 0,
+            ephemeral_parts: false,
+        }
+    }
+
+    /// What the disk has to carry when all calls are writes. Each attempt to get a session is one, too, even when its
+    /// client has given up by the time it is committed, as it does after the servers' part of its timeout (seed
+    /// 0xd2900066 of the swarm, 5 servers: sessions of 125 to 500 ms, asked for faster than four syncs each let them in).
+    fn writes_per_second(&self, clients: u32, servers: u32) -> u64 {
+        let (low_ms, high_ms) = self.session_ms;
+        self.calls_per_second + u64::from(clients * servers) * 2_000 / (low_ms + high_ms)
+    }
+
+    fn draw(wide: bool, tick_ms: u64, dice: &mut Dice) -> WorkloadOptions {
+        WorkloadOptions {
+            calls_per_second: if wide { dice.magnitude(10, 400) } else { 50 },
+            paths: dice.range(5, 50),
+            hot: 0,
+            depth: usize::try_from(dice.range(1, 16)).expect("small"),
+            data_bytes: *dice.pick(&[16, 100, 3_000]),
+            session_ms: (tick_ms, tick_ms * dice.range(2, 25)),
+            mix: OpMix::draw(wide, dice),
+            reconnect_ms: *dice.pick(&[0, 100, 1_000]),
+            narrow_one_in: *dice.pick(&[0, 0, 30, 8]),
+            odd_one_in: *dice.pick(&[0, 0, 0, 40]),
+            idle_one_in: *dice.pick(&[0, 100, 300]),
+            ephemeral_parts: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(seed: u64, profile: Profile) -> Options {
+        Options::draw(Seeds::new(seed), profile, &Pinned::default())
+    }
+
+    #[test]
+    fn one_seed_in_eight_is_free_of_faults_and_one_has_a_single_one() {
+        let counts: Vec<usize> =
+            (0..800).map(|seed| drawn(seed, Profile::Default).faults.on().count()).collect();
+        let of = |n| counts.iter().filter(|&&count| count == n).count();
+        assert!((70..130).contains(&of(0)), "{}", of(0));
+        assert!((70..130).contains(&of(1)), "{}", of(1));
+    }
+
+    #[test]
+    fn calm_is_calm_and_pins_hold() {
+        assert_eq!(drawn(1, Profile::Calm).faults, FaultPlan::none());
+        let pinned = Pinned { clients: Some(3), servers: Some(4), ..Pinned::default() };
+        let pins = Options::draw(Seeds::new(1), Profile::Swarm, &pinned);
+        assert_eq!((pins.clients, pins.servers), (3, 4));
+    }
+
+    #[test]
+    fn ensembles_have_five_servers_and_in_the_swarm_one_to_seven() {
+        assert_eq!(drawn(3, Profile::Default).servers, 5);
+        let sizes: std::collections::BTreeSet<u32> =
+            (0..100).map(|seed| drawn(seed, Profile::Swarm).servers).collect();
+        assert!(sizes.into_iter().eq(1..=7));
+    }
+
+    #[test]
+    fn without_group_commit_the_disk_carries_the_load_twice() {
+        let mut small = 0;
+        for Options { server, workload, disk, clients, servers, .. } in
+            (0..800).map(|seed| drawn(seed, Profile::Swarm))
+        {
+            if server.batch_commands < usize::MAX {
+                small += 1;
+                let writes = 1_000_000_000 / (SYNCS_PER_WRITE * disk.sync_mean);
+                let asked = workload.writes_per_second(clients, servers);
+                assert!(writes >= 2 * asked, "{workload:?} {disk:?}");
+            }
+        }
+        assert!(small > 200, "small batches are drawn: {small}");
+        assert_eq!(drawn(0x2111_bb02, Profile::Swarm).server.batch_commands, usize::MAX);
+    }
+
+    #[test]
+    fn frequent_snapshots_and_small_slices_are_drawn_where_they_are_not_all_that_happens() {
+        let (mut small, mut frequent, mut both) = (0, 0, 0);
+        for Options { server, workload, .. } in (0..800).map(|seed| drawn(seed, Profile::Swarm)) {
+            let Limits { snapshot_txns, snapshot_slice_bytes, .. } = server.limits;
+            let mut bounded = server.limits.clone();
+            bound_snapshots(&mut bounded, workload.calls_per_second);
+            assert_eq!(bounded, server.limits);
+            small += u32::from(snapshot_slice_bytes <= 400);
+            frequent += u32::from(snapshot_txns <= 8);
+            both += u32::from(snapshot_slice_bytes <= 400 && snapshot_txns <= 8);
+        }
+        assert!(small > 200 && frequent > 100 && both > 20, "{small} {frequent} {both}");
+        let once_too_much = drawn(0x79a_1060, Profile::Swarm).server.limits;
+        assert!(once_too_much.snapshot_txns > 100, "{once_too_much:?}");
+        assert!(once_too_much.snapshot_slice_bytes > 1_000, "{once_too_much:?}");
+    }
+
+    #[test]
+    fn a_pin_does_not_shift_other_draws() {
+        let pinned = Pinned {
+            faults: Selection::parse("only=node.kill").expect("valid"),
+            ..Pinned::default()
+        };
+        for seed in 0..20 {
+            let other = Options::draw(Seeds::new(seed), Profile::Default, &pinned);
+            let base = drawn(seed, Profile::Default);
+            assert_eq!((other.server, other.workload), (base.server, base.workload));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What was drawn, for people.
+
+use std::fmt;
+
+use super::*;
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The drawn options, a line for each subject.
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { profile, duration, servers, clients, faults, .. } = self;
+        let Options { server, workload, disk, link, peers, .. } = self;
+        let limits = &server.limits;
+        let plural = if *servers == 1 { "" } else { "s" };
+        writeln!(
+            f,
+            "profile   {profile}: {servers} server{plural}, {clients} clients, {duration:?} of faults, \
+             {:?} of rest",
+            self.rest
+        )?;
+        writeln!(f, "faults    {faults}")?;
+        if !self.rules.is_empty() {
+            let rules: Vec<String> = self.rules.iter().map(Rule::to_string).collect();
+            writeln!(f, "at marks  {}", rules.join(" "))?;
+        }
+        if !self.forks.is_empty() {
+            writeln!(f, "forks     {}", fork::path(&self.forks))?;
+        }
+        writeln!(
+            f,
+            "server    tick={}ms init={} sync={} requests/conn={} undurable={}B epoch={}txns batch={} \
+             step={}ns",
+            server.tick_ms,
+            server.phase_ticks.0,
+            server.phase_ticks.1,
+            limits.requests_per_conn,
+            limits.undurable_bytes,
+            limits.epoch_txns,
+            server.batch_inputs,
+            server.step_ns
+        )?;
+        let Throttle { tokens, fill, freeze, drops, weighted } = server.throttle;
+        if tokens > 0 {
+            writeln!(
+                f,
+                "throttle  {tokens} at once, one in {fill:?}, drops +{} -{} in {freeze:?}, weighted={weighted}",
+                drops.0, drops.1
+            )?;
+        }
+        let AuthOptions { x509, ensemble, .. } = server.auth;
+        if (x509, ensemble, server.session_ticks) != (false, false, (2, 20)) {
+            let (min, max) = server.session_ticks;
+            writeln!(
+                f,
+                "auth      x509={x509} ensemble={ensemble}; sessions of {min}..{max} ticks"
+            )?;
+        }
+        if !self.local.servers.is_empty() {
+            let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
+            writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;
+        }
+        let TreeOptions { extended_types, enforce_quota, .. } = server.tree;
+        writeln!(
+            f,
+            "tree      ttl={extended_types} quota={enforce_quota} containers every {}ms, {}/min, unused={}ms",
+            server.tree.container_check_ms,
+            server.tree.container_max_per_minute,
+            server.tree.container_never_used_ms,
+        )?;
+        writeln!(
+            f,
+            "snapshots every {}..{} txns, slice={}B, kept={}; log segment={}B, batch={}",
+            limits.snapshot_txns / 2 + 1,
+            limits.snapshot_txns,
+            limits.snapshot_slice_bytes,
+            limits.snapshots_kept,
+            server.segment_bytes,
+            if server.batch_commands == usize::MAX { 0 } else { server.batch_commands }
+        )?;
+        writeln!(
+            f,
+            "workload  {}/s on {} paths (two of them {}x), depth={}, data<={}B, sessions {}..{}ms, \
+             narrow=1/{} odd=1/{}, ops {}",
+            workload.calls_per_second,
+            workload.paths,
+            1 + workload.hot / 2,
+            workload.depth,
+            workload.data_bytes,
+            workload.session_ms.0,
+            workload.session_ms.1,
+            workload.narrow_one_in,
+            workload.odd_one_in,
+            workload.mix
+        )?;
+        writeln!(
+            f,
+            "peers     link {}us+{}us window={}B dial<={}ms recent={}B bulk={}B; votes lost=1/{} \
+             twice=1/{} late=1/{}, wait={:?} again={:?}..{:?}",
+            peers.link.min / 1_000,
+            peers.link.mean / 1_000,
+            peers.window,
+            peers.dial_timeout_ms,
+            limits.recent_bytes,
+            limits.bulk_bytes,
+            peers.votes.lost_one_in,
+            peers.votes.twice_one_in,
+            peers.votes.late_one_in,
+            limits.final_wait,
+            limits.notify_min,
+            limits.notify_max,
+        )?;
+        if (limits.prefer_snapshots, server.timer_slack_us, peers.words_late_ms) != (false, 0, 0) {
+            writeln!(
+                f,
+                "buggify   snapshots first={} timers late<={}us words late<={}ms",
+                limits.prefer_snapshots, server.timer_slack_us, peers.words_late_ms
+            )?;
+        }
+        write!(
+            f,
+            "disk      sync={}us op={}us; link {}us+{}us tail=1/{} cut=1/{}",
+            disk.sync_mean / 1_000,
+            disk.op_mean / 1_000,
+            link.min / 1_000,
+            link.mean / 1_000,
+            link.tail_one_in,
+            link.cut_one_in
+        )
+    }
+}
