@@ -26,14 +26,14 @@ const BEGIN: WallMs = WallMs(1_795_274_515_500);
 /// More rounds than any input can need to be served.
 const ROUNDS: usize = 10_000;
 
-/// Where a client comes from.
-pub(crate) fn address(conn: ConnId) -> String {
-    let [.., a, b, c] = conn.0.to_be_bytes();
-    format!("10.{a}.{b}.{c}")
-}
-
 /// Somebody who looks at all that happens.
 pub(crate) trait Judge {
+    /// Where the client of a connection comes from, as far as the judge can tell.
+    fn address(&self, conn: ConnId) -> String {
+        let [.., a, b, c] = conn.0.to_be_bytes();
+        format!("10.{a}.{b}.{c}")
+    }
+
     fn see(&mut self, _at: Instant, _what: Seen<'_>) {}
 }
 
@@ -228,7 +228,7 @@ impl<J: Judge> Live<J> {
             let event = if client.frames.is_open() {
                 client.frames.next(&mut client.buffer).map(|next| next.map(ClientEvent::Request))
             } else {
-                let ip = Id { scheme: "ip".into(), id: address(conn) };
+                let ip = Id { scheme: "ip".into(), id: self.judge.address(conn) };
                 client.frames.first(&mut client.buffer).map(|first| match first {
                     None => None,
                     Some(FirstFrame::Connect(request)) => {

@@ -36,6 +36,10 @@ pub(crate) struct Judged {
 struct Jury(Oracles);
 
 impl Judge for Jury {
+    fn address(&self, conn: ConnId) -> String {
+        client(conn).address()
+    }
+
     fn see(&mut self, at: Instant, what: Seen<'_>) {
         let server = SERVER;
         let what = match what {

@@ -23,10 +23,10 @@ pub const SUPER_SUBJECT: &str = "CN=root+OU=ops";
 pub struct ClientId(pub u32);
 
 impl ClientId {
-    /// From where the client connects: no two have the same address. One in four has an address of IPv6.
+    /// From where the client connects: no two have the same address. One in eight has an address of IPv6.
     pub fn address(self) -> String {
         let [_, a, b, c] = self.0.to_be_bytes();
-        if c % 4 == 3 {
+        if c % 8 == 7 {
             let (high, low) = (u16::from(a), u16::from_be_bytes([b, c]));
             return Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, high, low).to_string();
         }
