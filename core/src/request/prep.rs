@@ -606,6 +606,20 @@ mod tests {
     }
 
     #[test]
+    fn data_12_edges_44_45_versions_run_over_and_pass_minus_one() {
+        let mut world = World::new(TreeOptions::default());
+        world.create(create("/p", 0)).expect("fine");
+        for (before, after) in [(-2, -1), (-1, 0), (i32::MAX, i32::MIN)] {
+            world.tree.set_data("/p", None, before, world.zxid, world.time);
+            let written =
+                world.decide(Request::SetData { path: "/p".into(), data: None, version: -1 });
+            let TxnOp::SetData { version, .. } = written else { panic!("{written}") };
+            assert_eq!(version, after, "from {before}");
+            world.prep.applied(world.zxid);
+        }
+    }
+
+    #[test]
     fn data_19_edge_69_a_timed_node_stays_what_it_is_while_such_are_switched_off() {
         let on = TreeOptions { extended_types: true, ..TreeOptions::default() };
         let mut world = World::new(on);
