@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ServerId;
+use crate::ids::{ServerId, WallMs};
 use crate::quorum::Voters;
 
 /// Settings of one server, checked by [`Config::new`].
@@ -29,9 +29,21 @@ pub struct Config {
     pub auth: AuthOptions,
     /// Sessions that are not known to the ensemble.
     pub sessions: SessionOptions,
+    /// Who the members are, for whoever reads `/zookeeper/config` (DATA-27). Default: the node is empty.
+    pub membership: Option<Membership>,
     /// Goes into the keys of all hash maps. Default: zero. Nothing that a server says or stores may depend on it; the
     /// simulator changes it to prove that.
     pub map_salt: u64,
+}
+
+/// What the node `/zookeeper/config` shows while membership does not change: every server answers with what it was told
+/// itself, and stores nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Membership {
+    /// A line for each member, and the version of the whole.
+    pub text: String,
+    /// When the server was told so: at its start.
+    pub since: WallMs,
 }
 
 /// Which nodes there may be, and what becomes of those that go by themselves. All servers of an ensemble should have
@@ -213,6 +225,7 @@ impl Config {
             tree: TreeOptions::default(),
             auth: AuthOptions::default(),
             sessions: SessionOptions::default(),
+            membership: None,
             map_salt: 0,
         })
     }

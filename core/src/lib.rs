@@ -45,7 +45,7 @@ pub mod wire;
 mod zab;
 
 pub use config::{
-    AuthOptions, Config, ConfigError, DigestAlg, Limits, SessionOptions, TreeOptions,
+    AuthOptions, Config, ConfigError, DigestAlg, Limits, Membership, SessionOptions, TreeOptions,
 };
 pub use error::{Corrupt, ErrorCode, Lost, Malformed, Why};
 pub use history::History;

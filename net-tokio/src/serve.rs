@@ -12,9 +12,9 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use zabkeeper_core::{Server, Status};
+use zabkeeper_core::{Membership, Server, Status};
 
-use crate::clock::random;
+use crate::clock::{Clock, random};
 use crate::config::Settings;
 use crate::disk::Disk;
 use crate::hub::{Ended, Hub};
@@ -53,7 +53,11 @@ pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     runtime.block_on(serve(settings))
 }
 
-async fn serve(settings: Settings) -> Result<(), Failure> {
+async fn serve(mut settings: Settings) -> Result<(), Failure> {
+    settings.core.membership = settings
+        .ensemble
+        .as_ref()
+        .map(|ensemble| Membership { text: ensemble.text(), since: Clock::start().now().wall });
     let address = || format!("{}:{}", settings.host.as_deref().unwrap_or("*"), settings.port);
     let cannot_listen = |error| Failure::Other(format!("cannot listen on {}: {error}", address()));
     let socket = listener::bind(&settings).map_err(cannot_listen)?;

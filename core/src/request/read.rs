@@ -5,6 +5,7 @@
 use bytes::Bytes;
 
 use crate::auth::{self, Access, Who};
+use crate::config::Membership;
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, SessionId, Zxid};
 use crate::tree::{NodeId, Tree};
@@ -12,6 +13,9 @@ use crate::watch::{Kind, Watches};
 use crate::wire::{
     Acl, EventType, MultiResult, OpCode, Perms, ReplyBody, Request, SetWatches, Stat, WatchEvent,
 };
+
+/// The node that shows the members (DATA-27).
+const MEMBERS: &str = "/zookeeper/config";
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +28,8 @@ pub(crate) struct Asker<'a> {
     pub(crate) who: Who<'a>,
     /// Bytes that one answer may have, about.
     pub(crate) room: usize,
+    /// What the node of the members shows.
+    pub(crate) membership: Option<&'a Membership>,
 }
 
 /// Answers a read of `conn`.
@@ -36,18 +42,20 @@ pub(crate) fn answer(
     asker: &Asker<'_>,
     request: Request,
 ) -> Result<ReplyBody, ErrorCode> {
-    let Asker { conn, who, .. } = *asker;
+    let Asker { conn, who, membership, .. } = *asker;
     match request {
         Request::Exists { path, watch } => exists(tree, watches, asker, &path, watch),
         Request::GetData { path, watch } => {
-            let (id, stat) = readable(tree, who, &path)?;
+            let (id, stat) = readable(tree, asker, &path)?;
             if watch {
                 watches.add(Kind::Data, &path, conn);
             }
-            Ok(ReplyBody::Data(tree.node(id).data.clone(), stat))
+            let members = membership.filter(|_| path == MEMBERS);
+            let members = members.map(|told| Bytes::copy_from_slice(told.text.as_bytes()));
+            Ok(ReplyBody::Data(members.or_else(|| tree.node(id).data.clone()), stat))
         }
         Request::GetChildren { path, watch, with_stat } => {
-            let (id, stat) = readable(tree, who, &path)?;
+            let (id, stat) = readable(tree, asker, &path)?;
             if watch {
                 watches.add(Kind::Child, &path, conn);
             }
@@ -70,12 +78,12 @@ pub(crate) fn answer(
             };
             if found { Ok(ReplyBody::Empty) } else { Err(ErrorCode::NoWatcher) }
         }
-        Request::GetAcl { path } => get_acl(tree, who, &path),
+        Request::GetAcl { path } => get_acl(tree, asker, &path),
         Request::GetEphemerals { prefix } => {
             Ok(ReplyBody::Children(ephemerals(tree, asker, &prefix)?))
         }
         Request::GetAllChildrenNumber { path } => {
-            let (id, _) = readable(tree, who, &path)?;
+            let (id, _) = readable(tree, asker, &path)?;
             // The root's other name is counted below this one.
             Ok(ReplyBody::Number(tree.descendants(id) + i32::from(path.is_empty())))
         }
@@ -172,7 +180,7 @@ fn exists(
     if path.contains('\0') {
         return Err(ErrorCode::BadArguments);
     }
-    let found = readable(tree, asker.who, path);
+    let found = readable(tree, asker, path);
     if watch && found != Err(ErrorCode::NoAuth) {
         watches.add(Kind::Data, path, asker.conn);
     }
@@ -180,7 +188,8 @@ fn exists(
 }
 
 /// OP-06: who may not change the list does not see the digests in it.
-fn get_acl(tree: &Tree, who: Who<'_>, path: &str) -> Result<ReplyBody, ErrorCode> {
+fn get_acl(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<ReplyBody, ErrorCode> {
+    let who = asker.who;
     let id = tree.find(path).ok_or(ErrorCode::NoNode)?;
     let list = tree.acl(id);
     let either = Perms(Perms::READ.0 | Perms::ADMIN.0);
@@ -191,7 +200,7 @@ fn get_acl(tree: &Tree, who: Who<'_>, path: &str) -> Result<ReplyBody, ErrorCode
     if !who.may(tree.acl(id), &Access::new(Perms::ADMIN, path)) {
         auth::redact(&mut list);
     }
-    Ok(ReplyBody::Acl(list, tree.stat(id)))
+    Ok(ReplyBody::Acl(list, stat(tree, asker, id, path)))
 }
 
 /// OP-103: a plain prefix; nothing, blanks and `/` ask for all.
@@ -240,10 +249,24 @@ fn multi_part(result: Result<ReplyBody, ErrorCode>) -> MultiResult {
     }
 }
 
-fn readable(tree: &Tree, who: Who<'_>, path: &str) -> Result<(NodeId, Stat), ErrorCode> {
+fn readable(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<(NodeId, Stat), ErrorCode> {
     let id = tree.find(path).ok_or(ErrorCode::NoNode)?;
-    if !who.may(tree.acl(id), &Access::new(Perms::READ, path)) {
+    if !asker.who.may(tree.acl(id), &Access::new(Perms::READ, path)) {
         return Err(ErrorCode::NoAuth);
     }
-    Ok((id, tree.stat(id)))
+    Ok((id, stat(tree, asker, id, path)))
+}
+
+/// Of a node as it is shown.
+fn stat(tree: &Tree, asker: &Asker<'_>, id: NodeId, path: &str) -> Stat {
+    let stat = tree.stat(id);
+    match asker.membership.filter(|_| path == MEMBERS) {
+        None => stat,
+        Some(Membership { text, since }) => Stat {
+            mtime: since.0,
+            version: -1,
+            data_length: i32::try_from(text.len()).unwrap_or(i32::MAX),
+            ..stat
+        },
+    }
 }

@@ -247,7 +247,8 @@ impl Server {
             unreachable!("{conn} asks before its session is open")
         };
         let (who, room) = (Who::new(&ids, cx.schemes), cx.config.limits.record_bytes);
-        let asker = Asker { conn, session: *session, who, room };
+        let membership = cx.config.membership.as_ref();
+        let asker = Asker { conn, session: *session, who, room, membership };
         let readable = !matches!(request, Request::Undecodable { .. } | Request::NoPath { .. });
         let removes = matches!(request, Request::Watches { remove: true, .. });
         let result = read::answer(tree, watches, &asker, request);

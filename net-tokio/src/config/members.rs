@@ -166,6 +166,12 @@ pub(super) fn ensemble(
 }
 
 impl Ensemble {
+    /// As `/zookeeper/config` shows it (DATA-27). Membership does not change, so its version is the first.
+    pub(crate) fn text(&self) -> String {
+        let lines: String = self.members.iter().map(|member| format!("{member}\n")).collect();
+        lines + "version=0"
+    }
+
     /// All members decide.
     pub(crate) fn voters(&self) -> Voters {
         Voters::new(self.members.iter().map(|member| member.id))

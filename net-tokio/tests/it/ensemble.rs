@@ -50,6 +50,31 @@ fn three_processes_elect_a_leader_and_what_one_is_told_all_know() {
 }
 
 #[test]
+fn data_27_edge_64_the_node_of_the_members_says_who_they_are() {
+    let ensemble = Ensemble::start("");
+    let line = |(id, [_, quorum, election]): (usize, &[u16; 3])| {
+        format!("server.{id}=127.0.0.1:{quorum}:{election}:participant\n")
+    };
+    let text: String = ensemble.ports.iter().enumerate().map(line).collect();
+    let text = text + "version=0";
+    for id in 0..3 {
+        let (mut raw, _) = Raw::open(ensemble.server(id).port, 10_000);
+        let (err, body) = raw.call(get("/zookeeper/config"));
+        assert_eq!(err, 0);
+        let (data, stat) = body[4..].split_at(text.len());
+        assert_eq!(String::from_utf8_lossy(data), text);
+        let long = |at: usize| i64::from_be_bytes(stat[at..at + 8].try_into().expect("8 bytes"));
+        let int = |at: usize| i32::from_be_bytes(stat[at..at + 4].try_into().expect("4 bytes"));
+        assert_eq!([long(0), long(8), long(16)], [0, 0, 0], "czxid, mzxid, ctime");
+        assert!(long(24) > 1_700_000_000_000, "mtime: when the server was started");
+        assert_eq!([int(32), int(36), int(40)], [-1, 0, -1], "versions");
+        assert_eq!(int(52), i32::try_from(text.len()).expect("short"), "length of the data");
+        assert_eq!(raw.call(exists("/zookeeper/config")), (0, stat.to_vec().into()));
+        assert_eq!(raw.call(set("/zookeeper/config", b"x")).0, -102);
+    }
+}
+
+#[test]
 fn edge_153_a_local_session_that_may_not_become_global_owns_nothing() {
     let ensemble = Ensemble::start("localSessionsEnabled=true");
     for id in 0..3 {
