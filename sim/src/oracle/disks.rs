@@ -73,7 +73,9 @@ impl Ledger {
         if stored {
             let held = self.servers[&id].mirror.durable().clone();
             let disk = Disk { server: id, state: &held.state, last: held.path.end() };
-            self.keeps_epochs(tally, &disk)?;
+            if !self.is_late(&disk) {
+                self.keeps_epochs(tally, &disk)?;
+            }
             let epoch = held.state.current_epoch;
             // Only when it is entered: if it was never established, a later leader may have cut that history off again,
             // before the server has entered the later epoch.
@@ -83,6 +85,16 @@ impl Ledger {
         }
         self.vouch(id);
         Ok(())
+    }
+
+    /// Has the disk been found with a later state already, which was commanded since? Word of this one is only late then.
+    fn is_late(&self, disk: &Disk<'_>) -> bool {
+        let server = &self.servers[&disk.server];
+        let epochs = |state: &DurableState| [state.accepted_epoch, state.current_epoch];
+        let (told, issued) = (epochs(disk.state), epochs(&server.mirror.issued().state));
+        let found = [server.accepted, server.current];
+        let all = |a: [Epoch; 2], b: [Epoch; 2]| a[0] <= b[0] && a[1] <= b[1];
+        told != found && all(told, found) && all(found, issued)
     }
 
     /// What is durable on the word of the leader that the server is bound to counts as evidence, for ever: a later

@@ -133,12 +133,22 @@ impl History {
     }
 
     /// The disk confirms everything.
+    pub(super) fn last_write(&mut self, id: ServerId) -> WriteId {
+        WriteId(self.member(id).write)
+    }
+
     pub(super) fn confirms(&mut self, id: ServerId) {
+        let write = self.last_write(id);
         let member = self.member(id);
         member.durable = member.end();
-        let input = Input::Disk(DiskEvent::Done(WriteId(member.write)));
-        self.sees(Observation::Input { server: id, input: &input });
+        self.hears_of(id, write);
         self.shows(id);
+    }
+
+    /// Word of one write, and of those before it.
+    pub(super) fn hears_of(&mut self, id: ServerId, write: WriteId) {
+        let input = Input::Disk(DiskEvent::Done(write));
+        self.sees(Observation::Input { server: id, input: &input });
     }
 
     /// A message to `to`, which hears it.

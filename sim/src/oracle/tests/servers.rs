@@ -121,6 +121,29 @@ fn z14_an_epoch_goes_back() {
     });
 }
 
+/// A disk is looked at before word of what it has done comes.
+#[test]
+fn z14_word_of_an_epoch_that_is_past_already() {
+    twins("Z14", |h, lie| {
+        let [first, second] = if lie { [4, 3] } else { [3, 4] };
+        h.saves(SERVER, |state| state.accepted_epoch = Epoch(first));
+        let write = h.last_write(SERVER);
+        let mut state = h.state();
+        if !lie {
+            h.saves(SERVER, |state| state.accepted_epoch = Epoch(second));
+            state = h.state();
+        }
+        let digest = h.model.digest_at(Zxid::ZERO);
+        h.disk_with(state, Zxid::ZERO, digest);
+        if lie {
+            h.saves(SERVER, |state| state.accepted_epoch = Epoch(second));
+            h.confirms(SERVER);
+        } else {
+            h.hears_of(SERVER, write);
+        }
+    });
+}
+
 #[test]
 fn z14_accepted_below_current() {
     twins("Z14", |h, lie| {
