@@ -159,6 +159,8 @@ impl Server {
             Role::Following(follower) => {
                 if let Some(link) = follower.serving() {
                     cx.tell(link, PeerMessage::Revalidate { conn, session, timeout_ms });
+                    // What an older connection was granted must not come to the leader behind this.
+                    follower.touch(session, timeout_ms);
                 }
                 self.revalidate(conn, request);
             }
