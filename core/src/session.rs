@@ -203,6 +203,19 @@ impl SessionTracker {
         self.buckets.entry(expires).or_default().insert(id);
     }
 
+    /// The session has been heard of by a server, which has granted it this timeout: that holds if it is there that its
+    /// client is connected, as far as is known, and not what another one has granted since (SESS-16).
+    pub(crate) fn touch_by(
+        &mut self,
+        server: ServerId,
+        id: SessionId,
+        timeout_ms: u32,
+        now: Instant,
+    ) -> bool {
+        let here = self.sessions.get(&id).is_some_and(|tracked| tracked.owner == Some(server));
+        self.touch(id, here.then_some(timeout_ms), now)
+    }
+
     /// The session has been heard of; `false` where it is closing or gone (SESS-08). `granted_ms`: the timeout that its
     /// client goes by, where that is known: a new leader knows only what the session was created with (SESS-16).
     pub(crate) fn touch(&mut self, id: SessionId, granted_ms: Option<u32>, now: Instant) -> bool {
@@ -238,11 +251,6 @@ impl SessionTracker {
             return false;
         };
         *tracked.owner.get_or_insert(server) == server
-    }
-
-    /// Is this the server that its client is connected to, as far as is known?
-    pub(crate) fn is_of(&self, id: SessionId, server: ServerId) -> bool {
-        self.sessions.get(&id).is_some_and(|tracked| tracked.owner == Some(server))
     }
 
     /// Is the session alive, as far as the leader is concerned?

@@ -37,7 +37,7 @@ impl Clock {
 /// A year: no timer needs to be set later.
 const FAR: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
 
-fn wall() -> WallMs {
+pub(crate) fn wall() -> WallMs {
     let ms = match SystemTime::now().duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
         Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),

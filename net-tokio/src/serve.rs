@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zabkeeper_core::{Membership, Server, Status};
 
-use crate::clock::{Clock, random};
+use crate::clock::{random, wall};
 use crate::config::Settings;
 use crate::disk::Disk;
 use crate::hub::{Ended, Hub};
@@ -57,7 +57,7 @@ async fn serve(mut settings: Settings) -> Result<(), Failure> {
     settings.core.membership = settings
         .ensemble
         .as_ref()
-        .map(|ensemble| Membership { text: ensemble.text(), since: Clock::start().now().wall });
+        .map(|ensemble| Membership { text: ensemble.text(), since: wall() });
     let address = || format!("{}:{}", settings.host.as_deref().unwrap_or("*"), settings.port);
     let cannot_listen = |error| Failure::Other(format!("cannot listen on {}: {error}", address()));
     let socket = listener::bind(&settings).map_err(cannot_listen)?;

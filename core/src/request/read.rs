@@ -32,6 +32,13 @@ pub(crate) struct Asker<'a> {
     pub(crate) membership: Option<&'a Membership>,
 }
 
+impl<'a> Asker<'a> {
+    /// What the node at `path` shows instead of what the tree has.
+    fn members_at(&self, path: &str) -> Option<&'a Membership> {
+        self.membership.filter(|_| path == MEMBERS)
+    }
+}
+
 /// Answers a read of `conn`.
 ///
 /// # Panics
@@ -42,7 +49,7 @@ pub(crate) fn answer(
     asker: &Asker<'_>,
     request: Request,
 ) -> Result<ReplyBody, ErrorCode> {
-    let Asker { conn, who, membership, .. } = *asker;
+    let Asker { conn, who, .. } = *asker;
     match request {
         Request::Exists { path, watch } => exists(tree, watches, asker, &path, watch),
         Request::GetData { path, watch } => {
@@ -50,9 +57,11 @@ pub(crate) fn answer(
             if watch {
                 watches.add(Kind::Data, &path, conn);
             }
-            let members = membership.filter(|_| path == MEMBERS);
-            let members = members.map(|told| Bytes::copy_from_slice(told.text.as_bytes()));
-            Ok(ReplyBody::Data(members.or_else(|| tree.node(id).data.clone()), stat))
+            let data = match asker.members_at(&path) {
+                None => tree.node(id).data.clone(),
+                Some(told) => Some(Bytes::copy_from_slice(told.text.as_bytes())),
+            };
+            Ok(ReplyBody::Data(data, stat))
         }
         Request::GetChildren { path, watch, with_stat } => {
             let (id, stat) = readable(tree, asker, &path)?;
@@ -260,7 +269,7 @@ fn readable(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<(NodeId, Stat)
 /// Of a node as it is shown.
 fn stat(tree: &Tree, asker: &Asker<'_>, id: NodeId, path: &str) -> Stat {
     let stat = tree.stat(id);
-    match asker.membership.filter(|_| path == MEMBERS) {
+    match asker.members_at(path) {
         None => stat,
         Some(Membership { text, since }) => Stat {
             mtime: since.0,

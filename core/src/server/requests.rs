@@ -147,8 +147,7 @@ impl Server {
                 true
             }
             Role::Leading(leader) => leader.broadcast().is_some_and(|broadcast| {
-                let here = broadcast.tracker.is_of(session, cx.config.id());
-                broadcast.tracker.touch(session, here.then_some(timeout_ms), cx.now.mono)
+                broadcast.tracker.touch_by(cx.config.id(), session, timeout_ms, cx.now.mono)
             }),
         }
     }

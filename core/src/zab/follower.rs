@@ -53,7 +53,6 @@ pub(crate) enum News {
     Commit(Zxid),
     /// The same, and clients are served from now on.
     Serve(Zxid),
-    /// The leader knows this client's session, or does not.
     /// This client may be answered.
     Synced(ConnId, u64),
     /// This leader cannot be followed: look for one.

@@ -439,9 +439,7 @@ impl Leader {
         let now = cx.now.mono;
         if let Some(broadcast) = self.broadcast() {
             for (session, timeout_ms) in touched {
-                // What another server has granted it since holds (SESS-16).
-                let here = broadcast.tracker.is_of(*session, server);
-                broadcast.tracker.touch(*session, here.then_some(*timeout_ms), now);
+                broadcast.tracker.touch_by(server, *session, *timeout_ms, now);
             }
         }
         self.confirm(cx)
