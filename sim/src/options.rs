@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use zabkeeper_core::throttle::{ThrottleOptions, Weights};
-use zabkeeper_core::{AuthOptions, Config, Limits, ServerId, SessionOptions, TreeOptions, Voters};
+use zabkeeper_core::{
+    AuthOptions, Config, Limits, Membership, ServerId, SessionOptions, TreeOptions, Voters, WallMs,
+};
 
 use crate::buggify::Choice;
 use crate::faults::{Fault, FaultPlan, Selection};
@@ -88,6 +90,8 @@ pub struct Options {
     pub link: LinkPace,
     /// What is between servers.
     pub peers: PeerOptions,
+    /// What `/zookeeper/config` shows in an ensemble, where it is not what these servers are called.
+    pub members: Option<String>,
     /// Goes into the keys of all hash maps, and must change nothing.
     pub map_salt: u64,
     /// Nobody asks for anything for so long before the audit: for what takes its time.
@@ -285,11 +289,22 @@ impl Options {
             auth: self.server.auth.clone(),
             tree: self.server.tree.clone(),
             local: self.local.clone(),
+            membership: config.membership.clone(),
             epoch_txns: self.server.limits.epoch_txns,
             tick: config.tick(),
             sync_limit: config.sync_limit(),
             timeouts_ms: (config.negotiate(0), config.negotiate(i32::MAX)),
         }
+    }
+
+    /// As all servers are told. That they were told at different times is their drivers' affair.
+    fn membership(&self) -> Option<Membership> {
+        let called = || {
+            let line = |ServerId(id)| format!("server.{id}=10.0.1.{id}:2888:3888:participant\n");
+            self.voters().map(line).collect::<String>() + "version=0"
+        };
+        let text = || self.members.clone().unwrap_or_else(called);
+        (self.servers > 1).then(|| Membership { text: text(), since: WallMs(1) })
     }
 
     /// The configuration of one server.
@@ -305,6 +320,7 @@ impl Options {
             .expect("no limit is drawn as zero");
         config.limits = self.server.limits.clone();
         config.auth = self.server.auth.clone();
+        config.membership = self.membership();
         config.map_salt = self.map_salt;
         let LocalRules { servers, upgrade } = &self.local;
         config.sessions = SessionOptions { local: servers.contains(&id), upgrade: *upgrade };

@@ -46,17 +46,18 @@ pub enum Word {
 pub type History = Vec<(ClientId, Word)>;
 
 /// Plays the scene of a seed in a simulated ensemble: `calls` calls, each drawn when it is made, then a walk through the
-/// tree that is left.
+/// tree that is left. The node `/zookeeper/config` shows `members`.
 ///
 /// # Errors
 /// A broken promise, or a call without an end.
-pub fn play(seed: u64, calls: usize) -> Result<History, String> {
+pub fn play(seed: u64, calls: usize, members: String) -> Result<History, String> {
     let seeds = Seeds::new(seed);
     let clients = Some(CLIENTS + 1);
     let pinned = Pinned { servers: Some(SERVERS), clients, ..Pinned::default() };
     let mut options = Options::draw(seeds, Profile::Calm, &pinned);
     options.server = ServerOptions::usual();
     options.local = Default::default();
+    options.members = Some(members);
     let workload = &mut options.workload;
     workload.mix = workload.mix.without(&[Op::Container, Op::Ttl]);
     workload.session_ms = (SESSION_MS.into(), SESSION_MS.into());

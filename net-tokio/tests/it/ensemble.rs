@@ -52,11 +52,7 @@ fn three_processes_elect_a_leader_and_what_one_is_told_all_know() {
 #[test]
 fn data_27_edge_64_the_node_of_the_members_says_who_they_are() {
     let ensemble = Ensemble::start("");
-    let line = |(id, [_, quorum, election]): (usize, &[u16; 3])| {
-        format!("server.{id}=127.0.0.1:{quorum}:{election}:participant\n")
-    };
-    let text: String = ensemble.ports.iter().enumerate().map(line).collect();
-    let text = text + "version=0";
+    let text = ensemble.members();
     for id in 0..3 {
         let (mut raw, _) = Raw::open(ensemble.server(id).port, 10_000);
         let (err, body) = raw.call(get("/zookeeper/config"));

@@ -50,6 +50,14 @@ impl Ensemble {
         }
     }
 
+    /// What `/zookeeper/config` shows (DATA-27), as three real servers were seen to answer.
+    pub(crate) fn members(&self) -> String {
+        let line = |(id, [_, quorum, election]): (usize, &[u16; 3])| {
+            format!("server.{id}={}:{quorum}:{election}:participant\n", self.host)
+        };
+        self.ports.iter().enumerate().map(line).collect::<String>() + "version=0"
+    }
+
     /// Starts a server, without waiting for anything.
     pub(crate) fn boot(&mut self, id: usize) {
         let folder = self.dir.path().join(format!("s{id}"));

@@ -188,7 +188,7 @@ fn lines(history: &History) -> Vec<String> {
 fn real_servers_say_what_simulated_ones_say() {
     for seed in [1, 2, 3] {
         let ensemble = Ensemble::start("");
-        let script = scene::play(seed, 500).expect("nothing goes wrong");
+        let script = scene::play(seed, 500, ensemble.members()).expect("nothing goes wrong");
         let history = perform(&ensemble, &script);
         let (simulated, real) = (lines(&script), lines(&history));
         for (simulated, real) in simulated.iter().zip(&real) {

@@ -28,7 +28,9 @@ use std::time::Duration;
 
 use zabkeeper_core::txn::{Lifetime, Txn};
 use zabkeeper_core::wire::{Acl, EventType, Perms, Stat};
-use zabkeeper_core::{AuthOptions, ServerId, SessionId, TreeOptions, WallMs, Zxid, digest};
+use zabkeeper_core::{
+    AuthOptions, Membership, ServerId, SessionId, TreeOptions, WallMs, Zxid, digest,
+};
 
 pub use auth::{Asker, NAMES, digest as digest_of, ip};
 pub use node::{Node, PathHistory};
@@ -104,6 +106,8 @@ pub struct Rules {
     pub tree: TreeOptions,
     /// Who keeps sessions to itself.
     pub local: LocalRules,
+    /// What the node of the members shows instead of what the tree has.
+    pub membership: Option<Membership>,
     /// Transactions of an epoch, at most; zero: no end is in sight.
     pub epoch_txns: u32,
     /// The unit of servers' patience; zero: nothing is known of that.

@@ -2,6 +2,8 @@
 //!
 //! Owns the results of exists, getData, getChildren and setWatches. Must not change anything.
 
+use std::borrow::Cow;
+
 use zabkeeper_core::wire::{
     Acl, EventType, Id, MultiResult, OpCode, Perms, ReplyBody, Request, SetWatches,
 };
@@ -126,14 +128,28 @@ impl Model {
         Some(right == *found || in_order(right) == in_order(found.clone()))
     }
 
-    fn readable(&self, ids: &[Id], path: &str, zxid: Zxid) -> Result<&Node, ErrorCode> {
+    /// The node as readers see it: that of the members shows them, whatever has been written to it (DATA-27).
+    fn shown(&self, path: &str, zxid: Zxid) -> Result<Cow<'_, Node>, ErrorCode> {
         let node = self.node_at(read_as(path), zxid).ok_or(ErrorCode::NoNode)?;
+        Ok(match &self.rules.membership {
+            Some(told) if path == "/zookeeper/config" => Cow::Owned(Node {
+                data: Some(told.text.clone().into()),
+                mtime: told.since.0,
+                version: -1,
+                ..node.clone()
+            }),
+            _ => Cow::Borrowed(node),
+        })
+    }
+
+    fn readable(&self, ids: &[Id], path: &str, zxid: Zxid) -> Result<Cow<'_, Node>, ErrorCode> {
+        let node = self.shown(path, zxid)?;
         if self.rules.may(ids, &node.acl, Perms::READ) { Ok(node) } else { Err(ErrorCode::NoAuth) }
     }
 
     /// OP-06, edges 174 and 175. No list reads as the open one.
     fn read_acl(&self, ids: &[Id], path: &str, zxid: Zxid) -> Result<ReplyBody, ErrorCode> {
-        let node = self.node_at(read_as(path), zxid).ok_or(ErrorCode::NoNode)?;
+        let node = self.shown(path, zxid)?;
         let may = |perms| self.rules.may(ids, &node.acl, perms);
         if !may(Perms::READ) && !may(Perms::ADMIN) {
             return Err(ErrorCode::NoAuth);

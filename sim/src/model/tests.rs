@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
 use zabkeeper_core::wire::{Acl, EventType, Id, MultiResult, Perms, ReplyBody, Request, Stat};
-use zabkeeper_core::{SessionId, WallMs, Zxid};
+use zabkeeper_core::{Membership, SessionId, WallMs, Zxid};
 
-use super::{Asker, Kind, Model, Table, path};
+use super::{Asker, Kind, Model, Rules, Table, path};
 
 const SESSION: SessionId = SessionId(0x77);
 const ASKER: Asker<'_> = Asker { session: SESSION, ids: &[] };
@@ -257,4 +257,23 @@ fn op_06_edge_52_set_acl_moves_aversion_and_redaction_hides_digests() {
     };
     assert_eq!(read(&[])[0].id, "u:x", "edge 174");
     assert_eq!(read(&[Id { scheme: "digest".into(), id }]), list);
+}
+
+#[test]
+fn data_27_edge_64_the_node_of_the_members_shows_what_servers_were_told() {
+    let told = Membership { text: "server.1=here\nversion=0".into(), since: WallMs(7) };
+    let mut model = Model::new(Rules { membership: Some(told), ..Rules::default() });
+    let read = |model: &Model| {
+        let get = Request::GetData { path: "/zookeeper/config".into(), watch: false };
+        match model.read(ASKER, &get, model.tip()) {
+            Some(Ok(ReplyBody::Data(data, stat))) => (data, stat),
+            other => panic!("{other:?}"),
+        }
+    };
+    let text = Some(Bytes::from_static(b"server.1=here\nversion=0"));
+    let shown = Stat { version: -1, aversion: -1, mtime: 7, data_length: 23, ..Stat::default() };
+    assert_eq!(read(&model), (text.clone(), shown));
+    let (path, data) = ("/zookeeper/config".into(), Some("x".into()));
+    let mzxid = commit(&mut model, TxnOp::SetData { path, data, version: 1 });
+    assert_eq!(read(&model), (text, Stat { mzxid, ..shown }), "whatever is written to it");
 }

@@ -137,6 +137,7 @@ impl Options {
             disk,
             link,
             peers,
+            members: None,
             map_salt: 0,
             rest: draw_rest(profile, &mut seeds.stream("config/rest", 0)),
             without: pinned.without.clone(),

@@ -155,6 +155,7 @@ pub fn plain() -> Options {
             votes: VotePace::WELL,
             words_late_ms: 0,
         },
+        members: None,
         map_salt: 0,
         rest: Duration::ZERO,
         without: Vec::new(),
@@ -167,6 +168,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     let Options {
         profile: _,
         faults: _,
+        members: _,
         map_salt: _,
         rules: _,
         without: _,
