@@ -35,7 +35,7 @@ pub struct Lines {
 
 const LEGEND: &str = "\
 A line for each change, and twice a second where only positions have changed. A group of columns for each server:
-  role      L leads, l begins to lead, f follows, : joins a leader, ? looks for a leader, - is down
+  role      L leads, f follows; l and : the same, not serving yet or any more; ? looks for a leader, - is down
   epoch     of its history; with a ! behind it where it has promised another than it has (see the words)
   commit    what it knows to be committed: epoch.counter; * marks the server whose line it is
 ";
@@ -115,9 +115,12 @@ impl Lines {
         };
         let mut words = Vec::new();
         if cell.role != now.role {
-            words.push(match state.leader {
-                Some(leader) if leader != server => format!("{} s{leader}", joins(now.role)),
-                Some(_) | None => now.role.name().to_owned(),
+            let served = matches!(cell.role, Role::Leads | Role::Follows);
+            words.push(match (now.role, state.leader) {
+                // Its disk has failed, and it waits for the end.
+                (Role::Begins | Role::Joins, _) if served => "serves no more".to_owned(),
+                (role, Some(leader)) if leader != server => format!("{} s{leader}", joins(role)),
+                (role, Some(_) | None) => role.name().to_owned(),
             });
         }
         if cell.epochs[0] != now.epochs[0] {

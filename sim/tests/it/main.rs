@@ -6,6 +6,7 @@ mod faults;
 mod html;
 mod marks;
 mod program;
+mod scenarios;
 mod scene;
 mod schedule;
 
