@@ -284,16 +284,17 @@ impl Options {
 
     /// What all servers are told that decides about requests.
     pub fn rules(&self) -> Rules {
-        let config = self.config(ServerId(1));
+        let ServerOptions { tick_ms, session_ticks: (least, most), .. } = self.server;
+        let tick = Duration::from_millis(tick_ms.into());
         Rules {
             auth: self.server.auth.clone(),
             tree: self.server.tree.clone(),
             local: self.local.clone(),
-            membership: config.membership.clone(),
+            membership: self.membership(),
             epoch_txns: self.server.limits.epoch_txns,
-            tick: config.tick(),
-            sync_limit: config.sync_limit(),
-            timeouts_ms: (config.negotiate(0), config.negotiate(i32::MAX)),
+            tick,
+            sync_limit: tick * self.server.phase_ticks.1,
+            timeouts_ms: (tick_ms * least, tick_ms * most.max(least)),
         }
     }
 

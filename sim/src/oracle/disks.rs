@@ -140,7 +140,7 @@ impl Ledger {
     ) -> Verdict {
         let &Disk { server: id, state, last } = disk;
         self.keeps_epochs(tally, disk)?;
-        if self.voters.alone() {
+        if self.is_alone() {
             let is_kept = |zxid: Zxid| self.committed.at_or_before(zxid) <= last;
             tally.hold(Id::C7, is_kept(acknowledged), || {
                 vec![format!(

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use zabkeeper_core::io::{DurableState, Entry};
-use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Voters, Zxid};
+use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Zxid};
 
 use super::catalog::{Fault, Id, Tally, Verdict};
 use super::disks::DiskDigest;
@@ -19,6 +19,7 @@ use super::epochs::{Begun, Epochs, Promises, Proposed};
 use super::mirror::Mirror;
 use super::path::Path;
 use super::talk::Link;
+use super::voters::Voters;
 use super::words::maybe;
 
 /// A leader may take so long to see that it has lost its majority: it looks with every ping, and a ping waits for its step.
@@ -94,7 +95,7 @@ impl Server {
 impl Ledger {
     pub(super) fn new(voters: &[ServerId]) -> Ledger {
         Ledger {
-            voters: Voters::new(voters.iter().copied()),
+            voters: Voters(voters.iter().copied().collect()),
             epochs: Epochs::default(),
             servers: BTreeMap::new(),
             committed: Path::default(),
@@ -113,7 +114,7 @@ impl Ledger {
 
     /// Is there only one voter?
     pub(super) fn is_alone(&self) -> bool {
-        self.voters.alone()
+        self.voters.0.len() == 1
     }
 
     /// Does the server lead, as it says?
@@ -123,7 +124,7 @@ impl Ledger {
 
     /// Does the server have this link, as far as it knows?
     pub(super) fn is_voter(&self, id: ServerId) -> bool {
-        self.voters.contains(id)
+        self.voters.0.contains(&id)
     }
 
     pub(super) fn has_link(&self, id: ServerId, link: LinkId) -> bool {
@@ -210,7 +211,7 @@ impl Ledger {
         now: Instant,
         awake: Instant,
     ) -> Verdict {
-        let voters = self.voters.ids().count();
+        let voters = self.voters.0.len();
         let server = self.server(id);
         let leads = status.mode == Mode::Leader && status.serving;
         if !leads || (status.synced_followers + 1) * 2 > voters {
@@ -220,7 +221,11 @@ impl Ledger {
         let since = (*server.forsaken_since.get_or_insert(now)).max(awake);
         tally.hold(Id::Z24, now.since(since) <= FORSAKEN, || {
             let followers = status.synced_followers;
-            vec![format!("server {id} has led {followers} of {voters} servers since {since}")]
+            let needed = voters / 2;
+            vec![format!(
+                "server {id} has led with {followers} followers since {since}; {needed} are needed, and without them \
+                 {FORSAKEN:?} are allowed"
+            )]
         })
     }
 
@@ -312,7 +317,7 @@ impl Ledger {
 
     /// Does a majority hold `zxid` durably, each on the word of the leader of `epoch`?
     fn has_evidence(&self, epoch: Epoch, zxid: Zxid) -> bool {
-        self.voters.is_quorum(|id| {
+        self.voters.most(|id| {
             let synced = self.servers.get(&id).and_then(|server| server.synced.get(&epoch));
             synced.is_some_and(|synced| *synced >= zxid)
         })

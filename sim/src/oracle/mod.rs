@@ -44,6 +44,7 @@ mod talk;
 #[cfg(test)]
 mod tests;
 mod timeouts;
+mod voters;
 mod watch;
 mod words;
 
