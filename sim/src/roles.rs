@@ -9,6 +9,7 @@ use zabkeeper_core::{Epoch, Instant, Mode, ServerId, Status, Zxid};
 
 /// Columns of the drawing.
 const COLUMNS: u64 = 100;
+const HALF: usize = 50;
 
 /// What a server is doing, as far as the drawing goes. Where several fall into one column, the first of these is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -177,6 +178,9 @@ impl Roles {
             let row: String = columns().map(|(a, b)| if cut(a, b) { '#' } else { ' ' }).collect();
             let _infallible = writeln!(text, "cut       {row}");
         }
+        let seconds = |ns: u64| format!("{}s", ns / 1_000_000_000);
+        let (middle, last) = (seconds(end.0 / 2), seconds(end.0));
+        let _infallible = writeln!(text, "{:10}{:<HALF$}{middle:<HALF$}{last}", "", "0s");
         text
     }
 }
@@ -203,8 +207,9 @@ mod tests {
         roles.record_cut(Instant(900), Instant(5_000));
         roles.healed(Instant(950));
         let drawn = roles.draw(Instant(1_000));
+        let drawn = drawn.trim_end().rsplit_once('\n').expect("the axis is the last row").0;
         let expected = format!("s1        ?{}-{}\n", "L".repeat(49), "f".repeat(49));
-        let cut = format!("cut       {}#####{}\n", " ".repeat(90), " ".repeat(5));
+        let cut = format!("cut       {}#####{}", " ".repeat(90), " ".repeat(5));
         assert_eq!(drawn, expected + &cut);
     }
 }

@@ -3,7 +3,7 @@
 //! Owns nothing of a server or a client. It exists so that they can be borrowed apart from it.
 
 use zabkeeper_client::LinkId;
-use zabkeeper_core::io::Lane;
+use zabkeeper_core::io::{Lane, Marks};
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
@@ -179,6 +179,14 @@ impl Shared {
             chronicle.observe(place, &what);
         }
         self.judge.observe(self.now, self.trace.events(), what);
+    }
+
+    /// A server's step has hit these.
+    pub fn reached(&mut self, server: ServerId, marks: Marks) {
+        let place = self.place();
+        if let Some(chronicle) = &mut self.chronicle {
+            chronicle.reached(place, server, marks);
+        }
     }
 
     /// Makes a check of the world's own.

@@ -4,6 +4,7 @@
 //! Owns wording and layout. Must not decide anything. The full counters are in `report`.
 
 mod dump;
+mod events;
 mod failure;
 
 use std::fmt::Write;
@@ -106,7 +107,9 @@ fn ending(reign: &Reign, report: &Report) -> String {
     let what = match role {
         Role::Down => "goes down",
         Role::Looking => "gives up",
-        Role::Begins | Role::Joins | Role::Leads | Role::Follows => role.name(),
+        // Its disk has failed.
+        Role::Begins => "serves no more",
+        Role::Joins | Role::Leads | Role::Follows => role.name(),
     };
     let concerns = |strike: &&Strike| {
         let Some(before) = end.0.checked_sub(strike.at.0) else {

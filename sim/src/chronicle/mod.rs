@@ -9,7 +9,7 @@ mod strikes;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use zabkeeper_core::io::{ClientCommand, DiskCommand, PeerCommand, PeerEvent};
+use zabkeeper_core::io::{ClientCommand, DiskCommand, Marks, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{Notification, PeerMessage};
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, ServerId, Status, Zxid};
 
@@ -31,6 +31,8 @@ pub struct Chronicle {
     pub told: Vec<Entry>,
     /// The newest inputs of servers.
     pub inputs: VecDeque<Entry>,
+    /// The newest marks that steps have hit.
+    pub marks: VecDeque<(Place, ServerId, Marks)>,
     /// What servers have said of themselves, whenever it changed.
     pub states: BTreeMap<ServerId, Vec<State>>,
     /// Messages, in the order in which they were sent.
@@ -286,6 +288,14 @@ impl Chronicle {
             | Observation::Reported { .. }
             | Observation::Final { .. } => {}
         }
+    }
+
+    /// A server's step has hit these.
+    pub fn reached(&mut self, place: Place, server: ServerId, marks: Marks) {
+        if self.marks.len() == INPUTS_KEPT {
+            self.marks.pop_front();
+        }
+        self.marks.push_back((place, server, marks));
     }
 
     /// A client makes a call.

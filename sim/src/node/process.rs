@@ -366,7 +366,11 @@ impl Process {
             let holds = if self.spins < SPINS_MAX {
                 Ok(())
             } else {
-                Err(format!("s{} was given its deadline {deadline} {SPINS_MAX} times", self.id))
+                Err(format!(
+                    "s{} was woken {SPINS_MAX} times at its deadline, {deadline} by its own clock, and asks to be woken \
+                     then again",
+                    self.id
+                ))
             };
             shared.hold(Check::BOUNDED, holds);
             self.ask_to_run(shared);

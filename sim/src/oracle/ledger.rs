@@ -363,7 +363,9 @@ impl Ledger {
                 .map(|()| None);
         }
         tally.hold(Id::Z13, server.acts_as_leader(), || {
-            vec![format!("server {id} takes {zxid} as committed, and leaders only {tip}")]
+            vec![format!(
+                "server {id}, which does not lead, takes {zxid} as committed, and no leader anything beyond {tip}"
+            )]
         })?;
         tally.hold(Id::Z2, server.path().contains(zxid), || {
             vec![format!("server {id} commits {zxid}, which is not in its log")]

@@ -243,7 +243,11 @@ impl Ledger {
             }
             let rank = |vote: Vote| (vote.epoch, vote.zxid, vote.candidate);
             let better = rank(vote) > rank(own);
-            tally.hold(Id::Z16, voice != Voice::Full || better, evidence)?;
+            tally.hold(Id::Z16, voice != Voice::Full || better, || {
+                let mut lines = evidence();
+                lines.push(format!("a vote for itself would be better: {own}"));
+                lines
+            })?;
             let stood = self.servers.get(&vote.candidate).map(|server| &server.stood);
             let known = stood.is_some_and(|stood| stood.contains(&(vote.epoch, vote.zxid)));
             tally.hold(Id::Z16, known, || {

@@ -7,21 +7,20 @@ use std::fmt::Write;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
+use super::events::last_events;
 use super::short;
 use crate::chronicle::{Chronicle, Entry, Lane, State, Strike, position};
+use crate::faults::Fault;
 use crate::judge::Failure;
 use crate::observe::ClientId;
 use crate::roles::Role;
 use crate::run::Report;
-use crate::trace::Kind;
 
-/// Events shown before the failure.
-const EVENTS: usize = 16;
 /// Faults shown that struck before it, and how long before, ns.
 const STRIKES: usize = 8;
 const NEAR: u64 = 30_000_000_000;
-/// A longer line is cut.
-const LINE: usize = 150;
+/// Where none did, so many that struck earlier are.
+const LONG_AGO: usize = 3;
 
 /// The whole explanation: the promise, the evidence, how far each server got, faults, and the last events.
 pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> String {
@@ -37,12 +36,12 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
     if let Some(zxid) = zxid_named(&failure.evidence) {
         text.push_str(&reached(zxid, chronicle));
     } else {
-        text.push_str(&positions(chronicle));
+        text.push_str(&positions(failure.at, report, chronicle));
     }
     text.push_str(&struck(failure.at, &servers, report));
     let clients = clients_named(&failure.evidence);
     let place = (failure.at, failure.event);
-    text.push_str(&last_events(place, &servers, Some(&clients), chronicle));
+    text.push_str(&last_events(place, &servers, Some(&clients), report, chronicle));
     text
 }
 
@@ -50,10 +49,10 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
 pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
     let (at, event) = (report.outcome.ended, report.outcome.events);
     let mut text = format!("stopped at {at} (event {event}): {why}\n");
-    text.push_str(&positions(chronicle));
+    text.push_str(&positions(at, report, chronicle));
     text.push_str(&lasting(at, report));
     let all = BTreeSet::new();
-    text.push_str(&last_events((at, event), &all, None, chronicle));
+    text.push_str(&last_events((at, event), &all, None, report, chronicle));
     text.push_str(
         "\nTo see more of it, add --dump DIR (a file for each server), --html FILE, or --trace all.\n",
     );
@@ -61,7 +60,7 @@ pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
 }
 
 /// What servers said of themselves last.
-fn positions(chronicle: &Chronicle) -> String {
+fn positions(at: Instant, report: &Report, chronicle: &Chronicle) -> String {
     let mut text = "\nwhere servers are\n".to_owned();
     let _infallible = writeln!(
         text,
@@ -70,7 +69,13 @@ fn positions(chronicle: &Chronicle) -> String {
     );
     for (server, states) in &chronicle.states {
         if let Some(state) = states.last() {
-            let _infallible = writeln!(text, "  s{:<3}{}", server.0, row(*server, state));
+            let still = |strike: &Strike| {
+                let goes_on = strike.at <= at && strike.until.is_some_and(|until| until > at);
+                strike.fault == Fault::NodePause && goes_on && strike.servers().contains(server)
+            };
+            let still = report.outcome.strikes.list().iter().any(still);
+            let still = if still { ", stands still" } else { "" };
+            let _infallible = writeln!(text, "  s{:<3}{}{still}", server.0, row(*server, state));
         }
     }
     text
@@ -195,14 +200,17 @@ fn reached_at(states: &[State], mark: usize, zxid: Zxid) -> Option<Instant> {
 fn struck(at: Instant, servers: &BTreeSet<ServerId>, report: &Report) -> String {
     let concerns = |strike: &&Strike| {
         let hit = strike.servers();
-        let end = strike.until.unwrap_or(strike.at);
-        strike.at <= at
-            && end.0 + NEAR >= at.0
-            && (servers.is_empty() || hit.iter().any(|server| servers.contains(server)))
+        strike.at <= at && (servers.is_empty() || hit.iter().any(|server| servers.contains(server)))
     };
-    let near: Vec<&Strike> = report.outcome.strikes.list().iter().filter(concerns).collect();
+    let all: Vec<&Strike> = report.outcome.strikes.list().iter().filter(concerns).collect();
+    let is_near = |strike: &&Strike| strike.until.unwrap_or(strike.at).0 + NEAR >= at.0;
+    let mut near: Vec<&Strike> = all.iter().copied().filter(is_near).collect();
     if near.is_empty() {
-        return "\nno fault had struck these servers shortly before\n".to_owned();
+        // What was done long ago may be behind it.
+        near = all[all.len().saturating_sub(LONG_AGO)..].to_vec();
+    }
+    if near.is_empty() {
+        return "\nno fault has struck these servers\n".to_owned();
     }
     let mut text = format!("\nfaults that struck {} before it\n", names(servers));
     for strike in &near[near.len().saturating_sub(STRIKES)..] {
@@ -222,90 +230,7 @@ fn struck(at: Instant, servers: &BTreeSet<ServerId>, report: &Report) -> String 
     text
 }
 
-/// What happened last to these servers, and to clients that the evidence names. Without any, what clients say to
-/// servers is left out.
-fn last_events(
-    (at, event): (Instant, u64),
-    servers: &BTreeSet<ServerId>,
-    clients: Option<&BTreeSet<ClientId>>,
-    chronicle: &Chronicle,
-) -> String {
-    let about_clients = clients.is_some_and(|clients| !clients.is_empty());
-    let of_client = |entry: &Entry| match clients {
-        None => false,
-        Some(wanted) => {
-            let named =
-                entry.text.split_once(" <- client ").and_then(|(_, rest)| rest.split_once(':'));
-            let named = named.and_then(|(id, _)| id.parse().ok()).map(ClientId);
-            let stranger = entry.text.contains(" <- somebody:");
-            stranger || named.is_some_and(|id| !wanted.contains(&id))
-        }
-    };
-    let concerns = |entry: &&Entry| {
-        let who = match entry.who {
-            Lane::Server(server) => servers.is_empty() || servers.contains(&server),
-            Lane::World => true,
-            Lane::Client(_) => servers.is_empty(),
-        };
-        who && entry.event <= event && !of_client(entry) && !daily(entry, about_clients)
-    };
-    let events = chronicle.inputs.iter().chain(&chronicle.told).filter(concerns);
-    let mut events: Vec<(Instant, u64, &str)> =
-        events.map(|entry| (entry.at, entry.event, &*entry.text)).collect();
-    let lives = clients.map_or(Vec::new(), |clients| lives_of(clients, at, chronicle));
-    events.extend(lives.iter().map(|(at, text)| (*at, u64::MAX, &**text)));
-    events.sort_by_key(|(at, event, _)| (*at, *event));
-    let mut whom = names(servers);
-    for client in clients.into_iter().flatten() {
-        let _infallible = write!(whom, ", client {}", client.0);
-    }
-    let mut text = format!("\nthe last events at {whom} (everything: --trace all)\n");
-    for (at, event, what) in &events[events.len().saturating_sub(EVENTS)..] {
-        let event = if *event == u64::MAX { String::new() } else { event.to_string() };
-        let line = format!("  {:>13} {event:>8}  {what}", at.to_string());
-        let cut: String = line.chars().take(LINE).collect();
-        let _infallible = writeln!(text, "{cut}");
-    }
-    text
-}
-
-/// What says nothing here: faults without whom they hit, which stand above, and the daily round of servers where it is
-/// about clients.
-fn daily(entry: &Entry, about_clients: bool) -> bool {
-    let round = [": ACK ", ": PING", ": PONG", " disk done "];
-    let bare = entry.kind == Kind::Fault && !entry.text.contains(' ');
-    bare || (about_clients && round.iter().any(|part| entry.text.contains(part)))
-}
-
-/// Connections and calls of these clients, as they know of them.
-fn lives_of(
-    clients: &BTreeSet<ClientId>,
-    until: Instant,
-    chronicle: &Chronicle,
-) -> Vec<(Instant, String)> {
-    let mut lines = Vec::new();
-    for conn in chronicle.conns.iter().filter(|conn| clients.contains(&conn.client)) {
-        let (client, server) = (conn.client.0, conn.server);
-        lines.push((
-            conn.at,
-            format!("client {client} is connected with s{server} by {}", conn.conn),
-        ));
-        if let Some(at) = conn.until {
-            lines.push((at, format!("client {client} has lost its connection with s{server}")));
-        }
-    }
-    for call in chronicle.calls.iter().filter(|call| clients.contains(&call.client)) {
-        lines.push((call.at, format!("client {} calls {}", call.client.0, call.text)));
-        if let Some((at, _, answer)) = &call.end {
-            lines
-                .push((*at, format!("client {}: {} ends with {answer}", call.client.0, call.text)));
-        }
-    }
-    lines.retain(|(at, _)| *at <= until);
-    lines
-}
-
-fn names(servers: &BTreeSet<ServerId>) -> String {
+pub(super) fn names(servers: &BTreeSet<ServerId>) -> String {
     if servers.is_empty() {
         return "all servers".to_owned();
     }

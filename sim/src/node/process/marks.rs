@@ -25,6 +25,7 @@ impl Process {
             return;
         }
         shared.tally.hit(marks);
+        shared.reached(self.id, marks);
         for met in shared.targets.hit(self.id, roles, marks) {
             let ends = matches!(met.fault, Fault::NodeKill | Fault::NodePower);
             if ends && self.cut.is_none() {

@@ -1,0 +1,238 @@
+//! The last events before the end of a run, chosen and worded for whoever has to understand it.
+//!
+//! Owns the choice. Must not judge.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use zabkeeper_core::{Instant, ServerId, Zxid};
+
+use super::failure::names;
+use crate::chronicle::{Chronicle, Entry, Lane, Message, position};
+use crate::observe::ClientId;
+use crate::run::Report;
+use crate::trace::Kind;
+
+/// So many are shown.
+const EVENTS: usize = 20;
+/// What is like one of so many events that came after it is told with that one.
+const NEAR: usize = 4;
+/// A longer line is cut.
+const LINE: usize = 150;
+/// Marks that a run has hit so often or less often are told wherever they are, others only where the failing step hit
+/// them.
+const RARE: u64 = 3;
+
+/// A line to be.
+struct Event {
+    at: Instant,
+    event: Option<u64>,
+    text: String,
+}
+
+/// What happened last to these servers, and to clients that the evidence names. Without any, what clients say to
+/// servers is left out.
+pub(super) fn last_events(
+    (at, event): (Instant, u64),
+    servers: &BTreeSet<ServerId>,
+    clients: Option<&BTreeSet<ClientId>>,
+    report: &Report,
+    chronicle: &Chronicle,
+) -> String {
+    let about_clients = clients.is_some_and(|clients| !clients.is_empty());
+    let of_client = |entry: &Entry| match clients {
+        None => false,
+        Some(wanted) => {
+            let named =
+                entry.text.split_once(" <- client ").and_then(|(_, rest)| rest.split_once(':'));
+            let named = named.and_then(|(id, _)| id.parse().ok()).map(ClientId);
+            let stranger = entry.text.contains(" <- somebody:");
+            stranger || named.is_some_and(|id| !wanted.contains(&id))
+        }
+    };
+    let concerns = |entry: &&Entry| {
+        let who = match entry.who {
+            Lane::Server(server) => servers.is_empty() || servers.contains(&server),
+            Lane::World => true,
+            Lane::Client(_) => servers.is_empty(),
+        };
+        who && entry.event <= event && !of_client(entry) && !daily(entry, about_clients)
+    };
+    let events = chronicle.inputs.iter().chain(&chronicle.told).filter(concerns);
+    let line =
+        |entry: &Entry| Event { at: entry.at, event: Some(entry.event), text: entry.text.clone() };
+    let mut events: Vec<Event> = events.map(line).collect();
+    events.extend(marks((at, event), servers, report, chronicle));
+    if !about_clients {
+        let sent = chronicle.messages.iter().filter(|message| message.at <= at);
+        events.extend(sent.filter_map(|message| send(message, servers)));
+    }
+    events.extend(clients.into_iter().flat_map(|clients| lives_of(clients, at, chronicle)));
+    events.sort_by_key(|line| (line.at, line.event.unwrap_or(u64::MAX)));
+    let mut whom = names(servers);
+    for client in clients.into_iter().flatten() {
+        let _infallible = write!(whom, ", client {}", client.0);
+    }
+    format!("\nthe last events at {whom} (everything: --trace all)\n{}", told(&events))
+}
+
+/// The last of these, each with those before it that are like it.
+fn told(events: &[Event]) -> String {
+    struct Told<'a> {
+        newest: &'a Event,
+        oldest: Instant,
+        count: usize,
+        shape: String,
+    }
+    let mut kept: Vec<Told<'_>> = Vec::new();
+    for event in events.iter().rev() {
+        let shape = shape(&event.text);
+        let near = kept.iter_mut().rev().take(NEAR).find(|told| told.shape == shape);
+        if let Some(told) = near {
+            (told.oldest, told.count) = (event.at, told.count + 1);
+        } else if kept.len() < EVENTS {
+            kept.push(Told { newest: event, oldest: event.at, count: 1, shape });
+        } else {
+            break;
+        }
+    }
+    let mut text = String::new();
+    for Told { newest, oldest, count, .. } in kept.iter().rev() {
+        let number = newest.event.map_or(String::new(), |event| event.to_string());
+        let what = positions_in(&newest.text);
+        let again = match count {
+            1 => String::new(),
+            _ => format!(" (and {} like it since {oldest})", count - 1),
+        };
+        let line = format!("  {:>13} {number:>8}  {what}{again}", newest.at.to_string());
+        let cut: String = line.chars().take(LINE).collect();
+        let _infallible = writeln!(text, "{cut}");
+    }
+    text
+}
+
+/// Words of a text, and what is between them.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()).flat_map(|word| {
+        let end = word.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(word.len());
+        let (word, rest) = word.split_at(end);
+        [word, rest]
+    })
+}
+
+/// The text without its numbers, but for those of servers: what has the same shape says the same.
+fn shape(text: &str) -> String {
+    let plain = |word: &str| {
+        let server = word.strip_prefix('s').is_some_and(|id| id.parse::<u32>().is_ok());
+        let number = word.contains(|c: char| c.is_ascii_digit());
+        if number && !server { "#".to_owned() } else { word.to_owned() }
+    };
+    words(text).map(plain).collect()
+}
+
+/// The text with positions of the history as everywhere else in the story: epoch and number.
+fn positions_in(text: &str) -> String {
+    let plain = |word: &str| {
+        let number = word.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        // Sessions are larger, and what is smaller is no position that was ever given to a transaction.
+        match number {
+            Some(number) if (1 << 32..1 << 52).contains(&number) => position(Zxid(number)),
+            Some(_) | None => word.to_owned(),
+        }
+    };
+    words(text).map(plain).collect()
+}
+
+/// The marks of the failing step, and those that were hit rarely.
+fn marks(
+    (at, event): (Instant, u64),
+    servers: &BTreeSet<ServerId>,
+    report: &Report,
+    chronicle: &Chronicle,
+) -> Vec<Event> {
+    let hits = &report.outcome.tally.marks;
+    let mut events = Vec::new();
+    for (place, server, marks) in &chronicle.marks {
+        if place.at > at || !(servers.is_empty() || servers.contains(server)) {
+            continue;
+        }
+        let told = marks.iter().filter(|m| place.event == event || hits[*m as usize] <= RARE);
+        let names: Vec<String> = told.map(|mark| format!("{mark:?}")).collect();
+        if !names.is_empty() {
+            let text = format!("s{server} reaches {}", names.join(", "));
+            events.push(Event { at: place.at, event: Some(place.event), text });
+        }
+    }
+    events
+}
+
+/// What one of these servers sends, but for the daily round.
+fn send(message: &Message, servers: &BTreeSet<ServerId>) -> Option<Event> {
+    let (Lane::Server(from), Lane::Server(to)) = (message.from, message.to) else {
+        return None;
+    };
+    if !servers.contains(&from) || matches!(message.kind, "PING" | "PONG") {
+        return None;
+    }
+    let what = match message.kind {
+        "vote for" => format!("votes for s{}", message.number),
+        kind if message.number == 0 => kind.to_owned(),
+        kind if message.number < 1 << 32 => format!("{kind} {}", message.number),
+        kind => format!("{kind} {}", position(Zxid(message.number))),
+    };
+    Some(Event { at: message.at, event: None, text: format!("s{from} -> s{to}: {what}") })
+}
+
+/// What says nothing here: faults without whom they hit, which stand above, and the daily round of servers.
+fn daily(entry: &Entry, about_clients: bool) -> bool {
+    let round = |parts: &[&str]| parts.iter().any(|part| entry.text.contains(part));
+    let bare = entry.kind == Kind::Fault && !entry.text.contains(' ');
+    bare || round(&[": PING", ": PONG"]) || (about_clients && round(&[": ACK ", " disk done "]))
+}
+
+/// Connections and calls of these clients, as they know of them.
+fn lives_of(clients: &BTreeSet<ClientId>, until: Instant, chronicle: &Chronicle) -> Vec<Event> {
+    let mut lines = Vec::new();
+    let mut line = |at: Instant, text: String| {
+        if at <= until {
+            lines.push(Event { at, event: None, text });
+        }
+    };
+    for conn in chronicle.conns.iter().filter(|conn| clients.contains(&conn.client)) {
+        let (client, server) = (conn.client.0, conn.server);
+        line(conn.at, format!("client {client} is connected with s{server} by {}", conn.conn));
+        if let Some(at) = conn.until {
+            line(at, format!("client {client} has lost its connection with s{server}"));
+        }
+    }
+    for call in chronicle.calls.iter().filter(|call| clients.contains(&call.client)) {
+        line(call.at, format!("client {} calls {}", call.client.0, call.text));
+        if let Some((at, _, answer)) = &call.end {
+            line(*at, format!("client {}: {} ends with {answer}", call.client.0, call.text));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_alike_is_told_once() {
+        let event = |ms: u64, text: &str| Event {
+            at: Instant(ms * 1_000_000),
+            event: Some(ms),
+            text: text.to_owned(),
+        };
+        let mut events = vec![event(1, "s1 <- s2: COMMIT 0x100000003")];
+        events.extend((2..5).map(|ms| event(ms, &format!("s1 <- s2: is looking round {ms}"))));
+        events.push(event(5, "s1 <- s3: is looking round 5"));
+        assert_eq!(
+            told(&events),
+            "      0.001000s        1  s1 <- s2: COMMIT 1.3\n      \
+             0.004000s        4  s1 <- s2: is looking round 4 (and 2 like it since 0.002000s)\n      \
+             0.005000s        5  s1 <- s3: is looking round 5\n"
+        );
+    }
+}
