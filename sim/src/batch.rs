@@ -123,8 +123,10 @@ impl Batch {
             self.json.push(report::json(report, flags));
         }
         if let Some(failure) = &report.outcome.failure {
+            // The whole of it ends the output, with the way to repeat it.
+            let seen = failure.evidence.first().map_or("", String::as_str);
+            say(&format!("seed {:#x}: {}: {seen}\n", report.job.seed, failure.id));
             let text = report::failure(&failure.to_string(), report, flags);
-            say(&format!("{text}\n"));
             self.failures.push(text);
             self.classes.push(failure.class);
         }

@@ -31,7 +31,9 @@ const GROUP_NAMES = {
   ping: "pings", client: "clients",
 };
 const kindGroup = M.kinds.map((k) => GROUPS[k] || "data");
-const shown = { vote: true, join: true, data: true, ack: true, ping: true, client: true };
+// Where it is about servers alone, clients would bury them.
+const aboutClients = !D.failure || !/^[ZE]/.test(D.failure.id);
+const shown = { vote: true, join: true, data: true, ack: true, ping: true, client: aboutClients };
 const ABOUT_EPOCH = new Set(["FOLLOWERINFO", "LEADERINFO", "NEWLEADER", "ACK NEWLEADER"]);
 const strikes = D.strikes.map(([t, until, name, servers, client, whom]) => ({ t, until, name, servers, client, whom }));
 const connsOf = new Map();

@@ -14,7 +14,7 @@ const show = (t0, t1) => {
   let span = Math.min(Math.max(t1 - t0, 50), END * 1.02);
   const mid = (t0 + t1) / 2;
   t0 = mid - span / 2;
-  t0 = Math.max(-span * 0.02, Math.min(t0, END + span * 0.02 - span));
+  t0 = Math.max(-span * 0.02, Math.min(t0, END + span * 0.12 - span));
   if (span >= END * 1.02) t0 = -END * 0.01;
   view.t0 = t0;
   view.t1 = t0 + span;
@@ -35,10 +35,14 @@ const setCursor = (t, reveal) => {
   panelSoon();
 };
 const fit = () => show(-END * 0.01, END * 1.01);
+// From where the servers that the evidence names last changed what they do; there, as a rule, it began.
 const jump = () => {
   if (!D.failure) return;
-  cursor = D.failure.at;
-  show(D.failure.at - 900e3, D.failure.at + 200e3);
+  const at = D.failure.at;
+  const changed = bands.flatMap((list, i) => (D.failure.servers.includes(D.servers[i]) ? list.filter((b) => b.t < at).slice(-1) : [])).map((b) => b.t);
+  const span = Math.min(Math.max(900e3, at - Math.min(at, ...changed)), 30e6);
+  cursor = at;
+  show(at - span * 1.05, at + span * 0.15);
   panelSoon();
 };
 
