@@ -160,12 +160,17 @@ pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
 
 /// What a shrink has found: its steps as a list, and the promise they break.
 pub fn shrunk(shrunk: &Shrunk) -> String {
-    let Shrunk { schedule, report, before, tried } = shrunk;
+    let Shrunk { schedule, report, before, tried, ended } = shrunk;
+    let end = if *ended {
+        "; its budget ended it (--shrink-budget)"
+    } else {
+        ", where nothing helps any more"
+    };
     let (strikes, calls) = schedule.counts();
     let servers = schedule.options.servers;
     let clients = schedule.options.clients as usize - schedule.absent.len();
     let mut text = format!(
-        "\nshrunk    {} faults and {} calls to {strikes} and {calls}, in {tried} runs\n\
+        "\nshrunk    {} faults and {} calls to {strikes} and {calls}, in {tried} runs{end}\n\
          with      {servers} servers, {clients} clients, properties {}\n",
         before.0, before.1, report.options.faults
     );

@@ -440,7 +440,7 @@ impl Process {
         let stepped = guard::catch(|| self.server.step(now, input, &mut self.out));
         if let Err(panic) = stepped {
             self.ending = true;
-            return shared.panicked("Server::step", &panic);
+            return shared.panicked(&format!("s{}, Server::step", self.id), &panic);
         }
         let status = self.server.status();
         let role = self.told.0;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use zabkeeper_core::Instant;
 
+use crate::judge::{Class, Failure};
 use crate::run::{self, Report, wall_clock};
 use crate::schedule::{Act, Schedule, Step};
 use crate::seed::{Dice, Seeds};
@@ -43,6 +44,8 @@ pub struct Shrunk {
     pub before: (usize, usize),
     /// Runs it took.
     pub tried: u64,
+    /// Was its budget used up?
+    pub ended: bool,
 }
 
 /// A candidate may fail later than what it comes from by this part of the time, and by this many ns.
@@ -52,8 +55,8 @@ const SLACK: (u64, u64) = (4, 2_000_000_000);
 struct Search {
     /// The least that fails.
     best: Schedule,
-    /// How.
-    id: String,
+    /// How, as `way` has it.
+    way: String,
     /// When, and after how many events.
     failed: (Instant, u64),
     budget: Budget,
@@ -86,7 +89,7 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
     let before = best.counts();
     let mut search = Search {
         best,
-        id: failure.id.to_owned(),
+        way: way(failure),
         failed: (failure.at, failure.event),
         budget,
         begun: wall_clock(),
@@ -95,12 +98,12 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
         dice: Seeds::new(schedule.seed).stream("shrink", 0),
     };
     search.run();
-    let tried = search.tried;
+    let (tried, ended) = (search.tried, search.is_over());
     let mut schedule = search.best;
     let report = run::replay(&schedule, Story::Off, false);
     schedule.steps = report.outcome.steps.clone().unwrap_or_default();
     schedule.options.rules = report.outcome.rules.clone();
-    Ok(Shrunk { schedule, report, before, tried })
+    Ok(Shrunk { schedule, report, before, tried, ended })
 }
 
 impl Search {
@@ -116,12 +119,12 @@ impl Search {
     fn try_in_order(&mut self, candidates: impl IntoIterator<Item = Schedule>) -> bool {
         let mut candidates = candidates.into_iter().filter(|one| *one != self.best).peekable();
         let mut found = None;
-        let (id, last) = (self.id.clone(), self.last());
+        let (way, last) = (self.way.clone(), self.last());
         let mut tried = 0;
         while candidates.peek().is_some() && !self.over_after(tried) && found.is_none() {
             let room = self.room_after(tried).min(self.jobs);
             let batch: Vec<Schedule> = candidates.by_ref().take(room).collect();
-            let hits = at_once(&batch, self.jobs, &|one| hit(one, &id, last));
+            let hits = at_once(&batch, self.jobs, &|one| hit(one, &way, last));
             let first = hits.iter().position(Option::is_some);
             tried += first.map_or(batch.len(), |index| index + 1) as u64;
             found = hits.into_iter().zip(batch).find_map(|(hit, one)| Some((hit?, one)));
@@ -176,11 +179,21 @@ impl Search {
     }
 }
 
-/// Runs a candidate; says whether it breaks the same promise.
-fn hit(candidate: &Schedule, id: &str, (at, events): (Instant, u64)) -> Option<Hit> {
+/// In which way a run has failed: the promise that is broken, and of a panic where it was, so that another one is not
+/// taken for it.
+fn way(failure: &Failure) -> String {
+    let place = failure.evidence.first().and_then(|line| line.rsplit_once(" at "));
+    match (failure.class, place) {
+        (Class::Panic, Some((_, place))) => format!("{} at {place}", failure.id),
+        _ => failure.id.to_owned(),
+    }
+}
+
+/// Runs a candidate; says whether it fails in the same way.
+fn hit(candidate: &Schedule, wanted: &str, (at, events): (Instant, u64)) -> Option<Hit> {
     let world = World::scripted(candidate, Story::Off, false).noted().given_up_at(at, events);
     let outcome = world.run();
-    let failure = outcome.failure.filter(|failure| failure.id == id)?;
+    let failure = outcome.failure.filter(|failure| way(failure) == wanted)?;
     let steps = outcome.steps.unwrap_or_default();
     let rules = outcome.rules;
     Some(Hit { steps, rules, failed: (failure.at, failure.event) })

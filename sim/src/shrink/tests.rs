@@ -57,3 +57,15 @@ fn what_does_not_fail_is_not_shrunk() {
     let why = shrink(&schedule, Budget::Runs(10), 1).expect_err("it passes");
     assert!(why.contains("nothing to shrink"), "{why}");
 }
+
+#[test]
+fn another_panic_is_another_failure() {
+    let failed = |class, line: &str| {
+        let (id, sentence, evidence) = ("X1", "it holds", vec![line.to_owned()]);
+        way(&Failure { class, id, sentence, evidence, at: Instant(1), event: 1 })
+    };
+    let panic = |line| failed(Class::Panic, line);
+    assert_eq!(panic("s1: a broke at a.rs:1:1"), panic("s2: b broke at a.rs:1:1"));
+    assert_ne!(panic("s1: a broke at a.rs:1:1"), panic("s1: a broke at b.rs:1:1"));
+    assert_eq!(failed(Class::Safety, "seen at 1s"), failed(Class::Safety, "seen at 2s"));
+}
