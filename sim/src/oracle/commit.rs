@@ -93,6 +93,7 @@ impl Oracles {
             ),
             (_, Some(origin)) => self.write_was_asked_for(txn, origin, proposed),
             (_, None) => {
+                self.lapsed.push(self.now);
                 let nobodys = txn.session == SessionId(0);
                 let goes = nobodys
                     && matches!(&txn.op, TxnOp::Delete { path } if self.model.may_go(path, txn.time));

@@ -239,7 +239,6 @@ impl Oracles {
         let fleeting = self.model.fleeting();
         let pace = Duration::from_secs(60) / tree.container_max_per_minute.max(1);
         let count = u32::try_from(fleeting.len()).unwrap_or(u32::MAX);
-        let turn = Duration::from_millis(tree.container_check_ms) + pace.saturating_mul(count);
         for (path, node) in fleeting {
             let Some(due) = self.model.overdue_since(node) else {
                 continue;
@@ -247,6 +246,10 @@ impl Oracles {
             let due = self.stamps.partition_point(|(zxid, _)| *zxid < due);
             let due = self.stamps.get(due).map_or(audit, |(_, at)| (*at).max(since));
             let waits = audit.since(due);
+            // Whatever went meanwhile had its turn, too.
+            let gone = self.lapsed.len() - self.lapsed.partition_point(|at| *at < due);
+            let count = count.saturating_add(u32::try_from(gone).unwrap_or(u32::MAX));
+            let turn = Duration::from_millis(tree.container_check_ms) + pace.saturating_mul(count);
             self.tally.hold(Id::T10, waits <= turn * 4 + CONTAINER_SLACK, || {
                 vec![format!(
                     "{path} has been there for {waits:?} longer than it may; a round takes {turn:?}"

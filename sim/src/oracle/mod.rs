@@ -86,6 +86,8 @@ pub struct Oracles {
     written: BTreeSet<u64>,
     /// When each transaction was committed.
     stamps: Vec<(Zxid, Instant)>,
+    /// When leaders deleted something by themselves.
+    lapsed: Vec<Instant>,
     /// Highest zxid in any reply that any client has read.
     seen: Zxid,
     /// Highest zxid of a write whose reply its client has read.
@@ -154,6 +156,7 @@ impl Oracles {
             heard: Heard::default(),
             written: BTreeSet::new(),
             stamps: Vec::new(),
+            lapsed: Vec::new(),
             seen: Zxid::ZERO,
             acknowledged: Zxid::ZERO,
             audit: None,

@@ -206,3 +206,27 @@ fn t10_an_empty_container_stays_for_ever() {
         h.ends();
     });
 }
+
+/// One after the other at the leader's pace: what went before had its turn, too.
+#[test]
+fn t10_a_container_waits_for_more_than_its_turn() {
+    let mut rules = looked_for_each_second();
+    rules.tree.container_max_per_minute = 2;
+    twins_under(&rules, "T10", |h, lie| {
+        let a = h.client(0);
+        for path in ["/a", "/b"] {
+            h.writes(a, container(path));
+            h.writes(a, create(&format!("{path}/x")));
+            h.writes(a, delete(&format!("{path}/x")));
+        }
+        if lie {
+            h.writes(a, delete("/a"));
+        }
+        h.writes(a, Request::CloseSession);
+        if !lie {
+            lapses(h, "/a", 7);
+        }
+        h.waits(200_000);
+        h.ends();
+    });
+}
