@@ -418,7 +418,6 @@ pub enum Mark {
     SyncTruncAgain,
     SyncSnapDiff,
     SyncProposalLive,
-    SyncProposalSynced,
     SyncInterrupted,
     SyncLeaderLost,
     SyncQuorumLost,
@@ -525,7 +524,7 @@ impl Marks {
 
 impl Mark {
     /// All of them, in order.
-    pub const ALL: [Mark; 128] = [
+    pub const ALL: [Mark; 127] = [
         Mark::ElectionAlone,
         Mark::DiscoveryPromised,
         Mark::BroadcastBegun,
@@ -625,7 +624,6 @@ impl Mark {
         Mark::SyncTruncAgain,
         Mark::SyncSnapDiff,
         Mark::SyncProposalLive,
-        Mark::SyncProposalSynced,
         Mark::SyncInterrupted,
         Mark::SyncLeaderLost,
         Mark::SyncQuorumLost,

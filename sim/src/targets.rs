@@ -274,7 +274,6 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SyncTruncAgain
         | Mark::SyncSnapDiff
         | Mark::SyncProposalLive
-        | Mark::SyncProposalSynced
         | Mark::SyncInterrupted
         | Mark::SyncLeaderLost
         | Mark::SyncQuorumLost

@@ -287,13 +287,13 @@ impl Learner {
             self.sent = entry.zxid;
             match self.stage {
                 Stage::Live => cx.mark(Mark::SyncProposalLive),
-                Stage::Synced => cx.mark(Mark::SyncProposalSynced),
                 Stage::Informed
                 | Stage::Promising
                 | Stage::Promised { .. }
                 | Stage::Truncating
                 | Stage::Snapshotting { .. }
                 | Stage::CatchingUp
+                | Stage::Synced
                 | Stage::Serving => {}
             }
             self.owes_since.get_or_insert(cx.now.mono);
