@@ -111,25 +111,26 @@ impl SessionTable {
         assert!(self.live.remove(&id).is_some(), "session {id} is closed once");
     }
 
-    /// The first id that a server may deal which begins to create sessions at this wall time (SESS-01).
-    pub(crate) fn first_id(&self, server: ServerId, now: WallMs) -> SessionId {
-        // Java: (ms << 24) >>> 8, with the server's id in the top byte.
-        let clock = ((now.0.cast_unsigned() << 24) >> 8).cast_signed();
-        let byte = byte_of(server);
-        let by_clock = SessionId((i64::from(byte) << 56) | clock);
-        self.free_id(by_clock)
+    /// The first id that a server deals, or its leader for it, which begins to create sessions at this wall time (SESS-01).
+    pub(crate) fn first_id(&self, server: ServerId, now: WallMs, rng: &mut Rng) -> SessionId {
+        let by_clock = by_clock(server, now);
+        match self.last.get(&byte_of(server)) {
+            Some(last) if *last >= by_clock => leap_over(*last, rng),
+            _ => by_clock,
+        }
     }
 
-    /// The same for one that keeps its sessions to itself: of those before it only the upgraded ones are known. Where the
-    /// clock stands behind those, a leap that nobody has made before keeps clear of the others.
-    pub(crate) fn first_local_id(&self, server: ServerId, now: WallMs, rng: &mut Rng) -> SessionId {
-        const MS_BITS: u32 = 16;
-        let by_clock = SessionTable::default().first_id(server, now);
-        let Some(last) = self.last.get(&byte_of(server)).filter(|last| **last >= by_clock) else {
-            return by_clock;
-        };
-        let leap_ms = i64::from(1 + rng.below(1 << 20));
-        self.free_id(SessionId(((last.0 >> MS_BITS) + leap_ms) << MS_BITS))
+    /// The same, behind a session that this server has kept to itself until now: it has not told of those that follow
+    /// (SESS-14).
+    pub(crate) fn first_id_behind(
+        &self,
+        session: SessionId,
+        server: ServerId,
+        now: WallMs,
+        rng: &mut Rng,
+    ) -> SessionId {
+        let first = self.first_id(server, now, rng);
+        if first > session { first } else { leap_over(session, rng) }
     }
 
     /// This id, or the first one behind all that were ever used of its server.
@@ -152,6 +153,20 @@ pub(crate) fn next_id(id: SessionId) -> SessionId {
         i64::MIN => SessionId(i64::MIN + 1),
         next => SessionId(next),
     }
+}
+
+/// Java: (ms << 24) >>> 8, with the server's id in the top byte.
+fn by_clock(server: ServerId, now: WallMs) -> SessionId {
+    let clock = ((now.0.cast_unsigned() << 24) >> 8).cast_signed();
+    SessionId((i64::from(byte_of(server)) << 56) | clock)
+}
+
+/// Where the clock stands behind what was dealt: a server that keeps its sessions to itself has dealt more than is known,
+/// and a leap that nobody has made before keeps clear of those.
+fn leap_over(last: SessionId, rng: &mut Rng) -> SessionId {
+    const MS_BITS: u32 = 16;
+    let leap_ms = i64::from(1 + rng.below(1 << 20));
+    SessionId(((last.0 >> MS_BITS) + leap_ms) << MS_BITS)
 }
 
 /// The byte that names a server in the ids of its sessions.
@@ -372,21 +387,35 @@ mod tests {
     }
 
     #[test]
-    fn sess_01_a_clock_that_was_set_back_deals_no_local_id_again() {
+    fn sess_01_a_clock_that_was_set_back_deals_no_id_again() {
         let (server, now) = (ServerId(3), WallMs(1_700_000_000_000));
         let mut rng = Rng::new(1);
         let mut table = SessionTable::default();
-        let first = table.first_local_id(server, now, &mut rng);
-        assert_eq!(first, table.first_id(server, now));
+        let first = table.first_id(server, now, &mut rng);
+        assert_eq!(first, by_clock(server, now));
         // Of three sessions the second was upgraded, and the third is not known any more.
         let [second, third] = [1, 2].map(|n| SessionId(first.0 + n));
         table.create(second, 4000, Some(server));
-        let again = table.first_local_id(server, WallMs(now.0 - 1), &mut rng);
+        let again = table.first_id(server, WallMs(now.0 - 1), &mut rng);
         assert!(again.0 > third.0 + 0xffff - 2, "{again} after {third}");
         assert_eq!(top_byte(again), 3);
-        let other = table.first_local_id(server, WallMs(now.0 - 1), &mut Rng::new(2));
+        let other = table.first_id(server, WallMs(now.0 - 1), &mut Rng::new(2));
         assert_ne!(other, again);
-        assert_eq!(table.first_local_id(server, WallMs(now.0 + 1), &mut rng).0, first.0 + 0x1_0000);
+        assert_eq!(table.first_id(server, WallMs(now.0 + 1), &mut rng).0, first.0 + 0x1_0000);
+    }
+
+    #[test]
+    fn sess_14_ids_behind_an_upgraded_session_keep_clear_of_those_that_nobody_was_told_of() {
+        let (server, now) = (ServerId(3), WallMs(1_700_000_000_000));
+        let (table, mut rng) = (SessionTable::default(), Rng::new(1));
+        let clock = by_clock(server, now);
+        let of_before = SessionId(clock.0 - 0x1_0000);
+        assert_eq!(table.first_id_behind(of_before, server, now, &mut rng), clock);
+        for its_clock in [clock, SessionId(clock.0 + 0x10_0007)] {
+            let behind = table.first_id_behind(its_clock, server, now, &mut rng);
+            assert!(behind.0 > its_clock.0 + 0xfff0, "{behind} behind {its_clock}");
+            assert_eq!(top_byte(behind), 3);
+        }
     }
 
     #[test]
@@ -406,7 +435,8 @@ mod tests {
     fn sess_01_ids_carry_the_server_and_never_repeat() {
         let mut table = SessionTable::default();
         let server = ServerId(3);
-        let first = table.first_id(server, WallMs(1_700_000_000_000));
+        let mut rng = Rng::new(1);
+        let first = table.first_id(server, WallMs(1_700_000_000_000), &mut rng);
         assert_eq!(top_byte(first), 3);
         assert_eq!(
             first,
@@ -415,8 +445,8 @@ mod tests {
         table.create(first, 4000, None);
         table.create(next_id(first), 4000, None);
         table.close(first);
-        let after_clock_step = table.first_id(server, WallMs(1_600_000_000_000));
-        assert_eq!(after_clock_step, next_id(next_id(first)));
+        let after_clock_step = table.first_id(server, WallMs(1_600_000_000_000), &mut rng);
+        assert!(after_clock_step > next_id(first) && top_byte(after_clock_step) == 3);
         assert_eq!(next_id(SessionId(i64::MAX)), SessionId(i64::MIN + 1));
     }
 }

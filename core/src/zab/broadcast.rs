@@ -129,8 +129,8 @@ impl Broadcast {
         self.upgrading.insert(session);
         self.tracker.track(session, timeout_ms, cx.now.mono);
         self.tracker.give(session, server);
-        // The ids that are dealt here go on behind it (S4).
-        let behind = replica.sessions().free_id(session::next_id(session));
+        // The ids that are dealt here for this server, if it is ever told to have that done, go on behind it (S4).
+        let behind = replica.sessions().first_id_behind(session, server, cx.now.wall, &mut *cx.rng);
         let next = self.next_session.entry(session::top_byte(session)).or_insert(behind);
         *next = behind.max(*next);
         let zxid = self.take_zxid(cx);
@@ -214,7 +214,7 @@ impl Broadcast {
         cx: &mut Cx<'_>,
     ) -> Entry {
         let zxid = self.take_zxid(cx);
-        let first = || replica.sessions().first_id(origin.server, cx.now.wall);
+        let first = || replica.sessions().first_id(origin.server, cx.now.wall, &mut *cx.rng);
         let next = self.next_session.entry(session::byte_of(origin.server)).or_insert_with(first);
         let session = *next;
         *next = session::next_id(session);
