@@ -19,7 +19,7 @@ use sim::observe::{ClientId, Observation, Observed};
 use sim::oracle::Oracles;
 use source::Source;
 use zabkeeper_core::wire::{OpCode, Request, XID_AUTH};
-use zabkeeper_core::{ConnId, Instant, ServerId};
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionOptions};
 
 /// The only server.
 const SERVER: ServerId = ServerId(1);
@@ -47,7 +47,7 @@ impl Judge for Jury {
             Seen::ToServer(conn, frame) => Observation::ToServer { conn, frame },
             Seen::ToClient(conn, frame) => Observation::ToClient { conn, frame },
             Seen::Closed(conn) => Observation::ConnClosed { conn },
-            Seen::Started => Observation::Started { server },
+            Seen::Started => Observation::Started { server, sessions: SessionOptions::default() },
             Seen::Recovered(state, last) => {
                 Observation::Recovered { server, state: state.clone(), last }
             }

@@ -309,6 +309,8 @@ impl fmt::Display for Failure {
 
 #[cfg(test)]
 mod tests {
+    use zabkeeper_core::SessionOptions;
+
     use super::*;
 
     const SERVER: ServerId = ServerId(1);
@@ -346,7 +348,11 @@ mod tests {
         let mut judge = Judge::new(&[SERVER], Rules::default());
         let zxid = zabkeeper_core::Zxid(0x1_0000_0001);
         // Applied, and never proposed by anybody.
-        judge.observe(Instant(5), 9, Observation::Started { server: SERVER });
+        judge.observe(
+            Instant(5),
+            9,
+            Observation::Started { server: SERVER, sessions: SessionOptions::default() },
+        );
         let state = zabkeeper_core::io::DurableState::default();
         let last = zabkeeper_core::Zxid::ZERO;
         judge.observe(Instant(5), 9, Observation::Recovered { server: SERVER, state, last });

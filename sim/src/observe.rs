@@ -12,7 +12,8 @@ use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::{
-    ConnId, Input, Instant, ServerId, SessionId, SessionInfo, Status, WatchSummary, Zxid,
+    ConnId, Input, Instant, ServerId, SessionId, SessionInfo, SessionOptions, Status, WatchSummary,
+    Zxid,
 };
 
 /// Subject of the certificate of who may do everything.
@@ -147,6 +148,8 @@ pub enum Observation<'a> {
     Started {
         /// Which.
         server: ServerId,
+        /// What it is told about new sessions in this life.
+        sessions: SessionOptions,
     },
     /// A server has recovered.
     Recovered {

@@ -80,8 +80,10 @@ pub struct Options {
     pub forks: Vec<Fork>,
     /// Of every server.
     pub server: ServerOptions,
-    /// Which servers keep new sessions to themselves.
+    /// Which servers keep new sessions to themselves, when they are first started.
     pub local: LocalRules,
+    /// One restart in so many is with other settings than the start before; zero: none.
+    pub retold_one_in: u64,
     /// Of every client.
     pub workload: WorkloadOptions,
     /// How disks behave when they are well.

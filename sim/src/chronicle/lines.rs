@@ -83,7 +83,7 @@ impl Lines {
                 let cell = Cell { role: Role::Down, epochs, committed: Zxid::ZERO };
                 self.change(place, *server, cell, "ends");
             }
-            Observation::Started { server } => self.print(place, Some(*server), "starts"),
+            Observation::Started { server, .. } => self.print(place, Some(*server), "starts"),
             Observation::Wiped { server } => self.print(place, Some(*server), "has an empty disk"),
             Observation::StandsStill { server, until } if *until > place.at => {
                 self.print(place, Some(*server), &format!("stands still until {until}"));

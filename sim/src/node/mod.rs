@@ -6,6 +6,7 @@
 mod clock;
 mod lanes;
 mod process;
+mod retold;
 pub mod truth;
 
 use std::cell::RefCell;
@@ -175,8 +176,17 @@ impl Node {
         let origin = self.dice.below(1 << 40);
         self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
         let (id, life) = (self.id, self.life);
-        shared.note(Kind::Life, (id.0, life), b"start", || format!("s{id} starts, life {life}"));
-        shared.observe(Observation::Started { server: id });
+        let one_in = shared.options.retold_one_in;
+        let mut told = shared.seeds.stream("node/settings", id.0 << 32 | life);
+        let changed = if life > 1 && one_in > 0 && told.chance(1, one_in) {
+            retold::draw(&mut self.config, &mut self.store, &shared.options.server, &mut told)
+        } else {
+            String::new()
+        };
+        shared.note(Kind::Life, (id.0, life), b"start", || {
+            format!("s{id} starts, life {life}{changed}")
+        });
+        shared.observe(Observation::Started { server: id, sessions: self.config.sessions });
         self.disk.borrow_mut().begin(shared.now);
         let opened = self.open();
         let ends = self.disk.borrow().cursor();
@@ -260,7 +270,7 @@ impl Node {
         shared.observe(Observation::Recovered { server: id, state, last });
         let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
         let seed = shared.seeds.stream("core", id.0 << 32 | life).word();
-        let config = self.config.clone();
+        let (config, told) = (self.config.clone(), self.config.clone());
         match guard::catch(|| Server::recover(config, seed, recovered)) {
             Ok(Ok(server)) => {
                 let looks = shared.seeds.stream("looks", id.0 << 32 | life);
@@ -271,7 +281,8 @@ impl Node {
                 let now = self.clock.read(shared.now).mono;
                 let throttle = shared.options.server.throttle.options();
                 let throttle = ConnectThrottle::new(throttle, seed, now);
-                let mut process = Process::new(id, life, server, throttle, lanes, replayed, dice);
+                let mut process =
+                    Process::new(&told, life, server, throttle, lanes, replayed, dice);
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }

@@ -20,7 +20,8 @@ use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greet
 use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
-    ConnId, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId, SessionId, Zxid,
+    Config, ConnId, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId, SessionId,
+    Zxid,
 };
 
 use super::clock::Clock;
@@ -61,6 +62,10 @@ const FAR_BEHIND: u32 = 100;
 pub(super) struct Process {
     id: ServerId,
     life: u64,
+    /// Does it keep new sessions to itself?
+    begins_local: bool,
+    /// Unanswered requests of one connection.
+    requests_max: u64,
     server: Server,
     throttle: ConnectThrottle,
     lanes: Lanes,
@@ -128,7 +133,7 @@ impl std::fmt::Debug for Process {
 
 impl Process {
     pub(super) fn new(
-        id: ServerId,
+        config: &Config,
         life: u64,
         server: Server,
         throttle: ConnectThrottle,
@@ -138,8 +143,10 @@ impl Process {
     ) -> Process {
         let status = server.status();
         Process {
-            id,
+            id: config.id(),
             life,
+            begins_local: config.sessions.local,
+            requests_max: config.limits.requests_per_conn.into(),
             server,
             throttle,
             lanes,
@@ -448,7 +455,7 @@ impl Process {
         self.meet(before, [role, Role::of(&status)], shared);
         self.note_appends(before.disk, shared);
         self.apply(&status, shared);
-        if shared.options.local.servers.contains(&self.id) {
+        if self.begins_local {
             self.tell_locals(shared);
         }
         self.count_replies(before.clients);

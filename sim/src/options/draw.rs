@@ -133,6 +133,7 @@ impl Options {
             forks: pinned.forks.clone(),
             server,
             local,
+            retold_one_in: draw_retold(profile, &mut seeds.stream("config/retold", 0)),
             workload,
             disk,
             link,
@@ -177,6 +178,17 @@ fn draw_local(profile: Profile, servers: u32, dice: &mut Dice) -> LocalRules {
     let ids = (1..=u64::from(servers)).map(ServerId);
     let servers = ids.filter(|_| (dice.chance(1, 2) || all) && some).collect();
     LocalRules { servers, upgrade }
+}
+
+/// Operators change settings from one start to the next in few runs, and there mostly often.
+fn draw_retold(profile: Profile, dice: &mut Dice) -> u64 {
+    let often = match profile {
+        Profile::Calm | Profile::Perf => return 0,
+        Profile::Swarm | Profile::Session => dice.chance(1, 4),
+        Profile::Default | Profile::Crashy | Profile::Disk | Profile::Net => dice.chance(1, 8),
+    };
+    let one_in = *dice.pick(&[1, 2, 4]);
+    if often { one_in } else { 0 }
 }
 
 /// Snapshots may be the more frequent, and their slices the smaller, the fewer the calls are.

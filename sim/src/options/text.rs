@@ -64,6 +64,12 @@ impl fmt::Display for Options {
             let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
             writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;
         }
+        if self.retold_one_in > 0 {
+            writeln!(f, "restarts  one in {} with other settings", self.retold_one_in)?;
+        }
+        if limits.record_bytes < 1 << 20 {
+            writeln!(f, "records   of up to {} bytes", limits.record_bytes)?;
+        }
         let TreeOptions { extended_types, enforce_quota, .. } = server.tree;
         writeln!(
             f,

@@ -108,8 +108,11 @@ impl Oracles {
 
     fn session_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
         let evidence = |what: &str| vec![format!("{}: {what}", origin.conn), txn.to_string()];
-        let global = !self.model.rules().local.servers.contains(&origin.server);
+        let global = !self.conns.get(&origin.conn).is_some_and(|conn| conn.begins_local);
         self.tally.hold(Id::S8, global, || evidence("its server keeps new sessions to itself"))?;
+        let fresh = !self.locals.ever_had(txn.session);
+        self.tally
+            .hold(Id::S4, fresh, || evidence("a server has kept a session of this id to itself"))?;
         let Some(conn) = self.conns.get_mut(&origin.conn) else {
             return Oracles::fault(Id::C8, evidence("no handshake there waits for a session"));
         };
@@ -217,7 +220,7 @@ impl Oracles {
             evidence(format!("{shown}: the session was said to be closing before"))
         })?;
         if local {
-            self.owns_nothing(origin.server, (&request, &txn.op), who)?;
+            self.owns_nothing(session, (&request, &txn.op), who)?;
         }
         self.is_the_right_outcome(txn, &request, (&ids, proposed.applied), who)?;
         self.is_written_once(txn, &request)

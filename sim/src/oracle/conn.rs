@@ -95,6 +95,8 @@ pub(super) struct Conn {
     pub(super) welcomed: Option<u64>,
     /// The session that it speaks for: the one it asked for, or the one made for it; zero until that is known.
     pub(super) session: SessionId,
+    /// Does its server keep new sessions to itself, in the life in which it took this connection?
+    pub(super) begins_local: bool,
     /// Unanswered requests, in order.
     pub(super) asked: VecDeque<Asked>,
     /// How many of them the server is known to have passed: the next write stands behind.
@@ -157,6 +159,7 @@ impl Conn {
             hello: None,
             welcomed: None,
             session: SessionId(0),
+            begins_local: false,
             asked: VecDeque::new(),
             executed: 0,
             last_origin: None,

@@ -75,7 +75,7 @@ impl Oracles {
         self.says_what_it_is(&hello, &response, who)?;
         if hello.session != SessionId(0) {
             self.may_go_on(&hello, (applied, asked), &response, who)?;
-        } else if self.model.rules().local.servers.contains(&self.conns[&id].server) {
+        } else if self.conns[&id].begins_local {
             self.is_made_here(id, response.session, who)?;
         } else {
             self.is_made_for(id, &response, who)?;

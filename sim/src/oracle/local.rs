@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use zabkeeper_core::txn::{Lifetime, TxnOp};
 use zabkeeper_core::wire::Request;
-use zabkeeper_core::{ConnId, Instant, ServerId, SessionId};
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, SessionOptions};
 
 use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::conn::{Conn, Who};
+use crate::model::LocalRules;
 
 /// What a session that nobody holds may outlive its timeout by, at most, while its server serves.
 const ORPHAN_SLACK: Duration = Duration::from_secs(10);
@@ -29,6 +30,8 @@ pub(super) struct Locals {
     known: BTreeMap<SessionId, Local>,
     /// Those that each server has now.
     lists: BTreeMap<ServerId, BTreeSet<SessionId>>,
+    /// What each server was told when it was started. An operator may change that from start to start.
+    told: BTreeMap<ServerId, SessionOptions>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,9 +43,35 @@ struct Local {
     left: Option<u64>,
     /// The connection that it was made for, once that is known.
     conn: Option<ConnId>,
+    /// Did its server upgrade sessions when it began?
+    upgrades: bool,
 }
 
 impl Locals {
+    /// A server is started, and told this.
+    pub(super) fn is_told(&mut self, server: ServerId, sessions: SessionOptions) {
+        self.told.insert(server, sessions);
+    }
+
+    /// Does a server keep new sessions to itself? Nobody has started it: then by what all are told.
+    pub(super) fn are_begun_by(&self, server: ServerId, rules: &LocalRules) -> bool {
+        self.told.get(&server).map_or_else(|| rules.servers.contains(&server), |told| told.local)
+    }
+
+    fn are_upgraded_by(&self, server: ServerId, rules: &LocalRules) -> bool {
+        self.told.get(&server).map_or(rules.upgrade, |told| told.upgrade)
+    }
+
+    /// Was there ever a local session of this id?
+    pub(super) fn ever_had(&self, session: SessionId) -> bool {
+        self.known.contains_key(&session)
+    }
+
+    /// Is the session's server one that upgrades it?
+    fn is_upgraded(&self, session: SessionId) -> bool {
+        self.known.get(&session).is_some_and(|local| local.upgrades)
+    }
+
     /// Was the session ever this server's own?
     pub(super) fn was_of(&self, session: SessionId, server: ServerId) -> bool {
         self.known.get(&session).is_some_and(|local| local.server == server)
@@ -74,8 +103,7 @@ impl Locals {
     }
 
     /// It has come and gone within one step, unless it was ever there before.
-    fn passes_by(&mut self, session: SessionId, server: ServerId, order: u64) {
-        let brief = Local { server, came: order, left: Some(order), conn: None };
+    fn passes_by(&mut self, session: SessionId, brief: Local) {
         self.known.entry(session).or_insert(brief);
     }
 
@@ -93,7 +121,9 @@ impl Oracles {
         let before = self.locals.lists.insert(id, now.clone()).unwrap_or_default();
         let order = self.order;
         for session in now.difference(&before) {
-            let allowed = self.model.rules().local.servers.contains(&id);
+            let rules = &self.model.rules().local;
+            let allowed = self.locals.are_begun_by(id, rules);
+            let upgrades = self.locals.are_upgraded_by(id, rules);
             self.tally.hold(Id::S8, allowed, || {
                 vec![format!("server {id} keeps session {session} to itself, and may keep none")]
             })?;
@@ -102,7 +132,7 @@ impl Oracles {
             self.tally.hold(Id::S4, fresh, || {
                 vec![format!("server {id} begins session {session}, which there was before")]
             })?;
-            let local = Local { server: id, came: order, left: None, conn: None };
+            let local = Local { server: id, came: order, left: None, conn: None, upgrades };
             self.locals.known.insert(*session, local);
         }
         for session in before.difference(&now) {
@@ -137,7 +167,7 @@ impl Oracles {
         if self.asked_by(session, id).any(|request| *request == Request::CloseSession) {
             return Ok(());
         }
-        if !self.ledger.serves(id) && self.model.rules().local.upgrade {
+        if !self.ledger.serves(id) && self.locals.is_upgraded(session) {
             // It was being upgraded when a leader's snapshot came, and what has become of that cannot be known.
             return Ok(());
         }
@@ -176,7 +206,10 @@ impl Oracles {
         // A handshake that was held, and the end of its session right behind it, are done in one step: no list shows it.
         let ends = conn.asked.iter().any(|asked| asked.request == Request::CloseSession);
         if ends && self.model.session(session).is_none() {
-            self.locals.passes_by(session, server, self.order);
+            let upgrades = self.locals.are_upgraded_by(server, &self.model.rules().local);
+            let order = self.order;
+            let brief = Local { server, came: order, left: Some(order), conn: None, upgrades };
+            self.locals.passes_by(session, brief);
         }
         let known = self.locals.was_of(session, server);
         self.tally.hold(Id::S6, known, || {
@@ -220,8 +253,7 @@ impl Oracles {
         server: ServerId,
         txn: &dyn Fn() -> String,
     ) -> Verdict {
-        let rules = &self.model.rules().local;
-        let may = rules.upgrade && rules.servers.contains(&server);
+        let may = self.locals.is_upgraded(session);
         let own = self.locals.was_of(session, server);
         let wanted = self.asked_by(session, server).any(creates_ephemeral);
         self.tally.hold(Id::S8, may && own && wanted, || {
@@ -236,15 +268,14 @@ impl Oracles {
     /// S8: a local session owns nothing. Where upgrades are on, what would make it an owner comes behind one.
     pub(super) fn owns_nothing(
         &mut self,
-        server: ServerId,
+        session: SessionId,
         (request, op): (&Request, &TxnOp),
         who: Who,
     ) -> Verdict {
         self.tally.hold(Id::S8, !owns(op), || {
             vec![format!("{who}: {request} became {op}, and the session is not everybody's")]
         })?;
-        let rules = &self.model.rules().local;
-        let late = rules.upgrade && rules.servers.contains(&server) && creates_ephemeral(request);
+        let late = self.locals.is_upgraded(session) && creates_ephemeral(request);
         self.tally.hold(Id::S8, !late, || {
             vec![format!("{who}: {request} was decided, and the session is not upgraded")]
         })

@@ -211,7 +211,8 @@ impl Oracles {
     fn judge(&mut self, what: &Observation<'_>) -> Verdict {
         match what {
             Observation::ConnOpened { client, conn, server } => {
-                let opened = Conn::new(*client, *server, self.model.rules());
+                let mut opened = Conn::new(*client, *server, self.model.rules());
+                opened.begins_local = self.locals.are_begun_by(*server, &self.model.rules().local);
                 self.conns.insert(*conn, opened);
                 Ok(())
             }
@@ -260,10 +261,13 @@ impl Oracles {
                 self.heard.stands_still(*server, self.now, *until);
                 Ok(())
             }
-            Observation::Started { server } | Observation::Stopped { server } => {
-                self.ledger.restarted(*server, self.now);
-                self.heard.restarted(*server);
-                self.locals.restarted(*server, self.order);
+            Observation::Started { server, sessions } => {
+                self.restarted(*server);
+                self.locals.is_told(*server, *sessions);
+                Ok(())
+            }
+            Observation::Stopped { server } => {
+                self.restarted(*server);
                 Ok(())
             }
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
@@ -273,6 +277,12 @@ impl Oracles {
                 self.audited(*server, *applied, *digest, sessions)
             }
         }
+    }
+
+    fn restarted(&mut self, server: ServerId) {
+        self.ledger.restarted(server, self.now);
+        self.heard.restarted(server);
+        self.locals.restarted(server, self.order);
     }
 
     /// The client's end is gone. What it asked may still be done.

@@ -132,6 +132,7 @@ pub fn plain() -> Options {
         forks: Vec::new(),
         server,
         local: LocalRules::default(),
+        retold_one_in: 0,
         workload: WorkloadOptions {
             calls_per_second: 50,
             paths: 5,
@@ -184,6 +185,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         link,
         peers,
         local: LocalRules { servers: local_servers, upgrade },
+        retold_one_in,
     } = options;
     visit("duration_us", duration);
     visit("rest_us", rest);
@@ -200,6 +202,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     each_of_link(link, names, visit);
     visit("local.servers", local_servers);
     visit("local.upgrade", upgrade);
+    visit("retold_one_in", retold_one_in);
     let PeerOptions { link, window, dial_timeout_ms, votes, words_late_ms } = peers;
     visit("words_late_ms", words_late_ms);
     let names = ["peers.min_ns", "peers.mean_ns", "peers.tail_one_in", "peers.cut_one_in"];

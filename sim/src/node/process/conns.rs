@@ -76,9 +76,8 @@ impl Process {
 
     /// Should requests of this connection be read?
     pub(super) fn may_read(&self, conn: ConnId, shared: &Shared) -> bool {
-        let window = u64::from(shared.options.server.limits.requests_per_conn);
         self.server.pressure() == Pressure::Accept
-            && self.conns.get(&conn).is_some_and(|state| state.unanswered < window)
+            && self.conns.get(&conn).is_some_and(|state| state.unanswered < self.requests_max)
             && shared.net.under_way(conn, End::Dialler) < OUTBOUND_MAX
     }
 
@@ -146,8 +145,7 @@ impl Process {
             Some(FirstFrame::Word(word)) => Some(Read::Word(word)),
             Some(FirstFrame::Connect(request)) => {
                 let new = request.session == SessionId(0);
-                let local = shared.options.local.servers.contains(&self.id);
-                let handshake = match (new, local) {
+                let handshake = match (new, self.begins_local) {
                     (true, false) => Handshake::Global,
                     (true, true) => Handshake::Local,
                     (false, _) => Handshake::Renew,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
-use zabkeeper_core::{Epoch, Input, LinkId, Mode, ServerId, Status, WriteId, Zxid};
+use zabkeeper_core::{Epoch, Input, LinkId, Mode, ServerId, SessionOptions, Status, WriteId, Zxid};
 
 use super::history::History;
 use crate::observe::Observation;
@@ -396,7 +396,14 @@ impl History {
     }
 
     pub(super) fn returns(&mut self, id: ServerId) {
-        self.sees(Observation::Started { server: id });
+        let rules = &self.model.rules().local;
+        let (local, upgrade) = (rules.servers.contains(&id), rules.upgrade);
+        self.returns_told(id, SessionOptions { local, upgrade });
+    }
+
+    /// The same, and it is told this about new sessions.
+    pub(super) fn returns_told(&mut self, id: ServerId, sessions: SessionOptions) {
+        self.sees(Observation::Started { server: id, sessions });
         let member = self.member(id);
         (member.write, member.applied, member.committed) = (0, Zxid::ZERO, Zxid::ZERO);
         let (state, last) = (member.state.clone(), member.end());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
-use zabkeeper_core::{ConnId, ServerId, SessionId, WallMs, Zxid};
+use zabkeeper_core::{ConnId, ServerId, SessionId, SessionOptions, WallMs, Zxid};
 
 use super::history::{History, SERVER, create, create_with, get, twins, twins_under};
 use crate::model::{LocalRules, Rules};
@@ -222,5 +222,45 @@ fn s7_a_local_session_that_nobody_holds_goes_on_for_ever() {
             keeps(h, &[]);
         }
         h.ends();
+    });
+}
+
+/// The server comes back, and is told this about new sessions.
+fn is_retold(h: &mut History, local: bool) {
+    h.dies(SERVER);
+    h.returns_told(SERVER, SessionOptions { local, upgrade: true });
+    h.reign(SERVER, &[]);
+}
+
+#[test]
+fn s8_a_server_that_keeps_no_sessions_to_itself_any_more() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        is_retold(h, lie);
+        h.client(1);
+    });
+}
+
+#[test]
+fn s8_a_server_that_keeps_sessions_to_itself_from_now_on() {
+    twins_under(&Rules::default(), "S8", |h, lie| {
+        is_retold(h, !lie);
+        client(h);
+    });
+}
+
+/// It was its server's own, and ended with the process: nobody may have the id again.
+#[test]
+fn s4_the_id_of_a_local_session_becomes_everybodys() {
+    twins_under(&rules(true), "S4", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        is_retold(h, false);
+        let b = h.greets(1, SessionId(0), Zxid::ZERO);
+        let session = if lie { LOCAL } else { SessionId(LOCAL.0 + 1) };
+        let txn = h.session_txn(b, session);
+        h.commits(txn);
+        h.welcomes(b, session);
     });
 }

@@ -15,8 +15,8 @@ use zabkeeper_core::wire::{
     SetWatches, WatcherType, XID_SET_WATCHES,
 };
 use zabkeeper_core::{
-    Config, ConnId, ErrorCode, History, Input, Instant, Now, Outbox, Server, SessionId, Voters,
-    WallMs, WriteId, Zxid,
+    Config, ConnId, ErrorCode, History, Input, Instant, Now, Outbox, Server, SessionId,
+    SessionOptions, Voters, WallMs, WriteId, Zxid,
 };
 
 use super::history::SERVER;
@@ -86,7 +86,7 @@ impl Play {
             next_conn: 1,
             observed: 0,
         };
-        play.observe(Observation::Started { server: SERVER });
+        play.observe(Observation::Started { server: SERVER, sessions: SessionOptions::default() });
         play.recovered();
         play
     }
@@ -228,7 +228,7 @@ impl Play {
                 self.clients[client].down.push_back(Bytes::new());
             }
         }
-        self.observe(Observation::Started { server: SERVER });
+        self.observe(Observation::Started { server: SERVER, sessions: SessionOptions::default() });
         self.server = Server::recover(config(), seed, self.found()).unwrap();
         self.recovered();
     }
