@@ -31,6 +31,9 @@ pub struct Config {
     /// Pause after every server has been tried once. Default 1 s, zero allowed: an ensemble that is down is not
     /// flooded (CLIENT-04).
     pub round_pause: Duration,
+    /// Bytes of paths after which a request that sets watches again is full; the last path may exceed it (WATCH-25).
+    /// Default 128 KiB, as ZooKeeper's clients have it: well below the usual `jute.maxbuffer` of servers.
+    pub watches_bytes: usize,
 }
 
 impl Config {
@@ -44,6 +47,7 @@ impl Config {
             request_bytes_max: MAX_FRAME_DEFAULT,
             reconnect_delay_max: Duration::from_secs(1),
             round_pause: Duration::from_secs(1),
+            watches_bytes: 128 << 10,
         }
     }
 }

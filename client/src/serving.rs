@@ -114,7 +114,7 @@ impl Serving {
         for credential in &kept.auths {
             serving.auth(None, credential.clone(), &mut bytes);
         }
-        for batch in kept.watches.batches(kept.last_zxid) {
+        for batch in kept.watches.batches(kept.last_zxid, kept.config.watches_bytes) {
             let frame = RequestFrame { xid: XID_SET_WATCHES, request: Request::SetWatches(batch) };
             serving.ask(&frame, What::SetWatches, &mut bytes);
         }

@@ -10,9 +10,6 @@ use std::collections::BTreeSet;
 use zabkeeper_core::wire::{AddWatchMode, EventType, Request, SetWatches, WatcherType};
 use zabkeeper_core::{ErrorCode, Zxid};
 
-/// Bytes of paths after which a setWatches request is full; the last path may exceed it (WATCH-25).
-const BATCH_BYTES: usize = 128 << 10;
-
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watches {
     /// Set by getData, and by exists that found a node.
@@ -149,8 +146,9 @@ impl Watches {
             && above.chain([path]).any(|above| self.recursive.contains(above))
     }
 
-    /// The requests that set all watches again on a new connection, to be told of changes after `since`.
-    pub(crate) fn batches(&self, since: Zxid) -> Vec<SetWatches> {
+    /// The requests that set all watches again on a new connection, to be told of changes after `since`;
+    /// each is full with so many `bytes_max` of paths.
+    pub(crate) fn batches(&self, since: Zxid, bytes_max: usize) -> Vec<SetWatches> {
         let empty = || SetWatches { relative_zxid: Some(since), ..SetWatches::default() };
         let mut batches = Vec::new();
         let mut batch = empty();
@@ -159,7 +157,7 @@ impl Watches {
             for path in paths {
                 list(&mut batch).push(path.clone());
                 bytes += path.len();
-                if bytes >= BATCH_BYTES {
+                if bytes >= bytes_max {
                     batches.push(std::mem::replace(&mut batch, empty()));
                     bytes = 0;
                 }
@@ -221,17 +219,17 @@ mod tests {
         add(&mut watches, "/n", AddWatchMode::Persistent);
         add(&mut watches, "/n", AddWatchMode::PersistentRecursive);
         watches.answered(Change::Remove(WatcherType::Any, "/n".into()), 0);
-        assert!(watches.batches(Zxid::ZERO).is_empty());
+        assert!(watches.batches(Zxid::ZERO, 1).is_empty());
     }
 
     #[test]
     fn op_x1_and_watch_23_only_batches_with_persistent_watches_need_the_newer_request() {
         let mut watches = Watches::default();
-        let long = |name| format!("/{name}{}", "n".repeat(BATCH_BYTES));
+        let long = |name| format!("/{name}{}", "n".repeat(100));
         watches.answered(Change::SetData(long("data")), 0);
         add(&mut watches, &long("persistent"), AddWatchMode::Persistent);
         add(&mut watches, "/r", AddWatchMode::PersistentRecursive);
-        let batches = watches.batches(Zxid(7));
+        let batches = watches.batches(Zxid(7), 100);
         let ops = batches.iter().map(|batch| Request::SetWatches(batch.clone()).op());
         assert_eq!(Vec::from_iter(ops), [101, 105, 105]);
         assert_eq!(batches[1].persistent, [long("persistent")]);

@@ -217,6 +217,8 @@ pub struct WorkloadOptions {
     pub mix: OpMix,
     /// Greatest delay before a reconnect, ms.
     pub reconnect_ms: u64,
+    /// Bytes of paths that a client puts into one request that sets watches again.
+    pub watches_bytes: usize,
     /// One access control list in so many grants little; zero: all are open.
     pub narrow_one_in: u64,
     /// One path in so many is odd; zero: none.

@@ -31,6 +31,7 @@ impl Client {
         config.resume = resume;
         config.reconnect_delay_max = reconnect;
         config.round_pause = reconnect.max(ROUND_PAUSE);
+        config.watches_bytes = shared.options.workload.watches_bytes;
         self.session = Some(Session::new(config, self.dice.word()));
         shared.tally.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);

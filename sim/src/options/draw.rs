@@ -116,6 +116,11 @@ impl Options {
             // Half of the calls of some runs, and three quarters of those of others, are about the same two paths.
             let mut dice = seeds.stream("config/hot", 0);
             workload.hot = workload.paths * *dice.pick(&[0, 0, 1, 3]);
+            // Few paths to a request: what a client with many watches does has to be done by one with some.
+            let dice = &mut seeds.stream("config/watches", 0);
+            if dice.chance(1, 2) {
+                workload.watches_bytes = *dice.pick(&[1, 8, 20, 60]);
+            }
             // Lists come and go: half of them grant little.
             if wide && seeds.stream("config/lists", 0).chance(1, 8) {
                 workload.narrow_one_in = 2;
@@ -378,6 +383,7 @@ impl WorkloadOptions {
             session_ms: (10_000, 30_000),
             mix: OpMix::usual(),
             reconnect_ms: 1_000,
+            watches_bytes: 128 << 10,
             narrow_one_in: 0,
             odd_one_in: 0,
             idle_one_in: 0,
@@ -403,6 +409,7 @@ impl WorkloadOptions {
             session_ms: (tick_ms, tick_ms * dice.range(2, 25)),
             mix: OpMix::draw(wide, dice),
             reconnect_ms: *dice.pick(&[0, 100, 1_000]),
+            watches_bytes: 128 << 10,
             narrow_one_in: *dice.pick(&[0, 0, 30, 8]),
             odd_one_in: *dice.pick(&[0, 0, 0, 40]),
             idle_one_in: *dice.pick(&[0, 100, 300]),

@@ -142,6 +142,7 @@ pub fn plain() -> Options {
             session_ms: (2_000, 2_000),
             mix: OpMix::usual(),
             reconnect_ms: 0,
+            watches_bytes: 128 << 10,
             narrow_one_in: 0,
             odd_one_in: 0,
             idle_one_in: 0,
@@ -313,6 +314,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
         data_bytes,
         session_ms,
         reconnect_ms,
+        watches_bytes,
         narrow_one_in,
         odd_one_in,
         ephemeral_parts,
@@ -324,6 +326,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
     visit("session_min_ms", &mut session_ms.0);
     visit("session_max_ms", &mut session_ms.1);
     visit("reconnect_ms", reconnect_ms);
+    visit("watches_bytes", watches_bytes);
     visit("narrow_one_in", narrow_one_in);
     visit("odd_one_in", odd_one_in);
     visit("ephemeral_parts", ephemeral_parts);
