@@ -58,6 +58,7 @@ pub(super) enum Id {
     C10,
     C11,
     C12,
+    C13,
     W1,
     W2,
     W3,
@@ -71,7 +72,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 58] = [
+    pub(super) const ALL: [Id; 59] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -121,6 +122,7 @@ impl Id {
         Id::C10,
         Id::C11,
         Id::C12,
+        Id::C13,
         Id::W1,
         Id::W2,
         Id::W3,
@@ -207,6 +209,7 @@ impl Id {
             Id::C10 => ("C10", "sequential names follow the parent's counter"),
             Id::C11 => ("C11", "every value was written by someone"),
             Id::C12 => ("C12", "nobody is served as by a read-only server who did not ask for it"),
+            Id::C13 => ("C13", "who goes on with a session has first shown again who it is"),
             Id::W1 => ("W1", "a one-shot watch fires at most once"),
             Id::W2 => ("W2", "no watch is lost when its client reconnects"),
             Id::W3 => {

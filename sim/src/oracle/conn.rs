@@ -2,10 +2,11 @@
 //!
 //! Owns the queue of unanswered requests and how far the server has executed the writes among them. Must not judge.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use zabkeeper_core::wire::{ConnectRequest, Id, Request, WatchEvent};
 use zabkeeper_core::{ConnId, ErrorCode, Instant, ServerId, SessionId, Zxid};
 
@@ -49,9 +50,14 @@ pub(super) struct Asked {
     pub(super) txn: Option<Zxid>,
 }
 
+/// What shows who a client is: a scheme, and what it takes.
+pub(super) type Credential = (String, Option<Bytes>);
+
 /// An auth packet without an answer. They are answered outside the queue, in order among themselves.
 #[derive(Clone, Debug)]
 pub(super) struct AuthAsked {
+    /// The packet.
+    pub(super) credential: Credential,
     /// What it must be answered with.
     pub(super) right: Result<(), ErrorCode>,
     /// Who the client is then.
@@ -125,6 +131,8 @@ pub(super) struct Conn {
     pub(super) held: Held,
     /// Watches that setWatches has named and no answer has settled.
     pub(super) resent: Held,
+    /// What was believed on earlier connections of the session, and was not shown again on this one.
+    pub(super) unshown: BTreeSet<Credential>,
     /// Is the client's end gone?
     pub(super) closed: bool,
 }
@@ -175,6 +183,7 @@ impl Conn {
             untold: Vec::new(),
             held: Held::default(),
             resent: Held::default(),
+            unshown: BTreeSet::new(),
             closed: false,
         }
     }

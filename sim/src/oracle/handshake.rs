@@ -192,6 +192,14 @@ impl Oracles {
         let same_client = view.attached.is_none_or(|before| before.client == conn.client);
         let held = std::mem::take(&mut view.held);
         conn.held = if same_client { held } else { Held::default() };
+        if !same_client {
+            view.believed.clear();
+        }
+        conn.unshown = view.believed.clone();
+        // What was sent before the answer had come.
+        conn.auths.iter().for_each(|asked| {
+            conn.unshown.remove(&asked.credential);
+        });
         conn.claimed = claimed;
         conn.floor = if same_client { claimed.max(view.seen) } else { claimed };
         conn.acknowledged = if same_client { view.acknowledged } else { Zxid::ZERO };
@@ -233,10 +241,16 @@ impl Oracles {
                 // After a refusal nothing more is read.
                 conn.garbled = right.is_err();
                 conn.shown.sent = Arc::from(ids);
-                conn.auths.push_back(AuthAsked { right, ids: conn.shown.sent.clone() });
+                let credential = (scheme.clone(), auth.0.clone());
+                conn.unshown.remove(&credential);
+                let ids = conn.shown.sent.clone();
+                conn.auths.push_back(AuthAsked { credential, right, ids });
                 return Ok(());
             }
-            Request::SetWatches(watches) => conn.resend(watches),
+            Request::SetWatches(watches) => {
+                conn.resend(watches);
+                self.shows_who_it_is(id, &request)?;
+            }
             Request::Ping => {}
             Request::Create { .. }
             | Request::Delete { .. }
@@ -263,7 +277,10 @@ impl Oracles {
             | Request::Throttled { .. }
             | Request::Sasl { .. }
             | Request::Undecodable { .. }
-            | Request::Unknown { .. } => self.holds_its_watches(id, &request)?,
+            | Request::Unknown { .. } => {
+                self.shows_who_it_is(id, &request)?;
+                self.holds_its_watches(id, &request)?;
+            }
         }
         // A ping is answered as one, whatever it is called (WIRE-08).
         let xid = if request == Request::Ping { XID_PING } else { xid };
@@ -271,6 +288,17 @@ impl Oracles {
         let ids = conn.shown.sent.clone();
         conn.asked.push_back(Asked { xid, request, ids, seen, acknowledged, at, txn: None });
         Ok(())
+    }
+
+    /// Before anything is asked, watches set again included, a client that goes on with a session has shown again who it is
+    /// (HS-13): a server knows nothing of what was shown to another.
+    fn shows_who_it_is(&mut self, id: ConnId, request: &Request) -> Verdict {
+        let conn = &self.conns[&id];
+        let shown = conn.phase != Phase::Open || conn.unshown.is_empty();
+        self.tally.hold(Id::C13, shown, || {
+            let unshown: Vec<&str> = conn.unshown.iter().map(|(scheme, _)| &scheme[..]).collect();
+            vec![format!("{id}: {request} comes before auth with {unshown:?}")]
+        })
     }
 
     /// Before anything else is asked, a client that goes on with a session has set its watches again (HS-13).

@@ -60,7 +60,7 @@ pub use catalog::Violation;
 use crate::model::{Model, Rules};
 use crate::observe::{ClientId, Observation, Observed};
 use catalog::{Fault, Id, Tally, Verdict};
-use conn::{Conn, Phase, Who};
+use conn::{Conn, Credential, Phase, Who};
 use disks::Disk;
 use heard::Heard;
 use ledger::Ledger;
@@ -122,6 +122,8 @@ struct SessionView {
     left: Instant,
     /// Watches that it holds while it has no connection.
     held: Held,
+    /// What its client was believed, as it has read.
+    believed: BTreeSet<Credential>,
 }
 
 /// What came out of a step.
@@ -253,6 +255,7 @@ impl Oracles {
             Observation::Forgotten { session } => {
                 if let Some(view) = self.sessions.get_mut(session) {
                     view.held = Held::default();
+                    view.believed.clear();
                     (view.seen, view.acknowledged) = (Zxid::ZERO, Zxid::ZERO);
                 }
                 Ok(())

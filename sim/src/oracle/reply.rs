@@ -63,10 +63,12 @@ impl Oracles {
         let header = format_args!("reply #{xid} at {zxid:#x} with {err}");
         let conn = self.conns.get_mut(&id).expect("has a phase");
         if xid == XID_AUTH
-            && let Some(AuthAsked { right, ids }) = conn.auths.pop_front()
+            && let Some(AuthAsked { credential, right, ids }) = conn.auths.pop_front()
         {
             if right.is_err() {
                 conn.phase = Phase::Over;
+            } else if conn.phase == Phase::Open {
+                self.sessions.entry(conn.session).or_default().believed.insert(credential);
             }
             conn.shown.answered = ids;
             let code = right.map_or_else(ErrorCode::wire, |()| 0);

@@ -162,3 +162,35 @@ fn acl_17_a_request_counts_what_was_shown_before_it() {
     assert!(h.answers(a).result.is_ok());
     h.passes();
 }
+
+#[test]
+fn c13_hs_13_a_client_forgets_to_show_who_it_is() {
+    twins("C13", |h, lie| {
+        let a = h.client(0);
+        h.shows_user(a, "u:p");
+        h.believes(a);
+        let a = h.reconnects(a);
+        if !lie {
+            h.shows_user(a, "u:p");
+            h.believes(a);
+        }
+        h.reads(a, get("/"));
+    });
+}
+
+/// What was not answered is not known to have been believed.
+#[test]
+fn c13_hs_13_a_client_shows_one_of_two() {
+    twins("C13", |h, lie| {
+        let a = h.client(0);
+        h.shows_user(a, "u:p");
+        h.shows_user(a, "v:p");
+        h.believes(a);
+        if lie {
+            h.believes(a);
+        }
+        let a = h.reconnects(a);
+        h.shows_user(a, "u:p");
+        h.reads(a, get("/"));
+    });
+}
