@@ -295,6 +295,7 @@ impl Options {
             tree: self.server.tree.clone(),
             local: self.local.clone(),
             membership: self.membership(),
+            record_bytes: self.server.limits.record_bytes,
             epoch_txns: self.server.limits.epoch_txns,
             tick,
             sync_limit: tick * self.server.phase_ticks.1,

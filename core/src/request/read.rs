@@ -65,10 +65,11 @@ pub(crate) fn answer(
         }
         Request::GetChildren { path, watch, with_stat } => {
             let (id, stat) = readable(tree, asker, &path)?;
+            // Whoever is refused has no watch.
+            fit(tree.names_size(id), asker.room)?;
             if watch {
                 watches.add(Kind::Child, &path, conn);
             }
-            fit(tree.names_size(id), asker.room)?;
             let children = tree.children(id);
             Ok(if with_stat {
                 ReplyBody::ChildrenStat(children, stat)

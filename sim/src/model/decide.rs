@@ -8,7 +8,7 @@ use zabkeeper_core::wire::{Acl, Id, OpCode, Perms, Request};
 use zabkeeper_core::{ErrorCode, WallMs, Zxid};
 
 use super::stage::{Header, Stage, length};
-use super::{Asker, Model, Node, lifetime, path};
+use super::{Asker, Model, Node, bounds, lifetime, path};
 
 /// Who asks, and how far the leader had applied.
 #[derive(Clone, Copy)]
@@ -65,7 +65,9 @@ impl Model {
             | Request::Throttled { .. }
             | Request::Unknown { .. } => stage.decide_one(case, request)?,
         };
-        Some(decided.unwrap_or_else(|code| TxnOp::Error { code }))
+        let rules = self.rules();
+        let fitting = decided.and_then(|op| rules.fits(bounds::of_op(&op)).map(|()| op));
+        Some(fitting.unwrap_or_else(|code| TxnOp::Error { code }))
     }
 }
 
@@ -73,9 +75,15 @@ impl Stage<'_> {
     /// All or nothing, each on what the earlier ones left (MULTI-01, MULTI-03).
     fn decide_multi(&mut self, case: Case<'_>, requests: &[Request]) -> TxnOp {
         let mut ops = Vec::new();
+        let mut bytes = 0;
         for (failed, request) in requests.iter().enumerate() {
             match self.decide_one(case, request).expect("a multi holds only writes and checks") {
                 Ok(op) => {
+                    bytes += bounds::of_op(&op);
+                    if let Err(code) = self.rules().fits(bytes) {
+                        // Whatever would come on top of that.
+                        return TxnOp::Error { code };
+                    }
                     self.run(&op).expect("just decided on this state");
                     ops.push(op);
                 }

@@ -11,6 +11,7 @@
 mod answer;
 mod apply;
 mod auth;
+mod bounds;
 mod decide;
 mod lifetime;
 mod node;
@@ -108,6 +109,8 @@ pub struct Rules {
     pub local: LocalRules,
     /// What the node of the members shows instead of what the tree has.
     pub membership: Option<Membership>,
+    /// Bytes of an answer or a transaction, about, at most; zero: there is no bound.
+    pub record_bytes: usize,
     /// Transactions of an epoch, at most; zero: no end is in sight.
     pub epoch_txns: u32,
     /// The unit of servers' patience; zero: nothing is known of that.

@@ -9,7 +9,7 @@ use zabkeeper_core::wire::{
 };
 use zabkeeper_core::{ErrorCode, Zxid};
 
-use super::{Asker, Model, Node, Table, auth};
+use super::{Asker, Model, Node, Table, auth, bounds};
 
 /// What setWatches must do for the paths it names (WATCH-20 to WATCH-22).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -40,14 +40,15 @@ impl Model {
                 found.map(|node| ReplyBody::Data(node.data.clone(), node.stat()))
             }
             Request::GetChildren { path, with_stat, .. } => {
-                self.readable(ids, path, zxid).map(|node| {
+                self.readable(ids, path, zxid).and_then(|node| {
                     let history = self.history(read_as(path)).expect("it has a node");
-                    let children =
+                    let children: Vec<String> =
                         history.children_at(zxid).into_iter().map(str::to_owned).collect();
-                    match with_stat {
+                    self.rules().fits(bounds::of_names(&children))?;
+                    Ok(match with_stat {
                         true => ReplyBody::ChildrenStat(children, node.stat()),
                         false => ReplyBody::Children(children),
-                    }
+                    })
                 })
             }
             Request::GetAcl { path } => self.read_acl(ids, path, zxid),
@@ -55,7 +56,9 @@ impl Model {
                 .readable(ids, path, zxid)
                 .map(|_| ReplyBody::Number(self.descendants(path, zxid))),
             Request::GetEphemerals { prefix } => {
-                Ok(ReplyBody::Children(self.read_ephemerals(asker, prefix, zxid)))
+                let paths = self.read_ephemerals(asker, prefix, zxid);
+                let fits = self.rules().fits(bounds::of_names(&paths));
+                fits.map(|()| ReplyBody::Children(paths))
             }
             Request::WhoAmI => Ok(ReplyBody::Identities(auth::shown(ids))),
             Request::MultiRead(parts) => {
@@ -65,7 +68,12 @@ impl Model {
                 let results: Vec<MultiResult> = each.collect::<Option<_>>()?;
                 let whole = results.len() == parts.len();
                 // The results before it follow the code, and no client looks at them.
-                if whole { Ok(ReplyBody::Multi(results)) } else { Err(ErrorCode::Marshalling) }
+                let fits = self.rules().fits(results.iter().map(bounds::of_part).sum());
+                if whole {
+                    fits.map(|()| ReplyBody::Multi(results))
+                } else {
+                    Err(ErrorCode::Marshalling)
+                }
             }
             Request::Sync { path } => Ok(ReplyBody::Path(path.clone())),
             Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
@@ -122,7 +130,8 @@ impl Model {
             };
             let history = self.history(read_as(path)).expect("it has a node");
             let same_stat = stat.is_none_or(|stat| stat == node.stat());
-            return Some(same_stat && history.had_children(zxid, names));
+            let fits = self.rules().fits(bounds::of_names(names)).is_ok();
+            return Some(same_stat && fits && history.had_children(zxid, names));
         }
         let right = self.read(asker, request, zxid)?;
         Some(right == *found || in_order(right) == in_order(found.clone()))

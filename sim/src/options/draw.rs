@@ -62,6 +62,11 @@ impl Options {
             server.auth.x509 = dice.chance(1, 3);
             server.auth.ensemble = dice.chance(1, 3);
             server.throttle = Throttle::draw(&mut seeds.stream("config/throttle", 0));
+            let dice = &mut seeds.stream("config/records", 0);
+            if dice.chance(1, 8) {
+                let bytes = dice.magnitude(400, 20_000);
+                server.limits.record_bytes = usize::try_from(bytes).expect("small");
+            }
             let dice = &mut seeds.stream("config/timeouts", 0);
             if dice.chance(1, 4) {
                 server.session_ticks = (dice.range_u32(1, 4), dice.range_u32(10, 60));
@@ -315,7 +320,6 @@ impl ServerOptions {
             notify_min: Duration::from_millis(dice.magnitude(5, 100)),
             notify_max: Duration::from_millis(dice.magnitude(100, 1_000)),
             recent_bytes: if rare(dice) { dice.magnitude(64, 16_384) } else { usual.recent_bytes },
-            // The model has no such bound, and no client asks for as much.
             record_bytes: usual.record_bytes,
             bulk_bytes: if rare(dice) { dice.range_u32(1, 2_000) } else { usual.bulk_bytes },
             prefer_snapshots: false,

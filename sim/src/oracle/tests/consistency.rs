@@ -4,7 +4,10 @@ use zabkeeper_core::txn::TxnOp;
 use zabkeeper_core::wire::{MultiResult, ReplyBody, Request};
 use zabkeeper_core::{ErrorCode, SessionId, Zxid};
 
-use super::history::{History, create, create_with, data, delete, get, set, twins};
+use super::history::{
+    History, create, create_with, data, delete, everything, get, set, twins, twins_under,
+};
+use crate::model::Rules;
 
 #[test]
 fn c1_a_later_write_takes_an_earlier_place() {
@@ -433,4 +436,34 @@ fn multi_01_edges_81_to_90_each_operation_sees_the_earlier_ones() {
     assert!(matches!(&next[2], MultiResult::CreatedStat(path, _) if path == "/m/s0000000003"));
     assert_eq!(multi(Vec::new()), []);
     h.passes();
+}
+
+/// Not with a bound for answers and transactions: whatever is larger is refused with -5, wherever it is asked for.
+#[test]
+fn c9_what_is_too_large_is_done() {
+    let rules = Rules { record_bytes: 40, ..everything() };
+    let large = create_with("/large", &"v".repeat(40), 0);
+    twins_under(&rules, "C9", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, large.clone());
+        h.does_as(a, |txn| {
+            assert_eq!(txn.op, TxnOp::Error { code: ErrorCode::Marshalling });
+            if lie {
+                txn.op = TxnOp::Error { code: ErrorCode::NoNode };
+            }
+        });
+    });
+    twins_under(&rules, "C9", |h, lie| {
+        let a = h.client(0);
+        for name in ["/one-of-them", "/two-of-them", "/three-of-them"] {
+            h.writes(a, create(name));
+        }
+        h.asks(a, Request::GetChildren { path: "/".into(), watch: false, with_stat: false });
+        h.answers_as(a, |reply| {
+            assert_eq!(reply.result, Err(ErrorCode::Marshalling));
+            if lie {
+                reply.result = Err(ErrorCode::NoNode);
+            }
+        });
+    });
 }
