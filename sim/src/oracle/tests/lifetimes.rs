@@ -207,12 +207,16 @@ fn t10_an_empty_container_stays_for_ever() {
     });
 }
 
+fn deleted_each_half_minute() -> Rules {
+    let mut rules = looked_for_each_second();
+    rules.tree.container_max_per_minute = 2;
+    rules
+}
+
 /// One after the other at the leader's pace: what went before had its turn, too.
 #[test]
 fn t10_a_container_waits_for_more_than_its_turn() {
-    let mut rules = looked_for_each_second();
-    rules.tree.container_max_per_minute = 2;
-    twins_under(&rules, "T10", |h, lie| {
+    twins_under(&deleted_each_half_minute(), "T10", |h, lie| {
         let a = h.client(0);
         for path in ["/a", "/b"] {
             h.writes(a, container(path));
