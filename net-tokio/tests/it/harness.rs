@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything that happens at all; loaded machines are slow.
@@ -18,6 +18,8 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
     log: Log,
+    /// Fills the log.
+    reader: Option<JoinHandle<()>>,
     /// Kept open: a server must not fail because nobody reads its line.
     stdout: BufReader<ChildStdout>,
 }
@@ -51,9 +53,9 @@ impl Server {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         let log = Log::default();
-        log.follow(child.stderr.take().expect("is piped"));
+        let reader = Some(log.follow(child.stderr.take().expect("is piped")));
         let stdout = BufReader::new(child.stdout.take().expect("is piped"));
-        Server { child, port, log, stdout }
+        Server { child, port, log, reader, stdout }
     }
 
     /// For clients.
@@ -105,6 +107,10 @@ impl Server {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("can be asked") {
+                // Its last words may not have been read yet.
+                if let Some(reader) = self.reader.take() {
+                    reader.join().expect("reads to the end");
+                }
                 return (status, self.log());
             }
             assert!(started.elapsed() < PATIENCE, "still runs:\n{}", self.log());
@@ -122,13 +128,13 @@ impl Drop for Server {
 }
 
 impl Log {
-    fn follow(&self, pipe: impl Read + Send + 'static) {
+    fn follow(&self, pipe: impl Read + Send + 'static) -> JoinHandle<()> {
         let log = self.clone();
         thread::spawn(move || {
             for line in BufReader::new(pipe).lines().map_while(Result::ok) {
                 *log.0.lock().expect("nobody panics with it") += &(line + "\n");
             }
-        });
+        })
     }
 }
 
