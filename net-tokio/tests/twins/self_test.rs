@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use crate::answer::{Names, password_of};
 use crate::generate::{GROUPS, Generator, Group};
+use crate::known;
 use crate::play::{Players, Step};
 use crate::request::{OPS, PREFIX, Request};
 
@@ -15,6 +16,7 @@ pub(crate) fn run() {
     passwords_are_javas();
     requests_are_encoded_as_zookeeper_wants_them();
     what_may_differ_is_left_out_of_answers();
+    a_list_on_its_way_explains_what_is_refused_behind_it_alone();
     equal_servers_do_not_differ();
     one_changed_answer_is_found_and_shown_in_one_step();
 }
@@ -74,6 +76,17 @@ fn what_may_differ_is_left_out_of_answers() {
     assert!(
         Names::new("/e0001", 100).frame(&stat(now, now + 1), |_| Some(3)).text.contains("TIME")
     );
+}
+
+fn a_list_on_its_way_explains_what_is_refused_behind_it_alone() {
+    let explained = |requests: usize, real: i32, ours: i32| {
+        let requests = vec![Request::new(7); requests];
+        let line = |err: i32| vec![format!("c0 setACL xid 2 zxid +1 err {err} ")];
+        known::find(&Step::Send { seat: 0, requests }, &[line(real), line(ours)]).is_some()
+    };
+    assert!(explained(2, 0, -102) && explained(2, -102, 0));
+    assert!(!explained(1, 0, -102), "nothing is behind it");
+    assert!(!explained(2, 0, -101) && !explained(2, -102, -102));
 }
 
 fn left_reply(body: &[u8]) -> Vec<u8> {
