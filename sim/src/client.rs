@@ -1,6 +1,7 @@
 //! A client of the simulated world: the real session of the client library, and somebody who uses it.
 //!
-//! Owns the session, its connections and its calls; `lives` how it begins and ends, `patience` how long it waits. Must not judge the server: oracles read the frames that pass here.
+//! Owns the session, its connections and its calls; `lives` how it begins and ends, `patience` how long it waits. Must not
+//! judge the server: oracles read the frames that pass here.
 
 use std::collections::BTreeMap;
 

@@ -23,6 +23,8 @@ use crate::workload::{self, OpMix};
 mod draw;
 mod text;
 
+pub(crate) use draw::{draw_pace, draw_room};
+
 /// A named preset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(missing_docs, reason = "`sentence` is the documentation")]

@@ -285,16 +285,8 @@ impl Learner {
     pub(super) fn propose(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
         if self.is_live() {
             self.sent = entry.zxid;
-            match self.stage {
-                Stage::Live => cx.mark(Mark::SyncProposalLive),
-                Stage::Informed
-                | Stage::Promising
-                | Stage::Promised { .. }
-                | Stage::Truncating
-                | Stage::Snapshotting { .. }
-                | Stage::CatchingUp
-                | Stage::Synced
-                | Stage::Serving => {}
+            if matches!(self.stage, Stage::Live) {
+                cx.mark(Mark::SyncProposalLive);
             }
             self.owes_since.get_or_insert(cx.now.mono);
             cx.tell(self.link, PeerMessage::Proposal(entry.clone()));

@@ -21,8 +21,8 @@ use crate::roles::Role;
 use crate::tally::Outcome;
 use crate::trace::Kind;
 
-/// So many inputs of servers are kept, the newest: they are what failures are explained with.
-const INPUTS_KEPT: usize = 4_000;
+/// So many inputs of servers, and steps with marks, are kept, the newest: they are what failures are explained with.
+const KEPT: usize = 4_000;
 
 /// Everything that was collected.
 #[derive(Debug, Default)]
@@ -210,10 +210,7 @@ impl Chronicle {
                 }
                 // Links that come and go are told besides.
                 if !matches!(payload, b"timeout" | b"drained" | b"up" | b"down") {
-                    if self.inputs.len() == INPUTS_KEPT {
-                        self.inputs.pop_front();
-                    }
-                    self.inputs.push_back(entry);
+                    keep(&mut self.inputs, entry);
                 }
             }
             Kind::Fault | Kind::Life | Kind::Phase => self.told.push(entry),
@@ -292,10 +289,7 @@ impl Chronicle {
 
     /// A server's step has hit these.
     pub fn reached(&mut self, place: Place, server: ServerId, marks: Marks) {
-        if self.marks.len() == INPUTS_KEPT {
-            self.marks.pop_front();
-        }
-        self.marks.push_back((place, server, marks));
+        keep(&mut self.marks, (place, server, marks));
     }
 
     /// A client makes a call.
@@ -465,6 +459,13 @@ impl Chronicle {
             states.push(state);
         }
     }
+}
+
+fn keep<T>(newest: &mut VecDeque<T>, one: T) {
+    if newest.len() == KEPT {
+        newest.pop_front();
+    }
+    newest.push_back(one);
 }
 
 /// What a message is called, and the position or epoch that it is about.

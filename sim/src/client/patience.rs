@@ -3,13 +3,13 @@
 //! Owns when each connection was used last. Must not believe what the library says of itself.
 
 use bytes::Bytes;
+use zabkeeper_client::State;
 use zabkeeper_core::Instant;
 use zabkeeper_core::wire::ConnectResponse;
 
 use super::Client;
 use crate::judge::Check;
 use crate::shared::Shared;
-use zabkeeper_client::State;
 
 /// How long a connection has been quiet.
 #[derive(Clone, Copy)]

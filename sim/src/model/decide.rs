@@ -63,11 +63,12 @@ impl Model {
             | Request::Sasl { .. }
             | Request::Reconfig
             | Request::Throttled { .. }
-            | Request::Unknown { .. } => stage.decide_one(case, request)?,
+            | Request::Unknown { .. } => {
+                let fits = |op| self.rules().fits(bounds::of_op(&op)).map(|()| op);
+                stage.decide_one(case, request)?.and_then(fits)
+            }
         };
-        let rules = self.rules();
-        let fitting = decided.and_then(|op| rules.fits(bounds::of_op(&op)).map(|()| op));
-        Some(fitting.unwrap_or_else(|code| TxnOp::Error { code }))
+        Some(decided.unwrap_or_else(|code| TxnOp::Error { code }))
     }
 }
 

@@ -270,7 +270,7 @@ impl Node {
         shared.observe(Observation::Recovered { server: id, state, last });
         let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
         let seed = shared.seeds.stream("core", id.0 << 32 | life).word();
-        let (config, told) = (self.config.clone(), self.config.clone());
+        let config = self.config.clone();
         match guard::catch(|| Server::recover(config, seed, recovered)) {
             Ok(Ok(server)) => {
                 let looks = shared.seeds.stream("looks", id.0 << 32 | life);
@@ -282,12 +282,12 @@ impl Node {
                 let throttle = shared.options.server.throttle.options();
                 let throttle = ConnectThrottle::new(throttle, seed, now);
                 let mut process =
-                    Process::new(&told, life, server, throttle, lanes, replayed, dice);
+                    Process::new(&self.config, life, server, throttle, lanes, replayed, dice);
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }
             Ok(Err(corrupt)) => shared.hold(Check::RECOVERS, Err(corrupt.to_string())),
-            Err(panic) => shared.panicked("Server::recover", &panic),
+            Err(panic) => shared.panicked(&format!("s{id}, Server::recover"), &panic),
         }
     }
 

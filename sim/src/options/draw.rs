@@ -292,38 +292,21 @@ impl ServerOptions {
         let tick_ms = u32::try_from(tick_ms).expect("drawn below 2^32");
         let usual = usual_limits(tick_ms);
         let rare = |dice: &mut Dice| dice.chance(1, if wide { 2 } else { 4 });
-        let limits = Limits {
-            requests_per_conn: if rare(dice) {
-                dice.range_u32(1, 8)
-            } else {
-                usual.requests_per_conn
-            },
-            undurable_bytes: if rare(dice) {
-                dice.magnitude(64, 4_096)
-            } else {
-                usual.undurable_bytes
-            },
-            snapshot_txns: match dice.below(4) {
-                0 => usual.snapshot_txns,
-                1 => dice.range_u32(2, 8),
-                _ => dice.range_u32(9, 300),
-            },
-            snapshot_slice_bytes: if rare(dice) {
-                dice.range_u32(1, 400)
-            } else {
-                usual.snapshot_slice_bytes
-            },
-            snapshots_kept: dice.range_u32(1, 4),
-            epoch_txns: if rare(dice) { dice.range_u32(5, 300) } else { usual.epoch_txns },
-            hold: usual.hold,
-            final_wait: Duration::from_millis(dice.magnitude(1, 50)),
-            notify_min: Duration::from_millis(dice.magnitude(5, 100)),
-            notify_max: Duration::from_millis(dice.magnitude(100, 1_000)),
-            recent_bytes: if rare(dice) { dice.magnitude(64, 16_384) } else { usual.recent_bytes },
-            record_bytes: usual.record_bytes,
-            bulk_bytes: if rare(dice) { dice.range_u32(1, 2_000) } else { usual.bulk_bytes },
-            prefer_snapshots: false,
+        let mut limits = usual.clone();
+        draw_room(&mut limits, &usual, rare, dice);
+        limits.snapshot_txns = match dice.below(4) {
+            0 => usual.snapshot_txns,
+            1 => dice.range_u32(2, 8),
+            _ => dice.range_u32(9, 300),
         };
+        if rare(dice) {
+            limits.snapshot_slice_bytes = dice.range_u32(1, 400);
+        }
+        limits.snapshots_kept = dice.range_u32(1, 4);
+        if rare(dice) {
+            limits.epoch_txns = dice.range_u32(5, 300);
+        }
+        draw_pace(&mut limits, &usual, rare, dice);
         ServerOptions {
             tick_ms,
             phase_ticks: (dice.range_u32(3, 10), dice.range_u32(2, 5)),
@@ -341,6 +324,33 @@ impl ServerOptions {
             timer_slack_us: 0,
         }
     }
+}
+
+/// How much of what waits a server holds; mostly as usual.
+pub(crate) fn draw_room(
+    limits: &mut Limits,
+    usual: &Limits,
+    rare: impl Fn(&mut Dice) -> bool,
+    dice: &mut Dice,
+) {
+    limits.requests_per_conn =
+        if rare(dice) { dice.range_u32(1, 8) } else { usual.requests_per_conn };
+    limits.undurable_bytes =
+        if rare(dice) { dice.magnitude(64, 4_096) } else { usual.undurable_bytes };
+}
+
+/// How long a server waits in elections, and how learners are brought in.
+pub(crate) fn draw_pace(
+    limits: &mut Limits,
+    usual: &Limits,
+    rare: impl Fn(&mut Dice) -> bool,
+    dice: &mut Dice,
+) {
+    limits.final_wait = Duration::from_millis(dice.magnitude(1, 50));
+    limits.notify_min = Duration::from_millis(dice.magnitude(5, 100));
+    limits.notify_max = Duration::from_millis(dice.magnitude(100, 1_000));
+    limits.recent_bytes = if rare(dice) { dice.magnitude(64, 16_384) } else { usual.recent_bytes };
+    limits.bulk_bytes = if rare(dice) { dice.range_u32(1, 2_000) } else { usual.bulk_bytes };
 }
 
 /// Containers are looked for often, and deleted in a hurry or slowly.

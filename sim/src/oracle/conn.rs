@@ -157,7 +157,12 @@ impl fmt::Display for Who {
 }
 
 impl Conn {
-    pub(super) fn new(client: ClientId, server: ServerId, rules: &Rules) -> Conn {
+    pub(super) fn new(
+        client: ClientId,
+        server: ServerId,
+        begins_local: bool,
+        rules: &Rules,
+    ) -> Conn {
         let ids: Arc<[Id]> = Arc::from(rules.opened(&client.address(), client.subject()));
         let shown = Shown { sent: ids.clone(), answered: ids.clone(), settled: ids };
         Conn {
@@ -167,7 +172,7 @@ impl Conn {
             hello: None,
             welcomed: None,
             session: SessionId(0),
-            begins_local: false,
+            begins_local,
             asked: VecDeque::new(),
             executed: 0,
             last_origin: None,

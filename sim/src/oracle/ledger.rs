@@ -122,11 +122,12 @@ impl Ledger {
         self.servers.get(&id).is_some_and(|server| server.leads)
     }
 
-    /// Does the server have this link, as far as it knows?
+    /// Does the server vote?
     pub(super) fn is_voter(&self, id: ServerId) -> bool {
         self.voters.0.contains(&id)
     }
 
+    /// Does the server have this link, as far as it knows?
     pub(super) fn has_link(&self, id: ServerId, link: LinkId) -> bool {
         self.servers.get(&id).is_some_and(|server| server.links.contains_key(&link))
     }

@@ -213,9 +213,9 @@ impl Oracles {
     fn judge(&mut self, what: &Observation<'_>) -> Verdict {
         match what {
             Observation::ConnOpened { client, conn, server } => {
-                let mut opened = Conn::new(*client, *server, self.model.rules());
-                opened.begins_local = self.locals.are_begun_by(*server, &self.model.rules().local);
-                self.conns.insert(*conn, opened);
+                let rules = self.model.rules();
+                let local = self.locals.are_begun_by(*server, &rules.local);
+                self.conns.insert(*conn, Conn::new(*client, *server, local, rules));
                 Ok(())
             }
             Observation::ToServer { conn, frame } => match self.conns.get(conn).map(|c| c.phase) {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
-use super::failure::names;
+use super::failure::{as_position, names};
 use crate::chronicle::{Chronicle, Entry, Lane, Message, position};
 use crate::observe::ClientId;
 use crate::run::Report;
@@ -132,14 +132,7 @@ fn shape(text: &str) -> String {
 
 /// The text with positions of the history as everywhere else in the story: epoch and number.
 fn positions_in(text: &str) -> String {
-    let plain = |word: &str| {
-        let number = word.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-        // Sessions are larger, and what is smaller is no position that was ever given to a transaction.
-        match number {
-            Some(number) if (1 << 32..1 << 52).contains(&number) => position(Zxid(number)),
-            Some(_) | None => word.to_owned(),
-        }
-    };
+    let plain = |word: &str| as_position(word).map_or(word.to_owned(), position);
     words(text).map(plain).collect()
 }
 

@@ -147,9 +147,13 @@ fn clients_named(evidence: &[String]) -> BTreeSet<ClientId> {
 fn zxid_named(evidence: &[String]) -> Option<Zxid> {
     let text = evidence.join(" ");
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    let number = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
-    // Sessions are larger; what is smaller is no position that was ever given to a transaction.
-    words.filter_map(number).find(|n| (1 << 32..1 << 52).contains(n)).map(Zxid)
+    words.filter_map(as_position).next()
+}
+
+/// Reads a word as a position of the history. Sessions are larger; what is smaller was never given to a transaction.
+pub(super) fn as_position(word: &str) -> Option<Zxid> {
+    let number = u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()?;
+    (1 << 32..1 << 52).contains(&number).then_some(Zxid(number))
 }
 
 fn server_of(event: u64, chronicle: &Chronicle) -> Option<ServerId> {
