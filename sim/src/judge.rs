@@ -208,6 +208,12 @@ impl Check {
     /// No handle is left over.
     pub const HANDLES: Check =
         Check { class: Class::Safety, id: "E4", sentence: "files and connections are given back" };
+    /// Files come and go: snapshots are taken, and what they replace is removed.
+    pub const FILES: Check = Check {
+        class: Class::Safety,
+        id: "E4",
+        sentence: "disks do not fill with what nobody needs",
+    };
     /// Somebody leads once nothing goes wrong any more.
     pub const LEADER: Check = Check {
         class: Class::Liveness,

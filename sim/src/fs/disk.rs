@@ -186,6 +186,11 @@ impl Disk {
         self.files.len()
     }
 
+    /// Names of all files in both folders, as programs see them.
+    pub fn names(&self) -> Vec<String> {
+        self.folders.iter().flat_map(|folder| folder.live.list()).collect()
+    }
+
     /// Handles that are open.
     pub fn handle_count(&self) -> u32 {
         self.files.values().map(|file| file.handles).sum()

@@ -2,7 +2,8 @@
 //!
 //! Owns their order and bounds. Must not judge promises to clients: oracles do.
 
-use zabkeeper_core::{Instant, ServerId, Status};
+use zabkeeper_core::io::Mark;
+use zabkeeper_core::{Instant, Limits, ServerId, Status, Zxid};
 
 use super::World;
 use crate::fs::Pace;
@@ -263,6 +264,7 @@ impl World {
         self.begin_phase("audit");
         let shared = &mut self.shared;
         let mut digests = Vec::new();
+        let held_back = shared.tally.has_hit(Mark::PurgeHeld);
         for node in self.nodes.values_mut() {
             let (Some(status), Some(digest)) = (node.status(), node.digest()) else {
                 continue;
@@ -283,6 +285,10 @@ impl World {
             let handles = node.disk().borrow().handle_count();
             let few = if handles <= HANDLES_MAX { Ok(()) } else { Err(format!("{handles} open")) };
             shared.hold(Check::HANDLES, few);
+            let limits = &shared.options.server.limits;
+            let kept = left_over(&node.disk().borrow().names(), limits, held_back)
+                .and_then(|()| goes_on((status.snapshot, applied), limits));
+            shared.hold(Check::FILES, kept.map_err(|what| format!("s{server}: {what}")));
         }
         let alike = digests.windows(2).all(|pair| pair[0] == pair[1]);
         let same = if alike { Ok(()) } else { Err(format!("positions and digests: {digests:x?}")) };
@@ -291,6 +297,39 @@ impl World {
         shared.judge.finish(at, event);
         shared.judge.failure().is_none()
     }
+}
+
+/// Is there more on a disk than its server needs? Nothing is being written any more, but a snapshot that was given up stays
+/// until the next one begins. Where a learner was slow (`held_back`), older snapshots stay as long, too.
+fn left_over(names: &[String], limits: &Limits, held_back: bool) -> Result<(), String> {
+    let unfinished = names.iter().filter(|name| name.ends_with(".tmp")).count();
+    let snapshots = names.iter().filter(|name| is_snapshot(name)).count();
+    let most = 1 + limits.snapshots_kept.max(1) as usize;
+    if unfinished <= 1 && (snapshots <= most || held_back) {
+        return Ok(());
+    }
+    Err(format!(
+        "{unfinished} files were never finished, and there are {snapshots} snapshots, where {most} are kept"
+    ))
+}
+
+fn is_snapshot(name: &str) -> bool {
+    name.strip_prefix("snapshot.").is_some_and(|zxid| !zxid.contains('.'))
+}
+
+/// Are snapshots taken as often as they are wanted? Counted within the newest epoch, whose counters have no gaps. One or two
+/// may have been given up for a leader's, which then did not arrive.
+fn goes_on((snapshot, applied): (Zxid, Zxid), limits: &Limits) -> Result<(), String> {
+    let before = if snapshot.epoch() == applied.epoch() { snapshot.counter() } else { 0 };
+    let since = applied.counter().saturating_sub(before);
+    let wanted = limits.snapshot_txns.saturating_add(1);
+    if since <= wanted.saturating_mul(4) {
+        return Ok(());
+    }
+    Err(format!(
+        "its last snapshot is that of {snapshot}, at least {since} transactions before {applied}; one is \
+         wanted every {wanted}"
+    ))
 }
 
 #[cfg(test)]

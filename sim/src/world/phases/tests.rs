@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zabkeeper_core::ServerId;
+use zabkeeper_core::{ServerId, Zxid};
 
 use super::*;
 use crate::faults::{Fault, Selection};
@@ -118,6 +118,29 @@ fn e3_a_server_that_hangs_lets_queues_grow() {
     }
     assert!(!world.settle());
     assert_eq!(broken(&world), "E3");
+}
+
+#[test]
+fn e4_a_disk_that_fills_with_what_nobody_needs() {
+    let limits = Limits { snapshots_kept: 2, snapshot_txns: 9, ..Limits::default() };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let fine = ["state", "log.1", "log.2", "log.3", "snapshot.1", "snapshot.2", "snapshot.3"];
+    let fine = names(&[&fine[..], &["snapshot.4.tmp", "snapshot.0.damaged"]].concat());
+    assert_eq!(left_over(&fine, &limits, false), Ok(()));
+    let with = |name: &str| [&fine[..], &names(&[name])].concat();
+    assert!(left_over(&with("snapshot.5.tmp"), &limits, false).is_err());
+    assert!(left_over(&with("snapshot.0"), &limits, false).is_err());
+    assert!(left_over(&with("snapshot.0"), &limits, true).is_ok(), "a learner needed it");
+
+    let z = |epoch: u64, counter: u64| Zxid(epoch << 32 | counter);
+    for (snapshot, applied, right) in [
+        (z(2, 7), z(2, 47), true),
+        (z(2, 7), z(2, 48), false),
+        (z(1, 7), z(2, 40), true),
+        (z(1, 7), z(2, 41), false),
+    ] {
+        assert_eq!(goes_on((snapshot, applied), &limits).is_ok(), right, "{snapshot} {applied}");
+    }
 }
 
 #[test]
