@@ -25,9 +25,11 @@ use crate::tally::Outcome;
 use crate::trace::Kind;
 use crate::workload::{Op, Ops};
 
+use memory::Memory;
 use patience::Patience;
 
 mod lives;
+mod memory;
 mod patience;
 
 /// Pause between looks at whether a fresh write can be tried, ns.
@@ -55,6 +57,9 @@ pub struct Client {
     /// The session that the next life goes on with, and the timeout that it asks for, ms.
     resumed: Option<((SessionId, Password), u64)>,
     absent: bool,
+    memory: Memory,
+    /// Events of transactions that the library has passed on.
+    events: u64,
     /// What it says and hears, where somebody wants to know. Such a client has one session only.
     diary: Option<Vec<Word>>,
 }
@@ -65,6 +70,7 @@ struct Tap {
     read: BytesMut,
     /// Once the handshake is answered.
     patience: Option<Patience>,
+    greeted: bool,
 }
 
 /// A call under way.
@@ -109,6 +115,8 @@ impl Client {
             probe: Probe::NotAsked,
             resumed: None,
             absent: false,
+            memory: Memory::default(),
+            events: 0,
             diary: None,
         }
     }
@@ -360,7 +368,8 @@ impl Client {
             return shared.schedule_arrivals();
         }
         self.links.insert(link, Some(conn));
-        self.conns.insert(conn, Tap { link, read: BytesMut::new(), patience: None });
+        self.conns
+            .insert(conn, Tap { link, read: BytesMut::new(), patience: None, greeted: false });
         shared.tally.counts.connections += 1;
         shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
             format!("client {} connected to s{server} by {conn}", self.id.0)
@@ -387,15 +396,27 @@ impl Client {
                 if let Some(patience) = &mut tap.patience {
                     patience.heard = shared.now;
                 }
+                let mut due = 0;
                 while let Some(frame) = whole_frame(&mut tap.read) {
                     shared.tally.counts.frames += 1;
+                    let welcomed = tap.patience.is_some();
+                    due += u64::from(welcomed && self.memory.read(&frame));
                     tap.patience.get_or_insert_with(|| Patience::begin(&frame, shared.now));
                     shared.observe(Observation::ToClient { conn, frame });
                 }
                 shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
                     format!("client {} <- {conn} {}B", self.id.0, bytes.len())
                 });
+                let (life, before) = (self.life, self.events);
                 self.step(Input::Received { link, bytes }, shared);
+                // Nothing is passed on any more once the session, or the connection, is given up.
+                if life == self.life && self.conns.contains_key(&conn) {
+                    let told = self.events - before;
+                    let all = (told == due).then_some(()).ok_or_else(|| {
+                        format!("client {}: of {due} events {told} are passed on", self.id.0)
+                    });
+                    shared.hold(Check::MEMORY, all);
+                }
             }
             Delivery::Closed | Delivery::Reset => {
                 shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"gone", || {
@@ -485,6 +506,7 @@ impl Client {
             Effect::Event(event) => {
                 self.jot(|| Word::Heard(event.clone()));
                 shared.tally.counts.watch_events += 1;
+                self.events += u64::from(event.zxid.is_some());
                 shared.note(Kind::Call, (self.id.0.into(), 0), event.path.as_bytes(), || {
                     format!("client {} hears {:?} {}", self.id.0, event.event, event.path)
                 });
@@ -506,6 +528,12 @@ impl Client {
         };
         let mut written = BytesMut::from(&bytes[..]);
         while let Some(frame) = whole_frame(&mut written) {
+            let tap = self.conns.get_mut(&conn);
+            if tap.is_some_and(|tap| !std::mem::replace(&mut tap.greeted, true)) {
+                let id = self.id.0;
+                let said = self.memory.greet(&frame).map_err(|why| format!("client {id} {why}"));
+                shared.hold(Check::MEMORY, said);
+            }
             shared.observe(Observation::ToServer { conn, frame });
         }
         let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };

@@ -164,6 +164,7 @@ pub fn promises() -> Vec<&'static str> {
         Check::CALLS,
         Check::PROTOCOL,
         Check::PATIENCE,
+        Check::MEMORY,
     ];
     let mut ids: Vec<&'static str> = Oracles::ids().collect();
     // Some are checked by oracles and by the world.
@@ -264,6 +265,12 @@ impl Check {
         class: Class::Safety,
         id: "CLIENT-05",
         sentence: "the client library pings in time, and gives up a silent server in time",
+    };
+    /// The client library keeps what it has heard.
+    pub const MEMORY: Check = Check {
+        class: Class::Safety,
+        id: "CLIENT-07",
+        sentence: "the client library says how far it has seen, and passes every event on",
     };
     /// Wrong passwords are refused.
     pub const PASSWORD: Check = Check {

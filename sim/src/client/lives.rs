@@ -91,6 +91,7 @@ impl Client {
 
     fn leave_life(&mut self, shared: &mut Shared) {
         self.session = None;
+        self.memory = Memory::default();
         self.life += 1;
         self.links.clear();
         for conn in std::mem::take(&mut self.conns).into_keys() {

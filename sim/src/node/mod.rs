@@ -15,7 +15,9 @@ use std::rc::Rc;
 use storage_fs::Opened;
 use zabkeeper_core::io::Lane;
 use zabkeeper_core::throttle::ConnectThrottle;
-use zabkeeper_core::{Config, ConnId, Epoch, Instant, Server, ServerId, SessionId, Status, Zxid};
+use zabkeeper_core::{
+    Config, ConnId, Epoch, Instant, Limits, Server, ServerId, SessionId, Status, Zxid,
+};
 
 use crate::chronicle::Hit;
 use crate::faults::Fault;
@@ -124,6 +126,11 @@ impl Node {
     /// What the server says of itself.
     pub fn status(&self) -> Option<Status> {
         self.process().map(|process| process.server().status())
+    }
+
+    /// What its server was told in its last life: not all are told the same.
+    pub fn limits(&self) -> &Limits {
+        &self.config.limits
     }
 
     /// Live sessions, as the server tells them.

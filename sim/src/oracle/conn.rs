@@ -133,6 +133,8 @@ pub(super) struct Conn {
     pub(super) resent: Held,
     /// What was believed on earlier connections of the session, and was not shown again on this one.
     pub(super) unshown: BTreeSet<Credential>,
+    /// Is it a client of the library, and has nobody else gone on with its session? Then what it holds is known here.
+    pub(super) knows: bool,
     /// Is the client's end gone?
     pub(super) closed: bool,
 }
@@ -189,6 +191,7 @@ impl Conn {
             held: Held::default(),
             resent: Held::default(),
             unshown: BTreeSet::new(),
+            knows: false,
             closed: false,
         }
     }

@@ -194,7 +194,9 @@ impl Oracles {
         conn.held = if same_client { held } else { Held::default() };
         if !same_client {
             view.believed.clear();
+            view.shared = true;
         }
+        conn.knows = !view.shared && !self.strangers;
         conn.unshown = view.believed.clone();
         // What was sent before the answer had come.
         conn.auths.iter().for_each(|asked| {
@@ -213,9 +215,19 @@ impl Oracles {
         self.heard.answered(ends, heard, None);
         let early: Vec<SetWatches> = conn.asked.iter().filter_map(set_watches).cloned().collect();
         for watches in early {
-            conn.resend(&watches);
+            self.sets_again(id, &watches)?;
         }
         Ok(())
+    }
+
+    /// setWatches names the watches that its client holds, and no others: those would fire for nobody.
+    fn sets_again(&mut self, id: ConnId, watches: &SetWatches) -> Verdict {
+        let conn = self.conns.get_mut(&id).expect("has a phase");
+        let knows = conn.knows && conn.phase == Phase::Open;
+        let strange = conn.resend(watches).filter(|_| knows);
+        self.tally.hold(Id::W6, strange.is_none(), || {
+            vec![format!("{id} sets {strange:?} again, and does not hold such a watch")]
+        })
     }
 
     /// The client has sent a frame after its handshake.
@@ -248,7 +260,7 @@ impl Oracles {
                 return Ok(());
             }
             Request::SetWatches(watches) => {
-                conn.resend(watches);
+                self.sets_again(id, watches)?;
                 self.shows_who_it_is(id, &request)?;
             }
             Request::Ping => {}
@@ -312,20 +324,25 @@ impl Oracles {
 }
 
 impl Conn {
-    /// setWatches names watches that the session holds.
-    fn resend(&mut self, watches: &SetWatches) {
-        for path in watches.data.iter().chain(&watches.exist) {
-            self.held.hand_over(Slot::Data, path, &mut self.resent);
-        }
+    /// setWatches names watches that the session holds; returns one that it does not.
+    fn resend(&mut self, watches: &SetWatches) -> Option<(Slot, String)> {
+        let SetWatches { data, exist, child, persistent, recursive, .. } = watches;
+        let mut strange = None;
         for (slot, paths) in [
-            (Slot::Child, &watches.child),
-            (Slot::Persistent, &watches.persistent),
-            (Slot::Recursive, &watches.recursive),
+            (Slot::Data, data),
+            (Slot::Data, exist),
+            (Slot::Child, child),
+            (Slot::Persistent, persistent),
+            (Slot::Recursive, recursive),
         ] {
             for path in paths {
                 self.held.hand_over(slot, path, &mut self.resent);
+                if !self.resent.of(slot).contains_key(path) {
+                    strange = Some((slot, path.clone()));
+                }
             }
         }
+        strange
     }
 }
 

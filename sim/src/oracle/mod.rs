@@ -94,6 +94,8 @@ pub struct Oracles {
     acknowledged: Zxid,
     /// When the audit was, if it was.
     audit: Option<Instant>,
+    /// May clients name watches that they do not hold?
+    strangers: bool,
     /// Number of the observation.
     order: u64,
     now: Instant,
@@ -122,6 +124,8 @@ struct SessionView {
     left: Instant,
     /// Watches that it holds while it has no connection.
     held: Held,
+    /// Have several clients gone on with it? Each knows only what itself has heard.
+    shared: bool,
     /// What its client was believed, as it has read.
     believed: BTreeSet<Credential>,
 }
@@ -162,9 +166,17 @@ impl Oracles {
             seen: Zxid::ZERO,
             acknowledged: Zxid::ZERO,
             audit: None,
+            strangers: false,
             order: 0,
             now: Instant::default(),
         }
+    }
+
+    /// Clients are not those of the client library: what they claim to hold is not judged.
+    #[must_use]
+    pub fn with_strangers(mut self) -> Oracles {
+        self.strangers = true;
+        self
     }
 
     /// The promise of this name counts as kept where it is checked.

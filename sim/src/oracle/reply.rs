@@ -14,7 +14,7 @@ use super::catalog::{Id, Verdict};
 use super::conn::{Asked, AuthAsked, Phase, Who};
 use super::watch::{Audience, Slot, describe};
 use super::words::maybe;
-use crate::model::{Asker, Resumption, is_quota};
+use crate::model::{Asker, Resumption, Table, is_quota};
 
 /// A reply in judgement.
 struct Answer<'a> {
@@ -387,9 +387,20 @@ impl Oracles {
         tally.hold(Id::W7, conn.asked.front().is_some_and(is_resumption), || {
             vec![format!("{who}: {}, and no setWatches is next", describe(event))]
         })?;
-        conn.resent.used_up(event.event, &event.path);
+        let since = conn.resent.used_up_since(event.event, &event.path);
         conn.untold.push(event.clone());
-        Ok(())
+        // Of a watch that was used up without a word, because nobody may read the node, its client does not know: it may have
+        // set another one since, where there was no node any more, or is one again.
+        let strict =
+            matches!(event.event, EventType::NodeDataChanged | EventType::NodeChildrenChanged);
+        let changes = |(table, since): &(Table, Zxid)| {
+            let since = if strict { *since } else { Zxid::ZERO };
+            model.next_firing(*table, &event.path, since).is_some()
+        };
+        let changed = !conn.knows || since.is_empty() || since.iter().any(changes);
+        tally.hold(Id::W7, changed, || {
+            vec![format!("{who}: {}; its watch was set behind the last change", describe(event))]
+        })
     }
 
     /// What the client has seen binds everything after it.

@@ -285,7 +285,7 @@ impl World {
             let handles = node.disk().borrow().handle_count();
             let few = if handles <= HANDLES_MAX { Ok(()) } else { Err(format!("{handles} open")) };
             shared.hold(Check::HANDLES, few);
-            let limits = &shared.options.server.limits;
+            let limits = node.limits();
             let kept = left_over(&node.disk().borrow().names(), limits, held_back)
                 .and_then(|()| goes_on((status.snapshot, applied), limits));
             shared.hold(Check::FILES, kept.map_err(|what| format!("s{server}: {what}")));

@@ -389,6 +389,39 @@ fn w2_a_client_forgets_its_persistent_watch() {
 }
 
 #[test]
+fn w6_a_client_sets_a_watch_again_that_has_fired() {
+    twins("W6", |h, lie| {
+        let a = h.client(0);
+        h.reads(a, watch_data("/"));
+        h.reads(a, watch_children("/"));
+        h.asks(a, set("/", "v1"));
+        let zxid = h.does(a);
+        h.tells(a, NodeDataChanged, "/", zxid);
+        h.answers(a);
+        let seen = h.tip();
+        let a = h.reconnects(a);
+        let data: &[&str] = if lie { &["/"] } else { &[] };
+        h.reads(a, resume(seen, [data, &[], &["/"]]));
+    });
+}
+
+#[test]
+fn w7_hs_13_a_client_asks_for_what_it_has_seen() {
+    twins("W7", |h, lie| {
+        let a = h.client(0);
+        h.writes(a, set("/", "v1"));
+        h.reads(a, watch_data("/"));
+        let seen = if lie { zabkeeper_core::Zxid::ZERO } else { h.tip() };
+        let a = h.reconnects(a);
+        h.asks(a, resume(seen, [&["/"], &[], &[]]));
+        if lie {
+            h.retells(a, NodeDataChanged, "/");
+        }
+        h.answers(a);
+    });
+}
+
+#[test]
 fn w6_a_removed_persistent_watch_fires() {
     twins("W6", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zabkeeper_core::ConnId;
 use zabkeeper_core::wire::{AddWatchMode, EventType, WatcherType};
+use zabkeeper_core::{ConnId, Zxid};
 
 use crate::model::{Firing, Table};
 
@@ -111,6 +111,24 @@ impl<T> Tables<T> {
         for slot in slots {
             self.of_mut(*slot).remove(path);
         }
+    }
+}
+
+impl Tables<Zxid> {
+    /// As [`Tables::used_up`]: since when the watches that are used up have stood.
+    pub(in crate::oracle) fn used_up_since(
+        &mut self,
+        event: EventType,
+        path: &str,
+    ) -> Vec<(Table, Zxid)> {
+        let before = |(slot, table)| Some((table, *self.of(slot).get(path)?));
+        let tables = [(Slot::Data, Table::Data), (Slot::Child, Table::Child)];
+        let before: Vec<_> = tables.into_iter().filter_map(before).collect();
+        self.used_up(event, path);
+        before
+            .into_iter()
+            .filter(|(table, _)| !self.of(Slot::of_table(*table)).contains_key(path))
+            .collect()
     }
 }
 
