@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Buf, Bytes, BytesMut};
 use zabkeeper_client::{CallId, Effect, Failure, Input, LinkId, Loss, Outbox, Session, State};
-use zabkeeper_core::wire::{Password, Request};
+use zabkeeper_core::wire::{Password, Request, XID_SET_WATCHES};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
 use crate::agenda::Due;
@@ -71,6 +71,9 @@ struct Tap {
     /// Once the handshake is answered.
     patience: Option<Patience>,
     greeted: bool,
+    /// Were watches of earlier connections set again? Where a client was not told that one was used up, as it may not read
+    /// the node, it holds two of a path then, and the first event that comes takes both.
+    resumed: bool,
 }
 
 /// A call under way.
@@ -368,8 +371,10 @@ impl Client {
             return shared.schedule_arrivals();
         }
         self.links.insert(link, Some(conn));
-        self.conns
-            .insert(conn, Tap { link, read: BytesMut::new(), patience: None, greeted: false });
+        self.conns.insert(
+            conn,
+            Tap { link, read: BytesMut::new(), patience: None, greeted: false, resumed: false },
+        );
         shared.tally.counts.connections += 1;
         shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
             format!("client {} connected to s{server} by {conn}", self.id.0)
@@ -410,7 +415,8 @@ impl Client {
                 let (life, before) = (self.life, self.events);
                 self.step(Input::Received { link, bytes }, shared);
                 // Nothing is passed on any more once the session, or the connection, is given up.
-                if life == self.life && self.conns.contains_key(&conn) {
+                let knows = self.conns.get(&conn).is_some_and(|tap| !tap.resumed);
+                if life == self.life && knows {
                     let told = self.events - before;
                     let all = (told == due).then_some(()).ok_or_else(|| {
                         format!("client {}: of {due} events {told} are passed on", self.id.0)
@@ -529,10 +535,13 @@ impl Client {
         let mut written = BytesMut::from(&bytes[..]);
         while let Some(frame) = whole_frame(&mut written) {
             let tap = self.conns.get_mut(&conn);
-            if tap.is_some_and(|tap| !std::mem::replace(&mut tap.greeted, true)) {
-                let id = self.id.0;
-                let said = self.memory.greet(&frame).map_err(|why| format!("client {id} {why}"));
-                shared.hold(Check::MEMORY, said);
+            if let Some(tap) = tap {
+                tap.resumed |= frame.starts_with(&XID_SET_WATCHES.to_be_bytes());
+                if !std::mem::replace(&mut tap.greeted, true) {
+                    let said = self.memory.greet(&frame);
+                    let said = said.map_err(|why| format!("client {} {why}", self.id.0));
+                    shared.hold(Check::MEMORY, said);
+                }
             }
             shared.observe(Observation::ToServer { conn, frame });
         }

@@ -6,7 +6,7 @@ use zabkeeper_core::{ServerId, Zxid};
 
 use super::*;
 use crate::faults::{Fault, Selection};
-use crate::options::{Options, Pinned, Profile};
+use crate::options::{Options, Pinned, Profile, ServerOptions};
 use crate::seed::Seeds;
 use crate::trace::Story;
 
@@ -122,7 +122,7 @@ fn e3_a_server_that_hangs_lets_queues_grow() {
 
 #[test]
 fn e4_a_disk_that_fills_with_what_nobody_needs() {
-    let limits = Limits { snapshots_kept: 2, snapshot_txns: 9, ..Limits::default() };
+    let limits = Limits { snapshots_kept: 2, snapshot_txns: 9, ..ServerOptions::usual().limits };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let fine = ["state", "log.1", "log.2", "log.3", "snapshot.1", "snapshot.2", "snapshot.3"];
     let fine = names(&[&fine[..], &["snapshot.4.tmp", "snapshot.0.damaged"]].concat());
@@ -155,7 +155,7 @@ fn c6_a_client_from_the_future_is_not_served() {
         let options = Options::draw(seeds, Profile::Session, &pinned);
         let outcome = World::new(seeds, options, Story::Off, false).run();
         assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
-        outcome.tally.has_hit(zabkeeper_core::io::Mark::ClientAhead)
+        outcome.tally.has_hit(Mark::ClientAhead)
     });
     assert!(asked);
 }
