@@ -20,7 +20,7 @@ use crate::seed::Seeds;
 use crate::stream::{Arrival, Network};
 use crate::tally::Tally;
 use crate::targets::Targets;
-use crate::trace::{Kind, Stamp, Trace};
+use crate::trace::{Kind, Stamp, Trace, plain};
 use crate::workload::KeySpace;
 
 /// Something that will happen. Whatever names a life is void once that life is over.
@@ -132,13 +132,13 @@ impl Shared {
         let stamp = Stamp { at: self.now, kind, ends };
         let heard = self.agenda.listens() && matches!(kind, Kind::Fault | Kind::Life);
         if !heard && self.chronicle.is_none() && self.lines.is_none() {
-            return self.trace.event(stamp, payload, text);
+            return self.trace.event(stamp, payload, || plain::event(&text(), &self.net));
         }
         let text = text();
         if heard {
             self.agenda.hear(&text);
         }
-        self.trace.event(stamp, payload, || text.clone());
+        self.trace.event(stamp, payload, || plain::event(&text, &self.net));
         let place = self.place();
         if let Some(lines) = &mut self.lines {
             lines.note(place, kind, &text);

@@ -8,6 +8,8 @@ use std::io::Write;
 
 use zabkeeper_core::{Instant, ServerId};
 
+pub(crate) mod plain;
+
 /// What kind of thing has happened; the number enters the hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

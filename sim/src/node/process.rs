@@ -39,7 +39,7 @@ use crate::seed::Dice;
 use crate::shared::{Event, Shared};
 use crate::stream::{Delivery, End, Party};
 use crate::targets::Met;
-use crate::trace::Kind;
+use crate::trace::{Kind, plain};
 use conns::Conn;
 pub(super) use links::Heard;
 use links::{Backoff, Link, LinkEvent};
@@ -283,7 +283,7 @@ impl Process {
         let event = self.lanes.done(lane);
         let told = event.is_some();
         shared.note(Kind::Completion, (self.id.0, lane as u64), &[u8::from(told)], || {
-            format!("s{} {lane:?} lane: {event:?}", self.id)
+            format!("s{} {lane:?} lane{}", self.id, if told { ", ends a command" } else { "" })
         });
         if let Some(event) = event {
             self.inbox.push_back(Delivered::Disk(event));
@@ -470,7 +470,8 @@ impl Process {
     fn dispatch(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
         let mut out = std::mem::take(&mut self.out);
         if !out.is_empty() {
-            shared.trace.outputs(shared.now, self.id, || out.to_string());
+            let text = || plain::said_by(Some(self.id), &out.to_string(), &shared.net);
+            shared.trace.outputs(shared.now, self.id, text);
         }
         let rule = self.cut.take().map(|cut| self.end_at_mark(cut, shared));
         let armed = self.armed.take_if(|_| rule.is_none() && Lengths::of(&out).sum() > 1);

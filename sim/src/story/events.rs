@@ -7,11 +7,12 @@ use std::fmt::Write;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
-use super::failure::{as_position, names};
+use super::failure::names;
 use crate::chronicle::{Chronicle, Entry, Lane, Message, position};
 use crate::observe::ClientId;
 use crate::run::Report;
 use crate::trace::Kind;
+use crate::trace::plain::{positions_in, words};
 
 /// So many are shown.
 const EVENTS: usize = 20;
@@ -111,15 +112,6 @@ fn told(events: &[Event]) -> String {
     text
 }
 
-/// Words of a text, and what is between them.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()).flat_map(|word| {
-        let end = word.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(word.len());
-        let (word, rest) = word.split_at(end);
-        [word, rest]
-    })
-}
-
 /// The text without its numbers, but for those of servers: what has the same shape says the same.
 fn shape(text: &str) -> String {
     let plain = |word: &str| {
@@ -127,12 +119,6 @@ fn shape(text: &str) -> String {
         let number = word.contains(|c: char| c.is_ascii_digit());
         if number && !server { "#".to_owned() } else { word.to_owned() }
     };
-    words(text).map(plain).collect()
-}
-
-/// The text with positions of the history as everywhere else in the story: epoch and number.
-fn positions_in(text: &str) -> String {
-    let plain = |word: &str| as_position(word).map_or(word.to_owned(), position);
     words(text).map(plain).collect()
 }
 

@@ -15,6 +15,7 @@ use crate::judge::Failure;
 use crate::observe::ClientId;
 use crate::roles::Role;
 use crate::run::Report;
+use crate::trace::plain::as_position;
 
 /// Faults shown that struck before it, and how long before, ns.
 const STRIKES: usize = 8;
@@ -148,12 +149,6 @@ fn zxid_named(evidence: &[String]) -> Option<Zxid> {
     let text = evidence.join(" ");
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     words.filter_map(as_position).next()
-}
-
-/// Reads a word as a position of the history. Sessions are larger; what is smaller was never given to a transaction.
-pub(super) fn as_position(word: &str) -> Option<Zxid> {
-    let number = u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()?;
-    (1 << 32..1 << 52).contains(&number).then_some(Zxid(number))
 }
 
 fn server_of(event: u64, chronicle: &Chronicle) -> Option<ServerId> {

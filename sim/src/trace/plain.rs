@@ -1,0 +1,108 @@
+//! Lines of the story as people read them: positions as epoch and number, connections with who is at the other end.
+//!
+//! Owns how that is said. Must not know who says it.
+
+use zabkeeper_core::{ConnId, ServerId, Zxid};
+
+use crate::chronicle::position;
+use crate::stream::{Network, Party};
+
+/// Words of a text, and what is between them.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()).flat_map(|word| {
+        let end = word.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(word.len());
+        let (word, rest) = word.split_at(end);
+        [word, rest]
+    })
+}
+
+/// Reads a word as a position of the history. Sessions are larger; what is smaller was never given to a transaction.
+pub(crate) fn as_position(word: &str) -> Option<Zxid> {
+    let number = u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()?;
+    (1 << 32..1 << 52).contains(&number).then_some(Zxid(number))
+}
+
+/// The text with positions of the history as epoch and number.
+pub(crate) fn positions_in(text: &str) -> String {
+    let plain = |word: &str| as_position(word).map_or(word.to_owned(), position);
+    words(text).map(plain).collect()
+}
+
+/// An event with positions as epoch and number, and behind each connection who is at its other end. Events begin with whom
+/// they are about.
+pub(crate) fn event(text: &str, net: &Network) -> String {
+    said_by(text.split(' ').next().and_then(as_server), text, net)
+}
+
+/// The same of a text that is about this server, or about a client.
+pub(crate) fn said_by(teller: Option<ServerId>, text: &str, net: &Network) -> String {
+    let plain = |word: &str| {
+        let ends = as_conn(word).and_then(|conn| net.parties(conn));
+        match (as_position(word), ends) {
+            (Some(zxid), _) => position(zxid),
+            (None, Some(ends)) => format!("{word}({})", others(ends, teller)),
+            (None, None) => word.to_owned(),
+        }
+    };
+    words(text).map(plain).collect()
+}
+
+fn as_server(word: &str) -> Option<ServerId> {
+    word.strip_prefix('s')?.parse().ok().map(ServerId)
+}
+
+/// A connection, which as a link between servers has another letter.
+fn as_conn(word: &str) -> Option<ConnId> {
+    word.strip_prefix(['c', 'l'])?.parse().ok().map(ConnId)
+}
+
+fn others(ends: [Party; 2], teller: Option<ServerId>) -> String {
+    let named = ends.map(|end| match end {
+        Party::Client(client) => format!("client {}", client.0),
+        Party::Server(server) => format!("s{server}"),
+        Party::Stranger => "stranger".to_owned(),
+    });
+    let is_teller = |end: Party| match end {
+        Party::Server(server) => teller == Some(server),
+        Party::Client(_) => teller.is_none(),
+        Party::Stranger => false,
+    };
+    match ends.map(is_teller) {
+        [true, false] => named[1].clone(),
+        [false, true] => named[0].clone(),
+        [true, true] | [false, false] => named.join("-"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::ClientId;
+    use crate::options::{Options, Pinned, Profile};
+    use crate::seed::Seeds;
+
+    #[test]
+    fn connections_are_told_with_who_is_at_the_other_end() {
+        let seeds = Seeds::new(1);
+        let pace = Options::draw(seeds, Profile::Default, &Pinned::default()).peers.link;
+        let mut net = Network::new(70);
+        let [client, s1, s3] =
+            [Party::Client(ClientId(8)), Party::Server(ServerId(1)), Party::Server(ServerId(3))];
+        for parties in [[client, s1], [s3, s1]] {
+            let conn = net.deal();
+            net.open(conn, parties, pace, seeds.stream("net", conn.0));
+        }
+        for (text, plain) in [
+            ("s1 l72 ACK 0x100000011", "s1 l72(s3) ACK 1.17"),
+            ("s3 -> c72 14B", "s3 -> c72(s1) 14B"),
+            (
+                "s1 c71 request #2, session 0x48bcfe5688c0000",
+                "s1 c71(client 8) request #2, session 0x48bcfe5688c0000",
+            ),
+            ("client 8 <- c71 20B", "client 8 <- c71(s1) 20B"),
+            ("cut: l72, l73", "cut: l72(s3-s1), l73"),
+        ] {
+            assert_eq!(event(text, &net), plain);
+        }
+    }
+}
