@@ -25,6 +25,7 @@ mod history;
 mod ids;
 pub mod io;
 mod log;
+mod mark;
 pub mod peer;
 mod quorum;
 mod recent;

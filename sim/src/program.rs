@@ -286,8 +286,9 @@ fn list_sites() -> u8 {
 }
 
 fn list_marks() -> u8 {
-    let names: Vec<String> = Mark::ALL.iter().map(|mark| format!("{mark:?}\n")).collect();
-    tell(&names.concat());
+    for mark in Mark::ALL {
+        tell(&format!("{:<24} {}\n", format!("{mark:?}"), mark.sentence()));
+    }
     0
 }
 

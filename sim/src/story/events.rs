@@ -136,9 +136,8 @@ fn marks(
             continue;
         }
         let told = marks.iter().filter(|m| place.event == event || hits[*m as usize] <= RARE);
-        let names: Vec<String> = told.map(|mark| format!("{mark:?}")).collect();
-        if !names.is_empty() {
-            let text = format!("s{server} reaches {}", names.join(", "));
+        for mark in told {
+            let text = format!("s{server}: {} ({mark:?})", mark.sentence());
             events.push(Event { at: place.at, event: Some(place.event), text });
         }
     }
