@@ -1,4 +1,4 @@
-//! Who led and who followed when, and when the ensemble was partitioned: for people.
+//! Who led and who followed when: for people.
 //!
 //! Owns the record and its drawing. Must not influence the run.
 
@@ -7,9 +7,13 @@ use std::fmt::Write;
 
 use zabkeeper_core::{Epoch, Instant, Mode, ServerId, Status, Zxid};
 
+use crate::chronicle::{Hit, Strike};
+use crate::faults::Fault;
+
 /// Columns of the drawing.
 const COLUMNS: u64 = 100;
 const HALF: usize = 50;
+const LEGEND: &str = "L leads, f follows (l, : not serving yet), ? looks for a leader, - is down, z stands still, # partition";
 
 /// What a server is doing, as far as the drawing goes. Where several fall into one column, the first of these is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -32,8 +36,6 @@ pub enum Role {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Roles {
     changes: BTreeMap<ServerId, Vec<(Instant, Role)>>,
-    /// Partitions, from when to when.
-    cuts: Vec<(Instant, Instant)>,
     reigns: Vec<Reign>,
 }
 
@@ -151,38 +153,42 @@ impl Roles {
         self.changes.values().filter(|changes| last(changes) == Some(Role::Down)).count()
     }
 
-    /// Some servers do not reach each other.
-    pub fn record_cut(&mut self, from: Instant, until: Instant) {
-        self.cuts.push((from, until));
-    }
-
-    /// Every partition has ended at the latest.
-    pub fn healed(&mut self, at: Instant) {
-        for (_, until) in &mut self.cuts {
-            *until = at.min(*until);
-        }
-    }
-
     /// A row for each server, and one for partitions if there were any.
-    pub fn draw(&self, end: Instant) -> String {
+    pub fn draw(&self, end: Instant, strikes: &[Strike]) -> String {
         let width = (end.0 / COLUMNS).max(1);
         let columns = || (0..COLUMNS).map(|n| (n * width, (n + 1) * width));
         let mut text = String::new();
         for (server, changes) in &self.changes {
-            let row: String =
-                columns().map(|(from, to)| worst(changes, from, to).letter()).collect();
+            let paused = |strike: &&Strike| {
+                strike.fault == Fault::NodePause && strike.hit == Hit::Server(*server)
+            };
+            let pauses: Vec<&Strike> = strikes.iter().filter(paused).collect();
+            let letter = |(from, to)| {
+                let role = worst(changes, from, to);
+                let stands = role != Role::Down && during(&pauses, from, to);
+                if stands { 'z' } else { role.letter() }
+            };
+            let row: String = columns().map(letter).collect();
             let _infallible = writeln!(text, "s{:<8} {row}", server.0);
         }
-        if !self.cuts.is_empty() {
-            let cut = |from, to| self.cuts.iter().any(|(a, b)| a.0 < to && from < b.0);
-            let row: String = columns().map(|(a, b)| if cut(a, b) { '#' } else { ' ' }).collect();
+        let apart = |strike: &&Strike| matches!(strike.hit, Hit::Pairs(_));
+        let cuts: Vec<&Strike> = strikes.iter().filter(apart).collect();
+        if !cuts.is_empty() {
+            let letter = |(from, to)| if during(&cuts, from, to) { '#' } else { ' ' };
+            let row: String = columns().map(letter).collect();
             let _infallible = writeln!(text, "cut       {row}");
         }
         let seconds = |ns: u64| format!("{}s", ns / 1_000_000_000);
         let (middle, last) = (seconds(end.0 / 2), seconds(end.0));
         let _infallible = writeln!(text, "{:10}{:<HALF$}{middle:<HALF$}{last}", "", "0s");
+        let _infallible = writeln!(text, "{:10}{LEGEND}", "");
         text
     }
+}
+
+/// Does one of these last into the time between?
+fn during(strikes: &[&Strike], from: u64, to: u64) -> bool {
+    strikes.iter().any(|s| s.at.0 < to && s.until.is_some_and(|until| from < until.0))
 }
 
 fn worst(changes: &[(Instant, Role)], from: u64, to: u64) -> Role {
@@ -204,12 +210,22 @@ mod tests {
         assert!(!roles.record(Instant(20), s1, Role::Leads));
         roles.record(Instant(505), s1, Role::Down);
         roles.record(Instant(507), s1, Role::Follows);
-        roles.record_cut(Instant(900), Instant(5_000));
-        roles.healed(Instant(950));
-        let drawn = roles.draw(Instant(1_000));
-        let drawn = drawn.trim_end().rsplit_once('\n').expect("the axis is the last row").0;
-        let expected = format!("s1        ?{}-{}\n", "L".repeat(49), "f".repeat(49));
-        let cut = format!("cut       {}#####{}", " ".repeat(90), " ".repeat(5));
-        assert_eq!(drawn, expected + &cut);
+        let strike = |fault, hit, at, until| Strike {
+            at: Instant(at),
+            until: Some(Instant(until)),
+            fault,
+            hit,
+        };
+        let apart = Hit::Pairs(vec![(s1, ServerId(2))]);
+        let strikes = [
+            strike(Fault::NetSplit, apart, 900, 950),
+            strike(Fault::NodePause, Hit::Server(s1), 490, 530),
+        ];
+        let drawn = roles.draw(Instant(1_000), &strikes);
+        let rows: Vec<&str> = drawn.lines().collect();
+        assert_eq!(rows[0], format!("s1        ?{}z-zz{}", "L".repeat(48), "f".repeat(47)));
+        assert_eq!(rows[1], format!("cut       {}#####{}", " ".repeat(90), " ".repeat(5)));
+        assert_eq!(rows[2].trim_start(), format!("0s{:48}0s{:48}0s", "", ""));
+        assert_eq!(rows[3..], [format!("{:10}{LEGEND}", "")]);
     }
 }

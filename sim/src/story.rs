@@ -34,7 +34,7 @@ pub fn screen(report: &Report) -> String {
     let outcome = &report.outcome;
     let totals = Totals::of(report);
     let mut text = format!("{:<HEAD$}{}\n\n", "seed", opening(report));
-    text.push_str(&report.outcome.roles.draw(outcome.ended));
+    text.push_str(&outcome.roles.draw(outcome.ended, outcome.strikes.list()));
     text.push('\n');
     text.push_str(&reigns(report));
     text.push('\n');
@@ -93,10 +93,19 @@ fn reigns(report: &Report) -> String {
             short(reign.from),
             short(until),
             plural(reign.last.counter().into(), "write"),
-            ending(reign, report).chars().take(WIDTH - 60).collect::<String>()
+            fit(&ending(reign, report), WIDTH - 60)
         );
     }
     text
+}
+
+/// As many words as fit.
+fn fit(text: &str, width: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(width) else {
+        return text.to_owned();
+    };
+    let cut = &text[..end.saturating_sub(4)];
+    format!("{} ...", cut.rsplit_once(' ').map_or(cut, |(words, _)| words))
 }
 
 /// How a reign ended, and what had struck shortly before, if anything that can end one.

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
 use super::failure::names;
+use super::fit;
 use crate::chronicle::{Chronicle, Entry, Lane, Message, position};
 use crate::observe::ClientId;
 use crate::run::Report;
@@ -106,8 +107,7 @@ fn told(events: &[Event]) -> String {
             _ => format!(" (and {} like it since {oldest})", count - 1),
         };
         let line = format!("  {:>13} {number:>8}  {what}{again}", newest.at.to_string());
-        let cut: String = line.chars().take(LINE).collect();
-        let _infallible = writeln!(text, "{cut}");
+        let _infallible = writeln!(text, "{}", fit(&line, LINE));
     }
     text
 }

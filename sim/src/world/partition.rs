@@ -49,7 +49,6 @@ impl World {
         shared.note(Kind::Fault, (fault as u64, ms), &ends, || {
             format!("{fault} for {ms} ms: {}", pairs_text(&cut))
         });
-        shared.roles.record_cut(shared.now, until);
         shared.hit(Hit::Pairs(cut.clone()), Some(until));
         for (from, to) in cut {
             self.cut_off(fault, from, to, until);

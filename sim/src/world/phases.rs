@@ -90,7 +90,6 @@ impl World {
         shared.options.peers.words_late_ms = 0;
         shared.options.server.timer_slack_us = 0;
         shared.reach.heal();
-        shared.roles.healed(shared.now);
         shared.strikes.healed(shared.now);
         for client in self.clients.values_mut() {
             client.thaw(shared);
