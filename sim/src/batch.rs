@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
 
 use crate::cli::Flags;
 use crate::determinism;
@@ -23,6 +25,8 @@ use crate::trace::Story;
 
 /// One seed in so many is run twice.
 const CHECK_ONE_IN: u64 = 64;
+/// Exit code of who is interrupted, as shells have it.
+pub(crate) const INTERRUPTED: u8 = 130;
 /// Progress is shown this often.
 const PROGRESS: Duration = Duration::from_secs(2);
 
@@ -39,6 +43,8 @@ pub struct Batch {
     pub classes: Vec<Class>,
     /// For programs.
     pub json: Vec<Value>,
+    /// Did somebody not want to wait?
+    pub interrupted: bool,
 }
 
 /// Runs all that the flags ask for. Progress goes to standard error.
@@ -50,7 +56,9 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
         failures: Vec::new(),
         classes: Vec::new(),
         json: Vec::new(),
+        interrupted: false,
     };
+    let interrupted = listen();
     let begun = wall_clock();
     let mut shown = begun;
     let (stop, taken, spent) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
@@ -65,7 +73,8 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
                 let Some(job) = round.job(index, flags, pinned) else {
                     return;
                 };
-                if stop.load(Ordering::Relaxed) || late || dear {
+                let unwanted = interrupted.load(Ordering::Relaxed);
+                if stop.load(Ordering::Relaxed) || late || dear || unwanted {
                     stop.store(true, Ordering::Relaxed);
                     return;
                 }
@@ -112,7 +121,19 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
         }
         taken.fetch_add(round.length(), Ordering::Relaxed);
     }
+    batch.interrupted = interrupted.load(Ordering::Relaxed);
     batch
+}
+
+/// Whether somebody has pressed Ctrl-C: runs that are under way come to their end, and the batch says what it has found.
+/// The second time ends the program.
+fn listen() -> Arc<AtomicBool> {
+    let pressed = Arc::new(AtomicBool::new(false));
+    let at_once = flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), pressed.clone());
+    if let Err(error) = at_once.and_then(|_| flag::register(SIGINT, pressed.clone())) {
+        say(&format!("Ctrl-C ends the batch without a summary: {error}\n"));
+    }
+    pressed
 }
 
 impl Batch {

@@ -9,16 +9,17 @@ use clap::{Args, Parser, Subcommand};
 use zabkeeper_core::Instant;
 
 use crate::buggify::Choice;
-use crate::faults::Selection;
 use crate::fork::{self, Fork, Place};
 use crate::format;
 use crate::judge::Judge;
 use crate::options::{Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
+use crate::selection::Selection;
 use crate::shrink::Budget;
 use crate::stop::{Break, Stop};
 use crate::targets::Rule;
 use crate::trace::{Detail, Story, View};
+use crate::workload::OpMix;
 
 /// Simulates Zabkeeper under faults: every run is a function of its seed.
 #[derive(Parser, Clone, Debug)]
@@ -27,7 +28,7 @@ pub struct Flags {
     /// Something else than runs.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// One run: any number below 2^64, decimal or 0x hex.
+    /// One run: any number below 2^64, decimal or 0x hex; or a git hash, of which the first 16 digits count.
     #[arg(long, value_parser = parse_seed, value_name = "N")]
     pub seed: Option<u64>,
     /// A batch: the seeds from A up to and without B.
@@ -52,7 +53,7 @@ pub struct Flags {
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub duration: Option<Duration>,
     /// Number of servers, 1 to 7, instead of the profile's.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVERS_MAX)))]
+    #[arg(long, visible_alias = "nodes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVERS_MAX)))]
     pub servers: Option<u32>,
     /// Number of clients instead of the profile's.
     #[arg(long, value_name = "N")]
@@ -63,6 +64,9 @@ pub struct Flags {
     /// Which faults: +name, -name, only=name, comma separated; `list` prints the catalogue.
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub faults: String,
+    /// What clients ask for: +name, -name, only=name, comma separated; `list` prints the names.
+    #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
+    pub ops: String,
     /// A fault where a mark is hit, instead of those drawn: `MARK[#n][@role]=FAULT`, repeatable; roles are looking, leading,
     /// following. `off` for none, `list` prints all marks.
     #[arg(long, value_name = "RULE")]
@@ -125,8 +129,11 @@ pub struct Flags {
     /// Write what the run decided to this file, for --schedule; with --shrink, the shrunken schedule.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "runs", "wall", "cpu", "check_determinism"])]
     pub save_schedule: Option<PathBuf>,
+    /// Run all schedules of this folder, one after the other.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at"])]
+    pub corpus: Option<PathBuf>,
     /// Run what this file says instead of a seed.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "check_determinism", "profile", "servers", "clients", "faults", "duration", "at_mark", "crash_at"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at"])]
     pub schedule: Option<PathBuf>,
     /// Where the run fails, look for a schedule with as few steps as possible that breaks the same promise.
     #[arg(long, conflicts_with_all = ["seeds", "runs", "wall", "cpu", "check_determinism"])]
@@ -160,7 +167,7 @@ pub struct Flags {
 }
 
 const AFTER_HELP: &str = "Exit codes: 0 passed, 1 safety violation, 2 bad usage, 3 liveness \
-violation, 4 panic, 5 determinism, 6 simulator self-check, 7 inconclusive. Without --seed, --seeds, \
+violation, 4 panic, 5 determinism, 6 simulator self-check, 7 inconclusive, 130 interrupted. Without --seed, --seeds, \
 --runs, --for or --cpu, seed 1 is run. The guide is docs/simulator.md.";
 
 /// What is asked for besides runs.
@@ -240,10 +247,16 @@ impl Flags {
         if let Some(name) = self.without.iter().find(|name| !Judge::may_go_without(name)) {
             return Err(format!("--without: {name:?} is no promise that a run can go on without"));
         }
+        let ops = Selection::parse(&self.ops).map_err(|why| format!("--ops: {why}"))?;
+        let mut left = OpMix::usual();
+        left.select(&ops);
+        if left.is_empty() {
+            return Err(format!("--ops {}: nothing is left that clients could ask for", self.ops));
+        }
         let Flags { duration, servers, clients, .. } = *self;
         let (rules, without) = (self.rules()?, self.without.clone());
         let forks = self.fork.clone().unwrap_or_default().0;
-        Ok(Pinned { duration, servers, clients, faults, rules, without, forks, buggify })
+        Ok(Pinned { duration, servers, clients, faults, ops, rules, without, forks, buggify })
     }
 
     /// What strikes at marks, where that is not drawn.
@@ -328,6 +341,9 @@ impl Flags {
         if !self.faults.is_empty() {
             line.push_str(&format!(" --faults {}", self.faults));
         }
+        if !self.ops.is_empty() {
+            line.push_str(&format!(" --ops {}", self.ops));
+        }
         if !self.buggify.is_empty() {
             line.push_str(&format!(" --buggify {}", self.buggify));
         }
@@ -374,8 +390,13 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
 }
 
 fn parse_seed(text: &str) -> Result<u64, String> {
+    let letters = text.bytes().any(|byte| byte.is_ascii_alphabetic());
     let parsed = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),
+        // With a letter in it no number is decimal.
+        None if letters && text.len() >= 7 && text.is_ascii() => {
+            u64::from_str_radix(&text[..text.len().min(16)], 16)
+        }
         None => text.parse(),
     };
     parsed.map_err(|error| format!("{error}: a seed is below 2^64, decimal or 0x hex"))

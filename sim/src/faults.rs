@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::selection::{Selectable, Selection};
+
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
@@ -68,17 +70,6 @@ pub enum Trigger {
 pub struct FaultPlan {
     /// By fault: mean time between two, ms; zero for properties; `None` where off.
     means: [Option<u64>; Fault::ALL.len()],
-}
-
-/// A change of the selection, from the command line.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Selection {
-    /// Switch on what matches.
-    Add(Vec<Fault>),
-    /// Switch off what matches.
-    Remove(Vec<Fault>),
-    /// Only what matches.
-    Only(Vec<Fault>),
 }
 
 impl Fault {
@@ -272,13 +263,6 @@ impl Fault {
             }
         }
     }
-
-    /// Those whose name is `pattern`, or begins with it and a dot.
-    pub fn matching(pattern: &str) -> Vec<Fault> {
-        let begins =
-            |name: &str| name.strip_prefix(pattern).is_some_and(|rest| rest.starts_with('.'));
-        Fault::ALL.into_iter().filter(|f| f.name() == pattern || begins(f.name())).collect()
-    }
 }
 
 impl FaultPlan {
@@ -316,7 +300,7 @@ impl FaultPlan {
     }
 
     /// Applies what the command line says.
-    pub fn select(&mut self, selections: &[Selection]) {
+    pub fn select(&mut self, selections: &[Selection<Fault>]) {
         for selection in selections {
             match selection {
                 Selection::Add(faults) => {
@@ -341,31 +325,15 @@ impl FaultPlan {
     }
 }
 
-impl Selection {
-    /// From `+x,-y,only=z`; a name may be a group (`disk`).
-    ///
-    /// # Errors
-    /// A part that is none of the three, or a name that matches nothing.
-    pub fn parse(text: &str) -> Result<Vec<Selection>, String> {
-        text.split(',').filter(|part| !part.is_empty()).map(Selection::parse_one).collect()
-    }
+impl Selectable for Fault {
+    const WHAT: &str = "fault";
+    const FLAG: &str = "--faults";
 
-    fn parse_one(part: &str) -> Result<Selection, String> {
-        let faults = |pattern: &str| match Fault::matching(pattern) {
-            found if found.is_empty() => {
-                Err(format!("no fault is called {pattern:?}; `--faults list` shows all"))
-            }
-            found => Ok(found),
-        };
-        if let Some(pattern) = part.strip_prefix('+') {
-            faults(pattern).map(Selection::Add)
-        } else if let Some(pattern) = part.strip_prefix('-') {
-            faults(pattern).map(Selection::Remove)
-        } else if let Some(pattern) = part.strip_prefix("only=") {
-            faults(pattern).map(Selection::Only)
-        } else {
-            Err(format!("{part:?} is none of +name, -name, only=name and list"))
-        }
+    /// The fault of this name, or all of a group (`disk`).
+    fn matching(pattern: &str) -> Vec<Fault> {
+        let begins =
+            |name: &str| name.strip_prefix(pattern).is_some_and(|rest| rest.starts_with('.'));
+        Fault::ALL.into_iter().filter(|f| f.name() == pattern || begins(f.name())).collect()
     }
 }
 
@@ -410,7 +378,7 @@ mod tests {
         assert_eq!(plan.on().collect::<Vec<_>>(), [Fault::DiskStall]);
         assert_eq!(plan.mean(Fault::DiskStall), Some(25_000_000_000));
         assert_eq!(plan.to_string(), "disk.stall/25000ms");
-        assert!(Selection::parse("+dis").is_err());
-        assert!(Selection::parse("disk").is_err());
+        assert!(Selection::<Fault>::parse("+dis").is_err());
+        assert!(Selection::<Fault>::parse("disk").is_err());
     }
 }

@@ -54,6 +54,7 @@ pub mod run;
 pub mod scene;
 pub mod schedule;
 pub mod seed;
+pub mod selection;
 pub mod served;
 pub mod shapes;
 pub mod shared;

@@ -11,14 +11,15 @@ use zabkeeper_core::{
 };
 
 use crate::buggify::Choice;
-use crate::faults::{Fault, FaultPlan, Selection};
+use crate::faults::{Fault, FaultPlan};
 use crate::fork::{self, Fork};
 use crate::fs::Pace;
 use crate::model::{LocalRules, Rules};
 use crate::seed::{Dice, Seeds};
+use crate::selection::Selection;
 use crate::stream::LinkPace;
 use crate::targets::{self, Rule};
-use crate::workload::{self, OpMix};
+use crate::workload::{self, Op, OpMix};
 
 mod draw;
 mod text;
@@ -50,7 +51,9 @@ pub struct Pinned {
     /// Number of clients.
     pub clients: Option<u32>,
     /// Changes of the fault selection.
-    pub faults: Vec<Selection>,
+    pub faults: Vec<Selection<Fault>>,
+    /// Changes of what clients ask for.
+    pub ops: Vec<Selection<Op>>,
     /// What strikes at marks, instead of what is drawn.
     pub rules: Option<Vec<Rule>>,
     /// Promises whose breaking does not count.

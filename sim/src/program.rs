@@ -30,6 +30,7 @@ use crate::speed;
 use crate::stop::{Break, Stop};
 use crate::story;
 use crate::trace::Story;
+use crate::workload::Op;
 
 const BAD_USAGE: u8 = 2;
 const INCONCLUSIVE: u8 = 7;
@@ -48,6 +49,9 @@ pub fn main() -> u8 {
     if flags.buggify == "list" {
         return list_sites();
     }
+    if flags.ops == "list" {
+        return list_ops();
+    }
     if flags.at_mark.iter().any(|text| text == "list") {
         return list_marks();
     }
@@ -62,6 +66,9 @@ pub fn main() -> u8 {
             return BAD_USAGE;
         }
     };
+    if let Some(folder) = &flags.corpus {
+        return corpus(&flags, folder).unwrap_or_else(|code| code);
+    }
     if flags.is_batch() {
         return many(&flags, &pinned);
     }
@@ -253,7 +260,43 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     for text in &batch.failures {
         say(&format!("{text}\n"));
     }
-    exit_code(&batch.classes, &batch.totals)
+    match exit_code(&batch.classes, &batch.totals) {
+        0 if batch.interrupted => batch::INTERRUPTED,
+        code => code,
+    }
+}
+
+/// Runs what once failed, or is to be kept for another reason, and says what has come of each.
+fn corpus(flags: &Flags, folder: &Path) -> Result<u8, u8> {
+    let usage = |why: String| {
+        say(&format!("--corpus {}: {why}\n", folder.display()));
+        BAD_USAGE
+    };
+    let found = std::fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let found = found.map_err(|error| usage(error.to_string()))?;
+    let mut paths: Vec<PathBuf> = found.into_iter().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "schedule"));
+    paths.sort();
+    if paths.is_empty() {
+        return Err(usage("no file in it is called NAME.schedule".to_owned()));
+    }
+    let (mut totals, mut classes) = (Totals::default(), Vec::new());
+    for path in paths {
+        let one = Flags { schedule: Some(path.clone()), ..flags.clone() };
+        let source = Source::of(&one, &Pinned::default())?;
+        let (mut report, _) = source.run(&one);
+        totals.add(&report);
+        tell(&format!("{:<28} {}\n", report::verdict(&report), path.display()));
+        if let (Some(failure), Some(told)) =
+            (report.outcome.failure.clone(), source.chronicle(&mut report, &one))
+        {
+            let text = story::explain(&failure, &report, &told);
+            say(&format!("\n{}\n", report::failure(&text, &report, &one)));
+            classes.push(failure.class);
+        }
+    }
+    tell(&report::batch(&totals));
+    Ok(exit_code(&classes, &totals))
 }
 
 /// With several kinds of failures, the gravest for the trust in all others comes first.
@@ -274,6 +317,13 @@ fn list_faults() -> u8 {
             Trigger::Always => "property".to_owned(),
         };
         tell(&format!("{fault:<24} {often:<10} {}\n", fault.sentence()));
+    }
+    0
+}
+
+fn list_ops() -> u8 {
+    for op in Op::ALL {
+        tell(&format!("{}\n", op.name()));
     }
     0
 }

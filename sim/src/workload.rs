@@ -17,6 +17,7 @@ use zabkeeper_core::wire::{Acl, AddWatchMode, ReplyBody, Request, WatcherType};
 use crate::observe::ClientId;
 use crate::options::WorkloadOptions;
 use crate::seed::Dice;
+use crate::selection::{Selectable, Selection};
 use crate::served;
 
 pub use identity::{ENSEMBLE, known};
@@ -181,6 +182,43 @@ impl OpMix {
         }
         weights[Op::Create as usize] = weights[Op::Create as usize].max(10);
         OpMix(weights)
+    }
+
+    /// Applies what the command line says. Where that leaves nothing of what was drawn, as often as usual.
+    pub fn select(&mut self, selections: &[Selection<Op>]) {
+        self.apply(selections);
+        if self.is_empty() {
+            *self = OpMix::usual();
+            self.apply(selections);
+        }
+    }
+
+    fn apply(&mut self, selections: &[Selection<Op>]) {
+        let OpMix(usual) = OpMix::usual();
+        for selection in selections {
+            let OpMix(before) = *self;
+            let (ops, on) = match selection {
+                Selection::Add(ops) => (ops, true),
+                Selection::Remove(ops) => (ops, false),
+                Selection::Only(ops) => {
+                    self.0 = [0; Op::ALL.len()];
+                    (ops, true)
+                }
+            };
+            for op in ops {
+                let op = *op as usize;
+                self.0[op] = match before[op] {
+                    _ if !on => 0,
+                    0 => usual[op],
+                    weight => weight,
+                };
+            }
+        }
+    }
+
+    /// Is there nothing to do?
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|weight| *weight == 0)
     }
 
     /// The same without some of the operations.
@@ -540,6 +578,15 @@ impl Ops {
 
     fn stamp(&self) -> Bytes {
         Bytes::from(format!("c{:03}/{:06}", self.client.0, self.serial))
+    }
+}
+
+impl Selectable for Op {
+    const WHAT: &str = "operation";
+    const FLAG: &str = "--ops";
+
+    fn matching(name: &str) -> Vec<Op> {
+        Op::ALL.into_iter().filter(|op| op.name().eq_ignore_ascii_case(name)).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::selection::Selectable;
 
 const SERVERS: u32 = 5;
 
@@ -131,6 +132,7 @@ impl Options {
                 workload.narrow_one_in = 2;
             }
         }
+        workload.mix.select(&pinned.ops);
         let quiet = matches!(profile, Profile::Calm | Profile::Perf);
         let mut options = Options {
             profile,

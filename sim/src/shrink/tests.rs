@@ -1,9 +1,10 @@
 //! Shrinking finds what a failure needs, and only that.
 
 use super::*;
-use crate::faults::{Fault, Selection};
+use crate::faults::Fault;
 use crate::options::{Pinned, Profile};
 use crate::run::Job;
+use crate::selection::Selection;
 
 /// Runs of the default profile, in which a great deal happens that has nothing to do with the failure.
 fn failing(seed: u64, trips: Fault) -> Schedule {

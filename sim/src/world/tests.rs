@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::faults::Selection;
 use crate::fs::Crash;
 use crate::options::{Options, Pinned, Profile};
 use crate::seed::Seeds;
+use crate::selection::Selection;
 use crate::trace::Story;
 
 const MS: u64 = 1_000_000;

@@ -12,9 +12,9 @@ mod schedule;
 
 use std::time::Duration;
 
-use sim::faults::Selection;
 use sim::options::{Pinned, Profile};
 use sim::run::{Job, Report};
+use sim::selection::Selection;
 use sim::trace::Story;
 
 /// A run of `seconds` with this selection of faults.

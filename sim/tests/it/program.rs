@@ -1,6 +1,7 @@
 //! The program as it is called.
 
-use std::process::{Command, Output};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
 
 pub(crate) fn sim(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sim")).args(args).output().expect("it runs")
@@ -53,6 +54,46 @@ fn jobs_change_nothing() {
     let swarm = batch("swarm", "1");
     assert!(swarm.contains("runs      38 "), "{swarm}");
     assert_eq!(swarm, batch("swarm", "3"));
+}
+
+#[test]
+fn operations_and_seeds_are_chosen_by_name() {
+    let args =
+        ["--seed", "9e5300e1", "--duration", "1s", "--ops", "only=create,+getData", "--counts"];
+    let output = sim(&args);
+    let screen = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(screen.starts_with("seed      0x9e5300e1:"), "{screen}");
+    assert!(screen.contains("create:12 getData:14\n"), "{screen}");
+    let output = sim(&["--ops", "only=sync,-sync"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("nothing is left"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_folder_of_schedules_is_run() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
+    let output = sim(&["--corpus", folder]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.contains("/corpus/C3-resumed-at-a-leader-that-stood-still.schedule\n"), "{told}");
+    let output = sim(&["--corpus", env!("CARGO_MANIFEST_DIR")]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_batch_that_is_interrupted_says_what_it_has_found() {
+    let mut batch = Command::new(env!("CARGO_BIN_EXE_sim"));
+    batch.args(["--for", "10m", "--duration", "1s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut batch = batch.spawn().expect("it runs");
+    // Progress is told once runs have begun.
+    let mut line = [0; 1];
+    batch.stderr.as_mut().expect("piped").read_exact(&mut line).expect("it tells");
+    let id = batch.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill runs").success());
+    let output = batch.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    assert!(text(&output.stdout).contains("passed"), "{}", text(&output.stdout));
 }
 
 #[test]

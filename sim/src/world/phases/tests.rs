@@ -5,9 +5,10 @@ use std::time::Duration;
 use zabkeeper_core::{ServerId, Zxid};
 
 use super::*;
-use crate::faults::{Fault, Selection};
+use crate::faults::Fault;
 use crate::options::{Options, Pinned, Profile, ServerOptions};
 use crate::seed::Seeds;
+use crate::selection::Selection;
 use crate::trace::Story;
 
 const HOUR: u64 = 3_600_000_000_000;
