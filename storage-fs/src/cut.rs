@@ -89,7 +89,7 @@ pub(crate) fn shorten<V: Vfs>(
     entries: &[Entry],
 ) -> Result<(), StoreError> {
     let mut copy = dir.create(&FileName::Log(segment.header.first).unfinished())?;
-    let mut window = vec![0; COPY_BYTES];
+    let mut window = vec![0; usize::try_from(size).unwrap_or(COPY_BYTES).min(COPY_BYTES)];
     let mut at = 0;
     while at < size {
         let length = usize::try_from(size - at).unwrap_or(COPY_BYTES).min(COPY_BYTES);

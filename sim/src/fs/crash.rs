@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zabkeeper_core::Instant;
 
-use super::content::{Change, Content, File, Pending};
+use super::content::{Change, Content, File, Pending, Span};
 use super::disk::{Disk, Folder, NameChange};
 use crate::seed::Dice;
 
@@ -153,6 +153,16 @@ impl Disk {
         }
         self.collect_all();
         losses
+    }
+
+    /// Is there anything of which a power failure at `now` may leave one thing or another?
+    pub fn is_in_doubt(&self, now: Instant) -> bool {
+        let mut copy = self.clone();
+        copy.settle(now);
+        let begun = |span: &Span| span.begin < now;
+        let of_files = copy.files.values().flat_map(|file| &file.pending).map(|p| &p.span);
+        let of_names = copy.folders.iter().flat_map(|folder| &folder.pending).map(|(span, _)| span);
+        of_files.chain(of_names).any(begun)
     }
 
     /// A copy as a power failure at `now` would leave it, for examination.

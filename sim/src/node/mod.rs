@@ -436,12 +436,19 @@ impl Node {
 
     /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each must be a disk that
     /// the commands given so far explain; the best case is not always the longer log, as a cut may be under way.
-    pub fn examine(&mut self, shared: &mut Shared) -> Option<Truth> {
+    pub fn examine(&mut self, shared: &mut Shared) -> Option<(Zxid, u64)> {
         self.process()?;
         shared.tally.counts.truths += 1;
         let disk = self.disk.borrow();
-        let find = |luck| truth::examine(&disk, shared.now, luck, &self.alone, self.store);
-        let (worst, best) = (find(Luck::Worst), find(Luck::Best));
+        let (now, alone, store) = (shared.now, &self.alone, self.store);
+        let worst = truth::examine(&disk, now, Luck::Worst, alone, store, Server::digest);
+        let best = match &worst {
+            // No luck is needed where everything is durable.
+            Ok(Truth { state, last, .. }) if !disk.is_in_doubt(now) => {
+                Ok(Truth { state: state.clone(), last: *last, seen: () })
+            }
+            Ok(_) | Err(_) => truth::examine(&disk, now, Luck::Best, alone, store, |_| ()),
+        };
         drop(disk);
         let (worst, best) = match (worst, best) {
             (Ok(worst), Ok(best)) => (worst, best),
@@ -452,11 +459,12 @@ impl Node {
         };
         shared.hold(Check::RECOVERS, Ok(()));
         let server = self.id;
-        let Truth { state, last, digest } = worst.clone();
-        shared.observe(Observation::DurableTruth { server, state, last, digest });
+        let (found, digest) = (worst.last, worst.seen);
+        let state = worst.state;
+        shared.observe(Observation::DurableTruth { server, state, last: found, digest });
         let Truth { state, last, .. } = best;
         shared.observe(Observation::CachedTruth { server, state, last });
-        Some(worst)
+        Some((found, digest))
     }
 
     /// Looks at ground truth in the middle of what a worker does.

@@ -11,31 +11,32 @@ use crate::guard;
 
 /// What recovery found on a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Truth {
+pub struct Truth<T> {
     /// The state file.
     pub state: DurableState,
     /// The last transaction.
     pub last: Zxid,
-    /// Of tree and sessions at `last`.
-    pub digest: u64,
+    /// What was asked about tree and sessions at `last`.
+    pub seen: T,
 }
 
 /// Recovers a copy of `disk` as a power failure at `now` would leave it. `config` is that of a server which is the
-/// only voter, so that all it has logged is committed.
+/// only voter, so that all it has logged is committed; `look` asks it what is wanted then.
 ///
 /// # Errors
 /// Why it cannot be recovered, in words.
-pub fn examine(
+pub fn examine<T>(
     disk: &Disk,
     now: Instant,
     luck: Luck,
     config: &Config,
     store: Options,
-) -> Result<Truth, String> {
+    look: fn(&Server) -> T,
+) -> Result<Truth<T>, String> {
     let recover = || {
         let (log, snapshots) = SimFs::after_power_failure(disk, now, luck);
         let opened = storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
-        replay(config, opened.recovered)
+        replay(config, opened.recovered, look)
     };
     match guard::catch(recover) {
         Ok(result) => result.map_err(|why| format!("{luck:?} power failure: {why}")),
@@ -44,7 +45,11 @@ pub fn examine(
 }
 
 /// Lets a fresh server apply all that was recovered: it is elected, being alone, and its history is then committed.
-fn replay(config: &Config, mut recovered: Recovered) -> Result<Truth, String> {
+fn replay<T>(
+    config: &Config,
+    mut recovered: Recovered,
+    look: fn(&Server) -> T,
+) -> Result<Truth<T>, String> {
     let state = recovered.state.clone();
     // It has no say in its ensemble, but what it holds is whole.
     recovered.state.damaged = false;
@@ -61,7 +66,7 @@ fn replay(config: &Config, mut recovered: Recovered) -> Result<Truth, String> {
     if applied != last {
         return Err(format!("the log ends at {last}, and recovery applied up to {applied}"));
     }
-    Ok(Truth { state, last, digest: server.digest() })
+    Ok(Truth { state, last, seen: look(&server) })
 }
 
 /// The last transaction that was found.

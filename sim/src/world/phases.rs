@@ -271,10 +271,9 @@ impl World {
             let server = node.id();
             let (applied, sessions) = (status.applied, node.sessions());
             let same = match node.examine(shared) {
-                Some(truth) if (truth.last, truth.digest) == (applied, digest) => Ok(()),
-                Some(truth) => Err(format!(
-                    "s{server} holds {applied} with digest {digest:#x}, its disk {} with {:#x}",
-                    truth.last, truth.digest
+                Some(found) if found == (applied, digest) => Ok(()),
+                Some((last, other)) => Err(format!(
+                    "s{server} holds {applied} with digest {digest:#x}, its disk {last} with {other:#x}"
                 )),
                 None => Err(format!("s{server}: its disk could not be examined")),
             };
