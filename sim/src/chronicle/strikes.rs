@@ -71,6 +71,16 @@ impl Strikes {
         }
     }
 
+    /// What was done to the process of a server has ended with it.
+    pub fn process_ended(&mut self, at: Instant, server: ServerId) {
+        for strike in &mut self.list {
+            let of_process = matches!(strike.fault, Fault::NodePause | Fault::NodeSlow);
+            if of_process && strike.hit == Hit::Server(server) {
+                strike.until = strike.until.map(|until| until.min(at));
+            }
+        }
+    }
+
     /// All of them.
     pub fn list(&self) -> &[Strike] {
         &self.list
@@ -146,6 +156,19 @@ pub fn pairs_text(pairs: &[(ServerId, ServerId)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_ends_with_its_process() {
+        let mut strikes = Strikes::default();
+        for (fault, server) in [(Fault::NodePause, 1), (Fault::DiskSlow, 1), (Fault::NodePause, 2)]
+        {
+            strikes.begin(fault);
+            strikes.hit(Instant(3), Hit::Server(ServerId(server)), Some(Instant(9)));
+        }
+        strikes.process_ended(Instant(5), ServerId(1));
+        let until: Vec<u64> = strikes.list().iter().filter_map(|s| s.until).map(|t| t.0).collect();
+        assert_eq!(until, [5, 9, 9]);
+    }
 
     #[test]
     fn parts_are_told_as_parts() {

@@ -354,6 +354,7 @@ impl Node {
         }
         self.count_losses(&losses, shared);
         self.slowness = 1;
+        shared.strikes.process_ended(shared.now, id);
         self.dark = matches!(how, Crash::Power { .. });
         match how {
             Crash::Kill => shared.tally.counts.kills += 1,

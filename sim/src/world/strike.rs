@@ -273,8 +273,8 @@ impl World {
         let until = Instant(shared.now.0 + ms * MS);
         let awake = node.pause(until);
         shared.tell(|| format!("s{server} for {ms} ms"));
-        shared.hit(Hit::Server(server), Some(until));
         if let Some(until) = awake {
+            shared.hit(Hit::Server(server), Some(until));
             shared.observe(Observation::StandsStill { server, until });
         }
         awake.is_some()
