@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use zabkeeper_core::wire::{ConnectRequest, Password, Request, Secret};
+use zabkeeper_core::wire::{ConnectRequest, Password, Request, Secret, SetWatches};
 use zabkeeper_core::{Instant, SessionId, Zxid};
 
 use crate::config::Config;
@@ -27,6 +27,9 @@ pub(crate) struct Kept {
     pub(crate) id: SessionId,
     pub(crate) password: Password,
     pub(crate) last_zxid: Zxid,
+    /// Of changes up to here every watch has been told. While watches are being set again, in several requests, that is
+    /// behind `last_zxid`: the answer to the first says nothing about those that wait for the last.
+    told: Zxid,
     pub(crate) watches: Watches,
     /// What a server has accepted, to be shown to the next one (HS-13).
     pub(crate) auths: Vec<Credential>,
@@ -63,6 +66,7 @@ impl Kept {
             id,
             password,
             last_zxid: Zxid::ZERO,
+            told: Zxid::ZERO,
             watches: Watches::default(),
             auths: Vec::new(),
             queue: VecDeque::new(),
@@ -130,9 +134,17 @@ impl Kept {
         self.last_xid
     }
 
-    /// The answer to a request had this zxid in its header.
-    pub(crate) fn saw(&mut self, zxid: i64) {
+    /// The answer to a request had this zxid in its header; `all_set` unless watches wait to be set again.
+    pub(crate) fn saw(&mut self, zxid: i64, all_set: bool) {
         self.last_zxid = self.last_zxid.max(Zxid::from_wire(zxid));
+        if all_set {
+            self.told = self.last_zxid;
+        }
+    }
+
+    /// What sets all watches again.
+    pub(crate) fn set_watches(&self) -> Vec<SetWatches> {
+        self.watches.batches(self.told, self.config.watches_bytes)
     }
 
     pub(crate) fn fail_queue(&mut self, failure: Failure, out: &mut Outbox) {
@@ -162,7 +174,7 @@ mod tests {
     fn only_positive_zxids_count_as_seen_and_none_goes_back() {
         let mut kept = Kept::new(Config::new("a".parse().expect("valid"), 1), 0);
         for zxid in [-1, 7, 0, 5, -9] {
-            kept.saw(zxid);
+            kept.saw(zxid, true);
         }
         assert_eq!(kept.last_zxid, Zxid(7));
     }

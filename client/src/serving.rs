@@ -30,6 +30,8 @@ pub(crate) struct Serving {
     awaited: VecDeque<Awaited>,
     /// Auth packets are answered in order among themselves, and may overtake the rest.
     auths: VecDeque<AwaitedAuth>,
+    /// Requests that set watches again, and are not answered yet.
+    unset: usize,
     heard: Instant,
     sent: Instant,
     closing: bool,
@@ -106,6 +108,7 @@ impl Serving {
             inbound,
             awaited: VecDeque::new(),
             auths: VecDeque::new(),
+            unset: 0,
             heard: now,
             sent: now,
             closing: false,
@@ -114,7 +117,8 @@ impl Serving {
         for credential in &kept.auths {
             serving.auth(None, credential.clone(), &mut bytes);
         }
-        for batch in kept.watches.batches(kept.last_zxid, kept.config.watches_bytes) {
+        for batch in kept.set_watches() {
+            serving.unset += 1;
             let frame = RequestFrame { xid: XID_SET_WATCHES, request: Request::SetWatches(batch) };
             serving.ask(&frame, What::SetWatches, &mut bytes);
         }
@@ -281,7 +285,10 @@ impl Serving {
         // Before it is taken off the queue: a reply that makes no sense leaves its call to fail with the others.
         let result = read(xid, zxid, err, body, kind)?;
         let Awaited { what, .. } = self.awaited.pop_front().expect("the front was looked at");
-        kept.saw(zxid);
+        if matches!(what, What::SetWatches) {
+            self.unset -= 1;
+        }
+        kept.saw(zxid, self.unset == 0);
         match what {
             What::Call { call, change } => {
                 kept.watches.answered(change, err);

@@ -195,6 +195,24 @@ fn watch_25_many_watches_go_in_several_requests() {
 }
 
 #[test]
+fn watch_25_only_the_last_answer_says_that_all_watches_are_set() {
+    let mut config = config("a", 6_000);
+    config.watches_bytes = 1;
+    let set_again = |zxid| Do::Reply(XID_SET_WATCHES, zxid, empty());
+    let again = || [Do::Drop, Do::Wait(6_000), Do::Dialled, Do::Accept(6_000)];
+    let mut steps = connected();
+    steps.extend([Do::Submit(1, get("/a")), Do::Submit(2, children("/a"))]);
+    steps.extend([Do::Reply(1, 5, data()), Do::Reply(2, 5, Ok(ReplyBody::Children(vec![])))]);
+    // The server is at 9 when it answers the first, and never comes to the second.
+    steps.extend(again());
+    steps.push(set_again(9));
+    steps.extend(again());
+    steps.extend([set_again(9), set_again(9)]);
+    steps.extend(again());
+    insta::assert_snapshot!(check(config, steps));
+}
+
+#[test]
 fn watch_08_to_10_an_event_uses_up_the_watches_it_fires() {
     insta::assert_snapshot!(after_connecting(
         "a",
