@@ -30,8 +30,6 @@ pub(crate) struct Serving {
     awaited: VecDeque<Awaited>,
     /// Auth packets are answered in order among themselves, and may overtake the rest.
     auths: VecDeque<AwaitedAuth>,
-    /// Requests that set watches again, and are not answered yet.
-    unset: usize,
     heard: Instant,
     sent: Instant,
     closing: bool,
@@ -108,7 +106,6 @@ impl Serving {
             inbound,
             awaited: VecDeque::new(),
             auths: VecDeque::new(),
-            unset: 0,
             heard: now,
             sent: now,
             closing: false,
@@ -118,7 +115,6 @@ impl Serving {
             serving.auth(None, credential.clone(), &mut bytes);
         }
         for batch in kept.set_watches() {
-            serving.unset += 1;
             let frame = RequestFrame { xid: XID_SET_WATCHES, request: Request::SetWatches(batch) };
             serving.ask(&frame, What::SetWatches, &mut bytes);
         }
@@ -285,10 +281,9 @@ impl Serving {
         // Before it is taken off the queue: a reply that makes no sense leaves its call to fail with the others.
         let result = read(xid, zxid, err, body, kind)?;
         let Awaited { what, .. } = self.awaited.pop_front().expect("the front was looked at");
-        if matches!(what, What::SetWatches) {
-            self.unset -= 1;
-        }
-        kept.saw(zxid, self.unset == 0);
+        // Those that set watches again were sent before all others.
+        let next = self.awaited.front().map(|next| &next.what);
+        kept.saw(zxid, !matches!(next, Some(What::SetWatches)));
         match what {
             What::Call { call, change } => {
                 kept.watches.answered(change, err);

@@ -18,7 +18,7 @@ use crate::determinism;
 use crate::faults::{Fault, Trigger};
 use crate::format;
 use crate::html;
-use crate::judge::Class;
+use crate::judge::{Class, Failure};
 use crate::ledger;
 use crate::options::Pinned;
 use crate::power;
@@ -67,7 +67,7 @@ pub fn main() -> u8 {
         }
     };
     if let Some(folder) = &flags.corpus {
-        return corpus(&flags, folder).unwrap_or_else(|code| code);
+        return corpus(&flags, &pinned, folder).unwrap_or_else(|code| code);
     }
     if flags.is_batch() {
         return many(&flags, &pinned);
@@ -95,11 +95,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         write_pictures(flags, &report, told, &flags.repro(&report.job))?;
     }
     if let Some(failure) = &report.outcome.failure {
-        let text = match &told {
-            Some(told) => story::explain(failure, &report, told),
-            None => failure.to_string(),
-        };
-        say(&format!("\n{}", report::failure(&text, &report, flags)));
+        explain(failure, &report, told.as_deref(), flags);
         if let Some(schedule) = schedule.filter(|_| flags.shrink) {
             shrink_it(flags, &schedule, failure.id)?;
         }
@@ -118,6 +114,15 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         return Ok(Class::Determinism.exit_code());
     }
     Ok(if report.outcome.inconclusive { INCONCLUSIVE } else { 0 })
+}
+
+/// What proves the failure, and the way to see it again.
+fn explain(failure: &Failure, report: &Report, told: Option<&Chronicle>, flags: &Flags) {
+    let text = match told {
+        Some(told) => story::explain(failure, report, told),
+        None => failure.to_string(),
+    };
+    say(&format!("\n{}", report::failure(&text, report, flags)));
 }
 
 /// Where a single run comes from. It can be run again, and is the same run.
@@ -267,7 +272,7 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
 }
 
 /// Runs what once failed, or is to be kept for another reason, and says what has come of each.
-fn corpus(flags: &Flags, folder: &Path) -> Result<u8, u8> {
+fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
     let usage = |why: String| {
         say(&format!("--corpus {}: {why}\n", folder.display()));
         BAD_USAGE
@@ -283,15 +288,13 @@ fn corpus(flags: &Flags, folder: &Path) -> Result<u8, u8> {
     let (mut totals, mut classes) = (Totals::default(), Vec::new());
     for path in paths {
         let one = Flags { schedule: Some(path.clone()), ..flags.clone() };
-        let source = Source::of(&one, &Pinned::default())?;
+        let source = Source::of(&one, pinned)?;
         let (mut report, _) = source.run(&one);
         totals.add(&report);
         tell(&format!("{:<28} {}\n", report::verdict(&report), path.display()));
-        if let (Some(failure), Some(told)) =
-            (report.outcome.failure.clone(), source.chronicle(&mut report, &one))
-        {
-            let text = story::explain(&failure, &report, &told);
-            say(&format!("\n{}\n", report::failure(&text, &report, &one)));
+        let told = source.chronicle(&mut report, &one);
+        if let Some(failure) = &report.outcome.failure {
+            explain(failure, &report, told.as_deref(), &one);
             classes.push(failure.class);
         }
     }

@@ -7,6 +7,7 @@
 //! once.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
 use bytes::Bytes;
 use zabkeeper_core::{ConnId, Instant, ServerId};
@@ -32,6 +33,16 @@ pub enum Party {
     Server(ServerId),
     /// Somebody who connects where only servers should.
     Stranger,
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Party::Client(client) => write!(f, "client {}", client.0),
+            Party::Server(server) => write!(f, "s{server}"),
+            Party::Stranger => f.write_str("somebody"),
+        }
+    }
 }
 
 /// An end is gone, and not even its kernel says so.

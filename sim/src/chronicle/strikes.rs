@@ -112,18 +112,10 @@ impl Strike {
         match &self.hit {
             Hit::Server(server) => format!("s{server}"),
             Hit::Client(client) => format!("client {}", client.0),
-            Hit::Conn(ends) => ends.map(party).join("-"),
+            Hit::Conn(ends) => ends.map(|end| end.to_string()).join("-"),
             Hit::Pairs(pairs) => pairs_text(pairs),
             Hit::All => "all".to_owned(),
         }
-    }
-}
-
-fn party(party: Party) -> String {
-    match party {
-        Party::Server(server) => format!("s{server}"),
-        Party::Client(client) => format!("client {}", client.0),
-        Party::Stranger => "somebody".to_owned(),
     }
 }
 

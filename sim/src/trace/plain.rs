@@ -57,11 +57,7 @@ fn as_conn(word: &str) -> Option<ConnId> {
 }
 
 fn others(ends: [Party; 2], teller: Option<ServerId>) -> String {
-    let named = ends.map(|end| match end {
-        Party::Client(client) => format!("client {}", client.0),
-        Party::Server(server) => format!("s{server}"),
-        Party::Stranger => "stranger".to_owned(),
-    });
+    let named = ends.map(|end| end.to_string());
     let is_teller = |end: Party| match end {
         Party::Server(server) => teller == Some(server),
         Party::Client(_) => teller.is_none(),

@@ -358,8 +358,7 @@ impl World {
         let conn = *dice.pick(&standing);
         let ends = self.shared.net.parties(conn);
         if let Some([dialler, acceptor]) = ends {
-            self.shared
-                .tell(|| format!("{conn} between {} and {}", called(dialler), called(acceptor)));
+            self.shared.tell(|| format!("{conn} between {dialler} and {acceptor}"));
         }
         let until = trouble(&mut self.shared, dice, conn);
         self.shared.hit(ends.map_or(Hit::All, Hit::Conn), until);
@@ -413,15 +412,6 @@ fn freeze(client: &mut Client, dice: &mut Dice, shared: &mut Shared) -> Option<I
     let until = Instant(shared.now.0 + dice.magnitude(20, longest) * MS);
     client.freeze(until);
     Some(until)
-}
-
-/// As people are told of it.
-fn called(party: Party) -> String {
-    match party {
-        Party::Client(client) => format!("c{}", client.0),
-        Party::Server(server) => format!("s{server}"),
-        Party::Stranger => "a stranger".to_owned(),
-    }
 }
 
 fn either_end(dice: &mut Dice) -> End {
