@@ -3,7 +3,7 @@
 //! Owns what counts as state and how it is hashed. A replica's digest is the wrapping sum over all nodes and sessions,
 //! so the order in which they are visited does not matter. Not cryptographic.
 
-use crate::ids::{SessionId, Zxid};
+use crate::ids::{ServerId, SessionId, Zxid};
 use crate::wire::Acl;
 
 /// All that is replicated of one node.
@@ -62,12 +62,29 @@ pub fn node(node: &NodeView<'_>) -> u64 {
     hash.0
 }
 
-/// Share of one session in the digest: its id and the timeout that its createSession carried, ms.
-pub fn session(id: SessionId, timeout_ms: u32) -> u64 {
+/// Share of one session in the digest: its id, the timeout that its createSession carried, ms, and the server that its
+/// client connected to last.
+pub fn session(id: SessionId, timeout_ms: u32, server: Option<ServerId>) -> u64 {
     let mut hash = Fnv::new();
     hash.text("session");
     hash.number(id.0.cast_unsigned());
     hash.number(u64::from(timeout_ms));
+    match server {
+        None => hash.byte(0),
+        Some(server) => {
+            hash.byte(1);
+            hash.number(server.0);
+        }
+    }
+    hash.0
+}
+
+/// Share of what no session may be called any more: the highest id that was ever dealt for servers with this byte.
+pub fn last_session(server: u8, id: SessionId) -> u64 {
+    let mut hash = Fnv::new();
+    hash.text("last session");
+    hash.byte(server);
+    hash.number(id.0.cast_unsigned());
     hash.0
 }
 

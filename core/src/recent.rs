@@ -47,6 +47,12 @@ impl Recent {
         self.after = self.after.min(last);
     }
 
+    /// By how much the count of bytes is wrong. Visits every transaction.
+    pub(crate) fn miscounted(&self) -> u64 {
+        let bytes: u64 = self.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
+        self.bytes.abs_diff(bytes)
+    }
+
     /// The transactions after `position`, oldest first, if all of them are here.
     pub(crate) fn since(&self, position: Zxid) -> Option<impl Iterator<Item = &Entry>> {
         if position < self.after {
@@ -98,6 +104,8 @@ mod tests {
         recent.truncate(Zxid(3));
         assert_eq!((since(&recent, 2), since(&recent, 3)), (None, Some(vec![])));
         recent.push(Entry { zxid: Zxid(9), bytes: vec![0].into() });
-        assert_eq!(recent.bytes, 1);
+        assert_eq!((recent.bytes, recent.miscounted()), (1, 0));
+        recent.bytes += 7;
+        assert_eq!(recent.miscounted(), 7);
     }
 }

@@ -17,6 +17,7 @@ use crate::peer::{Voice, Vote};
 use crate::recent::Recent;
 use crate::rng::{KeyedHash, Rng};
 use crate::session::SessionTable;
+use crate::status::Backlog;
 use crate::tree::{self, NewNode, SnapshotHeader, Tree};
 use crate::txn::{Origin, Txn, TxnOp};
 use crate::watch::Watches;
@@ -218,6 +219,18 @@ impl Replica {
 
     pub(crate) fn outstanding(&self) -> usize {
         self.unapplied.len()
+    }
+
+    /// As much of a [`Backlog`] as is here.
+    pub(crate) fn backlog(&self) -> Backlog {
+        Backlog {
+            undurable_bytes: self.log.undurable_bytes(),
+            miscounted_bytes: self.recent.miscounted(),
+            walks: usize::from(self.tree.is_walked() && self.snapshots.running.is_none()),
+            pieces: self.incoming.as_ref().map_or(0, |incoming| incoming.chunks.len()),
+            pieces_at_disk: self.snapshots.at_disk as usize,
+            ..Backlog::default()
+        }
     }
 
     pub(crate) fn snapshot_running(&self) -> bool {

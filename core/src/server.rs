@@ -34,9 +34,9 @@ use crate::peer::Vote;
 use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::session::SessionTracker;
-use crate::status::{Mode, SessionInfo, Status, WatchSummary};
+use crate::status::{Backlog, Mode, SessionInfo, Status, WatchSummary};
 use crate::timer::{Timer, TimerTable};
-use crate::zab::{Follower, Leader, News, Verdict};
+use crate::zab::{Broadcast, Follower, Leader, News, Verdict};
 use clients::Conn;
 use local::LocalSessions;
 use peers::Inbound;
@@ -210,7 +210,11 @@ impl Server {
                 Some((timeout_ms, expires)) => (timeout_ms, Some(expires)),
                 None => (created_with, None),
             };
-            SessionInfo { id, timeout_ms, expires }
+            let server = match tracker {
+                Some(tracker) => tracker.owner(id),
+                None => self.replica.sessions().owner(id),
+            };
+            SessionInfo { id, timeout_ms, expires, server }
         };
         self.replica.sessions().live().map(info).collect()
     }
@@ -234,6 +238,19 @@ impl Server {
     /// The same, path by path.
     pub fn watches_by_path(&self) -> impl Iterator<Item = (&str, ConnId)> {
         self.replica.watches.data_by_path()
+    }
+
+    /// What it holds for work under way; see [`Backlog`]. Visits every connection.
+    pub fn backlog(&self) -> Backlog {
+        let backlog = self.replica.backlog();
+        let requests = self.conns.values().map(|conn| conn.queue.len()).sum();
+        let broadcast = match &self.role {
+            Role::Leading(leader) => leader.serving(),
+            Role::Looking(_) | Role::Following(_) => None,
+        };
+        let (syncs, changes, upgrades) = broadcast.map_or((0, 0, 0), Broadcast::backlog);
+        let upgrades = upgrades + self.local.upgrading();
+        Backlog { requests, syncs, changes, upgrades, strays: self.strays(), ..backlog }
     }
 
     /// Fingerprint of tree and sessions at `status().applied`; see [`crate::digest`]. Visits every node.

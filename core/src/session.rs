@@ -142,8 +142,10 @@ impl SessionTable {
     }
 
     pub(crate) fn digest(&self) -> u64 {
-        let digests = self.live().map(|(id, timeout_ms)| digest::session(id, timeout_ms));
-        digests.fold(0, u64::wrapping_add)
+        let live = self.live.iter();
+        let live = live.map(|(id, held)| digest::session(*id, held.timeout_ms, held.owner));
+        let last = self.last().map(|(server, id)| digest::last_session(server, id));
+        live.chain(last).fold(0, u64::wrapping_add)
     }
 }
 
@@ -275,6 +277,11 @@ impl SessionTracker {
 
     pub(crate) fn len(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// The server that the client is connected to, as far as it is known, moves under way included.
+    pub(crate) fn owner(&self, id: SessionId) -> Option<ServerId> {
+        self.sessions.get(&id)?.owner
     }
 
     /// Sessions by id, each with the timeout negotiated last (ms) and its deadline.

@@ -78,6 +78,33 @@ pub struct SessionInfo {
     pub timeout_ms: u32,
     /// When it expires if nothing is heard; `None` where this server does not decide that.
     pub expires: Option<Instant>,
+    /// The server that its client connected to last, as far as that is known: to a leader with the moves under way.
+    pub server: Option<ServerId>,
+}
+
+/// What a server holds for work under way, for checkers. Where nothing is going on all of it is zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Backlog {
+    /// Bytes counted as handed to the log and not durable.
+    pub undurable_bytes: u64,
+    /// Bytes by which the count of what is kept of the log is wrong.
+    pub miscounted_bytes: u64,
+    /// Snapshots of its own that have begun, although nobody writes them.
+    pub walks: usize,
+    /// Pieces of a leader's snapshot.
+    pub pieces: usize,
+    /// Pieces of snapshots at the disk.
+    pub pieces_at_disk: usize,
+    /// Requests that wait for their turn.
+    pub requests: usize,
+    /// Syncs that wait for a quorum.
+    pub syncs: usize,
+    /// Changes that are proposed and not applied, as its decisions know them.
+    pub changes: usize,
+    /// Sessions that are being made known to all.
+    pub upgrades: usize,
+    /// Sessions whose connection is not the one that it is taken for. There is none at any time.
+    pub strays: usize,
 }
 
 /// What the data table of watches holds: those set by getData and exists.

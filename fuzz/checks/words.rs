@@ -98,7 +98,8 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
         let client = client(source);
         let id = SessionId(source.long());
         let expires = (source.below(2) == 1).then(|| instant(source));
-        sessions.push(SessionInfo { id, timeout_ms: source.int().cast_unsigned(), expires });
+        let timeout_ms = source.int().cast_unsigned();
+        sessions.push(SessionInfo { id, timeout_ms, expires, server: None });
         let path = text(source).unwrap_or_default();
         ephemerals.push((id, vec![path.clone(), format!("{path}/e")]));
         paths.push((ConnId(number), path));

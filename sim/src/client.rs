@@ -330,7 +330,15 @@ impl Client {
         let choices = self.ops.recorded();
         shared.agenda.begin();
         shared.tell(|| request.to_string());
-        self.submit(op, request, false, shared);
+        let life = self.life;
+        for (op, request) in self.ops.take_before() {
+            if life == self.life && self.session.is_some() {
+                self.submit(op, request, false, shared);
+            }
+        }
+        if life == self.life && self.session.is_some() {
+            self.submit(op, request, false, shared);
+        }
         shared.agenda.end(shared.now, Act::Call(self.id, op), choices, true);
     }
 

@@ -206,6 +206,12 @@ impl Check {
         id: "E3",
         sentence: "queues are empty when nothing is going on",
     };
+    /// Names are of those who bear them.
+    pub const NAMES: Check = Check {
+        class: Class::Safety,
+        id: "E3",
+        sentence: "each connection is known as that of its session, and no other one",
+    };
     /// No handle is left over.
     pub const HANDLES: Check =
         Check { class: Class::Safety, id: "E4", sentence: "files and connections are given back" };

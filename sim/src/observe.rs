@@ -202,6 +202,8 @@ pub struct Report {
     pub status: Status,
     /// Live sessions of the ensemble.
     pub sessions: Vec<SessionInfo>,
+    /// Transactions that it has logged and not applied, as its driver has counted them.
+    pub unapplied: usize,
     /// Those that only this server knows.
     pub local_sessions: Vec<SessionInfo>,
     /// Ephemeral nodes by session.

@@ -52,6 +52,9 @@ pub enum Op {
     Quota,
 }
 
+/// As how many users a client shows up that nobody else is.
+const STRANGERS: u32 = 12;
+
 /// Paths that are refused, do not exist, or are somebody's own.
 const ODD_PATHS: [&str; 18] = [
     "/",
@@ -91,6 +94,9 @@ pub struct Ops {
     /// server would say without a quorum.
     only_reads: bool,
     serial: u32,
+    /// As how many users that nobody else is it has shown up.
+    strangers: u32,
+    before: Vec<(Op, Request)>,
     /// Versions seen last.
     versions: BTreeMap<(Number, String), i32>,
 }
@@ -304,7 +310,8 @@ impl Ops {
     /// Operations of `client`. One in four only reads.
     pub fn new(client: ClientId, mut dice: Dice) -> Ops {
         let only_reads = dice.chance(1, 4);
-        Ops { client, dice, only_reads, serial: 0, versions: BTreeMap::new() }
+        let (before, versions) = (Vec::new(), BTreeMap::new());
+        Ops { client, dice, only_reads, serial: 0, strangers: 0, before, versions }
     }
 
     /// Which operation is next.
@@ -460,6 +467,9 @@ impl Ops {
                 let depth = path.match_indices('/').nth(2).map_or(path.len(), |(end, _)| end);
                 quota::request(&path[..depth], &mut self.dice)
             }
+            Op::Auth if self.strangers < STRANGERS && self.dice.chance(1, 2) => {
+                self.as_stranger(options)
+            }
             Op::Auth => self.auth(),
             Op::AddWatch => {
                 let modes = [AddWatchMode::Persistent, AddWatchMode::PersistentRecursive];
@@ -543,6 +553,26 @@ impl Ops {
         let one_in = options.narrow_one_in;
         let narrow = one_in > 0 && self.dice.chance(1, one_in);
         if narrow { identity::narrow(&mut self.dice) } else { Acl::open() }
+    }
+
+    /// Shows to be somebody new, right behind what only that user may do: a request goes by who its client was when it was
+    /// sent, however long it waits (ACL-17).
+    fn as_stranger(&mut self, options: &WorkloadOptions) -> Request {
+        self.strangers += 1;
+        let (auth, acl) = identity::stranger(self.client.0, self.strangers);
+        let path = format!("/t{}.{}", self.client.0, self.strangers);
+        let (first, data) = (self.data(options), self.data(options));
+        let with_stat = self.dice.chance(1, 2);
+        let create = Request::Create { path: path.clone(), data: first, acl, flags: 1, with_stat };
+        let set = Request::SetData { path: path.clone(), data, version: -1 };
+        let get = Request::GetData { path, watch: self.dice.chance(1, 2) };
+        self.before = vec![(Op::CreateEphemeral, create), (Op::SetData, set), (Op::GetData, get)];
+        Request::Auth { scheme: "digest".to_owned(), auth }
+    }
+
+    /// What is to be asked right before the request that was drawn last.
+    pub fn take_before(&mut self) -> Vec<(Op, Request)> {
+        std::mem::take(&mut self.before)
     }
 
     fn auth(&mut self) -> Request {
@@ -637,6 +667,29 @@ mod tests {
             Op::ALL.into_iter().all(|op| kinds.contains(&op) == served::serves(op)),
             "{kinds:?}"
         );
+    }
+
+    #[test]
+    fn acl_17_who_shows_to_be_somebody_new_has_asked_before() {
+        let seeds = Seeds::new(1);
+        let options = Options::draw(seeds, Profile::Calm, &Pinned::default()).workload;
+        let keys = KeySpace::draw(20, 0, &mut seeds.stream("workload", 0));
+        let mut ops = Ops::new(ClientId(3), seeds.stream("client/ops", 1));
+        let mut shown = BTreeSet::new();
+        for _ in 0..100 {
+            let Request::Auth { auth, .. } = ops.request(Op::Auth, &options, &keys) else {
+                panic!("an auth packet");
+            };
+            let before = ops.take_before();
+            if before.is_empty() {
+                continue;
+            }
+            assert!(shown.insert(auth.0), "nobody else is this one");
+            let kinds: Vec<Op> = before.iter().map(|(op, _)| *op).collect();
+            assert_eq!(kinds, [Op::CreateEphemeral, Op::SetData, Op::GetData]);
+        }
+        assert_eq!(shown.len(), STRANGERS as usize);
+        assert!(ops.take_before().is_empty());
     }
 
     #[test]

@@ -113,6 +113,11 @@ impl Queue {
         self.waiting.is_empty()
     }
 
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// A write is handed to the leader; its number goes into the transaction.
     pub(crate) fn push_write(&mut self, asked: Asked) -> u64 {
         self.numbers += 1;

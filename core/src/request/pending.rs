@@ -122,6 +122,11 @@ impl Pending {
         }
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.changes.len().max(self.order.len()).max(self.ephemerals.len())
+    }
+
     /// All that is known of a path changes here, so that both maps agree.
     fn put(&mut self, path: &Arc<str>, change: Option<Change>) -> Option<Change> {
         let now = change.as_ref().and_then(Change::session);

@@ -154,6 +154,11 @@ impl Prep {
         }
     }
 
+    /// Changes that the tree does not have yet.
+    pub(crate) fn backlog(&self) -> usize {
+        self.pending.len()
+    }
+
     /// The tree now has the changes of this transaction.
     pub(crate) fn applied(&mut self, zxid: Zxid) {
         self.pending.applied(zxid);

@@ -472,6 +472,21 @@ impl Server {
         }
     }
 
+    /// Sessions that have a connection here which is not known as theirs, and the other way round.
+    pub(super) fn strays(&self) -> usize {
+        let session = |conn: &Conn| match &conn.phase {
+            ConnPhase::Held(_) | ConnPhase::Creating(_) => None,
+            ConnPhase::Revalidating(request) => Some(request.session),
+            ConnPhase::Created { session, .. } | ConnPhase::Open { session, .. } => Some(*session),
+        };
+        let nameless = self.conns.iter().filter(|(id, conn)| {
+            session(conn).is_some_and(|session| self.by_session.get(&session) != Some(id))
+        });
+        let names = self.by_session.iter();
+        let empty = names.filter(|(id, conn)| self.conns.get(conn).and_then(session) != Some(**id));
+        nameless.count() + empty.count()
+    }
+
     pub(super) fn start_hold_timer(&mut self, cx: &mut Cx<'_>) {
         if self.timers.get(Timer::Hold).is_none() {
             let deadline = cx.now.mono.after(cx.config.limits.hold);

@@ -141,17 +141,24 @@ impl LocalSessions {
         self.own.len() + self.upgrading.len()
     }
 
+    /// Those that are being made known to all.
+    pub(super) fn upgrading(&self) -> usize {
+        self.upgrading.len()
+    }
+
     /// All of them, by id.
     pub(super) fn infos(&self) -> Vec<SessionInfo> {
         let own = self.own.iter().map(|(id, timeout_ms, expires)| SessionInfo {
             id,
             timeout_ms,
             expires: Some(expires),
+            server: None,
         });
         let upgrading = self.upgrading.iter().map(|(id, timeout_ms)| SessionInfo {
             id: *id,
             timeout_ms: *timeout_ms,
             expires: None,
+            server: None,
         });
         let mut infos = Vec::from_iter(own.chain(upgrading));
         infos.sort_by_key(|info| info.id);

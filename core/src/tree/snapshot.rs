@@ -71,6 +71,11 @@ impl Tree {
         self.walk = None;
     }
 
+    /// Is a walk under way?
+    pub(crate) fn is_walked(&self) -> bool {
+        self.walk.is_some()
+    }
+
     /// The next slice of about `bytes`, and whether it is the last.
     pub(crate) fn snapshot_slice(&mut self, bytes: usize) -> (Bytes, bool) {
         let walk = self.walk.as_mut().expect("a snapshot has begun");

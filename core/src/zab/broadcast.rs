@@ -298,6 +298,11 @@ impl Broadcast {
         }
     }
 
+    /// Syncs that wait, changes that are not applied, and upgrades.
+    pub(crate) fn backlog(&self) -> (usize, usize, usize) {
+        (self.syncs.len(), self.prep.backlog(), self.upgrading.len())
+    }
+
     /// Is there a zxid left? If not, the leader must resign, and a new epoch goes on (ZAB-20).
     pub(crate) fn has_room(&self, cx: &Cx<'_>) -> bool {
         self.last_proposed.counter() < cx.config.limits.epoch_txns

@@ -33,7 +33,7 @@ mod leader;
 mod learner;
 mod syncs;
 
-pub(crate) use broadcast::{Resumption, Write};
+pub(crate) use broadcast::{Broadcast, Resumption, Write};
 pub(crate) use follower::{Follower, News};
 pub(crate) use leader::{Leader, Verdict};
 pub(crate) use syncs::SyncWaiter;

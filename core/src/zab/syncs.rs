@@ -53,6 +53,11 @@ impl Syncs {
         std::mem::take(&mut self.waiting)
     }
 
+    /// Who waits.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len() + self.next.len()
+    }
+
     /// Does somebody wait for a ping that is yet to be sent?
     pub(crate) fn want_ping(&self) -> bool {
         self.asked.is_none() && !self.next.is_empty()

@@ -109,6 +109,7 @@ fn a_dump(mode: Mode, local: Option<i64>) -> String {
         id: SessionId(id),
         timeout_ms: 10_000,
         expires: (mode != Mode::Follower).then_some(Instant(expires * 1_000_000_000)),
+        server: None,
     };
     dump(&Dump {
         mode,

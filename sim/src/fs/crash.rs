@@ -16,7 +16,7 @@ use zabkeeper_core::Instant;
 
 use super::content::{Change, Content, File, Pending, Span};
 use super::disk::{Disk, Folder, NameChange};
-use crate::seed::Dice;
+use crate::seed::{Dice, Seeds};
 
 /// A device writes so many bytes whole or not at all.
 const SECTOR: u64 = 512;
@@ -44,6 +44,8 @@ pub enum Luck {
     Worst,
     /// Everything survives that has begun.
     Best,
+    /// Anything may, names one by one: these dice decide, by their seed.
+    Drawn(u64),
 }
 
 /// What a crash took, by kind: the faults that fired.
@@ -165,16 +167,26 @@ impl Disk {
         of_files.chain(of_names).any(begun)
     }
 
+    /// Removed names that a power failure may still bring back.
+    pub fn unsynced_removals(&self) -> usize {
+        let pending = self.folders.iter().flat_map(|folder| &folder.pending);
+        pending.filter(|(_, change)| matches!(change, NameChange::Remove { .. })).count()
+    }
+
     /// A copy as a power failure at `now` would leave it, for examination.
     pub fn survivor(&self, now: Instant, luck: Luck) -> Disk {
         let mut copy = self.clone();
+        if let Luck::Drawn(seed) = luck {
+            let how = Crash::Power { torn: true, garbage: true, names: true };
+            copy.crash(now, how, Seeds::new(seed).stream("survivor", 0));
+        }
         copy.settle(now);
         copy.syncing.clear();
         for file in copy.files.values_mut() {
             file.handles = 0;
             file.syncs.clear();
             match luck {
-                Luck::Worst => file.pending.clear(),
+                Luck::Worst | Luck::Drawn(_) => file.pending.clear(),
                 Luck::Best => file.pending.retain(|pending| pending.span.begin < now),
             }
             file.rebuild();
@@ -185,7 +197,7 @@ impl Disk {
             folder.locked = false;
             folder.syncs.clear();
             match luck {
-                Luck::Worst => folder.pending.clear(),
+                Luck::Worst | Luck::Drawn(_) => folder.pending.clear(),
                 Luck::Best => folder.pending.retain(|(span, _)| span.begin < now),
             }
             folder.rebuild();

@@ -315,6 +315,30 @@ fn ground_truth_is_the_worst_or_the_best_power_failure() {
 }
 
 #[test]
+fn a_drawn_power_failure_may_bring_back_the_first_and_the_last_of_three_names() {
+    let rig = rig(9);
+    for name in ["a", "b", "c"] {
+        rig.durable(name, 10);
+    }
+    for name in ["a", "b", "c"] {
+        rig.fs.remove(name).expect("there");
+    }
+    let disk = rig.disk.borrow();
+    assert_eq!(disk.unsynced_removals(), 3);
+    let left = |seed| {
+        let (log, _) = SimFs::after_power_failure(&disk, LATER, Luck::Drawn(seed));
+        let mut names = log.list().expect("list");
+        names.sort();
+        names.concat()
+    };
+    let found: std::collections::BTreeSet<String> = (0..60).map(left).collect();
+    for names in ["", "ac", "abc", "b"] {
+        assert!(found.contains(names), "{names:?} is not among {found:?}");
+    }
+    assert_eq!(left(3), left(3));
+}
+
+#[test]
 fn a_folder_is_locked_once_and_a_crash_unlocks_it() {
     let rig = rig(6);
     let lock = rig.fs.lock().expect("free");

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use zabkeeper_core::SessionId;
 use zabkeeper_core::txn::{Txn, TxnOp};
+use zabkeeper_core::{SessionId, digest};
 
 use super::stage::{Changes, Header, Move, Stage, demand, wrong};
 use super::{Firing, Kind, Logged, Model, Node, Session, Wrong, path, session_share};
@@ -79,7 +79,10 @@ impl Model {
             }
             TxnOp::MoveSession { server } => {
                 if let Some(session) = self.sessions.get_mut(&txn.session) {
+                    let before = session_share(txn.session, session);
                     session.servers.push((zxid, *server));
+                    let after = session_share(txn.session, session);
+                    self.digest = self.digest.wrapping_add(after).wrapping_sub(before);
                 }
             }
             TxnOp::CloseSession => self.close_session(&txn),
@@ -100,9 +103,26 @@ impl Model {
         let ephemerals = BTreeSet::new();
         let (created, moves) = (txn.zxid, Vec::new());
         let servers = Vec::new();
-        let session = Session { timeout_ms, created, ended: None, ephemerals, moves, servers };
+        let first = if let TxnOp::UpgradeSession { server, .. } = txn.op {
+            Some(server)
+        } else {
+            txn.origin.map(|origin| origin.server)
+        };
+        let session =
+            Session { timeout_ms, created, ended: None, ephemerals, moves, first, servers };
         self.digest = self.digest.wrapping_add(session_share(txn.session, &session));
         self.sessions.insert(txn.session, session);
+        self.uses_up(txn.session);
+    }
+
+    /// No session of the same server has this id, or one before it, any more.
+    fn uses_up(&mut self, id: SessionId) {
+        let server = id.0.to_be_bytes()[0];
+        let before = self.last_sessions.get(&server).copied();
+        let last = before.map_or(id, |before| before.max(id));
+        let shares = |id| digest::last_session(server, id);
+        self.digest = self.digest.wrapping_sub(before.map_or(0, shares)).wrapping_add(shares(last));
+        self.last_sessions.insert(server, last);
     }
 
     fn close_session(&mut self, txn: &Txn) {

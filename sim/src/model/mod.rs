@@ -156,6 +156,8 @@ pub struct Session {
     pub ephemerals: BTreeSet<String>,
     /// How they came and went: when, whether it came, which.
     moves: Vec<(Zxid, bool, String)>,
+    /// The server that its client was connected to when it began.
+    first: Option<ServerId>,
     /// To which servers it has moved, and when.
     servers: Vec<(Zxid, ServerId)>,
 }
@@ -164,6 +166,11 @@ impl Session {
     /// The server that it had moved to last at `zxid`, if it ever had.
     pub fn moved_to(&self, zxid: Zxid) -> Option<ServerId> {
         self.servers.iter().rev().find(|(since, _)| *since <= zxid).map(|(_, server)| *server)
+    }
+
+    /// The server that its client had connected to last at `zxid`.
+    pub fn server_at(&self, zxid: Zxid) -> Option<ServerId> {
+        self.moved_to(zxid).or(self.first)
     }
 
     /// Its ephemeral nodes right after the transaction `zxid`.
@@ -186,6 +193,8 @@ pub struct Model {
     rules: Rules,
     paths: BTreeMap<String, PathHistory>,
     sessions: BTreeMap<SessionId, Session>,
+    /// The highest id ever of each byte that names a server.
+    last_sessions: BTreeMap<u8, SessionId>,
     log: Vec<Logged>,
     /// All that was ever fired, in order.
     firings: Vec<Arc<Firing>>,
@@ -208,6 +217,7 @@ impl Model {
             rules,
             paths: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            last_sessions: BTreeMap::new(),
             log: Vec::new(),
             firings: Vec::new(),
             digest: 0,
@@ -380,5 +390,6 @@ impl Model {
 
 /// Share of a session in the digest.
 fn session_share(id: SessionId, session: &Session) -> u64 {
-    digest::session(id, session.timeout_ms)
+    let server = session.servers.last().map(|(_, server)| *server).or(session.first);
+    digest::session(id, session.timeout_ms, server)
 }

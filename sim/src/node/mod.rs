@@ -438,7 +438,10 @@ impl Node {
     /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each must be a disk that
     /// the commands given so far explain; the best case is not always the longer log, as a cut may be under way.
     pub fn examine(&mut self, shared: &mut Shared) -> Option<(Zxid, u64)> {
-        self.process()?;
+        let process = self.process()?;
+        if process.server().status().serving {
+            process.show(shared);
+        }
         shared.tally.counts.truths += 1;
         let disk = self.disk.borrow();
         let (now, alone, store) = (shared.now, &self.alone, self.store);
@@ -450,7 +453,16 @@ impl Node {
             }
             Ok(_) | Err(_) => truth::examine(&disk, now, Luck::Best, alone, store, |_| ()),
         };
+        // Of a purge half may be undone, and any half.
+        let number = shared.tally.counts.truths;
+        let drawn = (disk.unsynced_removals() > 1)
+            .then(|| shared.seeds.stream("truth", number).word())
+            .map(|seed| truth::examine(&disk, now, Luck::Drawn(seed), alone, store, |_| ()));
         drop(disk);
+        if let Some(Err(why)) = drawn {
+            shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
+            return None;
+        }
         let (worst, best) = match (worst, best) {
             (Ok(worst), Ok(best)) => (worst, best),
             (Err(why), _) | (_, Err(why)) => {

@@ -3,7 +3,9 @@
 //! Owns the inbox and the order in which inputs are taken; connections with clients are in `conns`, those with other
 //! servers in `links`, and what others hear of its steps in `tell`. Must not decide when it runs.
 
+mod behind;
 mod conns;
+mod left;
 mod links;
 mod marks;
 mod operator;
@@ -14,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Buf, Bytes, BytesMut};
 use zabkeeper_core::io::{
-    ClientCommand, ClientEvent, DiskEvent, Lane, Outbox, PeerCommand, PeerEvent,
+    ClientCommand, ClientEvent, DiskEvent, Lane, Mark, Outbox, PeerCommand, PeerEvent,
 };
 use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greeting};
 use zabkeeper_core::throttle::ConnectThrottle;
@@ -40,6 +42,7 @@ use crate::shared::{Event, Shared};
 use crate::stream::{Delivery, End, Party};
 use crate::targets::Met;
 use crate::trace::{Kind, plain};
+use behind::Behind;
 use conns::Conn;
 pub(super) use links::Heard;
 use links::{Backoff, Link, LinkEvent};
@@ -76,6 +79,8 @@ pub(super) struct Process {
     /// Links that had no room for all that is to be sent.
     stuck: BTreeSet<LinkId>,
     backoff: Backoff,
+    /// Learners that it brings in.
+    behind: Behind,
     /// Of what leaves for other servers.
     dice: Dice,
     /// Of sites that force something unlikely.
@@ -155,6 +160,7 @@ impl Process {
             links: BTreeMap::new(),
             stuck: BTreeSet::new(),
             backoff: Backoff::default(),
+            behind: Behind::default(),
             dice,
             odd,
             inbox: VecDeque::new(),
@@ -198,7 +204,7 @@ impl Process {
     }
 
     pub(super) fn unrest(&self) -> Option<String> {
-        let status = self.server.status();
+        let (status, backlog) = (self.server.status(), self.server.backlog());
         let buffered: usize = self.conns.values().map(|conn| conn.buffer.len()).sum();
         let counts = [
             ("inputs waiting", self.inbox.len()),
@@ -209,7 +215,8 @@ impl Process {
             ("links that are stuck", self.stuck.len()),
             ("snapshots running", usize::from(status.snapshot_running)),
         ];
-        let counts = counts.iter().filter(|(_, count)| *count > 0);
+        let counts = counts.into_iter().chain(left::kinds(&backlog));
+        let counts = counts.filter(|(_, count)| *count > 0);
         let mut busy: Vec<String> = counts.map(|(what, count)| format!("{count} {what}")).collect();
         if !status.serving {
             busy.push("does not serve".to_owned());
@@ -443,6 +450,7 @@ impl Process {
         if let Input::Client(_, ClientEvent::Request(_)) = &input {
             self.note_lag(shared);
         }
+        self.behind.hears(&input);
         let before = Lengths::of(&self.out);
         let stepped = guard::catch(|| self.server.step(now, input, &mut self.out));
         if let Err(panic) = stepped {
@@ -451,6 +459,10 @@ impl Process {
         }
         let status = self.server.status();
         let role = self.told.0;
+        if self.out.marks.contains(Mark::PurgeHeld) {
+            shared.hold(Check::FILES, self.behind.is_somebody(self.id));
+        }
+        self.behind.says(&self.out.peers[before.peers..]);
         self.tell(before, &status, shared);
         self.meet(before, [role, Role::of(&status)], shared);
         self.note_appends(before.disk, shared);

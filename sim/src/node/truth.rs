@@ -2,9 +2,10 @@
 //!
 //! Owns the recovery of copies. Must not touch the server, its disk or any stream of randomness.
 
-use storage_fs::Options;
+use storage_fs::vfs::Vfs;
+use storage_fs::{Options, ReaderLane};
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Outbox, Recovered};
-use zabkeeper_core::{Config, Input, Instant, Now, Server, WriteId, Zxid};
+use zabkeeper_core::{Config, History, Input, Instant, LinkId, Now, Server, WriteId, Zxid};
 
 use crate::fs::{Disk, Luck, SimFs};
 use crate::guard;
@@ -35,13 +36,43 @@ pub fn examine<T>(
 ) -> Result<Truth<T>, String> {
     let recover = || {
         let (log, snapshots) = SimFs::after_power_failure(disk, now, luck);
-        let opened = storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
+        let mut opened =
+            storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
+        reads_back(&opened.recovered, &mut opened.reader)?;
         replay(config, opened.recovered, look)
     };
     match guard::catch(recover) {
         Ok(result) => result.map_err(|why| format!("{luck:?} power failure: {why}")),
         Err(panic) => Err(format!("{luck:?} power failure: panic: {panic}")),
     }
+}
+
+/// All that the log is said to hold can be read for learners, from where it begins and from the snapshot on. A leader
+/// promises it to whoever ends there; where it could not be read, they would be turned away for ever.
+fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Result<(), String> {
+    let history = &recovered.history;
+    let snapshot = recovered.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
+    let mut from = vec![history.start(), snapshot];
+    from.dedup();
+    for (number, after) in from.into_iter().filter(|after| *after < history.end()).enumerate() {
+        let link = LinkId(number as u64);
+        let found = reader.run(&DiskCommand::ReadLog { link, after, bytes: u32::MAX });
+        let DiskEvent::LogRead { found: Ok(entries), .. } = found else {
+            return Err(format!("after {after}, to {}: {found:?}", history.end()));
+        };
+        let mut read = History::after(after);
+        for entry in &entries {
+            if !read.may_follow(entry.zxid) {
+                return Err(format!("{} is read behind {}", entry.zxid, read.end()));
+            }
+            read.push(entry.zxid);
+        }
+        let whole = if after == history.start() { read == *history } else { true };
+        if !whole || read.end() != history.end() {
+            return Err(format!("the log is said to be {history:?}, and what is read is {read:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Lets a fresh server apply all that was recovered: it is elected, being alone, and its history is then committed.
@@ -86,4 +117,28 @@ fn last_write(out: &Outbox) -> Option<WriteId> {
         | DiskCommand::ReadLog { .. }
         | DiskCommand::ReadSnapshot { .. } => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::fs::{FolderId, Pace};
+    use crate::seed::Seeds;
+
+    #[test]
+    fn t2_a_log_that_is_said_to_hold_what_it_lacks_is_noticed() {
+        let pace = Pace { sync_mean: 1, op_mean: 1, per_kib: 1, steady: true };
+        let disk = Disk::new(Seeds::new(1).stream("disk", 1), pace);
+        let disk = Rc::new(RefCell::new(disk));
+        let [log, snapshots] = [FolderId::Log, FolderId::Snapshots].map(|f| SimFs::new(&disk, f));
+        let options = Options { cluster_id: 7, segment_bytes: 4_096 };
+        let mut opened = storage_fs::open(log, snapshots, options).expect("a new store");
+        assert_eq!(reads_back(&opened.recovered, &mut opened.reader), Ok(()));
+        opened.recovered.history.push(Zxid(1 << 32 | 1));
+        let noticed = reads_back(&opened.recovered, &mut opened.reader).expect_err("it lacks that");
+        assert!(noticed.starts_with("after 0x0, to 0x100000001"), "{noticed}");
+    }
 }

@@ -81,6 +81,11 @@ impl Heard {
         self.begun.insert(session, at);
     }
 
+    /// Has this leader heard of the session, with what was granted, since then?
+    pub(super) fn is_renewed(&self, session: SessionId, leader: ServerId, since: Instant) -> bool {
+        self.renewed.get(&(session, leader)).is_some_and(|at| *at > since)
+    }
+
     /// What a leader is about to hear from its learners.
     pub(super) fn relayed(&mut self, ledger: &Ledger, id: ServerId, input: &Input, at: Instant) {
         let Input::Peer(link, PeerEvent::Message(message)) = input else {

@@ -137,6 +137,13 @@ impl Ledger {
         Some(self.servers.get(&id)?.links.get(&link)?.peer)
     }
 
+    /// How many learners have said who they are on links of this server, and how many of them have its history.
+    pub(super) fn learners_of(&self, id: ServerId) -> (usize, usize) {
+        let links = self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
+        let learners = links.filter(|link| link.voice.is_some());
+        learners.fold((0, 0), |(all, synced), link| (all + 1, synced + usize::from(link.synced)))
+    }
+
     /// Since when the server has followed its leader without a break, if it does.
     pub(super) fn follows_since(&self, id: ServerId) -> Option<Instant> {
         let server = self.servers.get(&id)?;
@@ -151,6 +158,11 @@ impl Ledger {
     /// Since when it has led, followed the leader that it follows, or looked for one.
     pub(super) fn role_since(&self, id: ServerId) -> Instant {
         self.servers.get(&id).map_or(Instant::default(), |server| server.role_since)
+    }
+
+    /// Has no leader of a later epoch begun to serve?
+    pub(super) fn is_newest(&self, epoch: Epoch) -> bool {
+        self.epochs.established(epoch).all(|(other, _)| other < epoch)
     }
 
     /// A number that no other life of the server has.

@@ -179,6 +179,12 @@ impl Ledger {
         snapshot: Zxid,
     ) -> Verdict {
         let path = self.history_of(tally, id, snapshot)?;
+        let sent = self.servers[&id].links.values().any(|link| link.snapshot == Some(snapshot));
+        tally.hold(Id::Z23, sent, || {
+            vec![format!(
+                "server {id} takes over the snapshot of {snapshot}, and nobody at the other end of its links has sent it"
+            )]
+        })?;
         let server = self.server(id);
         server.jump = (server.applied < Some(snapshot)).then_some(snapshot);
         server.mirror.command(write, Order::Rebase(path));

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zabkeeper_core::{ConnId, Mode, ServerId, SessionId};
+use zabkeeper_core::{ConnId, Mode, ServerId, SessionId, SessionInfo, Status};
 
 use super::Oracles;
 use super::catalog::{Id, Verdict};
@@ -41,10 +41,15 @@ impl Oracles {
             Some(leader) => leads == (leader == id) && self.ledger.is_voter(leader),
             None => status.mode == Mode::Looking,
         };
-        let followers = leads || (status.synced_followers, status.learners) == (0, 0);
-        let counted = status.synced_followers <= status.learners;
-        self.tally.hold(Id::O1, knows && followers && counted, || {
-            vec![format!("server {id} says of itself: {status:?}")]
+        let learners = if leads { self.ledger.learners_of(id) } else { (0, 0) };
+        let followers = (status.learners, status.synced_followers) == learners;
+        let waiting = status.outstanding == report.unapplied;
+        self.tally.hold(Id::O1, knows && followers && waiting, || {
+            vec![format!(
+                "server {id} says of itself: {status:?}; right: {learners:?} learners, all and with its history, and \
+                 {} transactions that wait",
+                report.unapplied
+            )]
         })
     }
 
@@ -63,6 +68,12 @@ impl Oracles {
                  right: {alive:?}"
             )]
         })?;
+        for session in sessions {
+            self.knows_the_session(id, status, session)?;
+        }
+        for session in local_sessions {
+            self.knows_the_local_session(id, session)?;
+        }
         let owned: BTreeMap<SessionId, BTreeSet<&str>> = ephemerals
             .iter()
             .map(|(session, paths)| (*session, paths.iter().map(String::as_str).collect()))
@@ -75,6 +86,45 @@ impl Oracles {
             });
         self.tally.hold(Id::O1, same, || {
             vec![format!("server {id} tells of the ephemeral nodes {owned:?}; right: {right:?}")]
+        })
+    }
+
+    /// Its timeout, and where its client is. A leader knows what was granted last where it has heard that in its reign, and
+    /// moves that are under way, which this does not look for.
+    fn knows_the_session(&mut self, id: ServerId, status: &Status, told: &SessionInfo) -> Verdict {
+        let Some(session) = self.model.session(told.id) else {
+            return Ok(());
+        };
+        let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
+        let renewed = self.heard.is_renewed(told.id, id, self.ledger.role_since(id));
+        // A session that is closing is on the leader's list no more. A leader that has not heard of a later one does not know
+        // what that one has heard.
+        let watched = leads && told.expires.is_some();
+        let timed = match self.sessions.get(&told.id).filter(|_| watched) {
+            Some(_) if !self.ledger.is_newest(status.current_epoch) => true,
+            Some(view) => view.timeouts.may_be(renewed, told.timeout_ms),
+            None => told.timeout_ms == session.timeout_ms,
+        };
+        let server = session.server_at(status.applied);
+        let found = told.server == server || (leads && status.outstanding > 0);
+        self.tally.hold(Id::O1, timed && found, || {
+            let timeouts = self.sessions.get(&told.id).map(|view| &view.timeouts);
+            vec![format!(
+                "server {id} says {told:?}; right: at server {server:?}, with one of {timeouts:?}, made with {} ms, \
+                 heard in this reign: {renewed}",
+                session.timeout_ms
+            )]
+        })
+    }
+
+    /// Its timeout: only what was asked for or granted, once its client has read that it has it.
+    fn knows_the_local_session(&mut self, id: ServerId, told: &SessionInfo) -> Verdict {
+        let view = self.sessions.get(&told.id).filter(|view| view.granted_ms > 0);
+        let Some(view) = view else {
+            return Ok(());
+        };
+        self.tally.hold(Id::O1, view.timeouts.may_be(true, told.timeout_ms), || {
+            vec![format!("server {id} says {told:?} of its own; right: {:?}", view.timeouts)]
         })
     }
 

@@ -24,7 +24,11 @@ pub(super) struct Link {
     /// The epoch that the leader at the other end has named.
     pub(super) epoch: Option<Epoch>,
     /// What the learner at the other end has said of itself.
-    voice: Option<Voice>,
+    pub(super) voice: Option<Voice>,
+    /// The learner at the other end has all of the leader's history.
+    pub(super) synced: bool,
+    /// The snapshot that the leader at the other end has begun to send.
+    pub(super) snapshot: Option<Zxid>,
 }
 
 /// A message as it leaves.
@@ -51,7 +55,8 @@ impl Ledger {
         let server = self.server(id);
         match event {
             PeerEvent::Up { peer, .. } => {
-                let new = Link { peer: *peer, heard: at, epoch: None, voice: None };
+                let (epoch, voice, snapshot) = (None, None, None);
+                let new = Link { peer: *peer, heard: at, epoch, voice, synced: false, snapshot };
                 server.links.insert(link, new);
             }
             PeerEvent::Down | PeerEvent::Unreachable { .. } => {
@@ -68,6 +73,10 @@ impl Ledger {
                     view.epoch = Some(*epoch);
                 } else if let PeerMessage::FollowerInfo { voice, .. } = message {
                     view.voice = Some(*voice);
+                } else if let PeerMessage::AckNewLeader { .. } = message {
+                    view.synced = true;
+                } else if let PeerMessage::Snap { zxid, .. } = message {
+                    view.snapshot = Some(*zxid);
                 } else if let PeerMessage::AckEpoch { fresh: true, .. } = message {
                     let (peer, voice) = (view.peer, view.voice.unwrap_or(Voice::Damaged));
                     server.promises.voices.insert(peer, voice);

@@ -49,6 +49,14 @@ impl Timeouts {
         told.into_iter().chain(first).min().unwrap_or(0)
     }
 
+    /// May it be this one? `renewed` as above.
+    pub(super) fn may_be(&self, renewed: bool, ms: u32) -> bool {
+        let mut told = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
+        let nothing_told = self.asked.is_empty() && self.granted.is_empty();
+        let first = self.created == Some(ms) && (!renewed || nothing_told);
+        first || told.any(|told| told == ms)
+    }
+
     /// The greatest that may hold.
     pub(super) fn greatest(&self) -> u32 {
         let told = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));

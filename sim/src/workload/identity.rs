@@ -2,6 +2,7 @@
 //!
 //! Owns the users of a run. Must not know which client is which: everybody tries everything.
 
+use bytes::Bytes;
 use zabkeeper_core::AuthOptions;
 use zabkeeper_core::wire::{Acl, Perms, Secret};
 
@@ -55,6 +56,14 @@ pub(super) fn credential(dice: &mut Dice) -> (String, Secret) {
         _ => ("digest", *dice.pick(&USERS)),
     };
     (scheme.to_owned(), Secret::from(auth))
+}
+
+/// Somebody whom nobody has shown to be before, and a list for that user alone.
+pub(super) fn stranger(client: u32, serial: u32) -> (Secret, Vec<Acl>) {
+    let user = format!("t{client}.{serial}:x");
+    let id = model::digest_of(user.as_bytes());
+    let own = Acl { perms: Perms::ALL, scheme: "digest".to_owned(), id };
+    (Secret(Some(Bytes::from(user))), vec![own])
 }
 
 /// A list that grants less than everything to everybody, or one that is refused.

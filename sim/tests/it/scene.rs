@@ -4,7 +4,7 @@ use sim::scene::{CLIENTS, Word, plain, play};
 
 #[test]
 fn a_scene_is_the_same_again_and_has_everything_in_it() {
-    let play = || play(3, 400, "version=0".into()).expect("nothing goes wrong");
+    let play = || play(8, 400, "version=0".into()).expect("nothing goes wrong");
     let history = play();
     assert_eq!(plain(&history), plain(&play()));
     let count = |wanted: fn(&Word) -> bool| history.iter().filter(|(_, word)| wanted(word)).count();

@@ -49,27 +49,7 @@ impl Process {
         if !server.status().serving {
             return "This ZooKeeper instance is not currently serving requests\n".to_owned();
         }
-        let report = Report {
-            status: server.status(),
-            sessions: server.sessions(),
-            local_sessions: server.local_sessions(),
-            ephemerals: server.ephemerals().collect(),
-            watched: server.watch_summary(),
-            by_conn: server.watches_by_conn().map(|(conn, path)| (conn, path.to_owned())).collect(),
-            by_path: server.watches_by_path().map(|(path, conn)| (conn, path.to_owned())).collect(),
-        };
-        // One that the driver has closed is the server's until it is told so.
-        let closed = self.inbox.iter().filter_map(|delivered| match delivered {
-            Delivered::Closed(conn) => Some(*conn),
-            Delivered::Accepted(..)
-            | Delivered::Bytes(..)
-            | Delivered::Gone(_)
-            | Delivered::Disk(_)
-            | Delivered::Link(..)
-            | Delivered::Notified(_) => None,
-        });
-        let open: BTreeSet<ConnId> = self.conns.keys().copied().chain(closed).collect();
-        shared.observe(Observation::Reported { server: self.id, report: &report, open: &open });
+        let report = self.show(shared);
         let mut text = String::new();
         let lines: Vec<String> = match word {
             Word::Dump => {
@@ -101,5 +81,38 @@ impl Process {
             writeln!(text, "{line}").expect("text takes all");
         }
         text
+    }
+
+    /// Shows the oracles what operators would be told now.
+    pub(in crate::node) fn show(&self, shared: &mut Shared) -> Report {
+        let server = &self.server;
+        let report = Report {
+            status: server.status(),
+            sessions: server.sessions(),
+            unapplied: self.unapplied.len(),
+            local_sessions: server.local_sessions(),
+            ephemerals: server.ephemerals().collect(),
+            watched: server.watch_summary(),
+            by_conn: server.watches_by_conn().map(|(conn, path)| (conn, path.to_owned())).collect(),
+            by_path: server.watches_by_path().map(|(path, conn)| (conn, path.to_owned())).collect(),
+        };
+        // One that the driver has closed is the server's until it is told so.
+        let closed = self.inbox.iter().filter_map(|delivered| match delivered {
+            Delivered::Closed(conn) => Some(*conn),
+            Delivered::Accepted(..)
+            | Delivered::Bytes(..)
+            | Delivered::Gone(_)
+            | Delivered::Disk(_)
+            | Delivered::Link(..)
+            | Delivered::Notified(_) => None,
+        });
+        let open: BTreeSet<ConnId> = self.conns.keys().copied().chain(closed).collect();
+        shared.observe(Observation::Reported { server: self.id, report: &report, open: &open });
+        let strays = server.backlog().strays;
+        let none = (strays == 0).then_some(()).ok_or_else(|| {
+            format!("s{}: {strays} sessions and connections that do not know each other", self.id)
+        });
+        shared.hold(Check::NAMES, none);
+        report
     }
 }

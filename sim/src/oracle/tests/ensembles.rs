@@ -1,9 +1,9 @@
 //! Z across servers: what they promise, acknowledge, commit and cut off.
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, Entry};
+use zabkeeper_core::io::{DiskCommand, Entry, PeerCommand};
 use zabkeeper_core::peer::{PeerMessage, Voice, Vote};
-use zabkeeper_core::{Epoch, ServerId, Zxid};
+use zabkeeper_core::{Epoch, ServerId, Why, Zxid};
 
 use super::cast::link;
 use super::history::{History, create, twins_of};
@@ -616,6 +616,26 @@ fn z3_a_snapshot_of_what_is_not_committed_is_taken_over() {
     twins_of(3, "Z3", |h, lie| {
         let lost = only_the_leader_logs(h);
         let snapshot = if lie { lost.zxid } else { h.tip() };
+        h.hears_on(S3, link(S3, S1), piece_of(snapshot));
+        let write = h.member(S3).next_write();
+        h.puts(S3, &[DiskCommand::Rebase { id: write, snapshot }], &[]);
+    });
+}
+
+fn piece_of(snapshot: Zxid) -> PeerMessage {
+    PeerMessage::Snap { zxid: snapshot, index: 0, bytes: Bytes::new(), last: true }
+}
+
+#[test]
+fn z23_a_snapshot_of_the_last_leader_is_taken_over() {
+    twins_of(3, "Z23", |h, lie| {
+        only_the_leader_logs(h);
+        let snapshot = h.tip();
+        h.hears_on(S3, link(S3, S1), piece_of(snapshot));
+        if lie {
+            // It arrives whole, and is durable when its leader is gone.
+            h.puts(S3, &[], &[PeerCommand::Close(link(S3, S1), Why::Silent)]);
+        }
         let write = h.member(S3).next_write();
         h.puts(S3, &[DiskCommand::Rebase { id: write, snapshot }], &[]);
     });

@@ -13,6 +13,7 @@ const B: ConnId = ConnId(2);
 /// What the server has to say when somebody asks it: two of its connections watch three paths.
 fn report(h: &mut History) -> Report {
     let told = h.member(SERVER).status();
+    let followers = h.members.len() - 1;
     let counts = h.model.counts_at(told.applied);
     let status = Status {
         sessions: counts.sessions,
@@ -20,16 +21,19 @@ fn report(h: &mut History) -> Report {
         ephemerals: counts.ephemerals,
         data_bytes: counts.bytes,
         watches: 5,
-        learners: told.synced_followers,
+        synced_followers: followers,
+        learners: followers,
         ..told
     };
-    let info = |id| SessionInfo { id, timeout_ms: 4_000, expires: Some(Instant(1)) };
+    let server = Some(SERVER);
+    let info = |id| SessionInfo { id, timeout_ms: 4_000, expires: Some(Instant(1)), server };
     let watches = [(A, "/a"), (A, "/b"), (B, "/b"), (B, "/c")];
     let watches = Vec::from(watches.map(|(conn, path)| (conn, path.to_owned())));
     let owners = h.model.owners_at(status.applied);
     Report {
         sessions: h.model.sessions_at(status.applied).into_iter().map(info).collect(),
         local_sessions: Vec::new(),
+        unapplied: status.outstanding,
         ephemerals: owners.into_iter().map(|(id, paths)| (id, Vec::from_iter(paths))).collect(),
         watched: WatchSummary { connections: 2, paths: 3, watches: 4 },
         by_conn: watches.clone(),
@@ -94,6 +98,38 @@ fn o1_a_watch_of_a_connection_that_is_gone() {
 #[test]
 fn o1_the_summary_counts_a_path_twice() {
     twins("O1", |h, lie| asks(h, lie, |told| told.watched.paths = 4));
+}
+
+#[test]
+fn o1_sess_16_the_timeout_of_before_is_shown() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.sessions[0].timeout_ms += 1));
+}
+
+#[test]
+fn o1_a_session_is_said_to_be_at_another_server() {
+    twins("O1", |h, lie| {
+        asks(h, lie, |told| told.sessions[0].server = Some(zabkeeper_core::ServerId(9)));
+    });
+}
+
+#[test]
+fn o1_a_leader_forgets_where_a_session_is() {
+    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.sessions[0].server = None));
+}
+
+#[test]
+fn o1_all_learners_are_counted_as_synced() {
+    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.synced_followers += 1));
+}
+
+#[test]
+fn o1_a_learner_is_not_counted() {
+    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.learners -= 1));
+}
+
+#[test]
+fn o1_what_waits_is_not_counted() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.status.outstanding += 1));
 }
 
 #[test]

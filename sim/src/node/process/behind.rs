@@ -1,0 +1,77 @@
+//! Learners that a leader is bringing in: for them it may keep what it would purge.
+//!
+//! Owns which links these are, by what is said on them. Must not look into the server.
+
+use std::collections::BTreeSet;
+
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
+use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::{Input, LinkId, ServerId};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Behind(BTreeSet<LinkId>);
+
+impl Behind {
+    /// The server is about to hear this. A learner has to be brought in once it has said where its log ends.
+    pub(super) fn hears(&mut self, input: &Input) {
+        let Input::Peer(link, event) = input else {
+            return;
+        };
+        if let PeerEvent::Message(PeerMessage::AckEpoch { .. } | PeerMessage::SyncAt { .. }) = event
+        {
+            self.0.insert(*link);
+        } else if matches!(event, PeerEvent::Down) {
+            self.0.remove(link);
+        }
+    }
+
+    /// The server has said this. NEWLEADER is said when nothing is left to send.
+    pub(super) fn says(&mut self, commands: &[PeerCommand]) {
+        for command in commands {
+            if let PeerCommand::Send(link, PeerMessage::NewLeader { .. })
+            | PeerCommand::Close(link, _) = command
+            {
+                self.0.remove(link);
+            }
+        }
+    }
+
+    /// The server purges less than it may: is there anybody who needs it?
+    pub(super) fn is_somebody(&self, id: ServerId) -> Result<(), String> {
+        if self.0.is_empty() {
+            return Err(format!("s{id} keeps old snapshots for a learner, and brings none in"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zabkeeper_core::Zxid;
+
+    use super::*;
+
+    const LINK: LinkId = LinkId(3);
+
+    fn learner(said: PeerMessage) -> Behind {
+        let mut behind = Behind::default();
+        behind.hears(&Input::Peer(LINK, PeerEvent::Message(said)));
+        behind
+    }
+
+    #[test]
+    fn e4_what_is_kept_for_a_learner_that_is_gone_is_noticed() {
+        let at = || learner(PeerMessage::SyncAt { last: Zxid(5) });
+        assert!(at().is_somebody(ServerId(1)).is_ok());
+        let mut gone = at();
+        gone.hears(&Input::Peer(LINK, PeerEvent::Down));
+        assert!(gone.is_somebody(ServerId(1)).is_err());
+        let mut has_all = at();
+        let epoch = zabkeeper_core::Epoch(1);
+        has_all.says(&[PeerCommand::Send(LINK, PeerMessage::NewLeader { epoch })]);
+        assert!(has_all.is_somebody(ServerId(1)).is_err());
+        let pong = learner(PeerMessage::Pong { round: 1, touched: Vec::new() });
+        assert!(pong.is_somebody(ServerId(1)).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! What a server still holds, in words.
+//!
+//! Owns their names. Must not decide when it should hold nothing.
+
+use zabkeeper_core::Backlog;
+
+/// Each kind, with how much there is of it.
+pub(super) fn kinds(backlog: &Backlog) -> [(&'static str, usize); 10] {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let Backlog { undurable_bytes, miscounted_bytes, walks, pieces, pieces_at_disk, .. } = *backlog;
+    let Backlog { requests, syncs, changes, upgrades, strays, .. } = *backlog;
+    [
+        ("bytes counted as not durable", bytes(undurable_bytes)),
+        ("bytes of the log's end miscounted", bytes(miscounted_bytes)),
+        ("snapshots begun that nobody writes", walks),
+        ("pieces of a leader's snapshot", pieces),
+        ("pieces of snapshots that are not said to be written", pieces_at_disk),
+        ("requests", requests),
+        ("syncs", syncs),
+        ("changes that are not applied", changes),
+        ("sessions becoming everybody's", upgrades),
+        ("sessions and connections that do not know each other", strays),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e3_whatever_is_left_is_named() {
+        assert!(kinds(&Backlog::default()).iter().all(|(_, count)| *count == 0));
+        let one = Backlog {
+            undurable_bytes: 1,
+            miscounted_bytes: 1,
+            walks: 1,
+            pieces: 1,
+            pieces_at_disk: 1,
+            requests: 1,
+            syncs: 1,
+            changes: 1,
+            upgrades: 1,
+            strays: 1,
+        };
+        assert!(kinds(&one).iter().all(|(_, count)| *count == 1));
+    }
+}
