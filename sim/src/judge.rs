@@ -144,7 +144,8 @@ impl Judge {
 
     fn violated(&mut self, at: Instant, event: u64, violation: Violation) {
         let Violation { id, sentence, evidence, .. } = violation;
-        self.fail(Failure { class: Class::Safety, id, sentence, evidence, at, event });
+        let class = if id == "L8" { Class::Liveness } else { Class::Safety };
+        self.fail(Failure { class, id, sentence, evidence, at, event });
     }
 }
 
@@ -165,6 +166,7 @@ pub fn promises() -> Vec<&'static str> {
         Check::PROTOCOL,
         Check::PATIENCE,
         Check::MEMORY,
+        Check::RATE,
     ];
     let mut ids: Vec<&'static str> = Oracles::ids().collect();
     // Some are checked by oracles and by the world.
@@ -277,6 +279,12 @@ impl Check {
         class: Class::Safety,
         id: "CLIENT-07",
         sentence: "the client library says how far it has seen, and passes every event on",
+    };
+    /// Clients are let in at the configured rate.
+    pub const RATE: Check = Check {
+        class: Class::Safety,
+        id: "THR-05",
+        sentence: "clients connect at the rate that is configured, no faster and no slower",
     };
     /// Wrong passwords are refused.
     pub const PASSWORD: Check = Check {

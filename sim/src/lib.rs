@@ -7,7 +7,7 @@
 //!   shrink
 //! fs, stream, reach       what breaks: disks, connections, and who reaches whom
 //! node, client            who suffers: the real server with its driver's loop, the real session
-//! options, faults,        what is drawn before a run
+//! options, faults, heal,  what is drawn before a run
 //!   buggify, targets,
 //!   workload
 //! world, fork, scene      phases, strikes, the loop; calls one by one, to compare with real servers
@@ -35,6 +35,7 @@ pub mod fork;
 pub mod format;
 pub mod fs;
 pub mod guard;
+pub mod heal;
 pub mod html;
 pub mod judge;
 pub mod ledger;

@@ -175,6 +175,13 @@ pub enum Observation<'a> {
         /// Which.
         session: SessionId,
     },
+    /// A fault strikes these servers, or what is between them, and lasts until then.
+    Struck {
+        /// Which.
+        servers: &'a [ServerId],
+        /// The end of it.
+        until: Instant,
+    },
     /// A server gets no time until then. Told again when a pause is cut short.
     StandsStill {
         /// Which.

@@ -14,6 +14,7 @@ use crate::buggify::Choice;
 use crate::faults::{Fault, FaultPlan};
 use crate::fork::{self, Fork};
 use crate::fs::Pace;
+use crate::heal::LeftOut;
 use crate::model::{LocalRules, Rules};
 use crate::seed::{Dice, Seeds};
 use crate::selection::Selection;
@@ -103,6 +104,8 @@ pub struct Options {
     pub map_salt: u64,
     /// Nobody asks for anything for so long before the audit: for what takes its time.
     pub rest: Duration,
+    /// Whom the heal leaves out.
+    pub left_out: LeftOut,
     /// Promises whose breaking does not count.
     pub without: Vec<String>,
 }
@@ -304,8 +307,36 @@ impl Options {
             epoch_txns: self.server.limits.epoch_txns,
             tick,
             sync_limit: tick * self.server.phase_ticks.1,
+            commit_within: self.commit_within(),
             timeouts_ms: (tick_ms * least, tick_ms * most.max(least)),
         }
+    }
+
+    /// What a write may take where nothing is wrong: the slowest message a few times, the slowest sync twice, all that clients
+    /// may ask for at once, and a while for other queues. Where windows do not carry what is asked for, nobody knows.
+    fn commit_within(&self) -> Duration {
+        /// Of an exponential draw.
+        const WORST: u64 = 7;
+        const QUEUES: Duration = Duration::from_secs(2);
+        /// Of a request besides its data.
+        const FRAME: u64 = 300;
+        let PeerOptions { link, window, words_late_ms, .. } = self.peers;
+        let tail = if link.tail_one_in > 0 { 100 } else { 1 };
+        let slowest = Duration::from_nanos(link.min + link.mean * WORST * tail);
+        let usual_ns = link.min + link.mean * tail.min(2);
+        let carried = (window as u64 * 1_000_000_000 / usual_ns.max(1)).max(1);
+        let one = self.workload.data_bytes as u64 + FRAME;
+        if one * self.workload.calls_per_second * 4 > carried {
+            return Duration::ZERO;
+        }
+        let burst = one * u64::from(self.clients) * self.workload.depth as u64 * 2;
+        let burst = Duration::from_millis(burst * 1_000 / carried);
+        // One sync in a thousand takes a hundred times as long, on a disk that is well (seed 0x3b0080042 of the swarm with one
+        // server: ten seconds).
+        let sync =
+            if self.disk.steady { self.disk.sync_mean } else { self.disk.sync_mean * WORST * 100 };
+        let sync = Duration::from_nanos(sync).min(Duration::from_secs(10));
+        QUEUES + slowest * 4 + sync * 2 + burst + Duration::from_millis(words_late_ms)
     }
 
     /// As all servers are told. That they were told at different times is their drivers' affair.

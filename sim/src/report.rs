@@ -212,6 +212,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "cpu_ns": report.cpu_ns,
         "events": report.outcome.events,
         "trace_hash": format!("{:032x}", report.outcome.hash),
+        "healed": report.outcome.healed,
         "liveness_ns": report.outcome.liveness.took,
         "liveness_bound_ns": report.outcome.liveness.bound,
         "liveness_reigns": report.outcome.liveness.reigns,

@@ -2,6 +2,8 @@
 //!
 //! Owns nothing of a server or a client. It exists so that they can be borrowed apart from it.
 
+use std::collections::BTreeMap;
+
 use zabkeeper_client::LinkId;
 use zabkeeper_core::io::{Lane, Marks};
 use zabkeeper_core::peer::Notification;
@@ -10,6 +12,7 @@ use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 use crate::agenda::Agenda;
 use crate::chronicle::{Chronicle, Hit, Lines, Place, Strikes};
 use crate::fs::Crash;
+use crate::heal::Fate;
 use crate::judge::{Check, Judge};
 use crate::observe::{ClientId, Observation};
 use crate::options::Options;
@@ -17,7 +20,7 @@ use crate::queue::Queue;
 use crate::reach::Reach;
 use crate::roles::Roles;
 use crate::seed::Seeds;
-use crate::stream::{Arrival, Network};
+use crate::stream::{Arrival, Network, Party};
 use crate::tally::Tally;
 use crate::targets::Targets;
 use crate::trace::{Kind, Stamp, Trace, plain};
@@ -74,6 +77,8 @@ pub enum Event {
 pub struct Shared {
     /// When all faults stopped.
     pub healed: Option<Instant>,
+    /// Whom the heal has left out.
+    pub outside: BTreeMap<ServerId, Fate>,
     /// Virtual time.
     pub now: Instant,
     /// What will happen.
@@ -162,7 +167,12 @@ impl Shared {
 
     /// Somebody is hit by the fault that strikes now.
     pub fn hit(&mut self, hit: Hit, until: Option<Instant>) {
+        let between_servers = !matches!(&hit, Hit::Conn(ends) if ends.iter().any(is_no_server));
         self.strikes.hit(self.now, hit, until);
+        if let Some(strike) = self.strikes.list().last().filter(|_| between_servers) {
+            let (servers, until) = (strike.servers(), until.unwrap_or(self.now));
+            self.observe(Observation::Struck { servers: &servers, until });
+        }
         let place = self.place();
         if let (Some(lines), Some(strike)) = (&mut self.lines, self.strikes.list().last()) {
             lines.struck(place, strike);
@@ -205,4 +215,8 @@ impl Shared {
             self.queue.push(arrival.at.max(self.now), Event::Arrival(arrival));
         }
     }
+}
+
+fn is_no_server(party: &Party) -> bool {
+    !matches!(party, Party::Server(_))
 }

@@ -305,8 +305,12 @@ fn healed(report: &Report) -> String {
     if liveness.took == 0 {
         return "the run ended before".to_owned();
     }
+    let who = match &report.outcome.healed {
+        all if all.is_empty() => "all serve".to_owned(),
+        some => format!("{some}; the healed ones serve"),
+    };
     format!(
-        "all serve, and every session writes, {} after the last fault ({} allowed); {} by {} notifications",
+        "{who}, and every session writes, {} after the last fault ({} allowed); {} by {} notifications",
         short(Instant(liveness.took)),
         short(Instant(liveness.bound)),
         plural(liveness.reigns, "new leader"),

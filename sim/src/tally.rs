@@ -69,6 +69,7 @@ pub struct Counts {
     pub peer_messages: u64,
     pub notifications: u64,
     pub notifications_late: u64,
+    pub notifications_outside: u64,
     pub snaps: u64,
     pub truncations: u64,
     pub log_reads: u64,
@@ -146,12 +147,12 @@ impl Tally {
 
 impl Counts {
     /// All of them with their names.
-    pub fn fields(&self) -> [(&'static str, u64); 25] {
+    pub fn fields(&self) -> [(&'static str, u64); 26] {
         let mut copy = *self;
         copy.fields_mut().map(|(name, count)| (name, *count))
     }
 
-    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 25] {
+    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 26] {
         [
             ("boots", &mut self.boots),
             ("kills", &mut self.kills),
@@ -175,6 +176,7 @@ impl Counts {
             ("peer messages", &mut self.peer_messages),
             ("notifications", &mut self.notifications),
             ("notifications heard late", &mut self.notifications_late),
+            ("notifications of whom the heal leaves out", &mut self.notifications_outside),
             ("snapshots taken over", &mut self.snaps),
             ("truncations", &mut self.truncations),
             ("log reads", &mut self.log_reads),

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
 use super::{Place, State, Strike, position};
+use crate::heal;
 use crate::observe::Observation;
 use crate::roles::Role;
 use crate::trace::{Kind, View};
@@ -58,7 +59,8 @@ impl Lines {
 
     /// A fault hits somebody.
     pub fn struck(&mut self, place: Place, strike: &Strike) {
-        let until = strike.until.map(|until| format!(" until {until}")).unwrap_or_default();
+        let until =
+            strike.until.map(|until| format!(" {}", heal::until(until))).unwrap_or_default();
         self.print(place, None, &format!("{} {}{until}", strike.fault, strike.whom()));
     }
 
@@ -86,9 +88,10 @@ impl Lines {
             Observation::Started { server, .. } => self.print(place, Some(*server), "starts"),
             Observation::Wiped { server } => self.print(place, Some(*server), "has an empty disk"),
             Observation::StandsStill { server, until } if *until > place.at => {
-                self.print(place, Some(*server), &format!("stands still until {until}"));
+                self.print(place, Some(*server), &format!("stands still {}", heal::until(*until)));
             }
             Observation::StandsStill { .. }
+            | Observation::Struck { .. }
             | Observation::Forgotten { .. }
             | Observation::ConnOpened { .. }
             | Observation::ToServer { .. }

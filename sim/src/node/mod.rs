@@ -4,12 +4,14 @@
 //! loop around the real server, are in `process`.
 
 mod clock;
+mod gate;
 mod lanes;
 mod process;
 mod retold;
 pub mod truth;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use storage_fs::Opened;
@@ -23,6 +25,7 @@ use crate::chronicle::Hit;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk, FolderId, Losses, Luck, SimFs};
 use crate::guard;
+use crate::heal::Fate;
 use crate::judge::Check;
 use crate::observe::Observation;
 use crate::options::Options;
@@ -33,6 +36,7 @@ use crate::sometimes::Sometimes;
 use crate::stream::{Delivery, End, Party, Silence};
 use crate::trace::Kind;
 pub(crate) use clock::Clock;
+use gate::Gate;
 use lanes::Lanes;
 use process::{Heard, Process};
 use truth::Truth;
@@ -144,12 +148,12 @@ impl Node {
         self.process().map(|process| process.server().digest())
     }
 
-    /// Why it is not quiet; `None` where nothing waits anywhere.
-    pub fn unrest(&self) -> Option<String> {
+    /// Why it is not quiet; `None` where nothing waits anywhere, but for those who are `outside`.
+    pub fn unrest(&self, outside: &BTreeMap<ServerId, Fate>) -> Option<String> {
         match &self.phase {
             Phase::Down => Some(format!("server {} is down", self.id)),
             Phase::Recovering(_) => Some(format!("server {} is recovering", self.id)),
-            Phase::Up(process) => process.unrest(),
+            Phase::Up(process) => process.unrest(outside),
         }
     }
 
@@ -287,7 +291,8 @@ impl Node {
                 let seed = shared.seeds.stream("node/throttle", id.0 << 32 | life).word();
                 let now = self.clock.read(shared.now).mono;
                 let throttle = shared.options.server.throttle.options();
-                let throttle = ConnectThrottle::new(throttle, seed, now);
+                let gate = Gate::new(&throttle, now);
+                let throttle = (ConnectThrottle::new(throttle, seed, now), gate);
                 let mut process =
                     Process::new(&self.config, life, server, throttle, lanes, replayed, dice);
                 process.begin(shared);
@@ -478,6 +483,14 @@ impl Node {
         let Truth { state, last, .. } = best;
         shared.observe(Observation::CachedTruth { server, state, last });
         Some((found, digest))
+    }
+
+    /// Has it a history on its disk, and all of it that it ever acknowledged?
+    pub fn knows_its_history(&self, shared: &Shared) -> bool {
+        let disk = self.disk.borrow();
+        let (now, worst) = (shared.now, Luck::Worst);
+        let truth = truth::examine(&disk, now, worst, &self.alone, self.store, |_| ());
+        truth.is_ok_and(|truth| !truth.state.damaged && truth.state.current_epoch > Epoch(0))
     }
 
     /// Looks at ground truth in the middle of what a worker does.

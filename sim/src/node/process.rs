@@ -27,12 +27,14 @@ use zabkeeper_core::{
 };
 
 use super::clock::Clock;
+use super::gate::Gate;
 use super::lanes::Lanes;
 use crate::buggify::FIRES_ONE_IN;
 use crate::chronicle::Hit;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk};
 use crate::guard;
+use crate::heal::Fate;
 use crate::judge::Check;
 use crate::observe::{ClientId, Observation};
 use crate::options::{Options, PeerOptions};
@@ -71,6 +73,7 @@ pub(super) struct Process {
     requests_max: u64,
     server: Server,
     throttle: ConnectThrottle,
+    gate: Gate,
     lanes: Lanes,
     conns: BTreeMap<ConnId, Conn>,
     /// Connections with bytes that are not read for now.
@@ -141,7 +144,7 @@ impl Process {
         config: &Config,
         life: u64,
         server: Server,
-        throttle: ConnectThrottle,
+        (throttle, gate): (ConnectThrottle, Gate),
         lanes: Lanes,
         replayed: Vec<Zxid>,
         [dice, odd]: [Dice; 2],
@@ -154,6 +157,7 @@ impl Process {
             requests_max: config.limits.requests_per_conn.into(),
             server,
             throttle,
+            gate,
             lanes,
             conns: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -203,7 +207,12 @@ impl Process {
         self.halted
     }
 
-    pub(super) fn unrest(&self) -> Option<String> {
+    pub(super) fn unrest(&self, outside: &BTreeMap<ServerId, Fate>) -> Option<String> {
+        // Who hangs takes nothing, and is given up only after a while, again and again.
+        let takes = |link: &&LinkId| {
+            let peer = self.links.get(*link).and_then(|state| state.peer());
+            peer.is_none_or(|peer| !outside.contains_key(&peer))
+        };
         let (status, backlog) = (self.server.status(), self.server.backlog());
         let buffered: usize = self.conns.values().map(|conn| conn.buffer.len()).sum();
         let counts = [
@@ -212,7 +221,7 @@ impl Process {
             ("proposals outstanding", status.outstanding),
             ("connections not read", self.held.len()),
             ("bytes unread", buffered),
-            ("links that are stuck", self.stuck.len()),
+            ("links that are stuck", self.stuck.iter().filter(takes).count()),
             ("snapshots running", usize::from(status.snapshot_running)),
         ];
         let counts = counts.into_iter().chain(left::kinds(&backlog));

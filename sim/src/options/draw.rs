@@ -153,6 +153,7 @@ impl Options {
             members: None,
             map_salt: 0,
             rest: draw_rest(profile, &mut seeds.stream("config/rest", 0)),
+            left_out: draw_left_out(profile, servers, &mut seeds.stream("config/heal", 0)),
             without: pinned.without.clone(),
         };
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
@@ -166,6 +167,19 @@ impl Options {
 fn draw_rest(profile: Profile, dice: &mut Dice) -> Duration {
     let rests = profile != Profile::Perf && dice.chance(1, 4);
     Duration::from_secs(if rests { dice.range(40, 90) } else { 0 })
+}
+
+/// Where nothing goes wrong, nobody stays as faults have left it.
+fn draw_left_out(profile: Profile, servers: u32, dice: &mut Dice) -> LeftOut {
+    match profile {
+        Profile::Calm | Profile::Perf => LeftOut::default(),
+        Profile::Default
+        | Profile::Swarm
+        | Profile::Crashy
+        | Profile::Disk
+        | Profile::Net
+        | Profile::Session => LeftOut::draw(servers, dice),
+    }
 }
 
 /// Ensembles are mostly of the usual size; the swarm has all sizes up to seven.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::*;
+use crate::heal;
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,6 +25,10 @@ impl fmt::Display for Options {
             self.rest
         )?;
         writeln!(f, "faults    {faults}")?;
+        let fates = self.left_out.fates(*servers);
+        if !fates.is_empty() {
+            writeln!(f, "heal      {}", heal::told(&fates, self.voters()))?;
+        }
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(Rule::to_string).collect();
             writeln!(f, "at marks  {}", rules.join(" "))?;

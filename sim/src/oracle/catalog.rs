@@ -68,11 +68,12 @@ pub(super) enum Id {
     W7,
     W8,
     O1,
+    L8,
 }
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 59] = [
+    pub(super) const ALL: [Id; 60] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -132,6 +133,7 @@ impl Id {
         Id::W7,
         Id::W8,
         Id::O1,
+        Id::L8,
     ];
 
     /// As it is printed.
@@ -221,6 +223,10 @@ impl Id {
             Id::W7 => ("W7", "every event has its cause"),
             Id::W8 => ("W8", "a read that fails registers nothing"),
             Id::O1 => ("O1", "what operators are told is what there is"),
+            Id::L8 => (
+                "L8",
+                "a quorum that is well commits in time, and who acknowledges nothing is given up",
+            ),
         }
     }
 }

@@ -286,7 +286,8 @@ impl Oracles {
         let Some(audit) = self.audit else {
             return Ok(());
         };
-        let lists = self.locals.lists.iter();
+        // Whom the heal has left out serves nobody, and lets nobody expire.
+        let lists = self.locals.lists.iter().filter(|(id, _)| self.audited.contains(id));
         let all: Vec<(ServerId, SessionId)> =
             lists.flat_map(|(id, list)| list.iter().map(|session| (*id, *session))).collect();
         for (id, session) in all {

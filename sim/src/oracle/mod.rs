@@ -13,6 +13,7 @@
 //! | `logs` | what servers give to their disks (Z) |
 //! | `talk` | what servers say to each other (Z1, Z14, Z16, Z17) |
 //! | `silence` | who goes on although it hears nobody (Z25) |
+//! | `pace` | who keeps the others waiting (L8) |
 //! | `disks` | what servers keep (Z12, Z14, Z17, Z18, T2) |
 //! | `heard` | when a leader has heard of a session (S3, S7) |
 //! | `commit` | each committed transaction against its request (C8 to C11, S1, S3, S5) |
@@ -37,6 +38,7 @@ mod local;
 mod logs;
 mod mirror;
 mod operators;
+mod pace;
 mod path;
 mod reply;
 mod silence;
@@ -65,6 +67,7 @@ use disks::Disk;
 use heard::Heard;
 use ledger::Ledger;
 use local::Locals;
+use pace::Pace;
 use timeouts::Timeouts;
 use watch::{Armed, Held};
 
@@ -82,6 +85,7 @@ pub struct Oracles {
     locals: Locals,
     armed: Armed,
     heard: Heard,
+    pace: Pace,
     /// Hashes of data that only one write attempt may have written (C8).
     written: BTreeSet<u64>,
     /// When each transaction was committed.
@@ -94,6 +98,8 @@ pub struct Oracles {
     acknowledged: Zxid,
     /// When the audit was, if it was.
     audit: Option<Instant>,
+    /// Who was audited.
+    audited: BTreeSet<ServerId>,
     /// May clients name watches that they do not hold?
     strangers: bool,
     /// Number of the observation.
@@ -160,12 +166,14 @@ impl Oracles {
             locals: Locals::default(),
             armed: Armed::default(),
             heard: Heard::default(),
+            pace: Pace::default(),
             written: BTreeSet::new(),
             stamps: Vec::new(),
             lapsed: Vec::new(),
             seen: Zxid::ZERO,
             acknowledged: Zxid::ZERO,
             audit: None,
+            audited: BTreeSet::new(),
             strangers: false,
             order: 0,
             now: Instant::default(),
@@ -246,6 +254,7 @@ impl Oracles {
             }
             Observation::Input { server, input } => {
                 self.heard.relayed(&self.ledger, *server, input, self.now);
+                self.pace.entered(*server, input, self.now);
                 self.ledger.entered(&mut self.tally, *server, input, self.now)
             }
             Observation::Output { server, disk, peers, election, status } => {
@@ -270,6 +279,10 @@ impl Oracles {
                     view.believed.clear();
                     (view.seen, view.acknowledged) = (Zxid::ZERO, Zxid::ZERO);
                 }
+                Ok(())
+            }
+            Observation::Struck { servers, until } => {
+                self.pace.strikes(servers, *until);
                 Ok(())
             }
             Observation::StandsStill { server, until } => {
@@ -297,6 +310,7 @@ impl Oracles {
     fn restarted(&mut self, server: ServerId) {
         self.ledger.restarted(server, self.now);
         self.heard.restarted(server);
+        self.pace.restarted(server);
         self.locals.restarted(server, self.order);
     }
 
@@ -325,6 +339,9 @@ impl Oracles {
         let (tally, ledger, now) = (&mut self.tally, &mut self.ledger, self.now);
         if ledger.role(id, acts.status, now) {
             self.heard.restarted(id);
+            if !ledger.leads(id) {
+                self.pace.restarted(id);
+            }
         }
         if ledger.leads(id) {
             for command in acts.disk {
@@ -341,9 +358,15 @@ impl Oracles {
             self.commit_up_to(id, zxid)?;
         }
         let awake = self.heard.awake_since(id);
+        if self.ledger.leads(id) {
+            self.pace.acted(id, (acts.disk, acts.peers), acts.status, now);
+        }
         let (tally, ledger) = (&mut self.tally, &mut self.ledger);
         ledger.keeps_a_majority(tally, id, acts.status, now, awake)?;
-        ledger.is_not_deaf(tally, id, (now, awake), self.model.rules().sync_limit)?;
+        let rules = self.model.rules();
+        ledger.is_not_deaf(tally, id, (now, awake), rules.sync_limit)?;
+        self.pace.gives_up_in_time(tally, id, (now, awake), rules.sync_limit)?;
+        self.pace.commits_in_time(tally, ledger, id, (now, awake), rules.commit_within)?;
         ledger.says(tally, id, acts.peers, now)?;
         ledger.votes(tally, id, acts.election)?;
         ledger.watermarks(tally, id, acts.status)?;
@@ -388,6 +411,7 @@ impl Oracles {
         sessions: &[SessionId],
     ) -> Verdict {
         self.audit = Some(self.now);
+        self.audited.insert(server);
         self.tally.hold(Id::C7, self.model.at_or_before(applied) >= self.acknowledged, || {
             let acknowledged = self.acknowledged;
             vec![format!("server {server} ends at {applied}; {acknowledged} was acknowledged")]

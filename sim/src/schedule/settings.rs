@@ -10,6 +10,7 @@ use zabkeeper_core::{Limits, ServerId, TreeOptions};
 
 use crate::faults::FaultPlan;
 use crate::fs::Pace;
+use crate::heal::LeftOut;
 use crate::model::LocalRules;
 use crate::options::{
     Options, PeerOptions, Profile, ServerOptions, Throttle, VotePace, WorkloadOptions,
@@ -160,6 +161,7 @@ pub fn plain() -> Options {
         members: None,
         map_salt: 0,
         rest: Duration::ZERO,
+        left_out: LeftOut::default(),
         without: Vec::new(),
     }
 }
@@ -187,6 +189,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         peers,
         local: LocalRules { servers: local_servers, upgrade },
         retold_one_in,
+        left_out: LeftOut { dead, hung, stuck, alone, apart },
     } = options;
     visit("duration_us", duration);
     visit("rest_us", rest);
@@ -204,6 +207,11 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("local.servers", local_servers);
     visit("local.upgrade", upgrade);
     visit("retold_one_in", retold_one_in);
+    visit("heal.dead", dead);
+    visit("heal.hung", hung);
+    visit("heal.stuck", stuck);
+    visit("heal.alone", alone);
+    visit("heal.apart", apart);
     let PeerOptions { link, window, dial_timeout_ms, votes, words_late_ms } = peers;
     visit("words_late_ms", words_late_ms);
     let names = ["peers.min_ns", "peers.mean_ns", "peers.tail_one_in", "peers.cut_one_in"];

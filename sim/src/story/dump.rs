@@ -10,6 +10,7 @@ use std::path::Path;
 use zabkeeper_core::{Instant, ServerId};
 
 use crate::chronicle::{Chronicle, Conn, Entry, Lane, Message, Strike};
+use crate::heal;
 use crate::program::write_file;
 use crate::run::Report;
 
@@ -65,10 +66,11 @@ fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronic
         let until = strike.until.unwrap_or(at);
         let _infallible = writeln!(
             text,
-            "fault        {} {} from {} until {until}",
+            "fault        {} {} from {} {}",
             strike.fault,
             strike.whom(),
-            strike.at
+            strike.at,
+            heal::until(until)
         );
     }
     let mine = |entry: &&Entry| entry.at <= at && entry.who == Lane::Server(server);

@@ -3,6 +3,7 @@
 //! Owns the order of events and who gets them. Must not judge.
 
 mod fork;
+mod heal;
 mod intruder;
 mod partition;
 mod phases;
@@ -23,6 +24,7 @@ use crate::chronicle::{Chronicle, Lines, Strikes};
 use crate::client::Client;
 use crate::faults::Fault;
 use crate::fork::Fork;
+use crate::heal::Fate;
 use crate::judge::{Failure, Judge};
 use crate::node::Node;
 use crate::observe::ClientId;
@@ -110,6 +112,8 @@ pub struct Outcome {
     pub checks: Vec<(&'static str, u64)>,
     /// How long the service took to recover after the heal.
     pub liveness: Liveness,
+    /// Who was healed, where not all were; else nothing.
+    pub healed: String,
     /// Who led and followed when.
     pub roles: Roles,
     /// Which fault hit whom.
@@ -206,6 +210,7 @@ impl World {
         let judge = Judge::new(&servers, options.rules()).without(&options.without);
         let mut shared = Shared {
             healed: None,
+            outside: BTreeMap::new(),
             now: Instant(0),
             queue: Queue::new(tie),
             agenda,
@@ -278,6 +283,7 @@ impl World {
     /// Runs all phases.
     pub fn run(mut self) -> Outcome {
         let inconclusive = !self.phases() && self.stopped.is_none();
+        let healed = self.told_of(&self.shared.outside);
         let mut shared = self.shared;
         let (cut, slow) = shared.net.strained();
         shared.tally.faults[Fault::NetCut as usize] += cut;
@@ -292,6 +298,7 @@ impl World {
             tally: shared.tally,
             checks: shared.judge.checks(),
             liveness: self.liveness,
+            healed,
             roles: shared.roles,
             strikes: shared.strikes,
             chronicle: shared.chronicle,
@@ -413,8 +420,10 @@ impl World {
                 node.recovered(life, shared);
             }
             Event::Start { server } => {
-                let (node, shared) = self.node(server);
-                node.start(shared);
+                if !self.is_gone(server) {
+                    let (node, shared) = self.node(server);
+                    node.start(shared);
+                }
             }
             Event::Crash { server, life, how } => self.crash(server, life, how),
             Event::Relief { server } => self.relieve(server),
@@ -555,6 +564,9 @@ impl World {
         let after = shared.options.link.draw(&mut dice);
         if shared.now < self.refusing_until {
             return (None, after);
+        }
+        if shared.outside.get(&server) == Some(&Fate::Alone) {
+            return (None, DIAL_TIMEOUT);
         }
         let Some(node) = self.nodes.get_mut(&server) else {
             return (None, after);

@@ -7,6 +7,7 @@ use zabkeeper_core::{Instant, ServerId};
 use super::World;
 use crate::chronicle::{Hit, pairs_text};
 use crate::faults::Fault;
+use crate::observe::Observation;
 use crate::seed::Dice;
 use crate::stream::{End, Party};
 use crate::trace::Kind;
@@ -60,6 +61,7 @@ impl World {
     pub(super) fn cut_off(&mut self, fault: Fault, from: ServerId, to: ServerId, until: Instant) {
         let shared = &mut self.shared;
         shared.reach.cut(from, to, until);
+        shared.observe(Observation::Struck { servers: &[from, to], until });
         let (from, to) = (Party::Server(from), Party::Server(to));
         let mut stalled = Vec::new();
         for (conn, parties) in shared.net.list() {

@@ -5,16 +5,12 @@
 use zabkeeper_core::io::Mark;
 use zabkeeper_core::{Instant, Limits, ServerId, Status, Zxid};
 
-use super::World;
-use crate::fs::Pace;
+use super::{DIAL_TIMEOUT, World};
 use crate::judge::Check;
 use crate::node::Node;
 use crate::observe::Observation;
-use crate::options::VotePace;
 use crate::roles::Role;
 use crate::seed::Dice;
-use crate::shared::Event;
-use crate::stream::LinkPace;
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
@@ -22,6 +18,8 @@ const MS: u64 = 1_000_000;
 const NEWCOMERS: u32 = 2;
 /// Nothing waits longer than this, once nothing goes wrong, ns.
 const LIVENESS_MAX: u64 = 120_000 * MS;
+/// Rounds that a client may make before it finds a server that serves.
+const ROUNDS: u64 = 4;
 /// How long queues may take to drain when nobody asks for anything, ns.
 const SETTLE_MAX: u64 = 30_000 * MS;
 /// Leaders that may be elected after the heal, besides those that follow a used up epoch: one that nobody could hear
@@ -72,67 +70,33 @@ impl World {
         self.shared.note(Kind::Phase, (0, 0), name.as_bytes(), || name.to_owned());
     }
 
-    /// All faults stop: servers are up, disks and links behave, clients are awake.
-    fn heal(&mut self) {
-        self.begin_phase("heal");
-        self.faulty = false;
-        self.shared.targets.disarm();
-        self.healed = self.shared.tally.counts;
-        self.shared.healed = Some(self.shared.now);
-        let shared = &mut self.shared;
-        self.refusing_until = shared.now;
-        self.end_rogues();
-        let shared = &mut self.shared;
-        let cut = shared.options.link.cut_one_in;
-        shared.options.link = LinkPace { cut_one_in: cut, ..LinkPace::CALM };
-        shared.options.peers.link = shared.options.link;
-        shared.options.peers.votes = VotePace::WELL;
-        shared.options.peers.words_late_ms = 0;
-        shared.options.server.timer_slack_us = 0;
-        shared.reach.heal();
-        shared.strikes.healed(shared.now);
-        for client in self.clients.values_mut() {
-            client.thaw(shared);
-        }
-        shared.net.heal(shared.now, shared.options.link);
-        shared.schedule_arrivals();
-        for node in self.nodes.values_mut() {
-            node.slow_down(1);
-            node.resume(shared);
-            let (server, until) = (node.id(), shared.now);
-            shared.observe(Observation::StandsStill { server, until });
-            let steady = shared.options.disk.steady;
-            let well = Pace { sync_mean: MS, op_mean: 10_000, per_kib: 500, steady };
-            node.disk().borrow_mut().calm(well);
-            shared.after(0, Event::Start { server: node.id() });
-        }
-    }
-
     /// The bound of the liveness phase: a client notices a dead connection within its session timeout, connects again
     /// within its pauses, and servers may meanwhile have to notice the same, start, elect a leader and join it, for
-    /// which they may need a second attempt.
+    /// which they may need a second attempt. Each server that is left out may cost a client a vain attempt in each round,
+    /// and servers as much.
     fn liveness_bound(&self) -> u64 {
         let options = &self.shared.options;
+        let vain = DIAL_TIMEOUT + options.workload.session_ms.1 * MS / u64::from(options.servers);
+        let left_out = self.shared.outside.len() as u64 * ROUNDS * vain;
         let (init, sync) = options.server.phase_ticks;
         let ms = u64::from(options.server.tick_ms) * u64::from(40 + 2 * (init + sync))
             + 2 * options.workload.session_ms.1
             + 4 * options.workload.reconnect_ms
             + 2 * options.peers.dial_timeout_ms
             + 10_000;
-        (ms * MS).min(LIVENESS_MAX)
+        (ms * MS).min(LIVENESS_MAX) + left_out
     }
 
-    /// Servers that do not serve.
+    /// Servers of the core that do not serve.
     fn not_serving(&self) -> Vec<ServerId> {
         let serves = |role| matches!(role, Role::Leads | Role::Follows);
-        self.nodes
-            .values()
+        self.core()
             .filter(|node| !node.status().is_some_and(|status| serves(Role::of(&status))))
             .map(Node::id)
             .collect()
     }
 
-    /// Everything is well again, and that must show.
+    /// Everything is well again, or a quorum is, and that must show.
     pub(super) fn liveness_phase(&mut self) -> bool {
         self.heal();
         self.prove_liveness()
@@ -176,7 +140,7 @@ impl World {
         let waits = self.waits().join("\n");
         if !idle.is_empty() {
             let leads = |status: Status| Role::of(&status) == Role::Leads;
-            let led = self.nodes.values().any(|node| node.status().is_some_and(leads));
+            let led = self.core().any(|node| node.status().is_some_and(leads));
             let check = if led { Check::JOINS } else { Check::LEADER };
             self.shared.hold(check, Err(waits.clone()));
         }
@@ -224,7 +188,8 @@ impl World {
     fn count_elections(&mut self) {
         let (before, counts) = (&self.healed, &self.shared.tally.counts);
         let reigns = counts.reigns - before.reigns;
-        let notifications = counts.notifications - before.notifications;
+        let outside = counts.notifications_outside - before.notifications_outside;
+        let notifications = counts.notifications - before.notifications - outside;
         self.liveness.reigns = reigns;
         self.liveness.notifications = notifications;
         let used_up = (counts.commits - before.commits)
@@ -247,13 +212,13 @@ impl World {
         if self.intruders() > 0 {
             return Some(format!("{} intruders connected", self.intruders()));
         }
-        self.nodes.values().find_map(|node| node.unrest())
+        self.core().find_map(|node| node.unrest(&self.shared.outside))
     }
 
     /// How servers differ in what they have applied, if they do. Whether the trees are equal is for the audit.
     fn apart(&self) -> Option<String> {
         let applied = |node: &Node| Some((node.id(), node.status()?.applied));
-        let all: Vec<_> = self.nodes.values().filter_map(applied).collect();
+        let all: Vec<_> = self.core().filter_map(applied).collect();
         let alike = all.windows(2).all(|pair| pair[0].1 == pair[1].1);
         (!alike).then(|| format!("applied: {all:?}"))
     }
@@ -269,6 +234,11 @@ impl World {
                 continue;
             };
             let server = node.id();
+            if shared.outside.contains_key(&server) {
+                // What is on its disk must be something that can be recovered, and what it was commanded to hold.
+                node.examine(shared);
+                continue;
+            }
             let (applied, sessions) = (status.applied, node.sessions());
             let same = match node.examine(shared) {
                 Some(found) if found == (applied, digest) => Ok(()),

@@ -54,6 +54,13 @@ impl World {
     fn server_waits(&self, id: ServerId) -> Wait {
         let who = Who::Server(id);
         let node = &self.nodes[&id];
+        if let Some(fate) = self.shared.outside.get(&id) {
+            return Wait {
+                who,
+                whom: Vec::new(),
+                why: format!("is left out of the heal: it {fate}"),
+            };
+        }
         let Some(status) = node.status() else {
             let why = if node.is_running() { "reads its disk" } else { "is down" };
             return Wait { who, whom: Vec::new(), why: why.to_owned() };
@@ -63,7 +70,7 @@ impl World {
         }
         let (mut whom, mut why) = self.role_waits(id, &status);
         // Some of what it does shows in what it has not done yet.
-        if let Some(unrest) = node.unrest() {
+        if let Some(unrest) = node.unrest(&self.shared.outside) {
             why.push_str("; ");
             why.push_str(unrest.split_once(": ").map_or(&*unrest, |(_, what)| what));
         }

@@ -90,7 +90,7 @@ const messageText = (i) => {
   return laneName(M.from[i]) + " → " + laneName(M.to[i]) + "  " + kind + about + (M.took[i] < 0 ? "  (never taken)" : "");
 };
 const callText = (i) => "c" + CALLS.client[i] + " " + CALLS.text[i] + (CALLS.took[i] < 0 ? "" : " → " + CALLS.answer[i]);
-const strikeText = (s) => s.name + " hits " + s.whom + (s.until > 0 ? " until " + time(s.until) : "");
+const strikeText = (s) => s.name + " hits " + s.whom + (s.until > END ? " for ever" : s.until > 0 ? " until " + time(s.until) : "");
 
 // ---- state at a time ----
 // First index whose value is above t.

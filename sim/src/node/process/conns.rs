@@ -150,7 +150,13 @@ impl Process {
                     (true, true) => Handshake::Local,
                     (false, _) => Handshake::Renew,
                 };
-                if !self.throttle.admit(handshake, now.mono) {
+                let admitted = self.throttle.admit(handshake, now.mono);
+                let found = self.gate.judge(handshake, admitted, now.mono);
+                let found = found.map_err(|what| format!("s{}: {what}", self.id));
+                if !self.gate.is_open() {
+                    shared.hold(Check::RATE, found);
+                }
+                if !admitted {
                     return Ok(Some(Read::TooSoon));
                 }
                 let mut ids = vec![Id { scheme: "ip".into(), id: state.client.address() }];

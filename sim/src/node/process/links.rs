@@ -65,6 +65,13 @@ impl Backoff {
     }
 }
 
+impl Link {
+    /// Who is at the other end, once that is known.
+    pub(super) fn peer(&self) -> Option<ServerId> {
+        self.peer
+    }
+}
+
 impl Process {
     /// An attempt to dial has ended.
     pub(in crate::node) fn dialled(
@@ -278,6 +285,8 @@ impl Process {
     ) {
         for (to, notification) in notifications.drain(..) {
             shared.tally.counts.notifications += 1;
+            let outside = [self.id, to].iter().any(|id| shared.outside.contains_key(id));
+            shared.tally.counts.notifications_outside += u64::from(outside);
             let mut bytes = Vec::new();
             frame::encode(&notification, &mut bytes);
             shared.note(Kind::Send, (self.id.0, to.0), &bytes, || {

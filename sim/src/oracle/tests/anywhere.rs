@@ -8,7 +8,7 @@ use zabkeeper_core::wire::{Request, SetWatches};
 use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
 
 use super::cast::link;
-use super::history::{History, create, create_with, get, set, twins_of, watch_data};
+use super::history::{History, create, create_with, get, set, twins_in_time, twins_of, watch_data};
 use crate::observe::Observation;
 
 const S1: ServerId = ServerId(1);
@@ -323,5 +323,42 @@ fn t1_a_follower_holds_another_tree() {
         h.member(S2).committed = zxid;
         h.shows(S2);
         h.sees(Observation::Applied { server: S2, zxid, digest });
+    });
+}
+
+#[test]
+fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
+    twins_of(3, "L8", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let entry = h.decides(a).encode();
+        h.logs(S1, &entry);
+        h.sends(S1, S2, PeerMessage::Proposal(entry.clone()));
+        h.waits(6_000);
+        h.sends(S1, S2, PeerMessage::Ping { round: 1 });
+        h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
+        if !lie {
+            h.logs(S2, &entry);
+            h.confirms(S2);
+            h.sends(S2, S1, PeerMessage::Ack { zxid: entry.zxid });
+        }
+        h.waits(7_000);
+        h.shows(S1);
+    });
+}
+
+#[test]
+fn l8_a_quorum_that_is_well_does_not_commit() {
+    twins_in_time("L8", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let entry = h.decides(a).encode();
+        h.logs(S1, &entry);
+        h.sends(S1, S2, PeerMessage::Proposal(entry));
+        if !lie {
+            h.sees(Observation::Struck { servers: &[S2, S3], until: Instant(6_000_000_000) });
+        }
+        h.waits(4_000);
+        h.shows(S1);
     });
 }

@@ -67,6 +67,20 @@ pub(super) fn twins_of(servers: u64, id: &str, story: impl Fn(&mut History, bool
     tell(|| History::of(servers), id, story);
 }
 
+/// The same with three servers that have been together for a while, and have three seconds for a write.
+#[track_caller]
+pub(super) fn twins_in_time(id: &str, story: impl Fn(&mut History, bool)) {
+    let begin = || {
+        let (sync_limit, commit_within) = (Duration::from_secs(5), Duration::from_secs(3));
+        let mut history =
+            History::under(3, Rules { sync_limit, commit_within, ..Rules::default() });
+        history.reign(SERVER, &[2, 3].map(ServerId));
+        history.waits(4_000);
+        history
+    };
+    tell(begin, id, story);
+}
+
 #[track_caller]
 fn tell(begin: impl Fn() -> History, id: &str, story: impl Fn(&mut History, bool)) {
     let mut honest = begin();

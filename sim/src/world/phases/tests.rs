@@ -6,6 +6,7 @@ use zabkeeper_core::{ServerId, Zxid};
 
 use super::*;
 use crate::faults::Fault;
+use crate::heal::Fate;
 use crate::options::{Options, Pinned, Profile, ServerOptions};
 use crate::seed::Seeds;
 use crate::selection::Selection;
@@ -159,4 +160,58 @@ fn c6_a_client_from_the_future_is_not_served() {
         outcome.tally.has_hit(Mark::ClientAhead)
     });
     assert!(asked);
+}
+
+/// A world of five servers that has run for a while, two of which the heal will leave out like this.
+fn world_without_two(fate: Fate) -> World {
+    let mut world = calm_world_of(5);
+    let two = [2, 4].map(ServerId);
+    let left = &mut world.shared.options.left_out;
+    match fate {
+        Fate::Dead => left.dead.extend(two),
+        Fate::Hung => left.hung.extend(two),
+        Fate::Stuck => left.stuck.extend(two),
+        Fate::Alone => left.alone.extend(two),
+        Fate::Apart => left.apart.extend(two),
+    }
+    world
+}
+
+#[test]
+fn a_quorum_goes_on_without_the_others_whatever_they_stay() {
+    for fate in Fate::ALL {
+        let mut world = world_without_two(fate);
+        assert!(world.run_until(Instant(5_000_000_000)));
+        let done = world.liveness_phase() && world.settle() && world.audit();
+        assert!(done, "{fate}: {:?}", world.shared.judge.failure());
+        assert_eq!(world.shared.outside.len(), 2);
+        let serves = |id| world.nodes[&ServerId(id)].status().is_some_and(|s| s.serving);
+        assert!([1, 3, 5].into_iter().all(serves), "{fate}");
+        // One that hangs serves as it did, and so does one with a stuck disk for as long as its leader is patient.
+        let serve_on = matches!(fate, Fate::Hung | Fate::Stuck);
+        assert!(serve_on || ![2, 4].into_iter().any(serves), "{fate}");
+    }
+}
+
+#[test]
+fn l2_a_client_that_hears_from_nobody_but_the_left_out() {
+    let mut world = world_without_two(Fate::Alone);
+    assert!(world.run_until(Instant(5_000_000_000)));
+    world.heal();
+    world.shared.outside.extend([1, 3, 5].map(|id| (ServerId(id), Fate::Alone)));
+    let conns: Vec<_> = world.clients.values().flat_map(crate::client::Client::conns).collect();
+    for conn in conns {
+        world.shared.net.break_off(world.shared.now, conn, crate::stream::Break::Both);
+    }
+    world.shared.schedule_arrivals();
+    assert!(!world.prove_liveness());
+    assert_eq!(broken(&world), "L2");
+    said(&world, &["s2 is left out of the heal: it stays cut off from everybody"]);
+}
+
+#[test]
+fn nobody_is_left_out_where_the_others_know_no_history() {
+    let mut world = world_without_two(Fate::Dead);
+    world.heal();
+    assert!(world.shared.outside.is_empty(), "no server has begun");
 }

@@ -1,0 +1,152 @@
+//! Whom the heal leaves out: a part of the ensemble stays as faults have left it, and the rest, a quorum, must do without.
+//!
+//! Owns who is left out, and how. Must not carry it out: `world` does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use zabkeeper_core::{Instant, ServerId};
+
+use crate::seed::Dice;
+
+/// Longer than any run.
+pub const FOREVER: Instant = Instant(1 << 62);
+
+/// What a server stays that the heal leaves out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Fate {
+    /// Its process, or its machine, is gone.
+    Dead,
+    /// Its process gets no time; its kernel still takes connections.
+    Hung,
+    /// No sync of its disk ends.
+    Stuck,
+    /// Nobody reaches it, and it reaches nobody.
+    Alone,
+    /// The same for servers; clients reach it.
+    Apart,
+}
+
+/// Whom the heal leaves out; nobody, where all sets are empty.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LeftOut {
+    /// See [`Fate::Dead`].
+    pub dead: BTreeSet<ServerId>,
+    /// See [`Fate::Hung`].
+    pub hung: BTreeSet<ServerId>,
+    /// See [`Fate::Stuck`].
+    pub stuck: BTreeSet<ServerId>,
+    /// See [`Fate::Alone`].
+    pub alone: BTreeSet<ServerId>,
+    /// See [`Fate::Apart`].
+    pub apart: BTreeSet<ServerId>,
+}
+
+impl Fate {
+    /// All of them.
+    pub const ALL: [Fate; 5] = [Fate::Dead, Fate::Hung, Fate::Stuck, Fate::Alone, Fate::Apart];
+
+    /// As people are told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fate::Dead => "stays dead",
+            Fate::Hung => "hangs",
+            Fate::Stuck => "has a stuck disk",
+            Fate::Alone => "stays cut off from everybody",
+            Fate::Apart => "stays cut off from all servers",
+        }
+    }
+}
+
+impl LeftOut {
+    /// Nobody in half of the runs; else a minority, each with a fate of its own.
+    pub fn draw(servers: u32, dice: &mut Dice) -> LeftOut {
+        let mut left = LeftOut::default();
+        if servers < 3 || dice.chance(1, 2) {
+            return left;
+        }
+        let mut ids: Vec<ServerId> = (1..=u64::from(servers)).map(ServerId).collect();
+        for _ in 0..dice.range_u32(1, (servers - 1) / 2) {
+            let id = ids.remove(dice.index(ids.len()));
+            left.set(*dice.pick(&Fate::ALL)).insert(id);
+        }
+        left
+    }
+
+    /// Who is left out of so many servers: a minority, also where somebody has made the ensemble smaller since.
+    pub fn fates(&self, servers: u32) -> BTreeMap<ServerId, Fate> {
+        let LeftOut { dead, hung, stuck, alone, apart } = self;
+        let sets = [dead, hung, stuck, alone, apart].into_iter().zip(Fate::ALL);
+        let all: BTreeMap<ServerId, Fate> =
+            sets.flat_map(|(set, fate)| set.iter().map(move |id| (*id, fate))).collect();
+        let most = (servers.max(1) - 1) / 2;
+        let there = all.into_iter().filter(|(id, _)| id.0 <= servers.into());
+        there.take(most as usize).collect()
+    }
+
+    fn set(&mut self, fate: Fate) -> &mut BTreeSet<ServerId> {
+        match fate {
+            Fate::Dead => &mut self.dead,
+            Fate::Hung => &mut self.hung,
+            Fate::Stuck => &mut self.stuck,
+            Fate::Alone => &mut self.alone,
+            Fate::Apart => &mut self.apart,
+        }
+    }
+}
+
+/// In words: who is healed, and what the others stay.
+pub fn told(fates: &BTreeMap<ServerId, Fate>, all: impl Iterator<Item = ServerId>) -> String {
+    let core = all.filter(|id| !fates.contains_key(id)).map(|id| format!("s{id}"));
+    let core = core.collect::<Vec<_>>().join(", ");
+    let rest = fates.iter().map(|(id, fate)| format!("s{id} {fate}"));
+    format!("only {core}; {}", rest.collect::<Vec<_>>().join(", "))
+}
+
+/// When something ends, in words.
+pub fn until(end: Instant) -> String {
+    if end < FOREVER { format!("until {end}") } else { "for ever".to_owned() }
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Seeds;
+
+    #[test]
+    fn half_of_the_runs_leave_a_minority_out_and_every_fate_comes_about() {
+        let mut some = 0;
+        let mut fates = BTreeSet::new();
+        for seed in 0..400 {
+            for servers in 1..=7 {
+                let dice = &mut Seeds::new(seed).stream("config/heal", 0);
+                let left = LeftOut::draw(servers, dice).fates(servers);
+                assert!(2 * left.len() < servers as usize);
+                assert!(left.keys().all(|id| (1..=u64::from(servers)).contains(&id.0)));
+                some += usize::from(servers == 5 && !left.is_empty());
+                fates.extend(left.into_values());
+            }
+        }
+        assert!((150..250).contains(&some), "{some}");
+        assert_eq!(fates.len(), Fate::ALL.len());
+    }
+
+    #[test]
+    fn a_smaller_ensemble_still_has_a_quorum() {
+        let mut left = LeftOut::default();
+        left.dead.extend([2, 4].map(ServerId));
+        left.hung.insert(ServerId(1));
+        assert_eq!(left.fates(7).len(), 3);
+        assert_eq!(left.fates(3), BTreeMap::from([(ServerId(1), Fate::Hung)]));
+        assert!(left.fates(2).is_empty() && left.fates(1).is_empty());
+        let told = told(&left.fates(7), (1..=7).map(ServerId));
+        assert_eq!(told, "only s3, s5, s6, s7; s1 hangs, s2 stays dead, s4 stays dead");
+        assert_eq!([until(Instant(5_000_000)), until(FOREVER)], ["until 0.005000s", "for ever"]);
+    }
+}

@@ -1,0 +1,198 @@
+//! Who keeps the others waiting (L8): while a quorum is well, what its leader proposes is committed, and a leader gives up who
+//! does not acknowledge.
+//!
+//! Must not believe what a server says of its health: only faults that have struck it make it unwell. Whom none has struck
+//! for the time allowed must be in time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use zabkeeper_core::io::{DiskCommand, PeerCommand, PeerEvent};
+use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::{Input, Instant, LinkId, ServerId, Status, Zxid};
+
+use super::catalog::{Id, Tally, Verdict};
+use super::ledger::Ledger;
+
+/// What a leader may take beyond its limit to give somebody up, as for silence.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// See the module.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Pace {
+    /// Until when a server, or what is between it and others, is as a fault has made it.
+    unwell: BTreeMap<ServerId, Instant>,
+    reigns: BTreeMap<ServerId, Reign>,
+}
+
+/// What a leader waits for.
+#[derive(Clone, Default, Debug)]
+struct Reign {
+    /// Proposals that are not committed, and when they were made.
+    open: VecDeque<(Zxid, Instant)>,
+    learners: BTreeMap<LinkId, Debt>,
+}
+
+/// What a learner owes its leader.
+#[derive(Clone, Copy, Default, Debug)]
+struct Debt {
+    /// The last transaction that it was sent.
+    sent: Zxid,
+    /// Since when it has had the leader's history, as the leader has heard.
+    synced: Option<Instant>,
+    /// Since when it owes acknowledgements without having sent any.
+    owes: Option<Instant>,
+}
+
+impl Pace {
+    /// A fault strikes these servers, or what is between them.
+    pub(super) fn strikes(&mut self, servers: &[ServerId], until: Instant) {
+        for server in servers {
+            let unwell = self.unwell.entry(*server).or_default();
+            *unwell = until.max(*unwell);
+        }
+    }
+
+    /// A server begins or ends a life, or leads no more.
+    pub(super) fn restarted(&mut self, id: ServerId) {
+        self.reigns.remove(&id);
+    }
+
+    /// What a leader is about to hear.
+    pub(super) fn entered(&mut self, id: ServerId, input: &Input, now: Instant) {
+        let Input::Peer(link, event) = input else {
+            return;
+        };
+        let Some(reign) = self.reigns.get_mut(&id) else {
+            return;
+        };
+        if matches!(event, PeerEvent::Down) {
+            reign.learners.remove(link);
+        }
+        let (PeerEvent::Message(message), Some(debt)) = (event, reign.learners.get_mut(link))
+        else {
+            return;
+        };
+        if let PeerMessage::AckNewLeader { .. } = message {
+            debt.synced = Some(now);
+            debt.owes = debt.owes.map(|_| now);
+        } else if let PeerMessage::Ack { zxid } = message {
+            debt.owes = (*zxid < debt.sent).then_some(now);
+        }
+    }
+
+    /// A step of a leader.
+    pub(super) fn acted(
+        &mut self,
+        id: ServerId,
+        (disk, peers): (&[DiskCommand], &[PeerCommand]),
+        status: &Status,
+        now: Instant,
+    ) {
+        let reign = self.reigns.entry(id).or_default();
+        for command in disk {
+            if let DiskCommand::Append { entry, .. } = command
+                && status.serving
+            {
+                reign.open.push_back((entry.zxid, now));
+            }
+        }
+        while reign.open.front().is_some_and(|(zxid, _)| *zxid <= status.committed) {
+            reign.open.pop_front();
+        }
+        for command in peers {
+            match command {
+                PeerCommand::Send(link, PeerMessage::Proposal(entry)) => {
+                    let debt = reign.learners.entry(*link).or_default();
+                    debt.sent = entry.zxid;
+                    debt.owes.get_or_insert(now);
+                }
+                // It answers for all that came before.
+                PeerCommand::Send(link, PeerMessage::NewLeader { .. }) => {
+                    reign.learners.entry(*link).or_default().owes = None;
+                }
+                PeerCommand::Close(link, _) => {
+                    reign.learners.remove(link);
+                }
+                PeerCommand::Send(..) | PeerCommand::Dial(_) => {}
+            }
+        }
+    }
+
+    /// ZAB-18: whoever has acknowledged nothing for the limit, of what it was sent, is given up. `awake` is the end of the
+    /// leader's last pause. A clock may run at half its speed.
+    pub(super) fn gives_up_in_time(
+        &self,
+        tally: &mut Tally,
+        id: ServerId,
+        (now, awake): (Instant, Instant),
+        sync_limit: Duration,
+    ) -> Verdict {
+        let Some(reign) = self.reigns.get(&id).filter(|_| !sync_limit.is_zero()) else {
+            return Ok(());
+        };
+        let patience = sync_limit * 2 + SLACK;
+        for (link, debt) in &reign.learners {
+            let (Some(since), Some(_)) = (debt.owes, debt.synced) else {
+                continue;
+            };
+            let waits = now.since(since.max(awake));
+            tally.hold(Id::L8, waits <= patience, || {
+                vec![format!(
+                    "server {id} leads on with {link}, which has acknowledged nothing since {since}, and was sent \
+                     {}; its limit is {sync_limit:?}",
+                    debt.sent
+                )]
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Where a quorum, its leader among it, has been well and together for `bound`, nothing that was proposed that long
+    /// ago is still open.
+    pub(super) fn commits_in_time(
+        &self,
+        tally: &mut Tally,
+        ledger: &Ledger,
+        id: ServerId,
+        (now, awake): (Instant, Instant),
+        bound: Duration,
+    ) -> Verdict {
+        let Some(reign) = self.reigns.get(&id).filter(|_| !bound.is_zero()) else {
+            return Ok(());
+        };
+        let Some((zxid, at)) = reign.open.front().copied() else {
+            return Ok(());
+        };
+        let long = |since: Instant| now.since(since) > bound;
+        if !long(at.max(awake)) {
+            return tally.hold(Id::L8, true, Vec::new);
+        }
+        let unwell = |server: ServerId| self.unwell.get(&server).copied().unwrap_or_default();
+        let follows = |server: ServerId| {
+            let mut linked = reign
+                .learners
+                .iter()
+                .filter(|(link, _)| ledger.peer_of(id, **link) == Some(server));
+            linked.any(|(_, debt)| debt.synced.is_some_and(long))
+                && ledger.serves(server)
+                && ledger.follows_since(server).is_some_and(long)
+        };
+        let is_well = |server: ServerId| long(unwell(server)) && (server == id || follows(server));
+        let enough = long(ledger.role_since(id)) && is_well(id) && ledger.voters.most(is_well);
+        tally.hold(Id::L8, !enough, || {
+            let well: Vec<String> = ledger
+                .voters
+                .0
+                .iter()
+                .filter(|server| is_well(**server))
+                .map(|server| format!("server {server}"))
+                .collect();
+            vec![format!(
+                "server {id} has proposed {zxid} at {at}, and it is not committed; {} have been well and together \
+                 for longer than {bound:?}",
+                well.join(", ")
+            )]
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! The heal: faults stop, for all or for a quorum; the rest stay as faults have left them, for ever.
+//!
+//! Owns what is mended, and what happens to whom the heal leaves out. Must not judge what follows: `phases` does.
+
+use std::collections::BTreeMap;
+
+use zabkeeper_core::ServerId;
+
+use super::World;
+use crate::chronicle::Hit;
+use crate::faults::Fault;
+use crate::fs::{Crash, Pace};
+use crate::heal::{self, FOREVER, Fate};
+use crate::node::Node;
+use crate::observe::Observation;
+use crate::options::VotePace;
+use crate::shared::Event;
+use crate::stream::{End, LinkPace, Party};
+use crate::trace::Kind;
+
+const MS: u64 = 1_000_000;
+
+impl World {
+    /// All faults stop: servers of the core are up, their disks and links behave, clients are awake.
+    pub(super) fn heal(&mut self) {
+        let fates = self.left_out();
+        let told = self.told_of(&fates);
+        let text = if told.is_empty() { String::new() } else { format!("heal: {told}") };
+        self.shared.note(Kind::Phase, (0, 0), b"heal", || {
+            if text.is_empty() { "heal".to_owned() } else { text }
+        });
+        self.faulty = false;
+        self.shared.targets.disarm();
+        self.healed = self.shared.tally.counts;
+        self.shared.healed = Some(self.shared.now);
+        self.refusing_until = self.shared.now;
+        self.end_rogues();
+        let shared = &mut self.shared;
+        let cut = shared.options.link.cut_one_in;
+        shared.options.link = LinkPace { cut_one_in: cut, ..LinkPace::CALM };
+        shared.options.peers.link = shared.options.link;
+        shared.options.peers.votes = VotePace::WELL;
+        shared.options.peers.words_late_ms = 0;
+        shared.options.server.timer_slack_us = 0;
+        shared.reach.heal();
+        shared.strikes.healed(shared.now);
+        for client in self.clients.values_mut() {
+            client.thaw(shared);
+        }
+        shared.net.heal(shared.now, shared.options.link);
+        shared.schedule_arrivals();
+        for node in self.nodes.values_mut() {
+            node.slow_down(1);
+            node.resume(shared);
+            let (server, until) = (node.id(), shared.now);
+            shared.observe(Observation::StandsStill { server, until });
+            let steady = shared.options.disk.steady;
+            let well = Pace { sync_mean: MS, op_mean: 10_000, per_kib: 500, steady };
+            node.disk().borrow_mut().calm(well);
+            shared.after(0, Event::Start { server: node.id() });
+        }
+        for (server, fate) in fates {
+            self.leave_out(server, fate);
+        }
+    }
+
+    /// In words; nothing where nobody is left out.
+    pub(super) fn told_of(&self, fates: &BTreeMap<ServerId, Fate>) -> String {
+        if fates.is_empty() {
+            return String::new();
+        }
+        heal::told(fates, self.nodes.keys().copied())
+    }
+
+    /// The servers that must serve from now on.
+    pub(super) fn core(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(|node| !self.shared.outside.contains_key(&node.id()))
+    }
+
+    /// Does this one never start again?
+    pub(super) fn is_gone(&self, server: ServerId) -> bool {
+        matches!(self.shared.outside.get(&server), Some(Fate::Dead | Fate::Hung))
+    }
+
+    /// Whom the options leave out, if the others can do without them: a majority of all voters among these must know what
+    /// they have acknowledged. One whose disk was lost, or who has never had a history, says nothing yet.
+    fn left_out(&self) -> BTreeMap<ServerId, Fate> {
+        let servers = self.shared.options.servers;
+        let mut fates = self.shared.options.left_out.fates(servers);
+        if fates.is_empty() {
+            return fates;
+        }
+        // A leader whose disk is stuck leads on for as long as a quorum of the others keeps what it proposes, and serves
+        // its own clients no more.
+        for leader in self.leaders() {
+            if let Some(fate @ Fate::Stuck) = fates.get_mut(&leader) {
+                *fate = Fate::Dead;
+            }
+        }
+        let core = self.nodes.values().filter(|node| !fates.contains_key(&node.id()));
+        let knows = core.filter(|node| node.knows_its_history(&self.shared)).count();
+        if 2 * knows > self.nodes.len() { fates } else { BTreeMap::new() }
+    }
+
+    fn leave_out(&mut self, server: ServerId, fate: Fate) {
+        self.shared.outside.insert(server, fate);
+        let others: Vec<ServerId> = self.nodes.keys().copied().filter(|o| *o != server).collect();
+        match fate {
+            Fate::Dead => self.end_for_good(server),
+            Fate::Hung => self.hang(server),
+            Fate::Stuck => {
+                self.shared.strikes.begin(Fault::DiskStall);
+                self.shared.hit(Hit::Server(server), Some(FOREVER));
+                self.nodes[&server].disk().borrow_mut().trouble.stalled_until = FOREVER;
+            }
+            Fate::Alone | Fate::Apart => {
+                let pairs = others.iter().flat_map(|o| [(server, *o), (*o, server)]).collect();
+                self.shared.strikes.begin(Fault::NetSplit);
+                self.shared.hit(Hit::Pairs(pairs), Some(FOREVER));
+                for other in others {
+                    self.cut_off(Fault::NetSplit, server, other, FOREVER);
+                    self.cut_off(Fault::NetSplit, other, server, FOREVER);
+                }
+            }
+        }
+        if fate == Fate::Alone {
+            self.cut_off_clients(server);
+        }
+    }
+
+    /// In half of the cases nobody answers in its place, not even with a refusal.
+    fn end_for_good(&mut self, server: ServerId) {
+        let mut dice = self.shared.seeds.stream("heal", server.0);
+        let (node, shared) = self.node(server);
+        let how = node.end_by(dice.chance(1, 2), shared);
+        if node.is_running() {
+            let fault = if how == Crash::Kill { Fault::NodeKill } else { Fault::NodePower };
+            shared.strikes.begin(fault);
+            shared.hit(Hit::Server(server), Some(FOREVER));
+            node.crash(how, dice, shared);
+        }
+    }
+
+    /// One that is not up yet cannot hang, and stays away.
+    fn hang(&mut self, server: ServerId) {
+        let (node, shared) = self.node(server);
+        if node.pause(FOREVER).is_none() {
+            return self.end_for_good(server);
+        }
+        shared.strikes.begin(Fault::NodePause);
+        shared.hit(Hit::Server(server), Some(FOREVER));
+        shared.observe(Observation::StandsStill { server, until: FOREVER });
+    }
+
+    /// What is under way between it and its clients never arrives.
+    fn cut_off_clients(&mut self, server: ServerId) {
+        let of_it = |parties: [Party; 2]| parties.contains(&Party::Server(server));
+        let conns: Vec<_> = self.shared.net.list().filter(|(_, p)| of_it(*p)).collect();
+        for (conn, _) in conns {
+            for end in [End::Dialler, End::Acceptor] {
+                self.shared.net.stall(conn, end, FOREVER);
+            }
+        }
+    }
+}
