@@ -547,8 +547,9 @@ impl Replica {
     ) -> Result<bool, String> {
         self.snapshots.at_disk -= 1;
         if let Some(incoming) = &self.incoming {
-            let complete = incoming.complete && incoming.chunks.len() == index as usize + 1;
-            if incoming.zxid != zxid || !complete {
+            // The disk answers in order. Pieces of an attempt that was given up may bear the same numbers as these, so only
+            // the last of all answers says that this snapshot is durable.
+            if !incoming.complete || self.snapshots.at_disk > 0 {
                 return Ok(false);
             }
             return self.install(cx).map(|()| true);

@@ -17,6 +17,7 @@
 //! release A->B | release disk N
 //! deliver A->B [COUNT]        what waits, although it is held
 //! disk N [COUNT]              the same for a disk
+//! disk N log                  what its log lane has, which overtakes the others
 //! lose A->B                   what a dead server has sent does not arrive
 //! cut A-B | mend A-B          links break at once, and what was under way is lost; until mended there are no new ones
 //! show pings                  print PING and PONG, which are left out otherwise
@@ -181,6 +182,11 @@ impl Play {
             ["disk", server] => {
                 let all = self.members[&id(server)].disk.queue.len();
                 self.finish(id(server), all);
+            }
+            ["disk", server, "log"] => {
+                let member = self.members.get_mut(&id(server)).unwrap();
+                let count = member.disk.let_log_overtake();
+                self.finish(id(server), count);
             }
             ["disk", server, count] => self.finish(id(server), count.parse().unwrap()),
             ["lose", way] => {

@@ -58,6 +58,22 @@ impl Disk {
         }
     }
 
+    /// The commands of the log lane are done before the others, which are slow. Says how many there are.
+    pub(crate) fn let_log_overtake(&mut self) -> usize {
+        let of_log = |command: &DiskCommand| match command {
+            DiskCommand::Append { .. }
+            | DiskCommand::SaveState { .. }
+            | DiskCommand::Truncate { .. }
+            | DiskCommand::Rebase { .. } => true,
+            DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::Purge { .. }
+            | DiskCommand::ReadLog { .. }
+            | DiskCommand::ReadSnapshot { .. } => false,
+        };
+        self.queue.sort_by_key(|command| !of_log(command));
+        self.queue.iter().filter(|command| of_log(command)).count()
+    }
+
     /// The first `count` commands finish; one completion for the log lane, one for each chunk and each read.
     pub(crate) fn finish(&mut self, count: usize) -> Vec<DiskEvent> {
         let mut done = None;
