@@ -115,7 +115,8 @@ enum Number<'a> {
     Time(&'a mut i64),
 }
 
-/// Shows `see` all such numbers. Names of children are sorted: their order is nobody's promise.
+/// Shows `see` all such numbers. Names of children are sorted, and identities, which come in an order of hashes that the
+/// address has a part in: their order is nobody's promise.
 fn numbers(word: &mut Word, see: &mut impl FnMut(Number<'_>)) {
     match word {
         Word::Heard(WatchEvent { zxid, .. }) => {
@@ -131,6 +132,7 @@ fn numbers(word: &mut Word, see: &mut impl FnMut(Number<'_>)) {
 
 fn in_body(body: &mut ReplyBody, see: &mut impl FnMut(Number<'_>)) {
     match body {
+        ReplyBody::Identities(ids) => ids.sort_by_key(|id| (id.scheme.clone(), id.id.clone())),
         ReplyBody::PathStat(_, stat)
         | ReplyBody::Stat(stat)
         | ReplyBody::Data(_, stat)
@@ -157,7 +159,6 @@ fn in_body(body: &mut ReplyBody, see: &mut impl FnMut(Number<'_>)) {
         ReplyBody::Empty
         | ReplyBody::Path(_)
         | ReplyBody::Number(_)
-        | ReplyBody::Identities(_)
         | ReplyBody::Token(_)
         | ReplyBody::NullPath => {}
     }
