@@ -467,7 +467,10 @@ impl Ops {
                 let depth = path.match_indices('/').nth(2).map_or(path.len(), |(end, _)| end);
                 quota::request(&path[..depth], &mut self.dice)
             }
-            Op::Auth if self.strangers < STRANGERS && self.dice.chance(1, 2) => {
+            // That is several calls at once.
+            Op::Auth
+                if options.depth > 1 && self.strangers < STRANGERS && self.dice.chance(1, 2) =>
+            {
                 self.as_stranger(options)
             }
             Op::Auth => self.auth(),
@@ -672,7 +675,8 @@ mod tests {
     #[test]
     fn acl_17_who_shows_to_be_somebody_new_has_asked_before() {
         let seeds = Seeds::new(1);
-        let options = Options::draw(seeds, Profile::Calm, &Pinned::default()).workload;
+        let mut options = Options::draw(seeds, Profile::Calm, &Pinned::default()).workload;
+        options.depth = 4;
         let keys = KeySpace::draw(20, 0, &mut seeds.stream("workload", 0));
         let mut ops = Ops::new(ClientId(3), seeds.stream("client/ops", 1));
         let mut shown = BTreeSet::new();
