@@ -144,10 +144,10 @@ impl Ledger {
         learners.fold((0, 0), |(all, synced), link| (all + 1, synced + usize::from(link.synced)))
     }
 
-    /// Since when the server has followed its leader without a break, if it does.
-    pub(super) fn follows_since(&self, id: ServerId) -> Option<Instant> {
+    /// Whom the server follows, and since when without a break.
+    pub(super) fn follows(&self, id: ServerId) -> Option<(ServerId, Instant)> {
         let server = self.servers.get(&id)?;
-        server.follows.map(|_| server.role_since)
+        server.follows.map(|leader| (leader, server.role_since))
     }
 
     /// Does it serve clients, as it says?

@@ -169,6 +169,8 @@ impl Pace {
             return tally.hold(Id::L8, true, Vec::new);
         }
         let unwell = |server: ServerId| self.unwell.get(&server).copied().unwrap_or_default();
+        // A link of a server that has lost power stands until something is sent on it: that it was synced is not enough
+        // (seed 0x3ef5726b3c29: the server had come back, and followed another).
         let follows = |server: ServerId| {
             let mut linked = reign
                 .learners
@@ -176,7 +178,7 @@ impl Pace {
                 .filter(|(link, _)| ledger.peer_of(id, **link) == Some(server));
             linked.any(|(_, debt)| debt.synced.is_some_and(long))
                 && ledger.serves(server)
-                && ledger.follows_since(server).is_some_and(long)
+                && ledger.follows(server).is_some_and(|(leader, since)| leader == id && long(since))
         };
         let is_well = |server: ServerId| long(unwell(server)) && (server == id || follows(server));
         let enough = long(ledger.role_since(id)) && is_well(id) && ledger.voters.most(is_well);

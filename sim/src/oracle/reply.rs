@@ -414,7 +414,8 @@ impl Oracles {
         self.seen = self.seen.max(zxid);
         self.ledger.answered(conn.server, zxid);
         let ends = (conn.session, answer.conn, conn.server);
-        self.heard.answered(ends, answer.asked.at, self.ledger.follows_since(conn.server));
+        let follows_since = self.ledger.follows(conn.server).map(|(_, since)| since);
+        self.heard.answered(ends, answer.asked.at, follows_since);
         if answer.asked.txn.is_some() {
             conn.acknowledged = conn.acknowledged.max(zxid);
             session.acknowledged = session.acknowledged.max(zxid);

@@ -362,3 +362,20 @@ fn l8_a_quorum_that_is_well_does_not_commit() {
         h.shows(S1);
     });
 }
+
+/// Its links stand for as long as it has not heard that the others are gone.
+#[test]
+fn l8_whom_a_quorum_has_left_commits_nothing() {
+    twins_in_time("L8", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let entry = h.decides(a).encode();
+        h.logs(S1, &entry);
+        h.sends(S1, S2, PeerMessage::Proposal(entry));
+        if !lie {
+            h.reign(S3, &[S2]);
+        }
+        h.waits(4_000);
+        h.shows(S1);
+    });
+}
