@@ -26,6 +26,7 @@ pub enum Site {
     SyncSnap,
     TimerSlack,
     WordsLate,
+    ClientHops,
 }
 
 /// Which sites a user wants.
@@ -43,7 +44,7 @@ pub const FIRES_ONE_IN: u64 = 4;
 
 impl Site {
     /// All of them, in order.
-    pub const ALL: [Site; 15] = [
+    pub const ALL: [Site; 16] = [
         Site::BatchInputs,
         Site::BatchCommands,
         Site::RequestsFew,
@@ -59,6 +60,7 @@ impl Site {
         Site::SyncSnap,
         Site::TimerSlack,
         Site::WordsLate,
+        Site::ClientHops,
     ];
 
     /// As it is selected.
@@ -94,12 +96,23 @@ impl Site {
             Site::WordsLate => {
                 ("words.late", "one word in four by which a learner is brought in stalls its link")
             }
+            Site::ClientHops => (
+                "client.hops",
+                "one client in four is cut off as soon as its handshake is answered",
+            ),
         }
     }
 
     /// Is it drawn with the settings that it is about?
     fn is_drawn(self) -> bool {
-        !matches!(self, Site::SegmentTiny | Site::SyncSnap | Site::TimerSlack | Site::WordsLate)
+        !matches!(
+            self,
+            Site::SegmentTiny
+                | Site::SyncSnap
+                | Site::TimerSlack
+                | Site::WordsLate
+                | Site::ClientHops
+        )
     }
 
     /// Its unlikely value.
@@ -122,6 +135,7 @@ impl Site {
             Site::SyncSnap => limits.prefer_snapshots = true,
             Site::TimerSlack => options.server.timer_slack_us = dice.range(1, tick_ms * 100),
             Site::WordsLate => options.peers.words_late_ms = dice.range(1, tick_ms * 4),
+            Site::ClientHops => options.workload.hops = true,
         }
     }
 
@@ -147,6 +161,7 @@ impl Site {
             Site::SyncSnap => limits.prefer_snapshots = false,
             Site::TimerSlack => options.server.timer_slack_us = 0,
             Site::WordsLate => options.peers.words_late_ms = 0,
+            Site::ClientHops => options.workload.hops = false,
         }
     }
 }
@@ -241,6 +256,7 @@ mod tests {
             count(|options| options.server.limits.prefer_snapshots),
             count(|options| options.server.timer_slack_us > 0),
             count(|options| options.peers.words_late_ms > 0),
+            count(|options| options.workload.hops),
         ] {
             assert!((70..130).contains(&runs), "{runs}");
         }

@@ -11,6 +11,7 @@ use zabkeeper_core::wire::{Password, Request, XID_SET_WATCHES};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
 use crate::agenda::Due;
+use crate::buggify::FIRES_ONE_IN;
 use crate::faults::Fault;
 use crate::guard;
 use crate::judge::Check;
@@ -410,6 +411,7 @@ impl Client {
                     patience.heard = shared.now;
                 }
                 let mut due = 0;
+                let asks = tap.patience.is_none();
                 while let Some(frame) = whole_frame(&mut tap.read) {
                     shared.tally.counts.frames += 1;
                     let welcomed = tap.patience.is_some();
@@ -420,6 +422,7 @@ impl Client {
                 shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
                     format!("client {} <- {conn} {}B", self.id.0, bytes.len())
                 });
+                let answered = asks && tap.patience.is_some();
                 let (life, before) = (self.life, self.events);
                 self.step(Input::Received { link, bytes }, shared);
                 // Nothing is passed on any more once the session, or the connection, is given up.
@@ -430,6 +433,10 @@ impl Client {
                         format!("client {}: of {due} events {told} are passed on", self.id.0)
                     });
                     shared.hold(Check::MEMORY, all);
+                }
+                let hops = answered && shared.options.workload.hops;
+                if hops && self.dice.chance(1, FIRES_ONE_IN) {
+                    self.arrive(conn, Delivery::Reset, shared);
                 }
             }
             Delivery::Closed | Delivery::Reset => {

@@ -418,6 +418,7 @@ impl WorkloadOptions {
             odd_one_in: 0,
             idle_one_in: 0,
             ephemeral_parts: false,
+            hops: false,
         }
     }
 
@@ -444,6 +445,7 @@ impl WorkloadOptions {
             odd_one_in: *dice.pick(&[0, 0, 0, 40]),
             idle_one_in: *dice.pick(&[0, 100, 300]),
             ephemeral_parts: false,
+            hops: false,
         }
     }
 }

@@ -125,11 +125,12 @@ impl fmt::Display for Options {
             limits.notify_min,
             limits.notify_max,
         )?;
-        if (limits.prefer_snapshots, server.timer_slack_us, peers.words_late_ms) != (false, 0, 0) {
+        let odd = (limits.prefer_snapshots, server.timer_slack_us, peers.words_late_ms);
+        if odd != (false, 0, 0) || workload.hops {
             writeln!(
                 f,
-                "buggify   snapshots first={} timers late<={}us words late<={}ms",
-                limits.prefer_snapshots, server.timer_slack_us, peers.words_late_ms
+                "buggify   snapshots first={} timers late<={}us words late<={}ms hops={}",
+                odd.0, odd.1, odd.2, workload.hops
             )?;
         }
         write!(

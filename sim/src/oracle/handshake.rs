@@ -66,7 +66,7 @@ impl Oracles {
             let clean = response.timeout_ms == 0 && response.password == [0; 16];
             self.tally.hold(Id::S6, clean, || vec![format!("{who}: refused with {response:?}")])?;
             if is_password(&hello) {
-                self.refused(id, hello.session, alive);
+                self.is_over(id, hello.session, alive)?;
                 self.is_not_refused(id, hello.session, asked)?;
             }
             return Ok(());
@@ -102,16 +102,14 @@ impl Oracles {
         })
     }
 
-    /// A good password is refused only where the session is over or ending; or was only another server's when its client
-    /// asked here (SESS-15), whatever has become of it since: nothing but a transaction could keep it from being upgraded
-    /// while the answer is on its way.
-    fn refused(&mut self, id: ConnId, session: SessionId, was_alive: bool) {
-        let conn = &self.conns[&id];
-        if was_alive && self.model.is_alive(session) {
-            let life = self.ledger.life(conn.server);
-            let view = self.sessions.entry(session).or_default();
-            view.refused = Some((conn.server, life, self.now));
-        }
+    /// A good password is refused only where the session is over: that it is about to end may be lost with its leader. Or
+    /// it was only another server's when its client asked here (SESS-15), whatever has become of it since: nothing but a
+    /// transaction could keep it from being upgraded while the answer is on its way.
+    fn is_over(&mut self, id: ConnId, session: SessionId, was_alive: bool) -> Verdict {
+        let (who, lives) = (self.who(id), was_alive && self.model.is_alive(session));
+        self.tally.hold(Id::S2, !lives, || {
+            vec![format!("{who}: refused session {session}, which was alive all the time")]
+        })
     }
 
     /// A new session: committed, for this connection, and for no other.

@@ -79,7 +79,6 @@ pub(super) struct Server {
     forsaken_since: Option<Instant>,
     /// Since when it has led, followed this leader, or looked for one.
     pub(super) role_since: Instant,
-    pub(super) life: u64,
 }
 
 impl Server {
@@ -165,11 +164,6 @@ impl Ledger {
         self.epochs.established(epoch).all(|(other, _)| other < epoch)
     }
 
-    /// A number that no other life of the server has.
-    pub(super) fn life(&self, id: ServerId) -> u64 {
-        self.servers.get(&id).map_or(0, |server| server.life)
-    }
-
     /// When leaders began to serve, the latest.
     pub(super) fn last_established(&self) -> Instant {
         self.epochs.last_established()
@@ -192,7 +186,6 @@ impl Ledger {
         (server.leads, server.led, server.serves, server.follows) = (false, false, false, None);
         server.role_since = at;
         server.forsaken_since = None;
-        server.life += 1;
     }
 
     /// What the server says of itself after a step.

@@ -51,7 +51,6 @@ mod watch;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
 use zabkeeper_core::peer::Notification;
@@ -70,9 +69,6 @@ use local::Locals;
 use pace::Pace;
 use timeouts::Timeouts;
 use watch::{Armed, Held};
-
-/// A refusal is followed by the end of the session within this time, whatever the disk does.
-const REFUSAL_SETTLES: Duration = Duration::from_secs(30);
 
 /// All checkers of a run.
 #[derive(Clone, Debug)]
@@ -122,8 +118,6 @@ struct SessionView {
     granted_ms: u32,
     /// When its end was committed: place among all observations.
     ended: Option<u64>,
-    /// A good password was refused: by which server, in which of its lives, and when.
-    refused: Option<(ServerId, u64, Instant)>,
     /// It has had a write refused because it was closing: it does nothing any more.
     closing: bool,
     /// When its last connection ended, as its client knows.
@@ -423,23 +417,7 @@ impl Oracles {
                 "server {server} has the sessions {found:?} at {applied}; right: {right:?}"
             )]
         })?;
-        self.none_was_refused(server)?;
         self.compare(server, applied, digest)
-    }
-
-    /// Only a session that is ending is refused; so none is alive long after, if the server has lived on.
-    fn none_was_refused(&mut self, server: ServerId) -> Verdict {
-        let (now, life) = (self.now, self.ledger.life(server));
-        for (session, view) in &self.sessions {
-            let Some((by, then, at)) = view.refused else {
-                continue;
-            };
-            let settled = by == server && then == life && now.since(at) > REFUSAL_SETTLES;
-            self.tally.hold(Id::S2, !(settled && self.model.is_alive(*session)), || {
-                vec![format!("server {by} has refused session {session} at {at}; it lives on")]
-            })?;
-        }
-        Ok(())
     }
 
     /// The connection, for evidence.

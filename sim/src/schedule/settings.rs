@@ -148,6 +148,7 @@ pub fn plain() -> Options {
             odd_one_in: 0,
             idle_one_in: 0,
             ephemeral_parts: false,
+            hops: false,
         },
         disk: Pace { sync_mean: 1_000_000, op_mean: 10_000, per_kib: 500, steady: true },
         link,
@@ -326,6 +327,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
         narrow_one_in,
         odd_one_in,
         ephemeral_parts,
+        hops,
     } = workload;
     visit("paths", paths);
     visit("hot", hot);
@@ -338,4 +340,5 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
     visit("narrow_one_in", narrow_one_in);
     visit("odd_one_in", odd_one_in);
     visit("ephemeral_parts", ephemeral_parts);
+    visit("hops", hops);
 }

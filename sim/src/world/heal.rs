@@ -42,6 +42,7 @@ impl World {
         shared.options.peers.votes = VotePace::WELL;
         shared.options.peers.words_late_ms = 0;
         shared.options.server.timer_slack_us = 0;
+        shared.options.workload.hops = false;
         shared.reach.heal();
         shared.strikes.healed(shared.now);
         for client in self.clients.values_mut() {

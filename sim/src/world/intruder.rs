@@ -133,7 +133,7 @@ impl World {
         let place = dice.index(password.len());
         password[place] ^= 1 << dice.below(8);
         let password = Bytes::copy_from_slice(&password[..15 + dice.upto(1)]);
-        let bytes = handshake(session, password, Zxid::ZERO);
+        let bytes = handshake((session, password), Zxid::ZERO, false);
         self.send_intruder(server, bytes, true)
     }
 
@@ -146,8 +146,9 @@ impl World {
             return false;
         }
         let (session, password, seen) = *dice.pick(&known);
-        let mut bytes =
-            BytesMut::from(&handshake(session, Bytes::copy_from_slice(&password), seen)[..]);
+        let mut bytes = BytesMut::from(
+            &handshake((session, Bytes::copy_from_slice(&password)), seen, false)[..],
+        );
         let path = format!("/twin-{}", dice.below(4));
         let flags = if dice.chance(1, 2) { 1 } else { 0 };
         let create =
@@ -238,13 +239,17 @@ impl World {
     }
 }
 
-fn handshake(session: SessionId, password: Bytes, last_zxid_seen: Zxid) -> Bytes {
+fn handshake(
+    (session, password): (SessionId, Bytes),
+    last_zxid_seen: Zxid,
+    read_only: bool,
+) -> Bytes {
     let request = ConnectRequest {
         last_zxid_seen,
         timeout_ms: 3_000,
         session,
         password,
-        read_only: Some(false),
+        read_only: Some(read_only),
     };
     let mut bytes = BytesMut::new();
     request.encode(&mut bytes);
@@ -253,7 +258,9 @@ fn handshake(session: SessionId, password: Bytes, last_zxid_seen: Zxid) -> Bytes
 
 fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
     let mut bytes = BytesMut::new();
-    let hello_after = |seen| handshake(SessionId(0), Bytes::from_static(&[0; 16]), seen);
+    let nobody = (SessionId(0), Bytes::from_static(&[0; 16]));
+    // Half of them would take a read-only server.
+    let hello_after = |seen| handshake(nobody.clone(), seen, noise[39] & 1 == 1);
     let hello = || hello_after(Zxid::ZERO);
     match kind {
         Nonsense::Silence => {}
