@@ -130,7 +130,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "runs", "wall", "cpu", "check_determinism"])]
     pub save_schedule: Option<PathBuf>,
     /// Run all schedules of this folder, one after the other.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at", "trace", "html", "dump", "until", "until_event", "break_on", "shrink", "save_schedule", "json", "coverage"])]
     pub corpus: Option<PathBuf>,
     /// Run what this file says instead of a seed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at"])]

@@ -411,10 +411,12 @@ impl Client {
                     patience.heard = shared.now;
                 }
                 let mut due = 0;
-                let asks = tap.patience.is_none();
+                // A handshake, or a request that sets watches again, is answered.
+                let mut turns = tap.patience.is_none();
                 while let Some(frame) = whole_frame(&mut tap.read) {
                     shared.tally.counts.frames += 1;
                     let welcomed = tap.patience.is_some();
+                    turns |= frame.starts_with(&XID_SET_WATCHES.to_be_bytes());
                     due += u64::from(welcomed && self.memory.read(&frame));
                     tap.patience.get_or_insert_with(|| Patience::begin(&frame, shared.now));
                     shared.observe(Observation::ToClient { conn, frame });
@@ -422,7 +424,7 @@ impl Client {
                 shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
                     format!("client {} <- {conn} {}B", self.id.0, bytes.len())
                 });
-                let answered = asks && tap.patience.is_some();
+                let turns = turns && tap.patience.is_some();
                 let (life, before) = (self.life, self.events);
                 self.step(Input::Received { link, bytes }, shared);
                 // Nothing is passed on any more once the session, or the connection, is given up.
@@ -434,7 +436,7 @@ impl Client {
                     });
                     shared.hold(Check::MEMORY, all);
                 }
-                let hops = answered && shared.options.workload.hops;
+                let hops = turns && shared.options.workload.hops;
                 if hops && self.dice.chance(1, FIRES_ONE_IN) {
                     self.arrive(conn, Delivery::Reset, shared);
                 }

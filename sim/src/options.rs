@@ -235,7 +235,7 @@ pub struct WorkloadOptions {
     pub idle_one_in: u64,
     /// Do multis create ephemeral nodes?
     pub ephemeral_parts: bool,
-    /// Are clients cut off now and then as soon as their handshake is answered?
+    /// Are clients cut off now and then as soon as their handshake, or a request that sets watches again, is answered?
     pub hops: bool,
 }
 
