@@ -10,6 +10,7 @@ use zabkeeper_core::{Instant, ServerId};
 
 use crate::fs::{Disk, SimFs};
 use crate::guard;
+use crate::observe::Observation;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};
 use crate::trace::Kind;
@@ -73,6 +74,10 @@ impl Lanes {
             disk.borrow_mut().begin(shared.now);
             let result = guard::catch(|| self.run(&batch));
             let end = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
+            if shared.now < disk.borrow().trouble.slow_until {
+                // What begins on a slow disk may end long after that is over (seed 0x6001003a, L8).
+                shared.observe(Observation::Struck { servers: &[self.server], until: end });
+            }
             self.plan_looks(&batch, disk, shared);
             record(disk, self.server, shared);
             match lane {

@@ -116,7 +116,10 @@ impl Options {
             cut_one_in: if faults.has(Fault::NetCut) { cut } else { 0 },
         };
         let peers = PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
-        let duration = pinned.duration.unwrap_or(Duration::from_secs(60));
+        // What lasts only as long as a reign is found by the heals of many short runs, what adds up by a long one.
+        let usual: &[u64] = if wide { &[15, 30, 60, 60, 120] } else { &[60] };
+        let usual = *seeds.stream("config/duration", 0).pick(usual);
+        let duration = pinned.duration.unwrap_or(Duration::from_secs(usual));
         workload.ephemeral_parts = !local.servers.is_empty();
         if profile != Profile::Perf {
             // Half of the calls of some runs, and three quarters of those of others, are about the same two paths.

@@ -14,7 +14,7 @@ use crate::faults::Fault;
 use crate::judge::Check;
 use crate::observe::Observation;
 use crate::shared::Event;
-use crate::stream::{Delivery, End};
+use crate::stream::{Delivery, End, Party};
 use crate::trace::Kind;
 use crate::workload::ENSEMBLE;
 
@@ -138,14 +138,24 @@ impl World {
     }
 
     /// Somebody goes on with a session that is alive, with its own password, and makes a node in its name; its client
-    /// knows nothing of that, and comes back.
+    /// knows nothing of that, and comes back. Now and then it is at the client's own server, or at two at once.
     pub(super) fn take_over(&mut self, server: ServerId) -> bool {
         let dice = &mut self.fault_dice[Fault::ClientTwin as usize];
-        let known: Vec<_> = self.clients.values().filter_map(Client::memory).collect();
+        let known = |client: &Client| Some((client.memory()?, client.conns().next()));
+        let known: Vec<_> = self.clients.values().filter_map(known).collect();
         if known.is_empty() {
             return false;
         }
-        let (session, password, seen) = *dice.pick(&known);
+        let ((session, password, seen), conn) = *dice.pick(&known);
+        let home = match conn.and_then(|conn| self.shared.net.parties(conn)) {
+            Some([_, Party::Server(home)]) => home,
+            Some(_) | None => server,
+        };
+        let at = match dice.below(4) {
+            0 => vec![home],
+            1 => vec![home, server],
+            _ => vec![server],
+        };
         let mut bytes = BytesMut::from(
             &handshake((session, Bytes::copy_from_slice(&password)), seen, false)[..],
         );
@@ -156,7 +166,9 @@ impl World {
         for (xid, request) in (1..).zip([create, Request::WhoAmI]) {
             RequestFrame { xid, request }.encode(&mut bytes);
         }
-        self.send_intruder(server, bytes.freeze(), false)
+        let bytes = bytes.freeze();
+        let got_in = at.into_iter().map(|server| self.send_intruder(server, bytes.clone(), false));
+        got_in.fold(false, |any, this| any | this)
     }
 
     /// Says whether it got a connection.
