@@ -147,6 +147,8 @@ impl World {
             return false;
         }
         let ((session, password, seen), conn) = *dice.pick(&known);
+        // Some know no more than id and password.
+        let seen = if dice.chance(1, 2) { Zxid::ZERO } else { seen };
         let home = match conn.and_then(|conn| self.shared.net.parties(conn)) {
             Some([_, Party::Server(home)]) => home,
             Some(_) | None => server,
@@ -163,7 +165,7 @@ impl World {
         let flags = if dice.chance(1, 2) { 1 } else { 0 };
         let create =
             Request::Create { path, data: None, acl: Acl::open(), flags, with_stat: false };
-        for (xid, request) in (1..).zip([create, Request::WhoAmI]) {
+        for (xid, request) in (1..).zip([Request::WhoAmI, create, Request::WhoAmI]) {
             RequestFrame { xid, request }.encode(&mut bytes);
         }
         let bytes = bytes.freeze();

@@ -50,8 +50,9 @@ impl World {
     }
 
     fn strike_once(&mut self, fault: Fault) {
-        if fault == Fault::ClientClose && !self.shared.agenda.is_scripted() {
-            self.rush();
+        let ends_calls = matches!(fault, Fault::ClientClose | Fault::ClientTwin);
+        if ends_calls && !self.shared.agenda.is_scripted() {
+            self.rush(fault);
         }
         if self.shared.agenda.is_recording() {
             self.fault_dice[fault as usize].record();
@@ -70,11 +71,11 @@ impl World {
         self.shared.agenda.end(self.shared.now, Act::Strike(fault), choices, met);
     }
 
-    /// In half of the cases all clients call at once before one of them closes its session, so that what it asks for is on
-    /// its way with its end, and others want the same. These are calls like any other, and no choice of the strike: a
-    /// schedule says them by themselves.
-    fn rush(&mut self) {
-        let dice = &mut self.fault_dice[Fault::ClientClose as usize];
+    /// In half of the cases all clients call at once before one of them closes its session, or loses it to a twin, so that
+    /// what it asks for is on its way with its end, and others want the same. These are calls like any other, and no choice
+    /// of the strike: a schedule says them by themselves.
+    fn rush(&mut self, fault: Fault) {
+        let dice = &mut self.fault_dice[fault as usize];
         let calls = if dice.chance(1, 2) { dice.range(1, 3) } else { 0 };
         self.clients.values_mut().for_each(|client| client.rush(calls, &mut self.shared));
     }
