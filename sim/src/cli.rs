@@ -219,12 +219,16 @@ pub struct PowerFlags {
     /// Promises whose breaking does not count, comma separated.
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub without: Vec<String>,
-    /// For each promise by which a patch was found: who finds it without that one?
-    #[arg(long)]
-    pub ablate: bool,
+    /// For each promise by which a patch was found: who finds it without that one, in the same ranges, with this budget
+    /// for each?
+    #[arg(long, value_parser = parse_duration, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10s")]
+    pub ablate: Option<Duration>,
     /// Shrink the first failing run of each patch within this budget (60s, 2000runs).
     #[arg(long, value_parser = parse_budget, value_name = "BUDGET")]
     pub shrink: Option<Budget>,
+    /// Build each patch in a quarter of the time; its runs then take half as much more CPU time.
+    #[arg(long)]
+    pub quick: bool,
     /// Ranges looked through at once.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub jobs: usize,

@@ -64,8 +64,8 @@ fn measure_all(flags: &PowerFlags) -> Result<Vec<Row>, String> {
         rows.push(row);
     }
     let mut rest = table::summary(&rows, flags.budget);
-    if flags.ablate {
-        rest.push_str(&table::ablation(&rows, flags.budget));
+    if let Some(budget) = flags.ablate {
+        rest.push_str(&table::ablation(&rows, budget));
     }
     tell(&rest);
     report.push_str(&rest);
@@ -114,8 +114,8 @@ fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, St
     let patch = head(path)?;
     scratch.restore().map_err(|error| format!("the copy of the tree: {error}"))?;
     let planted = scratch.plant(path).map_err(|why| format!("does not apply\n{why}"));
-    let built =
-        planted.and_then(|()| scratch.build().map_err(|why| format!("does not build\n{why}")));
+    let built = planted
+        .and_then(|()| scratch.build(flags.quick).map_err(|why| format!("does not build\n{why}")));
     let mut row =
         Row { patch, measured: Measured::Unfit(String::new()), shrunk: None, ablated: Vec::new() };
     let program = match built {
@@ -126,23 +126,23 @@ fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, St
             return Ok(row);
         }
     };
-    let ranges = look(&program, scratch, flags, &flags.without)?;
+    let ranges = look(&program, scratch, flags)?;
     let first = ranges.iter().find_map(|range| range.found.clone());
     if let (Some((_, seed)), Some(budget)) = (&first, flags.shrink) {
         let results = scratch.file("shrink.json");
         let schedule = scratch.file(&format!("{}.schedule", row.patch.name));
-        let search = search(&program, flags, &flags.without, &results);
+        let search = search(&program, flags, &results);
         row.shrunk = search.shrink(*seed, &text_of(budget), &schedule);
     }
-    if flags.ablate && !row.patch.harmless {
+    if let Some(budget) = flags.ablate.filter(|_| !row.patch.harmless) {
         let mut ids: Vec<&String> =
             ranges.iter().filter_map(|range| range.found.as_ref()).map(|(id, _)| id).collect();
         ids.sort();
         ids.dedup();
         for id in ids.into_iter().filter(|id| Judge::may_go_without(id)) {
-            let mut without = flags.without.clone();
-            without.push(id.clone());
-            row.ablated.push((id.clone(), look(&program, scratch, flags, &without)?));
+            let mut flags = PowerFlags { budget, ..flags.clone() };
+            flags.without.push(id.clone());
+            row.ablated.push((id.clone(), look(&program, scratch, &flags)?));
         }
     }
     row.measured = Measured::Ranges(ranges);
@@ -150,12 +150,7 @@ fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, St
 }
 
 /// Looks through all ranges, several at once if asked to.
-fn look(
-    program: &Path,
-    scratch: &Scratch,
-    flags: &PowerFlags,
-    without: &[String],
-) -> Result<Vec<Range>, String> {
+fn look(program: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Vec<Range>, String> {
     let next = AtomicUsize::new(0);
     let ranges = flags.ranges as usize;
     let found: Mutex<Vec<(usize, Result<Range, String>)>> = Mutex::new(Vec::new());
@@ -167,7 +162,7 @@ fn look(
             }
             let results = scratch.file(&format!("range-{number}.json"));
             let base = flags.offset.wrapping_add(number as u64).wrapping_mul(APART) + 1;
-            let range = Search { base, ..search(program, flags, without, &results) }.run();
+            let range = Search { base, ..search(program, flags, &results) }.run();
             found.lock().unwrap_or_else(|broken| broken.into_inner()).push((number, range));
         }
     };
@@ -181,14 +176,9 @@ fn look(
     found.into_iter().map(|(_, range)| range).collect()
 }
 
-fn search<'a>(
-    program: &'a Path,
-    flags: &PowerFlags,
-    without: &'a [String],
-    results: &'a Path,
-) -> Search<'a> {
-    let PowerFlags { profile, budget, .. } = *flags;
-    Search { program, base: 0, profile, budget, without, results }
+fn search<'a>(program: &'a Path, flags: &'a PowerFlags, results: &'a Path) -> Search<'a> {
+    let PowerFlags { profile, budget, without, .. } = flags;
+    Search { program, base: 0, profile: *profile, budget: *budget, without, results }
 }
 
 fn text_of(budget: Budget) -> String {

@@ -90,12 +90,17 @@ impl Scratch {
     ///
     /// # Errors
     /// The beginning of what the compiler said, and where all of it is.
-    pub(super) fn build(&self) -> Result<PathBuf, String> {
-        // Every plant is a build, and is looked for only until it is found: quickly built is soonest done.
-        let quick = ["LTO=off", "CODEGEN_UNITS=16", "INCREMENTAL=true", "DEBUG=0"];
+    pub(super) fn build(&self, quick: bool) -> Result<PathBuf, String> {
+        // Every plant is a build of which a few minutes of CPU time are asked at most: optimizing all of it at once, as for a
+        // release, would take longer than it saves.
+        let profile = if quick {
+            ["LTO=off", "CODEGEN_UNITS=16", "INCREMENTAL=true", "DEBUG=0"]
+        } else {
+            ["LTO=false", "CODEGEN_UNITS=16", "INCREMENTAL=false", "DEBUG=0"]
+        };
         let command = ["cargo", "build", "--quiet", "--release", "-p", "sim"].map(OsStr::new);
         let output =
-            self.run(command.into_iter(), &quick).map_err(|error| format!("cargo: {error}"))?;
+            self.run(command.into_iter(), &profile).map_err(|error| format!("cargo: {error}"))?;
         if output.status.success() {
             return Ok(self.folder.join("target/release/sim"));
         }
