@@ -332,13 +332,10 @@ impl Client {
         shared.agenda.begin();
         shared.tell(|| request.to_string());
         let life = self.life;
-        for (op, request) in self.ops.take_before() {
+        for (op, request) in self.ops.take_before().into_iter().chain([(op, request)]) {
             if life == self.life && self.session.is_some() {
                 self.submit(op, request, false, shared);
             }
-        }
-        if life == self.life && self.session.is_some() {
-            self.submit(op, request, false, shared);
         }
         shared.agenda.end(shared.now, Act::Call(self.id, op), choices, true);
     }

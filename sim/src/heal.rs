@@ -84,7 +84,8 @@ impl LeftOut {
         there.take(most as usize).collect()
     }
 
-    fn set(&mut self, fate: Fate) -> &mut BTreeSet<ServerId> {
+    /// Those with this fate.
+    pub fn set(&mut self, fate: Fate) -> &mut BTreeSet<ServerId> {
         match fate {
             Fate::Dead => &mut self.dead,
             Fate::Hung => &mut self.hung,
@@ -103,9 +104,9 @@ pub fn told(fates: &BTreeMap<ServerId, Fate>, all: impl Iterator<Item = ServerId
     format!("only {core}; {}", rest.collect::<Vec<_>>().join(", "))
 }
 
-/// When something ends, in words.
-pub fn until(end: Instant) -> String {
-    if end < FOREVER { format!("until {end}") } else { "for ever".to_owned() }
+/// When something ends, in words; `shown` is how the time is written there.
+pub fn until(end: Instant, shown: impl fmt::Display) -> String {
+    if end < FOREVER { format!("until {shown}") } else { "for ever".to_owned() }
 }
 
 impl fmt::Display for Fate {
@@ -147,6 +148,7 @@ mod tests {
         assert!(left.fates(2).is_empty() && left.fates(1).is_empty());
         let told = told(&left.fates(7), (1..=7).map(ServerId));
         assert_eq!(told, "only s3, s5, s6, s7; s1 hangs, s2 stays dead, s4 stays dead");
-        assert_eq!([until(Instant(5_000_000)), until(FOREVER)], ["until 0.005000s", "for ever"]);
+        let said = [Instant(5_000_000), FOREVER].map(|end| until(end, end));
+        assert_eq!(said, ["until 0.005000s", "for ever"]);
     }
 }

@@ -59,8 +59,8 @@ impl Lines {
 
     /// A fault hits somebody.
     pub fn struck(&mut self, place: Place, strike: &Strike) {
-        let until =
-            strike.until.map(|until| format!(" {}", heal::until(until))).unwrap_or_default();
+        let until = strike.until.map(|until| format!(" {}", heal::until(until, until)));
+        let until = until.unwrap_or_default();
         self.print(place, None, &format!("{} {}{until}", strike.fault, strike.whom()));
     }
 
@@ -88,7 +88,11 @@ impl Lines {
             Observation::Started { server, .. } => self.print(place, Some(*server), "starts"),
             Observation::Wiped { server } => self.print(place, Some(*server), "has an empty disk"),
             Observation::StandsStill { server, until } if *until > place.at => {
-                self.print(place, Some(*server), &format!("stands still {}", heal::until(*until)));
+                self.print(
+                    place,
+                    Some(*server),
+                    &format!("stands still {}", heal::until(*until, until)),
+                );
             }
             Observation::StandsStill { .. }
             | Observation::Struck { .. }

@@ -392,6 +392,5 @@ impl Model {
 
 /// Share of a session in the digest.
 fn session_share(id: SessionId, session: &Session) -> u64 {
-    let server = session.servers.last().map(|(_, server)| *server).or(session.first);
-    digest::session(id, session.timeout_ms, server)
+    digest::session(id, session.timeout_ms, session.server_at(Zxid(u64::MAX)))
 }

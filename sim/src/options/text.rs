@@ -125,12 +125,13 @@ impl fmt::Display for Options {
             limits.notify_min,
             limits.notify_max,
         )?;
-        let odd = (limits.prefer_snapshots, server.timer_slack_us, peers.words_late_ms);
-        if odd != (false, 0, 0) || workload.hops {
+        let (snapshots, hops) = (limits.prefer_snapshots, workload.hops);
+        let (slack_us, late_ms) = (server.timer_slack_us, peers.words_late_ms);
+        if snapshots || hops || slack_us > 0 || late_ms > 0 {
             writeln!(
                 f,
-                "buggify   snapshots first={} timers late<={}us words late<={}ms hops={}",
-                odd.0, odd.1, odd.2, workload.hops
+                "buggify   snapshots first={snapshots} timers late<={slack_us}us words \
+                 late<={late_ms}ms hops={hops}"
             )?;
         }
         write!(

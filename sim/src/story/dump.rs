@@ -70,7 +70,7 @@ fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronic
             strike.fault,
             strike.whom(),
             strike.at,
-            heal::until(until)
+            heal::until(until, until)
         );
     }
     let mine = |entry: &&Entry| entry.at <= at && entry.who == Lane::Server(server);

@@ -11,7 +11,7 @@ use super::events::last_events;
 use super::short;
 use crate::chronicle::{Chronicle, Entry, Lane, State, Strike, position};
 use crate::faults::Fault;
-use crate::heal::FOREVER;
+use crate::heal;
 use crate::judge::Failure;
 use crate::observe::ClientId;
 use crate::roles::Role;
@@ -104,11 +104,6 @@ fn row(server: ServerId, state: &State) -> String {
     )
 }
 
-/// When it ends.
-fn ends(until: Instant) -> String {
-    if until < FOREVER { format!("until {}", short(until)) } else { "for ever".to_owned() }
-}
-
 /// Faults that go on.
 fn lasting(at: Instant, report: &Report) -> String {
     let mut text = String::new();
@@ -117,7 +112,11 @@ fn lasting(at: Instant, report: &Report) -> String {
             let head = if text.is_empty() { "\nfaults that go on\n" } else { "" };
             let since = strike.at.to_string();
             let (fault, whom) = (strike.fault, strike.whom());
-            let _infallible = writeln!(text, "{head}  {since:>13}  {fault} {whom} {}", ends(until));
+            let _infallible = writeln!(
+                text,
+                "{head}  {since:>13}  {fault} {whom} {}",
+                heal::until(until, short(until))
+            );
         }
     }
     text
@@ -218,11 +217,11 @@ fn struck(at: Instant, servers: &BTreeSet<ServerId>, report: &Report) -> String 
     }
     let mut text = format!("\nfaults that struck {} before it\n", names(servers));
     for strike in &near[near.len().saturating_sub(STRIKES)..] {
-        let until = match strike.until {
-            Some(until) if until > at => format!(" {}, still on", ends(until)),
-            Some(until) => format!(" until {}", short(until)),
-            None => String::new(),
-        };
+        let until = strike.until.map(|until| {
+            let on = if until > at { ", still on" } else { "" };
+            format!(" {}{on}", heal::until(until, short(until)))
+        });
+        let until = until.unwrap_or_default();
         let _infallible = writeln!(
             text,
             "  {:>13}  {} {}{until}",

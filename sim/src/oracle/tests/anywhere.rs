@@ -1,6 +1,6 @@
 //! Clients that go from server to server: C, S and W where followers answer, and where leaders change.
 
-use zabkeeper_core::io::PeerCommand;
+use zabkeeper_core::io::{Entry, PeerCommand};
 use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::EventType::NodeDataChanged;
@@ -326,14 +326,20 @@ fn t1_a_follower_holds_another_tree() {
     });
 }
 
+/// A client wants a node, and its leader proposes that to one follower.
+fn proposes(h: &mut History) -> Entry {
+    let a = h.client(0);
+    h.asks(a, create("/a"));
+    let entry = h.decides(a).encode();
+    h.logs(S1, &entry);
+    h.sends(S1, S2, PeerMessage::Proposal(entry.clone()));
+    entry
+}
+
 #[test]
 fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
     twins_of(3, "L8", |h, lie| {
-        let a = h.client(0);
-        h.asks(a, create("/a"));
-        let entry = h.decides(a).encode();
-        h.logs(S1, &entry);
-        h.sends(S1, S2, PeerMessage::Proposal(entry.clone()));
+        let entry = proposes(h);
         h.waits(6_000);
         h.sends(S1, S2, PeerMessage::Ping { round: 1 });
         h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
@@ -350,11 +356,7 @@ fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
 #[test]
 fn l8_a_quorum_that_is_well_does_not_commit() {
     twins_in_time("L8", |h, lie| {
-        let a = h.client(0);
-        h.asks(a, create("/a"));
-        let entry = h.decides(a).encode();
-        h.logs(S1, &entry);
-        h.sends(S1, S2, PeerMessage::Proposal(entry));
+        proposes(h);
         if !lie {
             h.sees(Observation::Struck { servers: &[S2, S3], until: Instant(6_000_000_000) });
         }
@@ -367,11 +369,7 @@ fn l8_a_quorum_that_is_well_does_not_commit() {
 #[test]
 fn l8_whom_a_quorum_has_left_commits_nothing() {
     twins_in_time("L8", |h, lie| {
-        let a = h.client(0);
-        h.asks(a, create("/a"));
-        let entry = h.decides(a).encode();
-        h.logs(S1, &entry);
-        h.sends(S1, S2, PeerMessage::Proposal(entry));
+        proposes(h);
         if !lie {
             h.reign(S3, &[S2]);
         }

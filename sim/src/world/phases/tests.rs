@@ -166,14 +166,7 @@ fn c6_a_client_from_the_future_is_not_served() {
 fn world_without_two(fate: Fate) -> World {
     let mut world = calm_world_of(5);
     let two = [2, 4].map(ServerId);
-    let left = &mut world.shared.options.left_out;
-    match fate {
-        Fate::Dead => left.dead.extend(two),
-        Fate::Hung => left.hung.extend(two),
-        Fate::Stuck => left.stuck.extend(two),
-        Fate::Alone => left.alone.extend(two),
-        Fate::Apart => left.apart.extend(two),
-    }
+    world.shared.options.left_out.set(fate).extend(two);
     world
 }
 
