@@ -122,6 +122,17 @@ impl File {
             let sync = self.syncs.remove(at);
             self.synced(sync.begin);
         }
+        self.share();
+    }
+
+    /// Keeps one copy where all is durable and nobody has it open: most files are segments that are full.
+    pub(super) fn share(&mut self) {
+        let shared = Rc::ptr_eq(&self.live.bytes, &self.durable.bytes);
+        if self.handles == 0 && self.pending.is_empty() && !shared && self.live == self.durable {
+            // A copy has no room to grow.
+            self.live.bytes = Rc::new(self.live.bytes.to_vec());
+            self.durable = self.live.clone();
+        }
     }
 
     /// Makes durable what had ended by `begin`.

@@ -411,6 +411,7 @@ impl Disk {
         // A crash may have taken the file away under a handle that is dropped only now.
         if let Some(file) = self.files.get_mut(&id) {
             file.handles = file.handles.saturating_sub(1);
+            file.share();
         }
     }
 
