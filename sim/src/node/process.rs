@@ -104,6 +104,8 @@ pub(super) struct Process {
     deadline_at: Option<Instant>,
     /// Not before: it computes, or is paused.
     busy_until: Instant,
+    /// It was paused, and has not looked since at what has come.
+    stood_still: bool,
     spins: u32,
     /// Transactions applied in this life.
     commits: u64,
@@ -131,6 +133,29 @@ enum Delivered {
     Disk(DiskEvent),
     Link(LinkId, LinkEvent),
     Notified(Heard),
+}
+
+/// Where something comes from: what comes from one side keeps its order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Client(ConnId),
+    Link(LinkId),
+    Election,
+    Disk,
+}
+
+impl Delivered {
+    fn side(&self) -> Side {
+        match self {
+            Delivered::Accepted(conn, _)
+            | Delivered::Bytes(conn, _)
+            | Delivered::Gone(conn)
+            | Delivered::Closed(conn) => Side::Client(*conn),
+            Delivered::Link(link, _) => Side::Link(*link),
+            Delivered::Notified(_) => Side::Election,
+            Delivered::Disk(_) => Side::Disk,
+        }
+    }
 }
 
 impl std::fmt::Debug for Process {
@@ -177,6 +202,7 @@ impl Process {
             wake_at: None,
             deadline_at: None,
             busy_until: Instant(0),
+            stood_still: false,
             spins: 0,
             commits: 0,
             digest_due: DIGEST_EVERY,
@@ -235,6 +261,7 @@ impl Process {
 
     /// Returns when it really goes on: another pause may last longer.
     pub(super) fn pause(&mut self, until: Instant) -> Instant {
+        self.stood_still = true;
         self.busy_until = self.busy_until.max(until);
         self.busy_until
     }
@@ -343,6 +370,9 @@ impl Process {
             return false;
         }
         self.wake_at = None;
+        if std::mem::take(&mut self.stood_still) && self.odd.chance(1, 2) {
+            self.disorder();
+        }
         let steps_before = shared.tally.counts.steps;
         let now = clock.read(shared.now);
         for _ in 0..shared.options.server.batch_inputs {
@@ -369,6 +399,16 @@ impl Process {
             self.truth_due = self.commits + TRUTH_EVERY.max(part);
         }
         due && !self.ending
+    }
+
+    /// What has come from different sides while the process stood still is found in any order: one socket after the other
+    /// is emptied.
+    fn disorder(&mut self) {
+        let mut places = BTreeMap::new();
+        for delivered in &self.inbox {
+            places.entry(delivered.side()).or_insert_with(|| self.odd.word());
+        }
+        self.inbox.make_contiguous().sort_by_key(|delivered| places[&delivered.side()]);
     }
 
     /// Arranges for the next turn.

@@ -18,6 +18,8 @@ use crate::stream::{Delivery, End, Party};
 use crate::trace::Kind;
 use crate::workload::ENSEMBLE;
 
+const MS: u64 = 1_000_000;
+
 /// One such connection.
 #[derive(Debug)]
 pub(super) struct Intruder {
@@ -28,6 +30,17 @@ pub(super) struct Intruder {
     /// It has shown a wrong password, so nothing but a refusal may come.
     wrong_password: bool,
     read: BytesMut,
+}
+
+/// What an intruder is about to do.
+struct Visit {
+    server: ServerId,
+    bytes: Bytes,
+    wrong_password: bool,
+    /// How long it is silent, ns.
+    wait: u64,
+    /// How long it stays then, ns.
+    stay: u64,
 }
 
 /// What an intruder sends.
@@ -99,7 +112,7 @@ impl World {
         let kind = *dice.pick(&NONSENSE);
         let mut noise = [0; 40];
         dice.fill(&mut noise);
-        self.send_intruder(server, nonsense(kind, &noise), false)
+        self.send_intruder(server, nonsense(kind, &noise))
     }
 
     /// An operator asks a server about itself.
@@ -119,7 +132,7 @@ impl World {
             bytes.put_i64(0);
         }
         self.shared.tell(|| format!("{} of s{server}", word.name()));
-        self.send_intruder(server, bytes.freeze(), false)
+        self.send_intruder(server, bytes.freeze())
     }
 
     /// Somebody tries a session that is alive, with a password that is not its own.
@@ -134,52 +147,73 @@ impl World {
         password[place] ^= 1 << dice.below(8);
         let password = Bytes::copy_from_slice(&password[..15 + dice.upto(1)]);
         let bytes = handshake((session, password), Zxid::ZERO, false);
-        self.send_intruder(server, bytes, true)
+        let visit = self.visit(server, bytes);
+        self.begin_visit(Visit { wrong_password: true, ..visit })
     }
 
     /// Somebody goes on with a session that is alive, with its own password, and makes a node in its name; its client
-    /// knows nothing of that, and comes back. Now and then it is at the client's own server, or at two at once.
+    /// knows nothing of that, and comes back. Now and then it is at the client's own server, at two at once, at one that
+    /// believes to lead, perhaps of yesterday, or it leaves with its requests under way and comes again.
     pub(super) fn take_over(&mut self, server: ServerId) -> bool {
+        // Of several the one of the oldest epoch.
+        let epoch = |id: &ServerId| self.nodes[id].status().map(|status| status.current_epoch);
+        let leader = self.leaders().into_iter().min_by_key(epoch);
         let dice = &mut self.fault_dice[Fault::ClientTwin as usize];
         let known = |client: &Client| Some((client.memory()?, client.conns().next()));
         let known: Vec<_> = self.clients.values().filter_map(known).collect();
         if known.is_empty() {
             return false;
         }
-        let ((session, password, seen), conn) = *dice.pick(&known);
+        // The newest client's session is the one that fewest have heard of.
+        let newest = known[known.len() - 1];
+        let ((session, password, seen), conn) =
+            if dice.chance(1, 3) { newest } else { *dice.pick(&known) };
         // Some know no more than id and password.
         let seen = if dice.chance(1, 2) { Zxid::ZERO } else { seen };
         let home = match conn.and_then(|conn| self.shared.net.parties(conn)) {
             Some([_, Party::Server(home)]) => home,
             Some(_) | None => server,
         };
-        let at = match dice.below(4) {
-            0 => vec![home],
-            1 => vec![home, server],
-            _ => vec![server],
-        };
+        let way = dice.below(6);
         let mut bytes = BytesMut::from(
             &handshake((session, Bytes::copy_from_slice(&password)), seen, false)[..],
         );
         let path = format!("/twin-{}", dice.below(4));
         let flags = if dice.chance(1, 2) { 1 } else { 0 };
+        let again = dice.below(20) * MS;
         let create =
             Request::Create { path, data: None, acl: Acl::open(), flags, with_stat: false };
         for (xid, request) in (1..).zip([Request::WhoAmI, create, Request::WhoAmI]) {
             RequestFrame { xid, request }.encode(&mut bytes);
         }
-        let bytes = bytes.freeze();
-        let got_in = at.into_iter().map(|server| self.send_intruder(server, bytes.clone(), false));
-        got_in.fold(false, |any, this| any | this)
+        let mut at = |server| self.visit(server, bytes.clone().freeze());
+        let visits = match way {
+            0 => vec![at(home)],
+            1 => vec![at(home), at(server)],
+            2 => vec![at(leader.unwrap_or(server))],
+            3 => vec![Visit { stay: 0, ..at(home) }, Visit { wait: again, ..at(home) }],
+            _ => vec![at(server)],
+        };
+        visits.into_iter().fold(false, |any, visit| self.begin_visit(visit) | any)
     }
 
-    /// Says whether it got a connection.
-    fn send_intruder(&mut self, server: ServerId, bytes: Bytes, wrong_password: bool) -> bool {
+    fn visit(&mut self, server: ServerId, bytes: Bytes) -> Visit {
+        let stay = self.strike_dice().range(10, 5_000) * MS;
+        Visit { server, bytes, wrong_password: false, wait: 0, stay }
+    }
+
+    fn send_intruder(&mut self, server: ServerId, bytes: Bytes) -> bool {
+        let visit = self.visit(server, bytes);
+        self.begin_visit(visit)
+    }
+
+    /// Says whether it gets a connection.
+    fn begin_visit(&mut self, visit: Visit) -> bool {
+        let Visit { server, bytes, wrong_password, wait, stay } = visit;
         let client = self.next_client();
         let (Some(conn), after) = self.dial(client, server) else {
             return false;
         };
-        let stay = self.strike_dice().range(10, 5_000) * 1_000_000;
         let read = BytesMut::new();
         self.intruders.insert(conn, Intruder { bytes, sent: false, stay, wrong_password, read });
         self.shared.tell(|| format!("intruder {} connects to s{server}", client.0));
@@ -187,7 +221,7 @@ impl World {
             format!("intruder {} connects to s{server} by {conn}", client.0)
         });
         self.shared.observe(Observation::ConnOpened { client, conn, server });
-        self.shared.after(after, Event::Intruder { conn, server });
+        self.shared.after(after + wait, Event::Intruder { conn, server });
         true
     }
 
