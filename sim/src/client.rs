@@ -407,13 +407,14 @@ impl Client {
                 if let Some(patience) = &mut tap.patience {
                     patience.heard = shared.now;
                 }
-                let mut due = 0;
-                // A handshake, or a request that sets watches again, is answered.
-                let mut turns = tap.patience.is_none();
-                while let Some(frame) = whole_frame(&mut tap.read) {
+                let (mut due, mut cut) = (0, false);
+                while !cut && let Some(frame) = whole_frame(&mut tap.read) {
                     shared.tally.counts.frames += 1;
                     let welcomed = tap.patience.is_some();
-                    turns |= frame.starts_with(&XID_SET_WATCHES.to_be_bytes());
+                    // A handshake, or a request that sets watches again, is answered.
+                    let turns = !welcomed || frame.starts_with(&XID_SET_WATCHES.to_be_bytes());
+                    let hops = turns && shared.options.workload.hops;
+                    cut = hops && self.dice.chance(1, FIRES_ONE_IN);
                     due += u64::from(welcomed && self.memory.read(&frame));
                     tap.patience.get_or_insert_with(|| Patience::begin(&frame, shared.now));
                     shared.observe(Observation::ToClient { conn, frame });
@@ -421,7 +422,8 @@ impl Client {
                 shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
                     format!("client {} <- {conn} {}B", self.id.0, bytes.len())
                 });
-                let turns = turns && tap.patience.is_some();
+                // What comes behind that is lost.
+                let bytes = if cut { bytes.slice(..bytes.len() - tap.read.len()) } else { bytes };
                 let (life, before) = (self.life, self.events);
                 self.step(Input::Received { link, bytes }, shared);
                 // Nothing is passed on any more once the session, or the connection, is given up.
@@ -433,8 +435,7 @@ impl Client {
                     });
                     shared.hold(Check::MEMORY, all);
                 }
-                let hops = turns && shared.options.workload.hops;
-                if hops && self.dice.chance(1, FIRES_ONE_IN) {
+                if cut {
                     self.arrive(conn, Delivery::Reset, shared);
                 }
             }
