@@ -16,6 +16,10 @@ const ROUND: (u64, u64) = (24, 8);
 /// Seeds that are remembered for each mark: the last ones that hit it.
 const REMEMBERED: usize = 8;
 
+/// Events of a run that is too dear to have other futures: several usual ones cost as much. A few such runs, with marks
+/// that nobody else hits, would take a third of a batch's time.
+const DEAR: u64 = 500_000;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Plan {
@@ -108,15 +112,17 @@ impl Plan {
 
     /// A job's result. Its own forks would be forks of a fork; those are left alone.
     pub fn learn(&mut self, report: &Report) {
-        let whole = report.job.pinned.forks.is_empty() && report.outcome.failure.is_none();
+        let outcome = &report.outcome;
+        let whole = report.job.pinned.forks.is_empty() && outcome.failure.is_none();
+        let forked = whole && outcome.events <= DEAR;
         for mark in Mark::ALL {
-            let hits = report.outcome.hits[mark as usize];
+            let hits = outcome.hits[mark as usize];
             if hits == 0 || !self.forks {
                 continue;
             }
             let known = &mut self.marks[mark as usize];
             known.runs += 1;
-            if whole {
+            if forked {
                 if known.seeds.len() == REMEMBERED {
                     known.seeds.remove(0);
                 }
@@ -184,6 +190,20 @@ mod tests {
         }
         let few: Vec<Place> = forks.iter().map(|(_, fork)| fork.place).collect();
         assert!(!few.iter().any(|place| matches!(place, Place::Mark(Mark::CommitBatch, _))));
+    }
+
+    #[test]
+    fn a_dear_run_has_no_other_futures() {
+        let (flags, pinned) = plan("sim --profile swarm --runs 24 --duration 2s --servers 3");
+        let forks = |events| {
+            let mut plan = Plan::new(&flags, &pinned);
+            let round = plan.round().expect("a round");
+            let mut report = round.job(0, &flags, &pinned).expect("a job").run(Story::Off, false);
+            report.outcome.events = events;
+            plan.learn(&report);
+            plan.round().map_or(0, |round| round.length())
+        };
+        assert_eq!((forks(DEAR), forks(DEAR + 1)), (8, 0));
     }
 
     #[test]
