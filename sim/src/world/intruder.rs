@@ -23,19 +23,17 @@ const MS: u64 = 1_000_000;
 /// One such connection.
 #[derive(Debug)]
 pub(super) struct Intruder {
-    bytes: Bytes,
+    visit: Visit,
     sent: bool,
-    /// How long it stays, ns.
-    stay: u64,
-    /// It has shown a wrong password, so nothing but a refusal may come.
-    wrong_password: bool,
     read: BytesMut,
 }
 
 /// What an intruder is about to do.
+#[derive(Debug)]
 struct Visit {
     server: ServerId,
     bytes: Bytes,
+    /// It shows a wrong password, so nothing but a refusal may come.
     wrong_password: bool,
     /// How long it is silent, ns.
     wait: u64,
@@ -186,7 +184,8 @@ impl World {
         for (xid, request) in (1..).zip([Request::WhoAmI, create, Request::WhoAmI]) {
             RequestFrame { xid, request }.encode(&mut bytes);
         }
-        let mut at = |server| self.visit(server, bytes.clone().freeze());
+        let bytes = bytes.freeze();
+        let mut at = |server| self.visit(server, bytes.clone());
         let visits = match way {
             0 => vec![at(home)],
             1 => vec![at(home), at(server)],
@@ -209,13 +208,12 @@ impl World {
 
     /// Says whether it gets a connection.
     fn begin_visit(&mut self, visit: Visit) -> bool {
-        let Visit { server, bytes, wrong_password, wait, stay } = visit;
+        let (server, wait) = (visit.server, visit.wait);
         let client = self.next_client();
         let (Some(conn), after) = self.dial(client, server) else {
             return false;
         };
-        let read = BytesMut::new();
-        self.intruders.insert(conn, Intruder { bytes, sent: false, stay, wrong_password, read });
+        self.intruders.insert(conn, Intruder { visit, sent: false, read: BytesMut::new() });
         self.shared.tell(|| format!("intruder {} connects to s{server}", client.0));
         self.shared.note(Kind::Conn, (client.0.into(), conn.0), b"intruder", || {
             format!("intruder {} connects to s{server} by {conn}", client.0)
@@ -238,7 +236,7 @@ impl World {
             return shared.schedule_arrivals();
         }
         intruder.sent = true;
-        let (bytes, stay) = (intruder.bytes.clone(), intruder.stay);
+        let (bytes, stay) = (intruder.visit.bytes.clone(), intruder.visit.stay);
         let mut frames = BytesMut::from(&bytes[..]);
         while let Some(frame) = whole_frame(&mut frames) {
             shared.observe(Observation::ToServer { conn, frame });
@@ -262,7 +260,7 @@ impl World {
             Delivery::Bytes(bytes) => {
                 intruder.read.extend_from_slice(&bytes);
                 while let Some(frame) = whole_frame(&mut intruder.read) {
-                    if intruder.wrong_password {
+                    if intruder.visit.wrong_password {
                         let answer = ConnectResponse::decode(frame.clone());
                         let refused = answer.is_ok_and(|answer| answer.timeout_ms == 0);
                         let evidence = format!("{conn} was let in with a wrong password");
