@@ -54,6 +54,7 @@ pub enum Fault {
     ClientRestart,
     NetRogue,
     ClientOperator,
+    NetStragglers,
 }
 
 /// How a fault comes about.
@@ -74,7 +75,7 @@ pub struct FaultPlan {
 
 impl Fault {
     /// All of them, in order.
-    pub const ALL: [Fault; 43] = [
+    pub const ALL: [Fault; 44] = [
         Fault::NodeKill,
         Fault::NodePower,
         Fault::NodeKillLeader,
@@ -118,6 +119,7 @@ impl Fault {
         Fault::ClientRestart,
         Fault::NetRogue,
         Fault::ClientOperator,
+        Fault::NetStragglers,
     ];
 
     /// As it is selected and reported.
@@ -261,6 +263,11 @@ impl Fault {
             Fault::ClientOperator => {
                 ("client.operator", Every(8_000), "an operator asks with four-letter words")
             }
+            Fault::NetStragglers => (
+                "net.stragglers",
+                Every(15_000),
+                "a leader and some followers are cut off, and come back one by one to other leaders",
+            ),
         }
     }
 }

@@ -70,6 +70,8 @@ pub enum Event {
     StrangerLeaves { conn: ConnId },
     /// One that speaks the language of servers says its next word.
     RogueSpeaks { conn: ConnId },
+    /// A partition that was planned with others begins.
+    Parts { partition: usize },
 }
 
 /// See the module.

@@ -180,6 +180,7 @@ fn tires(fault: Fault) -> bool {
             | Fault::NetOneWay
             | Fault::NetPartial
             | Fault::NetIsolateLeader
+            | Fault::NetStragglers
     )
 }
 

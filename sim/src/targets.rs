@@ -73,7 +73,7 @@ struct Armed {
 
 /// Faults that may strike at a mark, and how often one of them is drawn. Most of all the server ends in the midst of
 /// what it is doing.
-const STRIKES: [(Fault, u64); 17] = [
+const STRIKES: [(Fault, u64); 18] = [
     (Fault::NodeKill, 12),
     (Fault::NodePower, 24),
     (Fault::NodeKillLeader, 6),
@@ -91,6 +91,7 @@ const STRIKES: [(Fault, u64); 17] = [
     (Fault::NetSplit, 10),
     (Fault::NetOneWay, 6),
     (Fault::NetIsolateLeader, 8),
+    (Fault::NetStragglers, 8),
 ];
 
 /// Drawn rules of one run are at most so many.

@@ -153,26 +153,30 @@ impl World {
     /// knows nothing of that, and comes back. Now and then it is at the client's own server, at two at once, at one that
     /// believes to lead, perhaps of yesterday, or it leaves with its requests under way and comes again.
     pub(super) fn take_over(&mut self, server: ServerId) -> bool {
-        // Of several the one of the oldest epoch.
+        // Of several the one of the oldest epoch. While there is one that is no longer the leader, there is more to be
+        // found: it is soon over, and the newest session is the one of which that leader has not heard.
         let epoch = |id: &ServerId| self.nodes[id].status().map(|status| status.current_epoch);
-        let leader = self.leaders().into_iter().min_by_key(epoch);
+        let leaders = self.leaders();
+        let stale = leaders.len() > 1;
+        let leader = leaders.into_iter().min_by_key(epoch);
         let dice = &mut self.fault_dice[Fault::ClientTwin as usize];
         let known = |client: &Client| Some((client.memory()?, client.conns().next()));
         let known: Vec<_> = self.clients.values().filter_map(known).collect();
-        if known.is_empty() {
+        // Ids count on from when whoever deals them began to: below the server's byte the highest one is of the newest
+        // reign, more or less.
+        let Some(newest) = known.iter().max_by_key(|((session, ..), _)| session.0 << 8).copied()
+        else {
             return false;
-        }
-        // The newest client's session is the one that fewest have heard of.
-        let newest = known[known.len() - 1];
+        };
         let ((session, password, seen), conn) =
-            if dice.chance(1, 3) { newest } else { *dice.pick(&known) };
+            if dice.chance(if stale { 2 } else { 1 }, 3) { newest } else { *dice.pick(&known) };
         // Some know no more than id and password.
         let seen = if dice.chance(1, 2) { Zxid::ZERO } else { seen };
         let home = match conn.and_then(|conn| self.shared.net.parties(conn)) {
             Some([_, Party::Server(home)]) => home,
             Some(_) | None => server,
         };
-        let way = dice.below(6);
+        let way = if stale && dice.chance(2, 3) { 2 } else { dice.below(6) };
         let mut bytes = BytesMut::from(
             &handshake((session, Bytes::copy_from_slice(&password)), seen, false)[..],
         );

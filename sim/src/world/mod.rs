@@ -42,6 +42,7 @@ use crate::targets::{Rule, Targets};
 use crate::trace::{Kind, Story, Trace};
 use crate::workload::KeySpace;
 use intruder::Intruder;
+use partition::Partition;
 use rogue::{Rogue, Usurped};
 
 pub use phases::Liveness;
@@ -61,6 +62,8 @@ pub struct World {
     intruders: BTreeMap<ConnId, Intruder>,
     rogues: BTreeMap<ConnId, Rogue>,
     usurped: Option<Usurped>,
+    /// Partitions of which something else begins first; the queue says when.
+    partitions: Vec<Partition>,
     /// Randomness of each kind of fault.
     fault_dice: [Dice; Fault::ALL.len()],
     /// No connection is made until then.
@@ -244,6 +247,7 @@ impl World {
             intruders: BTreeMap::new(),
             rogues: BTreeMap::new(),
             usurped: None,
+            partitions: Vec::new(),
             fault_dice: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
             refusing_until: Instant(0),
             trips: base.trips,
@@ -477,6 +481,7 @@ impl World {
             Event::StrangerLeaves { conn } => self.end_stranger(conn),
             Event::RogueSpeaks { conn } => self.rogue_turn(conn),
             Event::Intruder { conn, server } => self.intruder_turn(conn, server),
+            Event::Parts { partition } => self.part_as_planned(partition),
         }
     }
 

@@ -9,7 +9,8 @@ use crate::chronicle::{Hit, pairs_text};
 use crate::faults::Fault;
 use crate::observe::Observation;
 use crate::seed::Dice;
-use crate::stream::{End, Party};
+use crate::shared::Event;
+use crate::stream::{Break, End, Party};
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
@@ -19,13 +20,34 @@ const RETRANSMISSION: u64 = 400 * MS;
 /// From whom nothing gets to whom.
 type Direction = (ServerId, ServerId);
 
+/// One that begins later than the strike that it belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct Partition {
+    fault: Fault,
+    whom: Whom,
+    until: Instant,
+    dice: Dice,
+}
+
+#[derive(Clone, Debug)]
+enum Whom {
+    /// Nothing passes in these directions.
+    Cut(Vec<Direction>),
+    /// Nothing passes to or from whoever leads the newest epoch by then.
+    Leader,
+}
+
 impl World {
     /// A partition begins, around the server `only` where one is given; says whether there was anything to part.
-    pub(super) fn partition(&mut self, fault: Fault, only: Option<ServerId>) -> bool {
+    pub(super) fn part(&mut self, fault: Fault, only: Option<ServerId>) -> bool {
+        if fault == Fault::NetStragglers {
+            return self.leave_behind();
+        }
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let leaders = self.leaders();
         let dice = &mut self.fault_dice[fault as usize];
         let isolates = fault == Fault::NetIsolateLeader;
+        let mut unaware = None;
         let cut = if let Some(only) = only.filter(|_| !isolates) {
             around(fault, &servers, only, dice)
         } else if fault == Fault::NetOneWay {
@@ -38,14 +60,123 @@ impl World {
             Vec::new()
         } else {
             let leader = *dice.pick(&leaders);
-            isolated(&servers, leader, dice)
+            let (cut, others_know) = isolated(&servers, leader, dice);
+            unaware = Some(leader).filter(|_| others_know);
+            cut
         };
         if cut.is_empty() {
             return false;
         }
         let ms = dice.magnitude(50, 20_000);
         let until = Instant(self.shared.now.0 + ms * MS);
+        self.cut_all(fault, cut, until);
+        if let Some(leader) = unaware {
+            self.leave_unaware(leader, until);
+        }
+        true
+    }
+
+    /// Its links break, and only the others learn of it.
+    pub(super) fn leave_unaware(&mut self, server: ServerId, until: Instant) {
         let shared = &mut self.shared;
+        for (conn, [dialler, acceptor]) in shared.net.list().collect::<Vec<_>>() {
+            let first = match (dialler, acceptor) {
+                (Party::Server(_), Party::Server(to)) if to == server => End::Dialler,
+                (Party::Server(from), Party::Server(_)) if from == server => End::Acceptor,
+                _ => continue,
+            };
+            let how = Break::HalfOpen { first, late: until, on_write: false };
+            shared.net.break_off(shared.now, conn, how);
+        }
+        shared.schedule_arrivals();
+    }
+
+    /// A leader and some of its followers, never half of the servers, are left behind with what only they have logged.
+    /// They come back one by one, and after each of them the leader is cut off whom it has found, so that it may be one of
+    /// them who leads when the next one comes.
+    pub(super) fn leave_behind(&mut self) -> bool {
+        let fault = Fault::NetStragglers;
+        let mut rest: Vec<ServerId> = self.nodes.keys().copied().collect();
+        let (leaders, patience, now) = (self.leaders(), self.patience(), self.shared.now);
+        let minority = (rest.len() as u64).div_ceil(2) - 1;
+        if leaders.is_empty() || minority == 0 {
+            return false;
+        }
+        let dice = &mut self.fault_dice[fault as usize];
+        let mut behind = vec![*dice.pick(&leaders)];
+        rest.retain(|server| *server != behind[0]);
+        for _ in 1..dice.range(1, minority) {
+            behind.push(take(&mut rest, dice));
+        }
+        let mut returns = Vec::new();
+        let mut at = now;
+        while !behind.is_empty() {
+            at.0 += dice.range(patience, 4 * patience);
+            returns.push((take(&mut behind, dice), at));
+        }
+        for (one, until) in returns.clone() {
+            self.cut_all(fault, between(one, &rest), until);
+        }
+        let (first, until) = returns[0];
+        let mut back = vec![first];
+        for (one, at) in &returns[1..] {
+            let after = until.0 - now.0;
+            self.part_later(fault, after, Whom::Cut(between(*one, &back)), *at);
+            back.push(*one);
+        }
+        for (_, at) in returns {
+            let dice = &mut self.fault_dice[fault as usize];
+            let after = at.0 - now.0 + dice.range(patience / 4, 2 * patience);
+            let until = Instant(now.0 + after + dice.range(2 * patience, 4 * patience));
+            self.part_later(fault, after, Whom::Leader, until);
+        }
+        true
+    }
+
+    /// How long servers wait for a word of each other, ns.
+    fn patience(&self) -> u64 {
+        let server = &self.shared.options.server;
+        u64::from(server.tick_ms) * u64::from(server.phase_ticks.1) * MS
+    }
+
+    fn part_later(&mut self, fault: Fault, after: u64, whom: Whom, until: Instant) {
+        let dice = self.fault_dice[fault as usize].fork();
+        let number = self.partitions.len();
+        let ms = until.0.saturating_sub(self.shared.now.0 + after) / MS;
+        self.shared.tell(|| match &whom {
+            Whom::Cut(cut) => format!("{} ms later for {ms} ms: {}", after / MS, pairs_text(cut)),
+            Whom::Leader => format!("{} ms later for {ms} ms: whoever leads", after / MS),
+        });
+        self.partitions.push(Partition { fault, whom, until, dice });
+        self.shared.after(after, Event::Parts { partition: number });
+    }
+
+    /// What was planned begins, if there are still faults.
+    pub(super) fn part_as_planned(&mut self, number: usize) {
+        let Partition { fault, whom, until, dice } = self.partitions[number].clone();
+        let cut = match whom {
+            Whom::Cut(cut) => cut,
+            Whom::Leader => self.around_newest_leader(),
+        };
+        if !self.faulty || until <= self.shared.now || cut.is_empty() {
+            return;
+        }
+        let before = std::mem::replace(&mut self.fault_dice[fault as usize], dice);
+        self.shared.strikes.begin(fault);
+        self.cut_all(fault, cut, until);
+        self.fault_dice[fault as usize] = before;
+    }
+
+    fn around_newest_leader(&self) -> Vec<Direction> {
+        let epoch = |id: &ServerId| self.nodes[id].status().map(|status| status.current_epoch);
+        let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
+        let leader = self.leaders().into_iter().max_by_key(epoch);
+        leader.map(|leader| between(leader, &servers)).unwrap_or_default()
+    }
+
+    fn cut_all(&mut self, fault: Fault, cut: Vec<Direction>, until: Instant) {
+        let shared = &mut self.shared;
+        let ms = (until.0 - shared.now.0) / MS;
         let ends: Vec<u8> = cut.iter().flat_map(|(from, to)| [from.0, to.0].map(low)).collect();
         shared.note(Kind::Fault, (fault as u64, ms), &ends, || {
             format!("{fault} for {ms} ms: {}", pairs_text(&cut))
@@ -54,7 +185,6 @@ impl World {
         for (from, to) in cut {
             self.cut_off(fault, from, to, until);
         }
-        true
     }
 
     /// Nothing more passes in this direction: what is under way waits.
@@ -100,7 +230,19 @@ fn around(fault: Fault, servers: &[ServerId], one: ServerId, dice: &mut Dice) ->
         let from = dice.chance(1, 2);
         return others.into_iter().map(|o| if from { (one, o) } else { (o, one) }).collect();
     }
-    others.into_iter().flat_map(|other| [(one, other), (other, one)]).collect()
+    between(one, &others)
+}
+
+/// Both directions between one server and these, whether it is among them or not.
+fn between(one: ServerId, others: &[ServerId]) -> Vec<Direction> {
+    let others = others.iter().copied().filter(|other| *other != one);
+    others.flat_map(|other| [(one, other), (other, one)]).collect()
+}
+
+fn take(servers: &mut Vec<ServerId>, dice: &mut Dice) -> ServerId {
+    let one = *dice.pick(servers);
+    servers.retain(|server| *server != one);
+    one
 }
 
 /// Both directions between two parts.
@@ -131,16 +273,17 @@ fn partial(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
     cut
 }
 
-/// To one server, from it, or both.
-fn isolated(servers: &[ServerId], one: ServerId, dice: &mut Dice) -> Vec<Direction> {
-    let ways = dice.below(3);
-    let others = servers.iter().copied().filter(|server| *server != one);
-    let pair = |other| match ways {
-        0 => vec![(one, other)],
-        1 => vec![(other, one)],
-        _ => vec![(one, other), (other, one)],
-    };
-    others.flat_map(pair).collect()
+/// To one server, from it, or both. Where it is both, the others may learn of it at once: then it takes itself for the
+/// leader for longer than they do.
+fn isolated(servers: &[ServerId], one: ServerId, dice: &mut Dice) -> (Vec<Direction>, bool) {
+    let ways = dice.below(5);
+    let mut cut = between(one, servers);
+    cut.retain(|(from, to)| match ways {
+        0 => *from == one,
+        1 => *to == one,
+        _ => true,
+    });
+    (cut, ways > 2)
 }
 
 #[cfg(test)]
@@ -169,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_cuts_leave_bridges_and_isolation_has_three_forms() {
+    fn partial_cuts_leave_bridges_and_isolation_has_four_forms() {
         let mut dice = dice();
         let lone =
             |cut: &[Direction], s| FIVE.iter().filter(|o| **o != s).all(|o| cut.contains(&(s, *o)));
@@ -178,9 +321,8 @@ mod tests {
             !cut.is_empty() && FIVE.iter().all(|s| !lone(&cut, *s))
         });
         assert!(bridged.count() > 50);
-        let forms: BTreeSet<Vec<Direction>> =
-            (0..50).map(|_| isolated(&FIVE, ServerId(2), &mut dice)).collect();
-        assert_eq!(forms.len(), 3);
+        let forms: BTreeSet<_> = (0..50).map(|_| isolated(&FIVE, ServerId(2), &mut dice)).collect();
+        assert_eq!(forms.len(), 4);
     }
 
     #[test]
@@ -188,7 +330,7 @@ mod tests {
         let one = &FIVE[..1];
         for _ in 0..20 {
             assert!(split(one, &mut dice()).is_empty() && partial(one, &mut dice()).is_empty());
-            assert!(isolated(one, ServerId(1), &mut dice()).is_empty());
+            assert!(isolated(one, ServerId(1), &mut dice()).0.is_empty());
         }
     }
 }

@@ -147,9 +147,11 @@ impl World {
             Fault::NetRefuse => self.refuse_connections(),
             Fault::NetStranger => self.send_stranger(server),
             Fault::NetRogue => self.send_rogue(server),
-            Fault::NetSplit | Fault::NetOneWay | Fault::NetPartial | Fault::NetIsolateLeader => {
-                self.partition(fault, only)
-            }
+            Fault::NetSplit
+            | Fault::NetOneWay
+            | Fault::NetPartial
+            | Fault::NetIsolateLeader
+            | Fault::NetStragglers => self.part(fault, only),
             Fault::DiskWipe => self.wipe_disk(server),
             Fault::ClientFreeze => self.trouble_client(fault, freeze),
             Fault::ClientDeath => self.trouble_client(fault, |client, dice, shared| {

@@ -127,6 +127,58 @@ fn a_leader_that_nobody_reaches_is_replaced_and_comes_back_as_a_follower() {
 }
 
 #[test]
+fn a_leader_that_is_left_unaware_still_leads_when_the_others_have_another_one() {
+    let mut world = settled_world(5);
+    let old = world.leaders()[0];
+    let until = Instant(world.shared.now.0 + 60_000 * MS);
+    for other in world.nodes.keys().copied().filter(|id| *id != old).collect::<Vec<_>>() {
+        world.cut_off(Fault::NetIsolateLeader, old, other, until);
+        world.cut_off(Fault::NetIsolateLeader, other, old, until);
+    }
+    world.leave_unaware(old, until);
+    let both = (0..100).any(|_| {
+        run_for(&mut world, 50);
+        let leaders = world.leaders();
+        leaders.len() == 2 && leaders.contains(&old)
+    });
+    assert!(both, "{:?} lead", world.leaders());
+    finish(world);
+}
+
+#[test]
+fn stragglers_are_fewer_than_half_and_come_back_one_by_one_under_other_leaders() {
+    let mut world = settled_world(7);
+    let (old, begins) = (world.leaders()[0], world.shared.now);
+    assert!(world.leave_behind());
+    let reigns = |world: &World| {
+        world.nodes.values().filter_map(Node::status).map(|s| s.current_epoch).max()
+    };
+    let before = reigns(&world);
+    let ids: Vec<ServerId> = world.nodes.keys().copied().collect();
+    // Two that are left behind still reach each other, so each of them is cut off from exactly all the others.
+    let apart = |world: &World, one: &ServerId| {
+        ids.iter()
+            .filter(|other| !world.shared.reach.connects(world.shared.now, *one, **other))
+            .count()
+    };
+    let behind: Vec<ServerId> = ids.iter().copied().filter(|id| apart(&world, id) > 3).collect();
+    assert!(behind.contains(&old) && behind.len() <= 3, "{behind:?}");
+    assert!(behind.iter().all(|id| apart(&world, id) == ids.len() - behind.len()));
+    let mut returned = Vec::new();
+    while world.shared.reach.count(world.shared.now) > 0 || returned.len() < behind.len() {
+        run_for(&mut world, 50);
+        let back = behind.iter().filter(|id| apart(&world, id) < 4 && !returned.contains(*id));
+        let back: Vec<ServerId> = back.copied().collect();
+        assert!(back.len() <= 1, "{back:?} at once");
+        returned.extend(back);
+        assert!(world.shared.now.0 - begins.0 < 600_000 * MS, "{returned:?} of {behind:?}");
+    }
+    run_for(&mut world, 20_000);
+    assert!(reigns(&world) > before);
+    finish(world);
+}
+
+#[test]
 fn without_a_majority_nobody_leads() {
     let mut world = settled_world(3);
     let leader = world.leaders()[0];
