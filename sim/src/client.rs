@@ -1,17 +1,16 @@
 //! A client of the simulated world: the real session of the client library, and somebody who uses it.
 //!
-//! Owns the session, its connections and its calls; `lives` how it begins and ends, `patience` how long it waits. Must not
-//! judge the server: oracles read the frames that pass here.
+//! Owns the session and its calls; `conns` what passes on its connections, `lives` how it begins and ends, `patience` how
+//! long it waits. Must not judge the server: oracles read the frames that pass there.
 
 use std::collections::BTreeMap;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use zabkeeper_client::{CallId, Effect, Failure, Input, LinkId, Loss, Outbox, Session, State};
-use zabkeeper_core::wire::{Password, Request, XID_SET_WATCHES};
+use zabkeeper_core::wire::{Password, Request};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
 use crate::agenda::Due;
-use crate::buggify::FIRES_ONE_IN;
 use crate::faults::Fault;
 use crate::guard;
 use crate::judge::Check;
@@ -26,9 +25,13 @@ use crate::tally::Outcome;
 use crate::trace::Kind;
 use crate::workload::{Op, Ops};
 
+pub(crate) use conns::whole_frame;
+
+use conns::Tap;
 use memory::Memory;
 use patience::Patience;
 
+mod conns;
 mod lives;
 mod memory;
 mod patience;
@@ -63,18 +66,6 @@ pub struct Client {
     events: u64,
     /// What it says and hears, where somebody wants to know. Such a client has one session only.
     diary: Option<Vec<Word>>,
-}
-
-/// What the client's end of a connection has seen.
-struct Tap {
-    link: LinkId,
-    read: BytesMut,
-    /// Once the handshake is answered.
-    patience: Option<Patience>,
-    greeted: bool,
-    /// Were watches of earlier connections set again? Where a client was not told that one was used up, as it may not read
-    /// the node, it holds two of a path then, and the first event that comes takes both.
-    resumed: bool,
 }
 
 /// A call under way.
@@ -355,102 +346,9 @@ impl Client {
         self.step(Input::Submit(call, request), shared);
     }
 
-    /// How an attempt to connect went.
-    pub fn dialled(
-        &mut self,
-        life: u64,
-        link: LinkId,
-        conn: Option<ConnId>,
-        server: ServerId,
-        shared: &mut Shared,
-    ) {
-        let wanted = life == self.life && self.links.contains_key(&link);
-        let Some(conn) = conn else {
-            if wanted {
-                self.links.remove(&link);
-                self.step(Input::DialFailed { link }, shared);
-            }
-            return;
-        };
-        if !wanted {
-            shared.net.close(shared.now, conn, End::Dialler);
-            return shared.schedule_arrivals();
-        }
-        self.links.insert(link, Some(conn));
-        self.conns.insert(
-            conn,
-            Tap { link, read: BytesMut::new(), patience: None, greeted: false, resumed: false },
-        );
-        shared.tally.counts.connections += 1;
-        shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
-            format!("client {} connected to s{server} by {conn}", self.id.0)
-        });
-        shared.observe(Observation::ConnOpened { client: self.id, conn, server });
-        self.step(Input::Dialled { link }, shared);
-    }
-
     /// Until when the client gets no time, if it gets none.
     pub fn still_frozen(&self, now: Instant) -> Option<Instant> {
         (now < self.frozen_until).then_some(self.frozen_until)
-    }
-
-    /// Something arrives on one of the client's connections.
-    pub fn arrive(&mut self, conn: ConnId, delivery: Delivery, shared: &mut Shared) {
-        let Some(tap) = self.conns.get_mut(&conn) else {
-            return;
-        };
-        let link = tap.link;
-        match delivery {
-            Delivery::Nothing | Delivery::Later(_) => {}
-            Delivery::Bytes(bytes) => {
-                tap.read.extend_from_slice(&bytes);
-                if let Some(patience) = &mut tap.patience {
-                    patience.heard = shared.now;
-                }
-                let (mut due, mut cut) = (0, false);
-                while !cut && let Some(frame) = whole_frame(&mut tap.read) {
-                    shared.tally.counts.frames += 1;
-                    let welcomed = tap.patience.is_some();
-                    // A handshake, or a request that sets watches again, is answered.
-                    let turns = !welcomed || frame.starts_with(&XID_SET_WATCHES.to_be_bytes());
-                    let hops = turns && shared.options.workload.hops;
-                    cut = hops && self.dice.chance(1, FIRES_ONE_IN);
-                    due += u64::from(welcomed && self.memory.read(&frame));
-                    tap.patience.get_or_insert_with(|| Patience::begin(&frame, shared.now));
-                    shared.observe(Observation::ToClient { conn, frame });
-                }
-                shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
-                    format!("client {} <- {conn} {}B", self.id.0, bytes.len())
-                });
-                // What comes behind that is lost.
-                let bytes = if cut { bytes.slice(..bytes.len() - tap.read.len()) } else { bytes };
-                let (life, before) = (self.life, self.events);
-                self.step(Input::Received { link, bytes }, shared);
-                // Nothing is passed on any more once the session, or the connection, is given up.
-                let knows = self.conns.get(&conn).is_some_and(|tap| !tap.resumed);
-                if life == self.life && knows {
-                    let told = self.events - before;
-                    let all = (told == due).then_some(()).ok_or_else(|| {
-                        format!("client {}: of {due} events {told} are passed on", self.id.0)
-                    });
-                    shared.hold(Check::MEMORY, all);
-                }
-                if cut {
-                    self.arrive(conn, Delivery::Reset, shared);
-                }
-            }
-            Delivery::Closed | Delivery::Reset => {
-                shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"gone", || {
-                    format!("client {} lost {conn}: {delivery:?}", self.id.0)
-                });
-                self.conns.remove(&conn);
-                self.links.remove(&link);
-                shared.net.close(shared.now, conn, End::Dialler);
-                shared.schedule_arrivals();
-                shared.observe(Observation::ConnClosed { conn });
-                self.step(Input::Disconnected { link }, shared);
-            }
-        }
     }
 
     /// A deadline of the session has come. What has arrived is handed over first.
@@ -543,36 +441,6 @@ impl Client {
         }
     }
 
-    fn send(&mut self, link: LinkId, bytes: Bytes, shared: &mut Shared) {
-        let Some(Some(conn)) = self.links.get(&link).copied() else {
-            return;
-        };
-        let mut written = BytesMut::from(&bytes[..]);
-        while let Some(frame) = whole_frame(&mut written) {
-            let tap = self.conns.get_mut(&conn);
-            if let Some(tap) = tap {
-                tap.resumed |= frame.starts_with(&XID_SET_WATCHES.to_be_bytes());
-                if !std::mem::replace(&mut tap.greeted, true) {
-                    let said = self.memory.greet(&frame);
-                    let said = said.map_err(|why| format!("client {} {why}", self.id.0));
-                    shared.hold(Check::MEMORY, said);
-                }
-            }
-            shared.observe(Observation::ToServer { conn, frame });
-        }
-        let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };
-        shared.hold(Check::SIMULATOR, whole);
-        shared.tally.counts.bytes += bytes.len() as u64;
-        if let Some(patience) = self.conns.get_mut(&conn).and_then(|tap| tap.patience.as_mut()) {
-            patience.sent = shared.now;
-        }
-        shared.note(Kind::Send, (self.id.0.into(), conn.0), &bytes, || {
-            format!("client {} -> {conn} {}B", self.id.0, bytes.len())
-        });
-        shared.net.send(shared.now, conn, End::Dialler, bytes);
-        shared.schedule_arrivals();
-    }
-
     fn completed(
         &mut self,
         call: CallId,
@@ -648,17 +516,6 @@ fn answer_text(result: &Result<zabkeeper_client::Done, Failure>) -> String {
 /// Thousandths by which a clock runs fast, or slow.
 fn drawn_drift(dice: &mut Dice) -> i64 {
     i64::try_from(dice.upto(200)).expect("small") - 100
-}
-
-/// Takes the next whole frame, without its length, off the front. A length that nobody would accept stays.
-pub(crate) fn whole_frame(buffer: &mut BytesMut) -> Option<Bytes> {
-    let head = buffer.first_chunk::<4>()?;
-    let length = usize::try_from(i32::from_be_bytes(*head)).ok()?;
-    if buffer.len() - 4 < length {
-        return None;
-    }
-    buffer.advance(4);
-    Some(buffer.split_to(length).freeze())
 }
 
 fn path_of(request: &Request) -> &str {
