@@ -52,30 +52,33 @@ fn measure_all(flags: &PowerFlags) -> Result<Vec<Row>, String> {
     let folder = flags.scratch.clone().unwrap_or_else(usual);
     let scratch = Scratch::new(Path::new(ROOT), &folder)
         .map_err(|error| format!("{}: {error}", folder.display()))?;
-    let shrunk = flags.shrink.is_some();
-    let mut report = table::head(shrunk);
-    tell(&report);
+    tell(&table::head(flags.shrink.is_some()));
     let mut rows = Vec::new();
     for path in patches {
         let row = measure(&path, &scratch, flags)?;
-        let line = row.line(flags.budget, shrunk);
-        tell(&line);
-        report.push_str(&line);
+        tell(&row.line(flags.budget, flags.shrink.is_some()));
         rows.push(row);
+        // Who stops it has what was measured until then.
+        if let Some(path) = &flags.report {
+            let file = fs::File::options().write(true).create(true).truncate(true).open(path);
+            file.and_then(|mut file| file.write_all(report(&rows, flags).as_bytes()))
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
     }
-    let mut rest = table::summary(&rows, flags.budget);
-    if let Some(budget) = flags.ablate {
-        rest.push_str(&table::ablation(&rows, budget));
-    }
-    tell(&rest);
-    report.push_str(&rest);
-    if let Some(path) = &flags.report {
-        let written = fs::File::options().write(true).create(true).truncate(true).open(path);
-        written
-            .and_then(|mut file| file.write_all(report.as_bytes()))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-    }
+    tell(&rest(&rows, flags));
     Ok(rows)
+}
+
+fn report(rows: &[Row], flags: &PowerFlags) -> String {
+    let shrunk = flags.shrink.is_some();
+    let lines: String = rows.iter().map(|row| row.line(flags.budget, shrunk)).collect();
+    table::head(shrunk) + &lines + &rest(rows, flags)
+}
+
+/// Below the rows.
+fn rest(rows: &[Row], flags: &PowerFlags) -> String {
+    let ablation = flags.ablate.map(|budget| table::ablation(rows, budget));
+    table::summary(rows, flags.budget) + &ablation.unwrap_or_default()
 }
 
 /// The patches that are asked for.
