@@ -79,6 +79,7 @@ impl World {
     /// Its links break, and only the others learn of it.
     pub(super) fn leave_unaware(&mut self, server: ServerId, until: Instant) {
         let shared = &mut self.shared;
+        shared.tell(|| format!("s{server} does not learn of it"));
         for (conn, [dialler, acceptor]) in shared.net.list().collect::<Vec<_>>() {
             let first = match (dialler, acceptor) {
                 (Party::Server(_), Party::Server(to)) if to == server => End::Dialler,
@@ -92,8 +93,8 @@ impl World {
     }
 
     /// A leader and some of its followers, never half of the servers, are left behind with what only they have logged.
-    /// They come back one by one, and after each of them the leader is cut off whom it has found, so that it may be one of
-    /// them who leads when the next one comes.
+    /// They come back one by one, and some time after each return whoever leads by then is cut off, so that one of those
+    /// who have come back may lead when the next one does.
     pub(super) fn leave_behind(&mut self) -> bool {
         let fault = Fault::NetStragglers;
         let mut rest: Vec<ServerId> = self.nodes.keys().copied().collect();
