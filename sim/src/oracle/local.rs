@@ -299,7 +299,7 @@ impl Oracles {
             let left = view.map_or(Instant::default(), |view| view.left);
             let awake = left.max(self.heard.awake_since(id));
             let silent = self.silence_of(session, id, audit).min(audit.since(awake));
-            let granted = view.map_or(0, |view| view.granted_ms);
+            let granted = view.map_or(0, |view| view.granted_ms.max(view.timeouts.greatest()));
             let timeout = Duration::from_millis(granted.into());
             // Whoever went before its handshake was answered has left nothing that would say what was granted.
             self.tally.hold(Id::S7, granted == 0 || silent <= timeout * 5 / 4 + ORPHAN_SLACK, || {

@@ -274,6 +274,20 @@ fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
 }
 
 #[test]
+fn s7_a_handshake_that_nobody_has_answered_may_have_changed_the_timeout() {
+    twins_of(3, "S7", |h, lie| {
+        let a = h.client(0);
+        let session = h.session(a);
+        h.closes(a);
+        h.asks_ms = if lie { 4_000 } else { 30_000 };
+        let b = h.greets(0, session, Zxid::ZERO);
+        h.closes(b);
+        h.waits(20_000);
+        h.ends();
+    });
+}
+
+#[test]
 fn s7_a_leader_that_stood_still_has_heard_nobody() {
     twins_of(3, "S7", |h, lie| {
         let a = h.client(0);

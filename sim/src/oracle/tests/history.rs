@@ -33,6 +33,8 @@ pub(super) struct History {
     pub(super) members: BTreeMap<ServerId, Member>,
     pub(super) leader: ServerId,
     pub(super) epoch: Epoch,
+    /// The timeout that clients ask for, ms.
+    pub(super) asks_ms: i32,
     talks: Vec<Talk>,
 }
 
@@ -130,6 +132,7 @@ impl History {
             members: cast::cast(servers),
             leader: SERVER,
             epoch: Epoch(0),
+            asks_ms: 4_000,
             talks: Vec::new(),
         };
         ids.into_iter().for_each(|id| history.returns(id));
@@ -265,8 +268,14 @@ impl History {
         let mut out = BytesMut::new();
         let password = Bytes::copy_from_slice(password);
         let last_zxid_seen = seen;
-        ConnectRequest { last_zxid_seen, timeout_ms: 4_000, session, password, read_only: None }
-            .encode(&mut out);
+        ConnectRequest {
+            last_zxid_seen,
+            timeout_ms: self.asks_ms,
+            session,
+            password,
+            read_only: None,
+        }
+        .encode(&mut out);
         self.sees(Observation::ToServer { conn, frame: cut(out) });
         conn
     }

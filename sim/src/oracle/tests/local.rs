@@ -225,6 +225,19 @@ fn s7_a_local_session_that_nobody_holds_goes_on_for_ever() {
     });
 }
 
+#[test]
+fn s7_a_handshake_that_nobody_has_answered_may_have_changed_the_timeout_of_a_local_session() {
+    twins_under(&rules(false), "S7", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        h.asks_ms = if lie { 4_000 } else { 60_000 };
+        let b = h.greets(0, LOCAL, Zxid::ZERO);
+        h.closes(b);
+        h.waits(60_000);
+        h.ends();
+    });
+}
+
 /// The server comes back, and is told this about new sessions.
 fn is_retold(h: &mut History, local: bool) {
     h.dies(SERVER);
