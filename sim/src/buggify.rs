@@ -98,7 +98,7 @@ impl Site {
             }
             Site::ClientHops => (
                 "client.hops",
-                "one client in four is cut off as soon as its handshake, or setWatches, is answered",
+                "one client in four is cut off behind an answer to its handshake, or an event",
             ),
         }
     }

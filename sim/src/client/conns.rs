@@ -3,7 +3,7 @@
 //! Owns what has been seen of each. Must not know calls.
 
 use bytes::Buf;
-use zabkeeper_core::wire::XID_SET_WATCHES;
+use zabkeeper_core::wire::{XID_EVENT, XID_SET_WATCHES};
 
 use super::*;
 use crate::buggify::FIRES_ONE_IN;
@@ -73,8 +73,10 @@ impl Client {
                 while !cut && let Some(frame) = whole_frame(&mut tap.read) {
                     shared.tally.counts.frames += 1;
                     let welcomed = tap.patience.is_some();
-                    // A handshake, or a request that sets watches again, is answered.
-                    let turns = !welcomed || frame.starts_with(&XID_SET_WATCHES.to_be_bytes());
+                    // A handshake, or a request that sets watches again, is answered, or an event comes with something behind it.
+                    let is = |xid: i32| frame.starts_with(&xid.to_be_bytes());
+                    let turns =
+                        !welcomed || is(XID_SET_WATCHES) || (is(XID_EVENT) && !tap.read.is_empty());
                     let hops = turns && shared.options.workload.hops;
                     cut = hops && self.dice.chance(1, FIRES_ONE_IN);
                     due += u64::from(welcomed && self.memory.read(&frame));

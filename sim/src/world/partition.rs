@@ -14,7 +14,8 @@ use crate::stream::{Break, End, Party};
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
-/// What was under way arrives within this time after the end of a partition, ns: senders try again now and then.
+/// What was under way arrives within this time after the end of a partition, ns, or within as long as that has lasted:
+/// senders try again now and then, and wait twice as long each time.
 const RETRANSMISSION: u64 = 400 * MS;
 
 /// From whom nothing gets to whom.
@@ -206,9 +207,10 @@ impl World {
                 _ => {}
             }
         }
+        let latest = RETRANSMISSION.max(until.0.saturating_sub(shared.now.0));
         for (conn, end) in stalled {
-            let again = self.fault_dice[fault as usize].below(RETRANSMISSION);
-            shared.net.stall(conn, end, Instant(until.0 + again));
+            let again = self.fault_dice[fault as usize].below(latest);
+            shared.net.stall(conn, end, Instant(until.0.saturating_add(again)));
         }
     }
 }
