@@ -388,11 +388,12 @@ impl Client {
     }
 
     fn plan(&mut self, shared: &mut Shared) {
-        let Some(at) = self.session.as_ref().and_then(Session::next_deadline) else {
+        let at = self.session.as_ref().and_then(Session::next_deadline);
+        let at = at.map(|at| self.clock.when(at));
+        self.check_patience(at, shared);
+        let Some(at) = at else {
             return;
         };
-        let at = self.clock.when(at);
-        self.check_patience(at, shared);
         let at = at.max(shared.now);
         if self.deadline_at.is_none_or(|planned| at < planned) {
             self.deadline_at = Some(at);

@@ -35,8 +35,9 @@ impl Patience {
 
 impl Client {
     /// A session that serves wants to be asked again before it would have to ping, or to give up the server: clocks run up to
-    /// a tenth slow.
-    pub(super) fn check_patience(&self, next: Instant, shared: &mut Shared) {
+    /// a tenth slow. One that never wants to be asked again waits for ever.
+    pub(super) fn check_patience(&self, next: Option<Instant>, shared: &mut Shared) {
+        let next = next.unwrap_or(Instant(u64::MAX));
         if self.state() != Some(State::Connected) {
             return;
         }
