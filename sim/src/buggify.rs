@@ -98,7 +98,7 @@ impl Site {
             }
             Site::ClientHops => (
                 "client.hops",
-                "one client in four is cut off behind an answer to its handshake, or an event",
+                "one client in four is cut off behind an answer to a handshake or setWatches, or an event",
             ),
         }
     }

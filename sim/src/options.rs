@@ -308,7 +308,7 @@ impl Options {
             record_bytes: self.server.limits.record_bytes,
             epoch_txns: self.server.limits.epoch_txns,
             tick,
-            sync_limit: tick * self.server.phase_ticks.1,
+            sync_limit: self.server.sync_limit(),
             commit_within: self.commit_within(),
             timeouts_ms: (tick_ms * least, tick_ms * most.max(least)),
         }
@@ -373,6 +373,11 @@ impl Options {
 }
 
 impl ServerOptions {
+    /// How long servers wait for a word of each other once they serve.
+    pub fn sync_limit(&self) -> Duration {
+        Duration::from_millis(self.tick_ms.into()) * self.phase_ticks.1
+    }
+
     /// As a user would have it who configures nothing.
     pub(crate) fn usual() -> ServerOptions {
         let limits = usual_limits(2_000);

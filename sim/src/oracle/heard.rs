@@ -279,8 +279,7 @@ impl Oracles {
             let left = view.map_or(Instant::default(), |view| view.left);
             let silent = audit.since(self.heard.by_any(session).max(left).max(since));
             let known = self.model.session(session).map_or(0, |session| session.timeout_ms);
-            // What was asked for may be granted, and whoever asked may never have read that.
-            let granted = view.map_or(0, |view| view.granted_ms.max(view.timeouts.greatest()));
+            let granted = view.map_or(0, SessionView::longest_ms);
             let timeout = Duration::from_millis(known.max(granted).into());
             self.tally.hold(Id::S7, silent <= timeout * 5 / 4 + ORPHAN_SLACK, || {
                 vec![format!(

@@ -15,9 +15,9 @@ use zabkeeper_core::txn::{Lifetime, TxnOp};
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, SessionOptions};
 
-use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::conn::{Conn, Who};
+use super::{Oracles, SessionView};
 use crate::model::LocalRules;
 
 /// What a session that nobody holds may outlive its timeout by, at most, while its server serves.
@@ -299,7 +299,7 @@ impl Oracles {
             let left = view.map_or(Instant::default(), |view| view.left);
             let awake = left.max(self.heard.awake_since(id));
             let silent = self.silence_of(session, id, audit).min(audit.since(awake));
-            let granted = view.map_or(0, |view| view.granted_ms.max(view.timeouts.greatest()));
+            let granted = view.map_or(0, SessionView::longest_ms);
             let timeout = Duration::from_millis(granted.into());
             // Whoever went before its handshake was answered has left nothing that would say what was granted.
             self.tally.hold(Id::S7, granted == 0 || silent <= timeout * 5 / 4 + ORPHAN_SLACK, || {

@@ -114,7 +114,7 @@ struct SessionView {
     attached: Option<Attached>,
     /// Which timeout it may have.
     timeouts: Timeouts,
-    /// The greatest one that was granted, ms.
+    /// The greatest one that was granted, ms, as its clients have read.
     granted_ms: u32,
     /// When its end was committed: place among all observations.
     ended: Option<u64>,
@@ -128,6 +128,14 @@ struct SessionView {
     shared: bool,
     /// What its client was believed, as it has read.
     believed: BTreeSet<Credential>,
+}
+
+impl SessionView {
+    /// The greatest timeout that a server may go by, ms: what was asked for may be granted, and whoever asked may never have
+    /// read that.
+    fn longest_ms(&self) -> u32 {
+        self.granted_ms.max(self.timeouts.greatest())
+    }
 }
 
 /// What came out of a step.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use zabkeeper_core::ServerId;
 
 use super::World;
+use super::partition::between;
 use crate::chronicle::Hit;
 use crate::faults::Fault;
 use crate::fs::{Crash, Pace};
@@ -105,7 +106,6 @@ impl World {
 
     fn leave_out(&mut self, server: ServerId, fate: Fate) {
         self.shared.outside.insert(server, fate);
-        let others: Vec<ServerId> = self.nodes.keys().copied().filter(|o| *o != server).collect();
         match fate {
             Fate::Dead => self.end_for_good(server),
             Fate::Hung => self.hang(server),
@@ -115,13 +115,9 @@ impl World {
                 self.nodes[&server].disk().borrow_mut().trouble.stalled_until = FOREVER;
             }
             Fate::Alone | Fate::Apart => {
-                let pairs = others.iter().flat_map(|o| [(server, *o), (*o, server)]).collect();
+                let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
                 self.shared.strikes.begin(Fault::NetSplit);
-                self.shared.hit(Hit::Pairs(pairs), Some(FOREVER));
-                for other in others {
-                    self.cut_off(Fault::NetSplit, server, other, FOREVER);
-                    self.cut_off(Fault::NetSplit, other, server, FOREVER);
-                }
+                self.hit_and_cut(Fault::NetSplit, between(server, &servers), FOREVER);
             }
         }
         if fate == Fate::Alone {

@@ -155,10 +155,8 @@ impl World {
     pub(super) fn take_over(&mut self, server: ServerId) -> bool {
         // Of several the one of the oldest epoch. While there is one that is no longer the leader, there is more to be
         // found: it is soon over, and the newest session is the one of which that leader has not heard.
-        let epoch = |id: &ServerId| self.nodes[id].status().map(|status| status.current_epoch);
-        let leaders = self.leaders();
-        let stale = leaders.len() > 1;
-        let leader = leaders.into_iter().min_by_key(epoch);
+        let leaders = self.leaders_by_epoch();
+        let (leader, stale) = (leaders.first().copied(), leaders.len() > 1);
         let dice = &mut self.fault_dice[Fault::ClientTwin as usize];
         let known = |client: &Client| Some((client.memory()?, client.conns().next()));
         let known: Vec<_> = self.clients.values().filter_map(known).collect();

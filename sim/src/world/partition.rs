@@ -41,9 +41,6 @@ enum Whom {
 impl World {
     /// A partition begins, around the server `only` where one is given; says whether there was anything to part.
     pub(super) fn part(&mut self, fault: Fault, only: Option<ServerId>) -> bool {
-        if fault == Fault::NetStragglers {
-            return self.leave_behind();
-        }
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let leaders = self.leaders();
         let dice = &mut self.fault_dice[fault as usize];
@@ -62,7 +59,7 @@ impl World {
         } else {
             let leader = *dice.pick(&leaders);
             let (cut, others_know) = isolated(&servers, leader, dice);
-            unaware = Some(leader).filter(|_| others_know);
+            unaware = others_know.then_some(leader);
             cut
         };
         if cut.is_empty() {
@@ -99,7 +96,9 @@ impl World {
     pub(super) fn leave_behind(&mut self) -> bool {
         let fault = Fault::NetStragglers;
         let mut rest: Vec<ServerId> = self.nodes.keys().copied().collect();
-        let (leaders, patience, now) = (self.leaders(), self.patience(), self.shared.now);
+        let patience = self.shared.options.server.sync_limit().as_nanos();
+        let patience = u64::try_from(patience).expect("ticks are short");
+        let (leaders, now) = (self.leaders(), self.shared.now);
         let minority = (rest.len() as u64).div_ceil(2) - 1;
         if leaders.is_empty() || minority == 0 {
             return false;
@@ -135,12 +134,6 @@ impl World {
         true
     }
 
-    /// How long servers wait for a word of each other, ns.
-    fn patience(&self) -> u64 {
-        let server = &self.shared.options.server;
-        u64::from(server.tick_ms) * u64::from(server.phase_ticks.1) * MS
-    }
-
     fn part_later(&mut self, fault: Fault, after: u64, whom: Whom, until: Instant) {
         let dice = self.fault_dice[fault as usize].fork();
         let number = self.partitions.len();
@@ -158,7 +151,11 @@ impl World {
         let Partition { fault, whom, until, dice } = self.partitions[number].clone();
         let cut = match whom {
             Whom::Cut(cut) => cut,
-            Whom::Leader => self.around_newest_leader(),
+            Whom::Leader => {
+                let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
+                let leader = self.leaders_by_epoch().pop();
+                leader.map(|leader| between(leader, &servers)).unwrap_or_default()
+            }
         };
         if !self.faulty || until <= self.shared.now || cut.is_empty() {
             return;
@@ -169,13 +166,6 @@ impl World {
         self.fault_dice[fault as usize] = before;
     }
 
-    fn around_newest_leader(&self) -> Vec<Direction> {
-        let epoch = |id: &ServerId| self.nodes[id].status().map(|status| status.current_epoch);
-        let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
-        let leader = self.leaders().into_iter().max_by_key(epoch);
-        leader.map(|leader| between(leader, &servers)).unwrap_or_default()
-    }
-
     fn cut_all(&mut self, fault: Fault, cut: Vec<Direction>, until: Instant) {
         let shared = &mut self.shared;
         let ms = (until.0 - shared.now.0) / MS;
@@ -183,7 +173,12 @@ impl World {
         shared.note(Kind::Fault, (fault as u64, ms), &ends, || {
             format!("{fault} for {ms} ms: {}", pairs_text(&cut))
         });
-        shared.hit(Hit::Pairs(cut.clone()), Some(until));
+        self.hit_and_cut(fault, cut, until);
+    }
+
+    /// The same without a word of it in the trace.
+    pub(super) fn hit_and_cut(&mut self, fault: Fault, cut: Vec<Direction>, until: Instant) {
+        self.shared.hit(Hit::Pairs(cut.clone()), Some(until));
         for (from, to) in cut {
             self.cut_off(fault, from, to, until);
         }
@@ -237,7 +232,7 @@ fn around(fault: Fault, servers: &[ServerId], one: ServerId, dice: &mut Dice) ->
 }
 
 /// Both directions between one server and these, whether it is among them or not.
-fn between(one: ServerId, others: &[ServerId]) -> Vec<Direction> {
+pub(super) fn between(one: ServerId, others: &[ServerId]) -> Vec<Direction> {
     let others = others.iter().copied().filter(|other| *other != one);
     others.flat_map(|other| [(one, other), (other, one)]).collect()
 }

@@ -147,11 +147,10 @@ impl World {
             Fault::NetRefuse => self.refuse_connections(),
             Fault::NetStranger => self.send_stranger(server),
             Fault::NetRogue => self.send_rogue(server),
-            Fault::NetSplit
-            | Fault::NetOneWay
-            | Fault::NetPartial
-            | Fault::NetIsolateLeader
-            | Fault::NetStragglers => self.part(fault, only),
+            Fault::NetSplit | Fault::NetOneWay | Fault::NetPartial | Fault::NetIsolateLeader => {
+                self.part(fault, only)
+            }
+            Fault::NetStragglers => self.leave_behind(),
             Fault::DiskWipe => self.wipe_disk(server),
             Fault::ClientFreeze => self.trouble_client(fault, freeze),
             Fault::ClientDeath => self.trouble_client(fault, |client, dice, shared| {
@@ -232,6 +231,13 @@ impl World {
             node.status().is_some_and(|s| matches!(s.mode, Mode::Leader | Mode::Standalone))
         };
         self.nodes.values().filter(|node| leads(node)).map(Node::id).collect()
+    }
+
+    /// The same, the one of the oldest epoch first.
+    pub(super) fn leaders_by_epoch(&self) -> Vec<ServerId> {
+        let mut leaders = self.leaders();
+        leaders.sort_by_key(|id| self.nodes[id].status().map(|status| status.current_epoch));
+        leaders
     }
 
     /// The power of several machines fails at once; in half of the cases of all.

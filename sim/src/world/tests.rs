@@ -42,6 +42,16 @@ fn run_for(world: &mut World, ms: u64) {
     assert!(world.run_until(until), "{:?}", world.shared.judge.failure());
 }
 
+/// Nobody reaches it for a minute, nor does it reach anybody.
+fn isolate(world: &mut World, one: ServerId) -> Instant {
+    let until = Instant(world.shared.now.0 + 60_000 * MS);
+    let servers: Vec<ServerId> = world.nodes.keys().copied().collect();
+    for (from, to) in partition::between(one, &servers) {
+        world.cut_off(Fault::NetSplit, from, to, until);
+    }
+    until
+}
+
 fn finish(mut world: World) {
     assert!(world.liveness_phase() && world.settle() && world.audit());
 }
@@ -114,11 +124,7 @@ fn the_links_of_a_killed_process_are_gone_at_once_and_those_of_a_dark_machine_ar
 fn a_leader_that_nobody_reaches_is_replaced_and_comes_back_as_a_follower() {
     let mut world = settled_world(5);
     let old = world.leaders()[0];
-    let until = Instant(world.shared.now.0 + 60_000 * MS);
-    for other in world.nodes.keys().copied().filter(|id| *id != old).collect::<Vec<_>>() {
-        world.cut_off(Fault::NetSplit, old, other, until);
-        world.cut_off(Fault::NetSplit, other, old, until);
-    }
+    isolate(&mut world, old);
     run_for(&mut world, 40_000);
     let leaders = world.leaders();
     assert!(leaders.len() == 1 && leaders[0] != old, "{leaders:?} instead of {old}");
@@ -130,11 +136,7 @@ fn a_leader_that_nobody_reaches_is_replaced_and_comes_back_as_a_follower() {
 fn a_leader_that_is_left_unaware_still_leads_when_the_others_have_another_one() {
     let mut world = settled_world(5);
     let old = world.leaders()[0];
-    let until = Instant(world.shared.now.0 + 60_000 * MS);
-    for other in world.nodes.keys().copied().filter(|id| *id != old).collect::<Vec<_>>() {
-        world.cut_off(Fault::NetIsolateLeader, old, other, until);
-        world.cut_off(Fault::NetIsolateLeader, other, old, until);
-    }
+    let until = isolate(&mut world, old);
     world.leave_unaware(old, until);
     let both = (0..100).any(|_| {
         run_for(&mut world, 50);

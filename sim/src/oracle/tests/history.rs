@@ -34,7 +34,7 @@ pub(super) struct History {
     pub(super) leader: ServerId,
     pub(super) epoch: Epoch,
     /// The timeout that clients ask for, ms.
-    pub(super) asks_ms: i32,
+    asks_ms: i32,
     talks: Vec<Talk>,
 }
 
@@ -230,6 +230,13 @@ impl History {
     /// A client connects and sends its handshake, with the right password.
     pub(super) fn greets(&mut self, client: u32, session: SessionId, seen: Zxid) -> ConnId {
         self.greets_with(client, session, seen, &password(session))
+    }
+
+    /// A client asks for another timeout, and is gone before it is answered.
+    pub(super) fn greets_in_vain(&mut self, session: SessionId, asks_ms: i32) {
+        self.asks_ms = asks_ms;
+        let conn = self.greets(0, session, Zxid::ZERO);
+        self.closes(conn);
     }
 
     pub(super) fn greets_at(
