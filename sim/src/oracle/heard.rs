@@ -20,6 +20,7 @@ use super::ledger::Ledger;
 use super::{Oracles, SessionView};
 
 /// What a session that nobody holds may outlive its timeout by, at most, while there is a leader: a leader rounds
+use crate::model::Model;
 /// deadlines up, and its clock may be slow.
 const ORPHAN_SLACK: Duration = Duration::from_secs(10);
 /// What else may keep a leader from deleting a container: disks, elections, a round that has just begun.
@@ -36,7 +37,7 @@ pub(super) struct Heard {
     told: BTreeMap<(ServerId, SessionId), Instant>,
     /// When a session was made: whatever was asked before that counts from then.
     begun: BTreeMap<SessionId, Instant>,
-    /// When a server has heard it with the timeout that was granted.
+    /// When a server has heard it with the timeout that was granted, from where its client is.
     renewed: BTreeMap<(SessionId, ServerId), Instant>,
     /// Each expiry that is proposed and not committed.
     expiring: BTreeMap<Zxid, Expiry>,
@@ -87,7 +88,13 @@ impl Heard {
     }
 
     /// What a leader is about to hear from its learners.
-    pub(super) fn relayed(&mut self, ledger: &Ledger, id: ServerId, input: &Input, at: Instant) {
+    pub(super) fn relayed(
+        &mut self,
+        (ledger, model): (&Ledger, &Model),
+        id: ServerId,
+        input: &Input,
+        at: Instant,
+    ) {
         let Input::Peer(link, PeerEvent::Message(message)) = input else {
             return;
         };
@@ -95,10 +102,14 @@ impl Heard {
             return;
         }
         if let PeerMessage::Pong { touched, .. } = message {
-            let follower = ledger.peer_of(id, *link).is_some_and(|peer| ledger.serves(peer));
+            let follower = ledger.peer_of(id, *link).filter(|peer| ledger.serves(*peer));
             for (session, _) in touched {
                 self.note(*session, id, at);
-                if follower {
+                // What a server says that its client has left, or has not been granted yet, does not count (SESS-16).
+                let told = model.session(*session);
+                if follower.is_some()
+                    && follower == told.and_then(|told| told.server_at(model.tip()))
+                {
                     self.renewed.insert((*session, id), at);
                 }
             }

@@ -255,7 +255,7 @@ impl Oracles {
                 Ok(())
             }
             Observation::Input { server, input } => {
-                self.heard.relayed(&self.ledger, *server, input, self.now);
+                self.heard.relayed((&self.ledger, &self.model), *server, input, self.now);
                 self.pace.entered(*server, input, self.now);
                 self.ledger.entered(&mut self.tally, *server, input, self.now)
             }

@@ -239,6 +239,18 @@ impl History {
         self.closes(conn);
     }
 
+    /// The connection breaks; its client comes back to the same server, and is granted another timeout.
+    pub(super) fn is_granted(&mut self, conn: ConnId, ms: i32) -> ConnId {
+        self.closes(conn);
+        self.asks_ms = ms;
+        let Talk { client, server, session, .. } = *self.talk(conn);
+        let conn = self.greets_at(server, client.0, session, Zxid::ZERO);
+        let password = password(session);
+        let granted = ConnectResponse { timeout_ms: ms, session, password, read_only: None };
+        self.welcomes_as(conn, granted);
+        conn
+    }
+
     pub(super) fn greets_at(
         &mut self,
         server: ServerId,

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use zabkeeper_core::{ConnId, Instant, Mode, SessionId, SessionInfo, Status, WatchSummary};
+use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::{
+    ConnId, Instant, Mode, ServerId, SessionId, SessionInfo, Status, WatchSummary,
+};
 
 use super::history::{History, SERVER, create, create_with, twins, twins_of};
 use crate::observe::{Observation, Report};
 
+const S2: ServerId = ServerId(2);
+const S3: ServerId = ServerId(3);
 const A: ConnId = ConnId(1);
 const B: ConnId = ConnId(2);
 
@@ -105,10 +110,30 @@ fn o1_sess_16_the_timeout_of_before_is_shown() {
     twins("O1", |h, lie| asks(h, lie, |told| told.sessions[0].timeout_ms += 1));
 }
 
+/// A new leader knows what a session was made with, until it hears from the server where its client is: found by seed
+/// 0xff36aa8810fc, whose client had greeted another server and had not been answered there.
+#[test]
+fn o1_sess_16_a_leader_that_was_told_shows_the_first_timeout() {
+    twins_of(3, "O1", |h, lie| {
+        let a = h.client_of(S3, 0);
+        let session = h.session(a);
+        h.is_granted(a, 6_000);
+        h.dies(SERVER);
+        h.returns(SERVER);
+        h.reign(SERVER, &[S2, S3]);
+        h.waits(10);
+        let touched = vec![(session, 6_000)];
+        h.sends(if lie { S3 } else { S2 }, SERVER, PeerMessage::Pong { round: 1, touched });
+        let mut told = report(h);
+        told.sessions[0].server = Some(S3);
+        reports(h, &told);
+    });
+}
+
 #[test]
 fn o1_a_session_is_said_to_be_at_another_server() {
     twins("O1", |h, lie| {
-        asks(h, lie, |told| told.sessions[0].server = Some(zabkeeper_core::ServerId(9)));
+        asks(h, lie, |told| told.sessions[0].server = Some(ServerId(9)));
     });
 }
 
