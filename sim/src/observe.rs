@@ -84,6 +84,13 @@ pub enum Observation<'a> {
         /// The input.
         input: &'a Input,
     },
+    /// The input that a server is about to take is a ping of its leader, and it reads no clients: its disk is behind.
+    Unread {
+        /// Who.
+        server: ServerId,
+        /// Connections that it has.
+        open: &'a [ConnId],
+    },
     /// What a step has put out, and what the server says of itself after it. Not told where there is nothing and
     /// nothing has changed. A crash may still keep some of it from leaving.
     Output {

@@ -102,6 +102,7 @@ impl Lines {
             | Observation::ToClient { .. }
             | Observation::ConnClosed { .. }
             | Observation::Input { .. }
+            | Observation::Unread { .. }
             | Observation::Applied { .. }
             | Observation::DurableTruth { .. }
             | Observation::CachedTruth { .. }

@@ -281,6 +281,7 @@ impl Chronicle {
             | Observation::DurableTruth { .. }
             | Observation::CachedTruth { .. }
             | Observation::StandsStill { .. }
+            | Observation::Unread { .. }
             | Observation::Struck { .. }
             | Observation::Locals { .. }
             | Observation::Reported { .. }

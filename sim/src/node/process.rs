@@ -18,6 +18,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use zabkeeper_core::io::{
     ClientCommand, ClientEvent, DiskEvent, Lane, Mark, Outbox, PeerCommand, PeerEvent,
 };
+use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greeting};
 use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id, MAX_FRAME_DEFAULT};
@@ -487,6 +488,11 @@ impl Process {
         shared.note(Kind::Step, (self.id.0, number), what, || format!("s{} {input}", self.id));
         if matches!(input, Input::Election(..) | Input::Peer(..) | Input::Disk(_)) {
             shared.observe(Observation::Input { server: self.id, input: &input });
+        }
+        if matches!(input, Input::Peer(_, PeerEvent::Message(PeerMessage::Ping { .. })))
+            && self.server.pressure() == Pressure::PauseClients
+        {
+            shared.observe(Observation::Unread { server: self.id, open: &self.open_conns() });
         }
         let read = match &input {
             Input::Disk(DiskEvent::LogRead { found: Ok(entries), .. }) => entries.len(),

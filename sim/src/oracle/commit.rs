@@ -51,7 +51,7 @@ impl Oracles {
         })?;
         self.stamps.push((self.model.tip(), self.now));
         if let Some(ended) = ended {
-            self.sessions.entry(ended).or_default().ended = Some(self.order);
+            self.ends(ended, committed.proposed, &shown)?;
         }
         for firing in &firings {
             for conn in self.armed.take(firing) {
@@ -60,6 +60,18 @@ impl Oracles {
             }
         }
         Ok(())
+    }
+
+    /// The end of a session is committed. Who was told meanwhile that it goes on must have asked before that was proposed.
+    fn ends(&mut self, session: SessionId, proposed: Proposed, shown: &str) -> Verdict {
+        let view = self.sessions.entry(session).or_default();
+        view.ended = Some(proposed.order);
+        let late = view.attached.filter(|attached| attached.asked > proposed.order);
+        self.tally.hold(Id::S6, late.is_none(), || {
+            let what =
+                format!("its end was proposed at {}, before {late:?} asked for it", proposed.at);
+            vec![what, format!("transaction: {shown}")]
+        })
     }
 
     fn was_asked_for(&mut self, txn: &Txn, proposed: Proposed) -> Verdict {

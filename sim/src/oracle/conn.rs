@@ -84,8 +84,6 @@ pub(super) struct Hello {
     pub(super) at: Instant,
     /// The same: place among all observations.
     pub(super) order: u64,
-    /// How far its server had applied then, as far as was seen in its life.
-    pub(super) applied: Option<Zxid>,
     /// Was its session begun and not ended then?
     pub(super) alive: bool,
 }

@@ -5,7 +5,8 @@
 //! A follower answers pings and reads on its own and tells its leader with its next pong, so a client may have been
 //! answered and its leader not know it yet. That is in the nature of sessions on followers; S3 therefore has two parts.
 //! A leader lets no session expire within its timeout of the last word that has reached it. A follower tells all that
-//! it has heard: of a session whose client has read an answer, no later than with the next pong.
+//! it has heard: of a session whose client has read an answer, no later than with the next pong. While it reads no clients
+//! it cannot hear them, and tells with each pong of all that are connected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,11 +17,12 @@ use zabkeeper_core::txn::Txn;
 use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Zxid};
 
 use super::catalog::{Id, Verdict};
+use super::conn::Phase;
 use super::ledger::Ledger;
 use super::{Oracles, SessionView};
+use crate::model::Model;
 
 /// What a session that nobody holds may outlive its timeout by, at most, while there is a leader: a leader rounds
-use crate::model::Model;
 /// deadlines up, and its clock may be slow.
 const ORPHAN_SLACK: Duration = Duration::from_secs(10);
 /// What else may keep a leader from deleting a container: disks, elections, a round that has just begun.
@@ -43,6 +45,8 @@ pub(super) struct Heard {
     expiring: BTreeMap<Zxid, Expiry>,
     /// What a follower must tell with its next pong, and on which connection that was heard.
     owed: BTreeMap<ServerId, BTreeMap<SessionId, ConnId>>,
+    /// What the step under way must tell with its pong, as the server reads no clients.
+    unread: Vec<SessionId>,
     /// When the last pause of each server began and ended, or will.
     pauses: BTreeMap<ServerId, (Instant, Instant)>,
 }
@@ -95,6 +99,7 @@ impl Heard {
         input: &Input,
         at: Instant,
     ) {
+        self.unread.clear();
         let Input::Peer(link, PeerEvent::Message(message)) = input else {
             return;
         };
@@ -199,6 +204,14 @@ impl Heard {
 }
 
 impl Oracles {
+    /// A server that reads no clients is asked by its leader, and has these connections.
+    pub(super) fn vouches(&mut self, id: ServerId, open: &[ConnId]) {
+        let conns = open.iter().filter_map(|conn| self.conns.get(conn));
+        let sessions = conns.filter(|conn| conn.phase == Phase::Open).map(|conn| conn.session);
+        let of_all = |session: &SessionId| !self.locals.is_of(*session, id);
+        self.heard.unread = sessions.filter(of_all).collect();
+    }
+
     /// What a follower tells its leader of sessions.
     pub(super) fn relays(&mut self, id: ServerId, commands: &[PeerCommand]) -> Verdict {
         for command in commands {
@@ -220,6 +233,16 @@ impl Oracles {
     fn has_told(&mut self, id: ServerId, touched: &[(SessionId, u32)]) -> Verdict {
         for (session, _) in touched {
             self.heard.told.insert((id, *session), self.now);
+        }
+        for session in std::mem::take(&mut self.heard.unread) {
+            let told = |session| touched.iter().any(|(told, _)| *told == session);
+            let tells = told(session) || !self.model.is_alive(session);
+            self.tally.hold(Id::S3, tells, || {
+                vec![format!(
+                    "server {id} reads no clients, and does not tell its leader of session {session}, which is connected; it \
+                     tells {touched:?}"
+                )]
+            })?;
         }
         for (session, conn) in self.heard.owed.remove(&id).unwrap_or_default() {
             let holds = self.conns.get(&conn).is_some_and(|conn| !conn.closed);

@@ -72,6 +72,11 @@ impl Locals {
         self.known.get(&session).is_some_and(|local| local.upgrades)
     }
 
+    /// Is it this server's own now?
+    pub(super) fn is_of(&self, session: SessionId, server: ServerId) -> bool {
+        self.lists.get(&server).is_some_and(|list| list.contains(&session))
+    }
+
     /// Was the session ever this server's own?
     pub(super) fn was_of(&self, session: SessionId, server: ServerId) -> bool {
         self.known.get(&session).is_some_and(|local| local.server == server)

@@ -116,7 +116,7 @@ struct SessionView {
     timeouts: Timeouts,
     /// The greatest one that was granted, ms, as its clients have read.
     granted_ms: u32,
-    /// When its end was committed: place among all observations.
+    /// When its end was proposed, if that is committed: place among all observations.
     ended: Option<u64>,
     /// It has had a write refused because it was closing: it does nothing any more.
     closing: bool,
@@ -258,6 +258,10 @@ impl Oracles {
                 self.heard.relayed((&self.ledger, &self.model), *server, input, self.now);
                 self.pace.entered(*server, input, self.now);
                 self.ledger.entered(&mut self.tally, *server, input, self.now)
+            }
+            Observation::Unread { server, open } => {
+                self.vouches(*server, open);
+                Ok(())
             }
             Observation::Output { server, disk, peers, election, status } => {
                 self.acted(*server, &Acts { disk, peers, election, status })

@@ -180,6 +180,15 @@ impl Process {
         }
     }
 
+    /// Those that the server has, and has not said that it closes.
+    pub(super) fn open_conns(&self) -> Vec<ConnId> {
+        let closes = |conn: &ConnId| {
+            let mut said = self.out.clients.iter().filter(|(other, _)| other == conn);
+            said.any(|(_, command)| matches!(command, ClientCommand::Close))
+        };
+        self.conns.keys().copied().filter(|conn| !closes(conn)).collect()
+    }
+
     /// All frames of one connection leave together.
     pub(super) fn send_clients(
         &mut self,

@@ -197,6 +197,17 @@ fn s3_a_follower_keeps_a_session_to_itself() {
 }
 
 #[test]
+fn s3_a_follower_that_reads_nobody_does_not_vouch_for_its_clients() {
+    twins_of(3, "S3", |h, lie| {
+        let a = h.client_of(S2, 0);
+        let touched = [h.session(a)];
+        h.hears(S2, S1, PeerMessage::Ping { round: 1 });
+        h.sees(Observation::Unread { server: S2, open: &[a] });
+        pongs(h, S2, if lie { &[] } else { &touched });
+    });
+}
+
+#[test]
 fn s3_a_leader_does_not_listen_to_its_follower() {
     twins_of(3, "S3", |h, lie| {
         let a = h.client_of(S2, 0);
@@ -239,20 +250,34 @@ fn s5_the_old_connection_of_a_moved_session_shows_what_came_later() {
 }
 
 #[test]
-fn s6_an_expired_session_goes_on_at_a_follower_that_knows() {
+fn s6_a_follower_that_does_not_know_the_end_of_a_session_lets_it_go_on() {
     twins_of(3, "S6", |h, lie| {
         let a = h.client(0);
         let session = h.session(a);
         h.closes(a);
         h.follows(S2);
         h.waits(4_200);
+        let early = h.greets_at(S2, 0, session, Zxid::ZERO);
         expires(h, session);
-        if lie {
-            h.follows(S2);
-        }
-        // Who does not know yet may be wrong for a moment.
-        let a = h.greets_at(S2, 0, session, Zxid::ZERO);
-        h.welcomes(a, session);
+        let late = h.greets_at(S2, 0, session, Zxid::ZERO);
+        h.welcomes(if lie { late } else { early }, session);
+    });
+}
+
+#[test]
+fn s6_a_session_whose_end_is_proposed_goes_on() {
+    twins_of(3, "S6", |h, lie| {
+        let a = h.client(0);
+        let session = h.session(a);
+        h.closes(a);
+        h.waits(4_200);
+        let early = h.greets_at(S2, 0, session, Zxid::ZERO);
+        let op = TxnOp::CloseSession;
+        let end = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };
+        h.proposes(&end.encode());
+        let late = h.greets_at(S2, 0, session, Zxid::ZERO);
+        h.welcomes(if lie { late } else { early }, session);
+        h.settles(end.zxid);
     });
 }
 
