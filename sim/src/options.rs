@@ -375,7 +375,12 @@ impl Options {
 impl ServerOptions {
     /// How long servers wait for a word of each other once they serve.
     pub fn sync_limit(&self) -> Duration {
-        Duration::from_millis(self.tick_ms.into()) * self.phase_ticks.1
+        Duration::from_nanos(self.sync_limit_ns())
+    }
+
+    /// The same, ns.
+    pub fn sync_limit_ns(&self) -> u64 {
+        u64::from(self.tick_ms) * u64::from(self.phase_ticks.1) * 1_000_000
     }
 
     /// As a user would have it who configures nothing.

@@ -20,7 +20,7 @@ use crate::queue::Queue;
 use crate::reach::Reach;
 use crate::roles::Roles;
 use crate::seed::Seeds;
-use crate::stream::{Arrival, Network, Party};
+use crate::stream::{Arrival, Break, Network, Party};
 use crate::tally::Tally;
 use crate::targets::Targets;
 use crate::trace::{Kind, Stamp, Trace, plain};
@@ -72,6 +72,8 @@ pub enum Event {
     RogueSpeaks { conn: ConnId },
     /// A partition that was planned with others begins.
     Parts { partition: usize },
+    /// A connection breaks, if there are still faults.
+    Breaks { conn: ConnId, how: Break },
 }
 
 /// See the module.

@@ -237,7 +237,8 @@ impl Network {
         self.forget_if_over(conn);
     }
 
-    /// Breaks a connection at an arbitrary byte: of what is under way, a part of arbitrary length still arrives.
+    /// Breaks a connection at an arbitrary byte: of what is under way, a part of arbitrary length still arrives. Where one end
+    /// does not learn of it, that may take as long: who has closed a connection goes on to repeat what was lost.
     pub fn break_off(&mut self, now: Instant, conn: ConnId, how: Break) {
         let Some(state) = self.conns.get_mut(&conn) else {
             return;
@@ -256,7 +257,12 @@ impl Network {
                 Break::HalfOpen { first, .. } if first == to => Instant(now.0 + 1),
                 Break::HalfOpen { late, on_write, .. } => {
                     state.reset_on_write = on_write;
-                    late.max(Instant(now.0 + 1))
+                    let late = late.max(Instant(now.0 + 1));
+                    if keep > 0 && !on_write && state.dice.chance(1, 2) {
+                        let until = state.dice.range(now.0, late.0);
+                        state.ways[to as usize].stalled_until = Instant(until);
+                    }
+                    late
                 }
             };
             state.enqueue_reset(at, to, &mut self.arrivals, conn);

@@ -101,6 +101,24 @@ fn a_half_open_connection_swallows_writes_until_it_is_learnt_of() {
 }
 
 #[test]
+fn what_was_under_way_may_arrive_as_late_as_the_break_is_learnt_of() {
+    let late = Instant(1_000_000_000);
+    let arrives = |seed| {
+        let mut rig = rig(seed);
+        rig.send(0, End::Acceptor, "on its way");
+        let how = Break::HalfOpen { first: End::Acceptor, late, on_write: false };
+        rig.net.break_off(Instant(1), CONN, how);
+        let soon = rig.received(End::Dialler, late.0 / 10).0;
+        let (then, end) = rig.received(End::Dialler, late.0);
+        assert_eq!(end, Some(Delivery::Reset));
+        assert!("on its way".starts_with(&format!("{soon}{then}")), "{soon:?}, {then:?}");
+        (!soon.is_empty(), !then.is_empty())
+    };
+    let met: Vec<(bool, bool)> = (0..60).map(arrives).collect();
+    assert!(met.contains(&(true, false)) && met.contains(&(false, true)), "{met:?}");
+}
+
+#[test]
 fn a_write_into_a_dead_connection_may_be_answered_with_a_reset() {
     let mut rig = rig(3);
     rig.net.abandon(

@@ -482,6 +482,7 @@ impl World {
             Event::RogueSpeaks { conn } => self.rogue_turn(conn),
             Event::Intruder { conn, server } => self.intruder_turn(conn, server),
             Event::Parts { partition } => self.part_as_planned(partition),
+            Event::Breaks { conn, how } => self.break_as_planned(conn, how),
         }
     }
 

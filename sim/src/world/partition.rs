@@ -36,6 +36,8 @@ enum Whom {
     Cut(Vec<Direction>),
     /// Nothing passes to or from whoever leads the newest epoch by then.
     Leader,
+    /// Nothing passes to or from this one, and only the others learn of it.
+    Unaware(ServerId),
 }
 
 impl World {
@@ -65,13 +67,32 @@ impl World {
         if cut.is_empty() {
             return false;
         }
-        let ms = dice.magnitude(50, 20_000);
-        let until = Instant(self.shared.now.0 + ms * MS);
-        self.cut_all(fault, cut, until);
-        if let Some(leader) = unaware {
-            self.leave_unaware(leader, until);
+        let patience = self.shared.options.server.sync_limit_ns();
+        let lasts = match unaware {
+            // About as long as it takes itself for the leader.
+            Some(_) => dice.range(patience / 2, 2 * patience),
+            None => dice.magnitude(50, 20_000) * MS,
+        };
+        let until = Instant(self.shared.now.0 + lasts);
+        match unaware {
+            Some(leader) if dice.chance(1, 2) => self.keep_from(fault, leader, until),
+            Some(leader) => {
+                self.cut_all(fault, cut, until);
+                self.leave_unaware(leader, until);
+            }
+            None => self.cut_all(fault, cut, until),
         }
         true
+    }
+
+    /// It speaks on for a moment and hears no answers before it is cut off: some arrive when it is no leader any more.
+    fn keep_from(&mut self, fault: Fault, leader: ServerId, until: Instant) {
+        let patience = self.shared.options.server.sync_limit_ns();
+        let after = self.fault_dice[fault as usize].below(patience / 4);
+        let mut cut = between(leader, &self.nodes.keys().copied().collect::<Vec<_>>());
+        cut.retain(|(_, to)| *to == leader);
+        self.cut_all(fault, cut, Instant(self.shared.now.0 + after));
+        self.part_later(fault, after, Whom::Unaware(leader), until);
     }
 
     /// Its links break, and only the others learn of it.
@@ -96,8 +117,7 @@ impl World {
     pub(super) fn leave_behind(&mut self) -> bool {
         let fault = Fault::NetStragglers;
         let mut rest: Vec<ServerId> = self.nodes.keys().copied().collect();
-        let patience = self.shared.options.server.sync_limit().as_nanos();
-        let patience = u64::try_from(patience).expect("ticks are short");
+        let patience = self.shared.options.server.sync_limit_ns();
         let (leaders, now) = (self.leaders(), self.shared.now);
         let minority = (rest.len() as u64).div_ceil(2) - 1;
         if leaders.is_empty() || minority == 0 {
@@ -141,6 +161,7 @@ impl World {
         self.shared.tell(|| match &whom {
             Whom::Cut(cut) => format!("{} ms later for {ms} ms: {}", after / MS, pairs_text(cut)),
             Whom::Leader => format!("{} ms later for {ms} ms: whoever leads", after / MS),
+            Whom::Unaware(leader) => format!("{} ms later for {ms} ms: s{leader}", after / MS),
         });
         self.partitions.push(Partition { fault, whom, until, dice });
         self.shared.after(after, Event::Parts { partition: number });
@@ -149,12 +170,15 @@ impl World {
     /// What was planned begins, if there are still faults.
     pub(super) fn part_as_planned(&mut self, number: usize) {
         let Partition { fault, whom, until, dice } = self.partitions[number].clone();
-        let cut = match whom {
-            Whom::Cut(cut) => cut,
+        let cut = match &whom {
+            Whom::Cut(cut) => cut.clone(),
             Whom::Leader => {
                 let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
                 let leader = self.leaders_by_epoch().pop();
                 leader.map(|leader| between(leader, &servers)).unwrap_or_default()
+            }
+            Whom::Unaware(leader) => {
+                between(*leader, &self.nodes.keys().copied().collect::<Vec<_>>())
             }
         };
         if !self.faulty || until <= self.shared.now || cut.is_empty() {
@@ -163,6 +187,9 @@ impl World {
         let before = std::mem::replace(&mut self.fault_dice[fault as usize], dice);
         self.shared.strikes.begin(fault);
         self.cut_all(fault, cut, until);
+        if let Whom::Unaware(leader) = whom {
+            self.leave_unaware(leader, until);
+        }
         self.fault_dice[fault as usize] = before;
     }
 

@@ -375,6 +375,14 @@ impl World {
         true
     }
 
+    /// What a stall has announced, if there are still faults.
+    pub(super) fn break_as_planned(&mut self, conn: ConnId, how: Break) {
+        if self.faulty {
+            self.shared.net.break_off(self.shared.now, conn, how);
+            self.shared.schedule_arrivals();
+        }
+    }
+
     /// All clients have to connect again, and do so at once.
     fn scatter_clients(&mut self) -> bool {
         let conns: Vec<ConnId> = self.clients.values().flat_map(Client::conns).collect();
@@ -408,11 +416,20 @@ impl World {
     }
 }
 
+/// In half of the cases nothing gets through before, either, from who will learn of it at once: a part of that arrives when
+/// there may be another connection.
 fn half_open(shared: &mut Shared, dice: &mut Dice, conn: ConnId) -> Option<Instant> {
     let late = Instant(shared.now.0 + dice.magnitude(100, 60_000) * MS);
-    let how = Break::HalfOpen { first: either_end(dice), late, on_write: dice.chance(1, 2) };
-    shared.net.break_off(shared.now, conn, how);
-    None
+    let first = either_end(dice);
+    let how = Break::HalfOpen { first, late, on_write: dice.chance(1, 2) };
+    if dice.chance(1, 2) {
+        shared.net.break_off(shared.now, conn, how);
+        return None;
+    }
+    shared.net.stall(conn, first.other(), late);
+    let after = dice.below(shared.options.server.sync_limit_ns() / 2);
+    shared.after(after, Event::Breaks { conn, how });
+    Some(Instant(shared.now.0 + after))
 }
 
 fn freeze(client: &mut Client, dice: &mut Dice, shared: &mut Shared) -> Option<Instant> {
