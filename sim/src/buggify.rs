@@ -205,7 +205,10 @@ impl Choice {
         let usual = ServerOptions::usual();
         for site in Site::ALL {
             let mut own = dice.fork();
-            let active = own.chance(1, 4) && (carries || site != Site::SegmentTiny);
+            // An upgrade of a local session that is under way may come back to its server in a snapshot.
+            let often = site == Site::SyncSnap && !options.local.servers.is_empty();
+            let one_in = if often { 2 } else { 4 };
+            let active = own.chance(1, one_in) && (carries || site != Site::SegmentTiny);
             match self {
                 Choice::Drawn if draws && active && !site.is_drawn() => {
                     site.force(options, &mut own);
@@ -249,11 +252,20 @@ mod tests {
         assert!(Choice::parse("only=bat").is_err() && Choice::parse("batch").is_err());
     }
 
+    fn shows_snapshots(options: &Options) -> bool {
+        options.server.limits.prefer_snapshots
+    }
+
     #[test]
     fn new_sites_are_active_in_a_quarter_of_the_runs() {
         let count = |is: fn(&Options) -> bool| (0..400).filter(|s| is(&drawn(*s, ""))).count();
+        let local = count(|options| !options.local.servers.is_empty());
+        let rarely = count(|options| shows_snapshots(options) && options.local.servers.is_empty());
+        let often = count(|options| shows_snapshots(options) && !options.local.servers.is_empty());
+        assert!((local * 2 / 5..local * 3 / 5).contains(&often), "{often} of {local}");
+        let rest = 400 - local;
+        assert!((rest / 6..rest / 3).contains(&rarely), "{rarely} of {rest}");
         for runs in [
-            count(|options| options.server.limits.prefer_snapshots),
             count(|options| options.server.timer_slack_us > 0),
             count(|options| options.peers.words_late_ms > 0),
             count(|options| options.workload.hops),

@@ -43,7 +43,6 @@ impl Options {
             }
             (None, rules) => rules.clone().unwrap_or_default(),
         };
-        faults.select(&pinned.faults);
         let clients = match pinned.clients {
             Some(clients) => clients,
             None if wide => seeds.stream("config/clients", 0).range_u32(1, 30),
@@ -74,6 +73,15 @@ impl Options {
             }
         }
         let local = draw_local(profile, servers, &mut seeds.stream("config/local", 0));
+        if wide && !local.servers.is_empty() {
+            // A session is upgraded once: many upgrades take many sessions.
+            let many = seeds.stream("config/local", 1).chance(1, 2);
+            if many && faults.on().next().is_some() {
+                faults.switch_on(Fault::ClientClose, (8, 1));
+            }
+        }
+        faults.select(&pinned.faults);
+        let retold_one_in = draw_retold(profile, &local, &mut seeds.stream("config/retold", 0));
         let mut workload = match profile {
             Profile::Perf => WorkloadOptions::perf(),
             Profile::Default
@@ -148,7 +156,7 @@ impl Options {
             forks: pinned.forks.clone(),
             server,
             local,
-            retold_one_in: draw_retold(profile, &mut seeds.stream("config/retold", 0)),
+            retold_one_in,
             workload,
             disk,
             link,
@@ -209,11 +217,13 @@ fn draw_local(profile: Profile, servers: u32, dice: &mut Dice) -> LocalRules {
     LocalRules { servers, upgrade }
 }
 
-/// Operators change settings from one start to the next in few runs, and there mostly often.
-fn draw_retold(profile: Profile, dice: &mut Dice) -> u64 {
+/// Operators change settings from one start to the next in few runs, and there mostly often. Whether sessions are local is
+/// such a setting, so it is more of them where some are.
+fn draw_retold(profile: Profile, local: &LocalRules, dice: &mut Dice) -> u64 {
+    let parts = if local.servers.is_empty() { 1 } else { 2 };
     let often = match profile {
         Profile::Calm | Profile::Perf => return 0,
-        Profile::Swarm | Profile::Session => dice.chance(1, 4),
+        Profile::Swarm | Profile::Session => dice.chance(parts, 4),
         Profile::Default | Profile::Crashy | Profile::Disk | Profile::Net => dice.chance(1, 8),
     };
     let one_in = *dice.pick(&[1, 2, 4]);
