@@ -15,6 +15,7 @@ use crate::run::Report;
 use crate::schedule;
 use crate::shrink::Shrunk;
 use crate::tally::Tally;
+use crate::trace::plain::positions_in;
 use crate::workload::Op;
 
 /// What took less of a processor says nothing about speed, ns.
@@ -158,6 +159,9 @@ pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
     format!("{text}\ntrace hash {hash:032x}, at revision {revision}\n{hint}{repro}\n")
 }
 
+/// A shrunken schedule of more steps is shown without its calls.
+const STEPS_SHOWN: usize = 60;
+
 /// What a shrink has found: its steps as a list, and the promise they break.
 pub fn shrunk(shrunk: &Shrunk) -> String {
     let Shrunk { schedule, report, before, tried, ended } = shrunk;
@@ -177,9 +181,17 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
     for rule in &schedule.options.rules {
         let _infallible = writeln!(text, "{:>14}  {}", rule.place(), rule.told);
     }
+    // Whoever looks at a long list looks for faults.
+    let shows_calls = schedule.steps.len() <= STEPS_SHOWN;
     for step in &schedule.steps {
+        if step.act.client().is_some() && !shows_calls {
+            continue;
+        }
         let who = step.act.client().map_or(String::new(), |client| format!("c{} ", client.0));
         let _infallible = writeln!(text, "{:>14}  {who}{}", schedule::clock(step.at), step.told);
+    }
+    if !shows_calls {
+        let _infallible = writeln!(text, "{:>14}  and {calls} calls, which the schedule lists", "");
     }
     if let Some(failure) = &report.outcome.failure {
         let _infallible = writeln!(
@@ -190,7 +202,7 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
             failure.sentence
         );
         for line in &failure.evidence {
-            let _infallible = writeln!(text, "{:>14}  {line}", "");
+            let _infallible = writeln!(text, "{:>14}  {}", "", positions_in(line));
         }
     }
     text

@@ -178,7 +178,7 @@ impl Trace {
             stamp.at.to_string(),
             self.events,
             stamp.kind.to_string(),
-            text()
+            printable(text())
         );
         match self.story {
             Story::Print(_) => {
@@ -205,6 +205,7 @@ impl Trace {
         let text = text();
         if self.story != Story::Discard {
             for line in text.lines() {
+                let line = printable(line.to_owned());
                 let _closed = writeln!(std::io::stdout().lock(), "{:>31} s{server} {line}", "");
             }
         }
@@ -235,6 +236,16 @@ impl Trace {
     pub fn marks(&self) -> &[u64] {
         self.marks.as_deref().unwrap_or(&[])
     }
+}
+
+/// What clients and strangers have sent may hold anything; a terminal, or `grep`, must not take it for more than text.
+fn printable(text: String) -> String {
+    let is_odd = |c: char| c.is_control() && c != '\n';
+    if !text.contains(is_odd) {
+        return text;
+    }
+    let escape = |c: char| if is_odd(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect()
 }
 
 impl fmt::Display for Kind {
@@ -320,6 +331,11 @@ mod tests {
             trace.event(stamp, payload, || "text".into());
         }
         trace
+    }
+
+    #[test]
+    fn what_was_sent_is_no_command_to_a_terminal() {
+        assert_eq!(printable("/n\u{1b}[2J\0é\nb".to_owned()), "/n\\u{1b}[2J\\u{0}é\nb");
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(super) struct File {
     pub(super) syncs: Vec<Span>,
     /// Open handles.
     pub(super) handles: u32,
-    /// Name it was made under, for the trace.
+    /// Name that it was made, renamed or opened by last, for the trace.
     pub(super) name: String,
 }
 

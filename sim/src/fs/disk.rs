@@ -297,15 +297,16 @@ impl Disk {
     pub(super) fn open(&mut self, folder: FolderId, name: &str) -> io::Result<FileId> {
         self.lay_out(OpKind::Open, name, 0, 0, 0);
         let id = self.folder(folder).live.get(name).ok_or_else(|| missing(name))?;
-        self.file_mut(id).handles += 1;
+        let file = self.file_mut(id);
+        name.clone_into(&mut file.name);
+        file.handles += 1;
         Ok(id)
     }
 
     pub(super) fn rename(&mut self, folder: FolderId, from: &str, to: &str) -> io::Result<()> {
         let span = self.lay_out(OpKind::Rename, to, 0, 0, 0);
-        if self.folder(folder).live.get(from).is_none() {
-            return Err(missing(from));
-        }
+        let id = self.folder(folder).live.get(from).ok_or_else(|| missing(from))?;
+        to.clone_into(&mut self.file_mut(id).name);
         let change = NameChange::Rename { from: from.to_owned(), to: to.to_owned() };
         self.rearrange(folder, span, change);
         Ok(())

@@ -188,20 +188,33 @@ impl Ledger {
                 format!("durable there: log up to {end}, {}", words::kept(&held.state)),
             ]
         };
+        let without = |what: String| {
+            move || {
+                let mut lines = evidence();
+                lines.push(format!("that needs {what}"));
+                lines
+            }
+        };
         if let PeerMessage::FollowerInfo { voice, .. } = said.message {
             self.has_this_voice(tally, said.by, *voice, &evidence)?;
         } else if let PeerMessage::AckEpoch { current: named, last, .. } = said.message {
-            tally.hold(Id::Z17, epoch.is_some_and(|epoch| accepted >= epoch), evidence)?;
+            let promise =
+                format!("the promise of epoch {}", words::maybe(epoch.map(|epoch| epoch.0)));
+            let promised = epoch.is_some_and(|epoch| accepted >= epoch);
+            tally.hold(Id::Z17, promised, without(promise))?;
             tally.hold(Id::Z14, epoch.is_some_and(|epoch| accepted <= epoch), evidence)?;
             // A snapshot that its leader did not finish sending may lie on the disk, ahead of what the server knows of.
             let is_end = *last == issued.path.end() && *last <= kept.end();
-            tally.hold(Id::Z17, *named == current && is_end, evidence)?;
+            let history = format!("a history of epoch {} that ends at {last}", named.0);
+            tally.hold(Id::Z17, *named == current && is_end, without(history))?;
         } else if let PeerMessage::AckNewLeader { epoch: named } = said.message {
-            tally.hold(Id::Z17, accepted >= *named && current >= *named, evidence)?;
+            let both = format!("promise and history of epoch {}", named.0);
+            tally.hold(Id::Z17, accepted >= *named && current >= *named, without(both))?;
             tally.hold(Id::Z14, issued.state.accepted_epoch <= *named, evidence)?;
             self.has_initial(tally, said.by, *named, kept, "acknowledges")?;
         } else if let PeerMessage::Ack { zxid } = said.message {
-            tally.hold(Id::Z17, kept.at_or_before(*zxid) >= *zxid, evidence)?;
+            let log = format!("the log up to {zxid}");
+            tally.hold(Id::Z17, kept.at_or_before(*zxid) >= *zxid, without(log))?;
             let bound = epoch.is_none_or(|epoch| issued.state.accepted_epoch <= epoch);
             tally.hold(Id::Z14, bound, evidence)?;
         }

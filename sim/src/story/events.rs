@@ -32,15 +32,24 @@ struct Event {
     text: String,
 }
 
-/// What happened last to these servers, and to clients that the evidence names. Without any, what clients say to
-/// servers is left out.
+/// Who is of interest.
+pub(super) struct Whom<'a> {
+    /// None: all.
+    pub(super) servers: &'a BTreeSet<ServerId>,
+    /// None: what they say to servers is left out.
+    pub(super) clients: Option<&'a BTreeSet<ClientId>>,
+    /// Only what a disk is told, does and suffers, and what servers say that depends on it.
+    pub(super) about_disk: bool,
+}
+
+/// What happened last to these servers, and to clients that the evidence names.
 pub(super) fn last_events(
     (at, event): (Instant, u64),
-    servers: &BTreeSet<ServerId>,
-    clients: Option<&BTreeSet<ClientId>>,
+    whom: &Whom<'_>,
     report: &Report,
     chronicle: &Chronicle,
 ) -> String {
+    let &Whom { servers, clients, about_disk } = whom;
     let about_clients = clients.is_some_and(|clients| !clients.is_empty());
     let of_client = |entry: &Entry| match clients {
         None => false,
@@ -58,7 +67,10 @@ pub(super) fn last_events(
             Lane::World => true,
             Lane::Client(_) => servers.is_empty(),
         };
-        who && entry.event <= event && !of_client(entry) && !daily(entry, about_clients)
+        who && entry.event <= event
+            && !of_client(entry)
+            && !daily(entry, about_clients)
+            && (!about_disk || is_about_disk(entry))
     };
     let events = chronicle.inputs.iter().chain(&chronicle.told).filter(concerns);
     let line =
@@ -67,7 +79,8 @@ pub(super) fn last_events(
     events.extend(marks((at, event), servers, report, chronicle));
     if !about_clients {
         let sent = chronicle.messages.iter().filter(|message| message.at <= at);
-        events.extend(sent.filter_map(|message| send(message, servers)));
+        let sent = sent.filter_map(|message| send(message, servers));
+        events.extend(sent.filter(|event| !about_disk || vouches(&event.text)));
     }
     events.extend(clients.into_iter().flat_map(|clients| lives_of(clients, at, chronicle)));
     events.sort_by_key(|line| (line.at, line.event.unwrap_or(u64::MAX)));
@@ -168,6 +181,19 @@ fn daily(entry: &Entry, about_clients: bool) -> bool {
     bare || round(&[": PING", ": PONG"]) || (about_clients && round(&[": ACK ", " disk done "]))
 }
 
+/// Has it to do with what a server keeps: what its disk is given and does, how it ends and begins, and whom it follows?
+fn is_about_disk(entry: &Entry) -> bool {
+    const WORDS: [&str; 8] =
+        [" disk ", "state w", "rebase", "truncate", "NEWLEADER", "SNAP", "TRUNC", "UPTODATE"];
+    matches!(entry.kind, Kind::Life | Kind::Fault)
+        || WORDS.iter().any(|word| entry.text.contains(word))
+}
+
+/// Is it a message by which a server says what it keeps?
+fn vouches(text: &str) -> bool {
+    [": ACK", ": FOLLOWERINFO ", ": SYNC AT "].iter().any(|word| text.contains(word))
+}
+
 /// Connections and calls of these clients, as they know of them.
 fn lives_of(clients: &BTreeSet<ClientId>, until: Instant, chronicle: &Chronicle) -> Vec<Event> {
     let mut lines = Vec::new();
@@ -195,6 +221,20 @@ fn lives_of(clients: &BTreeSet<ClientId>, until: Instant, chronicle: &Chronicle)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_disk_is_told_what_it_was_given_and_what_it_is_trusted_for() {
+        let input = |kind: Kind, text: &str| {
+            let (at, who) = (Instant(1), Lane::Server(ServerId(4)));
+            is_about_disk(&Entry { at, event: 1, kind, who, text: text.to_owned() })
+        };
+        assert!(input(Kind::Step, "s4 disk failed: disk full"));
+        assert!(input(Kind::Step, "s4 gives its disk: state w394 accepted=6 current=5"));
+        assert!(input(Kind::Step, "s4 <- s5: NEWLEADER 6") && input(Kind::Life, "s4 loses power"));
+        assert!(!input(Kind::Step, "s4 <- s5: PROPOSAL 6.1"));
+        assert!(vouches("s4 -> s5: ACK NEWLEADER 6") && vouches("s4 -> s5: ACKEPOCH 5.75"));
+        assert!(!vouches("s4 -> s1: COMMIT 6.1") && !vouches("s4 -> s1: votes for s5"));
+    }
 
     #[test]
     fn what_is_alike_is_told_once() {

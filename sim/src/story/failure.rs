@@ -4,10 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::slice;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
-use super::events::last_events;
+use super::events::{Whom, last_events};
 use super::short;
 use crate::chronicle::{Chronicle, Entry, Lane, State, Strike, position};
 use crate::faults::Fault;
@@ -16,11 +17,13 @@ use crate::judge::Failure;
 use crate::observe::ClientId;
 use crate::roles::Role;
 use crate::run::Report;
-use crate::trace::plain::as_position;
+use crate::trace::plain::{as_position, positions_in};
 
 /// Faults shown that struck before it, and how long before, ns.
 const STRIKES: usize = 8;
 const NEAR: u64 = 30_000_000_000;
+/// Promises about what one server keeps: what became of its disk is shown, however long ago.
+const ABOUT_DISKS: [&str; 6] = ["T2", "E4", "Z12", "Z14", "Z17", "Z18"];
 /// Where none did, so many that struck earlier are.
 const LONG_AGO: usize = 3;
 
@@ -30,20 +33,28 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
     let _infallible = writeln!(text, "  promised  {}", failure.sentence);
     for (index, line) in failure.evidence.iter().enumerate() {
         let word = if index == 0 { "seen" } else { "" };
-        let _infallible = writeln!(text, "  {word:<9} {}", line.replace('\n', "\n            "));
+        let line = positions_in(line).replace('\n', "\n            ");
+        let _infallible = writeln!(text, "  {word:<9} {line}");
     }
     let _infallible = writeln!(text, "  when      {} (event {})", failure.at, failure.event);
+    let about_disk = ABOUT_DISKS.contains(&failure.id);
     let mut servers = servers_named(&failure.evidence);
-    servers.extend(server_of(failure.event, chronicle));
-    if let Some(zxid) = zxid_named(&failure.evidence) {
-        text.push_str(&reached(zxid, chronicle));
+    if about_disk {
+        // What others did does not matter to a disk.
+        servers = servers_named(failure.evidence.first().map_or(&[], slice::from_ref));
+        servers = servers.into_iter().take(1).collect();
     } else {
-        text.push_str(&positions(failure.at, report, chronicle));
+        servers.extend(server_of(failure.event, chronicle));
     }
-    text.push_str(&struck(failure.at, &servers, report));
+    match zxid_named(&failure.evidence) {
+        Some(zxid) if !about_disk => text.push_str(&reached(zxid, chronicle)),
+        Some(_) | None => text.push_str(&positions(failure.at, report, chronicle)),
+    }
+    text.push_str(&struck(failure.at, &servers, about_disk, report));
     let clients = clients_named(&failure.evidence);
     let place = (failure.at, failure.event);
-    text.push_str(&last_events(place, &servers, Some(&clients), report, chronicle));
+    let whom = Whom { servers: &servers, clients: Some(&clients), about_disk };
+    text.push_str(&last_events(place, &whom, report, chronicle));
     text
 }
 
@@ -54,7 +65,8 @@ pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
     text.push_str(&positions(at, report, chronicle));
     text.push_str(&lasting(at, report));
     let all = BTreeSet::new();
-    text.push_str(&last_events((at, event), &all, None, report, chronicle));
+    let whom = Whom { servers: &all, clients: None, about_disk: false };
+    text.push_str(&last_events((at, event), &whom, report, chronicle));
     text.push_str(
         "\nTo see more of it, add --dump DIR (a file for each server), --html FILE, or --trace all.\n",
     );
@@ -199,14 +211,20 @@ fn reached_at(states: &[State], mark: usize, zxid: Zxid) -> Option<Instant> {
     states.get(behind.map_or(0, |index| index + 1)).map(|state| state.at)
 }
 
-/// The last faults that hit these servers.
-fn struck(at: Instant, servers: &BTreeSet<ServerId>, report: &Report) -> String {
+/// The last faults that hit these servers, or, for a promise about a disk, the disk and the process that writes to it.
+fn struck(at: Instant, servers: &BTreeSet<ServerId>, about_disk: bool, report: &Report) -> String {
+    let disks = |strike: &&Strike| {
+        let name = strike.fault.name();
+        !about_disk || name.starts_with("disk.") || name.starts_with("node.")
+    };
     let concerns = |strike: &&Strike| {
         let hit = strike.servers();
         strike.at <= at && (servers.is_empty() || hit.iter().any(|server| servers.contains(server)))
     };
-    let all: Vec<&Strike> = report.outcome.strikes.list().iter().filter(concerns).collect();
-    let is_near = |strike: &&Strike| strike.until.unwrap_or(strike.at).0 + NEAR >= at.0;
+    let list = report.outcome.strikes.list().iter();
+    let all: Vec<&Strike> = list.filter(concerns).filter(disks).collect();
+    let is_near =
+        |strike: &&Strike| about_disk || strike.until.unwrap_or(strike.at).0 + NEAR >= at.0;
     let mut near: Vec<&Strike> = all.iter().copied().filter(is_near).collect();
     if near.is_empty() {
         // What was done long ago may be behind it.

@@ -270,15 +270,22 @@ impl World {
 /// Is there more on a disk than its server needs? Nothing is being written any more, but a snapshot that was given up stays
 /// until the next one begins. Where a learner was slow (`held_back`), older snapshots stay as long, too.
 fn left_over(names: &[String], limits: &Limits, held_back: bool) -> Result<(), String> {
-    let unfinished = names.iter().filter(|name| name.ends_with(".tmp")).count();
+    let unfinished: Vec<&str> =
+        names.iter().filter(|name| name.ends_with(".tmp")).map(String::as_str).collect();
     let snapshots = names.iter().filter(|name| is_snapshot(name)).count();
     let most = 1 + limits.snapshots_kept.max(1) as usize;
-    if unfinished <= 1 && (snapshots <= most || held_back) {
+    if unfinished.len() > 1 {
+        return Err(format!(
+            "these files were never finished, and one at most may be left: {}",
+            unfinished.join(" ")
+        ));
+    }
+    if snapshots <= most || held_back {
         return Ok(());
     }
-    Err(format!(
-        "{unfinished} files were never finished, and there are {snapshots} snapshots, where {most} are kept"
-    ))
+    let there: Vec<&str> =
+        names.iter().filter(|name| is_snapshot(name)).map(String::as_str).collect();
+    Err(format!("{snapshots} snapshots are left, where {most} are kept: {}", there.join(" ")))
 }
 
 fn is_snapshot(name: &str) -> bool {
