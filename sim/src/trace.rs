@@ -204,8 +204,7 @@ impl Trace {
         }
         let text = text();
         if self.story != Story::Discard {
-            for line in text.lines() {
-                let line = printable(line.to_owned());
+            for line in printable(text).lines() {
                 let _closed = writeln!(std::io::stdout().lock(), "{:>31} s{server} {line}", "");
             }
         }

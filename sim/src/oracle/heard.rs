@@ -99,6 +99,7 @@ impl Heard {
         input: &Input,
         at: Instant,
     ) {
+        // Another step: what the last one owed it has told, or it has answered nobody.
         self.unread.clear();
         let Input::Peer(link, PeerEvent::Message(message)) = input else {
             return;
@@ -205,7 +206,7 @@ impl Heard {
 
 impl Oracles {
     /// A server that reads no clients is asked by its leader, and has these connections.
-    pub(super) fn vouches(&mut self, id: ServerId, open: &[ConnId]) {
+    pub(super) fn reads_nobody(&mut self, id: ServerId, open: &[ConnId]) {
         let conns = open.iter().filter_map(|conn| self.conns.get(conn));
         let sessions = conns.filter(|conn| conn.phase == Phase::Open).map(|conn| conn.session);
         let of_all = |session: &SessionId| !self.locals.is_of(*session, id);

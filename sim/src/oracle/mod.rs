@@ -260,7 +260,7 @@ impl Oracles {
                 self.ledger.entered(&mut self.tally, *server, input, self.now)
             }
             Observation::Unread { server, open } => {
-                self.vouches(*server, open);
+                self.reads_nobody(*server, open);
                 Ok(())
             }
             Observation::Output { server, disk, peers, election, status } => {

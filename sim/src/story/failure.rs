@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::slice;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
@@ -22,10 +21,11 @@ use crate::trace::plain::{as_position, positions_in};
 /// Faults shown that struck before it, and how long before, ns.
 const STRIKES: usize = 8;
 const NEAR: u64 = 30_000_000_000;
-/// Promises about what one server keeps: what became of its disk is shown, however long ago.
-const ABOUT_DISKS: [&str; 6] = ["T2", "E4", "Z12", "Z14", "Z17", "Z18"];
 /// Where none did, so many that struck earlier are.
 const LONG_AGO: usize = 3;
+/// Promises about what one server keeps, the first that the evidence names: what became of its disk is shown, however long
+/// ago, and not what others did.
+const ABOUT_DISKS: [&str; 6] = ["T2", "E4", "Z12", "Z14", "Z17", "Z18"];
 
 /// The whole explanation: the promise, the evidence, how far each server got, faults, and the last events.
 pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> String {
@@ -38,17 +38,17 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
     }
     let _infallible = writeln!(text, "  when      {} (event {})", failure.at, failure.event);
     let about_disk = ABOUT_DISKS.contains(&failure.id);
-    let mut servers = servers_named(&failure.evidence);
-    if about_disk {
-        // What others did does not matter to a disk.
-        servers = servers_named(failure.evidence.first().map_or(&[], slice::from_ref));
-        servers = servers.into_iter().take(1).collect();
+    let servers = if about_disk {
+        servers_in(&failure.evidence.join(" ")).into_iter().take(1).collect()
     } else {
+        let mut servers = servers_named(&failure.evidence);
         servers.extend(server_of(failure.event, chronicle));
-    }
-    match zxid_named(&failure.evidence) {
-        Some(zxid) if !about_disk => text.push_str(&reached(zxid, chronicle)),
-        Some(_) | None => text.push_str(&positions(failure.at, report, chronicle)),
+        servers
+    };
+    if let Some(zxid) = zxid_named(&failure.evidence).filter(|_| !about_disk) {
+        text.push_str(&reached(zxid, chronicle));
+    } else {
+        text.push_str(&positions(failure.at, report, chronicle));
     }
     text.push_str(&struck(failure.at, &servers, about_disk, report));
     let clients = clients_named(&failure.evidence);
@@ -136,9 +136,14 @@ fn lasting(at: Instant, report: &Report) -> String {
 
 /// Servers that the evidence names.
 pub fn servers_named(evidence: &[String]) -> BTreeSet<ServerId> {
-    let text = evidence.join(" ");
+    servers_in(&evidence.join(" ")).into_iter().collect()
+}
+
+/// Servers that a text names, in its order.
+fn servers_in(text: &str) -> Vec<ServerId> {
     let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    let mut named = BTreeSet::new();
+    let first = words.first().and_then(|word| word.strip_prefix('s')?.parse().ok());
+    let mut named = Vec::from_iter(first.map(ServerId));
     for pair in words.windows(2) {
         let number = match pair {
             ["server", number] => *number,
@@ -147,8 +152,6 @@ pub fn servers_named(evidence: &[String]) -> BTreeSet<ServerId> {
         };
         named.extend(number.parse().ok().filter(|id| *id < 100).map(ServerId));
     }
-    let first = words.first().and_then(|word| word.strip_prefix('s')?.parse().ok());
-    named.extend(first.map(ServerId));
     named
 }
 
@@ -269,6 +272,8 @@ mod tests {
         let named: Vec<u64> = servers_named(&evidence).into_iter().map(|id| id.0).collect();
         assert_eq!(named, [2, 5, 14]);
         assert_eq!(zxid_named(&evidence), Some(Zxid(0x3_0000_0012)));
+        let said = "server 5 says to server 4 on l7: ACK NEWLEADER 6, s2";
+        assert_eq!(servers_in(said), [5, 4, 2].map(ServerId), "who says it comes first");
         assert_eq!(servers_named(&["s3 halts".to_owned()]).len(), 1);
         assert!(servers_named(&["sessions are gone".to_owned()]).is_empty());
     }

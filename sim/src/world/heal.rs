@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use zabkeeper_core::ServerId;
 
 use super::World;
-use super::partition::between;
 use crate::chronicle::Hit;
 use crate::faults::Fault;
 use crate::fs::{Crash, Pace};
@@ -115,9 +114,8 @@ impl World {
                 self.nodes[&server].disk().borrow_mut().trouble.stalled_until = FOREVER;
             }
             Fate::Alone | Fate::Apart => {
-                let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
                 self.shared.strikes.begin(Fault::NetSplit);
-                self.hit_and_cut(Fault::NetSplit, between(server, &servers), FOREVER);
+                self.hit_and_cut(Fault::NetSplit, self.all_around(server), FOREVER);
             }
         }
         if fate == Fate::Alone {

@@ -76,10 +76,7 @@ impl World {
         let until = Instant(self.shared.now.0 + lasts);
         match unaware {
             Some(leader) if dice.chance(1, 2) => self.keep_from(fault, leader, until),
-            Some(leader) => {
-                self.cut_all(fault, cut, until);
-                self.leave_unaware(leader, until);
-            }
+            Some(leader) => self.cut_unaware(fault, leader, until),
             None => self.cut_all(fault, cut, until),
         }
         true
@@ -89,10 +86,21 @@ impl World {
     fn keep_from(&mut self, fault: Fault, leader: ServerId, until: Instant) {
         let patience = self.shared.options.server.sync_limit_ns();
         let after = self.fault_dice[fault as usize].below(patience / 4);
-        let mut cut = between(leader, &self.nodes.keys().copied().collect::<Vec<_>>());
+        let mut cut = self.all_around(leader);
         cut.retain(|(_, to)| *to == leader);
         self.cut_all(fault, cut, Instant(self.shared.now.0 + after));
         self.part_later(fault, after, Whom::Unaware(leader), until);
+    }
+
+    /// Nothing passes to or from it, and only the others learn of it.
+    fn cut_unaware(&mut self, fault: Fault, server: ServerId, until: Instant) {
+        self.cut_all(fault, self.all_around(server), until);
+        self.leave_unaware(server, until);
+    }
+
+    /// Between this server and all others.
+    pub(super) fn all_around(&self, server: ServerId) -> Vec<Direction> {
+        between(server, &Vec::from_iter(self.nodes.keys().copied()))
     }
 
     /// Its links break, and only the others learn of it.
@@ -170,25 +178,20 @@ impl World {
     /// What was planned begins, if there are still faults.
     pub(super) fn part_as_planned(&mut self, number: usize) {
         let Partition { fault, whom, until, dice } = self.partitions[number].clone();
-        let cut = match &whom {
-            Whom::Cut(cut) => cut.clone(),
-            Whom::Leader => {
-                let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
-                let leader = self.leaders_by_epoch().pop();
-                leader.map(|leader| between(leader, &servers)).unwrap_or_default()
-            }
-            Whom::Unaware(leader) => {
-                between(*leader, &self.nodes.keys().copied().collect::<Vec<_>>())
-            }
+        let newest = || self.leaders_by_epoch().pop().map(|leader| self.all_around(leader));
+        let (cut, unaware) = match whom {
+            Whom::Cut(cut) => (cut, None),
+            Whom::Leader => (newest().unwrap_or_default(), None),
+            Whom::Unaware(leader) => (self.all_around(leader), Some(leader)),
         };
         if !self.faulty || until <= self.shared.now || cut.is_empty() {
             return;
         }
         let before = std::mem::replace(&mut self.fault_dice[fault as usize], dice);
         self.shared.strikes.begin(fault);
-        self.cut_all(fault, cut, until);
-        if let Whom::Unaware(leader) = whom {
-            self.leave_unaware(leader, until);
+        match unaware {
+            Some(leader) => self.cut_unaware(fault, leader, until),
+            None => self.cut_all(fault, cut, until),
         }
         self.fault_dice[fault as usize] = before;
     }
@@ -259,7 +262,7 @@ fn around(fault: Fault, servers: &[ServerId], one: ServerId, dice: &mut Dice) ->
 }
 
 /// Both directions between one server and these, whether it is among them or not.
-pub(super) fn between(one: ServerId, others: &[ServerId]) -> Vec<Direction> {
+fn between(one: ServerId, others: &[ServerId]) -> Vec<Direction> {
     let others = others.iter().copied().filter(|other| *other != one);
     others.flat_map(|other| [(one, other), (other, one)]).collect()
 }

@@ -270,9 +270,10 @@ impl World {
 /// Is there more on a disk than its server needs? Nothing is being written any more, but a snapshot that was given up stays
 /// until the next one begins. Where a learner was slow (`held_back`), older snapshots stay as long, too.
 fn left_over(names: &[String], limits: &Limits, held_back: bool) -> Result<(), String> {
-    let unfinished: Vec<&str> =
-        names.iter().filter(|name| name.ends_with(".tmp")).map(String::as_str).collect();
-    let snapshots = names.iter().filter(|name| is_snapshot(name)).count();
+    let which = |is: fn(&str) -> bool| -> Vec<&str> {
+        names.iter().map(String::as_str).filter(|name| is(name)).collect()
+    };
+    let (unfinished, snapshots) = (which(|name| name.ends_with(".tmp")), which(is_snapshot));
     let most = 1 + limits.snapshots_kept.max(1) as usize;
     if unfinished.len() > 1 {
         return Err(format!(
@@ -280,12 +281,11 @@ fn left_over(names: &[String], limits: &Limits, held_back: bool) -> Result<(), S
             unfinished.join(" ")
         ));
     }
-    if snapshots <= most || held_back {
+    if snapshots.len() <= most || held_back {
         return Ok(());
     }
-    let there: Vec<&str> =
-        names.iter().filter(|name| is_snapshot(name)).map(String::as_str).collect();
-    Err(format!("{snapshots} snapshots are left, where {most} are kept: {}", there.join(" ")))
+    let (count, there) = (snapshots.len(), snapshots.join(" "));
+    Err(format!("{count} snapshots are left, where {most} are kept: {there}"))
 }
 
 fn is_snapshot(name: &str) -> bool {

@@ -45,8 +45,7 @@ fn run_for(world: &mut World, ms: u64) {
 /// Nobody reaches it for a minute, nor does it reach anybody.
 fn isolate(world: &mut World, one: ServerId) -> Instant {
     let until = Instant(world.shared.now.0 + 60_000 * MS);
-    let servers: Vec<ServerId> = world.nodes.keys().copied().collect();
-    for (from, to) in partition::between(one, &servers) {
+    for (from, to) in world.all_around(one) {
         world.cut_off(Fault::NetSplit, from, to, until);
     }
     until

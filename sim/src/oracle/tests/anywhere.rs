@@ -19,10 +19,23 @@ fn sync() -> Request {
     Request::Sync { path: "/".into() }
 }
 
-fn expires(h: &mut History, session: SessionId) {
+/// The transaction by which a leader ends a session.
+fn expiry(h: &History, session: SessionId) -> Txn {
     let op = TxnOp::CloseSession;
-    let txn = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };
+    Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op }
+}
+
+fn expires(h: &mut History, session: SessionId) {
+    let txn = expiry(h, session);
     h.commits(txn);
+}
+
+/// A client goes, and leaves its session behind.
+fn leaves(h: &mut History) -> SessionId {
+    let a = h.client(0);
+    let session = h.session(a);
+    h.closes(a);
+    session
 }
 
 /// A follower tells its leader of sessions.
@@ -252,9 +265,7 @@ fn s5_the_old_connection_of_a_moved_session_shows_what_came_later() {
 #[test]
 fn s6_a_follower_that_does_not_know_the_end_of_a_session_lets_it_go_on() {
     twins_of(3, "S6", |h, lie| {
-        let a = h.client(0);
-        let session = h.session(a);
-        h.closes(a);
+        let session = leaves(h);
         h.follows(S2);
         h.waits(4_200);
         let early = h.greets_at(S2, 0, session, Zxid::ZERO);
@@ -267,13 +278,10 @@ fn s6_a_follower_that_does_not_know_the_end_of_a_session_lets_it_go_on() {
 #[test]
 fn s6_a_session_whose_end_is_proposed_goes_on() {
     twins_of(3, "S6", |h, lie| {
-        let a = h.client(0);
-        let session = h.session(a);
-        h.closes(a);
+        let session = leaves(h);
         h.waits(4_200);
         let early = h.greets_at(S2, 0, session, Zxid::ZERO);
-        let op = TxnOp::CloseSession;
-        let end = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };
+        let end = expiry(h, session);
         h.proposes(&end.encode());
         let late = h.greets_at(S2, 0, session, Zxid::ZERO);
         h.welcomes(if lie { late } else { early }, session);
@@ -284,9 +292,7 @@ fn s6_a_session_whose_end_is_proposed_goes_on() {
 #[test]
 fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
     twins_of(3, "S7", |h, lie| {
-        let a = h.client(0);
-        let session = h.session(a);
-        h.closes(a);
+        let session = leaves(h);
         h.waits(20_000);
         h.hears(S2, S1, PeerMessage::Ping { round: 1 });
         h.hears(S3, S1, PeerMessage::Ping { round: 1 });
@@ -301,9 +307,7 @@ fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
 #[test]
 fn s7_a_handshake_that_nobody_has_answered_may_have_changed_the_timeout() {
     twins_of(3, "S7", |h, lie| {
-        let a = h.client(0);
-        let session = h.session(a);
-        h.closes(a);
+        let session = leaves(h);
         h.greets_in_vain(session, if lie { 4_000 } else { 30_000 });
         h.waits(20_000);
         h.ends();
@@ -313,9 +317,7 @@ fn s7_a_handshake_that_nobody_has_answered_may_have_changed_the_timeout() {
 #[test]
 fn s7_a_leader_that_stood_still_has_heard_nobody() {
     twins_of(3, "S7", |h, lie| {
-        let a = h.client(0);
-        h.session(a);
-        h.closes(a);
+        leaves(h);
         // Sooner or later than it was heard of last.
         let pause_ms = if lie { 10 } else { 19_000 };
         h.sees(Observation::StandsStill { server: S1, until: Instant(pause_ms * 1_000_000) });

@@ -241,14 +241,8 @@ impl History {
 
     /// The connection breaks; its client comes back to the same server, and is granted another timeout.
     pub(super) fn is_granted(&mut self, conn: ConnId, ms: i32) -> ConnId {
-        self.closes(conn);
         self.asks_ms = ms;
-        let Talk { client, server, session, .. } = *self.talk(conn);
-        let conn = self.greets_at(server, client.0, session, Zxid::ZERO);
-        let password = password(session);
-        let granted = ConnectResponse { timeout_ms: ms, session, password, read_only: None };
-        self.welcomes_as(conn, granted);
-        conn
+        self.moves_without_memory(conn, self.talk(conn).server)
     }
 
     pub(super) fn greets_at(
@@ -299,9 +293,9 @@ impl History {
         conn
     }
 
-    /// The server takes the client into this session.
+    /// The server takes the client into this session, with the timeout that it asks for.
     pub(super) fn welcomes(&mut self, conn: ConnId, session: SessionId) {
-        let timeout_ms = i32::try_from(TIMEOUT_MS).unwrap();
+        let timeout_ms = self.asks_ms;
         let password = password(session);
         self.welcomes_as(conn, ConnectResponse { timeout_ms, session, password, read_only: None });
     }
