@@ -53,7 +53,7 @@ impl Options {
             None => draw_servers(profile, &mut seeds.stream("config/servers", 0)),
         };
         let mut server = if profile == Profile::Perf {
-            ServerOptions::usual()
+            ServerOptions { auth: workload::known(), ..ServerOptions::usual() }
         } else {
             ServerOptions::draw(wide, &mut seeds.stream("config/server", 0))
         };
