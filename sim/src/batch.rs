@@ -45,6 +45,8 @@ pub struct Batch {
     pub json: Vec<Value>,
     /// Did somebody not want to wait?
     pub interrupted: bool,
+    /// Was there less time than was needed?
+    pub timed_out: bool,
 }
 
 /// Runs all that the flags ask for. Progress goes to standard error.
@@ -57,22 +59,29 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
         classes: Vec::new(),
         json: Vec::new(),
         interrupted: false,
+        timed_out: false,
     };
     let interrupted = listen();
     let begun = wall_clock();
     let mut shown = begun;
     let (stop, taken, spent) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let timed_out = AtomicBool::new(false);
     while let Some(round) = plan.round() {
         let next = AtomicU64::new(0);
         let work = |sender: mpsc::Sender<(u64, Report)>| {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                let late = flags.wall.is_some_and(|limit| begun.elapsed() > limit);
+                let over = |limit: Duration| begun.elapsed() > limit;
+                let late = flags.wall.is_some_and(over);
                 let budget = flags.cpu.map(|limit| limit.as_nanos());
                 let dear = budget.is_some_and(|ns| u128::from(spent.load(Ordering::Relaxed)) >= ns);
                 let Some(job) = round.job(index, flags, pinned) else {
                     return;
                 };
+                if flags.timeout_wall.is_some_and(over) {
+                    timed_out.store(true, Ordering::Relaxed);
+                    stop.store(true, Ordering::Relaxed);
+                }
                 let unwanted = interrupted.load(Ordering::Relaxed);
                 if stop.load(Ordering::Relaxed) || late || dear || unwanted {
                     stop.store(true, Ordering::Relaxed);
@@ -122,6 +131,7 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
         taken.fetch_add(round.length(), Ordering::Relaxed);
     }
     batch.interrupted = interrupted.load(Ordering::Relaxed);
+    batch.timed_out = timed_out.load(Ordering::Relaxed);
     batch
 }
 

@@ -49,7 +49,7 @@ pub struct Flags {
     /// Worlds at once, one thread each; the results do not depend on it.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub jobs: usize,
-    /// Virtual length of the phase with faults, usually 60s, with the swarm 15s to 120s.
+    /// Virtual length of the phase with faults, usually 60s, with the swarm 15s to 120s, with lite 10s.
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub duration: Option<Duration>,
     /// Number of servers, 1 to 7, instead of the profile's.
@@ -58,7 +58,7 @@ pub struct Flags {
     /// Number of clients instead of the profile's.
     #[arg(long, value_name = "N")]
     pub clients: Option<u32>,
-    /// Preset: default, swarm, calm, crashy, disk, net, session, perf.
+    /// Preset: default, swarm, calm, crashy, disk, net, session, lite, perf.
     #[arg(long, value_parser = parse_profile, default_value = "default", value_name = "NAME")]
     pub profile: Profile,
     /// Which faults: +name, -name, only=name, comma separated; `list` prints the catalogue.
@@ -155,6 +155,9 @@ pub struct Flags {
     /// Stop a batch after this many failures.
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub max_failures: u64,
+    /// Give a batch up after this time of the wall clock, whatever is left of it: exit code 7, if nothing has failed.
+    #[arg(long, value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "corpus", "schedule"])]
+    pub timeout_wall: Option<Duration>,
     /// Append a line about the batch to sim/evidence.jsonl.
     #[arg(long)]
     pub ledger: bool,

@@ -39,6 +39,7 @@ pub enum Profile {
     Disk,
     Net,
     Session,
+    Lite,
     Perf,
 }
 
@@ -102,6 +103,8 @@ pub struct Options {
     pub members: Option<String>,
     /// Goes into the keys of all hash maps, and must change nothing.
     pub map_salt: u64,
+    /// The run ends where its faults would be healed.
+    pub unhealed: bool,
     /// Nobody asks for anything for so long before the audit: for what takes its time.
     pub rest: Duration,
     /// Whom the heal leaves out.
@@ -241,7 +244,7 @@ pub struct WorkloadOptions {
 
 impl Profile {
     /// All of them.
-    pub const ALL: [Profile; 8] = [
+    pub const ALL: [Profile; 9] = [
         Profile::Default,
         Profile::Swarm,
         Profile::Calm,
@@ -249,6 +252,7 @@ impl Profile {
         Profile::Disk,
         Profile::Net,
         Profile::Session,
+        Profile::Lite,
         Profile::Perf,
     ];
 
@@ -262,6 +266,7 @@ impl Profile {
             Profile::Disk => "disk",
             Profile::Net => "net",
             Profile::Session => "session",
+            Profile::Lite => "lite",
             Profile::Perf => "perf",
         }
     }
@@ -276,6 +281,9 @@ impl Profile {
             Profile::Disk => "a disk in trouble, and power failures",
             Profile::Net => "connections in trouble",
             Profile::Session => "clients in trouble, and what they meet on the way",
+            Profile::Lite => {
+                "three servers for ten seconds, without heal: only panics and broken promises of safety"
+            }
             Profile::Perf => "no faults, many calls: for measuring speed",
         }
     }

@@ -265,8 +265,12 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     for text in &batch.failures {
         say(&format!("{text}\n"));
     }
+    if batch.timed_out {
+        say(&format!("given up after {} runs, as --timeout-wall says\n", batch.totals.runs));
+    }
     match exit_code(&batch.classes, &batch.totals) {
         0 if batch.interrupted => batch::INTERRUPTED,
+        0 if batch.timed_out => INCONCLUSIVE,
         code => code,
     }
 }

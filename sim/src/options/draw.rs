@@ -46,6 +46,7 @@ impl Options {
         let clients = match pinned.clients {
             Some(clients) => clients,
             None if wide => seeds.stream("config/clients", 0).range_u32(1, 30),
+            None if profile == Profile::Lite => 4,
             None => 12,
         };
         let servers = match pinned.servers {
@@ -90,7 +91,8 @@ impl Options {
             | Profile::Crashy
             | Profile::Disk
             | Profile::Net
-            | Profile::Session => {
+            | Profile::Session
+            | Profile::Lite => {
                 let mut dice = seeds.stream("config/workload", 0);
                 WorkloadOptions::draw(wide, server.tick_ms.into(), &mut dice)
             }
@@ -125,7 +127,17 @@ impl Options {
         };
         let peers = PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
         // What lasts only as long as a reign is found by the heals of many short runs, what adds up by a long one.
-        let usual: &[u64] = if wide { &[15, 30, 60, 60, 120] } else { &[60] };
+        let usual: &[u64] = match profile {
+            Profile::Swarm => &[15, 30, 60, 60, 120],
+            Profile::Lite => &[10],
+            Profile::Default
+            | Profile::Calm
+            | Profile::Crashy
+            | Profile::Disk
+            | Profile::Net
+            | Profile::Session
+            | Profile::Perf => &[60],
+        };
         let usual = *seeds.stream("config/duration", 0).pick(usual);
         let duration = pinned.duration.unwrap_or(Duration::from_secs(usual));
         workload.ephemeral_parts = !local.servers.is_empty();
@@ -163,6 +175,7 @@ impl Options {
             peers,
             members: None,
             map_salt: 0,
+            unhealed: profile == Profile::Lite,
             rest: draw_rest(profile, &mut seeds.stream("config/rest", 0)),
             left_out: draw_left_out(profile, servers, &mut seeds.stream("config/heal", 0)),
             without: pinned.without.clone(),
@@ -180,10 +193,10 @@ fn draw_rest(profile: Profile, dice: &mut Dice) -> Duration {
     Duration::from_secs(if rests { dice.range(40, 90) } else { 0 })
 }
 
-/// Where nothing goes wrong, nobody stays as faults have left it.
+/// Where nothing goes wrong, or nothing is healed, nobody is left as faults have left it.
 fn draw_left_out(profile: Profile, servers: u32, dice: &mut Dice) -> LeftOut {
     match profile {
-        Profile::Calm | Profile::Perf => LeftOut::default(),
+        Profile::Calm | Profile::Lite | Profile::Perf => LeftOut::default(),
         Profile::Default
         | Profile::Swarm
         | Profile::Crashy
@@ -198,6 +211,7 @@ fn draw_servers(profile: Profile, dice: &mut Dice) -> u32 {
     match profile {
         Profile::Default | Profile::Calm | Profile::Perf | Profile::Net => SERVERS,
         Profile::Swarm => dice.range_u32(1, SERVERS_MAX),
+        Profile::Lite => 3,
         Profile::Crashy | Profile::Disk | Profile::Session => *dice.pick(&[3, SERVERS]),
     }
 }
@@ -207,9 +221,12 @@ fn draw_local(profile: Profile, servers: u32, dice: &mut Dice) -> LocalRules {
     let some = match profile {
         Profile::Perf => return LocalRules::default(),
         Profile::Swarm | Profile::Session => dice.chance(1, 3),
-        Profile::Default | Profile::Calm | Profile::Crashy | Profile::Disk | Profile::Net => {
-            dice.chance(1, 8)
-        }
+        Profile::Default
+        | Profile::Calm
+        | Profile::Crashy
+        | Profile::Disk
+        | Profile::Net
+        | Profile::Lite => dice.chance(1, 8),
     };
     let (all, upgrade) = (dice.chance(1, 2), dice.chance(2, 3));
     let ids = (1..=u64::from(servers)).map(ServerId);
@@ -224,7 +241,9 @@ fn draw_retold(profile: Profile, local: &LocalRules, dice: &mut Dice) -> u64 {
     let often = match profile {
         Profile::Calm | Profile::Perf => return 0,
         Profile::Swarm | Profile::Session => dice.chance(parts, 4),
-        Profile::Default | Profile::Crashy | Profile::Disk | Profile::Net => dice.chance(1, 8),
+        Profile::Default | Profile::Crashy | Profile::Disk | Profile::Net | Profile::Lite => {
+            dice.chance(1, 8)
+        }
     };
     let one_in = *dice.pick(&[1, 2, 4]);
     if often { one_in } else { 0 }
@@ -258,6 +277,7 @@ fn menu(profile: Profile) -> Menu {
         Profile::Disk => (&["disk", "node.power", "node.crash-in-step"], (7, 8), &[(4, 1)]),
         Profile::Net => (&["net", "client.garbage"], (7, 8), &[(4, 1)]),
         Profile::Session => (&["client", "net", "node.pause", "node.kill"], (7, 8), &[(2, 1)]),
+        Profile::Lite => (&["node", "disk", "net", "client"], (1, 2), &[(2, 1), (4, 1), (8, 1)]),
     }
 }
 

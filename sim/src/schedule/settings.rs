@@ -161,6 +161,7 @@ pub fn plain() -> Options {
         },
         members: None,
         map_salt: 0,
+        unhealed: false,
         rest: Duration::ZERO,
         left_out: LeftOut::default(),
         without: Vec::new(),
@@ -180,6 +181,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         at_marks: _,
         forks: _,
         duration,
+        unhealed,
         rest,
         servers,
         clients,
@@ -193,6 +195,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         left_out: LeftOut { dead, hung, stuck, alone, apart },
     } = options;
     visit("duration_us", duration);
+    visit("unhealed", unhealed);
     visit("rest_us", rest);
     visit("servers", servers);
     visit("clients", clients);

@@ -52,7 +52,9 @@ impl World {
     pub(super) fn phases(&mut self) -> bool {
         self.begin_phase("faults");
         self.await_fork();
-        let done = self.faults_phase() && self.liveness_phase() && self.settle() && self.audit();
+        let done = self.faults_phase()
+            && (self.shared.options.unhealed
+                || self.liveness_phase() && self.settle() && self.audit());
         done || self.shared.judge.failure().is_some()
     }
 

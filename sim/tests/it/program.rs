@@ -97,6 +97,21 @@ fn a_batch_that_is_interrupted_says_what_it_has_found() {
 }
 
 #[test]
+fn a_batch_without_enough_time_has_no_verdict() {
+    let output = sim(&["--runs", "1000", "--timeout-wall", "0s"]);
+    assert_eq!(output.status.code(), Some(7));
+    assert!(text(&output.stderr).contains("given up after 0 runs"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn lite_runs_end_where_others_are_healed() {
+    let output = sim(&["--profile", "lite", "--runs", "30"]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(told.contains("passed 30") && told.contains("after p50 -, "), "{told}");
+}
+
+#[test]
 fn wrong_usage_says_what_is_wrong() {
     let output = sim(&["--faults", "+nonsense"]);
     assert_eq!(output.status.code(), Some(2));
