@@ -5,6 +5,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use serde_json::json;
 
@@ -39,8 +40,13 @@ pub fn append(batch: &Batch, flags: &Flags) -> io::Result<()> {
     writeln!(file, "{line}")
 }
 
-/// The commit that this tree is at, with a plus where it has been changed since.
-pub fn revision() -> String {
+/// The commit that this tree is at, with a plus where it has been changed since; as it was when it was first asked for.
+pub fn revision() -> &'static str {
+    static REVISION: OnceLock<String> = OnceLock::new();
+    REVISION.get_or_init(ask)
+}
+
+fn ask() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -2,6 +2,7 @@
 //!
 //! Owns wording and layout. Must not decide anything.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
@@ -10,8 +11,9 @@ use zabkeeper_core::io::Mark;
 use crate::cli::Flags;
 use crate::coverage::Coverage;
 use crate::faults::Fault;
+use crate::format;
 use crate::ledger;
-use crate::run::Report;
+use crate::run::{self, Report};
 use crate::schedule;
 use crate::shrink::Shrunk;
 use crate::tally::Tally;
@@ -42,6 +44,10 @@ pub struct Totals {
     pub events: u64,
     /// How long the service took to recover, ns, in each run that got there.
     pub recoveries: Vec<u64>,
+    /// Virtual s per CPU s, of each run.
+    pub paces: Vec<u64>,
+    /// Digests of the states in which runs have ended.
+    pub ends: BTreeSet<u64>,
 }
 
 impl Totals {
@@ -60,6 +66,8 @@ impl Totals {
         if report.outcome.liveness.took > 0 {
             self.recoveries.push(report.outcome.liveness.took);
         }
+        self.paces.push(report.outcome.ended.0 / report.cpu_ns);
+        self.ends.extend(report.outcome.end_digest);
     }
 
     /// Sums of one run.
@@ -99,12 +107,7 @@ pub fn counts(report: &Report) -> String {
 
 /// A batch, on a screen.
 pub fn batch(totals: &Totals) -> String {
-    let mut recoveries = totals.recoveries.clone();
-    recoveries.sort_unstable();
-    let at = |percent: usize| {
-        let index = (recoveries.len() * percent / 100).min(recoveries.len().saturating_sub(1));
-        recoveries.get(index).map_or("-".to_owned(), |ns| seconds(*ns))
-    };
+    let at = |share| percentile(&totals.recoveries, share).map_or("-".to_owned(), seconds);
     format!(
         "runs      {} ({})\n{}\nliveness  fresh writes after p50 {}, p99 {}, max {}\n{}\nmarks     \
          never hit: {}\nshapes    {} situations of two servers with each other\nvirtual   {:.2} \
@@ -123,6 +126,14 @@ pub fn batch(totals: &Totals) -> String {
     )
 }
 
+/// The value below which so many of a hundred are.
+fn percentile(values: &[u64], share: usize) -> Option<u64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let index = (sorted.len() * share / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(index).copied()
+}
+
 /// Speed in the figures that are comparable only together.
 pub fn stats(totals: &Totals) -> String {
     let cpu = totals.cpu_ns.max(1);
@@ -132,13 +143,14 @@ pub fn stats(totals: &Totals) -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     format!(
         "virtual s per CPU s   {}\nevents per CPU s      {}\nsteps per CPU s       {}\nclient calls \
-         per CPU s {}\ncommits per CPU s     {}\nfaults per virtual min {}\nchecks per event      \
+         per CPU s {}\ncommits per CPU s     {}\nelections per CPU s   {}\nfaults per virtual min {}\nchecks per event      \
          {:.1}\ncores of the machine  {cores}\n",
         totals.virtual_ns / cpu,
         per_second(totals.events),
         per_second(totals.tally.counts.steps),
         per_second(totals.tally.calls_ended()),
         per_second(totals.tally.counts.commits),
+        per_second(totals.tally.counts.reigns),
         faults / minutes,
         ratio(totals.checks_made(), totals.events),
     )
@@ -213,6 +225,8 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
     let totals = Totals::of(report);
     json!({
         "seed": format!("{:#x}", report.job.seed),
+        "format": format::current(),
+        "revision": ledger::revision(),
         "profile": report.job.profile.name(),
         "options": report.options.to_string(),
         "verdict": verdict(report),
@@ -224,6 +238,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "cpu_ns": report.cpu_ns,
         "events": report.outcome.events,
         "trace_hash": format!("{:032x}", report.outcome.hash),
+        "end_digest": report.outcome.end_digest.map(|digest| format!("{digest:016x}")),
         "healed": report.outcome.healed,
         "liveness_ns": report.outcome.liveness.took,
         "liveness_bound_ns": report.outcome.liveness.bound,
@@ -234,25 +249,31 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "losses": object(&totals.tally.losses.fields()),
         "calls": calls(&totals.tally),
         "checks": object(&totals.checks),
-        "marks": marks_hit(&totals.tally),
+        "marks": mark_hits(&totals.tally),
     })
 }
 
 /// A batch, for programs.
 pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
+    let pace = |share| percentile(&totals.paces, share);
     json!({
+        "format": format::current(),
+        "revision": ledger::revision(),
         "runs": totals.runs,
         "verdicts": object(&totals.verdicts),
         "failures": failures,
         "virtual_ns": totals.virtual_ns,
         "cpu_ns": totals.cpu_ns,
         "events": totals.events,
+        "virtual_s_per_cpu_s": { "p1": pace(1), "p50": pace(50), "p99": pace(99) },
+        "peak_memory_bytes": run::peak_memory(),
+        "distinct_end_digests": totals.ends.len(),
         "counts": object(&totals.tally.counts.fields()),
         "faults": object(&faults_struck(&totals.tally)),
         "losses": object(&totals.tally.losses.fields()),
         "calls": calls(&totals.tally),
         "checks": object(&totals.checks),
-        "marks": marks_hit(&totals.tally),
+        "marks": mark_hits(&totals.tally),
         "marks_never_hit": totals.coverage.never(),
         "shapes": totals.tally.shapes.count(),
     })
@@ -320,6 +341,14 @@ fn calls_text(tally: &Tally) -> String {
 fn calls(tally: &Tally) -> Value {
     Value::Object(
         Op::ALL.iter().map(|op| (op.name().to_owned(), json!(tally.calls[*op as usize]))).collect(),
+    )
+}
+
+/// How many steps have hit each.
+fn mark_hits(tally: &Tally) -> Value {
+    let hit = Mark::ALL.into_iter().filter(|mark| tally.has_hit(*mark));
+    Value::Object(
+        hit.map(|mark| (format!("{mark:?}"), json!(tally.marks[mark as usize]))).collect(),
     )
 }
 

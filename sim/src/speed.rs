@@ -4,7 +4,6 @@
 //! Owns what is run for each figure, and the table. One core, one world at a time, unless a figure says otherwise; all
 //! oracles look on. Clocks are read in `run` only.
 
-use std::fs;
 use std::thread;
 use std::time::Duration;
 
@@ -277,13 +276,10 @@ fn start_up(_: Duration) -> Figure {
     at_most("start to first event", ms, " ms", 5.0, 1.0)
 }
 
-/// What this process has needed at most, where the system tells (Linux).
+/// Worlds of the swarm, one after the other.
 fn memory(time: Duration) -> Figure {
     drop(swarm(time));
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    let mib = ratio(kib.unwrap_or(0) * 1024, MIB);
+    let mib = ratio(run::peak_memory().unwrap_or(0), MIB);
     at_most("peak memory, swarm worlds", mib, " MiB", 64.0, 24.0)
 }
 

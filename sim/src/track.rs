@@ -35,7 +35,7 @@ pub struct Figure {
 impl Measured {
     /// Of the tree as it is now.
     pub fn now(cores: usize, figures: Vec<Figure>) -> Measured {
-        Measured { revision: ledger::revision(), cores, figures }
+        Measured { revision: ledger::revision().to_owned(), cores, figures }
     }
 
     /// Appends itself. Returns a sentence for each figure that is worse by more than a tenth than when it was measured

@@ -92,6 +92,8 @@ pub struct World {
     liveness: Liveness,
     /// What had happened until the heal.
     healed: Counts,
+    /// See [`Outcome`].
+    end_digest: Option<u64>,
 }
 
 /// How a run ended.
@@ -117,6 +119,8 @@ pub struct Outcome {
     pub liveness: Liveness,
     /// Who was healed, where not all were; else nothing.
     pub healed: String,
+    /// Of the state that all servers have got to, where the run has got to its audit.
+    pub end_digest: Option<u64>,
     /// Who led and followed when.
     pub roles: Roles,
     /// Which fault hit whom.
@@ -262,6 +266,7 @@ impl World {
             wiped: None,
             client_ids: 0,
             liveness: Liveness::default(),
+            end_digest: None,
             healed: Counts::default(),
             shared: {
                 for server in servers {
@@ -303,6 +308,7 @@ impl World {
             checks: shared.judge.checks(),
             liveness: self.liveness,
             healed,
+            end_digest: self.end_digest,
             roles: shared.roles,
             strikes: shared.strikes,
             chronicle: shared.chronicle,

@@ -260,6 +260,7 @@ impl World {
                 .and_then(|()| goes_on((status.snapshot, applied), limits));
             shared.hold(Check::FILES, kept.map_err(|what| format!("s{server}: {what}")));
         }
+        self.end_digest = digests.first().map(|(_, digest)| *digest);
         let alike = digests.windows(2).all(|pair| pair[0] == pair[1]);
         let same = if alike { Ok(()) } else { Err(format!("positions and digests: {digests:x?}")) };
         shared.hold(Check::CONVERGES, same);

@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
+use serde_json::Value;
+
 pub(crate) fn sim(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sim")).args(args).output().expect("it runs")
 }
@@ -109,6 +111,32 @@ fn lite_runs_end_where_others_are_healed() {
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(told.contains("passed 30") && told.contains("after p50 -, "), "{told}");
+}
+
+#[test]
+fn what_programs_read_is_complete() {
+    let path = std::env::temp_dir().join(format!("sim-{}.json", std::process::id()));
+    let file = path.to_str().expect("a plain name");
+    let output = sim(&["--runs", "3", "--duration", "5s", "--json", file]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = std::fs::read_to_string(&path).expect("it was written");
+    std::fs::remove_file(&path).expect("it is ours");
+    let objects: Vec<Value> =
+        told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(objects.len(), 4, "three runs and the batch");
+    let keys = |object: &Value| -> Vec<String> {
+        object.as_object().expect("an object").keys().cloned().collect()
+    };
+    insta::assert_snapshot!(format!(
+        "{}\n{}",
+        keys(&objects[0]).join(" "),
+        keys(&objects[3]).join(" ")
+    ));
+    let (run, batch) = (&objects[0], &objects[3]);
+    assert_eq!(run["end_digest"].as_str().map(str::len), Some(16), "{run}");
+    assert!(run["marks"]["CommitBatch"].as_u64() > Some(0), "{run}");
+    assert_eq!((&batch["runs"], &batch["distinct_end_digests"]), (&3.into(), &3.into()));
+    assert!(batch["virtual_s_per_cpu_s"]["p50"].as_u64() > Some(0), "{batch}");
 }
 
 #[test]
