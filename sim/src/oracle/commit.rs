@@ -68,8 +68,11 @@ impl Oracles {
         view.ended = Some(proposed.order);
         let late = view.attached.filter(|attached| attached.asked > proposed.order);
         self.tally.hold(Id::S6, late.is_none(), || {
-            let what =
-                format!("its end was proposed at {}, before {late:?} asked for it", proposed.at);
+            let what = format!(
+                "its end was proposed at {}; {} asked for it after that, and was let go on",
+                proposed.at,
+                maybe(late)
+            );
             vec![what, format!("transaction: {shown}")]
         })
     }

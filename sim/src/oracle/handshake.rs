@@ -14,6 +14,7 @@ use zabkeeper_core::{ConnId, Instant, SessionId, Zxid};
 use super::catalog::{Id, Verdict};
 use super::conn::{Asked, AuthAsked, Conn, Hello, Phase, Who};
 use super::watch::{Held, Slot};
+use super::words::maybe;
 use super::{Attached, Oracles};
 
 /// Number that ZooKeeper mixes into the seed of a password.
@@ -122,7 +123,10 @@ impl Oracles {
         let attached = self.sessions.get(&session).and_then(|view| view.attached);
         let mine = conn.session == SessionId(0) || conn.session == session;
         self.tally.hold(Id::S4, mine && attached.is_none(), || {
-            vec![format!("{who}: got the session {session}, made for another ({attached:?})")]
+            let on = maybe(attached);
+            vec![format!(
+                "{who}: got the session {session}, made for another; it goes on with {on}"
+            )]
         })?;
         conn.session = session;
         let timeout_ms = made.map(|made| made.timeout_ms);

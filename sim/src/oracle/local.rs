@@ -17,6 +17,7 @@ use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, SessionOptions};
 
 use super::catalog::{Id, Verdict};
 use super::conn::{Conn, Who};
+use super::words::maybe;
 use super::{Oracles, SessionView};
 use crate::model::LocalRules;
 
@@ -224,7 +225,10 @@ impl Oracles {
         let first = before == SessionId(0) || before == session;
         let mine = first && self.locals.is_made_for(session, server, id) && attached.is_none();
         self.tally.hold(Id::S4, mine, || {
-            vec![format!("{who}: got the session {session}, made for another ({attached:?})")]
+            let on = maybe(attached);
+            vec![format!(
+                "{who}: got the session {session}, made for another; it goes on with {on}"
+            )]
         })?;
         self.conns.get_mut(&id).expect("has a phase").session = session;
         Ok(())

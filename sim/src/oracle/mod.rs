@@ -51,6 +51,7 @@ mod watch;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
 use zabkeeper_core::peer::Notification;
@@ -154,6 +155,12 @@ struct Attached {
     /// When the client asked for it, and when it read so: places among all observations.
     asked: u64,
     order: u64,
+}
+
+impl fmt::Display for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {} on {}", self.client.0, self.conn)
+    }
 }
 
 impl Oracles {

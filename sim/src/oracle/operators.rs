@@ -8,6 +8,7 @@ use zabkeeper_core::{ConnId, Mode, ServerId, SessionId, SessionInfo, Status};
 
 use super::Oracles;
 use super::catalog::{Id, Verdict};
+use super::words::maybe;
 use crate::observe::Report;
 
 impl Oracles {
@@ -30,11 +31,11 @@ impl Oracles {
         let right = (counts.nodes + 1, counts.ephemerals, counts.bytes, counts.sessions);
         let told = (status.nodes, status.ephemerals, status.data_bytes, status.sessions);
         self.tally.hold(Id::O1, told == right, || {
-            vec![format!(
-                "server {id} tells of {told:?} nodes, ephemerals, bytes and sessions at {}; right: \
-                 {right:?}",
-                status.applied
-            )]
+            let words = |(nodes, ephemerals, bytes, sessions)| {
+                format!("{nodes} nodes, {ephemerals} of them ephemeral, {bytes} bytes, {sessions} sessions")
+            };
+            let (told, right) = (words(told), words(right));
+            vec![format!("server {id} tells of {told} at {}; right: {right}", status.applied)]
         })?;
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
         let knows = match status.leader {
@@ -45,11 +46,13 @@ impl Oracles {
         let followers = (status.learners, status.synced_followers) == learners;
         let waiting = status.outstanding == report.unapplied;
         self.tally.hold(Id::O1, knows && followers && waiting, || {
-            vec![format!(
-                "server {id} says of itself: {status:?}; right: {learners:?} learners, all and with its history, and \
-                 {} transactions that wait",
-                report.unapplied
-            )]
+            let words = |(all, with_history), waiting| {
+                format!("{all} learners, {with_history} of them with its history, {waiting} transactions that wait")
+            };
+            let told = words((status.learners, status.synced_followers), status.outstanding);
+            let right = words(learners, report.unapplied);
+            let (mode, leader) = (&status.mode, maybe(status.leader));
+            vec![format!("server {id} says of itself: {mode:?}, its leader is {leader}, {told}; right: {right}")]
         })
     }
 
@@ -109,10 +112,16 @@ impl Oracles {
         let found = told.server == server || (leads && status.outstanding > 0);
         self.tally.hold(Id::O1, timed && found, || {
             let timeouts = self.sessions.get(&told.id).map(|view| &view.timeouts);
+            let known = timeouts.map_or_else(
+                || format!("{} ms", session.timeout_ms),
+                |timeouts| timeouts.described(renewed),
+            );
             vec![format!(
-                "server {id} says {told:?}; right: at server {server:?}, with one of {timeouts:?}, made with {} ms, \
-                 heard in this reign: {renewed}",
-                session.timeout_ms
+                "server {id} says of session {}: at server {}, {} ms; right: at server {}, {known}",
+                told.id,
+                maybe(told.server),
+                told.timeout_ms,
+                maybe(server)
             )]
         })
     }
@@ -124,7 +133,9 @@ impl Oracles {
             return Ok(());
         };
         self.tally.hold(Id::O1, view.timeouts.may_be(true, told.timeout_ms), || {
-            vec![format!("server {id} says {told:?} of its own; right: {:?}", view.timeouts)]
+            let (session, ms) = (told.id, told.timeout_ms);
+            let known = view.timeouts.described(true);
+            vec![format!("server {id} says of its own session {session}: {ms} ms; right: {known}")]
         })
     }
 

@@ -57,6 +57,15 @@ impl Timeouts {
         first || told.any(|told| told == ms)
     }
 
+    /// Those of which [`Self::may_be`] is true, and where they come from.
+    pub(super) fn described(&self, renewed: bool) -> String {
+        let made = self.created.filter(|ms| self.may_be(renewed, *ms));
+        let made = made.into_iter().map(|ms| format!("{ms} ms as it was made"));
+        let granted = self.granted.iter().map(|(_, ms)| format!("{ms} ms as granted"));
+        let asked = self.asked.iter().map(|(conn, ms)| format!("{ms} ms as asked for on {conn}"));
+        made.chain(granted).chain(asked).collect::<Vec<_>>().join(", or ")
+    }
+
     /// The greatest that may hold.
     pub(super) fn greatest(&self) -> u32 {
         let told = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
