@@ -113,7 +113,16 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         say(&format!("the trace hash is {got:032x}, not {expected:032x}\n{repro}\n"));
         return Ok(Class::Determinism.exit_code());
     }
-    Ok(if report.outcome.inconclusive { INCONCLUSIVE } else { 0 })
+    say_missed(&report);
+    let open = report.outcome.inconclusive || !report.missed.is_empty();
+    Ok(if open { INCONCLUSIVE } else { 0 })
+}
+
+/// A schedule that has become another run than it is there for says nothing any more.
+fn say_missed(report: &Report) {
+    for mark in &report.missed {
+        say(&format!("drifted: the schedule does not reach {mark:?} any more; record it anew\n"));
+    }
 }
 
 /// What proves the failure, and the way to see it again.
@@ -296,6 +305,7 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
         let (mut report, _) = source.run(&one);
         totals.add(&report);
         tell(&format!("{:<28} {}\n", report::verdict(&report), path.display()));
+        say_missed(&report);
         let told = source.chronicle(&mut report, &one);
         if let Some(failure) = &report.outcome.failure {
             explain(failure, &report, told.as_deref(), &one);
@@ -313,8 +323,8 @@ fn exit_code(classes: &[Class], totals: &Totals) -> u8 {
     if let Some(class) = order.into_iter().find(|class| classes.contains(class)) {
         return class.exit_code();
     }
-    let inconclusive = totals.verdicts.iter().any(|(name, _)| *name == "inconclusive");
-    if inconclusive { INCONCLUSIVE } else { 0 }
+    let open = |(name, _): &(&str, u64)| matches!(*name, "inconclusive" | "drifted");
+    if totals.verdicts.iter().any(open) { INCONCLUSIVE } else { 0 }
 }
 
 fn list_faults() -> u8 {

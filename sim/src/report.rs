@@ -95,6 +95,7 @@ pub fn verdict(report: &Report) -> &'static str {
         Some(failure) => failure.class.name(),
         None if report.outcome.stopped.is_some() => "stopped",
         None if report.outcome.inconclusive => "inconclusive",
+        None if !report.missed.is_empty() => "drifted",
         None => "passed",
     }
 }

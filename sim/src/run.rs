@@ -5,6 +5,8 @@
 
 use std::time::Instant;
 
+use zabkeeper_core::io::Mark;
+
 use crate::options::{Options, Pinned, Profile};
 use crate::schedule::Schedule;
 use crate::seed::Seeds;
@@ -32,6 +34,8 @@ pub struct Report {
     pub options: Options,
     /// How it ended.
     pub outcome: Outcome,
+    /// What its schedule is there to reach, and it has not.
+    pub missed: Vec<Mark>,
     /// Time that it took, ns.
     pub wall_ns: u64,
     /// Time of this thread's processor, ns; the wall's where the system does not tell.
@@ -88,7 +92,11 @@ impl Job {
 /// Runs a schedule, and keeps what it did.
 pub fn replay(schedule: &Schedule, story: Story, compare: bool) -> Report {
     let (job, options) = of_schedule(schedule);
-    measured(job, options, |_| World::scripted(schedule, story, compare).recorded())
+    let mut report =
+        measured(job, options, |_| World::scripted(schedule, story, compare).recorded());
+    report.missed.clone_from(&schedule.reaches);
+    report.missed.retain(|mark| !report.outcome.tally.has_hit(*mark));
+    report
 }
 
 /// The same, up to where it is to stop.
@@ -110,7 +118,7 @@ pub(crate) fn measured(job: Job, options: Options, world: impl FnOnce(Options) -
         (Some(before), Some(after)) => after - before,
         (None, _) | (_, None) => wall_ns,
     };
-    Report { job, options, outcome, wall_ns, cpu_ns: cpu_ns.max(1) }
+    Report { job, options, outcome, missed: Vec::new(), wall_ns, cpu_ns: cpu_ns.max(1) }
 }
 
 /// The machine's clock, for costs.

@@ -12,6 +12,7 @@ mod text;
 use std::collections::BTreeSet;
 
 use zabkeeper_core::Instant;
+use zabkeeper_core::io::Mark;
 
 use crate::faults::{Fault, Trigger};
 use crate::observe::ClientId;
@@ -26,6 +27,8 @@ pub use text::{VERSION, clock, parse_clock};
 pub struct Schedule {
     /// The promise that it breaks.
     pub violates: Option<String>,
+    /// Branches of the core that it is there to reach.
+    pub reaches: Vec<Mark>,
     /// Of what nobody decides.
     pub seed: u64,
     /// Of the paths that clients use.
@@ -75,9 +78,9 @@ impl Schedule {
                 options.faults.switch_off(fault);
             }
         }
-        let (violates, absent) = (None, BTreeSet::new());
+        let (violates, reaches, absent) = (None, Vec::new(), BTreeSet::new());
         let (keys, in_order, trips) = (seed, false, None);
-        Schedule { violates, seed, keys, in_order, absent, trips, options, steps }
+        Schedule { violates, reaches, seed, keys, in_order, absent, trips, options, steps }
     }
 
     /// How many strikes and calls.

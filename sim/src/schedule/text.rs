@@ -7,6 +7,7 @@ use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use zabkeeper_core::Instant;
+use zabkeeper_core::io::Mark;
 
 use super::settings;
 use super::{Act, Schedule, Step};
@@ -98,6 +99,9 @@ impl fmt::Display for Schedule {
         if let Some(id) = &self.violates {
             writeln!(f, "violates {id}")?;
         }
+        for mark in &self.reaches {
+            writeln!(f, "reaches {mark:?}")?;
+        }
         writeln!(f, "seed {:#x}", self.seed)?;
         writeln!(f, "keys {:#x}", self.keys)?;
         writeln!(f, "in_order {}", u8::from(self.in_order))?;
@@ -168,6 +172,10 @@ impl Schedule {
         let (name, value) = line.split_once(' ')?;
         match name {
             "violates" => self.violates = Some(value.to_owned()),
+            "reaches" => {
+                let mark = Mark::ALL.into_iter().find(|mark| format!("{mark:?}") == value)?;
+                self.reaches.push(mark);
+            }
             "seed" => self.seed = hex(value)?,
             "keys" => self.keys = hex(value)?,
             "in_order" => self.in_order = value.parse::<u8>().ok()? == 1,
@@ -239,6 +247,7 @@ mod tests {
             let options = Options::draw(Seeds::new(seed), Profile::Swarm, &Pinned::default());
             let mut schedule = Schedule::of_run(seed, &options, Vec::new());
             schedule.violates = Some("CLIENT-12".into());
+            schedule.reaches = vec![Mark::SyncSnap, Mark::QuorumLost];
             schedule.trips = Some(Fault::NetStall);
             schedule.absent.insert(ClientId(4));
             schedule.options.forks = fork::parse_path("SyncSnap#3/7,1.500s/2").expect("valid");

@@ -70,6 +70,24 @@ fn the_program_writes_schedules_runs_them_and_shrinks_those_that_fail() {
     std::fs::remove_file(&less_path).expect("there");
 }
 
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a schedule is a file; the rule is for simulated worlds"
+)]
+fn a_schedule_that_does_not_reach_what_it_is_there_for_has_drifted() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios");
+    let calm = std::fs::read_to_string(format!("{folder}/boot.schedule")).expect("readable");
+    let (path, file) = scratch("drifted.schedule");
+    std::fs::write(&path, format!("{calm}reaches ElectionWon\nreaches SyncSnap\n")).expect("room");
+    let output = sim(&["--schedule", &file]);
+    std::fs::remove_file(&path).expect("there");
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("does not reach SyncSnap"), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("ElectionWon"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("drifted"), "{}", text(&output.stdout));
+}
+
 /// Shrunken schedules, of planted bugs and of those that seeds have found: each broke its promise where the bug was, and
 /// must not without it.
 #[test]
@@ -84,6 +102,8 @@ fn the_corpus_passes() {
         assert!(schedule.violates.is_some() && !schedule.steps.is_empty(), "{}", path.display());
         let report = run::replay(&schedule, Story::Off, false);
         assert_passed(&report);
+        let drifted = schedule.reaches.is_empty() || !report.missed.is_empty();
+        assert!(!drifted, "{} does not reach {:?}", path.display(), report.missed);
         replayed += 1;
     }
     assert!(replayed > 1);
