@@ -271,11 +271,11 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
         say(&format!("sim/evidence.jsonl: {error}\n"));
         return BAD_USAGE;
     }
-    for text in &batch.failures {
-        say(&format!("{text}\n"));
-    }
     if batch.timed_out {
         say(&format!("given up after {} runs, as --timeout-wall says\n", batch.totals.runs));
+    }
+    for text in &batch.failures {
+        say(&format!("{text}\n"));
     }
     match exit_code(&batch.classes, &batch.totals) {
         0 if batch.interrupted => batch::INTERRUPTED,
