@@ -9,6 +9,7 @@ mod left;
 mod links;
 mod marks;
 mod operator;
+mod orders;
 mod tell;
 
 use std::cell::RefCell;
@@ -49,6 +50,7 @@ use behind::Behind;
 use conns::Conn;
 pub(super) use links::Heard;
 use links::{Backoff, Link, LinkEvent};
+use orders::Orders;
 use tell::{Told, summary, told};
 
 /// Bytes on their way to a client above which its requests are not read.
@@ -91,6 +93,7 @@ pub(super) struct Process {
     odd: Dice,
     inbox: VecDeque<Delivered>,
     out: Outbox,
+    orders: Orders,
     /// Logged and not yet applied.
     unapplied: VecDeque<Zxid>,
     applied: Zxid,
@@ -195,6 +198,7 @@ impl Process {
             odd,
             inbox: VecDeque::new(),
             out: Outbox::default(),
+            orders: Orders::default(),
             unapplied: replayed.into(),
             applied: status.applied,
             told: told(&status),
@@ -485,7 +489,9 @@ impl Process {
         }
         shared.tally.counts.steps += 1;
         let (number, what) = summary(&input);
-        shared.note(Kind::Step, (self.id.0, number), what, || format!("s{} {input}", self.id));
+        let done = self.orders.done(&input);
+        shared
+            .note(Kind::Step, (self.id.0, number), what, || format!("s{} {input}{done}", self.id));
         if matches!(input, Input::Election(..) | Input::Peer(..) | Input::Disk(_)) {
             shared.observe(Observation::Input { server: self.id, input: &input });
         }
@@ -520,6 +526,7 @@ impl Process {
         self.behind.says(&self.out.peers[before.peers..]);
         self.tell(before, &status, shared);
         self.meet(before, [role, Role::of(&status)], shared);
+        self.orders.are_given(&self.out.disk[before.disk..]);
         self.note_appends(before.disk, shared);
         self.apply(&status, shared);
         if self.begins_local {
