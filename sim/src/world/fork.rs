@@ -12,6 +12,8 @@ use crate::trace::Kind;
 
 /// Faults go on for so long after a fork, ns, whatever the duration says.
 const AFTERWARDS: u64 = 15_000_000_000;
+/// Or they end within this time, ns.
+const SOON: (u64, u64) = (1_000_000, 4_000_000_000);
 
 impl World {
     /// Is this the moment, before what is due at `next`?
@@ -55,7 +57,13 @@ impl World {
         for client in self.clients.values_mut() {
             client.draw_anew(seeds);
         }
-        self.ends = self.ends.max(Instant(shared.now.0 + AFTERWARDS));
+        // What keeps somebody waiting for ever shows where no further fault mends it.
+        let mut dice = seeds.stream("config/ends", 0);
+        self.ends = if dice.chance(1, 2) {
+            Instant(shared.now.0 + dice.magnitude(SOON.0, SOON.1))
+        } else {
+            self.ends.max(Instant(shared.now.0 + AFTERWARDS))
+        };
         if !shared.agenda.is_scripted() {
             shared.agenda.forget_strikes();
             if let Some(allowed) = &shared.options.at_marks {

@@ -332,13 +332,13 @@ impl World {
         self.shared.after(after, Event::Birth { client: id, life: 0 });
     }
 
-    /// Lets things happen up to `until`. Says whether the run may go on.
+    /// Lets things happen up to `until`, or to a fork. Says whether the run may go on.
     fn run_until(&mut self, until: Instant) -> bool {
         let end = self.stop.until.map_or(until, |stop| stop.min(until));
         while let Some(at) = self.next_at().filter(|at| *at <= end) {
             if self.forks_before(at) {
                 self.fork();
-                continue;
+                return true;
             }
             self.shared.now = at;
             let mut ran = None;

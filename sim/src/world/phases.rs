@@ -58,7 +58,7 @@ impl World {
         done || self.shared.judge.failure().is_some()
     }
 
-    /// A fork may put off its end.
+    /// A fork may move its end.
     fn faults_phase(&mut self) -> bool {
         while self.shared.now < self.ends {
             if !self.run_until(self.ends) {

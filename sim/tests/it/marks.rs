@@ -1,5 +1,7 @@
 //! Faults strike where a mark is hit, and runs with such rules are runs like any other.
 
+use std::time::Duration;
+
 use sim::faults::Fault;
 use sim::options::Profile;
 use sim::run;
@@ -8,6 +10,7 @@ use sim::schedule::Schedule;
 use sim::targets::Rule;
 use sim::trace::Story;
 use sim::{determinism, shrink};
+use zabkeeper_core::Instant;
 
 use crate::{assert_passed, job};
 
@@ -105,6 +108,19 @@ fn forks_share_the_past_and_have_futures_of_their_own() {
         let same = forked(3, &format!("{place}/1"));
         assert_eq!(parting(&one, &same) as u64, one.run(Story::Off, false).outcome.events);
     }
+}
+
+#[test]
+fn half_of_the_futures_are_healed_soon() {
+    let ended = |number: u64| {
+        let mut job = forked(3, &format!("SessionNew#2/{number}"));
+        job.pinned.duration = Some(Duration::from_secs(300));
+        let report = job.run(Story::Off, false);
+        assert_passed(&report);
+        report.outcome.ended
+    };
+    let soon = (1..=16).filter(|number| ended(*number) < Instant(200_000_000_000)).count();
+    assert!((4..=12).contains(&soon), "{soon}");
 }
 
 #[test]
