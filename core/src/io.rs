@@ -420,20 +420,21 @@ impl fmt::Display for Input {
     }
 }
 
+impl fmt::Display for DurableState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DurableState { accepted_epoch, current_epoch, snapshot, damaged } = self;
+        let damaged = if *damaged { " damaged" } else { "" };
+        write!(f, "accepted={accepted_epoch} current={current_epoch} snapshot={snapshot}{damaged}")
+    }
+}
+
 impl fmt::Display for DiskCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DiskCommand::Append { id, entry } => {
                 write!(f, "append {id} {} {}B", entry.zxid, entry.bytes.len())
             }
-            DiskCommand::SaveState { id, state } => write!(
-                f,
-                "state {id} accepted={} current={} snapshot={}{}",
-                state.accepted_epoch,
-                state.current_epoch,
-                state.snapshot,
-                if state.damaged { " damaged" } else { "" }
-            ),
+            DiskCommand::SaveState { id, state } => write!(f, "state {id} {state}"),
             DiskCommand::Truncate { id, to } => write!(f, "truncate {id} to {to}"),
             DiskCommand::Rebase { id, snapshot } => write!(f, "rebase {id} on {snapshot}"),
             DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {

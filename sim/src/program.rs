@@ -114,8 +114,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         return Ok(Class::Determinism.exit_code());
     }
     say_missed(&report);
-    let open = report.outcome.inconclusive || !report.missed.is_empty();
-    Ok(if open { INCONCLUSIVE } else { 0 })
+    Ok(if report::is_open(report::verdict(&report)) { INCONCLUSIVE } else { 0 })
 }
 
 /// A schedule that has become another run than it is there for says nothing any more.
@@ -323,8 +322,8 @@ fn exit_code(classes: &[Class], totals: &Totals) -> u8 {
     if let Some(class) = order.into_iter().find(|class| classes.contains(class)) {
         return class.exit_code();
     }
-    let open = |(name, _): &(&str, u64)| matches!(*name, "inconclusive" | "drifted");
-    if totals.verdicts.iter().any(open) { INCONCLUSIVE } else { 0 }
+    let open = totals.verdicts.iter().any(|(verdict, _)| report::is_open(verdict));
+    if open { INCONCLUSIVE } else { 0 }
 }
 
 fn list_faults() -> u8 {

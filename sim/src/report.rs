@@ -2,7 +2,7 @@
 //!
 //! Owns wording and layout. Must not decide anything.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde_json::{Value, json};
@@ -98,6 +98,11 @@ pub fn verdict(report: &Report) -> &'static str {
         None if !report.missed.is_empty() => "drifted",
         None => "passed",
     }
+}
+
+/// Is it none: does nobody know whether the promises hold?
+pub fn is_open(verdict: &str) -> bool {
+    matches!(verdict, "inconclusive" | "drifted")
 }
 
 /// One run: what was drawn for it, and all counters.
@@ -250,7 +255,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "losses": object(&totals.tally.losses.fields()),
         "calls": calls(&totals.tally),
         "checks": object(&totals.checks),
-        "marks": mark_hits(&totals.tally),
+        "marks": marks_hit(&totals.tally).collect::<BTreeMap<_, _>>(),
     })
 }
 
@@ -274,7 +279,7 @@ pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
         "losses": object(&totals.tally.losses.fields()),
         "calls": calls(&totals.tally),
         "checks": object(&totals.checks),
-        "marks": mark_hits(&totals.tally),
+        "marks": marks_hit(&totals.tally).collect::<BTreeMap<_, _>>(),
         "marks_never_hit": totals.coverage.never(),
         "shapes": totals.tally.shapes.count(),
     })
@@ -300,7 +305,7 @@ fn happened(tally: &Tally) -> String {
             &tally.losses.fields().into_iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>()
         ),
         calls_text(tally),
-        marks_hit(tally).join(" ")
+        marks_hit(tally).map(|(name, _)| name).collect::<Vec<_>>().join(" ")
     )
 }
 
@@ -345,17 +350,10 @@ fn calls(tally: &Tally) -> Value {
     )
 }
 
-/// How many steps have hit each.
-fn mark_hits(tally: &Tally) -> Value {
+/// Marks that were hit, and by how many steps.
+fn marks_hit(tally: &Tally) -> impl Iterator<Item = (String, u64)> {
     let hit = Mark::ALL.into_iter().filter(|mark| tally.has_hit(*mark));
-    Value::Object(
-        hit.map(|mark| (format!("{mark:?}"), json!(tally.marks[mark as usize]))).collect(),
-    )
-}
-
-fn marks_hit(tally: &Tally) -> Vec<String> {
-    let hit = Mark::ALL.iter().filter(|mark| tally.has_hit(**mark));
-    hit.map(|mark| format!("{mark:?}")).collect()
+    hit.map(|mark| (format!("{mark:?}"), tally.marks[mark as usize]))
 }
 
 fn object(counts: &[(&'static str, u64)]) -> Value {

@@ -176,13 +176,18 @@ impl Rule {
     }
 }
 
+/// The mark of this name.
+pub fn mark_called(name: &str) -> Option<Mark> {
+    Mark::ALL.into_iter().find(|mark| format!("{mark:?}") == name)
+}
+
 /// `MARK[#n]`.
 ///
 /// # Errors
 /// Says which part cannot be read.
 pub fn parse_place(place: &str) -> Result<(Mark, u32), String> {
     let (name, nth) = place.split_once('#').unwrap_or((place, "1"));
-    let mark = Mark::ALL.into_iter().find(|mark| format!("{mark:?}") == name);
+    let mark = mark_called(name);
     let mark =
         mark.ok_or_else(|| format!("no mark is called {name:?}; `--at-mark list` shows all"))?;
     let nth = nth.parse().ok().filter(|nth| *nth > 0);

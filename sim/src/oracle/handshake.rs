@@ -14,7 +14,7 @@ use zabkeeper_core::{ConnId, Instant, SessionId, Zxid};
 use super::catalog::{Id, Verdict};
 use super::conn::{Asked, AuthAsked, Conn, Hello, Phase, Who};
 use super::watch::{Held, Slot};
-use super::words::maybe;
+use super::words::made_for_another;
 use super::{Attached, Oracles};
 
 /// Number that ZooKeeper mixes into the seed of a password.
@@ -123,10 +123,7 @@ impl Oracles {
         let attached = self.sessions.get(&session).and_then(|view| view.attached);
         let mine = conn.session == SessionId(0) || conn.session == session;
         self.tally.hold(Id::S4, mine && attached.is_none(), || {
-            let on = maybe(attached);
-            vec![format!(
-                "{who}: got the session {session}, made for another; it goes on with {on}"
-            )]
+            vec![made_for_another(who, session, attached)]
         })?;
         conn.session = session;
         let timeout_ms = made.map(|made| made.timeout_ms);

@@ -17,7 +17,7 @@ use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, SessionOptions};
 
 use super::catalog::{Id, Verdict};
 use super::conn::{Conn, Who};
-use super::words::maybe;
+use super::words::made_for_another;
 use super::{Oracles, SessionView};
 use crate::model::LocalRules;
 
@@ -224,12 +224,7 @@ impl Oracles {
         let attached = self.sessions.get(&session).and_then(|view| view.attached);
         let first = before == SessionId(0) || before == session;
         let mine = first && self.locals.is_made_for(session, server, id) && attached.is_none();
-        self.tally.hold(Id::S4, mine, || {
-            let on = maybe(attached);
-            vec![format!(
-                "{who}: got the session {session}, made for another; it goes on with {on}"
-            )]
-        })?;
+        self.tally.hold(Id::S4, mine, || vec![made_for_another(who, session, attached)])?;
         self.conns.get_mut(&id).expect("has a phase").session = session;
         Ok(())
     }

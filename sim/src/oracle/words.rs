@@ -4,11 +4,21 @@
 
 use std::fmt::Display;
 
+use zabkeeper_core::SessionId;
 use zabkeeper_core::io::DurableState;
+
+use super::Attached;
+use super::conn::Who;
 
 /// What is there, or that nothing is.
 pub(super) fn maybe(what: Option<impl Display>) -> String {
     what.map_or_else(|| "nothing".to_owned(), |what| what.to_string())
+}
+
+/// Somebody got a session that is not his.
+pub(super) fn made_for_another(who: Who, session: SessionId, attached: Option<Attached>) -> String {
+    let on = maybe(attached);
+    format!("{who}: got the session {session}, made for another; it goes on with {on}")
 }
 
 /// What a disk says of epochs and its snapshot.

@@ -7,14 +7,13 @@ use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use zabkeeper_core::Instant;
-use zabkeeper_core::io::Mark;
 
 use super::settings;
 use super::{Act, Schedule, Step};
 use crate::faults::{Fault, FaultPlan, Trigger};
 use crate::fork;
 use crate::observe::ClientId;
-use crate::targets::Rule;
+use crate::targets::{Rule, mark_called};
 use crate::workload::Op;
 
 /// Of the format, and of what the choices of a step mean. Raised whenever an older schedule would mean something else.
@@ -172,10 +171,7 @@ impl Schedule {
         let (name, value) = line.split_once(' ')?;
         match name {
             "violates" => self.violates = Some(value.to_owned()),
-            "reaches" => {
-                let mark = Mark::ALL.into_iter().find(|mark| format!("{mark:?}") == value)?;
-                self.reaches.push(mark);
-            }
+            "reaches" => self.reaches.push(mark_called(value)?),
             "seed" => self.seed = hex(value)?,
             "keys" => self.keys = hex(value)?,
             "in_order" => self.in_order = value.parse::<u8>().ok()? == 1,
@@ -230,6 +226,8 @@ fn hex(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use zabkeeper_core::io::Mark;
+
     use super::*;
     use crate::options::{Options, Pinned, Profile};
     use crate::seed::Seeds;

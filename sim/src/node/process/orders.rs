@@ -60,11 +60,7 @@ impl fmt::Display for Done {
             Some(Order::Append(zxid)) => write!(f, ": append {zxid}")?,
             Some(Order::Truncate(to)) => write!(f, ": truncate to {to}")?,
             Some(Order::Rebase(snapshot)) => write!(f, ": rebase on {snapshot}")?,
-            Some(Order::State(state)) => {
-                let DurableState { accepted_epoch, current_epoch, snapshot, damaged } = state;
-                write!(f, ": state accepted={accepted_epoch} current={current_epoch}")?;
-                write!(f, " snapshot={snapshot}{}", if *damaged { " damaged" } else { "" })?;
-            }
+            Some(Order::State(state)) => write!(f, ": state {state}")?,
         }
         if self.others > 0 { write!(f, ", and {} before it", self.others) } else { Ok(()) }
     }
