@@ -119,6 +119,10 @@ pub(crate) fn answer(
             Ok(ReplyBody::Number(0))
         }
         Request::NoPath { op: OpCode::Sync } => Ok(ReplyBody::NullPath),
+        // Nobody watches nothing, which is another thing than the empty path.
+        Request::NoPath { op: OpCode::CheckWatches | OpCode::RemoveWatches } => {
+            Err(ErrorCode::NoWatcher)
+        }
         Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
         Request::Throttled { .. } => Err(ErrorCode::Throttled),
         Request::Create { .. }

@@ -416,8 +416,6 @@ impl RequestFrame {
             }
         };
         let request = match decode_body(op, &mut reader) {
-            // Nobody watches nothing.
-            Ok(request @ Request::Watches { .. }) => request,
             // A bad mode is found before the null.
             Ok(request) if reader.late_null && !has_bad_mode(&request) => Request::NoPath { op },
             Ok(request) => request,

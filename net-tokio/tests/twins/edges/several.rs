@@ -91,6 +91,18 @@ pub(super) fn nulls(play: Add<'_>) {
             c(0, no_path(104)),
         ],
     );
+    // The empty path can be watched, and null is not that path.
+    let empty_watched = Request::new(101).xid(-8).zxid_behind(0).strings(&[]).strings(&[]);
+    play(
+        "no path is not the empty path",
+        vec![
+            c(0, empty_watched.strings(&[String::new()])),
+            c(0, no_path(17).int(1)),
+            c(0, no_path(18).int(1)),
+            c(0, Request::new(17).string("").int(1)),
+            c(0, Request::new(18).string("").int(1)),
+        ],
+    );
     play(
         "nulls within a multi",
         vec![
