@@ -38,6 +38,21 @@ impl Names {
         self.bases.iter().rev().find(|base| base.0 <= zxid).map(|base| zxid - base.1)
     }
 
+    /// The zxid that is told as so much less than the newest one: the same moment for both servers, even where one of them
+    /// has spent more zxids since.
+    pub(crate) fn behind(&self, distance: i64) -> i64 {
+        let told = self.distance(self.newest).unwrap_or(0).saturating_sub(distance);
+        let mut before = i64::MAX;
+        for &(from, base) in self.bases.iter().rev() {
+            let zxid = told.saturating_add(base).min(before);
+            if zxid >= from {
+                return zxid;
+            }
+            before = from - 1;
+        }
+        told.saturating_add(self.bases.first().map_or(0, |base| base.1))
+    }
+
     fn zxid(&mut self, zxid: i64) -> String {
         self.newest = self.newest.max(zxid);
         match (zxid, self.distance(zxid)) {

@@ -1,5 +1,6 @@
 //! Where we differ from ZooKeeper on purpose. `docs/compatibility.md` has the same list, for users.
 
+use crate::jute::Reader;
 use crate::play::{Step, is_intrusion};
 use crate::request::Request;
 
@@ -9,6 +10,8 @@ pub(crate) struct Known {
     pub(crate) name: &'static str,
     /// Why it is better so.
     pub(crate) why: &'static str,
+    /// May trees and watches differ from then on? Then there is nothing more to be learnt from the episode.
+    pub(crate) parts: bool,
     /// Is this an instance? The lines are those of the real server and ours.
     pub(crate) applies: fn(&Step, &[String], &[String]) -> bool,
 }
@@ -19,6 +22,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
         name: "reconnect with a wrong password",
         why: "ZooKeeper closes the owner's connection before it looks at the password: anyone who knows an id could \
               throw out its owner. We look first.",
+        parts: false,
         applies: |step, real, ours| {
             let thrown_out = |line: &&String| line.ends_with(" closed");
             is_intrusion(step)
@@ -29,6 +33,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     Known {
         name: "internal operations from clients",
         why: "createSession, deleteContainer and error are for servers; ZooKeeper takes them from anybody.",
+        parts: false,
         applies: |step, _, ours| {
             step.requests().iter().any(|request| matches!(request.op, -10 | -1 | 20))
                 && ours.iter().any(|line| line.contains(" zxid -1 err -6 "))
@@ -37,6 +42,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     Known {
         name: "connections that watch",
         why: "ZooKeeper counts a connection whose watches have all fired until it closes (WATCH-28).",
+        parts: false,
         applies: |step, real, ours| {
             let number = |line: &str| -> Option<u64> {
                 line.strip_prefix("wchs ")?.split_once(" connections ")?.0.parse().ok()
@@ -51,6 +57,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
         name: "null within an access control list",
         why: "ZooKeeper finds it when it first compares it with something, which depends on the entries before it. Here a \
               list with one is no record (ACL-07).",
+        parts: true,
         applies: |step, real, ours| {
             let place = |line: &String| line.split(" err ").next().map(str::to_owned);
             step.requests().iter().any(has_null_in_list)
@@ -61,11 +68,27 @@ pub(crate) const DIFFERENCES: &[Known] = &[
         name: "a list on its way",
         why: "Until a setACL is committed, ZooKeeper goes by the list before it: what is sent right behind it is allowed, or \
               refused, by a list that is gone. Here the new one holds at once (DATA-08).",
+        parts: true,
         applies: |step, real, ours| {
             let behind = step.requests().iter().skip_while(|request| request.op != 7).skip(1);
-            let refused = |line: &String| line.contains(" err -102");
+            // Of a multi, too.
+            let refused = |line: &String| line.contains(" -102");
             let first = real.iter().zip(ours).find(|(real, ours)| real != ours);
             behind.count() > 0 && first.is_some_and(|(real, ours)| refused(real) != refused(ours))
+        },
+    },
+    Known {
+        name: "null among the paths to watch",
+        why: "ZooKeeper does what stands before it in a setWatches, and then answers -5; a null to watch for good it keeps. \
+              Here a list with one is no record (OP-101, OP-105).",
+        parts: true,
+        applies: |step, real, ours| {
+            let place = |line: &String| {
+                let is_event = line.contains(" event ");
+                line.split(" err ").next().filter(|_| !is_event).map(str::to_owned)
+            };
+            step.requests().iter().any(watches_null)
+                && real.iter().filter_map(place).eq(ours.iter().filter_map(place))
         },
     },
 ];
@@ -73,6 +96,22 @@ pub(crate) const DIFFERENCES: &[Known] = &[
 fn has_null_in_list(request: &Request) -> bool {
     let lists = request.text.split('[').skip(1);
     lists.filter_map(|list| list.split(']').next()).any(|list| list.contains(" null"))
+}
+
+fn watches_null(request: &Request) -> bool {
+    let lists = match request.op {
+        101 => 3,
+        105 => 5,
+        _ => return false,
+    };
+    let mut body = Reader(&request.body);
+    let Some(_relative_zxid) = body.long() else { return false };
+    let mut found = false;
+    for _ in 0..lists {
+        let Some(paths) = body.vector(Reader::buffer) else { return false };
+        found |= paths.is_none_or(|paths| paths.contains(&None));
+    }
+    found
 }
 
 /// Which of them this is.

@@ -190,19 +190,19 @@ impl Players {
     /// A whole episode. Ok is how many requests were compared.
     pub(crate) fn play(&mut self, steps: &[Step]) -> Result<u64, Difference> {
         let mut requests = 0;
-        let mut outcome = Ok(());
+        let mut outcome = Ok(true);
         for (at, step) in steps.iter().enumerate() {
             outcome = self.compare(at, step);
-            if outcome.is_err() {
+            requests += 1.max(step.requests().len() as u64);
+            if !matches!(outcome, Ok(true)) {
                 break;
             }
-            requests += 1.max(step.requests().len() as u64);
         }
         if steps.iter().flat_map(Step::requests).any(|request| request.op == 7) {
             self.open_root();
         }
         self.end();
-        outcome.map(|()| requests)
+        outcome.map(|_| requests)
     }
 
     /// A list on `/` would outlast the episode.
@@ -214,7 +214,8 @@ impl Players {
         }
     }
 
-    fn compare(&mut self, at: usize, step: &Step) -> Result<(), Difference> {
+    /// Are the servers alike afterwards?
+    fn compare(&mut self, at: usize, step: &Step) -> Result<bool, Difference> {
         for first in self.needed_before(step) {
             self.compare(at, &first)?;
         }
@@ -229,8 +230,9 @@ impl Players {
             };
             self.known[known] += 1;
             self.level();
+            return Ok(!known::DIFFERENCES[known].parts);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What has to happen so that the step can take place.

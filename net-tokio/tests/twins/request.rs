@@ -1,5 +1,6 @@
 //! Requests as bytes with a description, and what may stand in them that differs between the two servers.
 
+use crate::answer::Names;
 use crate::jute::show;
 
 /// Stands in paths for the subtree of the play: an episode has one of its own, and so has each replay of it.
@@ -144,18 +145,18 @@ impl Request {
         self.note(&format!("({})", other.text))
     }
 
-    /// The frame, for a server whose newest zxid is this one.
-    pub(crate) fn frame(&self, newest: i64, prefix: &str) -> Vec<u8> {
+    /// The frame, for the server that has these names.
+    pub(crate) fn frame(&self, names: &Names) -> Vec<u8> {
         let mut message = Vec::with_capacity(self.body.len() + 8);
         message.extend(self.xid.to_be_bytes());
         message.extend(self.op.to_be_bytes());
         message.extend(&self.body);
         for &(at, distance) in &self.behind {
-            let zxid = newest.saturating_sub(distance).max(0);
+            let zxid = names.behind(distance).max(0);
             message[8 + at..16 + at].copy_from_slice(&zxid.to_be_bytes());
         }
         message.truncate(self.cut_header.unwrap_or(usize::MAX));
-        replace(&mut message, PREFIX.as_bytes(), prefix.as_bytes());
+        replace(&mut message, PREFIX.as_bytes(), names.prefix.as_bytes());
         let length = i32::try_from(message.len()).expect("fits a frame");
         [&length.to_be_bytes()[..], &message].concat()
     }

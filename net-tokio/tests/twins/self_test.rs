@@ -17,6 +17,8 @@ pub(crate) fn run() {
     requests_are_encoded_as_zookeeper_wants_them();
     what_may_differ_is_left_out_of_answers();
     a_list_on_its_way_explains_what_is_refused_behind_it_alone();
+    null_among_the_paths_to_watch_explains_what_is_said_of_those_before_it();
+    a_moment_is_the_same_for_both_where_one_has_spent_more_zxids();
     equal_servers_do_not_differ();
     one_changed_answer_is_found_and_shown_in_one_step();
 }
@@ -48,7 +50,7 @@ fn passwords_are_javas() {
 
 fn requests_are_encoded_as_zookeeper_wants_them() {
     let request = Request::new(101).xid(-8).zxid_behind(3).strings(&[format!("{PREFIX}/a")]);
-    let frame = request.frame(10, "/e0001");
+    let frame = request.frame(&Names::new("/e0001", 10));
     let body = b"\0\0\0\0\0\0\0\x07\0\0\0\x01\0\0\0\x08/e0001/a";
     assert_eq!(frame, [&b"\0\0\0\x20\xff\xff\xff\xf8\0\0\0\x65"[..], body].concat());
 }
@@ -87,6 +89,34 @@ fn a_list_on_its_way_explains_what_is_refused_behind_it_alone() {
     assert!(explained(2, 0, -102) && explained(2, -102, 0));
     assert!(!explained(1, 0, -102), "nothing is behind it");
     assert!(!explained(2, 0, -101) && !explained(2, -102, -102));
+}
+
+fn null_among_the_paths_to_watch_explains_what_is_said_of_those_before_it() {
+    let explained = |exist: Option<&[u8]>, real: &[&str], ours: &[&str]| {
+        let request = Request::new(101).zxid_behind(0).strings(&["/a".to_owned()]);
+        let requests = vec![request.int(1).buffer(exist).strings(&[])];
+        let lines = [real, ours].map(|lines| lines.iter().map(|&line| line.into()).collect());
+        known::find(&Step::Send { seat: 0, requests }, &lines).is_some()
+    };
+    let event = "c0 event NodeDeleted \"/a\" state 3 zxid -1 err 0 ";
+    let [done, refused] =
+        ["c0 setWatches xid -8 zxid +1 err 0 ", "c0 setWatches xid -8 zxid +1 err -5 "];
+    assert!(explained(None, &[event, refused], &[refused]));
+    assert!(!explained(Some(b"/b"), &[event, done], &[done]), "there is no null");
+    assert!(!explained(None, &[event, refused], &[]), "an answer is missing");
+}
+
+fn a_moment_is_the_same_for_both_where_one_has_spent_more_zxids() {
+    let mut left = Names::new("/e0001", 100);
+    let mut right = Names::new("/e0002", 7_000);
+    // Both have been 5 on; then left spends two that right does not, and they are levelled.
+    left.rebase(107, 7);
+    right.rebase(7_005, 7);
+    assert_eq!([left.behind(0), right.behind(0)], [107, 7_005]);
+    assert_eq!([left.behind(3), right.behind(3)], [104, 7_004]);
+    assert_eq!([left.behind(7), right.behind(7)], [100, 7_000]);
+    assert_eq!([left.behind(10), right.behind(10)], [97, 6_997]);
+    assert_eq!([left.behind(-5), right.behind(-5)], [112, 7_010]);
 }
 
 fn left_reply(body: &[u8]) -> Vec<u8> {

@@ -186,7 +186,7 @@ impl Side {
             Password::Null => None,
             Password::Empty => Some(Vec::new()),
         };
-        let seen = how.seen_behind.map_or(0, |behind| self.names.newest.saturating_sub(behind));
+        let seen = how.seen_behind.map_or(0, |behind| self.names.behind(behind));
         let version = if let Oddity::Version(version) = how.odd { version } else { 0 };
         let mut record = Request::new(0).int(version).long(seen).int(how.timeout_ms).long(id);
         record = record.buffer(password.as_deref());
@@ -203,7 +203,7 @@ impl Side {
         let mut bytes = [&length.to_be_bytes()[..], &record.body].concat();
         if how.odd == Oddity::Eager {
             let eager = Request::new(3).string(PREFIX).flag(false);
-            bytes.extend(eager.frame(self.names.newest, &self.names.prefix));
+            bytes.extend(eager.frame(&self.names));
             conn.asked.push_back((eager.xid, eager.op));
         }
         conn.write(&bytes);
@@ -234,10 +234,8 @@ impl Side {
     }
 
     pub(crate) fn send(&mut self, seat: usize, requests: &[Request]) {
-        let frames: Vec<u8> = requests
-            .iter()
-            .flat_map(|request| request.frame(self.names.newest, &self.names.prefix))
-            .collect();
+        let frames: Vec<u8> =
+            requests.iter().flat_map(|request| request.frame(&self.names)).collect();
         let Some(conn) = &mut self.seats[seat].conn else { return };
         // A ping is answered as one, whatever its xid.
         let xid = |request: &Request| if request.op == 11 { -2 } else { request.xid };
@@ -270,7 +268,7 @@ impl Side {
     pub(crate) fn ping(&mut self, seat: usize) {
         if let Some(conn) = &mut self.seats[seat].conn {
             conn.asked.push_back((-2, 11));
-            conn.write(&Request::new(11).xid(-2).frame(0, PREFIX));
+            conn.write(&Request::new(11).xid(-2).frame(&self.names));
         }
     }
 
@@ -370,7 +368,7 @@ impl Admin {
 
     /// Error code and body; None if it closes the connection.
     pub(crate) fn call(&mut self, request: &Request) -> Option<(i32, Vec<u8>)> {
-        self.conn.write(&request.frame(self.zxid, PREFIX));
+        self.conn.write(&request.frame(&Names::new(PREFIX, self.zxid)));
         loop {
             let Got::Frame(frame) = self.conn.next(PATIENCE) else { return None };
             let mut from = Reader(&frame);
