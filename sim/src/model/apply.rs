@@ -112,6 +112,7 @@ impl Model {
             Session { timeout_ms, created, ended: None, ephemerals, moves, first, servers };
         self.digest = self.digest.wrapping_add(session_share(txn.session, &session));
         self.sessions.insert(txn.session, session);
+        self.living.insert(txn.session);
         self.uses_up(txn.session);
     }
 
@@ -128,6 +129,8 @@ impl Model {
     fn close_session(&mut self, txn: &Txn) {
         let session = self.sessions.get_mut(&txn.session).expect("demanded");
         session.ended = Some(txn.zxid);
+        self.living.remove(&txn.session);
+        self.ended.push(txn.session);
         self.digest = self.digest.wrapping_sub(session_share(txn.session, session));
     }
 

@@ -195,6 +195,10 @@ pub struct Model {
     rules: Rules,
     paths: BTreeMap<String, PathHistory>,
     sessions: BTreeMap<SessionId, Session>,
+    /// Those that live: there may be a hundred thousand that do not.
+    living: BTreeSet<SessionId>,
+    /// Those that have ended, in that order.
+    ended: Vec<SessionId>,
     /// The highest id ever of each byte that names a server.
     last_sessions: BTreeMap<u8, SessionId>,
     log: Vec<Logged>,
@@ -219,6 +223,8 @@ impl Model {
             rules,
             paths: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            living: BTreeSet::new(),
+            ended: Vec::new(),
             last_sessions: BTreeMap::new(),
             log: Vec::new(),
             firings: Vec::new(),
@@ -351,10 +357,13 @@ impl Model {
 
     /// The sessions alive right after the transaction `zxid`, by id.
     pub fn sessions_at(&self, zxid: Zxid) -> Vec<SessionId> {
-        let alive = |session: &Session| {
-            session.created <= zxid && session.ended.is_none_or(|ended| ended > zxid)
-        };
-        self.sessions.iter().filter(|(_, session)| alive(session)).map(|(id, _)| *id).collect()
+        let ended_later = |id: &&SessionId| self.sessions[id].ended > Some(zxid);
+        let ended_since = self.ended.iter().rev().take_while(ended_later);
+        let had_begun = |id: &&SessionId| self.sessions[id].created <= zxid;
+        let mut alive: Vec<SessionId> =
+            self.living.iter().chain(ended_since).filter(had_begun).copied().collect();
+        alive.sort_unstable();
+        alive
     }
 
     /// What there is right after the transaction `zxid`.
@@ -374,7 +383,8 @@ impl Model {
 
     /// The sessions that own something right after the transaction `zxid`, and what.
     pub fn owners_at(&self, zxid: Zxid) -> BTreeMap<SessionId, BTreeSet<String>> {
-        let owned = self.sessions.iter().map(|(id, session)| (*id, session.ephemerals_at(zxid)));
+        let alive = self.sessions_at(zxid).into_iter();
+        let owned = alive.map(|id| (id, self.sessions[&id].ephemerals_at(zxid)));
         owned.filter(|(_, paths)| !paths.is_empty()).collect()
     }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
-use zabkeeper_core::{ConnId, ServerId, SessionId, SessionOptions, WallMs, Zxid};
+use zabkeeper_core::{ConnId, ServerId, SessionId, SessionInfo, SessionOptions, WallMs, Zxid};
 
 use super::history::{History, SERVER, create, create_with, get, twins, twins_under};
+use super::operators::{report, reports};
 use crate::model::{LocalRules, Rules};
 use crate::observe::Observation;
 
@@ -273,5 +274,26 @@ fn s4_the_id_of_a_local_session_becomes_everybodys() {
         let txn = h.session_txn(b, session);
         h.commits(txn);
         h.welcomes(b, session);
+    });
+}
+
+/// What its server says of it has to be what was granted last; once it is everybody's, another server may have granted
+/// something else, which its own one has not heard yet.
+#[test]
+fn o1_a_local_session_is_shown_with_the_timeout_of_before() {
+    twins_under(&rules(true), "O1", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", 1));
+        if !lie {
+            upgrades(h);
+        }
+        h.is_granted(a, 6_000);
+        let mut told = report(h);
+        told.sessions.iter_mut().for_each(|session| session.timeout_ms = 6_000);
+        let server = Some(SERVER);
+        let before = SessionInfo { id: LOCAL, timeout_ms: 4_000, expires: None, server };
+        told.local_sessions = vec![before];
+        told.status.local_sessions = 1;
+        reports(h, &told);
     });
 }

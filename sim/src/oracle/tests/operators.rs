@@ -16,7 +16,7 @@ const A: ConnId = ConnId(1);
 const B: ConnId = ConnId(2);
 
 /// What the server has to say when somebody asks it: two of its connections watch three paths.
-fn report(h: &mut History) -> Report {
+pub(super) fn report(h: &mut History) -> Report {
     let told = h.member(SERVER).status();
     let followers = h.members.len() - 1;
     let counts = h.model.counts_at(told.applied);
@@ -47,7 +47,7 @@ fn report(h: &mut History) -> Report {
     }
 }
 
-fn reports(h: &mut History, report: &Report) {
+pub(super) fn reports(h: &mut History, report: &Report) {
     let open = BTreeSet::from([A, B]);
     h.sees(Observation::Reported { server: SERVER, report, open: &open });
 }
