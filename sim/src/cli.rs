@@ -49,7 +49,7 @@ pub struct Flags {
     /// Worlds at once, one thread each; the results do not depend on it.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub jobs: usize,
-    /// Virtual length of the phase with faults, usually 60s, with the swarm 15s to 120s, with lite 10s.
+    /// Virtual length of the phase with faults, usually 60s, with the swarm 15s to 120s and 300,000 events at most, with lite 10s.
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub duration: Option<Duration>,
     /// Number of servers, 1 to 7, instead of the profile's.

@@ -103,6 +103,8 @@ pub struct Options {
     pub members: Option<String>,
     /// Goes into the keys of all hash maps, and must change nothing.
     pub map_salt: u64,
+    /// The phase with faults ends after so many events, however short it has been; zero: there is no bound.
+    pub fault_events: u64,
     /// The run ends where its faults would be healed.
     pub unhealed: bool,
     /// Nobody asks for anything for so long before the audit: for what takes its time.

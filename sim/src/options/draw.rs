@@ -9,6 +9,9 @@ use crate::selection::Selectable;
 
 const SERVERS: u32 = 5;
 
+/// Events after which the faults of a run of the swarm end. One run in ten would have more, and those would cost a third of
+/// all the time: other runs find more in it.
+const FAULT_EVENTS: u64 = 300_000;
 /// A disk whose syncs take longer than this, in ns, carries the load only with group commit. Without it the service is
 /// overloaded for as long as clients come back, faults or not, and that it does not recover proves nothing (seed 0x30e2b
 /// of the swarm: one write to a batch, one batch to a segment, four syncs of 8 ms each, 93 calls a second).
@@ -175,6 +178,7 @@ impl Options {
             peers,
             members: None,
             map_salt: 0,
+            fault_events: if wide && pinned.duration.is_none() { FAULT_EVENTS } else { 0 },
             unhealed: profile == Profile::Lite,
             rest: draw_rest(profile, &mut seeds.stream("config/rest", 0)),
             left_out: draw_left_out(profile, servers, &mut seeds.stream("config/heal", 0)),

@@ -161,6 +161,7 @@ pub fn plain() -> Options {
         },
         members: None,
         map_salt: 0,
+        fault_events: 0,
         unhealed: false,
         rest: Duration::ZERO,
         left_out: LeftOut::default(),
@@ -181,6 +182,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         at_marks: _,
         forks: _,
         duration,
+        fault_events,
         unhealed,
         rest,
         servers,
@@ -195,6 +197,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         left_out: LeftOut { dead, hung, stuck, alone, apart },
     } = options;
     visit("duration_us", duration);
+    visit("fault_events", fault_events);
     visit("unhealed", unhealed);
     visit("rest_us", rest);
     visit("servers", servers);

@@ -60,12 +60,19 @@ impl World {
 
     /// A fork may move its end.
     fn faults_phase(&mut self) -> bool {
-        while self.shared.now < self.ends {
-            if !self.run_until(self.ends) {
+        while self.shared.now < self.ends && !self.is_worn_out() {
+            let next = Instant(self.shared.now.0 + LOOK);
+            if !self.run_until(next.min(self.ends)) {
                 return false;
             }
         }
         true
+    }
+
+    /// Has so much happened that more is rather to be expected of another run?
+    fn is_worn_out(&self) -> bool {
+        let most = self.shared.options.fault_events;
+        most > 0 && self.shared.trace.events() >= most
     }
 
     fn begin_phase(&mut self, name: &'static str) {
