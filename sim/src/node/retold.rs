@@ -22,20 +22,20 @@ pub(super) fn draw(
     if dice.chance(1, 2) {
         // What a run can afford in the way of snapshots and segments was drawn; they may only become rarer.
         store.segment_bytes = drawn.segment_bytes.max(*dice.pick(&[64, 64 << 10, 256 << 10]));
-        redraw(&mut config.limits, &drawn.limits, dice);
+        redraw(&mut config.limits, drawn, dice);
         let segment_bytes = store.segment_bytes;
         return format!("{said}, log segment={segment_bytes}B, {:?}", config.limits);
     }
     said
 }
 
-fn redraw(limits: &mut Limits, drawn: &Limits, dice: &mut Dice) {
+fn redraw(limits: &mut Limits, drawn: &ServerOptions, dice: &mut Dice) {
     let usual = ServerOptions::usual().limits;
     let rare = |dice: &mut Dice| dice.chance(1, 3);
     draw_room(limits, &usual, rare, dice);
-    limits.snapshot_txns = drawn.snapshot_txns.max(dice.range_u32(2, 300));
+    limits.snapshot_txns = drawn.limits.snapshot_txns.max(dice.range_u32(2, 300));
     limits.snapshot_slice_bytes =
-        if rare(dice) { usual.snapshot_slice_bytes } else { drawn.snapshot_slice_bytes };
+        if rare(dice) { usual.snapshot_slice_bytes } else { drawn.limits.snapshot_slice_bytes };
     limits.snapshots_kept = dice.range_u32(1, 4);
-    draw_pace(limits, &usual, rare, dice);
+    draw_pace(limits, &usual, drawn.tick_ms, rare, dice);
 }

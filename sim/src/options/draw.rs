@@ -359,7 +359,7 @@ impl ServerOptions {
         if rare(dice) {
             limits.epoch_txns = dice.range_u32(5, 300);
         }
-        draw_pace(&mut limits, &usual, rare, dice);
+        draw_pace(&mut limits, &usual, tick_ms, rare, dice);
         ServerOptions {
             tick_ms,
             phase_ticks: (dice.range_u32(3, 10), dice.range_u32(2, 5)),
@@ -396,10 +396,14 @@ pub(crate) fn draw_room(
 pub(crate) fn draw_pace(
     limits: &mut Limits,
     usual: &Limits,
+    tick_ms: u32,
     rare: impl Fn(&mut Dice) -> bool,
     dice: &mut Dice,
 ) {
-    limits.final_wait = Duration::from_millis(dice.magnitude(1, 50));
+    // Who is elected waits a tick for the others. Where they wait for longer than that before they follow, and it waits for
+    // less, no election ends; no longer wait is harmless where it is nearly as long already.
+    let tick = Duration::from_millis(tick_ms.into());
+    limits.final_wait = Duration::from_millis(dice.magnitude(1, 50)).min(tick / 8);
     limits.notify_min = Duration::from_millis(dice.magnitude(5, 100));
     limits.notify_max = Duration::from_millis(dice.magnitude(100, 1_000));
     limits.recent_bytes = if rare(dice) { dice.magnitude(64, 16_384) } else { usual.recent_bytes };
