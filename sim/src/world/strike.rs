@@ -363,8 +363,17 @@ impl World {
         if standing.is_empty() {
             return false;
         }
+        // There are many more connections of clients than links between servers: those are picked in half of the cases. They
+        // come behind all others, so that what a schedule has recorded means the same.
+        let between_servers = |conn: &&ConnId| {
+            let parties = self.shared.net.parties(**conn);
+            parties.is_some_and(|all| all.iter().all(|party| matches!(party, Party::Server(_))))
+        };
+        let links: Vec<ConnId> = standing.iter().filter(between_servers).copied().collect();
+        let favoured = links.iter().cycle().take(standing.len());
+        let pool: Vec<ConnId> = standing.iter().chain(favoured).copied().collect();
         let dice = &mut self.fault_dice[fault as usize];
-        let conn = *dice.pick(&standing);
+        let conn = *dice.pick(&pool);
         let ends = self.shared.net.parties(conn);
         if let Some([dialler, acceptor]) = ends {
             self.shared.tell(|| format!("{conn} between {dialler} and {acceptor}"));
