@@ -221,6 +221,7 @@ impl Shared {
     }
 }
 
-fn is_no_server(party: &Party) -> bool {
+/// A client, or a stranger.
+pub fn is_no_server(party: &Party) -> bool {
     !matches!(party, Party::Server(_))
 }

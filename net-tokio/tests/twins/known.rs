@@ -59,9 +59,11 @@ pub(crate) const DIFFERENCES: &[Known] = &[
               list with one is no record (ACL-07).",
         parts: true,
         applies: |step, real, ours| {
-            let place = |line: &String| line.split(" err ").next().map(str::to_owned);
             step.requests().iter().any(has_null_in_list)
-                && real.iter().map(place).eq(ours.iter().map(place))
+                && real
+                    .iter()
+                    .map(|line| before_error(line))
+                    .eq(ours.iter().map(|line| before_error(line)))
         },
     },
     Known {
@@ -83,15 +85,19 @@ pub(crate) const DIFFERENCES: &[Known] = &[
               Here a list with one is no record (OP-101, OP-105).",
         parts: true,
         applies: |step, real, ours| {
-            let place = |line: &String| {
-                let is_event = line.contains(" event ");
-                line.split(" err ").next().filter(|_| !is_event).map(str::to_owned)
+            let is_answer = |line: &&String| !line.contains(" event ");
+            let answers = |lines: &[String]| -> Vec<String> {
+                lines.iter().filter(is_answer).map(|line| before_error(line).to_owned()).collect()
             };
-            step.requests().iter().any(watches_null)
-                && real.iter().filter_map(place).eq(ours.iter().filter_map(place))
+            step.requests().iter().any(watches_null) && answers(real) == answers(ours)
         },
     },
 ];
+
+/// What is answered, and at which place, whatever comes of it.
+fn before_error(line: &str) -> &str {
+    line.split(" err ").next().unwrap_or(line)
+}
 
 fn has_null_in_list(request: &Request) -> bool {
     let lists = request.text.split('[').skip(1);

@@ -29,7 +29,7 @@ impl Model {
             }
             TxnOp::CloseSession | TxnOp::MoveSession { .. } => {
                 let id = txn.session;
-                let live = self.sessions.get(&id).is_some_and(|session| session.ended.is_none());
+                let live = self.is_alive(id);
                 demand(live, Kind::Session, || format!("{} {id}: it is not alive", txn.op))?;
             }
             TxnOp::Create { .. }

@@ -352,7 +352,7 @@ impl Model {
 
     /// Is the session alive after the last transaction?
     pub fn is_alive(&self, id: SessionId) -> bool {
-        self.sessions.get(&id).is_some_and(|session| session.ended.is_none())
+        self.living.contains(&id)
     }
 
     /// The sessions alive right after the transaction `zxid`, by id.

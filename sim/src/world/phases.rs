@@ -60,9 +60,10 @@ impl World {
 
     /// A fork may move its end.
     fn faults_phase(&mut self) -> bool {
+        let bounded = self.shared.options.fault_events > 0;
         while self.shared.now < self.ends && !self.is_worn_out() {
-            let next = Instant(self.shared.now.0 + LOOK);
-            if !self.run_until(next.min(self.ends)) {
+            let look = if bounded { Instant(self.shared.now.0 + LOOK) } else { self.ends };
+            if !self.run_until(look.min(self.ends)) {
                 return false;
             }
         }

@@ -16,7 +16,7 @@ use crate::node::Node;
 use crate::observe::Observation;
 use crate::schedule::Act;
 use crate::seed::Dice;
-use crate::shared::{Event, Shared};
+use crate::shared::{Event, Shared, is_no_server};
 use crate::stream::{Break, End, Party};
 use crate::targets::Met;
 use crate::trace::Kind;
@@ -367,7 +367,7 @@ impl World {
         // come behind all others, so that what a schedule has recorded means the same.
         let between_servers = |conn: &&ConnId| {
             let parties = self.shared.net.parties(**conn);
-            parties.is_some_and(|all| all.iter().all(|party| matches!(party, Party::Server(_))))
+            parties.is_some_and(|all| !all.iter().any(is_no_server))
         };
         let links: Vec<ConnId> = standing.iter().filter(between_servers).copied().collect();
         let favoured = links.iter().cycle().take(standing.len());
