@@ -186,7 +186,8 @@ pub enum DiskCommand {
         /// The new content.
         state: DurableState,
     },
-    /// Snapshot lane: write the next chunk of a snapshot. Chunk 0 begins a new file, dropping an unfinished one.
+    /// Snapshot lane: write the next chunk of a snapshot. Chunk 0 begins a new file; the last one is finished by then, or
+    /// dropped.
     SnapshotChunk {
         /// The snapshot's position in the history.
         zxid: Zxid,
@@ -196,6 +197,12 @@ pub enum DiskCommand {
         bytes: Bytes,
         /// Is the snapshot complete with it? Then it is made durable and gets its name.
         last: bool,
+    },
+    /// Snapshot lane: remove the snapshot whose chunks came last, which was given up. Though some may be under way still,
+    /// all of it may be there, and durable.
+    DropSnapshot {
+        /// Its position in the history.
+        zxid: Zxid,
     },
     /// Snapshot lane: remove snapshots older than this one, and log that lies wholly at or before it.
     Purge {
@@ -343,7 +350,9 @@ impl DiskCommand {
             | DiskCommand::Truncate { .. }
             | DiskCommand::Rebase { .. }
             | DiskCommand::SaveState { .. } => Lane::Log,
-            DiskCommand::SnapshotChunk { .. } | DiskCommand::Purge { .. } => Lane::Snapshot,
+            DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::DropSnapshot { .. }
+            | DiskCommand::Purge { .. } => Lane::Snapshot,
             DiskCommand::ReadLog { .. } | DiskCommand::ReadSnapshot { .. } => Lane::Reader,
         }
     }
@@ -441,6 +450,7 @@ impl fmt::Display for DiskCommand {
                 let end = if *last { " last" } else { "" };
                 write!(f, "snapshot {zxid} chunk {index} {}B{end}", bytes.len())
             }
+            DiskCommand::DropSnapshot { zxid } => write!(f, "drop snapshot {zxid}"),
             DiskCommand::Purge { oldest } => write!(f, "purge before snapshot {oldest}"),
             DiskCommand::ReadLog { link, after, .. } => write!(f, "read after {after} for {link}"),
             DiskCommand::ReadSnapshot { link, zxid, index } => {

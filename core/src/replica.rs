@@ -233,6 +233,10 @@ impl Replica {
         }
     }
 
+    pub(crate) fn snapshots_kept(&self) -> usize {
+        self.snapshots.kept.len()
+    }
+
     pub(crate) fn snapshot_running(&self) -> bool {
         self.snapshots.running.is_some()
     }
@@ -330,10 +334,12 @@ impl Replica {
         }
         if index == 0 {
             // The lane writes one snapshot at a time.
-            if self.snapshots.running.take().is_some() {
+            if let Some(running) = self.snapshots.running.take() {
                 cx.mark(Mark::SnapshotReplaced);
+                cx.out.disk.push(DiskCommand::DropSnapshot { zxid: running.zxid });
             }
             self.tree.cancel_snapshot();
+            self.abandon_incoming(cx);
             self.incoming = Some(Incoming { zxid, chunks: Vec::new(), complete: false });
         }
         let incoming = self.incoming.as_mut().filter(|incoming| {
@@ -351,8 +357,9 @@ impl Replica {
 
     /// The rest of a snapshot will not come.
     pub(crate) fn abandon_incoming(&mut self, cx: &mut Cx<'_>) {
-        if self.incoming.take().is_some() {
+        if let Some(incoming) = self.incoming.take() {
             cx.mark(Mark::SnapshotAbandoned);
+            cx.out.disk.push(DiskCommand::DropSnapshot { zxid: incoming.zxid });
         }
     }
 

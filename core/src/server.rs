@@ -180,6 +180,7 @@ impl Server {
             appended: log.appended(),
             durable: log.durable(),
             snapshot: state.snapshot,
+            snapshots: self.replica.snapshots_kept(),
             snapshot_running: self.replica.snapshot_running(),
             sessions: self.replica.sessions().len(),
             local_sessions: self.local.len(),

@@ -49,6 +49,8 @@ pub struct Status {
     pub durable: Zxid,
     /// The newest snapshot that is durable.
     pub snapshot: Zxid,
+    /// Snapshots on the disk: that one, and older ones.
+    pub snapshots: usize,
     /// Is a snapshot being written?
     pub snapshot_running: bool,
     /// Live sessions of the ensemble.

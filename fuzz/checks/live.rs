@@ -532,6 +532,7 @@ impl Disk {
                 None
             }
             other @ (DiskCommand::Append { .. }
+            | DiskCommand::DropSnapshot { .. }
             | DiskCommand::Truncate { .. }
             | DiskCommand::Rebase { .. }
             | DiskCommand::SaveState { .. }

@@ -55,7 +55,7 @@ impl<V: Vfs> SnapshotLane<V> {
     }
 
     /// Runs one command. A chunk is answered with `ChunkDone`, and only the last one's means that anything is
-    /// durable; a purge is answered with `None`.
+    /// durable; what is dropped or purged is answered with `None`.
     ///
     /// # Errors
     /// The first failure. Every later call returns the same error and does nothing.
@@ -85,6 +85,10 @@ impl<V: Vfs> SnapshotLane<V> {
                 }
                 Ok(Some(DiskEvent::ChunkDone { zxid: *zxid, index: *index }))
             }
+            DiskCommand::DropSnapshot { zxid } => {
+                self.drop_snapshot(*zxid)?;
+                Ok(None)
+            }
             DiskCommand::Purge { oldest } => {
                 self.purge(*oldest)?;
                 Ok(None)
@@ -103,9 +107,7 @@ impl<V: Vfs> SnapshotLane<V> {
     }
 
     fn begin(&mut self, zxid: Zxid) -> Result<(), StoreError> {
-        if let Some(dropped) = self.unfinished.take() {
-            self.dir.remove(dropped.file.name())?;
-        }
+        assert!(self.unfinished.is_none(), "snapshot {zxid} begins before the last one has ended");
         let header = SnapshotHeader { cluster: self.cluster, zxid };
         let mut file = self.dir.create(&FileName::Snapshot(zxid).unfinished())?;
         file.write_at(0, &header.encode())?;
@@ -133,6 +135,17 @@ impl<V: Vfs> SnapshotLane<V> {
         done.file.write_at(done.end, &done.header.footer(done.next, done.end))?;
         done.file.sync()?;
         done.file.publish(FileName::Snapshot(done.header.zxid).to_string())
+    }
+
+    /// A power failure may bring it back, as it does what is purged.
+    fn drop_snapshot(&mut self, zxid: Zxid) -> Result<(), StoreError> {
+        match self.unfinished.take() {
+            Some(dropped) => {
+                assert_eq!(dropped.header.zxid, zxid, "another snapshot is being written");
+                self.dir.remove(dropped.file.name())
+            }
+            None => self.dir.remove(&FileName::Snapshot(zxid).to_string()),
+        }
     }
 
     /// Nothing is synced: what a power failure brings back is not needed, does no harm, and goes with the next purge.

@@ -130,6 +130,7 @@ impl<V: Vfs> LogLane<V> {
                     done = Some(*id);
                 }
                 DiskCommand::SnapshotChunk { .. }
+                | DiskCommand::DropSnapshot { .. }
                 | DiskCommand::Purge { .. }
                 | DiskCommand::ReadLog { .. }
                 | DiskCommand::ReadSnapshot { .. } => {

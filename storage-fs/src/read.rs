@@ -74,6 +74,7 @@ impl<V: Vfs> ReaderLane<V> {
             | DiskCommand::Rebase { .. }
             | DiskCommand::SaveState { .. }
             | DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::DropSnapshot { .. }
             | DiskCommand::Purge { .. } => panic!("{command} is not for this lane"),
         }
     }

@@ -66,6 +66,7 @@ impl Disk {
             | DiskCommand::Truncate { .. }
             | DiskCommand::Rebase { .. } => true,
             DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::DropSnapshot { .. }
             | DiskCommand::Purge { .. }
             | DiskCommand::ReadLog { .. }
             | DiskCommand::ReadSnapshot { .. } => false,
@@ -118,6 +119,10 @@ impl Disk {
                 DiskCommand::ReadSnapshot { link, zxid, index } => {
                     let found = self.read_snapshot(zxid, index);
                     others.push(DiskEvent::SnapshotRead { link, zxid, index, found });
+                }
+                DiskCommand::DropSnapshot { zxid } => {
+                    self.writing.clear();
+                    self.snapshots.remove(&zxid);
                 }
                 DiskCommand::Purge { oldest } => {
                     self.snapshots.retain(|zxid, _| *zxid >= oldest);

@@ -92,6 +92,7 @@ fn status(mode: Mode) -> Status {
         appended: Zxid(0x1_0000_01af),
         durable: Zxid(0x1_0000_01af),
         snapshot: Zxid::ZERO,
+        snapshots: 0,
         snapshot_running: false,
         sessions: 1,
         local_sessions: 2,

@@ -447,6 +447,7 @@ impl Chronicle {
                 }
                 DiskCommand::Append { .. }
                 | DiskCommand::SnapshotChunk { .. }
+                | DiskCommand::DropSnapshot { .. }
                 | DiskCommand::Purge { .. }
                 | DiskCommand::ReadLog { .. }
                 | DiskCommand::ReadSnapshot { .. } => {}

@@ -117,9 +117,9 @@ impl Lanes {
     fn looks_at(&mut self, command: &DiskCommand) -> u64 {
         match command {
             DiskCommand::Truncate { .. } | DiskCommand::Rebase { .. } => 2,
-            DiskCommand::SaveState { .. } | DiskCommand::Purge { .. } => {
-                u64::from(self.looks.chance(1, 16))
-            }
+            DiskCommand::SaveState { .. }
+            | DiskCommand::DropSnapshot { .. }
+            | DiskCommand::Purge { .. } => u64::from(self.looks.chance(1, 16)),
             DiskCommand::Append { .. }
             | DiskCommand::SnapshotChunk { .. }
             | DiskCommand::ReadLog { .. }

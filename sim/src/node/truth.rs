@@ -113,6 +113,7 @@ fn last_write(out: &Outbox) -> Option<WriteId> {
         | DiskCommand::Truncate { id, .. }
         | DiskCommand::Rebase { id, .. } => Some(*id),
         DiskCommand::SnapshotChunk { .. }
+        | DiskCommand::DropSnapshot { .. }
         | DiskCommand::Purge { .. }
         | DiskCommand::ReadLog { .. }
         | DiskCommand::ReadSnapshot { .. } => None,

@@ -51,6 +51,7 @@ impl Ledger {
                     server.mirror.snapshot(*zxid, *index);
                 }
                 DiskCommand::SnapshotChunk { last: false, .. }
+                | DiskCommand::DropSnapshot { .. }
                 | DiskCommand::Purge { .. }
                 | DiskCommand::ReadLog { .. }
                 | DiskCommand::ReadSnapshot { .. } => {}

@@ -264,7 +264,10 @@ impl World {
             let few = if handles <= HANDLES_MAX { Ok(()) } else { Err(format!("{handles} open")) };
             shared.hold(Check::HANDLES, few);
             let limits = node.limits();
-            let kept = left_over(&node.disk().borrow().names(), limits, held_back)
+            // Where a learner was slow, older ones stay until the next one is complete.
+            let most =
+                if held_back { usize::MAX } else { 1 + limits.snapshots_kept.max(1) as usize };
+            let kept = left_over(&node.disk().borrow().names(), status.snapshots, most)
                 .and_then(|()| goes_on((status.snapshot, applied), limits));
             shared.hold(Check::FILES, kept.map_err(|what| format!("s{server}: {what}")));
         }
@@ -278,25 +281,24 @@ impl World {
     }
 }
 
-/// Is there more on a disk than its server needs? Nothing is being written any more, but a snapshot that was given up stays
-/// until the next one begins. Where a learner was slow (`held_back`), older snapshots stay as long, too.
-fn left_over(names: &[String], limits: &Limits, held_back: bool) -> Result<(), String> {
+/// Is there more on a disk than its server needs? Nothing is being written any more, and it knows of so many snapshots, of
+/// which it has at most so many.
+fn left_over(names: &[String], known: usize, most: usize) -> Result<(), String> {
     let which = |is: fn(&str) -> bool| -> Vec<&str> {
         names.iter().map(String::as_str).filter(|name| is(name)).collect()
     };
     let (unfinished, snapshots) = (which(|name| name.ends_with(".tmp")), which(is_snapshot));
-    let most = 1 + limits.snapshots_kept.max(1) as usize;
-    if unfinished.len() > 1 {
-        return Err(format!(
-            "these files were never finished, and one at most may be left: {}",
-            unfinished.join(" ")
-        ));
-    }
-    if snapshots.len() <= most || held_back {
-        return Ok(());
+    if !unfinished.is_empty() {
+        return Err(format!("these files were never finished: {}", unfinished.join(" ")));
     }
     let (count, there) = (snapshots.len(), snapshots.join(" "));
-    Err(format!("{count} snapshots are left, where {most} are kept: {there}"))
+    if count != known {
+        return Err(format!("{count} snapshots are left, and it knows of {known}: {there}"));
+    }
+    if count > most {
+        return Err(format!("{count} snapshots are left, where {most} are kept: {there}"));
+    }
+    Ok(())
 }
 
 fn is_snapshot(name: &str) -> bool {

@@ -47,6 +47,28 @@ fn what_was_done_is_there_again() {
 }
 
 #[test]
+fn a_snapshot_that_is_given_up_leaves_nothing_behind() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = OsDir::new(temp.path().to_owned()).expect("a directory");
+    let mut store = start(&dir);
+    let snapshots = || {
+        let names = std::fs::read_dir(temp.path())
+            .expect("a directory")
+            .map(|entry| entry.expect("a file").file_name().into_string().expect("a name of ours"));
+        names.filter(|name| name.starts_with("snapshot.")).count()
+    };
+    let zxid = Zxid((1 << 32) + 2);
+    for last in [false, true] {
+        let bytes = Bytes::from_static(b"tree");
+        let chunk = DiskCommand::SnapshotChunk { zxid, index: 0, bytes, last };
+        store.snapshots.run(&chunk).expect("nothing is in the way");
+        assert_eq!(snapshots(), 1);
+        assert_eq!(store.snapshots.run(&DiskCommand::DropSnapshot { zxid }), Ok(None));
+        assert_eq!(snapshots(), 0, "last: {last}");
+    }
+}
+
+#[test]
 fn a_second_open_is_kept_out_until_both_lanes_are_gone() {
     let temp = tempfile::tempdir().expect("a directory");
     let log = OsDir::new(temp.path().join("log")).expect("a directory");

@@ -49,6 +49,8 @@ pub(super) struct Model {
     snapshots: Vec<Zxid>,
     /// The snapshot that was about to be finished.
     snapshot_asked: Option<Zxid>,
+    /// Snapshots of its own that were dropped: a power failure may bring them back.
+    dropped: Vec<Zxid>,
     /// Snapshots of leaders that may have got their names: the next recovery goes on after one that is ahead of the log.
     of_leaders: Vec<Zxid>,
 }
@@ -70,6 +72,7 @@ impl Model {
             state_asked: DurableState::default(),
             snapshots: Vec::new(),
             snapshot_asked: None,
+            dropped: Vec::new(),
             of_leaders: Vec::new(),
         }
     }
@@ -164,6 +167,7 @@ impl Model {
             batch.push(self.next_append());
         }
         let snapshot = self.snapshots.last().copied().unwrap_or(self.base);
+        let snapshot = self.dropped.iter().copied().fold(snapshot, Zxid::max);
         let mut least = self.submitted.iter().take_while(|entry| entry.zxid <= snapshot).count();
         // What a leader's snapshot holds is committed: once the log has reached that, it stays so.
         let last = self.last();
@@ -207,12 +211,12 @@ impl Model {
             Zxid(Zxid::start_of(Epoch(last.epoch().0.max(self.epoch) + 1)).0 + self.rng.below(9))
         };
         self.of_leaders.push(zxid);
-        self.write_chunks(store, zxid, false)?;
-        self.snapshot_asked = None;
         if self.rng.below(4) == 0 {
             // The leader is lost before the server knows that the snapshot is durable: the log goes on for now.
-            return Ok(());
+            return self.give_up_snapshot(store, zxid);
         }
+        self.write_chunks(store, zxid, tree(zxid).len())?;
+        self.snapshot_asked = None;
         self.replace_log(zxid);
         self.epoch = self.epoch.max(zxid.epoch().0);
         let mut batch = vec![self.save_command()];
@@ -297,13 +301,32 @@ impl Model {
             return Ok(());
         }
         let zxid = self.submitted[self.durable - 1].zxid;
-        let given_up = self.rng.below(4) == 0;
-        self.write_chunks(store, zxid, given_up)?;
-        if !given_up {
-            self.snapshots.retain(|held| *held != zxid);
-            self.snapshots.push(zxid);
-            self.snapshot_asked = None;
+        if self.snapshots.contains(&zxid) {
+            return Ok(());
         }
+        if self.rng.below(4) == 0 {
+            self.dropped.push(zxid);
+            return self.give_up_snapshot(store, zxid);
+        }
+        self.write_chunks(store, zxid, tree(zxid).len())?;
+        self.snapshots.push(zxid);
+        self.snapshot_asked = None;
+        Ok(())
+    }
+
+    /// One is dropped again, of which some is written, or all.
+    fn give_up_snapshot(
+        &mut self,
+        store: &mut Opened<MemDir>,
+        zxid: Zxid,
+    ) -> Result<(), StoreError> {
+        let some = 1 + self.rng.below(tree(zxid).len() as u64);
+        self.write_chunks(store, zxid, usize::try_from(some).expect("small"))?;
+        self.drop_snapshot(store, zxid)
+    }
+
+    fn drop_snapshot(&mut self, store: &mut Opened<MemDir>, zxid: Zxid) -> Result<(), StoreError> {
+        assert_eq!(store.snapshots.run(&DiskCommand::DropSnapshot { zxid })?, None);
         Ok(())
     }
 
@@ -311,14 +334,11 @@ impl Model {
         &mut self,
         store: &mut Opened<MemDir>,
         zxid: Zxid,
-        given_up: bool,
+        count: usize,
     ) -> Result<(), StoreError> {
         let chunks = tree(zxid);
-        for (index, bytes) in (0u32..).zip(&chunks) {
+        for (index, bytes) in (0u32..).zip(&chunks).take(count) {
             let last = index as usize + 1 == chunks.len();
-            if last && given_up {
-                break;
-            }
             if last {
                 self.snapshot_asked = Some(zxid);
             }
@@ -351,6 +371,7 @@ impl Model {
             assert_eq!(image.chunks, tree(base), "content of the snapshot at {base}");
             let known = self.snapshots.contains(&base)
                 || self.snapshot_asked == Some(base)
+                || self.dropped.contains(&base)
                 || self.of_leaders.contains(&base);
             assert!(known, "snapshot {base} was never taken");
         }

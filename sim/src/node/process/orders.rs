@@ -36,6 +36,7 @@ impl Orders {
             DiskCommand::Rebase { id, snapshot } => Some((*id, Order::Rebase(*snapshot))),
             DiskCommand::SaveState { id, state } => Some((*id, Order::State(state.clone()))),
             DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::DropSnapshot { .. }
             | DiskCommand::Purge { .. }
             | DiskCommand::ReadLog { .. }
             | DiskCommand::ReadSnapshot { .. } => None,

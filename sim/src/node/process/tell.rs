@@ -107,6 +107,7 @@ impl Process {
                 DiskCommand::Rebase { .. } => shared.tally.counts.snaps += 1,
                 DiskCommand::SaveState { .. }
                 | DiskCommand::SnapshotChunk { .. }
+                | DiskCommand::DropSnapshot { .. }
                 | DiskCommand::Purge { .. }
                 | DiskCommand::ReadLog { .. }
                 | DiskCommand::ReadSnapshot { .. } => {}

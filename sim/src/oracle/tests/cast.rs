@@ -74,6 +74,7 @@ impl Member {
             appended: self.end().max(self.committed),
             durable: self.durable,
             snapshot: Zxid::ZERO,
+            snapshots: 0,
             snapshot_running: false,
             sessions: 0,
             local_sessions: 0,

@@ -174,6 +174,7 @@ impl Play {
                 DiskCommand::Truncate { .. }
                 | DiskCommand::Rebase { .. }
                 | DiskCommand::SnapshotChunk { .. }
+                | DiskCommand::DropSnapshot { .. }
                 | DiskCommand::Purge { .. }
                 | DiskCommand::ReadLog { .. }
                 | DiskCommand::ReadSnapshot { .. } => {}
@@ -196,6 +197,7 @@ impl Play {
             DiskCommand::Truncate { .. }
             | DiskCommand::Rebase { .. }
             | DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::DropSnapshot { .. }
             | DiskCommand::Purge { .. }
             | DiskCommand::ReadLog { .. }
             | DiskCommand::ReadSnapshot { .. } => None,
