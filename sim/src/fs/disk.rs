@@ -162,10 +162,10 @@ impl Disk {
         self.nameless.clear();
     }
 
-    /// The disk behaves from now on: no trouble, and this pace. What has failed has failed.
-    pub fn calm(&mut self, pace: Pace) {
+    /// The disk behaves from now on: no trouble, and a usual pace at least. What has failed has failed.
+    pub fn calm(&mut self) {
         self.trouble = Trouble::default();
-        self.pace = pace;
+        self.pace = self.pace.calm();
     }
 
     /// From now on every operation takes no time and nothing is recorded: for copies that are only examined.

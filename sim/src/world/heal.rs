@@ -9,7 +9,7 @@ use zabkeeper_core::ServerId;
 use super::World;
 use crate::chronicle::Hit;
 use crate::faults::Fault;
-use crate::fs::{Crash, Pace};
+use crate::fs::Crash;
 use crate::heal::{self, FOREVER, Fate};
 use crate::node::Node;
 use crate::observe::Observation;
@@ -17,8 +17,6 @@ use crate::options::VotePace;
 use crate::shared::Event;
 use crate::stream::{End, LinkPace, Party};
 use crate::trace::Kind;
-
-const MS: u64 = 1_000_000;
 
 impl World {
     /// All faults stop: servers of the core are up, their disks and links behave, clients are awake.
@@ -55,9 +53,7 @@ impl World {
             node.resume(shared);
             let (server, until) = (node.id(), shared.now);
             shared.observe(Observation::StandsStill { server, until });
-            let steady = shared.options.disk.steady;
-            let well = Pace { sync_mean: MS, op_mean: 10_000, per_kib: 500, steady };
-            node.disk().borrow_mut().calm(well);
+            node.disk().borrow_mut().calm();
             shared.after(0, Event::Start { server: node.id() });
         }
         for (server, fate) in fates {
