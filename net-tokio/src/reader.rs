@@ -193,6 +193,7 @@ impl Reader {
     async fn requests(&mut self) -> End {
         loop {
             if self.conn.is_closed() {
+                self.shared.let_in();
                 return self.hang_up().await;
             }
             if let Some(fault) = self.conn.take_fault() {
@@ -200,25 +201,32 @@ impl Reader {
                 return End::Broken(fault);
             }
             let window = self.conn.window(&self.shared);
-            if window == 0 {
-                if let Err(end) = self.wait().await {
-                    return end;
-                }
-                continue;
-            }
-            match self.hand_over(window) {
-                Err(end) => return self.refuse(end).await,
-                // Perhaps there is more, but first the hub's turn.
-                Ok(true) => tokio::task::yield_now().await,
-                Ok(false) => {
-                    let conn = Rc::clone(&self.conn);
-                    tokio::select! {
-                        biased;
-                        read = self.read() => if let Err(end) = read { return end },
-                        () = conn.changed() => {}
+            if window > 0 {
+                match self.hand_over(window) {
+                    Err(end) => return self.refuse(end).await,
+                    Ok(true) => {
+                        // Perhaps there is more, but first the hub's turn.
+                        tokio::task::yield_now().await;
+                        continue;
                     }
+                    Ok(false) => {}
                 }
             }
+            // It may have been let in for nothing: then somebody else is.
+            self.shared.let_in();
+            let waited = if window > 0 { self.read_or_change().await } else { self.wait().await };
+            if let Err(end) = waited {
+                return end;
+            }
+        }
+    }
+
+    async fn read_or_change(&mut self) -> Result<(), End> {
+        let conn = Rc::clone(&self.conn);
+        tokio::select! {
+            biased;
+            read = self.read() => read,
+            () = conn.changed() => Ok(()),
         }
     }
 

@@ -184,7 +184,7 @@ impl Shared {
             let Some(id) = self.line.borrow_mut().pop_front() else {
                 return;
             };
-            if let Some(conn) = self.conn(id) {
+            if let Some(conn) = self.conn(id).filter(|conn| !conn.is_closed()) {
                 conn.leave_line();
                 room -= 1;
             }

@@ -204,6 +204,27 @@ fn thr_06_no_more_requests_under_way_than_allowed_and_all_get_their_turn() {
 }
 
 #[test]
+fn thr_06_who_asks_for_nothing_keeps_nobody_waiting() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "request_throttle_max_requests=1");
+    let mut clients: Vec<Raw> = (0..4).map(|_| Raw::open(server.port, 30_000).0).collect();
+    for round in 0..20 {
+        let asked: Vec<Vec<i32>> = (0..clients.len())
+            .map(|client| {
+                let path = |n| format!("/r{round}-c{client}-{n}");
+                pipeline(&mut clients[client], 20, |n| create(&path(n), b"x", 0))
+            })
+            .collect();
+        // They stand in the line between the others, for a handshake, and then with nothing to ask.
+        let idle: Vec<Raw> = (0..4).map(|_| Raw::open(server.port, 30_000).0).collect();
+        for (client, xids) in clients.iter_mut().zip(&asked) {
+            take_answers(client, xids);
+        }
+        drop(idle);
+    }
+}
+
+#[test]
 fn thr_06_whose_request_waits_longer_than_its_session_may_be_silent_is_disconnected() {
     let dir = tempdir().expect("creates");
     let settings = "minSessionTimeout=60\nrequest_throttle_max_requests=1\n\
