@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use zabkeeper_core::Instant;
+use zabkeeper_core::{Instant, ServerId};
 
 use crate::faults::Fault;
 use crate::observe::ClientId;
@@ -21,6 +21,8 @@ pub enum Due {
     Strike(Fault),
     /// A client makes its next calls, and draws which. Void once that life is over.
     Work { client: ClientId, life: u64 },
+    /// A leader that is one no longer is asked something, and does not know it before `until`.
+    Press { server: ServerId, until: Instant },
     /// The step of the schedule with this number.
     Scripted(usize),
 }

@@ -290,11 +290,17 @@ impl Client {
 
     /// Makes so many calls of its own choice at once, if it is in a position to.
     pub fn rush(&mut self, calls: u64, shared: &mut Shared) {
-        let awake = self.still_frozen(shared.now).is_none();
         for _ in 0..calls {
-            if awake && self.calls_freely() && self.calls.len() < shared.options.workload.depth {
+            if self.has_time(shared) {
                 self.call_any(shared);
             }
+        }
+    }
+
+    /// Makes a call of this kind, if it is in a position to.
+    pub fn ask(&mut self, op: Op, shared: &mut Shared) {
+        if self.has_time(shared) {
+            self.call(op, shared);
         }
     }
 
@@ -307,6 +313,11 @@ impl Client {
     /// Makes this call.
     pub fn call_this(&mut self, op: Op, request: Request, shared: &mut Shared) {
         self.submit(op, request, false, shared);
+    }
+
+    fn has_time(&self, shared: &Shared) -> bool {
+        let awake = self.still_frozen(shared.now).is_none();
+        awake && self.calls_freely() && self.calls.len() < shared.options.workload.depth
     }
 
     /// It has a session, and no fresh write is to be proven.

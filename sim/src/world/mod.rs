@@ -7,6 +7,7 @@ mod heal;
 mod intruder;
 mod partition;
 mod phases;
+mod press;
 mod rogue;
 mod scene;
 mod stranger;
@@ -381,6 +382,7 @@ impl World {
     fn act(&mut self, due: Due) {
         match due {
             Due::Strike(fault) => self.strike(fault),
+            Due::Press { server, until } => self.press(server, until),
             Due::Work { client, life } => {
                 if let Some(state) = self.clients.get_mut(&client) {
                     state.work(life, &mut self.shared);

@@ -117,6 +117,7 @@ impl World {
             shared.net.break_off(shared.now, conn, how);
         }
         shared.schedule_arrivals();
+        self.press_upon(server, until);
     }
 
     /// A leader and some of its followers, never half of the servers, are left behind with what only they have logged.

@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    fn strike_once(&mut self, fault: Fault) {
+    pub(super) fn strike_once(&mut self, fault: Fault) {
         let ends_calls = matches!(fault, Fault::ClientClose | Fault::ClientTwin);
         if ends_calls && !self.shared.agenda.is_scripted() {
             self.rush(fault);

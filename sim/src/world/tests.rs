@@ -8,6 +8,7 @@ use crate::options::{Options, Pinned, Profile};
 use crate::seed::Seeds;
 use crate::selection::Selection;
 use crate::trace::Story;
+use crate::workload::Op;
 
 const MS: u64 = 1_000_000;
 const POWER: Crash = Crash::Power { torn: false, garbage: false, names: false };
@@ -143,6 +144,32 @@ fn a_leader_that_is_left_unaware_still_leads_when_the_others_have_another_one() 
         leaders.len() == 2 && leaders.contains(&old)
     });
     assert!(both, "{:?} lead", world.leaders());
+    finish(world);
+}
+
+#[test]
+fn a_leader_that_is_left_unaware_is_asked_for_syncs_once_there_is_another() {
+    let mut world = settled_world(5);
+    let old = world.leaders()[0];
+    let syncs = |world: &mut World| {
+        world.shared.agenda.keep_record(false);
+        run_for(world, 50);
+        let steps = world.shared.agenda.take_record().expect("it is kept");
+        steps.iter().filter(|step| matches!(step.act, Act::Call(_, Op::Sync))).count()
+    };
+    let before: usize = (0..100).map(|_| syncs(&mut world)).sum();
+    let until = isolate(&mut world, old);
+    world.leave_unaware(old, until);
+    let (mut asked, mut pieces) = (0, 0);
+    while world.leaders().contains(&old) {
+        if world.leaders().len() > 1 {
+            asked += syncs(&mut world);
+            pieces += 1;
+        } else {
+            run_for(&mut world, 50);
+        }
+    }
+    assert!(asked * 100 > 2 * before * pieces, "{asked} in {pieces}, {before} in 100 before");
     finish(world);
 }
 
