@@ -179,7 +179,7 @@ impl Server {
             committed: log.committed(),
             appended: log.appended(),
             durable: log.durable(),
-            snapshot: state.snapshot,
+            snapshot: self.replica.newest_snapshot().unwrap_or(Zxid::ZERO),
             snapshots: self.replica.snapshots_kept(),
             snapshot_running: self.replica.snapshot_running(),
             sessions: self.replica.sessions().len(),

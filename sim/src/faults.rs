@@ -55,6 +55,7 @@ pub enum Fault {
     NetRogue,
     ClientOperator,
     NetStragglers,
+    DiskRot,
 }
 
 /// How a fault comes about.
@@ -75,7 +76,7 @@ pub struct FaultPlan {
 
 impl Fault {
     /// All of them, in order.
-    pub const ALL: [Fault; 44] = [
+    pub const ALL: [Fault; 45] = [
         Fault::NodeKill,
         Fault::NodePower,
         Fault::NodeKillLeader,
@@ -120,6 +121,7 @@ impl Fault {
         Fault::NetRogue,
         Fault::ClientOperator,
         Fault::NetStragglers,
+        Fault::DiskRot,
     ];
 
     /// As it is selected and reported.
@@ -267,6 +269,11 @@ impl Fault {
                 "net.stragglers",
                 Every(15_000),
                 "a leader and some followers are cut off, and come back one by one to other leaders",
+            ),
+            Fault::DiskRot => (
+                "disk.rot",
+                Every(40_000),
+                "what was durable is damaged when a server starts again, where the others can spare it",
             ),
         }
     }

@@ -156,6 +156,7 @@ fn ends_at_once(fault: Fault) -> bool {
             | Fault::NodeBlackout
             | Fault::NodeCrashInStep
             | Fault::DiskWipe
+            | Fault::DiskRot
     )
 }
 

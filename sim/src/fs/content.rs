@@ -56,6 +56,8 @@ pub(super) struct File {
     pub(super) pending: Vec<Pending>,
     /// Syncs that have not ended yet when last looked.
     pub(super) syncs: Vec<Span>,
+    /// Where the last write began; zero where that is not known.
+    pub(super) last_write: u64,
     /// Open handles.
     pub(super) handles: u32,
     /// Name that it was made, renamed or opened by last, for the trace.
@@ -113,6 +115,9 @@ impl File {
     /// Makes a change visible, and pending.
     pub(super) fn change(&mut self, span: Span, change: Change) {
         self.live.apply(&change);
+        if let Change::Write { offset, .. } = &change {
+            self.last_write = *offset;
+        }
         self.pending.push(Pending { span, change, doomed: false });
     }
 
@@ -145,6 +150,17 @@ impl File {
             }
             !covered
         });
+    }
+
+    /// What may change by itself lies before: of what is durable, all but what was written last.
+    pub(super) fn rots_before(&self) -> u64 {
+        if self.pending.is_empty() { self.last_write.min(self.durable.size) } else { 0 }
+    }
+
+    /// Durable bytes are others now.
+    pub(super) fn rot(&mut self, offset: u64, bytes: &[u8]) {
+        self.durable.write(offset, bytes);
+        self.rebuild();
     }
 
     /// Recomputes what readers see, after pending changes were taken away.

@@ -129,6 +129,10 @@ impl Disk {
         let mut losses = Losses::default();
         for file in self.files.values_mut() {
             file.handles = 0;
+            if !file.pending.is_empty() {
+                // Some of it may never have been.
+                file.last_write = 0;
+            }
             stop(file, at, &mut dice, &mut losses);
         }
         self.syncing.clear();

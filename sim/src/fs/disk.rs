@@ -473,6 +473,11 @@ impl Names {
         self.by_name.keys().cloned().collect()
     }
 
+    /// In order.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, FileId)> {
+        self.by_name.iter().map(|(name, file)| (name.as_str(), *file))
+    }
+
     fn leads_to(&self, file: FileId) -> bool {
         self.files.contains(&file)
     }

@@ -6,6 +6,7 @@ mod content;
 mod crash;
 mod disk;
 mod ops;
+mod rot;
 #[cfg(test)]
 mod tests;
 mod trouble;

@@ -65,6 +65,17 @@ pub struct Node {
     doomed: bool,
     /// Every step costs so many times more.
     slowness: u64,
+    rot: Rot,
+}
+
+/// Is what was durable on the disk damaged?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rot {
+    No,
+    /// The next start shows whether that matters.
+    Perhaps,
+    /// It does: the server has refused to start. Somebody has to replace the disk.
+    Found,
 }
 
 #[derive(Debug)]
@@ -104,6 +115,7 @@ impl Node {
             dark: true,
             doomed: false,
             slowness: 1,
+            rot: Rot::No,
         }
     }
 
@@ -198,6 +210,9 @@ impl Node {
             format!("s{id} starts, life {life}{changed}")
         });
         shared.observe(Observation::Started { server: id, sessions: self.config.sessions });
+        if self.rot == Rot::Found {
+            self.wipe(shared);
+        }
         self.disk.borrow_mut().begin(shared.now);
         let opened = self.open();
         let ends = self.disk.borrow().cursor();
@@ -256,6 +271,7 @@ impl Node {
     }
 
     fn serve(&mut self, mut opened: Opened<SimFs>, shared: &mut Shared) {
+        self.rot = Rot::No;
         let (id, life) = (self.id, self.life);
         let recovered = std::mem::take(&mut opened.recovered);
         let notes = std::mem::take(&mut opened.notes);
@@ -303,8 +319,14 @@ impl Node {
         }
     }
 
-    /// The store does not open. That is right only if the disk has just said an error.
+    /// The store does not open. That is right only if the disk has just said an error, or if it is damaged.
     fn refused_to_open(&mut self, why: &str, shared: &mut Shared) {
+        if self.disk.borrow().failed().is_none() && self.rot == Rot::Perhaps {
+            self.rot = Rot::Found;
+            let (server, life) = (self.id, self.life);
+            shared.after(1, Event::Crash { server, life, how: Crash::Kill });
+            return shared.after(2, Event::Start { server });
+        }
         if self.disk.borrow().failed().is_none() {
             let evidence = format!("s{} cannot open its store: {why}", self.id);
             return shared.hold(Check::RECOVERS, Err(evidence));
@@ -436,8 +458,21 @@ impl Node {
         let id = self.id;
         shared.note(Kind::Life, (id.0, self.life), b"wipe", || format!("s{id} has an empty disk"));
         self.disk.borrow_mut().wipe();
+        self.rot = Rot::No;
         self.promised = Epoch(0);
         shared.observe(Observation::Wiped { server: id });
+    }
+
+    /// Something durable is damaged while it is down; says whether there is anything.
+    pub fn damage(&mut self, dice: &mut Dice, shared: &mut Shared) -> bool {
+        assert!(!self.is_running(), "damage shows when a server starts");
+        let Some(what) = self.disk.borrow_mut().rot(dice) else {
+            return false;
+        };
+        self.rot = Rot::Perhaps;
+        let id = self.id;
+        shared.note(Kind::Life, (id.0, self.life), b"rot", || format!("s{id}: {what}"));
+        true
     }
 
     /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each must be a disk that
@@ -490,7 +525,8 @@ impl Node {
         let disk = self.disk.borrow();
         let (now, worst) = (shared.now, Luck::Worst);
         let truth = truth::examine(&disk, now, worst, &self.alone, self.store, |_| ());
-        truth.is_ok_and(|truth| !truth.state.damaged && truth.state.current_epoch > Epoch(0))
+        let known = |truth: Truth<()>| !truth.state.damaged && truth.state.current_epoch > Epoch(0);
+        self.rot == Rot::No && truth.is_ok_and(known)
     }
 
     /// Looks at ground truth in the middle of what a worker does.

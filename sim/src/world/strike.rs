@@ -152,6 +152,7 @@ impl World {
             }
             Fault::NetStragglers => self.leave_behind(),
             Fault::DiskWipe => self.wipe_disk(server),
+            Fault::DiskRot => self.damage_disk(server),
             Fault::ClientFreeze => self.trouble_client(fault, freeze),
             Fault::ClientDeath => self.trouble_client(fault, |client, dice, shared| {
                 client.die(dice.chance(1, 3), shared);

@@ -231,6 +231,34 @@ fn a_server_that_was_wiped_gets_everything_again() {
 }
 
 #[test]
+fn a_server_whose_disk_rots_starts_with_all_it_had_or_with_an_empty_disk() {
+    let (mut same, mut empty) = (0, 0);
+    for seed in 0..24 {
+        let mut world = settled_world(3);
+        world.fault_dice[Fault::DiskRot as usize] = Seeds::new(seed).stream("test", 0);
+        let leader = world.leaders()[0];
+        let server = world.nodes.keys().copied().find(|id| *id != leader).expect("another");
+        let before = applied(&world, server);
+        assert!(world.damage_disk(server));
+        let deadline = Instant(world.shared.now.0 + 10_000 * MS);
+        while world.nodes[&server].status().is_none() {
+            run_for(&mut world, 1);
+            assert!(world.shared.now < deadline, "it starts");
+        }
+        let found = world.nodes[&server].status().expect("it is up").appended;
+        assert!(found == Zxid::ZERO || found >= before, "{found} of {before}");
+        if found == Zxid::ZERO {
+            empty += 1
+        } else {
+            same += 1
+        }
+        run_for(&mut world, 20_000);
+        finish(world);
+    }
+    assert!(same > 3 && empty > 3, "{same} {empty}");
+}
+
+#[test]
 fn nobody_is_wiped_whom_the_others_cannot_spare() {
     let mut alone = settled_world(1);
     assert!(!alone.wipe_disk(ServerId(1)));

@@ -1,11 +1,12 @@
-//! A server's disk is lost, and it comes back with an empty one.
+//! A server's disk is lost, or what is on it is damaged, and it comes back with an empty one.
 //!
 //! Owns the condition under which the ensemble must survive that. Outside of it nothing is promised: whoever comes back
 //! has forgotten what it acknowledged and whom it promised not to follow.
 
 use zabkeeper_core::{ServerId, Status, Zxid};
 
-use super::World;
+use super::{World, split};
+use crate::faults::Fault;
 use crate::fs::Crash;
 use crate::node::Node;
 
@@ -22,6 +23,22 @@ impl World {
         node.wipe(shared);
         self.wiped = Some(server);
         true
+    }
+
+    /// What is durable on a server's disk is damaged while it is down, if the others can spare all of it. It either knows
+    /// everything again, or refuses to start, and gets an empty disk.
+    pub(super) fn damage_disk(&mut self, server: ServerId) -> bool {
+        if !self.can_spare(server) {
+            return false;
+        }
+        let life = self.nodes[&server].life();
+        self.crash(server, life, Crash::Kill);
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        let damaged = node.damage(&mut self.fault_dice[Fault::DiskRot as usize], shared);
+        if damaged {
+            self.wiped = Some(server);
+        }
+        damaged
     }
 
     /// May this server forget everything?
