@@ -25,7 +25,7 @@ const WIDTH: usize = 112;
 /// Every line begins with a word of this width.
 const HEAD: usize = 10;
 /// Reigns told; of more, those in the middle are left out.
-const REIGNS: usize = 10;
+const REIGNS: usize = 8;
 /// A fault that began so long before a reign's end may have ended it, ns.
 const CAUSE: u64 = 12_000_000_000;
 

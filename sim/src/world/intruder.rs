@@ -71,9 +71,10 @@ enum Nonsense {
     BrokenText,
     NoList,
     Parts,
+    HalfMulti,
 }
 
-const NONSENSE: [Nonsense; 27] = [
+const NONSENSE: [Nonsense; 28] = [
     Nonsense::Silence,
     Nonsense::HalfFrame,
     Nonsense::Oversized,
@@ -101,6 +102,7 @@ const NONSENSE: [Nonsense; 27] = [
     Nonsense::BrokenText,
     Nonsense::NoList,
     Nonsense::Parts,
+    Nonsense::HalfMulti,
 ];
 
 impl World {
@@ -433,24 +435,48 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
                 *[(22, 2), (14, 16), (14, 777)].get(usize::from(noise[0]) % 3).expect("three");
             request(&mut bytes, &hello(), op, &multi(part, &delete));
         }
+        // A multi of which the last operation has no path, and right behind it what the first one would have done.
+        Nonsense::HalfMulti => {
+            let path = format!("/half-{}", noise[0]);
+            let create =
+                Request::Create { path, data: None, acl: Acl::open(), flags: 1, with_stat: false };
+            let mut whole = BytesMut::new();
+            let request = Request::Multi(vec![create.clone()]);
+            RequestFrame { xid: 1, request }.encode(&mut whole);
+            let operation = &whole[12..whole.len() - MULTI_END];
+            let body = [operation, &multi(2, &[0xff; 8])].concat();
+            bytes.put_slice(&hello());
+            frame(&mut bytes, 14, &body);
+            for (xid, request) in [(2, create), (3, Request::WhoAmI)] {
+                RequestFrame { xid, request }.encode(&mut bytes);
+            }
+        }
         // It has seen what no server has (HS-05).
         Nonsense::FromTheFuture => bytes.put_slice(&hello_after(Zxid(u64::MAX >> 1))),
     }
     bytes.freeze()
 }
 
+/// Bytes of what stands behind the last operation of a multi.
+const MULTI_END: usize = 9;
+
 /// The body of a multi with one operation.
 fn multi(op: i32, body: &[u8]) -> Vec<u8> {
-    let none = [&(-1_i32).to_be_bytes()[..], &[1], &[0xff; 4]].concat();
+    let none: [u8; MULTI_END] = [0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff];
     [&op.to_be_bytes()[..], &[0], &[0xff; 4], body, &none].concat()
 }
 
 /// A handshake, a request of this operation, and one that is answered if the connection lasts.
 fn request(bytes: &mut BytesMut, hello: &[u8], op: i32, body: &[u8]) {
     bytes.put_slice(hello);
+    frame(bytes, op, body);
+    RequestFrame { xid: 2, request: Request::WhoAmI }.encode(bytes);
+}
+
+/// The first request of a connection.
+fn frame(bytes: &mut BytesMut, op: i32, body: &[u8]) {
     bytes.put_i32(8 + i32::try_from(body.len()).expect("short"));
     bytes.put_i32(1);
     bytes.put_i32(op);
     bytes.put_slice(body);
-    RequestFrame { xid: 2, request: Request::WhoAmI }.encode(bytes);
 }
