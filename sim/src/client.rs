@@ -61,6 +61,8 @@ pub struct Client {
     /// The session that the next life goes on with, and the timeout that it asks for, ms.
     resumed: Option<((SessionId, Password), u64)>,
     absent: bool,
+    /// Does it vanish as soon as it is connected again?
+    fades: bool,
     memory: Memory,
     /// Events of transactions that the library has passed on.
     events: u64,
@@ -110,6 +112,7 @@ impl Client {
             probe: Probe::NotAsked,
             resumed: None,
             absent: false,
+            fades: false,
             memory: Memory::default(),
             events: 0,
             diary: None,
@@ -196,6 +199,7 @@ impl Client {
 
     /// A stop, if there is one, ends now.
     pub fn thaw(&mut self, shared: &mut Shared) {
+        self.fades = false;
         if self.still_frozen(shared.now).is_some() {
             self.frozen_until = shared.now;
             self.deadline_at = None;
@@ -442,6 +446,7 @@ impl Client {
                     format!("client {} hears {:?} {}", self.id.0, event.event, event.path)
                 });
             }
+            Effect::State(State::Connected) if self.fades => self.die(false, shared),
             Effect::State(State::Connecting | State::Connected) => {}
             Effect::State(state @ (State::Expired | State::AuthFailed | State::Closed)) => {
                 shared.tally.counts.sessions_expired += u64::from(state == State::Expired);

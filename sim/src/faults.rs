@@ -220,9 +220,11 @@ impl Fault {
             Fault::ClientFreeze => {
                 ("client.freeze", Every(8_000), "a client stops, often beyond its session timeout")
             }
-            Fault::ClientDeath => {
-                ("client.death", Every(10_000), "a client vanishes; a new one takes its place")
-            }
+            Fault::ClientDeath => (
+                "client.death",
+                Every(10_000),
+                "a client vanishes, perhaps as soon as it is back; a new one takes its place",
+            ),
             Fault::ClientClose => (
                 "client.close",
                 Every(8_000),

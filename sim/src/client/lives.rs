@@ -5,7 +5,7 @@
 use zabkeeper_client::{Config, ConnectString};
 
 use super::*;
-use crate::stream::Silence;
+use crate::stream::{Break, Silence};
 
 /// Least pause between attempts to connect: without any, a server that is down is dialled a thousand times a second.
 const ROUND_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
@@ -47,6 +47,15 @@ impl Client {
     pub fn die(&mut self, silent: bool, shared: &mut Shared) {
         self.vanish(silent, shared);
         self.end(shared);
+    }
+
+    /// The same, but it loses its connection first, and comes back once more.
+    pub fn fade(&mut self, shared: &mut Shared) {
+        self.fades = true;
+        for conn in self.conns.keys() {
+            shared.net.break_off(shared.now, *conn, Break::Both);
+        }
+        shared.schedule_arrivals();
     }
 
     /// The same, but the new one goes on with the session `after` ns: it knows no more of it than id and password, and asks
@@ -93,6 +102,7 @@ impl Client {
         self.session = None;
         self.memory = Memory::default();
         self.life += 1;
+        self.fades = false;
         self.links.clear();
         for conn in std::mem::take(&mut self.conns).into_keys() {
             shared.net.close(shared.now, conn, End::Dialler);

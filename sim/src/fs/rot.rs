@@ -30,12 +30,16 @@ impl Disk {
             return None;
         }
         let (name, file, end) = *dice.pick(&newest);
-        let at = dice.below(end);
-        let (name, file) = (name.to_owned(), file);
+        let name = name.to_owned();
+        let mut bytes = vec![0; usize::try_from(end).expect("simulated files fit into memory")];
+        self.file(file).live.read(0, &mut bytes);
+        // Zeros are mostly what fills a block.
+        let meant: Vec<u64> =
+            (0..).zip(&bytes).filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
+        let at = if meant.is_empty() { dice.below(end) } else { *dice.pick(&meant) };
         let (begin, bytes) = if dice.chance(1, 2) {
-            let mut byte = [0];
-            self.file(file).live.read(at, &mut byte);
-            (at, vec![byte[0] ^ (1 << dice.below(8))])
+            let byte = bytes[usize::try_from(at).expect("within the file")];
+            (at, vec![byte ^ (1 << dice.below(8))])
         } else {
             let begin = at - at % SECTOR;
             let mut sector = vec![0; usize::try_from(SECTOR.min(end - begin)).expect("small")];

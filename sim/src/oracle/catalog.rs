@@ -225,7 +225,7 @@ impl Id {
             Id::O1 => ("O1", "what operators are told is what there is"),
             Id::L8 => (
                 "L8",
-                "a quorum that is well commits in time, and who acknowledges nothing is given up",
+                "a quorum that is well commits in time; who acknowledges nothing is given up, and who leads nobody gives up",
             ),
         }
     }

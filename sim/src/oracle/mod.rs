@@ -379,6 +379,8 @@ impl Oracles {
         let rules = self.model.rules();
         ledger.is_not_deaf(tally, id, (now, awake), rules.sync_limit)?;
         self.pace.gives_up_in_time(tally, id, (now, awake), rules.sync_limit)?;
+        let since = ledger.role_since(id).max(awake);
+        self.pace.begins_in_time(tally, id, (now, since), rules.begin_limit)?;
         self.pace.commits_in_time(tally, ledger, id, (now, awake), rules.commit_within)?;
         ledger.says(tally, id, acts.peers, now)?;
         ledger.votes(tally, id, acts.election)?;

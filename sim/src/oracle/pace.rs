@@ -1,5 +1,5 @@
-//! Who keeps the others waiting (L8): while a quorum is well, what its leader proposes is committed, and a leader gives up who
-//! does not acknowledge.
+//! Who keeps the others waiting (L8): while a quorum is well, what its leader proposes is committed, a leader gives up who
+//! does not acknowledge, and gives up itself if nobody follows.
 //!
 //! Must not believe what a server says of its health: only faults that have struck it make it unwell. Whom none has struck
 //! for the time allowed must be in time.
@@ -28,6 +28,8 @@ pub(super) struct Pace {
 /// What a leader waits for.
 #[derive(Clone, Default, Debug)]
 struct Reign {
+    /// Has it begun to serve?
+    begun: bool,
     /// Proposals that are not committed, and when they were made.
     open: VecDeque<(Zxid, Instant)>,
     learners: BTreeMap<LinkId, Debt>,
@@ -90,6 +92,7 @@ impl Pace {
         now: Instant,
     ) {
         let reign = self.reigns.entry(id).or_default();
+        reign.begun |= status.serving;
         for command in disk {
             if let DiskCommand::Append { entry, .. } = command
                 && status.serving
@@ -146,6 +149,27 @@ impl Pace {
             })?;
         }
         Ok(())
+    }
+
+    /// ZAB-03: whoever was elected serves within the limit or looks for a leader again. `since` then it leads, and has not
+    /// stood still.
+    pub(super) fn begins_in_time(
+        &self,
+        tally: &mut Tally,
+        id: ServerId,
+        (now, since): (Instant, Instant),
+        begin_limit: Duration,
+    ) -> Verdict {
+        let waits = |reign: &&Reign| !reign.begun && !begin_limit.is_zero();
+        if self.reigns.get(&id).filter(waits).is_none() {
+            return Ok(());
+        }
+        let patience = begin_limit * 2 + SLACK;
+        tally.hold(Id::L8, now.since(since) <= patience, || {
+            vec![format!(
+                "server {id} leads since {since} and has not begun to serve; its limit is {begin_limit:?}"
+            )]
+        })
     }
 
     /// Where a quorum, its leader among it, has been well and together for `bound`, nothing that was proposed that long

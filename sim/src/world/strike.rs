@@ -155,7 +155,13 @@ impl World {
             Fault::DiskRot => self.damage_disk(server),
             Fault::ClientFreeze => self.trouble_client(fault, freeze),
             Fault::ClientDeath => self.trouble_client(fault, |client, dice, shared| {
-                client.die(dice.chance(1, 3), shared);
+                let silent = dice.chance(1, 3);
+                // A schedule that says nothing of it means that it does not.
+                if dice.below(3) == 2 {
+                    client.fade(shared);
+                } else {
+                    client.die(silent, shared);
+                }
                 None
             }),
             Fault::ClientClose => self.trouble_client(fault, |client, _, shared| {

@@ -174,6 +174,20 @@ fn a_leader_that_is_left_unaware_is_asked_for_syncs_once_there_is_another() {
 }
 
 #[test]
+fn a_client_that_fades_comes_back_and_its_session_outlives_it() {
+    let mut world = settled_world(3);
+    let id = *world.clients.keys().next().expect("a client");
+    let session = |world: &World| world.clients[&id].memory().map(|(session, ..)| session);
+    let before = session(&world).expect("it has a session");
+    let connections = world.shared.tally.counts.connections;
+    world.clients.get_mut(&id).expect("it is there").fade(&mut world.shared);
+    run_for(&mut world, 60_000);
+    assert!(world.shared.tally.counts.connections >= connections + 2, "it has been back");
+    assert_ne!(session(&world), Some(before), "another one has taken its place");
+    finish(world);
+}
+
+#[test]
 fn stragglers_are_fewer_than_half_and_come_back_one_by_one_under_other_leaders() {
     let mut world = settled_world(7);
     let (old, begins) = (world.leaders()[0], world.shared.now);

@@ -393,6 +393,20 @@ fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
 }
 
 #[test]
+fn l8_nobody_follows_whoever_leads() {
+    twins_of(3, "L8", |h, lie| {
+        h.rises_again(S1);
+        h.waits(20_000);
+        h.shows(S1);
+        if !lie {
+            h.rises_again(S1);
+        }
+        h.waits(6_000);
+        h.shows(S1);
+    });
+}
+
+#[test]
 fn l8_a_quorum_that_is_well_does_not_commit() {
     twins_in_time("L8", |h, lie| {
         proposes(h);

@@ -111,8 +111,8 @@ impl History {
 
     /// So many servers that have just started for the first time.
     pub(super) fn blank(servers: u64) -> History {
-        let sync_limit = Duration::from_secs(5);
-        History::under(servers, Rules { sync_limit, ..Rules::default() })
+        let [sync_limit, begin_limit] = [5, 11].map(Duration::from_secs);
+        History::under(servers, Rules { sync_limit, begin_limit, ..Rules::default() })
     }
 
     /// One server with these rules, which leads.
