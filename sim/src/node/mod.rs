@@ -78,6 +78,11 @@ enum Rot {
     Found,
 }
 
+/// Is this the name of a snapshot that is complete?
+pub fn is_snapshot(name: &str) -> bool {
+    name.strip_prefix("snapshot.").is_some_and(|zxid| !zxid.contains('.'))
+}
+
 #[derive(Debug)]
 enum Phase {
     Down,
@@ -483,6 +488,13 @@ impl Node {
             process.show(shared);
         }
         shared.tally.counts.truths += 1;
+        if let Some(known) = process.snapshots_at_rest() {
+            let names = self.disk.borrow().names();
+            let found = Vec::from_iter(names.iter().map(String::as_str).filter(|s| is_snapshot(s)));
+            let right = found.len() == known;
+            let told = || format!("s{} knows of {known} snapshots: {}", self.id, found.join(" "));
+            shared.hold(Check::FILES, if right { Ok(()) } else { Err(told()) });
+        }
         let disk = self.disk.borrow();
         let (now, alone, store) = (shared.now, &self.alone, self.store);
         let worst = truth::examine(&disk, now, Luck::Worst, alone, store, Server::digest);

@@ -238,6 +238,13 @@ impl Process {
         self.halted
     }
 
+    /// How many snapshots it knows of, where nothing that it has asked of its disk is still to be done or heard of.
+    pub(super) fn snapshots_at_rest(&self) -> Option<usize> {
+        let status = self.server.status();
+        let rests = self.lanes.load() == 0 && self.inbox.is_empty() && !self.ending;
+        (rests && status.halted.is_none()).then_some(status.snapshots)
+    }
+
     pub(super) fn unrest(&self, outside: &BTreeMap<ServerId, Fate>) -> Option<String> {
         // Who hangs takes nothing, and is given up only after a while, again and again.
         let takes = |link: &&LinkId| {

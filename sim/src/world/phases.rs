@@ -7,7 +7,7 @@ use zabkeeper_core::{Instant, Limits, ServerId, Status, Zxid};
 
 use super::{DIAL_TIMEOUT, World};
 use crate::judge::Check;
-use crate::node::Node;
+use crate::node::{Node, is_snapshot};
 use crate::observe::Observation;
 use crate::roles::Role;
 use crate::seed::Dice;
@@ -267,7 +267,7 @@ impl World {
             // Where a learner was slow, older ones stay until the next one is complete.
             let most =
                 if held_back { usize::MAX } else { 1 + limits.snapshots_kept.max(1) as usize };
-            let kept = left_over(&node.disk().borrow().names(), status.snapshots, most)
+            let kept = left_over(&node.disk().borrow().names(), most)
                 .and_then(|()| goes_on((status.snapshot, applied), limits));
             shared.hold(Check::FILES, kept.map_err(|what| format!("s{server}: {what}")));
         }
@@ -281,9 +281,8 @@ impl World {
     }
 }
 
-/// Is there more on a disk than its server needs? Nothing is being written any more, and it knows of so many snapshots, of
-/// which it has at most so many.
-fn left_over(names: &[String], known: usize, most: usize) -> Result<(), String> {
+/// Is there more on a disk than its server needs, which has at most so many snapshots? Nothing is being written any more.
+fn left_over(names: &[String], most: usize) -> Result<(), String> {
     let which = |is: fn(&str) -> bool| -> Vec<&str> {
         names.iter().map(String::as_str).filter(|name| is(name)).collect()
     };
@@ -292,17 +291,10 @@ fn left_over(names: &[String], known: usize, most: usize) -> Result<(), String> 
         return Err(format!("these files were never finished: {}", unfinished.join(" ")));
     }
     let (count, there) = (snapshots.len(), snapshots.join(" "));
-    if count != known {
-        return Err(format!("{count} snapshots are left, and it knows of {known}: {there}"));
-    }
     if count > most {
         return Err(format!("{count} snapshots are left, where {most} are kept: {there}"));
     }
     Ok(())
-}
-
-fn is_snapshot(name: &str) -> bool {
-    name.strip_prefix("snapshot.").is_some_and(|zxid| !zxid.contains('.'))
 }
 
 /// Are snapshots taken as often as they are wanted? Counted within the newest epoch, whose counters have no gaps. One or two
