@@ -296,6 +296,45 @@ fn stalls_and_slowness_take_time() {
 }
 
 #[test]
+fn of_the_newest_of_a_kind_all_rots_but_what_was_written_last() {
+    let mut reached = [0; 2];
+    for seed in 0..200 {
+        let rig = rig(seed);
+        rig.durable("log.1", 3_000);
+        rig.durable("log.2", 3_000);
+        rig.durable("once", 3_000);
+        rig.durable("log.3.damaged", 3_000);
+        for name in ["log.1", "log.2", "log.3.damaged"] {
+            let mut file = rig.fs.open(name).expect("open");
+            file.write_at(3_000, &[1; 500]).expect("write");
+            file.sync().expect("sync");
+        }
+        rig.crash(LATER, Crash::Kill);
+        let mut dice = Seeds::new(seed).stream("rot", 1);
+        let told = rig.disk.borrow_mut().rot(&mut dice).expect("there is something");
+        assert!(told.contains(" of log.2 at "), "{told}");
+        rig.crash(LATER, POWER);
+        let content = rig.content("log.2").expect("it is there");
+        let changed: Vec<usize> = (0..3_500).filter(|at| content[*at] != 1).collect();
+        assert!(!changed.is_empty() && changed.iter().all(|at| *at < 3_000), "{changed:?}");
+        reached[usize::from(changed.len() > 1)] += 1;
+        for name in ["log.1", "once", "log.3.damaged"] {
+            assert!(rig.content(name).expect("it is there").iter().all(|byte| *byte == 1));
+        }
+    }
+    assert!(reached.iter().all(|count| *count > 50), "{reached:?}");
+
+    let rig = rig(1);
+    rig.durable("log.1", 3_000);
+    let mut file = rig.fs.open("log.1").expect("open");
+    file.write_at(3_000, &[1; 500]).expect("write");
+    drop(file);
+    rig.crash(rig.now(), Crash::Kill);
+    let mut dice = Seeds::new(1).stream("rot", 1);
+    assert_eq!(rig.disk.borrow_mut().rot(&mut dice), None, "the last write is in the page cache");
+}
+
+#[test]
 fn ground_truth_is_the_worst_or_the_best_power_failure() {
     let rig = rig(5);
     rig.durable("a", 10);
