@@ -326,15 +326,15 @@ impl Node {
 
     /// The store does not open. That is right only if the disk has just said an error, or if it is damaged.
     fn refused_to_open(&mut self, why: &str, shared: &mut Shared) {
-        if self.disk.borrow().failed().is_none() && self.rot == Rot::Perhaps {
+        let (server, life) = (self.id, self.life);
+        if self.disk.borrow().failed().is_none() {
+            if self.rot != Rot::Perhaps {
+                let evidence = format!("s{server} cannot open its store: {why}");
+                return shared.hold(Check::RECOVERS, Err(evidence));
+            }
             self.rot = Rot::Found;
-            let (server, life) = (self.id, self.life);
             shared.after(1, Event::Crash { server, life, how: Crash::Kill });
             return shared.after(2, Event::Start { server });
-        }
-        if self.disk.borrow().failed().is_none() {
-            let evidence = format!("s{} cannot open its store: {why}", self.id);
-            return shared.hold(Check::RECOVERS, Err(evidence));
         }
         let how = self.draw_crash(shared);
         shared.after(1, Event::Crash { server: self.id, life: self.life, how });

@@ -151,7 +151,7 @@ impl Pace {
         Ok(())
     }
 
-    /// ZAB-03: whoever was elected serves within the limit or looks for a leader again. `since` then it leads, and has not
+    /// ZAB-06: whoever was elected serves within the limit or looks for a leader again. `since` then it leads, and has not
     /// stood still.
     pub(super) fn begins_in_time(
         &self,
@@ -160,8 +160,8 @@ impl Pace {
         (now, since): (Instant, Instant),
         begin_limit: Duration,
     ) -> Verdict {
-        let waits = |reign: &&Reign| !reign.begun && !begin_limit.is_zero();
-        if self.reigns.get(&id).filter(waits).is_none() {
+        let begun = self.reigns.get(&id).is_none_or(|reign| reign.begun);
+        if begun || begin_limit.is_zero() {
             return Ok(());
         }
         let patience = begin_limit * 2 + SLACK;

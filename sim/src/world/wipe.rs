@@ -13,32 +13,37 @@ use crate::node::Node;
 impl World {
     /// The disk of a server is lost, if the others can spare it.
     pub(super) fn wipe_disk(&mut self, server: ServerId) -> bool {
-        if !self.can_spare(server) {
-            return false;
+        let ends = self.end_if_spared(server);
+        if ends {
+            let (node, shared) = self.node(server);
+            node.wipe(shared);
+            self.wiped = Some(server);
         }
-        let (node, _) = self.node(server);
-        let life = node.life();
-        self.crash(server, life, Crash::Kill);
-        let (node, shared) = self.node(server);
-        node.wipe(shared);
-        self.wiped = Some(server);
-        true
+        ends
     }
 
     /// What is durable on a server's disk is damaged while it is down, if the others can spare all of it. It either knows
     /// everything again, or refuses to start, and gets an empty disk.
     pub(super) fn damage_disk(&mut self, server: ServerId) -> bool {
-        if !self.can_spare(server) {
+        if !self.end_if_spared(server) {
             return false;
         }
-        let life = self.nodes[&server].life();
-        self.crash(server, life, Crash::Kill);
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let damaged = node.damage(&mut self.fault_dice[Fault::DiskRot as usize], shared);
         if damaged {
             self.wiped = Some(server);
         }
         damaged
+    }
+
+    /// Its process ends, if the others can spare all that it knows.
+    fn end_if_spared(&mut self, server: ServerId) -> bool {
+        let spared = self.can_spare(server);
+        if spared {
+            let life = self.nodes[&server].life();
+            self.crash(server, life, Crash::Kill);
+        }
+        spared
     }
 
     /// May this server forget everything?

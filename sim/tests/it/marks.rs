@@ -57,8 +57,8 @@ fn every_fault_that_may_strikes_at_a_mark() {
 #[test]
 fn runs_with_rules_are_deterministic_and_replay() {
     let rules = ["LearnerJoined#2=net.split", "WriteForwarded#30=node.power"];
-    let mut met = 0;
-    for seed in 1..=4 {
+    // Of the first seeds 4 is one in which hardly anything is agreed on, and no rule's mark is hit.
+    for seed in [1, 2, 3, 5] {
         let mut job = with_rules(seed, &rules);
         job.profile = Profile::Default;
         assert_passed(&determinism::check(&job));
@@ -66,11 +66,10 @@ fn runs_with_rules_are_deterministic_and_replay() {
         assert_passed(&report);
         assert_eq!(report.outcome.hash, job.run(Story::Off, false).outcome.hash);
         let read: Schedule = schedule.to_string().parse().expect("it was written");
-        met += usize::from(!read.options.rules.is_empty());
+        assert!(!read.options.rules.is_empty(), "{schedule}");
         let replayed = run::replay(&read, Story::Off, false);
         assert_eq!(replayed.outcome.hash, report.outcome.hash, "{seed}");
     }
-    assert!(met > 2, "so many runs have hit a mark of a rule: {met}");
 }
 
 #[test]

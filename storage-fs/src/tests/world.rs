@@ -322,10 +322,6 @@ impl Model {
     ) -> Result<(), StoreError> {
         let some = 1 + self.rng.below(tree(zxid).len() as u64);
         self.write_chunks(store, zxid, usize::try_from(some).expect("small"))?;
-        self.drop_snapshot(store, zxid)
-    }
-
-    fn drop_snapshot(&mut self, store: &mut Opened<MemDir>, zxid: Zxid) -> Result<(), StoreError> {
         assert_eq!(store.snapshots.run(&DiskCommand::DropSnapshot { zxid })?, None);
         Ok(())
     }
