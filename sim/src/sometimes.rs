@@ -3,6 +3,8 @@
 //! Owns the list. Each is judged by the simulator, from what it alone sees, and is counted like a mark. Must not
 //! influence the run.
 
+use storage_fs::Note;
+
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -13,22 +15,30 @@ pub enum Sometimes {
     UncommittedCut,
     LeaderEndsUncommitted,
     FarBehind,
-    RecoveryMended,
     TornWrite,
     PromiseLost,
+    RecoveredStateSlot,
+    RecoveredTornBatch,
+    RecoveredOlderSnapshot,
+    RecoveredReplacedLog,
+    DamageRefused,
 }
 
 impl Sometimes {
     /// All of them, in order.
-    pub const ALL: [Sometimes; 8] = [
+    pub const ALL: [Sometimes; 12] = [
         Sometimes::TwoLeaders,
         Sometimes::NobodyUp,
         Sometimes::UncommittedCut,
         Sometimes::LeaderEndsUncommitted,
         Sometimes::FarBehind,
-        Sometimes::RecoveryMended,
         Sometimes::TornWrite,
         Sometimes::PromiseLost,
+        Sometimes::RecoveredStateSlot,
+        Sometimes::RecoveredTornBatch,
+        Sometimes::RecoveredOlderSnapshot,
+        Sometimes::RecoveredReplacedLog,
+        Sometimes::DamageRefused,
     ];
 
     /// What happens.
@@ -41,9 +51,26 @@ impl Sometimes {
                 "a leader ends with proposals that it has not committed"
             }
             Sometimes::FarBehind => "a client asks a server that is 100 transactions behind",
-            Sometimes::RecoveryMended => "recovery mends what a crash has left",
             Sometimes::TornWrite => "a power failure keeps a part of a write",
             Sometimes::PromiseLost => "a server ends before its promise of an epoch is durable",
+            Sometimes::RecoveredStateSlot => "recovery finds one slot of the state file lost",
+            Sometimes::RecoveredTornBatch => "recovery cuts off a torn batch",
+            Sometimes::RecoveredOlderSnapshot => "recovery sets a damaged snapshot aside",
+            Sometimes::RecoveredReplacedLog => {
+                "recovery finds a leader's snapshot beside the log that it replaces"
+            }
+            Sometimes::DamageRefused => "recovery refuses a disk that is damaged",
         }
+    }
+}
+
+/// What an open has mended, where a crash or damage of this simulator can come to it: older segments do not rot.
+pub fn mended(note: &Note) -> Option<Sometimes> {
+    match note {
+        Note::StateSlotLost => Some(Sometimes::RecoveredStateSlot),
+        Note::TornBatch { .. } => Some(Sometimes::RecoveredTornBatch),
+        Note::SnapshotSetAside { .. } => Some(Sometimes::RecoveredOlderSnapshot),
+        Note::LogReplaced { .. } => Some(Sometimes::RecoveredReplacedLog),
+        Note::OldSegmentDamaged { .. } => None,
     }
 }

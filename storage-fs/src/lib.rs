@@ -7,6 +7,7 @@
 //! ```text
 //! open(log_dir, snapshot_dir)   reads, judges, mends       recover
 //!   -> Recovered                for Server::recover        scan, snapshot, state
+//!   -> notes                    what it has mended         note
 //!   -> LogLane                  appends and state writes   log
 //!   -> SnapshotLane             snapshots and purging      lane
 //!   -> ReaderLane               what learners lack         read
@@ -22,6 +23,7 @@ mod error;
 mod lane;
 mod log;
 mod names;
+mod note;
 mod read;
 mod recover;
 mod scan;
@@ -35,6 +37,7 @@ pub mod vfs;
 pub use error::StoreError;
 pub use lane::SnapshotLane;
 pub use log::LogLane;
+pub use note::Note;
 pub use read::ReaderLane;
 pub use recover::{Opened, open};
 pub use vfs::os::OsDir;

@@ -24,6 +24,7 @@ use crate::error::StoreError;
 use crate::lane::SnapshotLane;
 use crate::log::LogLane;
 use crate::names::{self, FileName};
+use crate::note::Note;
 use crate::read::ReaderLane;
 use crate::scan::{End, Segment};
 use crate::segment::FIRST_BATCH;
@@ -31,9 +32,6 @@ use crate::snapshot::{Snapshot, Unusable};
 use crate::state::{self, Slot, StateFile};
 use crate::vfs::Vfs;
 use crate::{Locks, Options};
-
-const CUT_SHORT: &str =
-    "a save of the state file was cut short, or one of its slots is damaged: the other one holds";
 
 /// A store that is ready for work.
 pub struct Opened<V: Vfs> {
@@ -45,8 +43,8 @@ pub struct Opened<V: Vfs> {
     pub snapshots: SnapshotLane<V>,
     /// Reads for learners.
     pub reader: ReaderLane<V>,
-    /// For the operator: what was found and mended, a sentence each.
-    pub notes: Vec<String>,
+    /// What was found and mended.
+    pub notes: Vec<Note>,
 }
 
 /// Opens the store in these directories, which may be one and the same, or begins a new one where they are empty.
@@ -70,7 +68,7 @@ pub fn open<V: Vfs>(
         None => Slot::fresh(options.cluster_id),
         Some((slot, alike)) => {
             if !alike {
-                notes.push(CUT_SHORT.to_owned());
+                notes.push(Note::StateSlotLost);
             }
             slot
         }
@@ -101,7 +99,7 @@ fn mend<V: Vfs>(
     snapshot_dir: &Dir<V>,
     [log_names, snapshot_names]: [&[String]; 2],
     mut slot: Slot,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
 ) -> Result<Found<V>, StoreError> {
     let snapshots = Snapshots::read(snapshot_dir, snapshot_names, slot.cluster)?;
     let log = Log::read(log_dir, log_names, snapshots.base(), slot.cluster, notes)?;
@@ -120,11 +118,7 @@ fn mend<V: Vfs>(
     let state = StateFile::create(log_dir, slot)?;
     if let Some(end) = log.replaced {
         cut::remove_log(log_dir, log_names)?;
-        notes.push(format!(
-            "the log ended at {end}, before the snapshot at {}, which came from a leader: removed \
-             the log, and the history begins there",
-            snapshots.base()
-        ));
+        notes.push(Note::LogReplaced { end, snapshot: snapshots.base() });
     }
     let recovered = Recovered {
         state: state.current().state.clone(),
@@ -264,15 +258,12 @@ impl Snapshots {
     }
 
     /// Renames what cannot be used, so that it is neither tried again nor purged.
-    fn set_aside<V: Vfs>(&self, dir: &Dir<V>, notes: &mut Vec<String>) -> Result<(), StoreError> {
+    fn set_aside<V: Vfs>(&self, dir: &Dir<V>, notes: &mut Vec<Note>) -> Result<(), StoreError> {
         for (zxid, why) in &self.unusable {
             let name = FileName::Snapshot(*zxid);
-            dir.rename(&name.to_string(), &name.damaged())?;
-            notes.push(format!(
-                "{name} is damaged ({why}): set aside as {}, recovered from an older snapshot and \
-                 the log",
-                name.damaged()
-            ));
+            let (file, aside) = (name.to_string(), name.damaged());
+            dir.rename(&file, &aside)?;
+            notes.push(Note::SnapshotSetAside { file, aside, why: why.to_string() });
         }
         Ok(())
     }
@@ -297,7 +288,7 @@ impl<V: Vfs> Log<V> {
         names: &[String],
         base: Zxid,
         cluster: u64,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<Log<V>, StoreError> {
         let mut older = names::segments(names);
         let needed = Log::needed(dir, &mut older, base, cluster)?;
@@ -360,16 +351,14 @@ impl<V: Vfs> Log<V> {
     /// even a sync would take it for written; and to write over it in place would risk it if it is durable. So the
     /// newest segment is replaced by a copy; or removed, where it holds nothing, because the next one may begin at
     /// any other transaction.
-    fn settle(&self, dir: &Dir<V>, notes: &mut Vec<String>) -> Result<(), StoreError> {
+    fn settle(&self, dir: &Dir<V>, notes: &mut Vec<Note>) -> Result<(), StoreError> {
         let Some((segment, End { place, torn })) = &self.newest else {
             return Ok(());
         };
         let name = segment.file.name();
         if *torn > 0 {
-            notes.push(format!(
-                "cut a torn batch of {torn} bytes at byte {} of {name}: it was never acknowledged",
-                place.offset
-            ));
+            let (offset, file) = (place.offset, name.to_owned());
+            notes.push(Note::TornBatch { bytes: *torn, offset, file });
         }
         if place.offset == FIRST_BATCH {
             return dir.remove(name);
@@ -384,7 +373,7 @@ fn older_history<V: Vfs>(
     segments: &[Zxid],
     end: Zxid,
     cluster: u64,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
 ) -> Result<History, StoreError> {
     let mut start = end;
     // First and last zxids without a gap between, newest first.
@@ -398,10 +387,7 @@ fn older_history<V: Vfs>(
             Ok(_) => break,
             // What a server needs for itself is in newer ones.
             Err(StoreError::Damaged { what, place }) => {
-                notes.push(format!(
-                    "{place} is damaged: {what}; it lies before the newest snapshot and is not \
-                     needed, but no learner can be served from it"
-                ));
+                notes.push(Note::OldSegmentDamaged { place, what });
                 break;
             }
             Err(error) => return Err(error),

@@ -32,7 +32,7 @@ use crate::options::Options;
 use crate::roles::Role;
 use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
-use crate::sometimes::Sometimes;
+use crate::sometimes::{self, Sometimes};
 use crate::stream::{Delivery, End, Party, Silence};
 use crate::trace::Kind;
 pub(crate) use clock::Clock;
@@ -281,13 +281,13 @@ impl Node {
         let recovered = std::mem::take(&mut opened.recovered);
         let notes = std::mem::take(&mut opened.notes);
         let last = truth::last_of(&recovered);
-        if !notes.is_empty() {
-            shared.tally.saw(Sometimes::RecoveryMended);
+        for seen in notes.iter().filter_map(sometimes::mended) {
+            shared.tally.saw(seen);
         }
         let state = recovered.state.clone();
         let told = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
         shared.note(Kind::Life, (id.0, life), told.as_bytes(), || {
-            let notes = if notes.is_empty() { String::new() } else { format!(" {notes:?}") };
+            let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
             format!(
                 "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, snapshot {}{}{notes}",
                 state.accepted_epoch,
@@ -333,6 +333,7 @@ impl Node {
                 return shared.hold(Check::RECOVERS, Err(evidence));
             }
             self.rot = Rot::Found;
+            shared.tally.saw(Sometimes::DamageRefused);
             shared.after(1, Event::Crash { server, life, how: Crash::Kill });
             return shared.after(2, Event::Start { server });
         }

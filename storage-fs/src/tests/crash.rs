@@ -57,7 +57,7 @@ fn recover(dir: &MemDir, model: &mut Model, salt: u64) {
     dir.power_cycle(Unsynced::Lost);
     let store = model.reopen(dir).expect("recovery of what was recovered");
     assert_eq!(store.recovered, found);
-    assert_eq!(store.notes, Vec::<String>::new(), "all is mended");
+    assert_eq!(store.notes, Vec::<crate::Note>::new(), "all is mended");
     assert!(!dir.contents().keys().any(|name| name.ends_with(".tmp")), "leftovers are removed");
     drop(store);
 

@@ -22,7 +22,7 @@ fn save(store: &mut Opened<MemDir>, snapshot: Zxid) {
 fn recovered(dir: &MemDir) -> Recovered {
     dir.power_cycle(Unsynced::Lost);
     let store = reopen(dir).expect("it is sound");
-    assert_eq!(store.notes, Vec::<String>::new());
+    assert_eq!(store.notes, Vec::<crate::Note>::new());
     store.recovered
 }
 
@@ -119,7 +119,7 @@ fn damage_before_the_newest_snapshot_ends_the_history_and_is_told() {
     let store = reopen(&dir).expect("it is not needed");
     assert_eq!(store.recovered.history.start(), zxid(9));
     assert_eq!(store.recovered.entries, whole.entries);
-    assert!(store.notes[0].contains("not needed"), "{:?}", store.notes);
+    assert!(store.notes[0].to_string().contains("not needed"), "{:?}", store.notes);
 }
 
 #[test]

@@ -132,13 +132,13 @@ fn a_torn_last_batch_is_cut_and_said_to_be() {
         assert_eq!(store.recovered.entries, entries, "byte {at}");
         assert_eq!(store.notes.len(), 1);
         assert!(
-            store.notes[0].starts_with("cut a torn batch of 684 bytes at byte"),
+            store.notes[0].to_string().starts_with("cut a torn batch of 684 bytes at byte"),
             "{:?}",
             store.notes
         );
         drop(store);
         assert_eq!(dir.bytes(name).len(), start, "what was cut is gone");
-        assert_eq!(reopen(&dir).expect("it was mended").notes, Vec::<String>::new());
+        assert_eq!(reopen(&dir).expect("it was mended").notes, Vec::<crate::Note>::new());
     }
 }
 

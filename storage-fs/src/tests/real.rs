@@ -38,7 +38,7 @@ fn what_was_done_is_there_again() {
     drop(store);
 
     let store = start(&dir);
-    assert_eq!(store.notes, Vec::<String>::new());
+    assert_eq!(store.notes, Vec::<crate::Note>::new());
     assert_eq!(store.recovered.state, state);
     let image = store.recovered.snapshot.expect("a snapshot");
     assert_eq!((image.zxid, image.chunks), (zxid, vec![bytes]));

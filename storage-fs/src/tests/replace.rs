@@ -158,7 +158,7 @@ fn what_a_rebase_leaves_of_the_log_counts_for_nothing_whatever_it_is() {
         drop(store);
         dir.power_cycle(Unsynced::Lost);
         assert_eq!(segments(&dir), Vec::<String>::new());
-        assert_eq!(reopen(&dir).expect("it was mended").notes, Vec::<String>::new());
+        assert_eq!(reopen(&dir).expect("it was mended").notes, Vec::<crate::Note>::new());
     }
 }
 
@@ -174,7 +174,11 @@ fn a_log_that_a_snapshot_takes_the_place_of_at_start_is_removed_and_told() {
     assert_eq!(store.recovered.state, state(zxid(SENT), false));
     assert_eq!(store.recovered.history, History::after(zxid(SENT)));
     assert_eq!(store.recovered.snapshots, [zxid(3), zxid(9), zxid(SENT)]);
-    assert!(store.notes[0].starts_with("the log ended at 0x10000001b"), "{:?}", store.notes);
+    assert!(
+        store.notes[0].to_string().starts_with("the log ended at 0x10000001b"),
+        "{:?}",
+        store.notes
+    );
     store.log.run(&[append(SENT + 1, 8)]).expect("it goes on after the snapshot");
     drop(store);
     // Older ones cannot stand in for it any more.
