@@ -274,7 +274,7 @@ impl Fault {
             ),
             Fault::DiskRot => (
                 "disk.rot",
-                Every(40_000),
+                Every(20_000),
                 "what was durable is damaged when a server starts again, where the others can spare it",
             ),
         }

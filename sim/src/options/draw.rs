@@ -38,6 +38,8 @@ impl Options {
     pub fn draw(seeds: Seeds, profile: Profile, pinned: &Pinned) -> Options {
         let wide = profile == Profile::Swarm;
         let mut faults = draw_faults(profile, &mut seeds.stream("config/faults", 0));
+        // Where nothing is to go wrong, no unlikely choice looks like a fault, and nobody is left as faults have left it.
+        let quiet = faults.on().next().is_none();
         let at_marks = allowed_at_marks(profile, &faults, pinned);
         let one_in = if wide { 4 } else { 8 };
         let rules = match (&at_marks, &pinned.rules) {
@@ -80,7 +82,7 @@ impl Options {
         if wide && !local.servers.is_empty() {
             // A session is upgraded once: many upgrades take many sessions.
             let many = seeds.stream("config/local", 1).chance(1, 2);
-            if many && faults.on().next().is_some() {
+            if many && faults.on().nth(1).is_some() {
                 faults.switch_on(Fault::ClientClose, (8, 1));
             }
         }
@@ -159,7 +161,6 @@ impl Options {
             }
         }
         workload.mix.select(&pinned.ops);
-        let quiet = matches!(profile, Profile::Calm | Profile::Perf);
         let mut options = Options {
             profile,
             duration,
@@ -181,7 +182,11 @@ impl Options {
             fault_events: if wide && pinned.duration.is_none() { FAULT_EVENTS } else { 0 },
             unhealed: profile == Profile::Lite,
             rest: draw_rest(profile, &mut seeds.stream("config/rest", 0)),
-            left_out: draw_left_out(profile, servers, &mut seeds.stream("config/heal", 0)),
+            left_out: if quiet || profile == Profile::Lite {
+                LeftOut::default()
+            } else {
+                LeftOut::draw(servers, &mut seeds.stream("config/heal", 0))
+            },
             without: pinned.without.clone(),
         };
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
@@ -197,24 +202,11 @@ fn draw_rest(profile: Profile, dice: &mut Dice) -> Duration {
     Duration::from_secs(if rests { dice.range(40, 90) } else { 0 })
 }
 
-/// Where nothing goes wrong, or nothing is healed, nobody is left as faults have left it.
-fn draw_left_out(profile: Profile, servers: u32, dice: &mut Dice) -> LeftOut {
-    match profile {
-        Profile::Calm | Profile::Lite | Profile::Perf => LeftOut::default(),
-        Profile::Default
-        | Profile::Swarm
-        | Profile::Crashy
-        | Profile::Disk
-        | Profile::Net
-        | Profile::Session => LeftOut::draw(servers, dice),
-    }
-}
-
-/// Ensembles are mostly of the usual size; the swarm has all sizes up to seven.
+/// Ensembles are mostly of the usual size; the swarm has all sizes up to seven, and those that people run more often.
 fn draw_servers(profile: Profile, dice: &mut Dice) -> u32 {
     match profile {
         Profile::Default | Profile::Calm | Profile::Perf | Profile::Net => SERVERS,
-        Profile::Swarm => dice.range_u32(1, SERVERS_MAX),
+        Profile::Swarm => *dice.pick(&[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, SERVERS_MAX]),
         Profile::Lite => 3,
         Profile::Crashy | Profile::Disk | Profile::Session => *dice.pick(&[3, SERVERS]),
     }
@@ -309,11 +301,11 @@ fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
     plan
 }
 
-/// What may strike at marks, where rules are drawn: where there are faults at all, a seed may well have a rule of a kind
+/// What may strike at marks, where rules are drawn: where there are several faults, a seed may well have a rule of a kind
 /// that does not strike otherwise, as long as the profile has it, and nobody has switched it off.
 fn allowed_at_marks(profile: Profile, drawn: &FaultPlan, pinned: &Pinned) -> Option<FaultPlan> {
-    let mut allowed = FaultPlan::none();
-    if drawn.on().next().is_some() {
+    let mut allowed = drawn.clone();
+    if drawn.on().nth(1).is_some() {
         for fault in menu(profile).0.iter().flat_map(|group| Fault::matching(group)) {
             allowed.switch_on(fault, (1, 1));
         }
@@ -557,6 +549,28 @@ mod tests {
         let once_too_much = drawn(0x79a_1060, Profile::Swarm).server.limits;
         assert!(once_too_much.snapshot_txns > 100, "{once_too_much:?}");
         assert!(once_too_much.snapshot_slice_bytes > 1_000, "{once_too_much:?}");
+    }
+
+    #[test]
+    fn one_seed_in_eight_is_without_faults_and_one_has_a_single_one() {
+        let (mut quiet, mut single) = (0, 0);
+        for options in (0..800).map(|seed| drawn(seed, Profile::Swarm)) {
+            let faults: Vec<Fault> = options.faults.on().collect();
+            match faults[..] {
+                [] => {
+                    quiet += 1;
+                    assert!(!options.workload.hops && options.peers.words_late_ms == 0);
+                    assert_eq!(options.left_out, LeftOut::default());
+                    assert_eq!(options.rules, []);
+                }
+                [fault] => {
+                    single += 1;
+                    assert!(options.rules.iter().all(|rule| rule.fault == fault));
+                }
+                _ => {}
+            }
+        }
+        assert!((70..130).contains(&quiet) && (70..130).contains(&single), "{quiet} {single}");
     }
 
     #[test]
