@@ -40,7 +40,8 @@ pub fn append(batch: &Batch, flags: &Flags) -> io::Result<()> {
     writeln!(file, "{line}")
 }
 
-/// The commit that this tree is at, with a plus where it has been changed since; as it was when it was first asked for.
+/// The commit that the tree of this program is at, with a plus where it has been changed since; as it was when it was
+/// first asked for.
 pub fn revision() -> &'static str {
     static REVISION: OnceLock<String> = OnceLock::new();
     REVISION.get_or_init(ask)
@@ -48,7 +49,11 @@ pub fn revision() -> &'static str {
 
 fn ask() -> String {
     let git = |args: &[&str]| {
-        let output = Command::new("git").args(args).output().ok()?;
+        let output = Command::new("git")
+            .args(["-C", env!("CARGO_MANIFEST_DIR")])
+            .args(args)
+            .output()
+            .ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {

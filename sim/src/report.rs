@@ -12,6 +12,7 @@ use crate::cli::Flags;
 use crate::coverage::Coverage;
 use crate::faults::Fault;
 use crate::format;
+use crate::judge::Class;
 use crate::ledger;
 use crate::run::{self, Report};
 use crate::schedule;
@@ -165,6 +166,7 @@ pub fn stats(totals: &Totals) -> String {
 /// What ends the output of a failed run, `text` being what is said of the failure.
 pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
     let hint = match (flags.html.is_some(), flags.shrink) {
+        _ if differs(report) => "",
         (false, false) => {
             "To see it drawn, add --html run.html; to see the least that fails like this, add --shrink.\n"
         }
@@ -173,8 +175,20 @@ pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
         (true, true) => "",
     };
     let (hash, revision) = (report.outcome.hash, ledger::revision());
-    let repro = flags.repro(&report.job);
+    let repro = repro(report, flags);
     format!("{text}\ntrace hash {hash:032x}, at revision {revision}\n{hint}{repro}\n")
+}
+
+/// Did two runs of its seed differ?
+fn differs(report: &Report) -> bool {
+    report.outcome.failure.as_ref().is_some_and(|failure| failure.class == Class::Determinism)
+}
+
+/// The command that shows it again: that two runs differ takes two runs, which a batch makes of some seeds by itself.
+fn repro(report: &Report, flags: &Flags) -> String {
+    let twice = differs(report) || flags.check_determinism;
+    let flags = Flags { check_determinism: twice, ..flags.clone() };
+    flags.repro(&report.job)
 }
 
 /// A shrunken schedule of more steps is shown without its calls.
@@ -238,7 +252,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "verdict": verdict(report),
         "invariant": report.outcome.failure.as_ref().map(|failure| failure.id),
         "evidence": report.outcome.failure.as_ref().map(|failure| &failure.evidence),
-        "repro": flags.repro(&report.job),
+        "repro": repro(report, flags),
         "virtual_ns": report.outcome.ended.0,
         "wall_ns": report.wall_ns,
         "cpu_ns": report.cpu_ns,
@@ -375,4 +389,34 @@ fn none_or(names: &[String]) -> String {
 
 fn seconds(ns: u64) -> String {
     format!("{}.{:03}s", ns / 1_000_000_000, ns / 1_000_000 % 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use zabkeeper_core::Instant;
+
+    use super::*;
+    use crate::judge::Failure;
+    use crate::trace::Story;
+
+    #[test]
+    fn what_differs_between_two_runs_is_shown_again_by_two_runs() {
+        let flags = Flags::try_parse_from(["sim", "--profile", "calm", "--duration", "1s"]);
+        let flags = flags.expect("valid");
+        let job = flags.job(7, &flags.pinned().expect("valid"));
+        let mut report = job.run(Story::Off, false);
+        assert!(repro(&report, &flags).ends_with("--profile calm --duration 1000ms"));
+        report.outcome.failure = Some(Failure {
+            class: Class::Determinism,
+            id: "E5",
+            sentence: "one seed, one run",
+            evidence: Vec::new(),
+            at: Instant(0),
+            event: 1,
+        });
+        let told = failure("", &report, &flags);
+        assert!(told.ends_with("--profile calm --duration 1000ms --check-determinism\n"), "{told}");
+        assert!(!told.contains("--shrink"), "{told}");
+    }
 }

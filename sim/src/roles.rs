@@ -178,9 +178,11 @@ impl Roles {
             let row: String = columns().map(letter).collect();
             let _infallible = writeln!(text, "cut       {row}");
         }
-        let seconds = |ns: u64| format!("{}s", ns / 1_000_000_000);
-        let (middle, last) = (seconds(end.0 / 2), seconds(end.0));
-        let _infallible = writeln!(text, "{:10}{:<HALF$}{middle:<HALF$}{last}", "", "0s");
+        // A run of few seconds, as what is left of one that was shrunk, would have the same number thrice.
+        let in_ms = end.0 < 10_000_000_000;
+        let (unit, ns) = if in_ms { ("ms", 1_000_000) } else { ("s", 1_000_000_000) };
+        let [first, middle, last] = [0, end.0 / 2, end.0].map(|at| format!("{}{unit}", at / ns));
+        let _infallible = writeln!(text, "{:10}{first:<HALF$}{middle:<HALF$}{last}", "");
         let _infallible = writeln!(text, "{:10}{LEGEND}", "");
         text
     }
@@ -225,7 +227,7 @@ mod tests {
         let rows: Vec<&str> = drawn.lines().collect();
         assert_eq!(rows[0], format!("s1        ?{}z-zz{}", "L".repeat(48), "f".repeat(47)));
         assert_eq!(rows[1], format!("cut       {}#####{}", " ".repeat(90), " ".repeat(5)));
-        assert_eq!(rows[2].trim_start(), format!("0s{:48}0s{:48}0s", "", ""));
+        assert_eq!(rows[2].trim_start(), format!("0ms{:47}0ms{:47}0ms", "", ""));
         assert_eq!(rows[3..], [format!("{:10}{LEGEND}", "")]);
     }
 }
