@@ -65,6 +65,45 @@ fn the_core_and_the_client_reach_for_nothing_outside() {
     }
 }
 
+/// The simulator's world is as closed; only the program around it has files, threads to run seeds in, and a clock for
+/// those who wait.
+#[test]
+fn simulated_worlds_reach_for_nothing_outside() {
+    const AROUND: [&str; 11] = [
+        "batch.rs",
+        "determinism.rs",
+        "ledger.rs",
+        "power",
+        "program.rs",
+        "report.rs",
+        "run.rs",
+        "shrink/mod.rs",
+        "speed.rs",
+        "story/dump.rs",
+        "track.rs",
+    ];
+    let source = root().join("sim/src");
+    for (path, text) in sources("sim/src") {
+        let within = path.strip_prefix(&source).unwrap();
+        if AROUND.iter().any(|around| within.starts_with(around)) {
+            continue;
+        }
+        for banned in [
+            "std::fs",
+            "net::Tcp",
+            "net::Udp",
+            "std::thread",
+            "env::",
+            "SystemTime",
+            "time::Instant",
+            "RandomState",
+            "{:p}",
+        ] {
+            assert!(!code(&text).contains(banned), "{} uses {banned}", path.display());
+        }
+    }
+}
+
 #[test]
 fn wire_knows_only_ids_and_errors() {
     for (path, text) in sources("core/src/wire") {
