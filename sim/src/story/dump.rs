@@ -13,6 +13,7 @@ use crate::chronicle::{Chronicle, Conn, Entry, Lane, Message, Strike};
 use crate::heal;
 use crate::program::write_file;
 use crate::run::Report;
+use crate::trace::plain::positions_in;
 
 /// Events before that moment which a server's file shows.
 const EVENTS: usize = 30;
@@ -23,12 +24,13 @@ const EVENTS: usize = 30;
 /// The folder or a file cannot be written.
 pub fn dump(folder: &Path, at: Instant, report: &Report, chronicle: &Chronicle) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
+    let write = |name: &str, text: &str| write_file(&folder.join(name), &positions_in(text));
     for server in report.outcome.roles.changes().keys() {
         let text = of_server(*server, at, report, chronicle);
-        write_file(&folder.join(format!("s{server}.txt")), &text)?;
+        write(&format!("s{server}.txt"), &text)?;
     }
-    write_file(&folder.join("clients.txt"), &of_clients(at, chronicle))?;
-    write_file(&folder.join("messages.txt"), &of_messages(at, chronicle))
+    write("clients.txt", &of_clients(at, chronicle))?;
+    write("messages.txt", &of_messages(at, chronicle))
 }
 
 fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronicle) -> String {
