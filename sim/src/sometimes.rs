@@ -64,13 +64,14 @@ impl Sometimes {
     }
 }
 
-/// What an open has mended, where a crash or damage of this simulator can come to it: older segments do not rot.
+/// What an open has mended, where it comes about often enough: what rots is the newest segment, which is an old one if a later one
+/// is begun and holds nothing.
 pub fn mended(note: &Note) -> Option<Sometimes> {
     match note {
         Note::StateSlotLost => Some(Sometimes::RecoveredStateSlot),
         Note::TornBatch { .. } => Some(Sometimes::RecoveredTornBatch),
         Note::SnapshotSetAside { .. } => Some(Sometimes::RecoveredOlderSnapshot),
         Note::LogReplaced { .. } => Some(Sometimes::RecoveredReplacedLog),
-        Note::OldSegmentDamaged { .. } => None,
+        Note::OldSegmentSetAside { .. } => None,
     }
 }

@@ -31,11 +31,13 @@ pub enum Note {
         why: String,
     },
     /// A segment cannot be read that this server itself does not need.
-    OldSegmentDamaged {
-        /// The file, and the directory that it is in.
-        place: String,
+    OldSegmentSetAside {
+        /// The segment.
+        file: String,
+        /// Its name from now on.
+        aside: String,
         /// What is wrong with it.
-        what: String,
+        why: String,
     },
     /// A leader's snapshot has taken the place of the whole log.
     LogReplaced {
@@ -64,10 +66,10 @@ impl fmt::Display for Note {
                 "{file} is damaged ({why}): set aside as {aside}, recovered from an older snapshot \
                  and the log"
             ),
-            Note::OldSegmentDamaged { place, what } => write!(
+            Note::OldSegmentSetAside { file, aside, why } => write!(
                 f,
-                "{place} is damaged: {what}; it lies before the newest snapshot and is not needed, \
-                 but no learner can be served from it"
+                "{file} is damaged ({why}): set aside as {aside}; it lies before the newest snapshot \
+                 and is not needed, but no learner can be served from it"
             ),
             Note::LogReplaced { end, snapshot } => write!(
                 f,

@@ -102,13 +102,14 @@ fn mend<V: Vfs>(
     notes: &mut Vec<Note>,
 ) -> Result<Found<V>, StoreError> {
     let snapshots = Snapshots::read(snapshot_dir, snapshot_names, slot.cluster)?;
-    let log = Log::read(log_dir, log_names, snapshots.base(), slot.cluster, notes)?;
+    let log = Log::read(log_dir, log_names, snapshots.base(), slot.cluster)?;
     check_promises(log_dir, &slot, &log)?;
 
     remove_unfinished(log_dir, log_names, is_of_log)?;
     remove_unfinished(snapshot_dir, snapshot_names, is_of_snapshots)?;
     snapshots.set_aside(snapshot_dir, notes)?;
     snapshot_dir.sync()?;
+    log.clear_older(log_dir, notes)?;
     log.settle(log_dir, notes)?;
     if log.newest.is_none() {
         // From here on the snapshot is all there is.
@@ -279,6 +280,17 @@ struct Log<V: Vfs> {
     newest: Option<(Segment<V>, End)>,
     /// Where it ended, if that is before the snapshot; then it counts for nothing, and nothing of it is above.
     replaced: Option<Zxid>,
+    /// What lies before the history.
+    older: Older,
+}
+
+/// Segments that nobody needs, and from which no learner can be served.
+#[derive(Default)]
+struct Older {
+    /// The one that ends the history because it cannot be read, and why.
+    damaged: Option<(Zxid, String)>,
+    /// Those before it, or before a gap that a purge has left.
+    apart: Vec<Zxid>,
 }
 
 impl<V: Vfs> Log<V> {
@@ -288,17 +300,17 @@ impl<V: Vfs> Log<V> {
         names: &[String],
         base: Zxid,
         cluster: u64,
-        notes: &mut Vec<Note>,
     ) -> Result<Log<V>, StoreError> {
         let mut older = names::segments(names);
         let needed = Log::needed(dir, &mut older, base, cluster)?;
         let (entries, history) = (Vec::new(), History::after(base));
-        let mut log = Log { entries, history, newest: None, replaced: None };
+        let mut log =
+            Log { entries, history, newest: None, replaced: None, older: Older::default() };
         for first in needed {
             let segment = Segment::open(dir, first, cluster)?;
             let after = segment.header.after;
             if log.newest.is_none() {
-                log.history = older_history(dir, &older, after, cluster, notes)?;
+                (log.history, log.older) = older_history(dir, &older, after, cluster)?;
             } else if after != log.history.end() {
                 return Err(segment.file.damaged(format!(
                     "it follows transaction {after}, but the segment before it ends at {}",
@@ -317,6 +329,8 @@ impl<V: Vfs> Log<V> {
         if last < base {
             log.history = History::after(base);
             log.newest = None;
+            // All of it goes.
+            log.older = Older::default();
             log.replaced = Some(last);
         }
         Ok(log)
@@ -345,6 +359,25 @@ impl<V: Vfs> Log<V> {
         Ok(Vec::new())
     }
 
+    /// Takes away what lies before the history, durably: where the newest segment turns out to hold nothing, and goes, the
+    /// one before it is the newest, of which everything is asked that is asked of the end of a log.
+    fn clear_older(&self, dir: &Dir<V>, notes: &mut Vec<Note>) -> Result<(), StoreError> {
+        let Older { damaged, apart } = &self.older;
+        for first in apart {
+            dir.remove(&FileName::Log(*first).to_string())?;
+        }
+        if let Some((first, why)) = damaged {
+            let name = FileName::Log(*first);
+            let (file, aside) = (name.to_string(), name.damaged());
+            dir.rename(&file, &aside)?;
+            notes.push(Note::OldSegmentSetAside { file, aside, why: why.clone() });
+        }
+        if damaged.is_some() || !apart.is_empty() {
+            dir.sync()?;
+        }
+        Ok(())
+    }
+
     /// Makes durable what was read and drops what was torn.
     ///
     /// A process that was killed, or whose sync failed, may have left its last batch in the page cache alone, where
@@ -367,27 +400,31 @@ impl<V: Vfs> Log<V> {
     }
 }
 
-/// What these segments hold of the log that goes on after `end`, as far back as it is unbroken.
+/// What these segments hold of the log that goes on after `end`, as far back as it is unbroken; and what lies before that.
 fn older_history<V: Vfs>(
     dir: &Dir<V>,
     segments: &[Zxid],
     end: Zxid,
     cluster: u64,
-    notes: &mut Vec<Note>,
-) -> Result<History, StoreError> {
+) -> Result<(History, Older), StoreError> {
     let mut start = end;
+    let mut older = Older::default();
     // First and last zxids without a gap between, newest first.
     let mut runs: Vec<(Zxid, Zxid)> = Vec::new();
-    for first in segments.iter().rev() {
+    for (index, first) in segments.iter().enumerate().rev() {
         match runs_of(dir, *first, cluster) {
             Ok(found) if found.end == start => {
                 start = found.after;
                 runs.extend(found.runs.into_iter().rev());
             }
-            Ok(_) => break,
+            Ok(_) => {
+                older.apart = segments[..=index].to_vec();
+                break;
+            }
             // What a server needs for itself is in newer ones.
-            Err(StoreError::Damaged { what, place }) => {
-                notes.push(Note::OldSegmentDamaged { place, what });
+            Err(StoreError::Damaged { what, .. }) => {
+                older.damaged = Some((*first, what));
+                older.apart = segments[..index].to_vec();
                 break;
             }
             Err(error) => return Err(error),
@@ -397,7 +434,7 @@ fn older_history<V: Vfs>(
     for (first, last) in runs.into_iter().rev() {
         (first.0..=last.0).for_each(|zxid| history.push(Zxid(zxid)));
     }
-    Ok(history)
+    Ok((history, older))
 }
 
 /// The zxids of one segment.

@@ -132,3 +132,62 @@ fn a_segment_that_a_power_failure_brought_back_is_not_taken_for_part_of_the_hist
     let found = recovered(&sample.dir);
     assert_eq!((found.history.start(), found.history.end()), (zxid(18), zxid(27)));
 }
+
+/// A store whose log is covered by its newest snapshot, and goes on in a segment of which nothing has arrived; the one before
+/// it is damaged, or gone.
+fn begun_behind(change: impl FnOnce(&MemDir, &str)) -> MemDir {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    snapshot(&mut store, 27);
+    save(&mut store, zxid(27));
+    store.log.run(&[append(28, 200)]).expect("nothing is in the way");
+    drop(store);
+    sample.dir.power_cycle(Unsynced::Lost);
+    sample.dir.rot("log.000000010000001c", |bytes| bytes[4096..].fill(0));
+    change(&sample.dir, sample.segments[2]);
+    sample.dir
+}
+
+#[test]
+fn a_log_with_a_gap_makes_way_for_a_snapshot_of_a_leader() {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    snapshot(&mut store, 40);
+    drop(store);
+    sample.dir.lose(sample.segments[1]);
+    let found = reopen(&sample.dir).expect("nothing that is needed is missing").recovered;
+    assert_eq!((found.history.start(), found.history.end()), (zxid(40), zxid(40)));
+    assert_eq!(reopen(&sample.dir).expect("it was mended").recovered, found);
+    assert!(!sample.dir.contents().keys().any(|name| name.starts_with("log.")));
+}
+
+/// Seed 0x1e0001002181 of the swarm: the segment that holds nothing is removed, and then the one before it is the newest. It
+/// was not needed, and is not needed now.
+#[test]
+fn what_was_not_needed_once_is_not_needed_at_the_next_start() {
+    for gone in [false, true] {
+        let dir = begun_behind(|dir, before| {
+            if gone { dir.lose(before) } else { dir.rot(before, |bytes| bytes[36] ^= 1) }
+        });
+        let opened = dir.copy();
+        let operations = opened.operations();
+        let found = reopen(&opened).expect("nothing that is needed is damaged").recovered;
+        assert_eq!((found.history.start(), found.history.end()), (zxid(27), zxid(27)));
+        let operations = opened.operations() - operations;
+        for cut in 0..=operations {
+            for unsynced in (0..16).map(Unsynced::pick) {
+                let dir = dir.copy();
+                dir.cut_after(cut);
+                let _cut_off = reopen(&dir);
+                dir.power_cycle(unsynced);
+                let again = reopen(&dir).expect("nothing that is needed is damaged").recovered;
+                assert_eq!(again, found, "gone {gone}, {cut} of {operations} operations");
+            }
+        }
+        let mut store = reopen(&opened).expect("it was mended");
+        assert_eq!(store.notes, Vec::<crate::Note>::new());
+        store.log.run(&[append(28, 200)]).expect("it goes on");
+        drop(store);
+        assert_eq!(recovered(&opened).entries.len(), 1);
+    }
+}
