@@ -15,6 +15,7 @@ use zabkeeper_core::Instant;
 
 use super::content::{Change, File, Span};
 use super::ops::{FsyncFault, Op, OpKind, Pace};
+use crate::faults::Fault;
 use crate::seed::Dice;
 
 /// The longest that a slow operation takes, ns.
@@ -73,6 +74,14 @@ pub struct Trouble {
     pub slow_until: Instant,
     /// See `slow_until`.
     pub slowness: u64,
+}
+
+impl Trouble {
+    /// How long what this fault has begun goes on, of those that end by themselves.
+    pub fn until(&self, fault: Fault) -> Option<Instant> {
+        let slow = (fault == Fault::DiskSlow).then_some(self.slow_until);
+        slow.or((fault == Fault::DiskStall).then_some(self.stalled_until))
+    }
 }
 
 /// The disk.

@@ -333,9 +333,7 @@ impl World {
         let mut disk = node.disk().borrow_mut();
         disturb(&mut disk, fault, dice, shared.now);
         shared.tell(|| format!("s{server}"));
-        let slow = (fault == Fault::DiskSlow).then_some(disk.trouble.slow_until);
-        let stalled = (fault == Fault::DiskStall).then_some(disk.trouble.stalled_until);
-        shared.hit(Hit::Server(server), slow.or(stalled));
+        shared.hit(Hit::Server(server), disk.trouble.until(fault));
         true
     }
 

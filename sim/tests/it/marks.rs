@@ -51,6 +51,9 @@ fn every_fault_that_may_strikes_at_a_mark() {
         let report = with_rules(2, &[&format!("CommitBatch#20={fault}")]).run(Story::Off, false);
         assert_passed(&report);
         assert_eq!(struck(&report, fault), 1, "{fault}");
+        // Who is told when it ends does not expect anything of the server before (L8, swarm 0x1e0004001dde).
+        let ends = report.outcome.strikes.list().iter().all(|strike| strike.until.is_some());
+        assert!(ends || !matches!(fault, Fault::DiskSlow | Fault::DiskStall), "{fault}");
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::cell::RefCell;
 
+use zabkeeper_core::Instant;
+
 use super::{Lengths, Process};
 use crate::chronicle::Hit;
 use crate::faults::Fault;
@@ -42,7 +44,8 @@ impl Process {
         for met in std::mem::take(&mut self.troubles) {
             let mut dice = shared.targets.dice(met.rule);
             if disturb(&mut disk.borrow_mut(), met.fault, &mut dice, shared.now) {
-                self.note_strike(met, shared);
+                let until = disk.borrow().trouble.until(met.fault);
+                self.note_strike(met, until, shared);
                 let told = format!("s{}", self.id);
                 shared.targets.struck(met, dice.recorded(), told);
             }
@@ -56,7 +59,7 @@ impl Process {
         (met, before): (Met, Lengths),
         shared: &mut Shared,
     ) -> (Dice, Crash, Lengths) {
-        self.note_strike(met, shared);
+        self.note_strike(met, None, shared);
         let mut dice = shared.targets.dice(met.rule);
         let fate = dice.fork();
         // A disk in trouble turns it into a failure of the power when it comes to it.
@@ -67,10 +70,10 @@ impl Process {
         (fate, how, before)
     }
 
-    fn note_strike(&self, met: Met, shared: &mut Shared) {
+    fn note_strike(&self, met: Met, until: Option<Instant>, shared: &mut Shared) {
         shared.tally.fault(met.fault);
         shared.strikes.begin(met.fault);
-        shared.hit(Hit::Server(self.id), None);
+        shared.hit(Hit::Server(self.id), until);
         shared.note(Kind::Fault, (met.fault as u64, self.id.0), b"mark", || {
             format!("{} strikes s{} at a mark", met.fault, self.id)
         });
