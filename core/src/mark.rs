@@ -253,7 +253,7 @@ marks! {
     LinkDead,
     /// a link stands that nobody wants any more
     LinkUnwanted,
-    /// the disk ends what an earlier role has begun
+    /// the disk ends what an earlier role has begun, or what nobody waits for
     StateDoneStale,
     /// nothing is removed, because a learner is still being sent it
     PurgeHeld,

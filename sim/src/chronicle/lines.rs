@@ -57,6 +57,11 @@ impl Lines {
         }
     }
 
+    /// The run ends, because this promise is broken: with what the step that broke it has shown.
+    pub fn broken(&mut self, place: Place, id: &str) {
+        self.print(place, None, &format!("{id} is broken"));
+    }
+
     /// A fault hits somebody.
     pub fn struck(&mut self, place: Place, strike: &Strike) {
         let until = strike.until.map(|until| format!(" {}", heal::until(until, until)));
@@ -123,13 +128,7 @@ impl Lines {
         };
         let mut words = Vec::new();
         if cell.role != now.role {
-            let served = matches!(cell.role, Role::Leads | Role::Follows);
-            words.push(match (now.role, state.leader) {
-                // Its disk has failed, and it waits for the end.
-                (Role::Begins | Role::Joins, _) if served => "serves no more".to_owned(),
-                (role, Some(leader)) if leader != server => format!("{} s{leader}", joins(role)),
-                (role, Some(_) | None) => role.name().to_owned(),
-            });
+            words.push(state.doing(server));
         }
         if cell.epochs[0] != now.epochs[0] {
             words.push(format!("promises epoch {}", now.epochs[0]));
@@ -187,13 +186,5 @@ impl Lines {
             let _infallible = write!(line, "|{:<15}", format!(" s{server}"));
         }
         line + "| what"
-    }
-}
-
-fn joins(role: Role) -> &'static str {
-    match role {
-        Role::Joins => "joins",
-        Role::Follows => "follows",
-        Role::Down | Role::Looking | Role::Begins | Role::Leads => role.name(),
     }
 }

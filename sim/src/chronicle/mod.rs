@@ -170,16 +170,28 @@ impl State {
         }
     }
 
-    fn down(at: Instant) -> State {
+    /// It does nothing; this is on its disk.
+    fn idle(at: Instant, role: Role, epochs: [u32; 2], log: Zxid) -> State {
         State {
             at,
-            role: Role::Down,
+            role,
             leader: None,
-            epochs: [0; 2],
-            marks: [Zxid::ZERO; 4],
+            epochs,
+            marks: [log, log, Zxid::ZERO, Zxid::ZERO],
             held: [0; 2],
             outstanding: 0,
             halted: false,
+        }
+    }
+
+    /// What this server does, and with whom.
+    pub fn doing(&self, own: ServerId) -> String {
+        match (self.role, self.leader.filter(|leader| *leader != own)) {
+            // Its disk has failed, and it waits for the end.
+            _ if self.halted => "serves no more".to_owned(),
+            (Role::Joins, Some(leader)) => format!("joins s{leader}"),
+            (Role::Follows, Some(leader)) => format!("follows s{leader}"),
+            (role, _) => role.name().to_owned(),
         }
     }
 }
@@ -272,10 +284,18 @@ impl Chronicle {
                 self.wrote(place, *server, disk);
                 self.is_now(*server, State::of(at, status));
             }
-            Observation::Stopped { server } => self.is_now(*server, State::down(at)),
+            Observation::Stopped { server } => {
+                let (epochs, log) = self.kept(*server);
+                self.is_now(*server, State::idle(at, Role::Down, epochs, log));
+            }
+            Observation::Recovered { server, state, last } => {
+                let epochs = [state.accepted_epoch.0, state.current_epoch.0];
+                self.is_now(*server, State::idle(at, Role::Looking, epochs, *last));
+            }
+            Observation::Wiped { server } => {
+                self.is_now(*server, State::idle(at, Role::Down, [0; 2], Zxid::ZERO));
+            }
             Observation::Started { .. }
-            | Observation::Recovered { .. }
-            | Observation::Wiped { .. }
             | Observation::Forgotten { .. }
             | Observation::Applied { .. }
             | Observation::DurableTruth { .. }
@@ -453,6 +473,12 @@ impl Chronicle {
                 | DiskCommand::ReadSnapshot { .. } => {}
             }
         }
+    }
+
+    /// What a server that ends leaves on its disk: epochs, and how far the log surely reaches.
+    fn kept(&self, server: ServerId) -> ([u32; 2], Zxid) {
+        let last = self.states.get(&server).and_then(|states| states.last());
+        last.map_or(([0; 2], Zxid::ZERO), |state| (state.epochs, state.marks[1]))
     }
 
     fn is_now(&mut self, server: ServerId, state: State) {

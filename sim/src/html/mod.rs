@@ -87,8 +87,10 @@ struct Lanes {
 impl Lanes {
     fn of(report: &Report, chronicle: &Chronicle) -> Lanes {
         let servers: Vec<ServerId> = report.outcome.roles.changes().keys().copied().collect();
-        // Whoever never calls is somebody who only breaks the protocol.
-        let mut clients: Vec<u32> = chronicle.calls.iter().map(|call| call.client.0).collect();
+        // Whoever never calls, and never has a session, is somebody who only breaks the protocol.
+        let sessions = chronicle.conns.iter().filter(|conn| conn.session != 0);
+        let callers = chronicle.calls.iter().map(|call| call.client.0);
+        let mut clients: Vec<u32> = callers.chain(sessions.map(|conn| conn.client.0)).collect();
         clients.sort_unstable();
         clients.dedup();
         Lanes { servers, clients }

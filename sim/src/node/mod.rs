@@ -289,10 +289,13 @@ impl Node {
         shared.note(Kind::Life, (id.0, life), told.as_bytes(), || {
             let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
             format!(
-                "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, snapshot {}{}{notes}",
+                "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, {}{}{notes}",
                 state.accepted_epoch,
                 state.current_epoch,
-                state.snapshot,
+                match state.snapshot {
+                    Zxid::ZERO => "no snapshot".to_owned(),
+                    zxid => format!("snapshot {zxid}"),
+                },
                 if state.damaged { ", damaged" } else { "" },
             )
         });

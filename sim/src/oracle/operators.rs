@@ -117,10 +117,12 @@ impl Oracles {
                 |timeouts| timeouts.described(renewed),
             );
             vec![format!(
-                "server {id} says of session {}: at server {}, {} ms; right: at server {}, {known}",
+                "server {id} tells an operator of session {}: {} ms, and its client is at server {}; after \
+                 {}, which it has applied, right is: {known}, at server {}",
                 told.id,
-                maybe(told.server),
                 told.timeout_ms,
+                maybe(told.server),
+                status.applied,
                 maybe(server)
             )]
         })

@@ -60,9 +60,9 @@ impl Timeouts {
     /// Those of which [`Self::may_be`] is true, and where they come from.
     pub(super) fn described(&self, renewed: bool) -> String {
         let made = self.created.filter(|ms| self.may_be(renewed, *ms));
-        let made = made.into_iter().map(|ms| format!("{ms} ms as it was made"));
-        let granted = self.granted.iter().map(|(_, ms)| format!("{ms} ms as granted"));
-        let asked = self.asked.iter().map(|(conn, ms)| format!("{ms} ms as asked for on {conn}"));
+        let made = made.into_iter().map(|ms| format!("{ms} ms, as it was created with"));
+        let granted = self.granted.iter().map(|(_, ms)| format!("{ms} ms, as its client has read"));
+        let asked = self.asked.iter().map(|(conn, ms)| format!("{ms} ms, as asked for on {conn}"));
         made.chain(granted).chain(asked).collect::<Vec<_>>().join(", or ")
     }
 

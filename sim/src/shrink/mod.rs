@@ -98,7 +98,9 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
         dice: Seeds::new(schedule.seed).stream("shrink", 0),
     };
     search.run();
-    let (tried, ended) = (search.tried, search.is_over());
+    let ended = search.is_over();
+    search.cut_the_rest();
+    let tried = search.tried;
     let mut schedule = search.best;
     let report = run::replay(&schedule, Story::Off, false);
     schedule.steps = report.outcome.steps.clone().unwrap_or_default();
@@ -131,14 +133,20 @@ impl Search {
         }
         drop(candidates);
         self.tried += tried;
-        let accepted = found.is_some();
-        if let Some((Hit { steps, rules, failed }, mut one)) = found {
-            one.steps = steps;
-            one.options.rules = rules;
-            self.best = one;
-            self.failed = failed;
-        }
-        accepted
+        let Some((hit, one)) = found else {
+            return false;
+        };
+        self.accept(hit, one);
+        true
+    }
+
+    /// A candidate fails in the same way: it is the new best.
+    fn accept(&mut self, hit: Hit, mut one: Schedule) {
+        let Hit { steps, rules, failed } = hit;
+        one.steps = steps;
+        one.options.rules = rules;
+        self.best = one;
+        self.failed = failed;
     }
 
     fn over_after(&self, tried: u64) -> bool {

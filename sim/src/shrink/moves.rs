@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use zabkeeper_core::Instant;
 
-use super::Search;
+use super::{Search, hit};
 use crate::faults::{Fault, FaultPlan};
 use crate::schedule::{self, Act, Schedule, Step};
 use crate::targets::Rule;
@@ -18,6 +18,8 @@ const SAMPLES: usize = 6;
 const SHORT: usize = 24;
 /// Random parts that are tried of a schedule that no single step can leave any more, and of how many steps at most.
 const THIN: (usize, usize) = (40, 120);
+/// Seeds for what nobody decides that each candidate is tried with in the end.
+const SEEDS_MAX: usize = 32;
 /// Settings that say how much there is, rather than how it behaves.
 const AMOUNTS: [&str; 4] = ["duration_us", "servers", "clients", "paths"];
 /// Small amounts of what has to run out, or over.
@@ -31,35 +33,46 @@ impl Search {
     /// Until nothing can be left out any more, or the budget is used up.
     pub(super) fn run(&mut self) {
         self.leave_out_vain();
-        for seeds in [2, 4, 8, 16, 32] {
-            while !self.is_over() {
-                let before = self.weight();
-                // What strikes at a late hit needs all that leads to it.
-                self.fewer_rules(seeds);
-                self.simple_rules();
-                self.be_calm(seeds);
-                self.keep_the_last(seeds);
-                self.keep_around_strikes(seeds);
-                self.sample();
-                self.extreme_settings();
-                self.fewer_clients(seeds);
-                self.same_clients(seeds);
-                self.fewer_servers(seeds);
-                self.fewer_kinds(seeds);
-                self.fewer_steps(|act| act.fault().is_some(), seeds);
-                self.fewer_steps(|act| act.client().is_some(), seeds);
-                self.shorter();
-                self.fewer_pairs();
-                self.thin();
-                if self.weight() >= before {
-                    break;
-                }
-            }
+        let mut seeds = 2;
+        while !self.is_over() {
+            let before = self.weight();
+            self.leave_out(seeds);
             self.plain_settings();
             self.simple_choices();
             self.simple_times();
+            if seeds < SEEDS_MAX {
+                seeds *= 2;
+            } else if self.weight() >= before {
+                break;
+            }
         }
-        self.cut_the_rest();
+    }
+
+    /// For as long as it helps.
+    fn leave_out(&mut self, seeds: usize) {
+        while !self.is_over() {
+            let before = self.weight();
+            // What strikes at a late hit needs all that leads to it.
+            self.fewer_rules(seeds);
+            self.simple_rules();
+            self.be_calm(seeds);
+            self.keep_the_last(seeds);
+            self.keep_around_strikes(seeds);
+            self.sample();
+            self.extreme_settings();
+            self.fewer_clients(seeds);
+            self.same_clients(seeds);
+            self.fewer_servers(seeds);
+            self.fewer_kinds(seeds);
+            self.fewer_steps(|act| act.fault().is_some(), seeds);
+            self.fewer_steps(|act| act.client().is_some(), seeds);
+            self.shorter();
+            self.fewer_pairs();
+            self.thin();
+            if self.weight() >= before {
+                break;
+            }
+        }
     }
 
     /// What is to become less: steps first.
@@ -480,14 +493,16 @@ impl Search {
         }
     }
 
-    /// The time after the failure.
-    fn cut_the_rest(&mut self) {
+    /// The time after the failure: a single run, whatever the budget says.
+    pub(super) fn cut_the_rest(&mut self) {
         let after = Duration::from_secs(self.failed.0.0 / (1_000 * MS) + 2);
         if after < self.best.options.duration {
             let mut one = self.best.clone();
             one.options.duration = after;
-            self.budget = super::Budget::Runs(self.tried + 1);
-            self.try_in_order([one]);
+            self.tried += 1;
+            if let Some(hit) = hit(&one, &self.way, self.last()) {
+                self.accept(hit, one);
+            }
         }
     }
 }

@@ -40,7 +40,6 @@ fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronic
     match state {
         None => text.push_str("role         is down, and was never up\n"),
         Some(state) => {
-            let leader = state.leader.map_or(String::new(), |leader| format!(", leader s{leader}"));
             let [appended, durable, committed, applied] = state.marks;
             let [sessions, watches] = state.held;
             let conns =
@@ -48,10 +47,10 @@ fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronic
             let conns = conns.count();
             let _infallible = write!(
                 text,
-                "role         {} since at least {}{leader}\nepochs       promised {}, of its history {}\nlog          \
+                "role         {} since at least {}\nepochs       promised {}, of its history {}\nlog          \
                  appended {appended}, durable {durable}, committed {committed}, applied {applied}\nclients      {conns} \
                  connections, {sessions} sessions, {watches} watches\nproposals    {} open\ndisk         {}\n",
-                state.role.name(),
+                state.doing(server),
                 state.at,
                 state.epochs[0],
                 state.epochs[1],

@@ -29,6 +29,8 @@ const RARE: u64 = 3;
 struct Event {
     at: Instant,
     event: Option<u64>,
+    /// Like others it may stand for: what happens every day, and not the lives of processes, whose order matters.
+    daily: bool,
     text: String,
 }
 
@@ -73,8 +75,10 @@ pub(super) fn last_events(
             && (!about_disk || is_about_disk(entry))
     };
     let events = chronicle.inputs.iter().chain(&chronicle.told).filter(concerns);
-    let line =
-        |entry: &Entry| Event { at: entry.at, event: Some(entry.event), text: entry.text.clone() };
+    let line = |entry: &Entry| {
+        let daily = entry.kind != Kind::Life;
+        Event { at: entry.at, event: Some(entry.event), daily, text: entry.text.clone() }
+    };
     let mut events: Vec<Event> = events.map(line).collect();
     events.extend(marks((at, event), servers, report, chronicle));
     if !about_clients {
@@ -102,7 +106,8 @@ fn told(events: &[Event]) -> String {
     let mut kept: Vec<Told<'_>> = Vec::new();
     for event in events.iter().rev() {
         let shape = shape(&event.text);
-        let near = kept.iter_mut().rev().take(NEAR).find(|told| told.shape == shape);
+        let like = |told: &&mut Told<'_>| event.daily && told.shape == shape;
+        let near = kept.iter_mut().rev().take(NEAR).find(like);
         if let Some(told) = near {
             (told.oldest, told.count) = (event.at, told.count + 1);
         } else if kept.len() < EVENTS {
@@ -151,7 +156,7 @@ fn marks(
         let told = marks.iter().filter(|m| place.event == event || hits[*m as usize] <= RARE);
         for mark in told {
             let text = format!("s{server}: {} ({mark:?})", mark.sentence());
-            events.push(Event { at: place.at, event: Some(place.event), text });
+            events.push(Event { at: place.at, event: Some(place.event), daily: true, text });
         }
     }
     events
@@ -171,7 +176,8 @@ fn send(message: &Message, servers: &BTreeSet<ServerId>) -> Option<Event> {
         kind if message.number < 1 << 32 => format!("{kind} {}", message.number),
         kind => format!("{kind} {}", position(Zxid(message.number))),
     };
-    Some(Event { at: message.at, event: None, text: format!("s{from} -> s{to}: {what}") })
+    let text = format!("s{from} -> s{to}: {what}");
+    Some(Event { at: message.at, event: None, daily: true, text })
 }
 
 /// What says nothing here: faults without whom they hit, which stand above, and the daily round of servers.
@@ -199,7 +205,7 @@ fn lives_of(clients: &BTreeSet<ClientId>, until: Instant, chronicle: &Chronicle)
     let mut lines = Vec::new();
     let mut line = |at: Instant, text: String| {
         if at <= until {
-            lines.push(Event { at, event: None, text });
+            lines.push(Event { at, event: None, daily: true, text });
         }
     };
     for conn in chronicle.conns.iter().filter(|conn| clients.contains(&conn.client)) {
@@ -241,6 +247,7 @@ mod tests {
         let event = |ms: u64, text: &str| Event {
             at: Instant(ms * 1_000_000),
             event: Some(ms),
+            daily: true,
             text: text.to_owned(),
         };
         let mut events = vec![event(1, "s1 <- s2: COMMIT 0x100000003")];

@@ -12,7 +12,7 @@ use super::short;
 use crate::chronicle::{Chronicle, Entry, Lane, State, Strike, position};
 use crate::faults::Fault;
 use crate::heal;
-use crate::judge::Failure;
+use crate::judge::{Class, Failure};
 use crate::observe::ClientId;
 use crate::roles::Role;
 use crate::run::Report;
@@ -49,6 +49,11 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
         text.push_str(&reached(zxid, chronicle));
     } else {
         text.push_str(&positions(failure.at, report, chronicle));
+        if failure.class == Class::Panic {
+            text.push_str(
+                "  (the step that panicked has shown nothing: it may have changed more)\n",
+            );
+        }
     }
     text.push_str(&struck(failure.at, &servers, about_disk, report));
     let clients = clients_named(&failure.evidence);
@@ -99,21 +104,13 @@ fn row(server: ServerId, state: &State) -> String {
     if state.role == Role::Down {
         return state.role.name().to_owned();
     }
-    let whom = state.leader.filter(|leader| *leader != server);
-    let role = match (state.role, whom) {
-        (Role::Joins, Some(leader)) => format!("joins s{leader}"),
-        (Role::Follows, Some(leader)) => format!("follows s{leader}"),
-        (role, _) => role.name().to_owned(),
-    };
+    let role = state.doing(server);
     let [promised, own] = state.epochs;
     let epoch =
         if promised == own { own.to_string() } else { format!("{own}, promised {promised}") };
     let [appended, durable, committed, applied] = state.marks.map(position);
     let open = if state.outstanding == 0 { "none" } else { &format!("{} open", state.outstanding) };
-    let halted = if state.halted { ", halted" } else { "" };
-    format!(
-        "{role:<22}{epoch:<18}{appended:>9}{durable:>9}{committed:>11}{applied:>9}  {open}{halted}"
-    )
+    format!("{role:<22}{epoch:<18}{appended:>9}{durable:>9}{committed:>11}{applied:>9}  {open}")
 }
 
 /// Faults that go on.
@@ -197,7 +194,7 @@ fn reached(zxid: Zxid, chronicle: &Chronicle) -> String {
             continue;
         };
         let epoch = last.epochs[1];
-        let now = format!("{}, epoch {epoch}", last.role.name());
+        let now = format!("{}, epoch {epoch}", last.doing(*server));
         let _infallible = write!(text, "  s{:<3}{now:<28}", server.0);
         for mark in 0..4 {
             let when = reached_at(states, mark, zxid).map_or("-".to_owned(), |at| at.to_string());

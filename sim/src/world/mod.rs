@@ -298,6 +298,10 @@ impl World {
         let (cut, slow) = shared.net.strained();
         shared.tally.faults[Fault::NetCut as usize] += cut;
         shared.tally.faults[Fault::NetTail as usize] += slow;
+        let place = shared.place();
+        if let (Some(lines), Some(failure)) = (&mut shared.lines, shared.judge.failure()) {
+            lines.broken(place, failure.id);
+        }
         Outcome {
             failure: shared.judge.failure().cloned(),
             inconclusive,

@@ -13,6 +13,8 @@ D.told.event = sums(D.told.event);
 const M = D.messages, CALLS = D.calls, TOLD = D.told;
 const NS = D.servers.length, NC = D.clients.length;
 const END = Math.max(1, D.end);
+// What ends later than that, in microseconds, never does.
+const FOREVER = 1e15;
 const ROLES = ["is down", "looks for a leader", "begins to lead", "joins", "leads", "follows"];
 const HOW = ["done", "refused", "nobody knows", "session over", "under way"];
 const laneName = (i) => (i < 0 ? "" : i < NS ? "s" + D.servers[i] : "c" + D.clients[i - NS]);
@@ -90,7 +92,7 @@ const messageText = (i) => {
   return laneName(M.from[i]) + " → " + laneName(M.to[i]) + "  " + kind + about + (M.took[i] < 0 ? "  (never taken)" : "");
 };
 const callText = (i) => "c" + CALLS.client[i] + " " + CALLS.text[i] + (CALLS.took[i] < 0 ? "" : " → " + CALLS.answer[i]);
-const strikeText = (s) => s.name + " hits " + s.whom + (s.until > END ? " for ever" : s.until > 0 ? " until " + time(s.until) : "");
+const strikeText = (s) => s.name + " hits " + s.whom + (s.until > FOREVER ? " for ever" : s.until > 0 ? " until " + time(s.until) : "");
 
 // ---- state at a time ----
 // First index whose value is above t.

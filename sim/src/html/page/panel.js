@@ -39,7 +39,7 @@ const serverCard = (id, i) => {
     if (s.halted[n]) card.append(element("div", "halted: its disk has failed", "bad"));
   }
   for (const f of strikesAt(cursor, (f) => f.servers.includes(id))) {
-    const rest = f.until > END ? " for ever" : " for another " + ((f.until - cursor) / 1e6).toFixed(3) + "s";
+    const rest = f.until > FOREVER ? " for ever" : " for another " + ((f.until - cursor) / 1e6).toFixed(3) + "s";
     card.append(element("div", f.name + (f.whom === "s" + id ? "" : " " + f.whom) + rest, "warn"));
   }
   return card;

@@ -66,7 +66,8 @@ impl Process {
             }
             shared.tally.counts.reigns += u64::from(role == Role::Leads);
             shared.note(Kind::Life, (self.id.0, self.life), &[role as u8], || {
-                format!("s{} {}", self.id, role.name())
+                let halted = status.halted.is_some();
+                format!("s{} {}", self.id, if halted { "serves no more" } else { role.name() })
             });
         }
     }
