@@ -261,13 +261,18 @@ impl Snapshots {
     /// Renames what cannot be used, so that it is neither tried again nor purged.
     fn set_aside<V: Vfs>(&self, dir: &Dir<V>, notes: &mut Vec<Note>) -> Result<(), StoreError> {
         for (zxid, why) in &self.unusable {
-            let name = FileName::Snapshot(*zxid);
-            let (file, aside) = (name.to_string(), name.damaged());
-            dir.rename(&file, &aside)?;
+            let (file, aside) = set_aside(dir, FileName::Snapshot(*zxid))?;
             notes.push(Note::SnapshotSetAside { file, aside, why: why.to_string() });
         }
         Ok(())
     }
+}
+
+/// Renames what cannot be used; gives both names. It is not durable yet.
+fn set_aside<V: Vfs>(dir: &Dir<V>, name: FileName) -> Result<(String, String), StoreError> {
+    let (file, aside) = (name.to_string(), name.damaged());
+    dir.rename(&file, &aside)?;
+    Ok((file, aside))
 }
 
 /// What the log holds.
@@ -367,9 +372,7 @@ impl<V: Vfs> Log<V> {
             dir.remove(&FileName::Log(*first).to_string())?;
         }
         if let Some((first, why)) = damaged {
-            let name = FileName::Log(*first);
-            let (file, aside) = (name.to_string(), name.damaged());
-            dir.rename(&file, &aside)?;
+            let (file, aside) = set_aside(dir, FileName::Log(*first))?;
             notes.push(Note::OldSegmentSetAside { file, aside, why: why.clone() });
         }
         if damaged.is_some() || !apart.is_empty() {
