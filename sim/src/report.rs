@@ -257,6 +257,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "wall_ns": report.wall_ns,
         "cpu_ns": report.cpu_ns,
         "events": report.outcome.events,
+        "peak_memory_bytes": run::peak_memory(),
         "trace_hash": format!("{:032x}", report.outcome.hash),
         "end_digest": report.outcome.end_digest.map(|digest| format!("{digest:016x}")),
         "healed": report.outcome.healed,

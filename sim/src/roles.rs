@@ -55,6 +55,9 @@ pub struct Reign {
 }
 
 impl Role {
+    /// What is said of a server whose disk has failed, whatever its role: it waits for its end.
+    pub const HALTED: &str = "serves no more";
+
     /// From what a running server says of itself.
     pub fn of(status: &Status) -> Role {
         match (status.mode, status.serving) {

@@ -117,7 +117,7 @@ fn ending(reign: &Reign, report: &Report) -> String {
         Role::Down => "goes down",
         Role::Looking => "gives up",
         // Its disk has failed.
-        Role::Begins => "serves no more",
+        Role::Begins => Role::HALTED,
         Role::Joins | Role::Leads | Role::Follows => role.name(),
     };
     let concerns = |strike: &&Strike| {

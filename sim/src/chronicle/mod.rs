@@ -188,7 +188,7 @@ impl State {
     pub fn doing(&self, own: ServerId) -> String {
         match (self.role, self.leader.filter(|leader| *leader != own)) {
             // Its disk has failed, and it waits for the end.
-            _ if self.halted => "serves no more".to_owned(),
+            _ if self.halted => Role::HALTED.to_owned(),
             (Role::Joins, Some(leader)) => format!("joins s{leader}"),
             (Role::Follows, Some(leader)) => format!("follows s{leader}"),
             (role, _) => role.name().to_owned(),

@@ -1,9 +1,10 @@
 //! One simulated machine: a disk that outlives the process, clocks, and at most one server process.
 //!
 //! Owns switching on, recovery and the end. Must not decide when they happen. The process itself, and the driver's
-//! loop around the real server, are in `process`.
+//! loop around the real server, are in `process`, what its disk holds in `disk`.
 
 mod clock;
+mod disk;
 mod gate;
 mod lanes;
 mod process;
@@ -23,7 +24,7 @@ use zabkeeper_core::{
 
 use crate::chronicle::Hit;
 use crate::faults::Fault;
-use crate::fs::{Crash, Disk, FolderId, Losses, Luck, SimFs};
+use crate::fs::{Crash, Disk, FolderId, SimFs};
 use crate::guard;
 use crate::heal::Fate;
 use crate::judge::Check;
@@ -36,10 +37,10 @@ use crate::sometimes::{self, Sometimes};
 use crate::stream::{Delivery, End, Party, Silence};
 use crate::trace::Kind;
 pub(crate) use clock::Clock;
+pub use disk::is_snapshot;
 use gate::Gate;
 use lanes::Lanes;
 use process::{Heard, Process};
-use truth::Truth;
 
 /// Reading the disk's content into memory and starting up, ns.
 const STARTUP: u64 = 500_000;
@@ -76,11 +77,6 @@ enum Rot {
     Perhaps,
     /// It does: the server has refused to start. Somebody has to replace the disk.
     Found,
-}
-
-/// Is this the name of a snapshot that is complete?
-pub fn is_snapshot(name: &str) -> bool {
-    name.strip_prefix("snapshot.").is_some_and(|zxid| !zxid.contains('.'))
 }
 
 #[derive(Debug)]
@@ -405,24 +401,6 @@ impl Node {
         shared.observe(Observation::Stopped { server: id });
     }
 
-    fn count_losses(&self, losses: &Losses, shared: &mut Shared) {
-        let bytes = losses.fields().map(|(_, count)| count.to_le_bytes());
-        shared.note(Kind::Life, (self.id.0, self.life), bytes.as_flattened(), || {
-            let taken = losses.fields().into_iter().filter(|(_, count)| *count > 0);
-            let taken: Vec<String> = taken.map(|(what, count)| format!("{count} {what}")).collect();
-            let told = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
-            format!("s{} after the crash, on its disk: {told}", self.id)
-        });
-        shared.tally.losses.add(losses);
-        if losses.torn > 0 {
-            shared.tally.saw(Sometimes::TornWrite);
-        }
-        let faults = &mut shared.tally.faults;
-        faults[Fault::DiskTorn as usize] += losses.torn;
-        faults[Fault::DiskGarbage as usize] += losses.garbled;
-        faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
-    }
-
     /// A killed process' kernel resets its connections; a machine without power says nothing, and a partition keeps
     /// what is said from arriving.
     fn abandon_connections(&mut self, shared: &mut Shared) {
@@ -459,97 +437,6 @@ impl Node {
             Party::Server(_) => cut.is_none() && self.dice.chance(1, 2),
         };
         Some(Silence { late, on_write })
-    }
-
-    /// The disk is replaced by an empty one. The machine must be off.
-    pub fn wipe(&mut self, shared: &mut Shared) {
-        assert!(!self.is_running(), "the disk of a running server is not taken away");
-        let id = self.id;
-        shared.note(Kind::Life, (id.0, self.life), b"wipe", || format!("s{id} has an empty disk"));
-        self.disk.borrow_mut().wipe();
-        self.rot = Rot::No;
-        self.promised = Epoch(0);
-        shared.observe(Observation::Wiped { server: id });
-    }
-
-    /// Something durable is damaged while it is down; says whether there is anything.
-    pub fn damage(&mut self, dice: &mut Dice, shared: &mut Shared) -> bool {
-        assert!(!self.is_running(), "damage shows when a server starts");
-        let Some(what) = self.disk.borrow_mut().rot(dice) else {
-            return false;
-        };
-        self.rot = Rot::Perhaps;
-        let id = self.id;
-        shared.note(Kind::Life, (id.0, self.life), b"rot", || format!("s{id}: {what}"));
-        true
-    }
-
-    /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each must be a disk that
-    /// the commands given so far explain; the best case is not always the longer log, as a cut may be under way.
-    pub fn examine(&mut self, shared: &mut Shared) -> Option<(Zxid, u64)> {
-        let process = self.process()?;
-        if process.server().status().serving {
-            process.show(shared);
-        }
-        shared.tally.counts.truths += 1;
-        if let Some(known) = process.snapshots_at_rest() {
-            let names = self.disk.borrow().names();
-            let found = Vec::from_iter(names.iter().map(String::as_str).filter(|s| is_snapshot(s)));
-            let right = found.len() == known;
-            let told = || format!("s{} knows of {known} snapshots: {}", self.id, found.join(" "));
-            shared.hold(Check::FILES, if right { Ok(()) } else { Err(told()) });
-        }
-        let disk = self.disk.borrow();
-        let (now, alone, store) = (shared.now, &self.alone, self.store);
-        let worst = truth::examine(&disk, now, Luck::Worst, alone, store, Server::digest);
-        let best = match &worst {
-            // No luck is needed where everything is durable.
-            Ok(Truth { state, last, .. }) if !disk.is_in_doubt(now) => {
-                Ok(Truth { state: state.clone(), last: *last, seen: () })
-            }
-            Ok(_) | Err(_) => truth::examine(&disk, now, Luck::Best, alone, store, |_| ()),
-        };
-        // Of a purge half may be undone, and any half.
-        let number = shared.tally.counts.truths;
-        let drawn = (disk.unsynced_removals() > 1)
-            .then(|| shared.seeds.stream("truth", number).word())
-            .map(|seed| truth::examine(&disk, now, Luck::Drawn(seed), alone, store, |_| ()));
-        drop(disk);
-        if let Some(Err(why)) = drawn {
-            shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
-            return None;
-        }
-        let (worst, best) = match (worst, best) {
-            (Ok(worst), Ok(best)) => (worst, best),
-            (Err(why), _) | (_, Err(why)) => {
-                shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
-                return None;
-            }
-        };
-        shared.hold(Check::RECOVERS, Ok(()));
-        let server = self.id;
-        let (found, digest) = (worst.last, worst.seen);
-        let state = worst.state;
-        shared.observe(Observation::DurableTruth { server, state, last: found, digest });
-        let Truth { state, last, .. } = best;
-        shared.observe(Observation::CachedTruth { server, state, last });
-        Some((found, digest))
-    }
-
-    /// Has it a history on its disk, and all of it that it ever acknowledged?
-    pub fn knows_its_history(&self, shared: &Shared) -> bool {
-        let disk = self.disk.borrow();
-        let (now, worst) = (shared.now, Luck::Worst);
-        let truth = truth::examine(&disk, now, worst, &self.alone, self.store, |_| ());
-        let known = |truth: Truth<()>| !truth.state.damaged && truth.state.current_epoch > Epoch(0);
-        self.rot == Rot::No && truth.is_ok_and(known)
-    }
-
-    /// Looks at ground truth in the middle of what a worker does.
-    pub fn look(&mut self, life: u64, shared: &mut Shared) {
-        if life == self.life {
-            self.examine(shared);
-        }
     }
 
     /// The process gets to run.

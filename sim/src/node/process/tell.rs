@@ -67,7 +67,7 @@ impl Process {
             shared.tally.counts.reigns += u64::from(role == Role::Leads);
             shared.note(Kind::Life, (self.id.0, self.life), &[role as u8], || {
                 let halted = status.halted.is_some();
-                format!("s{} {}", self.id, if halted { "serves no more" } else { role.name() })
+                format!("s{} {}", self.id, if halted { Role::HALTED } else { role.name() })
             });
         }
     }

@@ -1,0 +1,132 @@
+//! What a machine's disk holds: what a crash has taken from it, its damage, its replacement, and the ground truth.
+//!
+//! Must not decide when any of it happens. How a disk behaves is in `fs`, how it is read back in `truth`.
+
+use zabkeeper_core::{Epoch, Server, Zxid};
+
+use super::truth::{self, Truth};
+use super::{Node, Rot};
+use crate::faults::Fault;
+use crate::fs::{Losses, Luck};
+use crate::judge::Check;
+use crate::observe::Observation;
+use crate::seed::Dice;
+use crate::shared::Shared;
+use crate::sometimes::Sometimes;
+use crate::trace::Kind;
+
+/// Is this the name of a snapshot that is complete?
+pub fn is_snapshot(name: &str) -> bool {
+    name.strip_prefix("snapshot.").is_some_and(|zxid| !zxid.contains('.'))
+}
+
+impl Node {
+    pub(super) fn count_losses(&self, losses: &Losses, shared: &mut Shared) {
+        let bytes = losses.fields().map(|(_, count)| count.to_le_bytes());
+        shared.note(Kind::Life, (self.id.0, self.life), bytes.as_flattened(), || {
+            let taken = losses.fields().into_iter().filter(|(_, count)| *count > 0);
+            let taken: Vec<String> = taken.map(|(what, count)| format!("{count} {what}")).collect();
+            let told = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
+            format!("s{} after the crash, on its disk: {told}", self.id)
+        });
+        shared.tally.losses.add(losses);
+        if losses.torn > 0 {
+            shared.tally.saw(Sometimes::TornWrite);
+        }
+        let faults = &mut shared.tally.faults;
+        faults[Fault::DiskTorn as usize] += losses.torn;
+        faults[Fault::DiskGarbage as usize] += losses.garbled;
+        faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
+    }
+
+    /// The disk is replaced by an empty one. The machine must be off.
+    pub fn wipe(&mut self, shared: &mut Shared) {
+        assert!(!self.is_running(), "the disk of a running server is not taken away");
+        let id = self.id;
+        shared.note(Kind::Life, (id.0, self.life), b"wipe", || format!("s{id} has an empty disk"));
+        self.disk.borrow_mut().wipe();
+        self.rot = Rot::No;
+        self.promised = Epoch(0);
+        shared.observe(Observation::Wiped { server: id });
+    }
+
+    /// Something durable is damaged while it is down; says whether there is anything.
+    pub fn damage(&mut self, dice: &mut Dice, shared: &mut Shared) -> bool {
+        assert!(!self.is_running(), "damage shows when a server starts");
+        let Some(what) = self.disk.borrow_mut().rot(dice) else {
+            return false;
+        };
+        self.rot = Rot::Perhaps;
+        let id = self.id;
+        shared.note(Kind::Life, (id.0, self.life), b"rot", || format!("s{id}: {what}"));
+        true
+    }
+
+    /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each must be a disk that
+    /// the commands given so far explain; the best case is not always the longer log, as a cut may be under way.
+    pub fn examine(&mut self, shared: &mut Shared) -> Option<(Zxid, u64)> {
+        let process = self.process()?;
+        if process.server().status().serving {
+            process.show(shared);
+        }
+        shared.tally.counts.truths += 1;
+        if let Some(known) = process.snapshots_at_rest() {
+            let names = self.disk.borrow().names();
+            let found = Vec::from_iter(names.iter().map(String::as_str).filter(|s| is_snapshot(s)));
+            let right = found.len() == known;
+            let told = || format!("s{} knows of {known} snapshots: {}", self.id, found.join(" "));
+            shared.hold(Check::FILES, if right { Ok(()) } else { Err(told()) });
+        }
+        let disk = self.disk.borrow();
+        let (now, alone, store) = (shared.now, &self.alone, self.store);
+        let worst = truth::examine(&disk, now, Luck::Worst, alone, store, Server::digest);
+        let best = match &worst {
+            // No luck is needed where everything is durable.
+            Ok(Truth { state, last, .. }) if !disk.is_in_doubt(now) => {
+                Ok(Truth { state: state.clone(), last: *last, seen: () })
+            }
+            Ok(_) | Err(_) => truth::examine(&disk, now, Luck::Best, alone, store, |_| ()),
+        };
+        // Of a purge half may be undone, and any half.
+        let number = shared.tally.counts.truths;
+        let drawn = (disk.unsynced_removals() > 1)
+            .then(|| shared.seeds.stream("truth", number).word())
+            .map(|seed| truth::examine(&disk, now, Luck::Drawn(seed), alone, store, |_| ()));
+        drop(disk);
+        if let Some(Err(why)) = drawn {
+            shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
+            return None;
+        }
+        let (worst, best) = match (worst, best) {
+            (Ok(worst), Ok(best)) => (worst, best),
+            (Err(why), _) | (_, Err(why)) => {
+                shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
+                return None;
+            }
+        };
+        shared.hold(Check::RECOVERS, Ok(()));
+        let server = self.id;
+        let (found, digest) = (worst.last, worst.seen);
+        let state = worst.state;
+        shared.observe(Observation::DurableTruth { server, state, last: found, digest });
+        let Truth { state, last, .. } = best;
+        shared.observe(Observation::CachedTruth { server, state, last });
+        Some((found, digest))
+    }
+
+    /// Has it a history on its disk, and all of it that it ever acknowledged?
+    pub fn knows_its_history(&self, shared: &Shared) -> bool {
+        let disk = self.disk.borrow();
+        let (now, worst) = (shared.now, Luck::Worst);
+        let truth = truth::examine(&disk, now, worst, &self.alone, self.store, |_| ());
+        let known = |truth: Truth<()>| !truth.state.damaged && truth.state.current_epoch > Epoch(0);
+        self.rot == Rot::No && truth.is_ok_and(known)
+    }
+
+    /// Looks at ground truth in the middle of what a worker does.
+    pub fn look(&mut self, life: u64, shared: &mut Shared) {
+        if life == self.life {
+            self.examine(shared);
+        }
+    }
+}
