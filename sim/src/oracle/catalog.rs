@@ -32,6 +32,8 @@ pub(super) enum Id {
     Z23,
     Z24,
     Z25,
+    Z26,
+    Z27,
     T1,
     T2,
     T6,
@@ -73,7 +75,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 60] = [
+    pub(super) const ALL: [Id; 62] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -97,6 +99,8 @@ impl Id {
         Id::Z23,
         Id::Z24,
         Id::Z25,
+        Id::Z26,
+        Id::Z27,
         Id::T1,
         Id::T2,
         Id::T6,
@@ -177,9 +181,20 @@ impl Id {
             Id::Z18 => ("Z18", "an epoch is stored behind the history that it began with"),
             Id::Z19 => ("Z19", "cutting off the end of a log takes nothing committed or applied"),
             Id::Z20 => ("Z20", "snapshot, applied, committed and logged come in this order"),
-            Id::Z23 => ("Z23", "what comes from a leader of the past changes nothing"),
+            Id::Z23 => (
+                "Z23",
+                "what comes from a leader of the past, or on a link that another has replaced, changes nothing",
+            ),
             Id::Z24 => ("Z24", "a leader whom no majority follows any more steps down"),
             Id::Z25 => ("Z25", "who serves has heard of its majority, or of its leader"),
+            Id::Z26 => (
+                "Z26",
+                "who hears that a quorum follows a leader joins it, and a leader gives way to a later promise",
+            ),
+            Id::Z27 => (
+                "Z27",
+                "a leader begins an epoch with the best history of all who have promised it",
+            ),
             Id::T1 => ("T1", "at the same zxid every server holds what the model holds"),
             Id::T2 => ("T2", "recovery reaches exactly the state at its last durable zxid"),
             Id::T6 => ("T6", "a multi is done whole or not at all, in one place"),
@@ -332,6 +347,7 @@ mod tests {
             include_str!("tests/ensembles.rs"),
             include_str!("tests/lifetimes.rs"),
             include_str!("tests/operators.rs"),
+            include_str!("tests/outside.rs"),
             include_str!("tests/servers.rs"),
             include_str!("tests/sessions.rs"),
             include_str!("tests/watches.rs"),

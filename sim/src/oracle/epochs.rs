@@ -61,6 +61,8 @@ pub(super) struct Proposed {
 pub(super) struct Promises {
     pub(super) epoch: Epoch,
     pub(super) voices: BTreeMap<ServerId, Voice>,
+    /// One of them that has shown a better history: its epoch, and where it ends.
+    pub(super) better: Option<(ServerId, Epoch, Zxid)>,
 }
 
 impl Epochs {

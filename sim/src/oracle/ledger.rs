@@ -61,6 +61,8 @@ pub(super) struct Server {
     pub(super) cause: Option<LinkId>,
     /// As a would-be leader.
     pub(super) promises: Promises,
+    /// As a leader: when the newest of its questions left that a server has answered.
+    pub(super) confirmed: BTreeMap<ServerId, Instant>,
     /// Last transaction applied in this life, if any was seen.
     pub(super) applied: Option<Zxid>,
     /// The tree is to be replaced by this snapshot of a leader.
@@ -119,6 +121,12 @@ impl Ledger {
     /// Does the server lead, as it says?
     pub(super) fn leads(&self, id: ServerId) -> bool {
         self.servers.get(&id).is_some_and(|server| server.leads)
+    }
+
+    /// The epoch that the server leads, if it has named one.
+    pub(super) fn leads_epoch(&self, id: ServerId) -> Option<Epoch> {
+        let server = self.servers.get(&id).filter(|server| server.leads)?;
+        Some(server.promises.epoch).filter(|epoch| *epoch > Epoch(0))
     }
 
     /// Does the server vote?
@@ -196,6 +204,7 @@ impl Ledger {
         if leads && !server.leads {
             server.leads_since = at;
             server.promises = Promises::default();
+            server.confirmed.clear();
         }
         let follows = status.leader.filter(|_| status.mode == Mode::Follower);
         let (before, now) =

@@ -75,6 +75,14 @@ impl Ledger {
             let bytes = if same { "the same bytes" } else { "other bytes" };
             vec![format!("server {id} proposes {zxid}, which was dealt before with {bytes}")]
         })?;
+        let server = &self.servers[&id];
+        let cause = server.cause.and_then(|cause| server.links.get(&cause));
+        tally.hold(Id::Z23, cause.is_none_or(|link| !link.replaced), || {
+            let peer = maybe(cause.map(|link| link.peer));
+            vec![format!(
+                "server {id} proposes {zxid} on a message of server {peer}, which has come again on another link"
+            )]
+        })?;
         let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());
         let leader = begun.map(|begun| begun.leader);
         tally.hold(Id::Z1, leader == Some(id), || {
@@ -143,9 +151,9 @@ impl Ledger {
         let epoch = link.and_then(|link| link.epoch);
         tally.hold(Id::Z23, epoch == Some(promised), || {
             vec![format!(
-                "server {id} {} on a message of {cause} ({link:?}); it has promised epoch \
-                 {promised}",
-                does()
+                "server {id} {} on a message of {cause}, which names epoch {}; it has promised epoch {promised}",
+                does(),
+                maybe(epoch)
             )]
         })
     }

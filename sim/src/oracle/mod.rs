@@ -12,7 +12,9 @@
 //! | `ledger` | what servers commit and apply, and whom they lead (Z) |
 //! | `logs` | what servers give to their disks (Z) |
 //! | `talk` | what servers say to each other (Z1, Z14, Z16, Z17) |
+//! | `proof` | whether a quorum has confirmed a leader that answers a sync (C5) |
 //! | `silence` | who goes on although it hears nobody (Z25) |
+//! | `outside` | whom a reign leaves outside (Z26) |
 //! | `pace` | who keeps the others waiting (L8) |
 //! | `disks` | what servers keep (Z12, Z14, Z17, Z18, T2) |
 //! | `heard` | when a leader has heard of a session (S3, S7) |
@@ -38,8 +40,10 @@ mod local;
 mod logs;
 mod mirror;
 mod operators;
+mod outside;
 mod pace;
 mod path;
+mod proof;
 mod reply;
 mod silence;
 mod talk;
@@ -67,6 +71,7 @@ use disks::Disk;
 use heard::Heard;
 use ledger::Ledger;
 use local::Locals;
+use outside::Outside;
 use pace::Pace;
 use timeouts::Timeouts;
 use watch::{Armed, Held};
@@ -82,6 +87,7 @@ pub struct Oracles {
     locals: Locals,
     armed: Armed,
     heard: Heard,
+    outside: Outside,
     pace: Pace,
     /// Hashes of data that only one write attempt may have written (C8).
     written: BTreeSet<u64>,
@@ -175,6 +181,7 @@ impl Oracles {
             locals: Locals::default(),
             armed: Armed::default(),
             heard: Heard::default(),
+            outside: Outside::default(),
             pace: Pace::default(),
             written: BTreeSet::new(),
             stamps: Vec::new(),
@@ -264,6 +271,7 @@ impl Oracles {
             Observation::Input { server, input } => {
                 self.heard.relayed((&self.ledger, &self.model), *server, input, self.now);
                 self.pace.entered(*server, input, self.now);
+                self.outside.entered(&self.ledger, *server, input, self.now);
                 self.ledger.entered(&mut self.tally, *server, input, self.now)
             }
             Observation::Unread { server, open } => {
@@ -323,6 +331,7 @@ impl Oracles {
     fn restarted(&mut self, server: ServerId) {
         self.ledger.restarted(server, self.now);
         self.heard.restarted(server);
+        self.outside.restarted(server);
         self.pace.restarted(server);
         self.locals.restarted(server, self.order);
     }
@@ -377,6 +386,8 @@ impl Oracles {
         let (tally, ledger) = (&mut self.tally, &mut self.ledger);
         ledger.keeps_a_majority(tally, id, acts.status, now, awake)?;
         let rules = self.model.rules();
+        let words = (acts.election, acts.status);
+        self.outside.acted(tally, &ledger.voters, id, words, (now, awake))?;
         ledger.is_not_deaf(tally, id, (now, awake), rules.sync_limit)?;
         self.pace.gives_up_in_time(tally, id, (now, awake), rules.sync_limit)?;
         let since = ledger.role_since(id).max(awake);

@@ -13,6 +13,7 @@ use zabkeeper_core::{Epoch, Instant, LinkId, ServerId, Zxid};
 use super::catalog::{Id, Tally, Verdict};
 use super::epochs::Promises;
 use super::ledger::Ledger;
+use super::proof::Proof;
 use super::words::{self, kept};
 
 /// A link, from one end.
@@ -27,8 +28,12 @@ pub(super) struct Link {
     pub(super) voice: Option<Voice>,
     /// The learner at the other end has all of the leader's history.
     pub(super) synced: bool,
+    /// The learner at the other end has come again on another.
+    pub(super) replaced: bool,
     /// The snapshot that the leader at the other end has begun to send.
     pub(super) snapshot: Option<Zxid>,
+    /// What the learner at the other end has confirmed.
+    pub(super) proof: Proof,
 }
 
 /// A message as it leaves.
@@ -55,8 +60,16 @@ impl Ledger {
         let server = self.server(id);
         match event {
             PeerEvent::Up { peer, .. } => {
-                let (epoch, voice, snapshot) = (None, None, None);
-                let new = Link { peer: *peer, heard: at, epoch, voice, synced: false, snapshot };
+                let new = Link {
+                    peer: *peer,
+                    heard: at,
+                    epoch: None,
+                    voice: None,
+                    synced: false,
+                    replaced: false,
+                    snapshot: None,
+                    proof: Proof::default(),
+                };
                 server.links.insert(link, new);
             }
             PeerEvent::Down | PeerEvent::Unreachable { .. } => {
@@ -69,17 +82,33 @@ impl Ledger {
                     return;
                 };
                 view.heard = at;
+                if let Some(asked) = view.proof.heard(message, at) {
+                    let confirmed = server.confirmed.entry(view.peer).or_default();
+                    *confirmed = asked.max(*confirmed);
+                }
                 if let PeerMessage::LeaderInfo { epoch, .. } = message {
                     view.epoch = Some(*epoch);
-                } else if let PeerMessage::FollowerInfo { voice, .. } = message {
+                } else if let PeerMessage::FollowerInfo { accepted, voice } = message {
                     view.voice = Some(*voice);
+                    let peer = view.peer;
+                    // Who names an epoch that cannot be is turned away, and has replaced nobody.
+                    let comes = *accepted < Epoch::END;
+                    for (other, view) in &mut server.links {
+                        let older = *other != link && view.peer == peer && view.voice.is_some();
+                        view.replaced |= comes && older;
+                    }
                 } else if let PeerMessage::AckNewLeader { .. } = message {
                     view.synced = true;
                 } else if let PeerMessage::Snap { zxid, .. } = message {
                     view.snapshot = Some(*zxid);
-                } else if let PeerMessage::AckEpoch { fresh: true, .. } = message {
+                } else if let PeerMessage::AckEpoch { fresh: true, current, last } = message {
                     let (peer, voice) = (view.peer, view.voice.unwrap_or(Voice::Damaged));
                     server.promises.voices.insert(peer, voice);
+                    let held = server.mirror.issued();
+                    let own = (held.state.current_epoch, held.path.end());
+                    if voice == Voice::Full && (*current, *last) > own {
+                        server.promises.better.get_or_insert((peer, *current, *last));
+                    }
                 }
             }
         }
@@ -112,6 +141,8 @@ impl Ledger {
             let to = self.servers[&by].links.get(link);
             let said = Said { by, link: *link, to, message };
             self.is_true(tally, &said)?;
+            self.is_confirmed(tally, by, *link, message, at)?;
+            let to = self.servers[&by].links.get(link);
             if let (PeerMessage::AckEpoch { fresh: true, .. }, Some(epoch)) =
                 (message, to.and_then(|link| link.epoch))
             {
@@ -158,6 +189,15 @@ impl Ledger {
             vec![format!(
                 "server {id} leads epoch {epoch}; promised by {voices:?}, its own disk says: {}",
                 kept(&server.mirror.durable().state)
+            )]
+        })?;
+        let better = server.promises.better;
+        tally.hold(Id::Z27, better.is_none(), || {
+            let end = server.mirror.issued().path.end();
+            let (peer, current, last) = better.expect("there is one");
+            vec![format!(
+                "server {id} begins epoch {epoch} with a history that ends at {end}; server {peer}, which has promised it \
+                 the epoch, has one of epoch {current} that ends at {last}"
             )]
         })?;
         self.epochs.of_mut(epoch).decided = true;

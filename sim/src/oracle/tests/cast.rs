@@ -312,10 +312,15 @@ impl History {
 
     /// A leader begins anew, with the same life.
     pub(super) fn rises_again(&mut self, id: ServerId) {
+        self.looks(id);
+        self.rises(id);
+    }
+
+    /// A server knows no leader any more.
+    pub(super) fn looks(&mut self, id: ServerId) {
         let member = self.member(id);
         (member.mode, member.leader, member.serving) = (Mode::Looking, None, false);
         self.shows(id);
-        self.rises(id);
     }
 
     /// A server loses the end of its log, and its disk has never held more.

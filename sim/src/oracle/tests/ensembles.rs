@@ -194,6 +194,8 @@ fn z7_a_leader_proposes_without_what_was_committed() {
 #[test]
 fn z8_an_epoch_began_with_less_than_an_earlier_one() {
     twins_of(3, "Z8", |h, lie| {
+        // Whoever begins with less is seen where he does (Z27).
+        h.oracles.mute("Z27");
         // Server 1 has begun epoch 2 with one more transaction, is told late that server 3 has followed it there, and
         // serves for a moment. Until then nobody has committed that transaction.
         let extra = only_the_leader_logs(h);
@@ -269,6 +271,7 @@ fn z10_a_learner_keeps_the_end_of_another_reign() {
 #[test]
 fn z11_a_leader_lacks_what_was_committed() {
     twins_of(3, "Z11", |h, lie| {
+        h.oracles.mute("Z27");
         let a = h.client(0);
         h.asks(a, create("/a"));
         let txn = h.decides(a);

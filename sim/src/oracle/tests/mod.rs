@@ -11,6 +11,7 @@ mod legal;
 mod lifetimes;
 mod local;
 mod operators;
+mod outside;
 mod real;
 mod servers;
 mod sessions;

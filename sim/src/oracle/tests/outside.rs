@@ -1,0 +1,130 @@
+//! Whom a reign leaves outside (Z26), who is heard although he has come again (Z23), what a reign begins with (Z27), and what
+//! confirms it (C5).
+
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::{ConnId, Epoch, Input, LinkId, ServerId, Why, Zxid};
+
+use super::cast::link;
+use super::history::{History, create, twins_of};
+use crate::observe::Observation;
+
+const S1: ServerId = ServerId(1);
+const S2: ServerId = ServerId(2);
+const S3: ServerId = ServerId(3);
+
+/// A server looks for a leader, and says so.
+fn looks(h: &mut History, id: ServerId) {
+    h.looks(id);
+    let vote = h.own_vote(id);
+    h.votes(id, vote, Voice::Full);
+}
+
+/// It hears of server 1, from this one.
+fn hears_from(h: &mut History, id: ServerId, from: ServerId, stance: Stance, round: u64) {
+    let vote = Vote { epoch: Epoch(1), zxid: Zxid::ZERO, candidate: S1 };
+    let said = Notification { stance, round, vote, voice: Voice::Full };
+    h.sees(input_of(id, &Input::Election(from, said)));
+    h.shows(id);
+}
+
+fn input_of(server: ServerId, input: &Input) -> Observation<'_> {
+    Observation::Input { server, input }
+}
+
+/// Their rounds need not agree.
+#[test]
+fn z26_who_hears_of_a_reign_goes_on_looking() {
+    twins_of(3, "Z26", |h, lie| {
+        looks(h, S3);
+        hears_from(h, S3, S2, Stance::Following, 1);
+        hears_from(h, S3, S1, Stance::Leading, 7);
+        h.waits(1_100);
+        if lie { looks(h, S3) } else { h.turns_to(S3, S1) }
+    });
+}
+
+/// Whoever is to lead has to say so.
+#[test]
+fn z26_a_leader_counts_who_says_so_in_this_election() {
+    twins_of(3, "Z26", |h, lie| {
+        looks(h, S3);
+        hears_from(h, S3, S2, Stance::Following, 1);
+        hears_from(h, S3, S1, if lie { Stance::Leading } else { Stance::Looking }, 1);
+        h.waits(1_100);
+        looks(h, S3);
+    });
+}
+
+#[test]
+fn z26_a_leader_goes_on_that_is_outrun() {
+    twins_of(3, "Z26", |h, lie| {
+        let accepted = h.member(S1).state.accepted_epoch.next();
+        let voice = Voice::Full;
+        h.hears_on(S1, link(S3, S1), PeerMessage::FollowerInfo { accepted, voice });
+        if !lie {
+            looks(h, S1);
+        }
+        h.waits(1_100);
+        h.shows(S1);
+    });
+}
+
+#[test]
+fn z23_a_leader_hears_a_link_that_was_replaced() {
+    twins_of(3, "Z23", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let entry = h.decides(a).encode();
+        let (old, new) = (link(S2, S1), LinkId(999));
+        let up = Input::Peer(new, PeerEvent::Up { peer: S2, dialled: false });
+        h.sees(input_of(S1, &up));
+        let accepted = h.member(S2).state.accepted_epoch;
+        h.hears_on(S1, new, PeerMessage::FollowerInfo { accepted, voice: Voice::Full });
+        if !lie {
+            h.puts(S1, &[], &[PeerCommand::Close(old, Why::Replaced)]);
+        }
+        h.hears_on(S1, old, PeerMessage::Pong { round: 1, touched: Vec::new() });
+        h.logs(S1, &entry);
+    });
+}
+
+#[test]
+fn z27_a_leader_begins_with_less_than_it_was_shown() {
+    twins_of(3, "Z27", |h, lie| {
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let entry = h.decides(a).encode();
+        h.logs(S1, &entry);
+        h.confirms(S1);
+        if !lie {
+            h.gets(S2, S1, &entry);
+            h.confirms(S2);
+        }
+        let epoch = h.member(S1).state.accepted_epoch.next();
+        h.looks(S1);
+        h.rises(S2);
+        h.turns_to(S1, S2);
+        h.promises(S1, S2, epoch);
+        h.promises_itself(S2, epoch);
+        h.begins(S2, epoch);
+        h.is_mended(S1, S2, epoch);
+    });
+}
+
+#[test]
+fn c5_an_answer_to_what_left_before_a_sync_came_confirms_it() {
+    twins_of(3, "C5", |h, lie| {
+        let (conn, request) = (ConnId(7), 1);
+        let asks = |h: &mut History| h.sends(S2, S1, PeerMessage::Sync { conn, request });
+        if !lie {
+            asks(h);
+        }
+        h.sends(S1, S2, PeerMessage::Ping { round: 1 });
+        if lie {
+            asks(h);
+        }
+        h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
+        h.whispers(S1, S2, PeerMessage::Synced { conn, request });
+    });
+}
