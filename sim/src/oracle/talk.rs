@@ -20,6 +20,8 @@ use super::words::{self, kept};
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) peer: ServerId,
+    /// When it came up.
+    pub(super) since: Instant,
     /// When something was last heard on it.
     pub(super) heard: Instant,
     /// The epoch that the leader at the other end has named.
@@ -62,6 +64,7 @@ impl Ledger {
             PeerEvent::Up { peer, .. } => {
                 let new = Link {
                     peer: *peer,
+                    since: at,
                     heard: at,
                     epoch: None,
                     voice: None,
@@ -90,12 +93,12 @@ impl Ledger {
                     view.epoch = Some(*epoch);
                 } else if let PeerMessage::FollowerInfo { accepted, voice } = message {
                     view.voice = Some(*voice);
-                    let peer = view.peer;
+                    let (peer, since) = (view.peer, view.since);
                     // Who names an epoch that cannot be is turned away, and has replaced nobody.
                     let comes = *accepted < Epoch::END;
-                    for (other, view) in &mut server.links {
-                        let older = *other != link && view.peer == peer && view.voice.is_some();
-                        view.replaced |= comes && older;
+                    for view in server.links.values_mut() {
+                        let learns = view.peer == peer && view.voice.is_some();
+                        view.replaced |= comes && learns && view.since < since;
                     }
                 } else if let PeerMessage::AckNewLeader { .. } = message {
                     view.synced = true;
