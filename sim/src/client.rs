@@ -292,13 +292,18 @@ impl Client {
         None
     }
 
-    /// Makes so many calls of its own choice at once, if it is in a position to.
-    pub fn rush(&mut self, calls: u64, shared: &mut Shared) {
+    /// Makes so many calls of its own choice at once, if it is in a position to. `contended`: they fight for this path.
+    pub fn rush(&mut self, calls: u64, contended: Option<usize>, shared: &mut Shared) {
+        self.ops.focus(contended);
         for _ in 0..calls {
-            if self.has_time(shared) {
-                self.call_any(shared);
+            if !self.has_time(shared) {
+                break;
             }
+            let op = contended.and_then(|_| self.ops.contend());
+            let op = op.unwrap_or_else(|| self.ops.next(&shared.options.workload));
+            self.call(op, shared);
         }
+        self.ops.focus(None);
     }
 
     /// Makes a call of this kind, if it is in a position to.

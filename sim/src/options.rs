@@ -109,6 +109,8 @@ pub struct Options {
     pub unhealed: bool,
     /// Nobody asks for anything for so long before the audit: for what takes its time.
     pub rest: Duration,
+    /// One client in so many is gone for good before that, without a word; zero: none.
+    pub gone_one_in: u32,
     /// Whom the heal leaves out.
     pub left_out: LeftOut,
     /// Promises whose breaking does not count.

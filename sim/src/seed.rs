@@ -143,6 +143,14 @@ impl Dice {
         self.keep(choice)
     }
 
+    /// A number below `bound` that somebody has decided already. A script may say otherwise.
+    pub fn decided(&mut self, choice: u64, bound: u64) -> u64 {
+        match &self.source {
+            Source::Random(_) => self.keep(choice),
+            Source::Script(_) => self.below(bound),
+        }
+    }
+
     /// A number from `low` to `high`, both included.
     pub fn range(&mut self, low: u64, high: u64) -> u64 {
         assert!(low <= high, "{low} is above {high}");

@@ -64,6 +64,8 @@ pub struct Ops {
     /// As how many users that nobody else is it has shown up.
     strangers: u32,
     before: Vec<(Op, Request)>,
+    /// The only path that it asks about, by number.
+    focus: Option<usize>,
     /// Versions seen last.
     versions: BTreeMap<(Number, String), i32>,
 }
@@ -95,8 +97,9 @@ impl KeySpace {
         KeySpace(paths)
     }
 
-    fn pick(&self, dice: &mut Dice) -> String {
-        dice.pick(&self.0).clone()
+    /// How many there are, each as often as it is picked.
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
 }
 
@@ -105,13 +108,24 @@ impl Ops {
     pub fn new(client: ClientId, mut dice: Dice) -> Ops {
         let only_reads = dice.chance(1, 4);
         let (before, versions) = (Vec::new(), BTreeMap::new());
-        Ops { client, dice, only_reads, serial: 0, strangers: 0, before, versions }
+        Ops { client, dice, only_reads, serial: 0, strangers: 0, before, focus: None, versions }
     }
 
     /// Which operation is next.
     pub fn next(&mut self, options: &WorkloadOptions) -> Op {
         let reads = if self.only_reads { options.mix.reads() } else { None };
         reads.as_ref().unwrap_or(&options.mix).pick(&mut self.dice)
+    }
+
+    /// Which operation is next of those that fight for a path; none of who only reads.
+    pub fn contend(&mut self) -> Option<Op> {
+        let ops = [Op::CreateEphemeral, Op::Delete];
+        (!self.only_reads).then(|| *self.dice.pick(&ops))
+    }
+
+    /// From now on it asks about this path only, by number, or about any.
+    pub fn focus(&mut self, path: Option<usize>) {
+        self.focus = path;
     }
 
     /// From now on it draws with these dice.
@@ -169,6 +183,17 @@ impl Ops {
         }
     }
 
+    fn path(&mut self, KeySpace(paths): &KeySpace) -> String {
+        let index = match self.focus {
+            Some(path) => {
+                let index = self.dice.decided(path as u64, paths.len() as u64);
+                usize::try_from(index).expect("below a usize")
+            }
+            None => self.dice.index(paths.len()),
+        };
+        paths[index].clone()
+    }
+
     /// One part of a multi. Mostly such as succeeds, so that some multis do.
     fn part(&mut self, options: &WorkloadOptions, keys: &KeySpace) -> Request {
         let plain = [Op::Create, Op::CreateSequential, Op::Delete, Op::SetData, Op::SetData];
@@ -179,7 +204,7 @@ impl Ops {
             parts = &[Op::CreateEphemeral];
         }
         if self.dice.chance(1, 5) {
-            let path = keys.pick(&mut self.dice);
+            let path = self.path(keys);
             let version = self.version_of(Number::Data, &path);
             return Request::Check { path, version };
         }
@@ -189,7 +214,7 @@ impl Ops {
 
     /// One part of a multiRead.
     fn read_part(&mut self, keys: &KeySpace) -> Request {
-        let path = keys.pick(&mut self.dice);
+        let path = self.path(keys);
         // The stock client sets no watch here; the record could (OP-22).
         if self.dice.chance(1, 2) {
             Request::GetData { path, watch: false }
@@ -204,7 +229,7 @@ impl Ops {
         let odd = op != Op::SetAcl && one_in > 0 && self.dice.chance(1, one_in);
         let path = match odd {
             true => (*self.dice.pick(&ODD_PATHS)).to_owned(),
-            false => keys.pick(&mut self.dice),
+            false => self.path(keys),
         };
         let watch = self.dice.chance(1, 2);
         let with_stat = self.dice.chance(1, 2);

@@ -49,7 +49,14 @@ impl Client {
         self.end(shared);
     }
 
-    /// The same, but it loses its connection first, and comes back once more.
+    /// The client vanishes without a word, for good.
+    pub fn leave(&mut self, silent: bool, shared: &mut Shared) {
+        self.absent = true;
+        self.vanish(silent, shared);
+        self.leave_life(shared);
+    }
+
+    /// The client vanishes as with `die`, but it loses its connection first, and comes back once more.
     pub fn fade(&mut self, shared: &mut Shared) {
         self.fades = true;
         for conn in self.conns.keys() {

@@ -161,6 +161,8 @@ impl Options {
             }
         }
         workload.mix.select(&pinned.ops);
+        let rest = draw_rest(profile, &mut seeds.stream("config/rest", 0));
+        let gone_one_in = if rest.is_zero() || !faults.has(Fault::ClientDeath) { 0 } else { 2 };
         let mut options = Options {
             profile,
             duration,
@@ -181,7 +183,8 @@ impl Options {
             map_salt: 0,
             fault_events: if wide && pinned.duration.is_none() { FAULT_EVENTS } else { 0 },
             unhealed: profile == Profile::Lite,
-            rest: draw_rest(profile, &mut seeds.stream("config/rest", 0)),
+            rest,
+            gone_one_in,
             left_out: if quiet || profile == Profile::Lite {
                 LeftOut::default()
             } else {

@@ -164,6 +164,7 @@ pub fn plain() -> Options {
         fault_events: 0,
         unhealed: false,
         rest: Duration::ZERO,
+        gone_one_in: 0,
         left_out: LeftOut::default(),
         without: Vec::new(),
     }
@@ -185,6 +186,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         fault_events,
         unhealed,
         rest,
+        gone_one_in,
         servers,
         clients,
         server,
@@ -200,6 +202,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("fault_events", fault_events);
     visit("unhealed", unhealed);
     visit("rest_us", rest);
+    visit("gone_one_in", gone_one_in);
     visit("servers", servers);
     visit("clients", clients);
     each_of_server(server, visit);

@@ -160,6 +160,7 @@ impl World {
     /// Nobody asks for anything: queues must drain, and where there is a rest, they must be empty after it, too.
     pub(super) fn settle(&mut self) -> bool {
         self.begin_phase("settle");
+        self.some_leave();
         if !self.drain() {
             return false;
         }
@@ -172,6 +173,20 @@ impl World {
         }
         self.count_elections();
         self.shared.judge.failure().is_none()
+    }
+
+    /// Whose sessions end by themselves while nobody asks for anything. A schedule keeps how many leave, and its seed who.
+    fn some_leave(&mut self) {
+        let one_in = u64::from(self.shared.options.gone_one_in);
+        if one_in == 0 {
+            return;
+        }
+        for (id, client) in &mut self.clients {
+            let mut dice: Dice = self.shared.seeds.stream("client/gone", id.0.into());
+            if dice.chance(1, one_in) {
+                client.leave(dice.chance(1, 3), &mut self.shared);
+            }
+        }
     }
 
     fn drain(&mut self) -> bool {

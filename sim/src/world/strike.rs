@@ -72,12 +72,16 @@ impl World {
     }
 
     /// In half of the cases all clients call at once before one of them closes its session, or loses it to a twin, so that
-    /// what it asks for is on its way with its end, and others want the same. These are calls like any other, and no choice
-    /// of the strike: a schedule says them by themselves.
+    /// what it asks for is on its way with its end, and others want the same; in half of those all fight for one path. These
+    /// are calls like any other, and no choice of the strike: a schedule says them by themselves.
     fn rush(&mut self, fault: Fault) {
         let dice = &mut self.fault_dice[fault as usize];
         let calls = if dice.chance(1, 2) { dice.range(1, 3) } else { 0 };
-        self.clients.values_mut().for_each(|client| client.rush(calls, &mut self.shared));
+        let paths = self.shared.keys.count();
+        let contended = (calls > 0 && dice.chance(1, 2)).then(|| dice.index(paths));
+        for client in self.clients.values_mut() {
+            client.rush(calls, contended, &mut self.shared);
+        }
     }
 
     /// The dice of what strikes now.
