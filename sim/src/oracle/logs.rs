@@ -77,10 +77,14 @@ impl Ledger {
         })?;
         let server = &self.servers[&id];
         let cause = server.cause.and_then(|cause| server.links.get(&cause));
-        tally.hold(Id::Z23, cause.is_none_or(|link| !link.replaced), || {
+        let replaced = cause.is_some_and(|older| {
+            let mut others = server.links.values().filter(|link| link.peer == older.peer);
+            others.any(|newer| newer.comes && newer.since > older.since)
+        });
+        tally.hold(Id::Z23, !replaced, || {
             let peer = maybe(cause.map(|link| link.peer));
             vec![format!(
-                "server {id} proposes {zxid} on a message of server {peer}, which has come again on another link"
+                "server {id} proposes {zxid} on a message of server {peer}, which has come again on a later link"
             )]
         })?;
         let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());

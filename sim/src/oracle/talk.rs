@@ -30,8 +30,8 @@ pub(super) struct Link {
     pub(super) voice: Option<Voice>,
     /// The learner at the other end has all of the leader's history.
     pub(super) synced: bool,
-    /// The learner at the other end has come again on another.
-    pub(super) replaced: bool,
+    /// The learner at the other end has come on it. Who names an epoch that cannot be is turned away.
+    pub(super) comes: bool,
     /// The snapshot that the leader at the other end has begun to send.
     pub(super) snapshot: Option<Zxid>,
     /// What the learner at the other end has confirmed.
@@ -69,7 +69,7 @@ impl Ledger {
                     epoch: None,
                     voice: None,
                     synced: false,
-                    replaced: false,
+                    comes: false,
                     snapshot: None,
                     proof: Proof::default(),
                 };
@@ -93,13 +93,7 @@ impl Ledger {
                     view.epoch = Some(*epoch);
                 } else if let PeerMessage::FollowerInfo { accepted, voice } = message {
                     view.voice = Some(*voice);
-                    let (peer, since) = (view.peer, view.since);
-                    // Who names an epoch that cannot be is turned away, and has replaced nobody.
-                    let comes = *accepted < Epoch::END;
-                    for view in server.links.values_mut() {
-                        let learns = view.peer == peer && view.voice.is_some();
-                        view.replaced |= comes && learns && view.since < since;
-                    }
+                    view.comes = *accepted < Epoch::END;
                 } else if let PeerMessage::AckNewLeader { .. } = message {
                     view.synced = true;
                 } else if let PeerMessage::Snap { zxid, .. } = message {

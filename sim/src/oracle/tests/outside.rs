@@ -70,7 +70,8 @@ fn z26_a_leader_goes_on_that_is_outrun() {
     });
 }
 
-/// A word on the older link may arrive after the newer one has spoken, and replaces nobody (seed 0x210000000075).
+/// A word on the older link may arrive after the newer one has spoken, and replaces nobody (seed 0x210000000075). A newer
+/// link that is gone, before the server led, replaces nobody either (a fork of seed 0x220000000201).
 #[test]
 fn z23_a_leader_hears_a_link_that_was_replaced() {
     twins_of(3, "Z23", |h, lie| {
@@ -86,6 +87,13 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
         let (accepted, voice) = (h.member(S2).state.accepted_epoch, Voice::Full);
         h.hears_on(S1, first, PeerMessage::FollowerInfo { accepted, voice });
         h.hears_on(S1, second, PeerMessage::FollowerInfo { accepted, voice });
+        if !lie {
+            let newest = LinkId(1_000);
+            let up = Input::Peer(newest, PeerEvent::Up { peer: S2, dialled: false });
+            h.sees(input_of(S1, &up));
+            h.hears_on(S1, newest, PeerMessage::FollowerInfo { accepted, voice });
+            h.sees(input_of(S1, &Input::Peer(newest, PeerEvent::Down)));
+        }
         h.hears_on(S1, first, PeerMessage::Pong { round: 1, touched: Vec::new() });
         h.logs(S1, &entry);
     });
