@@ -100,53 +100,44 @@ impl Outside {
         (election, status): (&[(ServerId, Notification)], &Status),
         (now, awake): (Instant, Instant),
     ) -> Verdict {
-        if status.mode == Mode::Looking && status.halted.is_none() {
-            self.looking.entry(id).or_default();
-        }
         let waits = |since: Instant| now.since(since.max(awake));
-        if let Some(outrun) = self.outrun.get(&id).copied() {
-            let leads = status.mode == Mode::Leader;
-            tally.hold(Id::Z26, !leads || waits(outrun.since) <= PATIENCE, || {
-                let Outrun { by, promised, epoch, since } = outrun;
+        if status.mode != Mode::Leader {
+            self.outrun.remove(&id);
+        }
+        if let Some(Outrun { by, promised, epoch, since }) = self.outrun.get(&id).copied() {
+            tally.hold(Id::Z26, waits(since) <= PATIENCE, || {
                 vec![format!(
                     "server {id} leads epoch {epoch} on, and has heard at {since} that server {by} has promised epoch \
                      {promised}: it can never follow"
                 )]
             })?;
-            if !leads {
-                self.outrun.remove(&id);
-            }
         }
-        let Some(looking) = self.looking.get_mut(&id) else {
-            return Ok(());
-        };
         let looks = status.mode == Mode::Looking && status.halted.is_none();
+        if !looks {
+            let looking = self.looking.remove(&id);
+            let heard = looking.filter(|looking| looking.round.is_some());
+            let joins = heard.and_then(|looking| looking.reign(voters)).is_some();
+            return if joins { tally.hold(Id::Z26, true, Vec::new) } else { Ok(()) };
+        }
+        let looking = self.looking.entry(id).or_default();
         let own = election.iter().map(|(_, said)| said).find(|said| said.stance == Stance::Looking);
-        if let Some(own) = own.filter(|own| looks && looking.round != Some(own.round)) {
+        if let Some(own) = own.filter(|own| looking.round != Some(own.round)) {
             *looking = Looking { round: Some(own.round), ..Looking::default() };
         }
         let reign = looking.reign(voters).filter(|_| looking.round.is_some());
         let before = looking.since.filter(|(leader, _)| Some(*leader) == reign);
         looking.since = before.or(reign.map(|leader| (leader, now)));
-        let Some((leader, since)) = looking.since else {
-            if !looks {
-                self.looking.remove(&id);
-            }
+        // Who says nothing may have begun another election, and have to wait for its disk.
+        let (Some((leader, since)), Some(_)) = (looking.since, own) else {
             return Ok(());
         };
-        // Who says nothing may have begun another election, and have to wait for its disk.
-        let goes_on = looks && own.is_some();
-        tally.hold(Id::Z26, !goes_on || waits(since) <= PATIENCE, || {
+        tally.hold(Id::Z26, waits(since) <= PATIENCE, || {
             let words = looking.heard.iter().map(|(from, said)| format!("server {from}: {said}"));
             let mut lines = vec![format!(
                 "server {id} looks for a leader, and has heard since {since} that a quorum follows server {leader}"
             )];
             lines.extend(words);
             lines
-        })?;
-        if !looks {
-            self.looking.remove(&id);
-        }
-        Ok(())
+        })
     }
 }
