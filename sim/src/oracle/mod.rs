@@ -271,7 +271,9 @@ impl Oracles {
             Observation::Input { server, input } => {
                 self.heard.relayed((&self.ledger, &self.model), *server, input, self.now);
                 self.pace.entered(*server, input, self.now);
-                self.outside.entered(&self.ledger, *server, input, self.now);
+                let times = (self.now, self.heard.awake_since(*server));
+                let (tally, ledger) = (&mut self.tally, &self.ledger);
+                self.outside.entered(tally, ledger, (*server, input), times)?;
                 self.ledger.entered(&mut self.tally, *server, input, self.now)
             }
             Observation::Unread { server, open } => {
@@ -386,8 +388,7 @@ impl Oracles {
         let (tally, ledger) = (&mut self.tally, &mut self.ledger);
         ledger.keeps_a_majority(tally, id, acts.status, now, awake)?;
         let rules = self.model.rules();
-        let words = (acts.election, acts.status);
-        self.outside.acted(tally, &ledger.voters, id, words, (now, awake))?;
+        self.outside.acted(tally, id, acts, (now, awake))?;
         ledger.is_not_deaf(tally, id, (now, awake), rules.sync_limit)?;
         self.pace.gives_up_in_time(tally, id, (now, awake), rules.sync_limit)?;
         let since = ledger.role_since(id).max(awake);

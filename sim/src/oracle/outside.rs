@@ -9,14 +9,18 @@ use std::time::Duration;
 
 use zabkeeper_core::io::PeerEvent;
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance};
-use zabkeeper_core::{Epoch, Input, Instant, Mode, ServerId, Status};
+use zabkeeper_core::{Epoch, Input, Instant, Mode, ServerId};
 
+use super::Acts;
 use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
 use super::voters::Voters;
 
-/// What a server may take to act on what it has heard.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// What a leader may take to give way.
+const GIVE_WAY: Duration = Duration::from_secs(1);
+/// What who looks may take to join: nothing, but that of inputs at once the first may do it. Those who come and go keep reigns
+/// short (plant 144).
+const JOIN: Duration = Duration::from_millis(1);
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
@@ -30,7 +34,7 @@ pub(super) struct Outside {
 /// A server looks for a leader.
 #[derive(Clone, Default, Debug)]
 struct Looking {
-    /// Its election, as it has said last. What was heard before it has spoken, or in another round, does not count.
+    /// Its election, as it has said last. What was heard before it has spoken in it does not count.
     round: Option<u64>,
     /// The last word of each other server.
     heard: BTreeMap<ServerId, Notification>,
@@ -58,6 +62,28 @@ impl Looking {
         let mut leaders = self.heard.iter().filter(|(_, said)| leads(said)).map(|(id, _)| *id);
         leaders.find(|leader| follows(*leader, *leader) && voters.most(|id| follows(id, *leader)))
     }
+
+    fn hears(&mut self, from: ServerId, said: Notification, voters: &Voters, now: Instant) {
+        self.heard.insert(from, said);
+        let reign = self.reign(voters).filter(|_| self.round.is_some());
+        let before = self.since.filter(|(leader, _)| Some(*leader) == reign);
+        self.since = before.or(reign.map(|leader| (leader, now)));
+    }
+
+    /// It joins in time, or has heard of nobody.
+    fn joins(&self, tally: &mut Tally, id: ServerId, (now, awake): (Instant, Instant)) -> Verdict {
+        let Some((leader, since)) = self.since else {
+            return Ok(());
+        };
+        tally.hold(Id::Z26, now.since(since.max(awake)) <= JOIN, || {
+            let words = self.heard.iter().map(|(from, said)| format!("server {from}: {said}"));
+            let mut lines = vec![format!(
+                "server {id} looks for a leader, and has heard since {since} that a quorum follows server {leader}"
+            )];
+            lines.extend(words);
+            lines
+        })
+    }
 }
 
 impl Outside {
@@ -67,77 +93,62 @@ impl Outside {
         self.outrun.remove(&id);
     }
 
-    /// What a server is about to hear.
-    pub(super) fn entered(&mut self, ledger: &Ledger, id: ServerId, input: &Input, now: Instant) {
-        match input {
-            Input::Election(from, said) => {
-                if let Some(looking) = self.looking.get_mut(&id) {
-                    looking.heard.insert(*from, *said);
-                }
+    /// What a server is about to hear. `awake` is the end of its last pause.
+    pub(super) fn entered(
+        &mut self,
+        tally: &mut Tally,
+        ledger: &Ledger,
+        (id, input): (ServerId, &Input),
+        (now, awake): (Instant, Instant),
+    ) -> Verdict {
+        if let Some(looking) = self.looking.get_mut(&id) {
+            looking.joins(tally, id, (now, awake))?;
+            if let Input::Election(from, said) = input {
+                looking.hears(*from, *said, &ledger.voters, now);
             }
-            Input::Peer(
-                link,
-                PeerEvent::Message(PeerMessage::FollowerInfo { accepted: promised, .. }),
-            ) => {
-                let (epoch, by) = (ledger.leads_epoch(id), ledger.peer_of(id, *link));
-                if let (Some(epoch), Some(by)) = (epoch, by)
-                    && (epoch.next()..Epoch::END).contains(promised)
-                {
-                    let outrun = Outrun { by, promised: *promised, epoch, since: now };
-                    self.outrun.entry(id).or_insert(outrun);
-                }
-            }
-            Input::Peer(..) | Input::Timeout | Input::Client(..) | Input::Disk(_) => {}
         }
+        if let Input::Peer(link, PeerEvent::Message(message)) = input
+            && let PeerMessage::FollowerInfo { accepted: promised, .. } = message
+            && let (Some(epoch), Some(by)) = (ledger.leads_epoch(id), ledger.peer_of(id, *link))
+            && (epoch.next()..Epoch::END).contains(promised)
+        {
+            let outrun = Outrun { by, promised: *promised, epoch, since: now };
+            self.outrun.entry(id).or_insert(outrun);
+        }
+        Ok(())
     }
 
-    /// A step. `awake` is the end of the server's last pause.
+    /// A step.
     pub(super) fn acted(
         &mut self,
         tally: &mut Tally,
-        voters: &Voters,
         id: ServerId,
-        (election, status): (&[(ServerId, Notification)], &Status),
+        Acts { peers, election, status, .. }: &Acts<'_>,
         (now, awake): (Instant, Instant),
     ) -> Verdict {
-        let waits = |since: Instant| now.since(since.max(awake));
         if status.mode != Mode::Leader {
             self.outrun.remove(&id);
         }
         if let Some(Outrun { by, promised, epoch, since }) = self.outrun.get(&id).copied() {
-            tally.hold(Id::Z26, waits(since) <= PATIENCE, || {
+            tally.hold(Id::Z26, now.since(since.max(awake)) <= GIVE_WAY, || {
                 vec![format!(
                     "server {id} leads epoch {epoch} on, and has heard at {since} that server {by} has promised epoch \
                      {promised}: it can never follow"
                 )]
             })?;
         }
-        let looks = status.mode == Mode::Looking && status.halted.is_none();
-        if !looks {
-            let looking = self.looking.remove(&id);
-            let heard = looking.filter(|looking| looking.round.is_some());
-            let joins = heard.and_then(|looking| looking.reign(voters)).is_some();
+        if status.mode != Mode::Looking || status.halted.is_some() {
+            let joins = self.looking.remove(&id).is_some_and(|looking| looking.since.is_some());
             return if joins { tally.hold(Id::Z26, true, Vec::new) } else { Ok(()) };
         }
         let looking = self.looking.entry(id).or_default();
         let own = election.iter().map(|(_, said)| said).find(|said| said.stance == Stance::Looking);
-        if let Some(own) = own.filter(|own| looking.round != Some(own.round)) {
-            *looking = Looking { round: Some(own.round), ..Looking::default() };
+        let round = own.map(|own| own.round);
+        // Who orders links about may have led or followed within this step. Then this is another election, in which only
+        // what it says now is its vote.
+        if !peers.is_empty() || (round.is_some() && round != looking.round) {
+            *looking = Looking { round, ..Looking::default() };
         }
-        let reign = looking.reign(voters).filter(|_| looking.round.is_some());
-        let before = looking.since.filter(|(leader, _)| Some(*leader) == reign);
-        looking.since = before.or(reign.map(|leader| (leader, now)));
-        // Who says nothing may have begun another election, and have to wait for its disk.
-        let (Some((leader, since)), Some(_)) = (looking.since, own) else {
-            return Ok(());
-        };
-        tally.hold(Id::Z26, waits(since) <= PATIENCE, || {
-            let words = looking.heard.iter().map(|(from, said)| format!("server {from}: {said}"));
-            let mut lines = vec![format!(
-                "server {id} looks for a leader, and has heard since {since} that a quorum follows server {leader}"
-            )];
-            lines.extend(words);
-            lines
-        })
+        looking.joins(tally, id, (now, awake))
     }
 }
