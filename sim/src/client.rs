@@ -299,8 +299,9 @@ impl Client {
             if !self.has_time(shared) {
                 break;
             }
-            let op = contended.and_then(|_| self.ops.contend());
-            let op = op.unwrap_or_else(|| self.ops.next(&shared.options.workload));
+            let options = &shared.options.workload;
+            let op = contended.and_then(|_| self.ops.contend(options));
+            let op = op.unwrap_or_else(|| self.ops.next(options));
             self.call(op, shared);
         }
         self.ops.focus(None);

@@ -118,9 +118,11 @@ impl Ops {
     }
 
     /// Which operation is next of those that fight for a path; none of who only reads.
-    pub fn contend(&mut self) -> Option<Op> {
-        let ops = [Op::CreateEphemeral, Op::Delete];
-        (!self.only_reads).then(|| *self.dice.pick(&ops))
+    pub fn contend(&mut self, options: &WorkloadOptions) -> Option<Op> {
+        let made = |op: &Op| !self.only_reads && options.mix.has(*op);
+        let fight = [Op::CreateEphemeral, Op::CreateEphemeral, Op::Create, Op::Delete];
+        let ops: Vec<Op> = fight.into_iter().filter(made).collect();
+        (!ops.is_empty()).then(|| *self.dice.pick(&ops))
     }
 
     /// From now on it asks about this path only, by number, or about any.

@@ -18,8 +18,8 @@ use super::voters::Voters;
 
 /// What a leader may take to give way.
 const GIVE_WAY: Duration = Duration::from_secs(1);
-/// What who looks may take to join: nothing, but that of inputs at once the first may do it. Those who come and go keep reigns
-/// short (plant 144).
+/// What who looks may take to join: the step that hears of the reign does it. Where much goes wrong reigns are too short to
+/// allow more (plant 144).
 const JOIN: Duration = Duration::from_millis(1);
 
 /// See the module.

@@ -156,6 +156,11 @@ impl OpMix {
         }
     }
 
+    /// Is this operation made at all?
+    pub fn has(&self, op: Op) -> bool {
+        self.0[op as usize] > 0
+    }
+
     /// Is there nothing to do?
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|weight| *weight == 0)
