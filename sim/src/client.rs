@@ -299,10 +299,10 @@ impl Client {
             if !self.has_time(shared) {
                 break;
             }
-            let options = &shared.options.workload;
-            let op = contended.and_then(|_| self.ops.contend(options));
-            let op = op.unwrap_or_else(|| self.ops.next(options));
-            self.call(op, shared);
+            match contended.and_then(|_| self.ops.contend(&shared.options.workload)) {
+                Some(op) => self.call(op, shared),
+                None => self.call_any(shared),
+            }
         }
         self.ops.focus(None);
     }

@@ -75,18 +75,7 @@ impl Ledger {
             let bytes = if same { "the same bytes" } else { "other bytes" };
             vec![format!("server {id} proposes {zxid}, which was dealt before with {bytes}")]
         })?;
-        let server = &self.servers[&id];
-        let cause = server.cause.and_then(|cause| server.links.get(&cause));
-        let replaced = cause.is_some_and(|older| {
-            let mut others = server.links.values().filter(|link| link.peer == older.peer);
-            others.any(|newer| newer.comes && newer.since > older.since)
-        });
-        tally.hold(Id::Z23, !replaced, || {
-            let peer = maybe(cause.map(|link| link.peer));
-            vec![format!(
-                "server {id} proposes {zxid} on a message of server {peer}, which has come again on a later link"
-            )]
-        })?;
+        self.is_heard_last(tally, id, zxid)?;
         let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());
         let leader = begun.map(|begun| begun.leader);
         tally.hold(Id::Z1, leader == Some(id), || {
@@ -158,6 +147,22 @@ impl Ledger {
                 "server {id} {} on a message of {cause}, which names epoch {}; it has promised epoch {promised}",
                 does(),
                 maybe(epoch)
+            )]
+        })
+    }
+
+    /// A leader proposes on the word of a peer that has not come again since on a later link.
+    fn is_heard_last(&self, tally: &mut Tally, id: ServerId, zxid: Zxid) -> Verdict {
+        let server = &self.servers[&id];
+        let cause = server.cause.and_then(|cause| server.links.get(&cause));
+        let replaced = cause.is_some_and(|older| {
+            let mut others = server.links.values().filter(|link| link.peer == older.peer);
+            others.any(|newer| newer.comes && newer.since > older.since)
+        });
+        tally.hold(Id::Z23, !replaced, || {
+            let peer = maybe(cause.map(|link| link.peer));
+            vec![format!(
+                "server {id} proposes {zxid} on a message of server {peer}, which has come again on a later link"
             )]
         })
     }

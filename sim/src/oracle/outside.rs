@@ -31,11 +31,11 @@ pub(super) struct Outside {
     outrun: BTreeMap<ServerId, Outrun>,
 }
 
-/// A server looks for a leader.
-#[derive(Clone, Default, Debug)]
+/// A server looks for a leader, and has said so: what it heard before does not count.
+#[derive(Clone, Debug)]
 struct Looking {
-    /// Its election, as it has said last. What was heard before it has spoken in it does not count.
-    round: Option<u64>,
+    /// Its election, as it has said last.
+    round: u64,
     /// The last word of each other server.
     heard: BTreeMap<ServerId, Notification>,
     /// Since when that names a leader to join.
@@ -52,20 +52,26 @@ struct Outrun {
 }
 
 impl Looking {
+    fn new(round: u64) -> Looking {
+        Looking { round, heard: BTreeMap::new(), since: None }
+    }
+
     /// The leader that says so, and that most voters follow or are.
     fn reign(&self, voters: &Voters) -> Option<ServerId> {
         let follows = |id: ServerId, leader: ServerId| {
             let said = self.heard.get(&id);
             said.is_some_and(|said| said.stance != Stance::Looking && said.vote.candidate == leader)
         };
-        let leads = |said: &Notification| said.stance == Stance::Leading;
-        let mut leaders = self.heard.iter().filter(|(_, said)| leads(said)).map(|(id, _)| *id);
-        leaders.find(|leader| follows(*leader, *leader) && voters.most(|id| follows(id, *leader)))
+        let leads = |leader: &ServerId| {
+            self.heard[leader].stance == Stance::Leading && follows(*leader, *leader)
+        };
+        let mut leaders = self.heard.keys().copied().filter(leads);
+        leaders.find(|leader| voters.most(|id| follows(id, *leader)))
     }
 
     fn hears(&mut self, from: ServerId, said: Notification, voters: &Voters, now: Instant) {
         self.heard.insert(from, said);
-        let reign = self.reign(voters).filter(|_| self.round.is_some());
+        let reign = self.reign(voters);
         let before = self.since.filter(|(leader, _)| Some(*leader) == reign);
         self.since = before.or(reign.map(|leader| (leader, now)));
     }
@@ -137,18 +143,22 @@ impl Outside {
                 )]
             })?;
         }
+        let before = self.looking.remove(&id);
         if status.mode != Mode::Looking || status.halted.is_some() {
-            let joins = self.looking.remove(&id).is_some_and(|looking| looking.since.is_some());
+            let joins = before.is_some_and(|looking| looking.since.is_some());
             return if joins { tally.hold(Id::Z26, true, Vec::new) } else { Ok(()) };
         }
-        let looking = self.looking.entry(id).or_default();
         let own = election.iter().map(|(_, said)| said).find(|said| said.stance == Stance::Looking);
         let round = own.map(|own| own.round);
         // Who orders links about may have led or followed within this step. Then this is another election, in which only
         // what it says now is its vote.
-        if !peers.is_empty() || (round.is_some() && round != looking.round) {
-            *looking = Looking { round, ..Looking::default() };
-        }
-        looking.joins(tally, id, (now, awake))
+        let goes_on =
+            |before: &Looking| peers.is_empty() && round.is_none_or(|round| round == before.round);
+        let Some(looking) = before.filter(goes_on).or(round.map(Looking::new)) else {
+            return Ok(());
+        };
+        looking.joins(tally, id, (now, awake))?;
+        self.looking.insert(id, looking);
+        Ok(())
     }
 }

@@ -135,11 +135,9 @@ impl Ledger {
             } else if let PeerMessage::UpToDate { .. } = message {
                 self.establishes(tally, by, at)?;
             }
-            let to = self.servers[&by].links.get(link);
-            let said = Said { by, link: *link, to, message };
-            self.is_true(tally, &said)?;
             self.is_confirmed(tally, by, *link, message, at)?;
             let to = self.servers[&by].links.get(link);
+            self.is_true(tally, &Said { by, link: *link, to, message })?;
             if let (PeerMessage::AckEpoch { fresh: true, .. }, Some(epoch)) =
                 (message, to.and_then(|link| link.epoch))
             {

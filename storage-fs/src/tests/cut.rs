@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DurableState, Entry, Recovered};
 use zabkeeper_core::{WriteId, Zxid};
 
-use super::damage::{append, last_batch, sample, snapshot, zxid};
+use super::damage::{append, last_batch, sample, sample_with_gap, snapshot, zxid};
 use super::mem::{MemDir, Unsynced};
 use super::world::reopen;
 use crate::{Opened, StoreError};
@@ -124,11 +124,7 @@ fn damage_before_the_newest_snapshot_ends_the_history_and_is_told() {
 
 #[test]
 fn a_segment_that_a_power_failure_brought_back_is_not_taken_for_part_of_the_history() {
-    let sample = sample();
-    let mut store = reopen(&sample.dir).expect("it is sound");
-    snapshot(&mut store, 27);
-    drop(store);
-    sample.dir.lose(sample.segments[1]);
+    let sample = sample_with_gap(27);
     let found = recovered(&sample.dir);
     assert_eq!((found.history.start(), found.history.end()), (zxid(18), zxid(27)));
 }
@@ -150,11 +146,7 @@ fn begun_behind(change: impl FnOnce(&MemDir, &str)) -> MemDir {
 
 #[test]
 fn a_log_with_a_gap_makes_way_for_a_snapshot_of_a_leader() {
-    let sample = sample();
-    let mut store = reopen(&sample.dir).expect("it is sound");
-    snapshot(&mut store, 40);
-    drop(store);
-    sample.dir.lose(sample.segments[1]);
+    let sample = sample_with_gap(40);
     let found = reopen(&sample.dir).expect("nothing that is needed is missing").recovered;
     assert_eq!((found.history.start(), found.history.end()), (zxid(40), zxid(40)));
     assert_eq!(reopen(&sample.dir).expect("it was mended").recovered, found);

@@ -58,6 +58,16 @@ pub(super) fn sample() -> Sample {
     Sample { dir, found, segments, snapshots }
 }
 
+/// The same with one more snapshot, of this position, and without the segment in the middle.
+pub(super) fn sample_with_gap(counter: u64) -> Sample {
+    let sample = sample();
+    let mut store = reopen(&sample.dir).expect("it is sound");
+    snapshot(&mut store, counter);
+    drop(store);
+    sample.dir.lose(sample.segments[1]);
+    sample
+}
+
 impl Sample {
     /// What an open says after `name` has been changed; a copy is opened, so that changes do not add up.
     fn after(

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry};
 use zabkeeper_core::{LinkId, WriteId, Zxid};
 
-use super::damage::{append, last_batch, sample, snapshot, zxid};
+use super::damage::{append, last_batch, sample, sample_with_gap, snapshot, zxid};
 use super::mem::MemDir;
 use super::world::{CLUSTER, reopen};
 use crate::{Opened, Options, open};
@@ -109,11 +109,7 @@ fn log_with_a_segment_missing_is_not_read_across_the_gap() {
 /// servers: the learner ended where the first needed segment begins, and was never served).
 #[test]
 fn log_behind_a_gap_is_read_without_what_lies_before_the_gap() {
-    let sample = sample();
-    let mut store = reopen(&sample.dir).expect("it is sound");
-    snapshot(&mut store, 18);
-    drop(store);
-    sample.dir.lose(sample.segments[1]);
+    let sample = sample_with_gap(18);
     let mut store = reopen(&sample.dir).expect("what is missing lies before the newest snapshot");
     assert_eq!(store.recovered.history.start(), zxid(18));
     assert_eq!(counters(read(&mut store, LINK, zxid(18), 401)), [19, 20, 21]);

@@ -367,9 +367,7 @@ fn t1_a_follower_holds_another_tree() {
 
 /// A client wants a node, and its leader proposes that to one follower.
 fn proposes(h: &mut History) -> Entry {
-    let a = h.client(0);
-    h.asks(a, create("/a"));
-    let entry = h.decides(a).encode();
+    let entry = h.wants("/a");
     h.logs(S1, &entry);
     h.sends(S1, S2, PeerMessage::Proposal(entry.clone()));
     entry

@@ -107,6 +107,10 @@ impl History {
         self.sees(Observation::Output { server: id, disk, peers, election: &[], status: &status });
     }
 
+    pub(super) fn takes(&mut self, id: ServerId, input: &Input) {
+        self.sees(Observation::Input { server: id, input });
+    }
+
     pub(super) fn shows(&mut self, id: ServerId) {
         self.puts(id, &[], &[]);
     }
@@ -148,8 +152,7 @@ impl History {
 
     /// Word of one write, and of those before it.
     pub(super) fn hears_of(&mut self, id: ServerId, write: WriteId) {
-        let input = Input::Disk(DiskEvent::Done(write));
-        self.sees(Observation::Input { server: id, input: &input });
+        self.takes(id, &Input::Disk(DiskEvent::Done(write)));
     }
 
     /// A message to `to`, which hears it.
@@ -166,14 +169,16 @@ impl History {
 
     pub(super) fn hears(&mut self, id: ServerId, from: ServerId, message: PeerMessage) {
         let link = self.link_of(id, from);
-        let input = Input::Peer(link, PeerEvent::Message(message));
-        self.sees(Observation::Input { server: id, input: &input });
+        self.hears_on(id, link, message);
     }
 
     /// The same, on this link.
     pub(super) fn hears_on(&mut self, id: ServerId, link: LinkId, message: PeerMessage) {
-        let input = Input::Peer(link, PeerEvent::Message(message));
-        self.sees(Observation::Input { server: id, input: &input });
+        self.takes(id, &Input::Peer(link, PeerEvent::Message(message)));
+    }
+
+    pub(super) fn is_linked(&mut self, id: ServerId, link: LinkId, peer: ServerId, dialled: bool) {
+        self.takes(id, &Input::Peer(link, PeerEvent::Up { peer, dialled }));
     }
 
     fn link_of(&self, a: ServerId, b: ServerId) -> LinkId {
@@ -212,8 +217,7 @@ impl History {
         self.shows(id);
         let link = link(id, leader);
         for (server, peer, dialled) in [(id, leader, true), (leader, id, false)] {
-            let input = Input::Peer(link, PeerEvent::Up { peer, dialled });
-            self.sees(Observation::Input { server, input: &input });
+            self.is_linked(server, link, peer, dialled);
         }
         let (accepted, voice) = (self.member(id).state.accepted_epoch, self.voice(id));
         self.sends(id, leader, PeerMessage::FollowerInfo { accepted, voice });

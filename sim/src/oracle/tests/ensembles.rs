@@ -23,10 +23,8 @@ fn ack(zxid: Zxid) -> PeerMessage {
 }
 
 /// A transaction that the leader has logged, and nobody else.
-fn only_the_leader_logs(h: &mut History) -> Entry {
-    let a = h.client(0);
-    h.asks(a, create("/lost"));
-    let entry = h.decides(a).encode();
+pub(super) fn only_the_leader_logs(h: &mut History) -> Entry {
+    let entry = h.wants("/lost");
     h.logs(S1, &entry);
     h.confirms(S1);
     entry

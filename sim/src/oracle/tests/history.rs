@@ -388,6 +388,13 @@ impl History {
         self.commits(txn)
     }
 
+    /// A client wants this node; what that must become.
+    pub(super) fn wants(&mut self, path: &str) -> Entry {
+        let a = self.client(0);
+        self.asks(a, create(path));
+        self.decides(a).encode()
+    }
+
     /// What the next write of the connection must become.
     pub(super) fn decides(&mut self, conn: ConnId) -> Txn {
         let zxid = self.next_zxid();

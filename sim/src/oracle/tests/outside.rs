@@ -6,8 +6,8 @@ use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
 use zabkeeper_core::{ConnId, Epoch, Input, LinkId, ServerId, Zxid};
 
 use super::cast::link;
-use super::history::{History, create, twins_of};
-use crate::observe::Observation;
+use super::ensembles::only_the_leader_logs;
+use super::history::{History, twins_of};
 
 const S1: ServerId = ServerId(1);
 const S2: ServerId = ServerId(2);
@@ -24,12 +24,8 @@ fn looks(h: &mut History, id: ServerId) {
 fn hears_from(h: &mut History, id: ServerId, from: ServerId, stance: Stance, round: u64) {
     let vote = Vote { epoch: Epoch(1), zxid: Zxid::ZERO, candidate: S1 };
     let said = Notification { stance, round, vote, voice: Voice::Full };
-    h.sees(input_of(id, &Input::Election(from, said)));
+    h.takes(id, &Input::Election(from, said));
     h.shows(id);
-}
-
-fn input_of(server: ServerId, input: &Input) -> Observation<'_> {
-    Observation::Input { server, input }
 }
 
 /// Their rounds need not agree.
@@ -75,13 +71,10 @@ fn z26_a_leader_goes_on_that_is_outrun() {
 #[test]
 fn z23_a_leader_hears_a_link_that_was_replaced() {
     twins_of(3, "Z23", |h, lie| {
-        let a = h.client(0);
-        h.asks(a, create("/a"));
-        let entry = h.decides(a).encode();
+        let entry = h.wants("/a");
         let (older, newer) = (LinkId(998), LinkId(999));
         for link in [older, newer] {
-            let up = Input::Peer(link, PeerEvent::Up { peer: S2, dialled: false });
-            h.sees(input_of(S1, &up));
+            h.is_linked(S1, link, S2, false);
         }
         let (first, second) = if lie { (older, newer) } else { (newer, older) };
         let (accepted, voice) = (h.member(S2).state.accepted_epoch, Voice::Full);
@@ -89,10 +82,9 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
         h.hears_on(S1, second, PeerMessage::FollowerInfo { accepted, voice });
         if !lie {
             let newest = LinkId(1_000);
-            let up = Input::Peer(newest, PeerEvent::Up { peer: S2, dialled: false });
-            h.sees(input_of(S1, &up));
+            h.is_linked(S1, newest, S2, false);
             h.hears_on(S1, newest, PeerMessage::FollowerInfo { accepted, voice });
-            h.sees(input_of(S1, &Input::Peer(newest, PeerEvent::Down)));
+            h.takes(S1, &Input::Peer(newest, PeerEvent::Down));
         }
         h.hears_on(S1, first, PeerMessage::Pong { round: 1, touched: Vec::new() });
         h.logs(S1, &entry);
@@ -102,11 +94,7 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
 #[test]
 fn z27_a_leader_begins_with_less_than_it_was_shown() {
     twins_of(3, "Z27", |h, lie| {
-        let a = h.client(0);
-        h.asks(a, create("/a"));
-        let entry = h.decides(a).encode();
-        h.logs(S1, &entry);
-        h.confirms(S1);
+        let entry = only_the_leader_logs(h);
         if !lie {
             h.gets(S2, S1, &entry);
             h.confirms(S2);
