@@ -171,17 +171,7 @@ impl Wanted {
         let known = known.filter(|known| segments.contains(&known.segment));
         let first = match &known {
             Some(known) => segments.partition_point(|first| *first < known.segment),
-            None => {
-                // A segment that begins right behind is enough. What lies before it may have lost others since, if a
-                // power failure has undone half of a purge.
-                let behind = segments.partition_point(|first| *first <= self.after);
-                let begins =
-                    |first: &Zxid| Segment::open(dir, *first, cluster).map(|s| s.header.after);
-                match segments.get(behind).map(begins) {
-                    Some(Ok(after)) if after <= self.after => behind,
-                    Some(_) | None => behind.saturating_sub(1),
-                }
-            }
+            None => segments.partition_point(|first| *first <= self.after).saturating_sub(1),
         };
         let mut reached = known;
         for first in &segments[first..] {

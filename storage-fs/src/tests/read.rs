@@ -106,7 +106,7 @@ fn log_with_a_segment_missing_is_not_read_across_the_gap() {
 }
 
 /// A power failure may bring back some of the files that a purge has removed, and others not (seed 0xb110056d with five
-/// servers: the learner ended where the first needed segment begins, and was never served).
+/// servers: the learner ended where the first needed segment begins, and was never served). The open takes them away again.
 #[test]
 fn log_behind_a_gap_is_read_without_what_lies_before_the_gap() {
     let sample = sample_with_gap(18);
