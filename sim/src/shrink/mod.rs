@@ -48,8 +48,10 @@ pub struct Shrunk {
     pub ended: bool,
 }
 
-/// A candidate may fail later than what it comes from by this part of the time, and by this many ns.
-const SLACK: (u64, u64) = (4, 2_000_000_000);
+/// A candidate may fail later than what it comes from by one part in so many.
+const LATER: u64 = 4;
+/// And by so many ns, and events.
+const SLACK: (u64, u64) = (2_000_000_000, 100_000);
 
 /// The search.
 struct Search {
@@ -167,7 +169,7 @@ impl Search {
     /// When candidates are given up: virtual time, and events.
     fn last(&self) -> (Instant, u64) {
         let (Instant(at), events) = self.failed;
-        (Instant(at + at / SLACK.0 + SLACK.1), events * 4 + 100_000)
+        (Instant(at + at / LATER + SLACK.0), events + events / LATER + SLACK.1)
     }
 
     /// The same, also with other seeds for what nobody decides.

@@ -12,19 +12,30 @@ use crate::schedule::{self, Act, Schedule, Step};
 use crate::targets::Rule;
 
 const MS: u64 = 1_000_000;
-/// Random parts that are tried of a long schedule, for each size.
-const SAMPLES: usize = 6;
+/// Random parts that are tried of a long schedule, for each size and seed.
+const SAMPLES: usize = 3;
 /// Schedules of so many steps are short: every pair of steps can be tried.
 const SHORT: usize = 24;
-/// Random parts that are tried of a schedule that no single step can leave any more, and of how many steps at most.
-const THIN: (usize, usize) = (40, 120);
+/// Schedules of more steps are long: there are better things to do than to look at each step.
+const LONG: usize = 120;
+/// Random parts that are tried of a schedule that no single step can leave any more.
+const THIN: usize = 40;
+/// Of a long schedule everything is tried again only if this part of it has gone.
+const WORTH: usize = 8;
+/// With each seed that a candidate is tried with, a schedule is cut into so many more parts.
+const PARTS: usize = 16;
 /// Seeds for what nobody decides that each candidate is tried with in the end.
 const SEEDS_MAX: usize = 32;
 /// Settings that say how much there is, rather than how it behaves.
 const AMOUNTS: [&str; 4] = ["duration_us", "servers", "clients", "paths"];
 /// Small amounts of what has to run out, or over.
-const EXTREMES: [(&str, u64); 4] =
-    [("recent_bytes", 64), ("snapshot_txns", 2), ("segment_bytes", 4 << 10), ("snapshots_kept", 1)];
+const EXTREMES: [(&str, u64); 5] = [
+    ("recent_bytes", 64),
+    ("snapshot_txns", 2),
+    ("snapshot_slice_bytes", 64),
+    ("segment_bytes", 4 << 10),
+    ("snapshots_kept", 1),
+];
 /// Settings that steps have their times from.
 const PACES: [&str; 6] =
     ["tick_ms", "init_ticks", "sync_ticks", "session_min_ms", "session_max_ms", "step_ns"];
@@ -38,8 +49,10 @@ impl Search {
             let before = self.weight();
             self.leave_out(seeds);
             self.plain_settings();
-            self.simple_choices();
-            self.simple_times();
+            if self.best.steps.len() <= LONG {
+                self.simple_choices();
+                self.simple_times();
+            }
             if seeds < SEEDS_MAX {
                 seeds *= 2;
             } else if self.weight() >= before {
@@ -55,21 +68,25 @@ impl Search {
             // What strikes at a late hit needs all that leads to it.
             self.fewer_rules(seeds);
             self.simple_rules();
+            self.heal_early(seeds);
             self.be_calm(seeds);
+            self.extreme_settings(seeds);
             self.keep_the_last(seeds);
             self.keep_around_strikes(seeds);
-            self.sample();
-            self.extreme_settings();
+            self.sample(seeds);
+            self.fewer_faults(seeds);
             self.fewer_clients(seeds);
-            self.same_clients(seeds);
             self.fewer_servers(seeds);
             self.fewer_kinds(seeds);
             self.fewer_steps(|act| act.fault().is_some(), seeds);
             self.fewer_steps(|act| act.client().is_some(), seeds);
+            self.same_clients(seeds);
             self.shorter();
             self.fewer_pairs();
             self.thin();
-            if self.weight() >= before {
+            let (steps, left) = (before.0, self.weight().0);
+            let helps = steps <= LONG || left + steps / WORTH <= steps;
+            if self.weight() >= before || !helps {
                 break;
             }
         }
@@ -129,11 +146,50 @@ impl Search {
         let tries: Vec<Schedule> =
             tries.iter().flat_map(|one| self.with_seeds(one, seeds)).collect();
         self.try_in_order(tries);
-        for fault in self.best.options.faults.on().collect::<Vec<_>>() {
+    }
+
+    /// Faults that nobody decides, off: ever fewer at once.
+    fn fewer_faults(&mut self, seeds: usize) {
+        let faults: Vec<Fault> = self.best.options.faults.on().collect();
+        self.ever_fewer(&faults, seeds, |one, off| {
+            off.iter().for_each(|fault| one.options.faults.switch_off(*fault));
+        });
+    }
+
+    /// Leaves out of these: all at once, then ever smaller parts.
+    fn ever_fewer<T>(&mut self, all: &[T], seeds: usize, leave: impl Fn(&mut Schedule, &[T])) {
+        let mut chunk = all.len();
+        while chunk > 0 && !self.is_over() {
+            for part in all.chunks(chunk) {
+                let mut one = self.best.clone();
+                leave(&mut one, part);
+                if one != self.best {
+                    let tries = self.with_seeds(&one, seeds);
+                    self.try_in_order(tries);
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    /// What shows in the heal may have come about long before: a phase of faults that ends early, without what would have
+    /// come then.
+    fn heal_early(&mut self, seeds: usize) {
+        let length = self.best.options.duration;
+        if u128::from(self.failed.0.0) <= length.as_nanos() {
+            return;
+        }
+        for part in [32, 16, 8, 4, 2] {
+            if length / part < Duration::from_secs(1) || self.is_over() {
+                continue;
+            }
             let mut one = self.best.clone();
-            one.options.faults.switch_off(fault);
+            one.options.duration = length / part;
+            one.steps.retain(|step| u128::from(step.at.0) < one.options.duration.as_nanos());
             let tries = self.with_seeds(&one, seeds);
-            self.try_in_order(tries);
+            if self.try_in_order(tries) {
+                return;
+            }
         }
     }
 
@@ -178,14 +234,17 @@ impl Search {
     }
 
     /// Some failures need much of something: less of it will do where there is room for less.
-    fn extreme_settings(&mut self) {
+    fn extreme_settings(&mut self, seeds: usize) {
         if self.best.steps.len() < SHORT {
             return;
         }
         for (name, value) in EXTREMES {
             let options = schedule::with_setting(&self.best.options, name, value);
             let one = Schedule { options: options.expect("it has a name"), ..self.best.clone() };
-            self.try_in_order([one]);
+            if one != self.best {
+                let tries = self.with_seeds(&one, seeds * 2);
+                self.try_in_order(tries);
+            }
         }
     }
 
@@ -213,13 +272,12 @@ impl Search {
     }
 
     /// Random parts of it, few steps first: what happens often, happens in them, too.
-    fn sample(&mut self) {
-        for (of, most) in [(32, usize::MAX), (8, usize::MAX), (2, 400)] {
-            let length = self.best.steps.len();
-            if length < SHORT || length > most || self.is_over() {
-                continue;
+    fn sample(&mut self, seeds: usize) {
+        for of in [32, 8, 2] {
+            if self.best.steps.len() < SHORT || self.is_over() {
+                return;
             }
-            let candidates: Vec<Schedule> = (0..SAMPLES)
+            let candidates: Vec<Schedule> = (0..SAMPLES * seeds)
                 .map(|number| {
                     let mut one = self.best.clone();
                     // Either of all steps, or of all calls.
@@ -232,7 +290,7 @@ impl Search {
                 })
                 .collect();
             if self.try_in_order(candidates) {
-                return self.sample();
+                return self.sample(seeds);
             }
         }
     }
@@ -240,21 +298,11 @@ impl Search {
     /// Clients are never there, with all their calls.
     fn fewer_clients(&mut self, seeds: usize) {
         let all: Vec<_> = (0..self.best.options.clients).map(crate::observe::ClientId).collect();
-        let mut chunk = all.len();
-        while chunk > 0 && !self.is_over() {
-            for gone in all.chunks(chunk) {
-                if gone.iter().all(|client| self.best.absent.contains(client)) {
-                    continue;
-                }
-                let mut one = self.best.clone();
-                one.absent.extend(gone);
-                let there = |act: Act| !act.client().is_some_and(|c| one.absent.contains(&c));
-                one.steps.retain(|step| there(step.act));
-                let tries = self.with_seeds(&one, seeds.min(4));
-                self.try_in_order(tries);
-            }
-            chunk /= 2;
-        }
+        self.ever_fewer(&all, seeds.min(4), |one, gone| {
+            one.absent.extend(gone);
+            let there = |act: Act| !act.client().is_some_and(|c| one.absent.contains(&c));
+            one.steps.retain(|step| there(step.act));
+        });
         // Numbers at the end need not exist.
         let last = self.clients().last().map_or(0, |last| last.0 + 1);
         let there = (0..self.best.options.clients).rev();
@@ -329,22 +377,17 @@ impl Search {
         for step in &self.best.steps {
             kinds.extend(step.act.fault().filter(|fault| !kinds.contains(fault)));
         }
-        let mut chunk = kinds.len();
-        while chunk > 0 && !self.is_over() {
-            for gone in kinds.chunks(chunk) {
-                let mut one = self.best.clone();
-                one.steps.retain(|step| !step.act.fault().is_some_and(|f| gone.contains(&f)));
-                let tries = self.with_seeds(&one, seeds);
-                self.try_in_order(tries);
-            }
-            chunk /= 2;
-        }
+        self.ever_fewer(&kinds, seeds, |one, gone| {
+            one.steps.retain(|step| !step.act.fault().is_some_and(|f| gone.contains(&f)));
+        });
     }
 
-    /// Delta debugging: ever smaller parts are left out.
+    /// Delta debugging: ever smaller parts are left out. Large ones with many seeds come before small ones with few: where
+    /// what fails is rare, one step less is as much another run as half of them.
     fn fewer_steps(&mut self, wanted: impl Fn(Act) -> bool, seeds: usize) {
         let mut chunk = self.acts(&wanted).len();
-        while chunk > 0 && !self.is_over() {
+        let least = if seeds < SEEDS_MAX { chunk / (PARTS * seeds) } else { 0 };
+        while chunk > least && !self.is_over() {
             let mut from = 0;
             loop {
                 let all = self.acts(&wanted);
@@ -379,9 +422,8 @@ impl Search {
 
     /// A random quarter of the steps less, at once: what is rare may need another seed as well as fewer steps.
     fn thin(&mut self) {
-        let (tries, most) = THIN;
-        while (4..=most).contains(&self.best.steps.len()) && !self.is_over() {
-            let candidates: Vec<Schedule> = (0..tries)
+        while (4..=LONG).contains(&self.best.steps.len()) && !self.is_over() {
+            let candidates: Vec<Schedule> = (0..THIN)
                 .map(|_| {
                     let mut one = self.best.clone();
                     one.steps.retain(|_| !self.dice.chance(1, 4));
