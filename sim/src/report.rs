@@ -11,6 +11,7 @@ use zabkeeper_core::io::Mark;
 use crate::cli::Flags;
 use crate::coverage::Coverage;
 use crate::faults::Fault;
+use crate::fork;
 use crate::format;
 use crate::judge::Class;
 use crate::ledger;
@@ -245,6 +246,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
     let totals = Totals::of(report);
     json!({
         "seed": format!("{:#x}", report.job.seed),
+        "forks": fork::path(&report.job.pinned.forks),
         "format": format::current(),
         "revision": ledger::revision(),
         "profile": report.job.profile.name(),

@@ -30,11 +30,21 @@ pub(super) struct Search<'a> {
     pub(super) results: &'a Path,
 }
 
+/// A run that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    /// The promise that is broken.
+    pub(super) id: String,
+    pub(super) seed: u64,
+    /// Where its future was another one, as `--fork` has it.
+    pub(super) forks: String,
+}
+
 /// What came of a range of seeds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Range {
-    /// By which promise it was found, and with which seed.
-    pub(super) found: Option<(String, u64)>,
+    /// What was found.
+    pub(super) found: Option<Found>,
     /// Runs until then, with the one that failed.
     pub(super) runs: u64,
     /// Their CPU time, ns.
@@ -71,7 +81,7 @@ impl Search<'_> {
             Some(text) => Ok(Range::read(&text)),
             // Nobody got to the end of a run, or of the batch.
             None => Ok(Range {
-                found: Some(("died".to_owned(), self.base)),
+                found: Some(Found { id: "died".to_owned(), seed: self.base, forks: String::new() }),
                 runs: 0,
                 cpu_ns: u64::try_from(self.budget.as_nanos()).unwrap_or(u64::MAX),
                 virtual_ns: 0,
@@ -79,10 +89,13 @@ impl Search<'_> {
         }
     }
 
-    /// Shrinks the run of one seed: faults and calls before and after.
-    pub(super) fn shrink(self, seed: u64, budget: &str, schedule: &Path) -> Option<[String; 4]> {
+    /// Shrinks a run: faults and calls before and after.
+    pub(super) fn shrink(self, run: &Found, budget: &str, schedule: &Path) -> Option<[String; 4]> {
         let mut command = Command::new(self.program);
-        command.args(["--seed", &seed.to_string(), "--profile", self.profile.name()]);
+        command.args(["--seed", &run.seed.to_string(), "--profile", self.profile.name()]);
+        if !run.forks.is_empty() {
+            command.args(["--fork", &run.forks]);
+        }
         command.args(["--shrink", "--shrink-budget", budget]).arg("--save-schedule").arg(schedule);
         if !self.without.is_empty() {
             command.args(["--without", &self.without.join(",")]);
@@ -109,7 +122,11 @@ impl Range {
             if let Some(id) = run["invariant"].as_str() {
                 let seed = run["seed"].as_str().and_then(|text| text.strip_prefix("0x"));
                 let seed = seed.and_then(|hex| u64::from_str_radix(hex, 16).ok());
-                range.found = Some((id.to_owned(), seed.unwrap_or(0)));
+                range.found = Some(Found {
+                    id: id.to_owned(),
+                    seed: seed.unwrap_or(0),
+                    forks: run["forks"].as_str().unwrap_or_default().to_owned(),
+                });
                 break;
             }
         }
@@ -122,13 +139,13 @@ mod tests {
     use super::*;
 
     const RUNS: &str = r#"{"seed":"0x1","invariant":null,"cpu_ns":10,"virtual_ns":100}
-{"seed":"0x2","invariant":"Z1","cpu_ns":5,"virtual_ns":30}
+{"seed":"0x2","forks":"9.500s/1","invariant":"Z1","cpu_ns":5,"virtual_ns":30}
 {"seed":"0x3","invariant":"Z2","cpu_ns":5,"virtual_ns":30}
 {"runs":3}"#;
 
     #[test]
     fn a_range_ends_with_its_first_failure() {
-        let found = Some(("Z1".to_owned(), 2));
+        let found = Some(Found { id: "Z1".to_owned(), seed: 2, forks: "9.500s/1".to_owned() });
         assert_eq!(Range::read(RUNS), Range { found, runs: 2, cpu_ns: 15, virtual_ns: 130 });
         let first = RUNS.lines().next().expect("a line");
         assert_eq!(Range::read(first), Range { found: None, runs: 1, cpu_ns: 10, virtual_ns: 100 });
@@ -145,7 +162,8 @@ mod tests {
             without: &[],
             results: &results,
         };
-        assert_eq!(search.run().expect("run").found, Some(("died".to_owned(), 7)));
+        let died = Found { id: "died".to_owned(), seed: 7, forks: String::new() };
+        assert_eq!(search.run().expect("run").found, Some(died));
         let search = Search { program: Path::new("ls"), ..search };
         assert!(search.run().expect_err("unknown flags").contains("base-seed"));
     }

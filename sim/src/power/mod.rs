@@ -131,15 +131,15 @@ fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, St
     };
     let ranges = look(&program, scratch, flags)?;
     let first = ranges.iter().find_map(|range| range.found.clone());
-    if let (Some((_, seed)), Some(budget)) = (&first, flags.shrink) {
+    if let (Some(run), Some(budget)) = (&first, flags.shrink) {
         let results = scratch.file("shrink.json");
         let schedule = scratch.file(&format!("{}.schedule", row.patch.name));
         let search = search(&program, flags, &results);
-        row.shrunk = search.shrink(*seed, &text_of(budget), &schedule);
+        row.shrunk = search.shrink(run, &text_of(budget), &schedule);
     }
     if let Some(budget) = flags.ablate.filter(|_| !row.patch.harmless) {
         let mut ids: Vec<&String> =
-            ranges.iter().filter_map(|range| range.found.as_ref()).map(|(id, _)| id).collect();
+            ranges.iter().filter_map(|range| range.found.as_ref()).map(|run| &run.id).collect();
         ids.sort();
         ids.dedup();
         for id in ids.into_iter().filter(|id| Judge::may_go_without(id)) {

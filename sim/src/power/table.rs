@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::look::Range;
+use super::look::{Found, Range};
 
 /// What is known of a patch.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -172,7 +172,7 @@ pub(super) fn ablation(rows: &[Row], budget: Duration) -> String {
 /// By which promises, the most frequent first.
 pub(super) fn ids(ranges: &[Range]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
-    for (id, _) in ranges.iter().filter_map(|range| range.found.as_ref()) {
+    for Found { id, .. } in ranges.iter().filter_map(|range| range.found.as_ref()) {
         match counts.iter_mut().find(|(known, _)| known == id) {
             Some((_, count)) => *count += 1,
             None => counts.push((id, 1)),
@@ -207,7 +207,7 @@ mod tests {
 
     fn range(found: Option<&str>, seconds: u64) -> Range {
         let (runs, cpu_ns) = (seconds, seconds * 1_000_000_000);
-        let found = found.map(|id| (id.to_owned(), 1));
+        let found = found.map(|id| Found { id: id.to_owned(), seed: 1, forks: String::new() });
         Range { found, runs, cpu_ns, virtual_ns: cpu_ns * 100 }
     }
 
