@@ -66,6 +66,9 @@ pub struct Pinned {
     pub buggify: Choice,
 }
 
+/// How often digests are compared, and ground truth is looked at, where nobody says.
+pub const LOOKS: (u64, u64) = (16, 128);
+
 /// The resolved settings of one run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -107,6 +110,10 @@ pub struct Options {
     pub fault_events: u64,
     /// The run ends where its faults would be healed.
     pub unhealed: bool,
+    /// Digests are compared after so many applied transactions; with many nodes after more.
+    pub digest_txns: u64,
+    /// Ground truth is looked at after so many applied transactions; with a long log after more.
+    pub truth_txns: u64,
     /// Nobody asks for anything for so long before the audit: for what takes its time.
     pub rest: Duration,
     /// One client in so many is gone for good before that, without a word; zero: none.

@@ -55,10 +55,10 @@ use tell::{Told, summary, told};
 
 /// Bytes on their way to a client above which its requests are not read.
 const OUTBOUND_MAX: usize = 64 << 10;
-/// Digests are compared after so many applied transactions at least; with many nodes after as many as pay for the visit.
-const DIGEST_EVERY: u64 = 16;
-/// Ground truth is examined after so many applied transactions at least; a long log is replayed less often.
-const TRUTH_EVERY: u64 = 128;
+/// Of more nodes a digest is taken less often, as it takes longer: of twice as many, half as often.
+const DIGEST_NODES: u64 = 64;
+/// Behind more transactions ground truth is looked at less often, for the same reason.
+const TRUTH_TXNS: u64 = 512;
 /// Transactions above which a log is long: to replay it is most of what a run costs.
 const LONG: u64 = 8_000;
 /// A deadline that stays due so many times in a row is one that the server does not act on.
@@ -113,9 +113,10 @@ pub(super) struct Process {
     spins: u32,
     /// Transactions applied in this life.
     commits: u64,
-    /// How many it will be when the next digest is taken, and when ground truth is next examined.
-    digest_due: u64,
-    truth_due: u64,
+    /// How many it was when a digest was taken.
+    digest_seen: u64,
+    /// How many it was when ground truth was looked at.
+    truth_seen: u64,
     /// Ends in the middle of the next outputs.
     armed: Option<(Dice, Crash)>,
     /// Ends in the middle of the outputs of the last step, because of a rule; before that step there were so many.
@@ -210,8 +211,8 @@ impl Process {
             stood_still: false,
             spins: 0,
             commits: 0,
-            digest_due: DIGEST_EVERY,
-            truth_due: TRUTH_EVERY,
+            digest_seen: 0,
+            truth_seen: 0,
             armed: None,
             cut: None,
             troubles: Vec::new(),
@@ -405,12 +406,18 @@ impl Process {
         let steps = shared.tally.counts.steps - steps_before;
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
         self.plan(clock, shared);
-        let due = self.commits >= self.truth_due;
+        self.truth_is_due(shared.options.truth_txns) && !self.ending
+    }
+
+    /// Is ground truth to be looked at, which is due after so many transactions at least?
+    fn truth_is_due(&mut self, least: u64) -> bool {
+        let seen = self.truth_seen;
+        let more = if seen < LONG { seen.saturating_mul(least) / TRUTH_TXNS } else { seen };
+        let due = self.commits - seen >= least.max(more);
         if due {
-            let part = if self.commits < LONG { self.commits / 4 } else { self.commits };
-            self.truth_due = self.commits + TRUTH_EVERY.max(part);
+            self.truth_seen = self.commits;
         }
-        due && !self.ending
+        due
     }
 
     /// What has come from different sides while the process stood still is found in any order: one socket after the other

@@ -13,7 +13,7 @@ use crate::fs::Pace;
 use crate::heal::LeftOut;
 use crate::model::LocalRules;
 use crate::options::{
-    Options, PeerOptions, Profile, ServerOptions, Throttle, VotePace, WorkloadOptions,
+    LOOKS, Options, PeerOptions, Profile, ServerOptions, Throttle, VotePace, WorkloadOptions,
 };
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
@@ -163,6 +163,8 @@ pub fn plain() -> Options {
         map_salt: 0,
         fault_events: 0,
         unhealed: false,
+        digest_txns: LOOKS.0,
+        truth_txns: LOOKS.1,
         rest: Duration::ZERO,
         gone_one_in: 0,
         left_out: LeftOut::default(),
@@ -185,6 +187,8 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         duration,
         fault_events,
         unhealed,
+        digest_txns,
+        truth_txns,
         rest,
         gone_one_in,
         servers,
@@ -201,6 +205,8 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("duration_us", duration);
     visit("fault_events", fault_events);
     visit("unhealed", unhealed);
+    visit("digest_txns", digest_txns);
+    visit("truth_txns", truth_txns);
     visit("rest_us", rest);
     visit("gone_one_in", gone_one_in);
     visit("servers", servers);

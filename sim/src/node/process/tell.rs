@@ -5,7 +5,7 @@
 use zabkeeper_core::io::{ClientEvent, DiskCommand, DiskEvent, PeerEvent};
 use zabkeeper_core::{Input, ServerId, SessionId, Status, Zxid};
 
-use super::{DIGEST_EVERY, FAR_BEHIND, Lengths, Process};
+use super::{DIGEST_NODES, FAR_BEHIND, Lengths, Process};
 use crate::judge::Check;
 use crate::observe::Observation;
 use crate::roles::Role;
@@ -131,10 +131,12 @@ impl Process {
             self.commits += 1;
             shared.newest = shared.newest.max(zxid);
             shared.tally.counts.commits += 1;
-            let due = self.commits >= self.digest_due || !logged;
+            let least = shared.options.digest_txns;
+            let more = least.saturating_mul(status.nodes as u64) / DIGEST_NODES;
+            let due = self.commits - self.digest_seen >= least.max(more) || !logged;
             let digest = (zxid == status.applied && due).then(|| self.server.digest());
             if digest.is_some() {
-                self.digest_due = self.commits + DIGEST_EVERY.max(status.nodes as u64 / 4);
+                self.digest_seen = self.commits;
                 shared.tally.counts.digests += 1;
             }
             shared.observe(Observation::Applied { server: self.id, zxid, digest });
