@@ -46,9 +46,9 @@ pub struct Flags {
     /// A batch: as many seeds as fit into this time of processors (90s, 3m, 1h).
     #[arg(long, value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "seeds", "runs", "wall"])]
     pub cpu: Option<Duration>,
-    /// Worlds at once, one thread each; the results do not depend on it.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub jobs: usize,
+    /// Worlds at once, one thread each: usually 1, and to shrink as many as there are processors; the results do not depend on it.
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
     /// Virtual length of the phase with faults, usually 60s, with the swarm 15s to 120s and 300,000 events at most, with lite 10s.
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub duration: Option<Duration>,

@@ -3,6 +3,7 @@
 //! Owns what is printed where: results on standard output, failures and progress on standard error.
 
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -203,7 +204,9 @@ fn draws(flags: &Flags) -> bool {
 
 /// Looks for less, writes it to a file, and says what it is; a page or a dump is then of that.
 fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
-    let shrunk = shrink::shrink(schedule, flags.shrink_budget, flags.jobs).map_err(|why| {
+    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    let jobs = flags.jobs.unwrap_or_else(cores);
+    let shrunk = shrink::shrink(schedule, flags.shrink_budget, jobs).map_err(|why| {
         say(&format!("--shrink: {why}\n"));
         Class::Simulator.exit_code()
     })?;

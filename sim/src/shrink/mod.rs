@@ -1,8 +1,8 @@
 //! From a run that fails to a schedule that a person can read: less and less of it, for as long as it breaks the same
 //! promise.
 //!
-//! Owns the search: candidates, their trial and the budget. What is tried, in which order, is in `moves`. Must not know
-//! what steps do: whatever fails in the same way is as good.
+//! Owns the search: candidates, their trial and the budget; says how far it is. What is tried, in which order, is in
+//! `moves`. Must not know what steps do: whatever fails in the same way is as good.
 //!
 //! Leaving something out shifts latencies and ties of all that comes after it. So a candidate is tried with several
 //! seeds for what nobody decides, and early on it is tried whether constant latencies will do.
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use zabkeeper_core::Instant;
 
+use crate::batch::say;
 use crate::judge::{Class, Failure};
 use crate::run::{self, Report, wall_clock};
 use crate::schedule::{Act, Schedule, Step};
@@ -23,6 +24,7 @@ use crate::seed::{Dice, Seeds};
 use crate::targets::Rule;
 use crate::trace::Story;
 use crate::world::World;
+use moves::SEEDS_MAX;
 
 /// How much may be tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +50,10 @@ pub struct Shrunk {
     pub ended: bool,
 }
 
+/// A move that helps nothing gives way after this part of the budget, times the seeds that a candidate is tried with.
+const TURN: u64 = 64;
+/// Who waits hears so often how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// A candidate may fail later than what it comes from by one part in so many.
 const LATER: u64 = 4;
 /// And by so many ns, and events.
@@ -65,8 +71,23 @@ struct Search {
     begun: std::time::Instant,
     jobs: usize,
     tried: u64,
+    turn: Turn,
+    /// When it was told last how far this is.
+    told: Duration,
     /// For what is tried at random.
     dice: Dice,
+}
+
+/// What a move may spend of the budget, in its unit.
+struct Turn {
+    /// So much before it helps.
+    part: u64,
+    /// Until so much of all is spent.
+    end: u64,
+}
+
+impl Turn {
+    const WHOLE: Turn = Turn { part: u64::MAX, end: u64::MAX };
 }
 
 /// A candidate that fails in the same way.
@@ -97,6 +118,8 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
         begun: wall_clock(),
         jobs: jobs.max(1),
         tried: 0,
+        turn: Turn::WHOLE,
+        told: Duration::ZERO,
         dice: Seeds::new(schedule.seed).stream("shrink", 0),
     };
     search.run();
@@ -111,10 +134,45 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
 }
 
 impl Search {
-    fn is_over(&self) -> bool {
+    /// The budget, in ms or runs.
+    fn whole(&self) -> u64 {
         match self.budget {
-            Budget::Wall(limit) => self.begun.elapsed() >= limit,
-            Budget::Runs(limit) => self.tried >= limit,
+            Budget::Wall(limit) => u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            Budget::Runs(limit) => limit,
+        }
+    }
+
+    /// How much of it is spent after so many more runs.
+    fn spent(&self, more: u64) -> u64 {
+        match self.budget {
+            Budget::Wall(_) => u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            Budget::Runs(_) => self.tried + more,
+        }
+    }
+
+    /// How much is left after so many more runs, of the budget and of this turn.
+    fn left(&self, more: u64) -> u64 {
+        self.whole().min(self.turn.end).saturating_sub(self.spent(more))
+    }
+
+    fn is_over(&self) -> bool {
+        self.left(0) == 0
+    }
+
+    /// Gives a move its turn: with few seeds a short one, so that those behind it have theirs.
+    fn turn(&mut self, seeds: usize, one: fn(&mut Search, usize)) {
+        let part = (self.whole() / TURN + 1).saturating_mul(seeds as u64);
+        let part = if seeds < SEEDS_MAX { part } else { u64::MAX };
+        self.turn = Turn { part, end: self.spent(0).saturating_add(part) };
+        one(self, seeds);
+        self.turn = Turn::WHOLE;
+        if self.begun.elapsed() >= self.told + TOLD_EVERY {
+            self.told = self.begun.elapsed();
+            let ((faults, calls), seconds) = (self.best.counts(), self.told.as_secs());
+            say(&format!(
+                "shrinking: {faults} faults and {calls} calls after {} runs, {seconds} s\n",
+                self.tried
+            ));
         }
     }
 
@@ -125,8 +183,11 @@ impl Search {
         let mut found = None;
         let (way, last) = (self.way.clone(), self.last());
         let mut tried = 0;
-        while candidates.peek().is_some() && !self.over_after(tried) && found.is_none() {
-            let room = self.room_after(tried).min(self.jobs);
+        while candidates.peek().is_some() && self.left(tried) > 0 && found.is_none() {
+            let room = match self.budget {
+                Budget::Wall(_) => self.jobs,
+                Budget::Runs(_) => self.jobs.min(usize::try_from(self.left(tried)).unwrap_or(1)),
+            };
             let batch: Vec<Schedule> = candidates.by_ref().take(room).collect();
             let hits = at_once(&batch, self.jobs, &|one| hit(one, &way, last));
             let first = hits.iter().position(Option::is_some);
@@ -149,27 +210,27 @@ impl Search {
         one.options.rules = rules;
         self.best = one;
         self.failed = failed;
-    }
-
-    fn over_after(&self, tried: u64) -> bool {
-        match self.budget {
-            Budget::Wall(_) => self.is_over(),
-            Budget::Runs(limit) => self.tried + tried >= limit,
-        }
-    }
-
-    /// How many candidates may be tried at once.
-    fn room_after(&self, tried: u64) -> usize {
-        match self.budget {
-            Budget::Wall(_) => self.jobs,
-            Budget::Runs(limit) => usize::try_from(limit - self.tried - tried).unwrap_or(self.jobs),
-        }
+        self.turn.end = self.spent(0).saturating_add(self.turn.part);
     }
 
     /// When candidates are given up: virtual time, and events.
     fn last(&self) -> (Instant, u64) {
         let (Instant(at), events) = self.failed;
         (Instant(at + at / LATER + SLACK.0), events + events / LATER + SLACK.1)
+    }
+
+    /// Tries it with several seeds; what is as the best already is no candidate.
+    fn try_seeds(&mut self, one: &Schedule, seeds: usize) -> bool {
+        *one != self.best && {
+            let tries = self.with_seeds(one, seeds);
+            self.try_in_order(tries)
+        }
+    }
+
+    /// Tries those that have fewer steps than the best.
+    fn try_fewer(&mut self, mut candidates: Vec<Schedule>) -> bool {
+        candidates.retain(|one| one.steps.len() < self.best.steps.len());
+        self.try_in_order(candidates)
     }
 
     /// The same, also with other seeds for what nobody decides.

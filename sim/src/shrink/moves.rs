@@ -2,18 +2,23 @@
 //!
 //! Owns the moves of the search. Each ends with a best schedule that is not longer than before.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use zabkeeper_core::Instant;
 
 use super::{Search, hit};
 use crate::faults::{Fault, FaultPlan};
+use crate::observe::ClientId;
+use crate::options::Options;
 use crate::schedule::{self, Act, Schedule, Step};
 use crate::targets::Rule;
 
 const MS: u64 = 1_000_000;
 /// Random parts that are tried of a long schedule, for each size and seed.
-const SAMPLES: usize = 3;
+const SAMPLES: usize = 12;
+/// Schedules of fewer steps are what one hopes for.
+const FEW: usize = 4;
 /// Schedules of so many steps are short: every pair of steps can be tried.
 const SHORT: usize = 24;
 /// Schedules of more steps are long: there are better things to do than to look at each step.
@@ -25,20 +30,47 @@ const WORTH: usize = 8;
 /// With each seed that a candidate is tried with, a schedule is cut into so many more parts.
 const PARTS: usize = 16;
 /// Seeds for what nobody decides that each candidate is tried with in the end.
-const SEEDS_MAX: usize = 32;
+pub(super) const SEEDS_MAX: usize = 32;
 /// Settings that say how much there is, rather than how it behaves.
 const AMOUNTS: [&str; 4] = ["duration_us", "servers", "clients", "paths"];
-/// Small amounts of what has to run out, or over.
-const EXTREMES: [(&str, u64); 5] = [
+/// Little room for what is kept, and many looks at it.
+const ROOM: [(&str, u64); 7] = [
+    ("digest_txns", 1),
+    ("truth_txns", 4),
     ("recent_bytes", 64),
     ("snapshot_txns", 2),
     ("snapshot_slice_bytes", 64),
     ("segment_bytes", 4 << 10),
     ("snapshots_kept", 1),
 ];
+/// What is soon used up, or too much at once.
+const SOON: [(&str, u64); 3] = [("epoch_txns", 8), ("undurable_bytes", 64), ("watches_bytes", 8)];
 /// Settings that steps have their times from.
 const PACES: [&str; 6] =
     ["tick_ms", "init_ticks", "sync_ticks", "session_min_ms", "session_max_ms", "step_ns"];
+
+/// In which order steps are left out, each with a number of seeds.
+const MOVES: [fn(&mut Search, usize); 18] = [
+    // What strikes at a late hit needs all that leads to it.
+    Search::fewer_rules,
+    Search::simple_rules,
+    Search::heal_early,
+    Search::keep_the_last,
+    Search::fewer_clients,
+    Search::fewer_servers,
+    Search::fewer_kinds,
+    Search::be_calm,
+    Search::extreme_settings,
+    Search::keep_around_strikes,
+    Search::sample,
+    Search::fewer_faults,
+    Search::fewer_strikes,
+    Search::fewer_calls,
+    Search::same_clients,
+    Search::shorter,
+    Search::fewer_pairs,
+    Search::thin,
+];
 
 impl Search {
     /// Until nothing can be left out any more, or the budget is used up.
@@ -48,10 +80,11 @@ impl Search {
         while !self.is_over() {
             let before = self.weight();
             self.leave_out(seeds);
-            self.plain_settings();
-            if self.best.steps.len() <= LONG {
-                self.simple_choices();
-                self.simple_times();
+            self.turn(seeds, Search::plain_settings);
+            let few = if seeds < SEEDS_MAX { SHORT } else { LONG };
+            if self.best.steps.len() <= few {
+                self.turn(seeds, Search::simple_choices);
+                self.turn(seeds, Search::simple_times);
             }
             if seeds < SEEDS_MAX {
                 seeds *= 2;
@@ -65,28 +98,12 @@ impl Search {
     fn leave_out(&mut self, seeds: usize) {
         while !self.is_over() {
             let before = self.weight();
-            // What strikes at a late hit needs all that leads to it.
-            self.fewer_rules(seeds);
-            self.simple_rules();
-            self.heal_early(seeds);
-            self.be_calm(seeds);
-            self.extreme_settings(seeds);
-            self.keep_the_last(seeds);
-            self.keep_around_strikes(seeds);
-            self.sample(seeds);
-            self.fewer_faults(seeds);
-            self.fewer_clients(seeds);
-            self.fewer_servers(seeds);
-            self.fewer_kinds(seeds);
-            self.fewer_steps(|act| act.fault().is_some(), seeds);
-            self.fewer_steps(|act| act.client().is_some(), seeds);
-            self.same_clients(seeds);
-            self.shorter();
-            self.fewer_pairs();
-            self.thin();
-            let (steps, left) = (before.0, self.weight().0);
-            let helps = steps <= LONG || left + steps / WORTH <= steps;
-            if self.weight() >= before || !helps {
+            for one in MOVES {
+                self.turn(seeds, one);
+            }
+            let least = if before.0 > LONG { before.0 / WORTH } else { 0 };
+            let after = self.weight();
+            if after >= before || after.0 + least > before.0 {
                 break;
             }
         }
@@ -103,11 +120,10 @@ impl Search {
     fn leave_out_vain(&mut self) {
         let mut one = self.best.clone();
         one.steps.retain(|step| step.hit);
-        let few = self.with_seeds(&one, 4);
-        self.try_in_order(few);
+        self.try_seeds(&one, 4);
     }
 
-    /// Properties off, constant latencies, usual settings: all at once, then part by part.
+    /// Properties off, constant latencies, usual settings: all at once, or some of these.
     fn be_calm(&mut self, seeds: usize) {
         let quiet = |mut one: Schedule| {
             one.options.faults = FaultPlan::none();
@@ -163,10 +179,7 @@ impl Search {
             for part in all.chunks(chunk) {
                 let mut one = self.best.clone();
                 leave(&mut one, part);
-                if one != self.best {
-                    let tries = self.with_seeds(&one, seeds);
-                    self.try_in_order(tries);
-                }
+                self.try_seeds(&one, seeds);
             }
             chunk /= 2;
         }
@@ -176,21 +189,31 @@ impl Search {
     /// come then.
     fn heal_early(&mut self, seeds: usize) {
         let length = self.best.options.duration;
+        self.heal_after([32, 16, 8, 4, 2].map(|part| length / part), seeds);
+    }
+
+    /// A phase of faults that ends soon after its last step.
+    fn shorter(&mut self, _: usize) {
+        let last = Duration::from_nanos(self.best.steps.last().map_or(0, |step| step.at.0));
+        let last = Duration::from_secs(last.as_secs());
+        self.heal_after([1, 2, 5, 10, 30].map(|seconds| last + Duration::from_secs(seconds)), 1);
+    }
+
+    /// A phase of faults of one of these lengths, where the failure comes after it.
+    fn heal_after(&mut self, lengths: [Duration; 5], seeds: usize) {
+        let length = self.best.options.duration;
         if u128::from(self.failed.0.0) <= length.as_nanos() {
             return;
         }
-        for part in [32, 16, 8, 4, 2] {
-            if length / part < Duration::from_secs(1) || self.is_over() {
-                continue;
-            }
+        let mut tries = Vec::new();
+        for end in lengths.into_iter().filter(|end| (Duration::from_secs(1)..length).contains(end))
+        {
             let mut one = self.best.clone();
-            one.options.duration = length / part;
-            one.steps.retain(|step| u128::from(step.at.0) < one.options.duration.as_nanos());
-            let tries = self.with_seeds(&one, seeds);
-            if self.try_in_order(tries) {
-                return;
-            }
+            one.options.duration = end;
+            one.steps.retain(|step| u128::from(step.at.0) < end.as_nanos());
+            tries.extend(self.with_seeds(&one, seeds));
         }
+        self.try_in_order(tries);
     }
 
     /// The last steps before the failure: of all, or of the calls.
@@ -202,8 +225,7 @@ impl Search {
                     continue;
                 }
                 let one = without(&self.best, &all[..all.len() - count]);
-                let tries = self.with_seeds(&one, seeds + 2);
-                if self.try_in_order(tries) {
+                if self.try_seeds(&one, seeds + 2) {
                     return;
                 }
             }
@@ -225,8 +247,7 @@ impl Search {
                 let calls = self.best.steps.iter().filter(|step| step.act.client().is_some());
                 one.steps.extend(calls.filter(near).cloned());
                 one.steps.sort_by_key(|step| step.at);
-                let tries = self.with_seeds(&one, seeds);
-                if one.steps.len() < self.best.steps.len() && self.try_in_order(tries) {
+                if one.steps.len() < self.best.steps.len() && self.try_seeds(&one, seeds) {
                     return;
                 }
             }
@@ -235,21 +256,26 @@ impl Search {
 
     /// Some failures need much of something: less of it will do where there is room for less.
     fn extreme_settings(&mut self, seeds: usize) {
-        if self.best.steps.len() < SHORT {
+        if self.best.steps.len() < FEW {
             return;
         }
-        for (name, value) in EXTREMES {
-            let options = schedule::with_setting(&self.best.options, name, value);
-            let one = Schedule { options: options.expect("it has a name"), ..self.best.clone() };
-            if one != self.best {
-                let tries = self.with_seeds(&one, seeds * 2);
-                self.try_in_order(tries);
-            }
+        let extreme = |one: &Schedule, (name, value): (&str, u64)| Schedule {
+            options: with_setting(&one.options, name, value),
+            ..one.clone()
+        };
+        let all = ROOM.into_iter().fold(self.best.clone(), |one, each| extreme(&one, each));
+        self.try_seeds(&all, seeds * 2);
+        for each in ROOM.into_iter().chain(SOON) {
+            let one = extreme(&self.best, each);
+            self.try_seeds(&one, seeds * 2);
         }
     }
 
     /// What one client does another one could do.
     fn same_clients(&mut self, seeds: usize) {
+        if self.best.steps.len() > SHORT {
+            return;
+        }
         let clients: Vec<_> = self.clients().into_iter().collect();
         for from in clients.iter().rev() {
             for to in clients.iter().filter(|to| *to < from) {
@@ -265,8 +291,7 @@ impl Search {
                     }
                 }
                 one.absent.insert(*from);
-                let tries = self.with_seeds(&one, seeds.min(4));
-                self.try_in_order(tries);
+                self.try_seeds(&one, seeds.min(4));
             }
         }
     }
@@ -277,27 +302,45 @@ impl Search {
             if self.best.steps.len() < SHORT || self.is_over() {
                 return;
             }
-            let candidates: Vec<Schedule> = (0..SAMPLES * seeds)
-                .map(|number| {
-                    let mut one = self.best.clone();
-                    // Either of all steps, or of all calls.
-                    let calls_only = number % 2 == 1;
-                    one.steps.retain(|step| {
-                        (calls_only && step.act.fault().is_some()) || self.dice.chance(1, of)
-                    });
-                    one.seed = self.dice.word();
-                    one
-                })
-                .collect();
-            if self.try_in_order(candidates) {
+            let candidates: Vec<Schedule> = (0..SAMPLES * seeds).map(|_| self.part(of)).collect();
+            if self.try_fewer(candidates) {
                 return self.sample(seeds);
             }
         }
     }
 
+    /// One call in so many, or all calls of some clients, with all strikes or as few of them; perhaps with fewer servers, and
+    /// with less room for what is left.
+    fn part(&mut self, of: u64) -> Schedule {
+        let mut one = self.best.clone();
+        let dice = &mut self.dice;
+        let clients = (0..one.options.clients).map(ClientId);
+        if dice.chance(1, 2) {
+            one.absent.extend(clients.filter(|_| !dice.chance(1, of.min(4))));
+            one.steps.retain(|step| step.act.client().is_none_or(|c| !one.absent.contains(&c)));
+        } else {
+            one.steps.retain(|step| step.act.fault().is_some() || dice.chance(1, of));
+        }
+        if dice.chance(1, 2) {
+            one.steps.retain(|step| step.act.client().is_some() || dice.chance(1, of));
+        }
+        if dice.chance(1, 2) {
+            one.options.servers = one.options.servers.min(3);
+        }
+        if dice.chance(1, 2) {
+            for (name, value) in ROOM {
+                if dice.chance(1, 2) {
+                    one.options = with_setting(&one.options, name, value);
+                }
+            }
+        }
+        one.seed = dice.word();
+        one
+    }
+
     /// Clients are never there, with all their calls.
     fn fewer_clients(&mut self, seeds: usize) {
-        let all: Vec<_> = (0..self.best.options.clients).map(crate::observe::ClientId).collect();
+        let all: Vec<_> = (0..self.best.options.clients).map(ClientId).collect();
         self.ever_fewer(&all, seeds.min(4), |one, gone| {
             one.absent.extend(gone);
             let there = |act: Act| !act.client().is_some_and(|c| one.absent.contains(&c));
@@ -306,22 +349,19 @@ impl Search {
         // Numbers at the end need not exist.
         let last = self.clients().last().map_or(0, |last| last.0 + 1);
         let there = (0..self.best.options.clients).rev();
-        let mut there =
-            there.filter(|id| !self.best.absent.contains(&crate::observe::ClientId(*id)));
+        let mut there = there.filter(|id| !self.best.absent.contains(&ClientId(*id)));
         let clients = there.next().map_or(0, |id| id + 1).max(last);
         let mut one = self.best.clone();
         one.options.clients = clients;
         one.absent.retain(|client| client.0 < clients);
-        let tries = self.with_seeds(&one, seeds);
-        self.try_in_order(tries);
+        self.try_seeds(&one, seeds);
     }
 
     fn fewer_servers(&mut self, seeds: usize) {
         for servers in 1..self.best.options.servers {
             let mut one = self.best.clone();
             one.options.servers = servers;
-            let tries = self.with_seeds(&one, seeds);
-            if self.try_in_order(tries) {
+            if self.try_seeds(&one, seeds) {
                 return;
             }
         }
@@ -331,21 +371,19 @@ impl Search {
     fn fewer_rules(&mut self, seeds: usize) {
         let mut one = self.best.clone();
         one.options.forks.clear();
-        let tries = self.with_seeds(&one, seeds);
-        self.try_in_order(tries);
+        self.try_seeds(&one, seeds);
         let mut index = self.best.options.rules.len();
         while index > 0 && !self.is_over() {
             index -= 1;
             let mut one = self.best.clone();
             one.options.rules.remove(index);
-            let tries = self.with_seeds(&one, seeds);
-            self.try_in_order(tries);
+            self.try_seeds(&one, seeds);
             index = index.min(self.best.options.rules.len());
         }
     }
 
     /// Rules that strike sooner, at whoever hits the mark, with choices towards zero.
-    fn simple_rules(&mut self) {
+    fn simple_rules(&mut self, _: usize) {
         let mut index = 0;
         while index < self.best.options.rules.len() && !self.is_over() {
             let rule = &self.best.options.rules[index];
@@ -372,14 +410,25 @@ impl Search {
         }
     }
 
+    /// Kinds of faults, and of calls, whoever makes them.
     fn fewer_kinds(&mut self, seeds: usize) {
-        let mut kinds: Vec<Fault> = Vec::new();
-        for step in &self.best.steps {
-            kinds.extend(step.act.fault().filter(|fault| !kinds.contains(fault)));
-        }
+        let kind = |step: &Step| match step.act {
+            Act::Call(_, op) => Act::Call(ClientId(0), op),
+            strike @ Act::Strike(_) => strike,
+        };
+        let kinds: BTreeSet<Act> = self.best.steps.iter().map(kind).collect();
+        let kinds: Vec<Act> = kinds.into_iter().collect();
         self.ever_fewer(&kinds, seeds, |one, gone| {
-            one.steps.retain(|step| !step.act.fault().is_some_and(|f| gone.contains(&f)));
+            one.steps.retain(|step| !gone.contains(&kind(step)));
         });
+    }
+
+    fn fewer_strikes(&mut self, seeds: usize) {
+        self.fewer_steps(|act| act.fault().is_some(), seeds);
+    }
+
+    fn fewer_calls(&mut self, seeds: usize) {
+        self.fewer_steps(|act| act.client().is_some(), seeds);
     }
 
     /// Delta debugging: ever smaller parts are left out. Large ones with many seeds come before small ones with few: where
@@ -398,8 +447,7 @@ impl Search {
                     break;
                 }
                 let one = without(&self.best, gone);
-                let tries = self.with_seeds(&one, seeds);
-                if !self.try_in_order(tries) {
+                if !self.try_seeds(&one, seeds) {
                     from += chunk;
                 }
             }
@@ -408,7 +456,7 @@ impl Search {
     }
 
     /// Two steps at once, of a short schedule: one may only undo what the other does.
-    fn fewer_pairs(&mut self) {
+    fn fewer_pairs(&mut self, _: usize) {
         let mut first = 0;
         while first < self.best.steps.len() && self.best.steps.len() <= SHORT && !self.is_over() {
             let length = self.best.steps.len();
@@ -421,8 +469,8 @@ impl Search {
     }
 
     /// A random quarter of the steps less, at once: what is rare may need another seed as well as fewer steps.
-    fn thin(&mut self) {
-        while (4..=LONG).contains(&self.best.steps.len()) && !self.is_over() {
+    fn thin(&mut self, _: usize) {
+        while (FEW..=LONG).contains(&self.best.steps.len()) && !self.is_over() {
             let candidates: Vec<Schedule> = (0..THIN)
                 .map(|_| {
                     let mut one = self.best.clone();
@@ -431,31 +479,13 @@ impl Search {
                     one
                 })
                 .collect();
-            if !self.try_in_order(candidates) {
+            if !self.try_fewer(candidates) {
                 return;
             }
         }
     }
 
-    /// A phase of faults that ends sooner, where the failure comes after it.
-    fn shorter(&mut self) {
-        let length = self.best.options.duration;
-        if u128::from(self.failed.0.0) <= length.as_nanos() {
-            return;
-        }
-        let last = self.best.steps.last().map_or(0, |step| step.at.0);
-        let candidates = [1, 2, 5, 10, 30].map(|seconds| {
-            let mut one = self.best.clone();
-            one.options.duration = Duration::from_nanos(last / (1_000 * MS) * 1_000 * MS)
-                + Duration::from_secs(seconds);
-            one
-        });
-        let candidates: Vec<Schedule> =
-            candidates.into_iter().filter(|one| one.options.duration < length).collect();
-        self.try_in_order(candidates);
-    }
-
-    fn plain_settings(&mut self) {
+    fn plain_settings(&mut self, _: usize) {
         let base = schedule::plain();
         for name in schedule::setting_names() {
             if name == "duration_us" || self.is_over() {
@@ -468,8 +498,8 @@ impl Search {
             if name == "clients" {
                 continue;
             }
-            let options = schedule::with_setting(&self.best.options, name, value);
-            let one = Schedule { options: options.expect("it has a name"), ..self.best.clone() };
+            let options = with_setting(&self.best.options, name, value);
+            let one = Schedule { options, ..self.best.clone() };
             self.try_in_order([one]);
         }
         let ordered = Schedule { in_order: true, ..self.best.clone() };
@@ -479,7 +509,7 @@ impl Search {
     }
 
     /// Choices towards zero: all of a step, then each, then its half.
-    fn simple_choices(&mut self) {
+    fn simple_choices(&mut self, _: usize) {
         let mut index = 0;
         while index < self.best.steps.len() && !self.is_over() {
             let change = |to: &dyn Fn(&mut Vec<u64>)| {
@@ -500,7 +530,7 @@ impl Search {
     }
 
     /// Shorter pauses, then rounder times.
-    fn simple_times(&mut self) {
+    fn simple_times(&mut self, _: usize) {
         let mut index = 0;
         while index < self.best.steps.len() && !self.is_over() {
             let before = if index == 0 { Instant(0) } else { self.best.steps[index - 1].at };
@@ -547,6 +577,10 @@ impl Search {
             }
         }
     }
+}
+
+fn with_setting(options: &Options, name: &str, value: u64) -> Options {
+    schedule::with_setting(options, name, value).expect("it has a name")
 }
 
 /// To the nearest multiple.
