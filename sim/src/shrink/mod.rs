@@ -57,7 +57,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// A candidate may fail later than what it comes from by one part in so many.
 const LATER: u64 = 4;
 /// And by so many ns, and events.
-const SLACK: (u64, u64) = (2_000_000_000, 100_000);
+const SLACK: (u64, u64) = (2_000_000_000, 20_000);
 
 /// The search.
 struct Search {
