@@ -66,8 +66,10 @@ pub struct Pinned {
     pub buggify: Choice,
 }
 
-/// How often digests are compared, and ground truth is looked at, where nobody says.
-pub const LOOKS: (u64, u64) = (16, 128);
+/// See `digest_txns`; where nobody says.
+pub const DIGEST_TXNS: u64 = 16;
+/// See `truth_txns`; where nobody says.
+pub const TRUTH_TXNS: u64 = 128;
 
 /// The resolved settings of one run.
 #[derive(Clone, PartialEq, Eq, Debug)]

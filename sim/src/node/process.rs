@@ -58,7 +58,7 @@ const OUTBOUND_MAX: usize = 64 << 10;
 /// Of more nodes a digest is taken less often, as it takes longer: of twice as many, half as often.
 const DIGEST_NODES: u64 = 64;
 /// Behind more transactions ground truth is looked at less often, for the same reason.
-const TRUTH_TXNS: u64 = 512;
+const TRUTH_LOG: u64 = 512;
 /// Transactions above which a log is long: to replay it is most of what a run costs.
 const LONG: u64 = 8_000;
 /// A deadline that stays due so many times in a row is one that the server does not act on.
@@ -412,7 +412,7 @@ impl Process {
     /// Is ground truth to be looked at, which is due after so many transactions at least?
     fn truth_is_due(&mut self, least: u64) -> bool {
         let seen = self.truth_seen;
-        let more = if seen < LONG { seen.saturating_mul(least) / TRUTH_TXNS } else { seen };
+        let more = if seen < LONG { seen.saturating_mul(least) / TRUTH_LOG } else { seen };
         let due = self.commits - seen >= least.max(more);
         if due {
             self.truth_seen = self.commits;

@@ -183,8 +183,8 @@ impl Options {
             map_salt: 0,
             fault_events: if wide && pinned.duration.is_none() { FAULT_EVENTS } else { 0 },
             unhealed: profile == Profile::Lite,
-            digest_txns: LOOKS.0,
-            truth_txns: LOOKS.1,
+            digest_txns: DIGEST_TXNS,
+            truth_txns: TRUTH_TXNS,
             rest,
             gone_one_in,
             left_out: if quiet || profile == Profile::Lite {

@@ -13,7 +13,8 @@ use crate::fs::Pace;
 use crate::heal::LeftOut;
 use crate::model::LocalRules;
 use crate::options::{
-    LOOKS, Options, PeerOptions, Profile, ServerOptions, Throttle, VotePace, WorkloadOptions,
+    DIGEST_TXNS, Options, PeerOptions, Profile, ServerOptions, TRUTH_TXNS, Throttle, VotePace,
+    WorkloadOptions,
 };
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
@@ -163,8 +164,8 @@ pub fn plain() -> Options {
         map_salt: 0,
         fault_events: 0,
         unhealed: false,
-        digest_txns: LOOKS.0,
-        truth_txns: LOOKS.1,
+        digest_txns: DIGEST_TXNS,
+        truth_txns: TRUTH_TXNS,
         rest: Duration::ZERO,
         gone_one_in: 0,
         left_out: LeftOut::default(),

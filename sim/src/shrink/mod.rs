@@ -233,11 +233,15 @@ impl Search {
         self.try_in_order(candidates)
     }
 
-    /// The same, also with other seeds for what nobody decides.
-    fn with_seeds(&mut self, one: &Schedule, seeds: usize) -> Vec<Schedule> {
-        let others = (1..seeds).map(|_| Schedule { seed: self.dice.word(), ..one.clone() });
-        let others: Vec<Schedule> = others.collect();
-        std::iter::once(one.clone()).chain(others).collect()
+    /// The same, also with other seeds for what nobody decides. Each is a copy of all steps, made when it is its turn.
+    fn with_seeds<'a>(
+        &mut self,
+        one: &'a Schedule,
+        seeds: usize,
+    ) -> impl Iterator<Item = Schedule> + use<'a> {
+        let others: Vec<u64> = (1..seeds).map(|_| self.dice.word()).collect();
+        let seeds = std::iter::once(one.seed).chain(others);
+        seeds.map(|seed| Schedule { seed, ..one.clone() })
     }
 
     fn clients(&self) -> BTreeSet<crate::observe::ClientId> {

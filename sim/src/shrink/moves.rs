@@ -10,7 +10,6 @@ use zabkeeper_core::Instant;
 use super::{Search, hit};
 use crate::faults::{Fault, FaultPlan};
 use crate::observe::ClientId;
-use crate::options::Options;
 use crate::schedule::{self, Act, Schedule, Step};
 use crate::targets::Rule;
 
@@ -130,18 +129,11 @@ impl Search {
             one.in_order = true;
             one
         };
-        let plain = |one: Schedule, keep: &[&[&str]]| {
-            let base = schedule::plain();
-            let mut options = one.options.clone();
-            for name in schedule::setting_names() {
-                let value = schedule::setting(&base, name).filter(|_| {
-                    !AMOUNTS.contains(&name) && !keep.iter().any(|names| names.contains(&name))
-                });
-                options = value
-                    .and_then(|value| schedule::with_setting(&options, name, value))
-                    .unwrap_or(options);
-            }
-            Schedule { options, ..one }
+        let plain = |one: Schedule, keep: &[&str]| {
+            let names = schedule::setting_names().into_iter();
+            names
+                .filter(|name| !AMOUNTS.contains(name) && !keep.contains(name))
+                .fold(one, |one, name| with(one, (name, plain_value(name))))
         };
         let steady = |mut one: Schedule| {
             one.options.disk.steady = true;
@@ -153,8 +145,8 @@ impl Search {
         let best = self.best.clone();
         let tries = [
             quiet(plain(best.clone(), &[])),
-            quiet(plain(best.clone(), &[&PACES])),
-            plain(best.clone(), &[&PACES]),
+            quiet(plain(best.clone(), &PACES)),
+            plain(best.clone(), &PACES),
             quiet(steady(best.clone())),
             quiet(best.clone()),
             steady(best),
@@ -259,14 +251,10 @@ impl Search {
         if self.best.steps.len() < FEW {
             return;
         }
-        let extreme = |one: &Schedule, (name, value): (&str, u64)| Schedule {
-            options: with_setting(&one.options, name, value),
-            ..one.clone()
-        };
-        let all = ROOM.into_iter().fold(self.best.clone(), |one, each| extreme(&one, each));
+        let all = ROOM.into_iter().fold(self.best.clone(), with);
         self.try_seeds(&all, seeds * 2);
         for each in ROOM.into_iter().chain(SOON) {
-            let one = extreme(&self.best, each);
+            let one = with(self.best.clone(), each);
             self.try_seeds(&one, seeds * 2);
         }
     }
@@ -316,8 +304,7 @@ impl Search {
         let dice = &mut self.dice;
         let clients = (0..one.options.clients).map(ClientId);
         if dice.chance(1, 2) {
-            one.absent.extend(clients.filter(|_| !dice.chance(1, of.min(4))));
-            one.steps.retain(|step| step.act.client().is_none_or(|c| !one.absent.contains(&c)));
+            leave_clients(&mut one, clients.filter(|_| !dice.chance(1, of.min(4))));
         } else {
             one.steps.retain(|step| step.act.fault().is_some() || dice.chance(1, of));
         }
@@ -328,11 +315,7 @@ impl Search {
             one.options.servers = one.options.servers.min(3);
         }
         if dice.chance(1, 2) {
-            for (name, value) in ROOM {
-                if dice.chance(1, 2) {
-                    one.options = with_setting(&one.options, name, value);
-                }
-            }
+            one = ROOM.into_iter().filter(|_| dice.chance(1, 2)).fold(one, with);
         }
         one.seed = dice.word();
         one
@@ -341,11 +324,9 @@ impl Search {
     /// Clients are never there, with all their calls.
     fn fewer_clients(&mut self, seeds: usize) {
         let all: Vec<_> = (0..self.best.options.clients).map(ClientId).collect();
-        self.ever_fewer(&all, seeds.min(4), |one, gone| {
-            one.absent.extend(gone);
-            let there = |act: Act| !act.client().is_some_and(|c| one.absent.contains(&c));
-            one.steps.retain(|step| there(step.act));
-        });
+        let leave =
+            |one: &mut Schedule, gone: &[ClientId]| leave_clients(one, gone.iter().copied());
+        self.ever_fewer(&all, seeds.min(4), leave);
         // Numbers at the end need not exist.
         let last = self.clients().last().map_or(0, |last| last.0 + 1);
         let there = (0..self.best.options.clients).rev();
@@ -486,21 +467,18 @@ impl Search {
     }
 
     fn plain_settings(&mut self, _: usize) {
-        let base = schedule::plain();
         for name in schedule::setting_names() {
             if name == "duration_us" || self.is_over() {
                 continue;
             }
-            let value = schedule::setting(&base, name).expect("it has a name");
+            let value = plain_value(name);
             if name == "servers" && value >= self.best.options.servers.into() {
                 continue;
             }
             if name == "clients" {
                 continue;
             }
-            let options = with_setting(&self.best.options, name, value);
-            let one = Schedule { options, ..self.best.clone() };
-            self.try_in_order([one]);
+            self.try_in_order([with(self.best.clone(), (name, value))]);
         }
         let ordered = Schedule { in_order: true, ..self.best.clone() };
         self.try_in_order([ordered]);
@@ -579,8 +557,20 @@ impl Search {
     }
 }
 
-fn with_setting(options: &Options, name: &str, value: u64) -> Options {
-    schedule::with_setting(options, name, value).expect("it has a name")
+/// With another value of a setting.
+fn with(mut one: Schedule, (name, value): (&str, u64)) -> Schedule {
+    one.options = schedule::with_setting(&one.options, name, value).expect("it has a name");
+    one
+}
+
+fn plain_value(name: &str) -> u64 {
+    schedule::setting(&schedule::plain(), name).expect("it has a name")
+}
+
+/// These are never there, with all their calls.
+fn leave_clients(one: &mut Schedule, gone: impl Iterator<Item = ClientId>) {
+    one.absent.extend(gone);
+    one.steps.retain(|step| step.act.client().is_none_or(|client| !one.absent.contains(&client)));
 }
 
 /// To the nearest multiple.
