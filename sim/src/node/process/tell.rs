@@ -13,8 +13,9 @@ use crate::shared::Shared;
 use crate::sometimes::Sometimes;
 use crate::trace::Kind;
 
-/// What of a status is worth telling when it changes.
-pub(super) type Told = (Role, Option<ServerId>, [u32; 2], [Zxid; 4]);
+/// What of a status is worth telling when it changes. That a server has halted is: one that looks for a leader says
+/// nothing when its disk fails, and promises nothing from then on (seed 0x270000000bef).
+pub(super) type Told = (Role, Option<ServerId>, [u32; 2], [Zxid; 4], bool);
 
 impl Process {
     /// Counted in transactions of one epoch: how long those before it are is not known here.
@@ -155,6 +156,7 @@ pub(super) fn told(status: &Status) -> Told {
         status.leader,
         [accepted_epoch.0, current_epoch.0],
         [*applied, *committed, *appended, *durable],
+        status.halted.is_some(),
     )
 }
 
