@@ -12,7 +12,7 @@ use crate::buggify::Choice;
 use crate::fork::{self, Fork, Place};
 use crate::format;
 use crate::judge::Judge;
-use crate::options::{Pinned, Profile, SERVERS_MAX};
+use crate::options::{CLIENTS_MAX, Pinned, Profile, SERVERS_MAX};
 use crate::run::Job;
 use crate::selection::Selection;
 use crate::shrink::Budget;
@@ -55,8 +55,8 @@ pub struct Flags {
     /// Number of servers, 1 to 7, instead of the profile's.
     #[arg(long, visible_alias = "nodes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVERS_MAX)))]
     pub servers: Option<u32>,
-    /// Number of clients instead of the profile's.
-    #[arg(long, value_name = "N")]
+    /// Number of clients, at most 10,000, instead of the profile's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(CLIENTS_MAX)))]
     pub clients: Option<u32>,
     /// Preset: default, swarm, calm, crashy, disk, net, session, lite, perf.
     #[arg(long, value_parser = parse_profile, default_value = "default", value_name = "NAME")]
@@ -81,10 +81,10 @@ pub struct Flags {
     #[arg(long, default_value = "", value_name = "LIST")]
     pub buggify: String,
     /// Run another future of the seed: what `REPRO` lines of forks say, MARK#n/NUMBER or TIME/NUMBER.
-    #[arg(long, value_parser = parse_forks, value_name = "FORK", requires = "seed")]
+    #[arg(long, value_parser = parse_forks, value_name = "FORK")]
     pub fork: Option<Forks>,
     /// A batch: other futures of one seed, from this hit of a mark or from this time on (MARK#n, 12.5s).
-    #[arg(long, value_parser = parse_place, value_name = "PLACE", requires = "seed", conflicts_with_all = ["seeds", "runs", "wall"])]
+    #[arg(long, value_parser = parse_place, value_name = "PLACE", conflicts_with_all = ["seeds", "runs", "wall", "cpu"])]
     pub fork_at: Option<Place>,
     /// How many futures --fork-at runs; with 0 a batch of the swarm, a quarter of which are forks, has none.
     #[arg(long, value_name = "N")]
@@ -99,23 +99,23 @@ pub struct Flags {
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u8).range(1..8))]
     pub trace_nodes: Vec<u8>,
     /// Draw a single run as one page for a browser.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "runs", "wall"])]
+    #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Write who is in which state at this virtual time into the folder of --dump.
     #[arg(long, value_parser = parse_instant, value_name = "TIME", requires = "dump")]
     pub at: Option<Instant>,
     /// A file for each server, and for clients and messages under way, at the time of --at or at the end.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["seeds", "runs", "wall"])]
+    #[arg(long, value_name = "DIR")]
     pub dump: Option<PathBuf>,
     /// Stop a single run at this virtual time, and print what is there.
-    #[arg(long, value_parser = parse_instant, value_name = "TIME", conflicts_with_all = ["seeds", "runs", "wall", "check_determinism", "save_schedule", "shrink"])]
+    #[arg(long, value_parser = parse_instant, value_name = "TIME", conflicts_with_all = ["check_determinism", "save_schedule", "shrink"])]
     pub until: Option<Instant>,
     /// Stop a single run after the event of this number, as traces print it.
-    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "runs", "wall", "check_determinism", "save_schedule", "shrink"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["check_determinism", "save_schedule", "shrink"])]
     pub until_event: Option<u64>,
     /// Stop a single run where a server first reaches this branch (SyncTrunc), or this promise is broken (Z10; others are
     /// passed over). A wrong name prints all.
-    #[arg(long, value_parser = Break::parse, value_name = "MARK|PROMISE", conflicts_with_all = ["seeds", "runs", "wall", "check_determinism", "save_schedule", "shrink"])]
+    #[arg(long, value_parser = Break::parse, value_name = "MARK|PROMISE", conflicts_with_all = ["check_determinism", "save_schedule", "shrink"])]
     pub break_on: Option<Break>,
     /// Print the settings drawn and all counters.
     #[arg(long, visible_alias = "verbose")]
@@ -124,19 +124,19 @@ pub struct Flags {
     #[arg(long)]
     pub check_determinism: bool,
     /// The trace hash that the run must have, for comparing builds and machines.
-    #[arg(long, value_parser = parse_hash, value_name = "HASH", requires = "seed")]
+    #[arg(long, value_parser = parse_hash, value_name = "HASH")]
     pub expect_hash: Option<u128>,
     /// Write what the run decided to this file, for --schedule; with --shrink, the shrunken schedule.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "runs", "wall", "cpu", "check_determinism"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "check_determinism")]
     pub save_schedule: Option<PathBuf>,
     /// Run all schedules of this folder, one after the other.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at", "trace", "html", "dump", "until", "until_event", "break_on", "shrink", "save_schedule", "json", "coverage"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at", "trace", "html", "dump", "until", "until_event", "break_on", "shrink", "save_schedule", "json", "coverage", "ledger"])]
     pub corpus: Option<PathBuf>,
     /// Run what this file says instead of a seed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at"])]
     pub schedule: Option<PathBuf>,
     /// Where the run fails, look for a schedule with as few steps as possible that breaks the same promise.
-    #[arg(long, conflicts_with_all = ["seeds", "runs", "wall", "cpu", "check_determinism"])]
+    #[arg(long, conflicts_with = "check_determinism")]
     pub shrink: bool,
     /// How long --shrink may take: a time of the wall clock (60s, 5m), after which the result depends on the speed of
     /// the machine; or a number of runs (2000runs), with which it does not.
@@ -155,7 +155,8 @@ pub struct Flags {
     /// Stop a batch after this many failures.
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub max_failures: u64,
-    /// Give a batch up after this time of the wall clock, whatever is left of it: exit code 7, if nothing has failed.
+    /// Give a batch up after this time of the wall clock, whatever is left of it: exit code 7, if nothing has failed. Runs that
+    /// are under way come to their end.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "corpus", "schedule"])]
     pub timeout_wall: Option<Duration>,
     /// Append a line about the batch to sim/evidence.jsonl.
@@ -244,6 +245,60 @@ pub struct PowerFlags {
 }
 
 impl Flags {
+    /// Flags that do nothing beside others are refused: whoever gives them expects something of them.
+    ///
+    /// # Errors
+    /// Two that do not go together, and why.
+    pub fn agree(&self) -> Result<(), String> {
+        let given = |flags: &[(&'static str, bool)]| {
+            flags.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name)
+        };
+        let many = given(&[
+            ("--seeds", self.seeds.is_some()),
+            ("--runs", self.runs.is_some()),
+            ("--for", self.wall.is_some()),
+            ("--cpu", self.cpu.is_some()),
+            ("--fork-at", self.fork_at.is_some()),
+        ]);
+        let single = given(&[
+            ("--html", self.html.is_some()),
+            ("--dump", self.dump.is_some()),
+            ("--until", self.until.is_some()),
+            ("--until-event", self.until_event.is_some()),
+            ("--break-on", self.break_on.is_some()),
+            ("--trace", self.trace != "off"),
+            ("--shrink", self.shrink),
+            ("--save-schedule", self.save_schedule.is_some()),
+            ("--expect-hash", self.expect_hash.is_some()),
+            ("--fork", self.fork.is_some()),
+        ]);
+        if let (Some(many), Some(single)) = (many, single) {
+            return Err(format!("{single} is for a single run, and {many} asks for many"));
+        }
+        if many.is_none() && self.ledger {
+            return Err(
+                "--ledger is for a batch: --seeds, --runs, --for, --cpu or --fork-at".to_owned()
+            );
+        }
+        let of_seed =
+            given(&[("--fork", self.fork.is_some()), ("--fork-at", self.fork_at.is_some())]);
+        if let Some(flag) = of_seed.filter(|_| self.seed.is_none()) {
+            return Err(format!("{flag} is about another future of a seed: give --seed"));
+        }
+        if self.schedule.is_some() && !self.buggify.is_empty() {
+            return Err(
+                "--buggify is for what is drawn from a seed; a schedule says it itself".to_owned()
+            );
+        }
+        if self.check_determinism && self.trace != "off" {
+            return Err(
+                "--check-determinism compares two runs and tells of none: leave out --trace"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
     /// What all runs have in common.
     ///
     /// # Errors
@@ -336,6 +391,19 @@ impl Flags {
         if self.profile != Profile::Default {
             line.push_str(&format!(" --profile {}", self.profile));
         }
+        line.push_str(&self.pinned_text());
+        if !job.pinned.forks.is_empty() {
+            line.push_str(&format!(" --fork '{}'", fork::path(&job.pinned.forks)));
+        }
+        if self.check_determinism {
+            line.push_str(" --check-determinism");
+        }
+        line + &only
+    }
+
+    /// All that makes the runs others than those of their seeds and profile, as flags, each after a space.
+    pub fn pinned_text(&self) -> String {
+        let mut line = String::new();
         if let Some(duration) = self.duration {
             line.push_str(&format!(" --duration {}ms", duration.as_millis()));
         }
@@ -360,21 +428,26 @@ impl Flags {
         for place in &self.crash_at {
             line.push_str(&format!(" --crash-at {place}"));
         }
-        line.push_str(&self.without_text());
-        if !job.pinned.forks.is_empty() {
-            line.push_str(&format!(" --fork '{}'", fork::path(&job.pinned.forks)));
-        }
-        if self.check_determinism {
-            line.push_str(" --check-determinism");
-        }
-        line + &only
+        line + &self.without_text()
     }
 }
 
 /// The command that runs a schedule again.
 pub fn repro_of(schedule: &Path) -> String {
     let release = if cfg!(debug_assertions) { "" } else { "--release " };
-    format!("REPRO: cargo run {release}-p sim -- --schedule {}", schedule.display())
+    // A name that begins with a dash would be a flag of its own.
+    let name = quoted(&schedule.to_string_lossy());
+    let between = if name.starts_with('-') { '=' } else { ' ' };
+    format!("REPRO: cargo run {release}-p sim -- --schedule{between}{name}")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// What `--fork` says.
@@ -479,6 +552,48 @@ mod tests {
         let job =
             |flags: &Flags| flags.job(flags.seed.expect("given"), &flags.pinned().expect("ok"));
         assert_eq!(job(&again), job(&flags));
+    }
+
+    #[test]
+    fn flags_that_would_do_nothing_are_refused() {
+        let agree = |args: &str| {
+            let words = ["sim"].into_iter().chain(args.split_whitespace());
+            Flags::try_parse_from(words).map_err(|error| error.to_string())?.agree()
+        };
+        for args in [
+            "--cpu 1s --html x",
+            "--runs 1 --expect-hash 0",
+            "--runs 2 --trace all",
+            "--fork-at 1s --seed 3 --dump d",
+            "--fork 1s/2 --runs 2",
+            "--fork 1s/2",
+            "--schedule f --fork-at 1s",
+            "--schedule f --fork 1s/1",
+            "--schedule f --buggify off",
+            "--seed 3 --ledger",
+            "--corpus d --ledger",
+            "--check-determinism --trace state",
+        ] {
+            assert!(agree(args).is_err(), "{args}");
+        }
+        for args in [
+            "--seed 3 --html x --trace state --expect-hash 0 --fork 1s/2",
+            "--seed 3 --fork-at 1s --forks 4 --ledger",
+            "--schedule f --break-on C5 --dump d --shrink-budget 3s",
+            "",
+        ] {
+            assert_eq!(agree(args), Ok(()), "{args}");
+        }
+    }
+
+    #[test]
+    fn a_repro_line_names_a_file_as_a_shell_takes_it() {
+        let line = |name: &str| {
+            repro_of(Path::new(name)).split_once("--schedule").map(|(_, rest)| rest.to_owned())
+        };
+        assert_eq!(line("corpus/a.schedule").as_deref(), Some(" corpus/a.schedule"));
+        assert_eq!(line("--seed").as_deref(), Some("=--seed"));
+        assert_eq!(line("x;$(id) 'y").as_deref(), Some(r" 'x;$(id) '\''y'"));
     }
 
     #[test]

@@ -59,14 +59,15 @@ impl Coverage {
         let names = names();
         for line in table.lines() {
             if let Some(rest) = line.strip_prefix("# of ") {
-                self.of_runs += first_number(rest).ok_or_else(|| not_a_row(line))?.0;
+                let (runs, _) = first_number(rest).ok_or_else(|| not_a_row(line))?;
+                self.of_runs = self.of_runs.saturating_add(runs);
                 continue;
             }
             let (runs, rest) = first_number(line).ok_or_else(|| not_a_row(line))?;
             let (times, name) = first_number(rest).ok_or_else(|| not_a_row(line))?;
             if let Some(row) = names.iter().position(|known| known == name.trim_start()) {
-                self.runs[row] += runs;
-                self.times[row] += times;
+                self.runs[row] = self.runs[row].saturating_add(runs);
+                self.times[row] = self.times[row].saturating_add(times);
             }
         }
         Ok(())

@@ -16,7 +16,8 @@ use crate::report;
 /// Where it is, as seen from this package.
 const LEDGER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/evidence.jsonl");
 
-/// Appends a line about `batch`.
+/// Appends a line about `batch`, with all that makes its runs others than those of its profile, and why it ended before
+/// its time, if it did. Lines of before 2026-11-24 lack both, and have `faults` for what was said of these.
 ///
 /// # Errors
 /// Those of the file system.
@@ -25,17 +26,23 @@ pub fn append(batch: &Batch, flags: &Flags) -> io::Result<()> {
     let verdicts: Vec<String> =
         totals.verdicts.iter().map(|(name, count)| format!("{name} {count}")).collect();
     let build = if cfg!(debug_assertions) { "dev" } else { "release" };
-    let line = json!({
+    let mut line = json!({
         "revision": revision(),
         "build": build,
         "profile": flags.profile.name(),
-        "faults": flags.faults,
+        "flags": flags.pinned_text().trim_start(),
         "seeds": format!("{:#x}..{:#x}", batch.seeds.0, batch.seeds.1),
         "runs": totals.runs,
         "virtual_hours": (report::hours(totals.virtual_ns) * 100.0).round() / 100.0,
         "cpu_seconds": totals.cpu_ns / 1_000_000_000,
         "verdict": verdicts.join(", "),
     });
+    if let Some(forks) = flags.forks {
+        line["forks"] = forks.into();
+    }
+    if batch.interrupted || batch.timed_out {
+        line["given_up"] = true.into();
+    }
     let mut file = OpenOptions::new().create(true).append(true).open(LEDGER)?;
     writeln!(file, "{line}")
 }

@@ -310,6 +310,8 @@ impl Profile {
 /// Servers of an ensemble where nothing else is said.
 /// More servers are never simulated.
 pub const SERVERS_MAX: u32 = 7;
+/// Most clients of a run: a world of them takes a gigabyte or so.
+pub const CLIENTS_MAX: u32 = 10_000;
 
 impl Options {
     /// The voters.

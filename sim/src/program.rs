@@ -2,7 +2,7 @@
 //!
 //! Owns what is printed where: results on standard output, failures and progress on standard error.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use clap::Parser;
 use serde_json::Value;
 use zabkeeper_core::io::Mark;
 
-use crate::batch::{self, say};
+use crate::batch::{self, Batch, say};
 use crate::buggify::Site;
 use crate::chronicle::Chronicle;
 use crate::cli::{self, Command, Flags};
@@ -35,6 +35,8 @@ use crate::workload::Op;
 
 const BAD_USAGE: u8 = 2;
 const INCONCLUSIVE: u8 = 7;
+/// Bytes of a schedule that are read. A run of the swarm has about a hundred thousand.
+const SCHEDULE_MAX: u64 = 256 << 20;
 
 /// Runs what the command line asks for; gives the exit code.
 pub fn main() -> u8 {
@@ -60,7 +62,8 @@ pub fn main() -> u8 {
         say(&format!("{why}\n"));
         return BAD_USAGE;
     }
-    let pinned = match flags.pinned() {
+    let checked = flags.agree().and_then(|()| may_write_all(&flags)).and_then(|()| flags.pinned());
+    let pinned = match checked {
         Ok(pinned) => pinned,
         Err(why) => {
             say(&format!("{why}\n"));
@@ -86,22 +89,28 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     if flags.stats {
         tell(&report::stats(&Totals::of(&report)));
     }
-    write_json(flags, vec![report::json(&report, flags)])?;
-    write_coverage(flags, &Totals::of(&report))?;
+    // Whatever cannot be written, what the run has shown is said.
+    let json = write_json(flags, vec![report::json(&report, flags)]);
+    let mut written = json.and(write_coverage(flags, &Totals::of(&report)));
     if let (Some(path), Some(schedule), false) = (&flags.save_schedule, &schedule, flags.shrink) {
-        write_schedule(path, schedule)?;
+        written = written.and(write_schedule(path, schedule));
     }
     let told = source.chronicle(&mut report, flags);
-    if let Some(told) = &told {
-        write_pictures(flags, &report, told, &flags.repro(&report.job))?;
+    let shrinks = flags.shrink && report.outcome.failure.is_some();
+    if let Some(told) = told.as_ref().filter(|_| !shrinks) {
+        written = written.and(write_pictures(flags, &report, told, &flags.repro(&report.job)));
     }
     if let Some(failure) = &report.outcome.failure {
         explain(failure, &report, told.as_deref(), flags);
-        if let Some(schedule) = schedule.filter(|_| flags.shrink) {
+        if let Some(schedule) = schedule.filter(|_| shrinks) {
             shrink_it(flags, &schedule, failure.id)?;
         }
         return Ok(failure.class.exit_code());
     }
+    if flags.shrink {
+        say("--shrink: the run has not failed, so there is nothing to shrink\n");
+    }
+    written?;
     if let (Some(why), Some(told)) = (&report.outcome.stopped, &told) {
         tell(&format!("\n{}", story::stopped(why, &report, told)));
     } else if let Some(wanted @ Break::Mark(..)) = flags.break_on {
@@ -171,7 +180,9 @@ impl Source {
             }
             Source::Seed(job) => (job.run(story, false), None),
             Source::Schedule(schedule) => {
-                (run::replay(schedule, story, false), Some(schedule.as_ref().clone()))
+                let report = run::replay(schedule, story, false);
+                let told = schedule.told(&report.outcome);
+                (report, Some(told))
             }
         }
     }
@@ -212,6 +223,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
     })?;
     let usual = || PathBuf::from(format!("shrunk-{id}-{:#x}.schedule", schedule.seed));
     let path = flags.save_schedule.clone().unwrap_or_else(usual);
+    tell(&report::shrunk(&shrunk));
     write_schedule(&path, &shrunk.schedule)?;
     if draws(flags) {
         let mut report = run::replay(&shrunk.schedule, Story::Collect, false);
@@ -219,15 +231,19 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
             write_pictures(flags, &report, &told, &cli::repro_of(&path))?;
         }
     }
-    tell(&report::shrunk(&shrunk));
     say(&format!("{}\n", cli::repro_of(&path)));
     Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the user's file; the rule is for simulated worlds")]
 fn read_schedule(path: &Path) -> Result<Schedule, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map_err(|error| error.to_string())?.parse()
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(SCHEDULE_MAX).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 == SCHEDULE_MAX {
+        return Err(format!("it is longer than {SCHEDULE_MAX} bytes"));
+    }
+    text.parse()
 }
 
 fn write_schedule(path: &Path, schedule: &Schedule) -> Result<(), u8> {
@@ -247,7 +263,8 @@ fn write_pictures(flags: &Flags, report: &Report, told: &Chronicle, repro: &str)
         write_file(path, &page).map_err(|error| failed("html", path, error))?;
     }
     if let Some(path) = &flags.dump {
-        let at = flags.at.unwrap_or(report.outcome.ended);
+        let ended = report.outcome.ended;
+        let at = flags.at.map_or(ended, |at| at.min(ended));
         story::dump(path, at, report, told).map_err(|error| failed("dump", path, error))?;
     }
     Ok(())
@@ -261,28 +278,23 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     }
     let mut objects = std::mem::take(&mut batch.json);
     objects.push(report::json_batch(&batch.totals, &batch.failures));
-    if let Err(why) = write_json(flags, objects) {
-        return why;
-    }
-    if let Err(why) = write_coverage(flags, &batch.totals) {
-        return why;
-    }
-    if flags.ledger
-        && let Err(error) = ledger::append(&batch, flags)
-    {
-        say(&format!("sim/evidence.jsonl: {error}\n"));
-        return BAD_USAGE;
-    }
+    // Whatever cannot be written, what has failed is said.
+    let json = write_json(flags, objects);
+    let written = json.and(write_coverage(flags, &batch.totals)).and(write_ledger(flags, &batch));
+    let runs = batch.totals.runs;
     if batch.timed_out {
-        say(&format!("given up after {} runs, as --timeout-wall says\n", batch.totals.runs));
+        say(&format!("given up after {runs} runs, as --timeout-wall says\n"));
+    } else if runs == 0 {
+        say("no run was made: there was no time, or no seed, for one\n");
     }
     for text in &batch.failures {
         say(&format!("{text}\n"));
     }
-    match exit_code(&batch.classes, &batch.totals) {
-        0 if batch.interrupted => batch::INTERRUPTED,
-        0 if batch.timed_out => INCONCLUSIVE,
-        code => code,
+    match (exit_code(&batch.classes, &batch.totals), written) {
+        (0, Err(code)) => code,
+        (0, Ok(())) if batch.interrupted => batch::INTERRUPTED,
+        (0, Ok(())) if batch.timed_out || runs == 0 => INCONCLUSIVE,
+        (code, _) => code,
     }
 }
 
@@ -300,10 +312,16 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
     if paths.is_empty() {
         return Err(usage("no file in it is called NAME.schedule".to_owned()));
     }
-    let (mut totals, mut classes) = (Totals::default(), Vec::new());
+    let (mut totals, mut classes, mut all_read) = (Totals::default(), Vec::new(), Ok(0));
     for path in paths {
         let one = Flags { schedule: Some(path.clone()), ..flags.clone() };
-        let source = Source::of(&one, pinned)?;
+        let source = match Source::of(&one, pinned) {
+            Ok(source) => source,
+            Err(code) => {
+                all_read = Err(code);
+                continue;
+            }
+        };
         let (mut report, _) = source.run(&one);
         totals.add(&report);
         tell(&format!("{:<28} {}\n", report::verdict(&report), path.display()));
@@ -315,7 +333,10 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
         }
     }
     tell(&report::batch(&totals));
-    Ok(exit_code(&classes, &totals))
+    match exit_code(&classes, &totals) {
+        0 => all_read,
+        code => Ok(code),
+    }
 }
 
 /// With several kinds of failures, the gravest for the trust in all others comes first.
@@ -385,13 +406,56 @@ fn write_coverage(flags: &Flags, totals: &Totals) -> Result<(), u8> {
         })
 }
 
+fn write_ledger(flags: &Flags, batch: &Batch) -> Result<(), u8> {
+    if !flags.ledger || batch.totals.runs == 0 {
+        return Ok(());
+    }
+    ledger::append(batch, flags).map_err(|error| {
+        say(&format!("sim/evidence.jsonl: {error}\n"));
+        BAD_USAGE
+    })
+}
+
 /// Adds what earlier batches have reached.
 fn merge_coverage(path: &Path, coverage: &mut Coverage) -> Result<(), String> {
+    // A device has no earlier batches, and some have no end.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Ok(());
+    }
     match std::fs::read_to_string(path) {
         Ok(text) => coverage.merge(&text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// What is wanted at the end can be written then, as far as one can say: nobody waits for hours in vain.
+fn may_write_all(flags: &Flags) -> Result<(), String> {
+    let Flags { html, json, coverage, save_schedule, .. } = flags;
+    let files =
+        [("html", html), ("json", json), ("coverage", coverage), ("save-schedule", save_schedule)];
+    files
+        .into_iter()
+        .try_for_each(|(flag, path)| path.as_ref().map_or(Ok(()), |path| may_write(flag, path)))
+}
+
+/// A file could be where a flag wants one.
+///
+/// # Errors
+/// Says why it cannot.
+pub(crate) fn may_write(flag: &str, path: &Path) -> Result<(), String> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if path.is_dir() {
+        return Err(format!("--{flag} {}: this is a folder", path.display()));
+    }
+    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+        return Err(format!(
+            "--{flag} {}: there is no folder {}",
+            path.display(),
+            parent.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Writes a file that somebody asked for, over what was there.
@@ -401,7 +465,15 @@ pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
         .and_then(|mut file| file.write_all(text.as_bytes()))
 }
 
-/// Writes to standard output; a closed pipe is no reason to fail.
+/// Writes to standard output. A closed pipe is no reason to fail: who reads has seen enough. Anything else ends the
+/// program, because somebody will miss what is not there.
 pub(crate) fn tell(text: &str) {
-    let _closed = io::stdout().lock().write_all(text.as_bytes());
+    let mut out = io::stdout().lock();
+    let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else {
+        return;
+    };
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        say(&format!("standard output: {error}\n"));
+        std::process::exit(BAD_USAGE.into());
+    }
 }

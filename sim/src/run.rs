@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use zabkeeper_core::io::Mark;
 
+use crate::guard;
 use crate::options::{Options, Pinned, Profile};
 use crate::schedule::Schedule;
 use crate::seed::Seeds;
@@ -80,11 +81,9 @@ impl Job {
     pub fn record(&self, story: Story) -> (Report, Schedule) {
         let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
         let world = |options| World::new(Seeds::new(self.seed), options, story, false).recorded();
-        let mut report = measured(self.clone(), options, world);
-        let steps = report.outcome.steps.take().unwrap_or_default();
-        let mut schedule = Schedule::of_run(self.seed, &report.options, steps);
-        schedule.options.rules = std::mem::take(&mut report.outcome.rules);
-        schedule.violates = report.outcome.failure.as_ref().map(|failure| failure.id.to_owned());
+        let report = measured(self.clone(), options, world);
+        let schedule = Schedule::of_run(self.seed, &report.options, Vec::new());
+        let schedule = schedule.told(&report.outcome);
         (report, schedule)
     }
 }
@@ -112,7 +111,9 @@ fn of_schedule(schedule: &Schedule) -> (Job, Options) {
 
 pub(crate) fn measured(job: Job, options: Options, world: impl FnOnce(Options) -> World) -> Report {
     let (wall, cpu) = (wall_clock(), cpu_clock());
-    let outcome = world(options.clone()).run();
+    // In a long batch one world that falls apart must not take the others' results with it.
+    let run = guard::catch(|| world(options.clone()).run());
+    let outcome = run.unwrap_or_else(Outcome::panicked);
     let wall_ns = u64::try_from(wall.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let cpu_ns = match (cpu, cpu_clock()) {
         (Some(before), Some(after)) => after - before,
@@ -139,4 +140,19 @@ pub(crate) fn peak_memory() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_that_falls_apart_is_a_failure_of_the_simulator() {
+        let job = Job { seed: 3, profile: Profile::Default, pinned: Pinned::default() };
+        let options = Options::draw(Seeds::new(3), Profile::Default, &job.pinned);
+        let report = measured(job, options, |_| panic!("a part is missing"));
+        let failure = report.outcome.failure.expect("it has failed");
+        assert_eq!(failure.id, "SIM");
+        assert!(failure.evidence[0].starts_with("a part is missing at "), "{failure}");
+    }
 }

@@ -4,10 +4,10 @@
 //! not influence the run: text is formatted only where it is wanted and never enters the hash.
 
 use std::fmt;
-use std::io::Write;
 
 use zabkeeper_core::{Instant, ServerId};
 
+use crate::program::tell;
 pub(crate) mod plain;
 
 /// What kind of thing has happened; the number enters the hash.
@@ -183,7 +183,7 @@ impl Trace {
         match self.story {
             Story::Print(_) => {
                 // A closed pipe (`| head`) must not end the run with a panic.
-                let _closed = writeln!(std::io::stdout().lock(), "{line}");
+                tell(&format!("{line}\n"));
             }
             Story::Keep(..) => self.kept.push(line),
             Story::Off | Story::Discard | Story::States(_) | Story::Collect => {}
@@ -205,7 +205,7 @@ impl Trace {
         let text = text();
         if self.story != Story::Discard {
             for line in printable(text).lines() {
-                let _closed = writeln!(std::io::stdout().lock(), "{:>31} s{server} {line}", "");
+                tell(&format!("{:>31} s{server} {line}\n", ""));
             }
         }
     }

@@ -3,13 +3,13 @@
 //! Owns columns and legend. Must not influence the run.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
 use super::{Place, State, Strike, position};
 use crate::heal;
 use crate::observe::Observation;
+use crate::program::tell;
 use crate::roles::Role;
 use crate::trace::{Kind, View};
 
@@ -172,12 +172,10 @@ impl Lines {
         }
         let who = whose.map(|server| format!("s{server} ")).unwrap_or_default();
         let _infallible = write!(line, "| {who}{words}");
-        let mut out = std::io::stdout().lock();
-        // A closed pipe (`| head`) must not end the run with a panic.
         if !std::mem::replace(&mut self.headed, true) {
-            let _closed = write!(out, "{LEGEND}\n{}\n", self.head());
+            tell(&format!("{LEGEND}\n{}\n", self.head()));
         }
-        let _closed = writeln!(out, "{}", line.trim_end());
+        tell(&format!("{}\n", line.trim_end()));
     }
 
     fn head(&self) -> String {

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use std::{fs, io, thread};
+use std::{fs, thread};
 
 use crate::batch::say;
 use crate::cli::PowerFlags;
 use crate::judge::Judge;
+use crate::program::{may_write, tell};
 use crate::shrink::Budget;
 use look::{Range, Search};
 use scratch::Scratch;
@@ -47,6 +48,7 @@ fn measure_all(flags: &PowerFlags) -> Result<Vec<Row>, String> {
     if let Some(name) = flags.without.iter().find(|name| !Judge::may_go_without(name)) {
         return Err(format!("--without: {name:?} is no promise that a run can go on without"));
     }
+    flags.report.iter().try_for_each(|path| may_write("report", path))?;
     let patches = patches(flags)?;
     let usual = || Path::new(ROOT).join("target/power");
     let folder = flags.scratch.clone().unwrap_or_else(usual);
@@ -105,16 +107,19 @@ fn patches(flags: &PowerFlags) -> Result<Vec<PathBuf>, String> {
 }
 
 /// What a patch says of itself. Those of strangers may say nothing.
-fn head(path: &Path) -> Result<Patch, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+#[expect(clippy::disallowed_methods, reason = "a patch that somebody names; no world is run here")]
+fn head(path: &Path) -> Patch {
+    // One that cannot be read does not apply either.
+    let text = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     let seen_by = text.lines().take(4).find_map(|line| line.strip_prefix("# Seen by: "));
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let harmless = path.parent().and_then(Path::file_name).is_some_and(|name| name == "harmless");
-    Ok(Patch { name, seen_by: seen_by.unwrap_or("?").to_owned(), harmless })
+    Patch { name, seen_by: seen_by.unwrap_or("?").to_owned(), harmless }
 }
 
 fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, String> {
-    let patch = head(path)?;
+    let patch = head(path);
     scratch.restore().map_err(|error| format!("the copy of the tree: {error}"))?;
     let planted = scratch.plant(path).map_err(|why| format!("does not apply\n{why}"));
     let built = planted
@@ -189,10 +194,4 @@ fn text_of(budget: Budget) -> String {
         Budget::Runs(runs) => format!("{runs}runs"),
         Budget::Wall(time) => format!("{}ms", Duration::as_millis(&time)),
     }
-}
-
-/// Writes to standard output; a closed pipe is no reason to fail.
-fn tell(text: &str) {
-    let mut out = io::stdout().lock();
-    let _closed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

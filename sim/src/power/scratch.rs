@@ -8,13 +8,16 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Lines of a compiler's complaint that are shown; all of it is in a file.
 const SHOWN: usize = 16;
+/// Marks a folder that is made anew from something else, in words that backup programs know; a copy leaves it out.
+const MADE_ANEW: &str = "CACHEDIR.TAG";
+const MADE_ANEW_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
 
 /// See the module.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ impl Scratch {
     /// In `folder`, which is made if need be, for the tree in `source`.
     pub(super) fn new(source: &Path, folder: &Path) -> io::Result<Scratch> {
         fs::create_dir_all(folder)?;
+        // It may lie within the tree, of which it must not become a part.
+        fs::write(folder.join(MADE_ANEW), MADE_ANEW_TEXT)?;
         let (source, folder) = (source.canonicalize()?, folder.canonicalize()?);
         Ok(Scratch { source, folder })
     }
@@ -38,26 +43,37 @@ impl Scratch {
 
     /// Makes the copy what the tree is. Files that are so already are left alone, so that little has to be built.
     pub(super) fn restore(&self) -> io::Result<()> {
-        let mut wanted = BTreeSet::new();
-        list(&self.source, Path::new(""), &mut wanted)?;
         let tree = self.tree();
         fs::create_dir_all(&tree)?;
-        let mut found = BTreeSet::new();
-        list(&tree, Path::new(""), &mut found)?;
-        for extra in found.difference(&wanted) {
-            fs::remove_file(tree.join(extra))?;
-        }
-        for path in &wanted {
-            let (from, to) = (fs::read(self.source.join(path))?, tree.join(path));
-            if fs::read(&to).is_ok_and(|old| old == from) {
+        for (path, wanted) in self.differences()? {
+            let to = tree.join(path);
+            let Some(bytes) = wanted else {
+                fs::remove_file(to)?;
                 continue;
-            }
+            };
             if let Some(parent) = to.parent() {
                 fs::create_dir_all(parent)?;
             }
-            fs::write(&to, from)?;
+            fs::write(&to, bytes)?;
         }
         Ok(())
+    }
+
+    /// The files in which the copy is not what the tree is, with what they are there.
+    fn differences(&self) -> io::Result<Vec<(PathBuf, Option<Vec<u8>>)>> {
+        let (mut wanted, mut found) = (BTreeSet::new(), BTreeSet::new());
+        list(&self.source, Path::new(""), &FileType::is_file, &mut wanted)?;
+        let tree = self.tree();
+        list(&tree, Path::new(""), &|kind| !kind.is_dir(), &mut found)?;
+        let mut differ: Vec<_> =
+            found.difference(&wanted).map(|extra| (extra.clone(), None)).collect();
+        for path in wanted {
+            let bytes = fs::read(self.source.join(&path))?;
+            if fs::read(tree.join(&path)).ok().as_ref() != Some(&bytes) {
+                differ.push((path, Some(bytes)));
+            }
+        }
+        Ok(differ)
     }
 
     /// Puts a patch into the copy: as `git apply` takes it, from the root of the tree with or without a leading folder,
@@ -76,7 +92,11 @@ impl Scratch {
         for way in ways {
             let command = way.iter().map(OsStr::new).chain([patch.as_os_str()]);
             match self.run(command, &[]) {
-                Ok(output) if output.status.success() => return Ok(()),
+                Ok(output) if output.status.success() => {
+                    let changed = self.differences().map_err(|error| error.to_string())?;
+                    let empty = changed.is_empty();
+                    return if empty { Err("it changes nothing".to_owned()) } else { Ok(()) };
+                }
                 Ok(output) => complaint.get_or_insert(said(&output)),
                 Err(error) => complaint.get_or_insert(format!("{}: {error}", way[0])),
             };
@@ -136,16 +156,23 @@ impl Scratch {
     }
 }
 
-/// The files below `root`/`folder`, by their paths from `root`. Neither what builds leave, nor what begins with a dot.
-fn list(root: &Path, folder: &Path, into: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+/// What of these kinds is below `root`/`folder`, by the path from `root`. Neither what builds leave nor the history.
+fn list(
+    root: &Path,
+    folder: &Path,
+    wanted: &dyn Fn(&FileType) -> bool,
+    into: &mut BTreeSet<PathBuf>,
+) -> io::Result<()> {
     for entry in fs::read_dir(root.join(folder))? {
         let entry = entry?;
         let (path, kind) = (folder.join(entry.file_name()), entry.file_type()?);
-        let hidden = entry.file_name().to_string_lossy().starts_with('.');
-        if kind.is_file() {
+        if wanted(&kind) {
             into.insert(path);
-        } else if kind.is_dir() && !hidden && !entry.path().join("CACHEDIR.TAG").exists() {
-            list(root, &path, into)?;
+        } else if kind.is_dir()
+            && entry.file_name() != ".git"
+            && !entry.path().join(MADE_ANEW).exists()
+        {
+            list(root, &path, wanted, into)?;
         }
     }
     Ok(())
@@ -216,5 +243,22 @@ mod tests {
         let said = scratch.plant(&folder.patch(&text)).expect_err("there is no such file");
         assert!(said.contains("src/b.rs"), "{said}");
         assert!(scratch.plant(Path::new("/nowhere/x.patch")).is_err());
+        let said = scratch.plant(&folder.patch("")).expect_err("there is nothing in it");
+        assert!(said.contains("changes nothing"), "{said}");
+    }
+
+    #[test]
+    fn a_scratch_within_the_tree_is_no_part_of_it_and_nothing_of_a_patch_stays() {
+        let folder = Folder::new("within");
+        let source = folder.0.join("tree-to-be");
+        let scratch = Scratch::new(&source, &source.join("target/power")).expect("made");
+        scratch.restore().expect("copied");
+        let hidden = "--- /dev/null\n+++ b/.cargo/config.toml\n@@ -0,0 +1 @@\n+x\n";
+        scratch.plant(&folder.patch(hidden)).expect("it fits");
+        std::os::unix::fs::symlink("a.rs", scratch.tree().join("src/link")).expect("made");
+        scratch.restore().expect("copied");
+        let mut left = BTreeSet::new();
+        list(&scratch.tree(), Path::new(""), &|kind| !kind.is_dir(), &mut left).expect("read");
+        assert_eq!(left, BTreeSet::from([PathBuf::from("src/a.rs")]));
     }
 }

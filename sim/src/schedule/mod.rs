@@ -18,6 +18,7 @@ use crate::faults::{Fault, Trigger};
 use crate::observe::ClientId;
 use crate::options::Options;
 use crate::workload::Op;
+use crate::world::Outcome;
 
 pub use settings::{names as setting_names, plain, value as setting, with as with_setting};
 pub use text::{VERSION, clock, parse_clock};
@@ -81,6 +82,15 @@ impl Schedule {
         let (violates, reaches, absent) = (None, Vec::new(), BTreeSet::new());
         let (keys, in_order, trips) = (seed, false, None);
         Schedule { violates, reaches, seed, keys, in_order, absent, trips, options, steps }
+    }
+
+    /// The same with what its run has shown: what happened beside each step, and the promise that was broken.
+    pub fn told(&self, outcome: &Outcome) -> Schedule {
+        let mut told = self.clone();
+        told.steps = outcome.steps.clone().unwrap_or_default();
+        told.options.rules.clone_from(&outcome.rules);
+        told.violates = outcome.failure.as_ref().map(|failure| failure.id.to_owned());
+        told
     }
 
     /// How many strikes and calls.

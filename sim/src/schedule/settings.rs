@@ -4,6 +4,7 @@
 //! completely, so that a new setting does not compile until it is here.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use zabkeeper_core::{Limits, ServerId, TreeOptions};
@@ -13,11 +14,14 @@ use crate::fs::Pace;
 use crate::heal::LeftOut;
 use crate::model::LocalRules;
 use crate::options::{
-    DIGEST_TXNS, Options, PeerOptions, Profile, ServerOptions, TRUTH_TXNS, Throttle, VotePace,
-    WorkloadOptions,
+    CLIENTS_MAX, DIGEST_TXNS, Options, PeerOptions, Profile, SERVERS_MAX, ServerOptions,
+    TRUTH_TXNS, Throttle, VotePace, WorkloadOptions,
 };
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
+
+/// Nothing takes longer, ms.
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Something that is written as a number.
 trait Number {
@@ -102,6 +106,43 @@ pub fn value(options: &Options, wanted: &str) -> Option<u64> {
         }
     });
     found
+}
+
+/// What a setting may be: whatever is drawn, and about as much as a run can take.
+pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
+    let least = match name {
+        "servers"
+        | "paths"
+        | "tick_ms"
+        | "init_ticks"
+        | "sync_ticks"
+        | "container_check_ms"
+        | "container_max_per_minute"
+        | "batch_inputs"
+        | "batch_commands"
+        | "notify_min_us"
+        | "notify_max_us"
+        | "epoch_txns"
+        | "requests_per_conn"
+        | "peers.window_bytes"
+        | "digest_txns"
+        | "truth_txns" => 1,
+        // An answer of nothing but its head has to fit.
+        "record_bytes" => 100,
+        _ => 0,
+    };
+    let most = match name.rsplit_once(['.', '_']).map_or(name, |(_, unit)| unit) {
+        _ if name == "servers" => SERVERS_MAX.into(),
+        "clients" => CLIENTS_MAX.into(),
+        "us" => DAY_MS * 1_000,
+        "ms" => DAY_MS,
+        "ns" => 1_000_000_000,
+        "bytes" => 1 << 30,
+        "ticks" => 10_000,
+        "paths" | "hot" | "depth" => 10_000,
+        _ => u64::MAX,
+    };
+    least..=most
 }
 
 /// The same options but for one setting. `None` where there is none of this name.
@@ -357,4 +398,26 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
     visit("odd_one_in", odd_one_in);
     visit("ephemeral_parts", ephemeral_parts);
     visit("hops", hops);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Pinned;
+    use crate::seed::Seeds;
+
+    #[test]
+    fn what_is_drawn_is_within_bounds() {
+        let mut all = vec![plain()];
+        for profile in Profile::ALL {
+            let drawn = |seed| Options::draw(Seeds::new(seed), profile, &Pinned::default());
+            all.extend((0..200).map(drawn));
+        }
+        for options in &all {
+            for name in names() {
+                let value = value(options, name).expect("it has a name");
+                assert!(bounds(name).contains(&value), "{name} {value}");
+            }
+        }
+    }
 }

@@ -149,14 +149,21 @@ impl FromStr for Schedule {
         options.faults = FaultPlan::none();
         let mut schedule = Schedule::of_run(0, &options, Vec::new());
         for (line, number) in lines {
-            schedule.take(line).ok_or_else(|| format!("line {number} cannot be read: {line:?}"))?;
+            schedule.take(line).ok_or_else(|| {
+                let shown: String = line.chars().take(TOLD_MAX).collect();
+                format!("line {number} cannot be read: {shown:?}")
+            })?;
         }
         if !schedule.steps.is_sorted_by_key(|step| step.at) {
             return Err("steps must be in order of time".to_owned());
         }
-        let servers = u64::from(schedule.options.servers);
-        if !(1..=u64::from(crate::options::SERVERS_MAX)).contains(&servers) {
-            return Err(format!("{servers} servers are never simulated"));
+        for name in settings::names() {
+            let value = settings::value(&schedule.options, name).unwrap_or_default();
+            let bounds = settings::bounds(name);
+            if !bounds.contains(&value) {
+                let (least, most) = bounds.into_inner();
+                return Err(format!("{name} {value}: it is from {least} to {most}"));
+            }
         }
         Ok(schedule)
     }
@@ -168,7 +175,8 @@ impl Schedule {
             self.steps.push(Step::parse(line)?);
             return Some(());
         }
-        let (name, value) = line.split_once(' ')?;
+        let (name, value) = line.split_once(char::is_whitespace)?;
+        let value = value.trim_start();
         match name {
             "violates" => self.violates = Some(value.to_owned()),
             "reaches" => self.reaches.push(mark_called(value)?),
@@ -297,6 +305,7 @@ mod tests {
             assert_eq!(odd(line), format!("line 3 cannot be read: {line:?}"));
         }
         assert!(odd("2.0s node.kill\n1.0s node.kill").contains("order"));
-        assert!(odd("servers 9").contains("9 servers"));
+        assert!(odd("servers 9").contains("servers 9: it is from 1 to 7"));
+        assert!(odd("tick_ms 0").contains("tick_ms 0: it is from 1 to "));
     }
 }

@@ -105,10 +105,7 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
     let first = run::replay(schedule, Story::Off, false);
     let failure = first.outcome.failure.as_ref();
     let failure = failure.ok_or("there is nothing to shrink: the schedule breaks no promise")?;
-    let mut best = schedule.clone();
-    best.violates = Some(failure.id.to_owned());
-    best.steps = first.outcome.steps.clone().unwrap_or_default();
-    best.options.rules = first.outcome.rules.clone();
+    let best = schedule.told(&first.outcome);
     let before = best.counts();
     let mut search = Search {
         best,
@@ -126,10 +123,8 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
     let ended = search.is_over();
     search.cut_the_rest();
     let tried = search.tried;
-    let mut schedule = search.best;
-    let report = run::replay(&schedule, Story::Off, false);
-    schedule.steps = report.outcome.steps.clone().unwrap_or_default();
-    schedule.options.rules = report.outcome.rules.clone();
+    let report = run::replay(&search.best, Story::Off, false);
+    let schedule = search.best.told(&report.outcome);
     Ok(Shrunk { schedule, report, before, tried, ended })
 }
 

@@ -11,6 +11,7 @@ use zabkeeper_core::{Instant, ServerId};
 
 use crate::chronicle::{Chronicle, Conn, Entry, Lane, Message, Strike};
 use crate::heal;
+use crate::options::SERVERS_MAX;
 use crate::program::write_file;
 use crate::run::Report;
 use crate::trace::plain::positions_in;
@@ -24,6 +25,13 @@ const EVENTS: usize = 30;
 /// The folder or a file cannot be written.
 pub fn dump(folder: &Path, at: Instant, report: &Report, chronicle: &Chronicle) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
+    // Nobody is to find servers of an earlier run among these.
+    for server in 1..=SERVERS_MAX {
+        match std::fs::remove_file(folder.join(format!("s{server}.txt"))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
     let write = |name: &str, text: &str| write_file(&folder.join(name), &positions_in(text));
     for server in report.outcome.roles.changes().keys() {
         let text = of_server(*server, at, report, chronicle);

@@ -26,7 +26,7 @@ use crate::client::Client;
 use crate::faults::Fault;
 use crate::fork::Fork;
 use crate::heal::Fate;
-use crate::judge::{Failure, Judge};
+use crate::judge::{Check, Failure, Judge};
 use crate::node::Node;
 use crate::observe::ClientId;
 use crate::options::Options;
@@ -136,6 +136,34 @@ pub struct Outcome {
     pub rules: Vec<Rule>,
     /// Steps that hit each mark before the heal.
     pub hits: [u32; Mark::ALL.len()],
+}
+
+impl Outcome {
+    /// Of a world that fell apart: code of the simulator has panicked, and with it is gone what there was.
+    pub(crate) fn panicked(said: String) -> Outcome {
+        let Check { class, id, sentence } = Check::SIMULATOR;
+        let (at, event, evidence) = (Instant::default(), 0, vec![said]);
+        Outcome {
+            failure: Some(Failure { class, id, sentence, evidence, at, event }),
+            inconclusive: false,
+            stopped: None,
+            ended: at,
+            hash: 0,
+            events: 0,
+            tally: Tally::default(),
+            checks: Vec::new(),
+            liveness: Liveness::default(),
+            healed: String::new(),
+            end_digest: None,
+            roles: Roles::default(),
+            strikes: Strikes::default(),
+            chronicle: None,
+            trace: Trace::new(Story::Off, false),
+            steps: None,
+            rules: Vec::new(),
+            hits: [0; Mark::ALL.len()],
+        }
+    }
 }
 
 impl World {

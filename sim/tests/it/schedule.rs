@@ -88,6 +88,36 @@ fn a_schedule_that_does_not_reach_what_it_is_there_for_has_drifted() {
     assert!(text(&output.stdout).contains("drifted"), "{}", text(&output.stdout));
 }
 
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a schedule is a file; the rule is for simulated worlds"
+)]
+fn a_file_that_cannot_be_read_or_written_hides_no_failure() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios");
+    let fails = std::fs::read_to_string(format!("{folder}/failover.schedule")).expect("readable");
+    let fails = fails.replacen('\n', "\ntrips node.kill-leader\n", 1);
+    let (path, corpus) = scratch("corpus");
+    std::fs::create_dir_all(&path).expect("room");
+    for (name, text) in [("a", "nonsense"), ("b", &fails), ("c", "zabkeeper schedule 1\n")] {
+        std::fs::write(path.join(format!("{name}.schedule")), text).expect("room");
+    }
+    let all = sim(&["--corpus", &corpus]);
+    let one = format!("{corpus}/b.schedule");
+    let unwritten = sim(&["--schedule", &one, "--json", "/dev/full"]);
+    let nowhere = sim(&["--schedule", &one, "--html", &corpus]);
+    std::fs::remove_dir_all(&path).expect("there");
+
+    assert_eq!(all.status.code(), Some(1), "{}", text(&all.stderr));
+    assert!(text(&all.stderr).contains("a.schedule: a schedule begins"), "{}", text(&all.stderr));
+    assert!(text(&all.stdout).contains("runs      2 "), "{}", text(&all.stdout));
+    let said = text(&unwritten.stderr);
+    assert_eq!(unwritten.status.code(), Some(1), "{said}");
+    assert!(said.contains("--json /dev/full: ") && said.contains("REPRO: "), "{said}");
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert!(text(&nowhere.stdout).is_empty(), "nothing is run for what cannot be written");
+}
+
 /// Shrunken schedules, of planted bugs and of those that seeds have found: each broke its promise where the bug was, and
 /// must not without it.
 #[test]
