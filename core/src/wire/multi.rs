@@ -45,7 +45,7 @@ pub enum MultiResult {
 
 pub(super) fn decode_requests(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
     let (kind, requests) = decode_parts(r)?;
-    if let Some(read) = kind.filter(|op| !is_write(*op)) {
+    if let Some(read) = kind.filter(|op| !changes_or_checks(*op)) {
         return Err(Malformed::Value { field: "multi operation", value: read.wire().into() });
     }
     if r.null_path {
@@ -55,7 +55,7 @@ pub(super) fn decode_requests(r: &mut Reader) -> Result<Vec<Request>, Malformed>
     Ok(requests)
 }
 
-fn is_write(op: OpCode) -> bool {
+fn changes_or_checks(op: OpCode) -> bool {
     matches!(
         op,
         OpCode::Create
@@ -114,7 +114,7 @@ fn by_mode(request: &mut Request) {
 /// The operations of a multiRead (OP-22).
 pub(super) fn decode_reads(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
     let (kind, mut reads) = decode_parts(r)?;
-    if let Some(op) = kind.filter(|op| is_write(*op)) {
+    if let Some(op) = kind.filter(|op| changes_or_checks(*op)) {
         // ZooKeeper finds out when it is to carry out the first.
         return Ok(vec![Request::NoPath { op }]);
     }
@@ -133,7 +133,7 @@ fn decode_parts(r: &mut Reader) -> Result<(Option<OpCode>, Vec<Request>), Malfor
     while let Some(kind) = header(r)? {
         // MULTI-06: reads among writes, writes among reads, and what else there is.
         let bad = Malformed::Value { field: "multi operation", value: kind.into() };
-        let op = OpCode::from_wire(kind).filter(|op| is_write(*op) || is_read(*op));
+        let op = OpCode::from_wire(kind).filter(|op| changes_or_checks(*op) || is_read(*op));
         let Some(op) = op else { return Err(bad) };
         let body = decode_body(op, r);
         if body.is_err() {
@@ -141,7 +141,7 @@ fn decode_parts(r: &mut Reader) -> Result<(Option<OpCode>, Vec<Request>), Malfor
             r.no_list = false;
         }
         requests.push(judge(op, body?, r)?);
-        if is_write(*first.get_or_insert(op)) != is_write(op) {
+        if changes_or_checks(*first.get_or_insert(op)) != changes_or_checks(op) {
             return Err(bad);
         }
     }
