@@ -327,6 +327,8 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
 
     #[test]
@@ -334,6 +336,32 @@ mod tests {
         for (index, id) in Id::ALL.into_iter().enumerate() {
             assert_eq!(id as usize, index, "{}", id.name());
         }
+    }
+
+    #[test]
+    fn the_table_of_files_names_what_each_judges() {
+        let rows = include_str!("mod.rs").lines().filter_map(|line| line.strip_prefix("//! | `"));
+        let mut rows: BTreeMap<&str, BTreeSet<&str>> = rows
+            .filter_map(|row| {
+                let (file, rest) = row.trim_end_matches(" |").split_once("` | ")?;
+                Some((file, rest.rsplit_once(" | ")?.1.split(' ').collect()))
+            })
+            .collect();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/oracle");
+        for entry in std::fs::read_dir(folder).expect("our own folder") {
+            let path = entry.expect("our own folder").path();
+            let file = path.file_stem().and_then(|stem| stem.to_str()).expect("a plain name");
+            if path.is_dir() || file == "catalog" {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("our own source");
+            let word = |rest: &str| rest.split(|c: char| !c.is_alphanumeric()).next() == Some("");
+            let names = Id::ALL.into_iter().map(Id::name);
+            let asks = |name: &&str| text.split(&format!("Id::{name}")).skip(1).any(word);
+            let asked: BTreeSet<&str> = names.filter(asks).collect();
+            assert_eq!(rows.remove(file).unwrap_or_default(), asked, "{file}.rs");
+        }
+        assert!(rows.is_empty(), "no such files: {rows:?}");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! What servers keep: confirmed writes, sampled ground truth and recovery against what was commanded.
 //!
-//! Owns the comparison of disks with their mirrors (Z12, Z14, Z17, Z18, T2). Must not look into transactions.
+//! Owns the comparison of disks with their mirrors. Must not look into transactions.
 
 use zabkeeper_core::io::{DiskEvent, DurableState, Input};
 use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
 use super::catalog::{Fault, Id, Tally, Verdict};
+use super::history::Path;
 use super::ledger::Ledger;
 use super::mirror::Held;
-use super::path::Path;
 use super::words::kept;
 use crate::model::Model;
 

@@ -9,7 +9,7 @@ use zabkeeper_core::io::Entry;
 use zabkeeper_core::peer::Voice;
 use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
-use super::path::Path;
+use super::history::Path;
 
 /// All epochs that anybody has begun.
 #[derive(Clone, Default, Debug)]

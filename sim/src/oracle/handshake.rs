@@ -1,6 +1,6 @@
 //! The first frames of a connection: which session it gets, and whether it may.
 //!
-//! Owns S4, S6 and C6 at the handshake, and what a connection takes over from earlier ones of its session. The
+//! Owns what is promised of a handshake, and what a connection takes over from earlier ones of its session. The
 //! password of a session is a function of its id (HS-08), written here once more from its definition.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Sessions that only one server knows (S8, and S2 to S4, S6 and S7 of them).
+//! Sessions that only one server knows.
 //!
 //! Owns which server has which, as its steps show, and why one may begin or end. Must not know transactions but by what
 //! they have made of a session.

@@ -1,6 +1,6 @@
 //! What servers give to their disks: new transactions, those of a leader, truncations, snapshots and state files.
 //!
-//! Owns the judgement of each command when it is given (Z1, Z2, Z5, Z7, Z10, Z14, Z15, Z18, Z19, Z23). Must not wait
+//! Owns the judgement of each command when it is given. Must not wait
 //! for the disk: whether it obeys is judged in `disks`.
 
 use zabkeeper_core::io::{DiskCommand, DurableState, Entry};
@@ -8,9 +8,9 @@ use zabkeeper_core::{Instant, ServerId, WriteId, Zxid};
 
 use super::catalog::{Fault, Id, Tally, Verdict};
 use super::epochs::Proposed;
+use super::history::Path;
 use super::ledger::Ledger;
 use super::mirror::Order;
-use super::path::Path;
 use super::words::{kept, maybe};
 
 impl Ledger {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use zabkeeper_core::io::DurableState;
 use zabkeeper_core::{WriteId, Zxid};
 
-use super::path::Path;
+use super::history::Path;
 
 /// A disk, as far as the log lane is concerned.
 #[derive(Clone, Default, Debug)]

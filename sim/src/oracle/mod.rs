@@ -7,23 +7,24 @@
 //! transaction is compared with the only one that its request allows on the reference model ([`crate::model`]); a
 //! reply is compared with the model at its zxid; so nothing has to be searched for.
 //!
-//! | file | judges |
-//! | --- | --- |
-//! | `ledger` | what servers commit and apply, and whom they lead (Z) |
-//! | `logs` | what servers give to their disks (Z) |
-//! | `talk` | what servers say to each other (Z1, Z14, Z16, Z17) |
-//! | `proof` | whether a quorum has confirmed a leader that answers a sync (C5) |
-//! | `silence` | who goes on although it hears nobody (Z25) |
-//! | `outside` | whom a reign leaves outside (Z26) |
-//! | `pace` | who keeps the others waiting (L8) |
-//! | `disks` | what servers keep (Z12, Z14, Z17, Z18, T2) |
-//! | `heard` | when a leader has heard of a session (S3, S7) |
-//! | `commit` | each committed transaction against its request (C8 to C11, S1, S3, S5) |
-//! | `handshake` | sessions and passwords (S4, S6, C6) |
-//! | `local` | sessions that only one server knows (S8, S2 to S4, S6, S7) |
-//! | `reply` | each reply and event against the model (C1 to C9, C11) |
-//! | `watch` | events (W) |
-//! | `operators` | what operators are told (O1) |
+//! | file | judges | by |
+//! | --- | --- | --- |
+//! | `mod` | what servers hold when they are looked at, and at the audit | T1 S2 C7 |
+//! | `ledger` | what servers commit and apply, and whom they lead | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
+//! | `logs` | what servers give to their disks | Z1 Z2 Z3 Z5 Z7 Z10 Z12 Z14 Z15 Z19 Z23 |
+//! | `talk` | what servers say to each other | Z1 Z14 Z16 Z17 Z27 |
+//! | `proof` | whether a quorum has confirmed a leader that answers a sync | C5 |
+//! | `silence` | who goes on although it hears nobody | Z25 |
+//! | `outside` | whom a reign leaves outside | Z26 |
+//! | `pace` | who keeps the others waiting | L8 |
+//! | `disks` | what servers keep | Z12 Z14 Z17 Z18 T2 C7 |
+//! | `heard` | when a leader has heard of a session | T10 S3 S7 |
+//! | `commit` | each committed transaction against its request | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
+//! | `handshake` | sessions and passwords | S2 S4 S6 C6 C12 C13 W2 W6 |
+//! | `local` | sessions that only one server knows | S2 S3 S4 S6 S7 S8 |
+//! | `reply` | each reply and event against the model | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
+//! | `watch` | events | T7 W1 W3 W4 W5 W6 W7 W8 |
+//! | `operators` | what operators are told | O1 |
 //!
 //! Zero false alarms come before everything: what a correct server may or may not do is left open, for example all
 //! that was asked on a connection that broke.
@@ -35,6 +36,7 @@ mod disks;
 mod epochs;
 mod handshake;
 mod heard;
+mod history;
 mod ledger;
 mod local;
 mod logs;
@@ -42,7 +44,6 @@ mod mirror;
 mod operators;
 mod outside;
 mod pace;
-mod path;
 mod proof;
 mod reply;
 mod silence;

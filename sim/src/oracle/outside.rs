@@ -1,8 +1,8 @@
 //! Whom a reign leaves outside (Z26): whoever looks for a leader, and hears that a quorum follows one, joins it; and a leader
 //! gives way to a later promise than its own, because whoever has made it can never follow.
 //!
-//! Must not know how votes are counted: only what has reached a server since it began to look matters, and only whom those
-//! who spoke lead or follow.
+//! Owns what has reached whom since it began to look, and which leaders have heard of a later promise. Must not know
+//! how votes are counted: only whom those who spoke lead or follow matters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

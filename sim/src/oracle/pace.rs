@@ -1,8 +1,9 @@
 //! Who keeps the others waiting (L8): while a quorum is well, what its leader proposes is committed, a leader gives up who
 //! does not acknowledge, and gives up itself if nobody follows.
 //!
-//! Must not believe what a server says of its health: only faults that have struck it make it unwell. Whom none has struck
-//! for the time allowed must be in time.
+//! Owns what each leader waits for, and until when whom a fault has struck is unwell. Must not believe what
+//! a server says of its health: only faults that have struck it make it unwell. Whom none has struck for the time
+//! allowed must be in time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

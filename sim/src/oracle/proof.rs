@@ -1,7 +1,7 @@
 //! Who has confirmed a leader, and since when: the evidence behind each `sync` that a leader answers (C5).
 //!
-//! Must not know how a leader counts rounds: an answer proves that its sender followed this leader when the question left,
-//! whatever was asked.
+//! Owns when each question left that is not answered yet. Must not know how a leader counts
+//! rounds: an answer proves that its sender followed this leader when the question left, whatever was asked.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,7 +1,8 @@
 //! Who goes on serving although it hears nothing of those it needs (Z25).
 //!
-//! Must not believe what a server says of its links: only what has arrived counts, however much has left. Whose machine
-//! is gone is told of nothing, and its kernel's buffers take words for it for long.
+//! Owns how long one may serve and hear nobody. Must not believe what a server says of its links:
+//! only what has arrived counts, however much has left. Whose machine is gone is told of nothing, and its kernel's
+//! buffers take words for it for long.
 
 use std::time::Duration;
 

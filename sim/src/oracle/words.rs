@@ -1,6 +1,6 @@
 //! Words for evidence, where a type has none that fit.
 //!
-//! Must not judge.
+//! Owns these words. Must not judge.
 
 use std::fmt::Display;
 
