@@ -1,6 +1,6 @@
 //! What a session is told about itself; every number with unit, default, range and reason.
 //!
-//! Must not hold anything that changes while the session lives.
+//! Owns these settings and their defaults. Must not hold anything that changes while the session lives.
 
 use std::time::Duration;
 

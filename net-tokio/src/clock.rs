@@ -1,5 +1,7 @@
 //! The two clocks and the dice of the process: the only place where the world's time and randomness enter.
 //!
+//! Owns when monotonic time began. Must not know what either is asked for.
+//!
 //! Invariant: monotonic time starts near zero with the process and never goes back.
 
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -2,24 +2,28 @@
 //! watch them. The guide for users is `docs/simulator.md`.
 //!
 //! ```text
-//! seed, queue, trace      the ground: streams of randomness, order of events, fingerprint
+//! seed, queue, trace,     the ground: streams of randomness, order of events, fingerprint, and what a seed means
+//!   format
 //! agenda, schedule,       what is decided rather than brought about, as data; and less of it
 //!   shrink
 //! fs, stream, reach       what breaks: disks, connections, and who reaches whom
 //! node, client            who suffers: the real server with its driver's loop, the real session
 //! options, faults, heal,  what is drawn before a run
 //!   buggify, targets,
-//!   workload
-//! world, fork, scene      phases, strikes, the loop; calls one by one, to compare with real servers
+//!   workload, served,
+//!   selection
+//! world, shared, fork,    phases, strikes, the loop; calls one by one, to compare with real servers
+//!   scene
 //! observe, model, oracle  what is seen and judged
-//! judge, tally, roles,    what comes out
+//! judge, guard, tally,    what comes out
+//!   roles, shapes,
 //!   chronicle, story,
 //!   html, report,
 //!   sometimes, coverage
 //! cli, program, run,      how it is asked for
 //!   stop, batch, plan,
 //!   determinism, ledger,
-//!   power
+//!   power, speed, track
 //! ```
 
 pub mod agenda;

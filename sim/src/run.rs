@@ -1,7 +1,7 @@
 //! One run from seed to report.
 //!
-//! Owns the measuring of its cost. Clocks of the machine are read here and in `batch`, and nowhere else: no run depends
-//! on them.
+//! Owns the measuring of its cost. Clocks of the machine are read here and nowhere else; `batch`, `shrink` and `speed`
+//! ask for the time here. No run depends on it.
 
 use std::time::Instant;
 

@@ -2,7 +2,7 @@
 //! what would be fine.
 //!
 //! Owns what is run for each figure, and the table. One core, one world at a time, unless a figure says otherwise; all
-//! oracles look on. Clocks are read in `run` only.
+//! oracles look on. What time it is says `run`.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Clients that want to be sure which ensemble they talk to (ACL-14, Java `EnsembleAuthenticationProvider`).
+//!
+//! Owns the names that this one goes by. Must not make identities: lists do not know the scheme.
 
 use std::sync::Arc;
 

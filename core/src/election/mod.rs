@@ -238,7 +238,7 @@ impl Looking {
         true
     }
 
-    /// When [`outcome`](Self::outcome) and [`resend_due`](Self::resend_due) are to be asked again. Before they were
+    /// When [`outcome`](Self::outcome) and [`take_resend`](Self::take_resend) are to be asked again. Before they were
     /// asked for the first time that is at once, because only they know the limits.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let repeat = self.repeat.told_at.map(|at| at.after(self.repeat.pause.unwrap_or_default()));

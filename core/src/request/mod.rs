@@ -1,4 +1,4 @@
-//! The life of a request, in the four functions that ZooKeeper's chain of processors comes down to on one thread.
+//! The life of a request, in the five functions that ZooKeeper's chain of processors comes down to on one thread.
 //!
 //! ```text
 //! connection ──► order ──read─────────────────────────────► read ──► reply   (FinalRequestProcessor)
@@ -15,7 +15,8 @@
 //! * `read`: from the local tree.
 //! * `order`: keeps each connection's answers in the order of its requests (CommitProcessor).
 //!
-//! Must not send anything: `server` does.
+//! Owns whose turn it is, what a request is decided to be, and what it is answered with. Must not send anything:
+//! `server` does.
 
 pub(crate) mod order;
 pub(crate) mod outcome;

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! ensemble N                  servers 1 to N, with empty disks, a tick of 1 s
-//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns, snapshot_slice_bytes, ..
+//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns, snapshot_slice_bytes, kept,
+//!                             epoch_txns, hold_ms; check_ms and per_minute, of containers; local and upgrade, 1 or 0
 //! start                       boot all and settle, without a trace: for plays that begin later
 //! boot [N ..]                 start these servers, or all, on what their disks hold
 //! kill N ..                   the process dies; what its disk has not done is lost, what it has sent still arrives

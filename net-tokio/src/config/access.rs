@@ -1,7 +1,7 @@
 //! Who is believed, what nodes may be, where sessions live: what the core is told beside its limits (CONF-12, 35, 36, 47,
 //! 54, 55).
 //!
-//! Owns these keys. Must not know their defaults: the core does.
+//! Owns these keys. Their defaults are the core's, but for those of a few switches.
 
 use zabkeeper_core::{AuthOptions, Config, DigestAlg, SessionOptions, TreeOptions};
 

@@ -1,7 +1,7 @@
 //! The keys that ZooKeeper knows, each with what this server makes of it.
 //!
 //! Owns the one table of names: which keys may also come as Java system properties, which have no effect and why. Must
-//! not read values: `mod`, `members` and `limits` do.
+//! not read values: `mod`, `members`, `access` and `limits` do.
 //!
 //! ZooKeeper's parser takes some keys itself and makes a system property, with `zookeeper.` in front, of every other
 //! line. Those others are written in both forms, in the file and as `-D` options, so both are read here.

@@ -1,6 +1,7 @@
 //! What the operator decides, read from `zoo.cfg` into values that are valid by construction.
 //!
-//! Owns every key and its default. Must not touch files but the one it is told to read and `myid`, nor sockets.
+//! Owns the keys that `members`, `access` and `limits` do not, with their defaults, and what comes of all together.
+//! Must not touch files but the one it is told to read and `myid`, nor sockets.
 
 mod access;
 mod keys;

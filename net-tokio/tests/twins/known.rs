@@ -1,4 +1,4 @@
-//! Where we differ from ZooKeeper on purpose. `docs/compatibility.md` has the same list, for users.
+//! Where we differ from ZooKeeper on purpose. `docs/compatibility.md` tells users so, in the rows that stand in `why`.
 
 use crate::jute::Reader;
 use crate::play::{Step, is_intrusion};
@@ -6,9 +6,9 @@ use crate::request::Request;
 
 /// An intended difference.
 pub(crate) struct Known {
-    /// What it is called in reports, and the words to look for in `docs/compatibility.md`.
+    /// What it is called in reports.
     pub(crate) name: &'static str,
-    /// Why it is better so.
+    /// Why it is better so, and the rows of `docs/compatibility.md`.
     pub(crate) why: &'static str,
     /// May trees and watches differ from then on? Then there is nothing more to be learnt from the episode.
     pub(crate) parts: bool,
@@ -21,7 +21,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     Known {
         name: "reconnect with a wrong password",
         why: "ZooKeeper closes the owner's connection before it looks at the password: anyone who knows an id could \
-              throw out its owner. We look first.",
+              throw out its owner. We look first (HS-09).",
         parts: false,
         applies: |step, real, ours| {
             let thrown_out = |line: &&String| line.ends_with(" closed");
@@ -32,7 +32,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     },
     Known {
         name: "internal operations from clients",
-        why: "createSession, deleteContainer and error are for servers; ZooKeeper takes them from anybody.",
+        why: "createSession, deleteContainer and error are for servers; ZooKeeper takes them from anybody (OP-20, OP-N10).",
         parts: false,
         applies: |step, _, ours| {
             step.requests().iter().any(|request| matches!(request.op, -10 | -1 | 20))
@@ -56,7 +56,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     Known {
         name: "null within an access control list",
         why: "ZooKeeper finds it when it first compares it with something, which depends on the entries before it. Here a \
-              list with one is no record (ACL-07).",
+              list with one is no record (WIRE-01).",
         parts: true,
         applies: |step, real, ours| {
             step.requests().iter().any(has_null_in_list)

@@ -1,4 +1,6 @@
 //! Trouble that begins: how long it lasts, and how bad it is.
+//!
+//! Owns these draws. Must not decide when it strikes, nor what it does to operations: `disk` and `ops` know.
 
 use zabkeeper_core::Instant;
 

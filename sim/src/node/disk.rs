@@ -1,6 +1,7 @@
 //! What a machine's disk holds: what a crash has taken from it, its damage, its replacement, and the ground truth.
 //!
-//! Must not decide when any of it happens. How a disk behaves is in `fs`, how it is read back in `truth`.
+//! Owns what is done to it from outside, and what is counted and told of it. Must not decide when any of it happens.
+//! How a disk behaves is in `fs`, how it is read back in `truth`.
 
 use zabkeeper_core::{Epoch, Server, Zxid};
 

@@ -1,4 +1,6 @@
 //! What was drawn, for people.
+//!
+//! Owns the lines, one for each subject. Must not be read back: schedules have names of their own.
 
 use std::fmt;
 
