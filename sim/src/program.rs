@@ -5,6 +5,7 @@
 use std::io::{self, Read, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Parser;
 use serde_json::Value;
@@ -38,8 +39,18 @@ const INCONCLUSIVE: u8 = 7;
 /// Bytes of a schedule that are read. A run of the swarm has about a hundred thousand.
 const SCHEDULE_MAX: u64 = 256 << 20;
 
+/// Something of what standard output was to have is not there.
+static LOST: AtomicBool = AtomicBool::new(false);
+
 /// Runs what the command line asks for; gives the exit code.
 pub fn main() -> u8 {
+    match asked() {
+        0 if LOST.load(Ordering::Relaxed) => BAD_USAGE,
+        code => code,
+    }
+}
+
+fn asked() -> u8 {
     let flags = Flags::parse();
     match &flags.command {
         Some(Command::Power(flags)) => return power::main(flags),
@@ -224,14 +235,18 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
     let usual = || PathBuf::from(format!("shrunk-{id}-{:#x}.schedule", schedule.seed));
     let path = flags.save_schedule.clone().unwrap_or_else(usual);
     tell(&report::shrunk(&shrunk));
-    write_schedule(&path, &shrunk.schedule)?;
+    // What cannot be written is said, and is not what the exit code is about.
+    let mut written = write_schedule(&path, &shrunk.schedule);
+    let repro = cli::repro_of(&path);
     if draws(flags) {
         let mut report = run::replay(&shrunk.schedule, Story::Collect, false);
         if let Some(told) = report.outcome.chronicle.take() {
-            write_pictures(flags, &report, &told, &cli::repro_of(&path))?;
+            written = written.and(write_pictures(flags, &report, &told, &repro));
         }
     }
-    say(&format!("{}\n", cli::repro_of(&path)));
+    if written.is_ok() {
+        say(&format!("{repro}\n"));
+    }
     Ok(())
 }
 
@@ -465,15 +480,14 @@ pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
         .and_then(|mut file| file.write_all(text.as_bytes()))
 }
 
-/// Writes to standard output. A closed pipe is no reason to fail: who reads has seen enough. Anything else ends the
-/// program, because somebody will miss what is not there.
+/// Writes to standard output. A closed pipe is no reason to fail: who reads has seen enough. Of anything else the exit
+/// code tells, unless it has worse to tell.
 pub(crate) fn tell(text: &str) {
     let mut out = io::stdout().lock();
     let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else {
         return;
     };
-    if error.kind() != io::ErrorKind::BrokenPipe {
+    if error.kind() != io::ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
         say(&format!("standard output: {error}\n"));
-        std::process::exit(BAD_USAGE.into());
     }
 }

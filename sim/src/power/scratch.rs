@@ -94,8 +94,8 @@ impl Scratch {
             match self.run(command, &[]) {
                 Ok(output) if output.status.success() => {
                     let changed = self.differences().map_err(|error| error.to_string())?;
-                    let empty = changed.is_empty();
-                    return if empty { Err("it changes nothing".to_owned()) } else { Ok(()) };
+                    let nothing = || "it changes nothing".to_owned();
+                    return changed.first().map(|_| ()).ok_or_else(nothing);
                 }
                 Ok(output) => complaint.get_or_insert(said(&output)),
                 Err(error) => complaint.get_or_insert(format!("{}: {error}", way[0])),
@@ -166,12 +166,12 @@ fn list(
     for entry in fs::read_dir(root.join(folder))? {
         let entry = entry?;
         let (path, kind) = (folder.join(entry.file_name()), entry.file_type()?);
+        if entry.file_name() == ".git" {
+            continue;
+        }
         if wanted(&kind) {
             into.insert(path);
-        } else if kind.is_dir()
-            && entry.file_name() != ".git"
-            && !entry.path().join(MADE_ANEW).exists()
-        {
+        } else if kind.is_dir() && !entry.path().join(MADE_ANEW).exists() {
             list(root, &path, wanted, into)?;
         }
     }

@@ -87,7 +87,9 @@ impl Schedule {
     /// The same with what its run has shown: what happened beside each step, and the promise that was broken.
     pub fn told(&self, outcome: &Outcome) -> Schedule {
         let mut told = self.clone();
-        told.steps = outcome.steps.clone().unwrap_or_default();
+        if let Some(steps) = &outcome.steps {
+            told.steps.clone_from(steps);
+        }
         told.options.rules.clone_from(&outcome.rules);
         told.violates = outcome.failure.as_ref().map(|failure| failure.id.to_owned());
         told

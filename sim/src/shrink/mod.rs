@@ -17,6 +17,7 @@ use std::time::Duration;
 use zabkeeper_core::Instant;
 
 use crate::batch::say;
+use crate::guard;
 use crate::judge::{Class, Failure};
 use crate::run::{self, Report, wall_clock};
 use crate::schedule::{Act, Schedule, Step};
@@ -261,8 +262,10 @@ fn way(failure: &Failure) -> String {
 
 /// Runs a candidate; says whether it fails in the same way.
 fn hit(candidate: &Schedule, wanted: &str, (at, events): (Instant, u64)) -> Option<Hit> {
-    let world = World::scripted(candidate, Story::Off, false).noted().given_up_at(at, events);
-    let outcome = world.run();
+    let world =
+        || World::scripted(candidate, Story::Off, false).noted().given_up_at(at, events).run();
+    // One that falls apart shows nothing.
+    let outcome = guard::catch(world).ok()?;
     let failure = outcome.failure.filter(|failure| way(failure) == wanted)?;
     let steps = outcome.steps.unwrap_or_default();
     let rules = outcome.rules;

@@ -24,6 +24,15 @@ fn a_run_prints_its_screen_and_ends_well() {
 }
 
 #[test]
+fn a_screen_that_is_not_all_there_is_no_success() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_sim"));
+    let run = run.args(["--seed", "7", "--duration", "1s"]).stdout(full).output().expect("it runs");
+    assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
+    assert!(text(&run.stderr).contains("standard output: "), "{}", text(&run.stderr));
+}
+
+#[test]
 fn another_hash_than_expected_is_a_failure_with_the_way_to_repeat_it() {
     let output = sim(&["--seed", "7", "--duration", "1s", "--expect-hash", "0"]);
     assert_eq!(output.status.code(), Some(5));
