@@ -15,8 +15,10 @@ use std::process::{Command, Output};
 
 /// Lines of a compiler's complaint that are shown; all of it is in a file.
 const SHOWN: usize = 16;
-/// Marks a folder that is made anew from something else, in words that backup programs know; a copy leaves it out.
+/// Marks a folder that is made anew from something else, in words that backup programs know.
 const MADE_ANEW: &str = "CACHEDIR.TAG";
+/// What cargo leaves where it builds; the mark above only where it has made the folder itself.
+const BUILDS: &str = ".rustc_info.json";
 const MADE_ANEW_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
 
 /// See the module.
@@ -166,12 +168,13 @@ fn list(
     for entry in fs::read_dir(root.join(folder))? {
         let entry = entry?;
         let (path, kind) = (folder.join(entry.file_name()), entry.file_type()?);
-        if entry.file_name() == ".git" {
+        let holds = |name: &str| entry.path().join(name).exists();
+        if entry.file_name() == ".git" || holds(MADE_ANEW) || holds(BUILDS) {
             continue;
         }
         if wanted(&kind) {
             into.insert(path);
-        } else if kind.is_dir() && !entry.path().join(MADE_ANEW).exists() {
+        } else if kind.is_dir() {
             list(root, &path, wanted, into)?;
         }
     }
@@ -251,6 +254,8 @@ mod tests {
     fn a_scratch_within_the_tree_is_no_part_of_it_and_nothing_of_a_patch_stays() {
         let folder = Folder::new("within");
         let source = folder.0.join("tree-to-be");
+        fs::create_dir_all(source.join("builds/deep")).expect("made");
+        fs::write(source.join("builds").join(BUILDS), "{}").expect("written");
         let scratch = Scratch::new(&source, &source.join("target/power")).expect("made");
         scratch.restore().expect("copied");
         let hidden = "--- /dev/null\n+++ b/.cargo/config.toml\n@@ -0,0 +1 @@\n+x\n";
