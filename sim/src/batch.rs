@@ -4,7 +4,6 @@
 //! threads; they are told in the order of seeds.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -18,6 +17,7 @@ use crate::cli::Flags;
 use crate::determinism;
 use crate::judge::Class;
 use crate::options::Pinned;
+use crate::output::say;
 use crate::plan::Plan;
 use crate::report::{self, Totals};
 use crate::run::{Report, wall_clock};
@@ -171,9 +171,4 @@ impl Batch {
             report::hours(self.totals.virtual_ns)
         ));
     }
-}
-
-/// Writes to standard error; nobody may be listening.
-pub(crate) fn say(text: &str) {
-    let _closed = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -250,16 +250,7 @@ impl Flags {
     /// # Errors
     /// Two that do not go together, and why.
     pub fn agree(&self) -> Result<(), String> {
-        let given = |flags: &[(&'static str, bool)]| {
-            flags.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name)
-        };
-        let many = given(&[
-            ("--seeds", self.seeds.is_some()),
-            ("--runs", self.runs.is_some()),
-            ("--for", self.wall.is_some()),
-            ("--cpu", self.cpu.is_some()),
-            ("--fork-at", self.fork_at.is_some()),
-        ]);
+        let many = self.asks_for_many();
         let single = given(&[
             ("--html", self.html.is_some()),
             ("--dump", self.dump.is_some()),
@@ -361,13 +352,20 @@ impl Flags {
         Stop { until: self.until, event: self.until_event, on: self.break_on }
     }
 
-    /// Is it about several seeds?
+    /// Is it about several runs?
     pub fn is_batch(&self) -> bool {
-        self.seeds.is_some()
-            || self.runs.is_some()
-            || self.wall.is_some()
-            || self.cpu.is_some()
-            || self.fork_at.is_some()
+        self.asks_for_many().is_some()
+    }
+
+    /// The flag that does.
+    fn asks_for_many(&self) -> Option<&'static str> {
+        given(&[
+            ("--seeds", self.seeds.is_some()),
+            ("--runs", self.runs.is_some()),
+            ("--for", self.wall.is_some()),
+            ("--cpu", self.cpu.is_some()),
+            ("--fork-at", self.fork_at.is_some()),
+        ])
     }
 
     fn without_text(&self) -> String {
@@ -430,6 +428,11 @@ impl Flags {
         }
         line + &self.without_text()
     }
+}
+
+/// The first of these flags that somebody gave.
+fn given(flags: &[(&'static str, bool)]) -> Option<&'static str> {
+    flags.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name)
 }
 
 /// The command that runs a schedule again.

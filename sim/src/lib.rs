@@ -23,7 +23,8 @@
 //! cli, program, run,      how it is asked for
 //!   stop, batch, plan,
 //!   determinism, ledger,
-//!   power, speed, track
+//!   power, speed, track,
+//!   output
 //! ```
 
 pub mod agenda;
@@ -48,6 +49,7 @@ pub mod node;
 pub mod observe;
 pub mod options;
 pub mod oracle;
+pub(crate) mod output;
 pub mod plan;
 pub mod power;
 pub mod program;

@@ -307,7 +307,6 @@ impl Profile {
     }
 }
 
-/// Servers of an ensemble where nothing else is said.
 /// More servers are never simulated.
 pub const SERVERS_MAX: u32 = 7;
 /// Most clients of a run: a world of them takes a gigabyte or so.

@@ -2,16 +2,15 @@
 //!
 //! Owns what is printed where: results on standard output, failures and progress on standard error.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Parser;
 use serde_json::Value;
 use zabkeeper_core::io::Mark;
 
-use crate::batch::{self, Batch, say};
+use crate::batch::{self, Batch};
 use crate::buggify::Site;
 use crate::chronicle::Chronicle;
 use crate::cli::{self, Command, Flags};
@@ -23,6 +22,7 @@ use crate::html;
 use crate::judge::{Class, Failure};
 use crate::ledger;
 use crate::options::Pinned;
+use crate::output::{self, may_write, say, tell, write_file};
 use crate::power;
 use crate::report::{self, Totals};
 use crate::run::{self, Job, Report};
@@ -39,13 +39,10 @@ const INCONCLUSIVE: u8 = 7;
 /// Bytes of a schedule that are read. A run of the swarm has about a hundred thousand.
 const SCHEDULE_MAX: u64 = 256 << 20;
 
-/// Something of what standard output was to have is not there.
-static LOST: AtomicBool = AtomicBool::new(false);
-
 /// Runs what the command line asks for; gives the exit code.
 pub fn main() -> u8 {
     match asked() {
-        0 if LOST.load(Ordering::Relaxed) => BAD_USAGE,
+        0 if output::is_lost() => BAD_USAGE,
         code => code,
     }
 }
@@ -452,42 +449,4 @@ fn may_write_all(flags: &Flags) -> Result<(), String> {
     files
         .into_iter()
         .try_for_each(|(flag, path)| path.as_ref().map_or(Ok(()), |path| may_write(flag, path)))
-}
-
-/// A file could be where a flag wants one.
-///
-/// # Errors
-/// Says why it cannot.
-pub(crate) fn may_write(flag: &str, path: &Path) -> Result<(), String> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if path.is_dir() {
-        return Err(format!("--{flag} {}: this is a folder", path.display()));
-    }
-    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
-        return Err(format!(
-            "--{flag} {}: there is no folder {}",
-            path.display(),
-            parent.display()
-        ));
-    }
-    Ok(())
-}
-
-/// Writes a file that somebody asked for, over what was there.
-pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    std::fs::File::create_new(path)
-        .or_else(|_| std::fs::OpenOptions::new().write(true).truncate(true).open(path))
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-}
-
-/// Writes to standard output. A closed pipe is no reason to fail: who reads has seen enough. Of anything else the exit
-/// code tells, unless it has worse to tell.
-pub(crate) fn tell(text: &str) {
-    let mut out = io::stdout().lock();
-    let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else {
-        return;
-    };
-    if error.kind() != io::ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
-        say(&format!("standard output: {error}\n"));
-    }
 }

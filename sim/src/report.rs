@@ -15,7 +15,6 @@ use crate::fork;
 use crate::format;
 use crate::judge::Class;
 use crate::ledger;
-use crate::observe::ClientId;
 use crate::run::{self, Report};
 use crate::schedule;
 use crate::shrink::Shrunk;
@@ -205,9 +204,7 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
         ", where nothing helps any more"
     };
     let (strikes, calls) = schedule.counts();
-    let servers = schedule.options.servers;
-    let clients = schedule.options.clients;
-    let clients = (0..clients).filter(|id| !schedule.absent.contains(&ClientId(*id))).count();
+    let (servers, clients) = (schedule.options.servers, schedule.clients());
     let mut text = format!(
         "\nshrunk    {} faults and {} calls to {strikes} and {calls}, in {tried} runs{end}\n\
          with      {servers} servers, {clients} clients, properties {}\n",

@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use zabkeeper_core::Instant;
 
-use crate::batch::say;
 use crate::cli::SpeedFlags;
 use crate::determinism;
 use crate::faults::Fault;
 use crate::observe::ClientId;
 use crate::options::{Options, Pinned, Profile};
-use crate::program;
+use crate::output::{say, tell, write_file};
 use crate::report::Totals;
 use crate::run::{self, Job, Report};
 use crate::schedule::{self, Act, Schedule, Step};
@@ -96,14 +95,14 @@ pub fn main(flags: &SpeedFlags) -> u8 {
     }
     let mut text =
         String::from("| figure | measured | floor | goal | |\n| --- | --- | --- | --- | --- |\n");
-    program::tell(&text);
+    tell(&text);
     let (mut holds, mut figures) = (true, Vec::new());
     for (name, measure) in FIGURES {
         if flags.only.is_empty() || flags.only.iter().any(|wanted| wanted == name) {
             let figure = measure(flags.time);
             holds &= figure.holds(figure.floor);
             let row = figure.row();
-            program::tell(&row);
+            tell(&row);
             text += &row;
             let Figure { value, less, .. } = figure;
             figures.push(track::Figure { name: name.to_owned(), value, less });
@@ -111,9 +110,9 @@ pub fn main(flags: &SpeedFlags) -> u8 {
     }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let end = format!("\nOn {cores} cores, {:?} for each figure.\n", flags.time);
-    program::tell(&end);
+    tell(&end);
     if let Some(path) = &flags.report
-        && let Err(error) = program::write_file(path, &(text + &end))
+        && let Err(error) = write_file(path, &(text + &end))
     {
         say(&format!("speed: {}: {error}\n", path.display()));
         return BAD_USAGE;

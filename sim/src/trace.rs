@@ -7,7 +7,8 @@ use std::fmt;
 
 use zabkeeper_core::{Instant, ServerId};
 
-use crate::program::tell;
+use crate::output::tell;
+
 pub(crate) mod plain;
 
 /// What kind of thing has happened; the number enters the hash.
@@ -181,10 +182,7 @@ impl Trace {
             printable(text())
         );
         match self.story {
-            Story::Print(_) => {
-                // A closed pipe (`| head`) must not end the run with a panic.
-                tell(&format!("{line}\n"));
-            }
+            Story::Print(_) => tell(&format!("{line}\n")),
             Story::Keep(..) => self.kept.push(line),
             Story::Off | Story::Discard | Story::States(_) | Story::Collect => {}
         }

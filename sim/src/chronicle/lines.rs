@@ -9,7 +9,7 @@ use zabkeeper_core::{Instant, ServerId, Zxid};
 use super::{Place, State, Strike, position};
 use crate::heal;
 use crate::observe::Observation;
-use crate::program::tell;
+use crate::output::tell;
 use crate::roles::Role;
 use crate::trace::{Kind, View};
 

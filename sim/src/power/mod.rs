@@ -14,10 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{fs, thread};
 
-use crate::batch::say;
 use crate::cli::PowerFlags;
 use crate::judge::Judge;
-use crate::program::{may_write, tell};
+use crate::output::{may_write, say, tell};
 use crate::shrink::Budget;
 use look::{Range, Search};
 use scratch::Scratch;

@@ -17,9 +17,9 @@ use std::process::{Command, Output};
 const SHOWN: usize = 16;
 /// Marks a folder that is made anew from something else, in words that backup programs know.
 const MADE_ANEW: &str = "CACHEDIR.TAG";
+const MADE_ANEW_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
 /// What cargo leaves where it builds; the mark above only where it has made the folder itself.
 const BUILDS: &str = ".rustc_info.json";
-const MADE_ANEW_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
 
 /// See the module.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ fn list(
         let entry = entry?;
         let (path, kind) = (folder.join(entry.file_name()), entry.file_type()?);
         let holds = |name: &str| entry.path().join(name).exists();
-        if entry.file_name() == ".git" || holds(MADE_ANEW) || holds(BUILDS) {
+        if entry.file_name() == ".git" || kind.is_dir() && (holds(MADE_ANEW) || holds(BUILDS)) {
             continue;
         }
         if wanted(&kind) {

@@ -95,6 +95,12 @@ impl Schedule {
         told
     }
 
+    /// How many clients are ever there.
+    pub fn clients(&self) -> usize {
+        let all = 0..self.options.clients;
+        all.filter(|id| !self.absent.contains(&ClientId(*id))).count()
+    }
+
     /// How many strikes and calls.
     pub fn counts(&self) -> (usize, usize) {
         let strikes = self.steps.iter().filter(|step| step.act.fault().is_some()).count();

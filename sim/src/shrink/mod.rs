@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use zabkeeper_core::Instant;
 
-use crate::batch::say;
 use crate::guard;
 use crate::judge::{Class, Failure};
+use crate::output::say;
 use crate::run::{self, Report, wall_clock};
 use crate::schedule::{Act, Schedule, Step};
 use crate::seed::{Dice, Seeds};

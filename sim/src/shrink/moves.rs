@@ -110,10 +110,8 @@ impl Search {
 
     /// What is to become less: steps first.
     fn weight(&self) -> (usize, u32, usize) {
-        let absent = usize::try_from(self.best.options.clients).unwrap_or(usize::MAX);
-        let there = absent - self.best.absent.len().min(absent);
         let decided = self.best.steps.len() + self.best.options.rules.len();
-        (decided, self.best.options.servers, there)
+        (decided, self.best.options.servers, self.best.clients())
     }
 
     fn leave_out_vain(&mut self) {

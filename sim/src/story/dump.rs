@@ -12,7 +12,7 @@ use zabkeeper_core::{Instant, ServerId};
 use crate::chronicle::{Chronicle, Conn, Entry, Lane, Message, Strike};
 use crate::heal;
 use crate::options::SERVERS_MAX;
-use crate::program::write_file;
+use crate::output::write_file;
 use crate::run::Report;
 use crate::trace::plain::positions_in;
 

@@ -5,6 +5,7 @@
 mod fork;
 mod heal;
 mod intruder;
+mod outcome;
 mod partition;
 mod phases;
 mod press;
@@ -17,16 +18,15 @@ mod wipe;
 
 use std::collections::BTreeMap;
 
-use zabkeeper_core::io::Mark;
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
 use crate::agenda::{Agenda, Due};
-use crate::chronicle::{Chronicle, Lines, Strikes};
+use crate::chronicle::{Lines, Strikes};
 use crate::client::Client;
 use crate::faults::Fault;
 use crate::fork::Fork;
 use crate::heal::Fate;
-use crate::judge::{Check, Failure, Judge};
+use crate::judge::Judge;
 use crate::node::Node;
 use crate::observe::ClientId;
 use crate::options::Options;
@@ -39,13 +39,14 @@ use crate::shared::{Event, Shared};
 use crate::stop::Stop;
 use crate::stream::{Arrival, Delivery, End, Network, Party};
 use crate::tally::{Counts, Tally};
-use crate::targets::{Rule, Targets};
+use crate::targets::Targets;
 use crate::trace::{Kind, Story, Trace};
 use crate::workload::KeySpace;
 use intruder::Intruder;
 use partition::Partition;
 use rogue::{Rogue, Usurped};
 
+pub use outcome::Outcome;
 pub use phases::Liveness;
 
 /// Events after which a run is given up as inconclusive: far more than any run needs.
@@ -95,75 +96,6 @@ pub struct World {
     healed: Counts,
     /// See [`Outcome`].
     end_digest: Option<u64>,
-}
-
-/// How a run ended.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The first failure.
-    pub failure: Option<Failure>,
-    /// It was given up before a verdict.
-    pub inconclusive: bool,
-    /// It was stopped before a verdict, as somebody wanted, and why there.
-    pub stopped: Option<String>,
-    /// Virtual time at the end.
-    pub ended: Instant,
-    /// The fingerprint.
-    pub hash: u128,
-    /// Number of events in the trace.
-    pub events: u64,
-    /// Counters.
-    pub tally: Tally,
-    /// How often each promise was checked.
-    pub checks: Vec<(&'static str, u64)>,
-    /// How long the service took to recover after the heal.
-    pub liveness: Liveness,
-    /// Who was healed, where not all were; else nothing.
-    pub healed: String,
-    /// Of the state that all servers have got to, where the run has got to its audit.
-    pub end_digest: Option<u64>,
-    /// Who led and followed when.
-    pub roles: Roles,
-    /// Which fault hit whom.
-    pub strikes: Strikes,
-    /// What has happened, where it was to be collected.
-    pub chronicle: Option<Box<Chronicle>>,
-    /// Trace lines kept, and hashes by event, where asked for.
-    pub trace: Trace,
-    /// What was decided, where that was asked for.
-    pub steps: Option<Vec<Step>>,
-    /// What has struck at marks.
-    pub rules: Vec<Rule>,
-    /// Steps that hit each mark before the heal.
-    pub hits: [u32; Mark::ALL.len()],
-}
-
-impl Outcome {
-    /// Of a world that fell apart: code of the simulator has panicked, and with it is gone what there was.
-    pub(crate) fn panicked(said: String) -> Outcome {
-        let Check { class, id, sentence } = Check::SIMULATOR;
-        let (at, event, evidence) = (Instant::default(), 0, vec![said]);
-        Outcome {
-            failure: Some(Failure { class, id, sentence, evidence, at, event }),
-            inconclusive: false,
-            stopped: None,
-            ended: at,
-            hash: 0,
-            events: 0,
-            tally: Tally::default(),
-            checks: Vec::new(),
-            liveness: Liveness::default(),
-            healed: String::new(),
-            end_digest: None,
-            roles: Roles::default(),
-            strikes: Strikes::default(),
-            chronicle: None,
-            trace: Trace::new(Story::Off, false),
-            steps: None,
-            rules: Vec::new(),
-            hits: [0; Mark::ALL.len()],
-        }
-    }
 }
 
 impl World {
