@@ -153,6 +153,9 @@ impl Batch {
         if flags.json.is_some() {
             self.json.push(report::json(report, flags));
         }
+        for why in report::drifted(report) {
+            say(&format!("seed {:#x}: {why}\n", report.job.seed));
+        }
         if let Some(failure) = &report.outcome.failure {
             // The whole of it ends the output, with the way to repeat it.
             let seen = failure.evidence.first().map_or("", String::as_str);

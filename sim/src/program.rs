@@ -131,14 +131,13 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         say(&format!("the trace hash is {got:032x}, not {expected:032x}\n{repro}\n"));
         return Ok(Class::Determinism.exit_code());
     }
-    say_missed(&report);
+    say_drifted(&report);
     Ok(if report::is_open(report::verdict(&report)) { INCONCLUSIVE } else { 0 })
 }
 
-/// A schedule that has become another run than it is there for says nothing any more.
-fn say_missed(report: &Report) {
-    for mark in &report.missed {
-        say(&format!("drifted: the schedule does not reach {mark:?} any more; record it anew\n"));
+fn say_drifted(report: &Report) {
+    for why in report::drifted(report) {
+        say(&format!("{why}\n"));
     }
 }
 
@@ -337,7 +336,7 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
         let (mut report, _) = source.run(&one);
         totals.add(&report);
         tell(&format!("{:<28} {}\n", report::verdict(&report), path.display()));
-        say_missed(&report);
+        say_drifted(&report);
         let told = source.chronicle(&mut report, &one);
         if let Some(failure) = &report.outcome.failure {
             explain(failure, &report, told.as_deref(), &one);

@@ -21,6 +21,7 @@ use crate::shrink::Shrunk;
 use crate::tally::Tally;
 use crate::trace::plain::positions_in;
 use crate::workload::Op;
+use crate::world::Outcome;
 
 /// What took less of a processor says nothing about speed, ns.
 const MEASURABLE: u64 = 1_000_000;
@@ -97,9 +98,24 @@ pub fn verdict(report: &Report) -> &'static str {
         Some(failure) => failure.class.name(),
         None if report.outcome.stopped.is_some() => "stopped",
         None if report.outcome.inconclusive => "inconclusive",
-        None if !report.missed.is_empty() => "drifted",
+        None if !drifted(report).is_empty() => "drifted",
         None => "passed",
     }
+}
+
+/// What a run that has come well to its end was to get to, and has not: it says nothing about what somebody wanted to know.
+pub fn drifted(report: &Report) -> Vec<String> {
+    let Outcome { failure, stopped, inconclusive, unforked, .. } = &report.outcome;
+    if failure.is_some() || stopped.is_some() || *inconclusive {
+        return Vec::new();
+    }
+    let marks = report.missed.iter().map(|mark| {
+        format!("drifted: the schedule does not reach {mark:?} any more; record it anew")
+    });
+    // Of a schedule the steps count, and the fork that some of them once came from need not be there.
+    let is_of_seed = !report.job.pinned.forks.is_empty();
+    let fork = unforked.filter(|_| is_of_seed);
+    marks.chain(fork.map(|fork| format!("drifted: the run does not get to {fork}"))).collect()
 }
 
 /// Is it none: does nobody know whether the promises hold?

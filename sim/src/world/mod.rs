@@ -266,6 +266,7 @@ impl World {
             failure: shared.judge.failure().cloned(),
             inconclusive,
             stopped: self.stopped,
+            unforked: self.forks.last().copied(),
             ended: shared.now,
             hash: shared.trace.hash(),
             events: shared.trace.events(),

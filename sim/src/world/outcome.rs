@@ -5,6 +5,7 @@ use zabkeeper_core::io::Mark;
 
 use super::Liveness;
 use crate::chronicle::{Chronicle, Strikes};
+use crate::fork::Fork;
 use crate::judge::{Check, Failure};
 use crate::roles::Roles;
 use crate::schedule::Step;
@@ -21,6 +22,8 @@ pub struct Outcome {
     pub inconclusive: bool,
     /// It was stopped before a verdict, as somebody wanted, and why there.
     pub stopped: Option<String>,
+    /// The fork that it has not got to.
+    pub unforked: Option<Fork>,
     /// Virtual time at the end.
     pub ended: Instant,
     /// The fingerprint.
@@ -62,6 +65,7 @@ impl Outcome {
             failure: Some(Failure { class, id, sentence, evidence, at, event }),
             inconclusive: false,
             stopped: None,
+            unforked: None,
             ended: at,
             hash: 0,
             events: 0,

@@ -9,7 +9,7 @@ use sim::run::{Job, Report};
 use sim::schedule::Schedule;
 use sim::targets::Rule;
 use sim::trace::Story;
-use sim::{determinism, shrink};
+use sim::{determinism, report, shrink};
 use zabkeeper_core::Instant;
 
 use crate::{assert_passed, job};
@@ -109,6 +109,8 @@ fn forks_share_the_past_and_have_futures_of_their_own() {
         let whole = forked(3, "CommitBatch#4000000/1");
         let (apart, left) = (parting(&one, &other), parting(&one, &whole));
         assert!(left > 200 && apart == left, "{place}: {left} {apart}");
+        assert_eq!(report::verdict(&one.run(Story::Off, false)), "passed");
+        assert_eq!(report::verdict(&whole.run(Story::Off, false)), "drifted");
         let same = forked(3, &format!("{place}/1"));
         assert_eq!(parting(&one, &same) as u64, one.run(Story::Off, false).outcome.events);
     }
