@@ -147,7 +147,7 @@ pub enum Observation<'a> {
         /// Which.
         server: ServerId,
         /// The answer.
-        report: &'a Report,
+        report: &'a SelfReport,
         /// Connections that the server has.
         open: &'a BTreeSet<ConnId>,
     },
@@ -211,7 +211,7 @@ pub enum Observation<'a> {
 
 /// What a server says of itself when an operator asks.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Report {
+pub struct SelfReport {
     /// Counters and watermarks.
     pub status: Status,
     /// Live sessions of the ensemble.

@@ -271,21 +271,21 @@ impl fmt::Display for Violation {
 
 /// A broken promise, before the time is known.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct Broken {
     id: Id,
     evidence: Vec<String>,
 }
 
 /// What a check answers.
-pub(super) type Verdict = Result<(), Fault>;
+pub(super) type Verdict = Result<(), Broken>;
 
-impl Fault {
-    pub(super) fn new(id: Id, evidence: Vec<String>) -> Fault {
-        Fault { id, evidence }
+impl Broken {
+    pub(super) fn new(id: Id, evidence: Vec<String>) -> Broken {
+        Broken { id, evidence }
     }
 
     pub(super) fn at(self, at: Instant) -> Violation {
-        let Fault { id, evidence } = self;
+        let Broken { id, evidence } = self;
         Violation { id: id.name(), sentence: id.sentence(), evidence, at }
     }
 }
@@ -317,7 +317,7 @@ impl Tally {
         evidence: impl FnOnce() -> Vec<String>,
     ) -> Verdict {
         self.asked[id as usize] += 1;
-        if holds || self.muted[id as usize] { Ok(()) } else { Err(Fault::new(id, evidence())) }
+        if holds || self.muted[id as usize] { Ok(()) } else { Err(Broken::new(id, evidence())) }
     }
 
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {

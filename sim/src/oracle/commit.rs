@@ -12,7 +12,7 @@ use zabkeeper_core::wire::{Id as Identity, Request};
 use zabkeeper_core::{ErrorCode, Instant, ServerId, SessionId, Zxid};
 
 use super::Oracles;
-use super::catalog::{Fault, Id, Verdict};
+use super::catalog::{Broken, Id, Verdict};
 use super::conn::{Hello, Who};
 use super::epochs::Proposed;
 use super::ledger::Committed;
@@ -47,7 +47,7 @@ impl Oracles {
                 Kind::Ephemeral => Id::S1,
                 Kind::Session => Id::S4,
             };
-            Fault::new(id, vec![wrong.what, format!("transaction: {shown}")])
+            Broken::new(id, vec![wrong.what, format!("transaction: {shown}")])
         })?;
         self.stamps.push((self.model.tip(), self.now));
         if let Some(ended) = ended {

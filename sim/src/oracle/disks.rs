@@ -5,7 +5,7 @@
 use zabkeeper_core::io::{DiskEvent, DurableState, Input};
 use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
-use super::catalog::{Fault, Id, Tally, Verdict};
+use super::catalog::{Broken, Id, Tally, Verdict};
 use super::history::Path;
 use super::ledger::Ledger;
 use super::mirror::Held;
@@ -176,7 +176,7 @@ impl Ledger {
         tally: &mut Tally,
         disk: &Disk<'_>,
         otherwise: Id,
-    ) -> Result<Option<Held>, Fault> {
+    ) -> Result<Option<Held>, Broken> {
         let &Disk { server: id, state, last } = disk;
         let server = self.servers.entry(id).or_default();
         let (durable, issued) = (server.mirror.durable(), server.mirror.issued());
@@ -204,7 +204,7 @@ impl Ledger {
             format!("confirmed was a log up to {}; {}", durable.path.end(), kept(&durable.state)),
             format!("commanded was a log up to {}; {}", issued.path.end(), kept(&issued.state)),
         ];
-        Err(Fault::new(kind, evidence))
+        Err(Broken::new(kind, evidence))
     }
 
     fn keeps_epochs(&mut self, tally: &mut Tally, disk: &Disk<'_>) -> Verdict {

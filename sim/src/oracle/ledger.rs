@@ -13,7 +13,7 @@ use std::time::Duration;
 use zabkeeper_core::io::{DurableState, Entry};
 use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Zxid};
 
-use super::catalog::{Fault, Id, Tally, Verdict};
+use super::catalog::{Broken, Id, Tally, Verdict};
 use super::disks::DiskDigest;
 use super::epochs::{Begun, Epochs, Promises, Proposed};
 use super::history::Path;
@@ -358,7 +358,7 @@ impl Ledger {
         tally: &mut Tally,
         id: ServerId,
         zxid: Zxid,
-    ) -> Result<Option<Zxid>, Fault> {
+    ) -> Result<Option<Zxid>, Broken> {
         let server = self.server(id);
         if zxid <= server.claimed {
             return Ok(None);
@@ -407,7 +407,7 @@ impl Ledger {
         tally: &mut Tally,
         id: ServerId,
         zxid: Zxid,
-    ) -> Result<Vec<Committed>, Fault> {
+    ) -> Result<Vec<Committed>, Broken> {
         let mut chain = Vec::new();
         for next in self.servers[&id].path().between(self.committed.end(), zxid) {
             let proposal = self.epochs.proposal(next);

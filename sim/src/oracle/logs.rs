@@ -6,7 +6,7 @@
 use zabkeeper_core::io::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Instant, ServerId, WriteId, Zxid};
 
-use super::catalog::{Fault, Id, Tally, Verdict};
+use super::catalog::{Broken, Id, Tally, Verdict};
 use super::epochs::Proposed;
 use super::history::Path;
 use super::ledger::Ledger;
@@ -210,7 +210,7 @@ impl Ledger {
     }
 
     /// What a snapshot of a leader stands for.
-    fn history_of(&self, tally: &mut Tally, id: ServerId, snapshot: Zxid) -> Result<Path, Fault> {
+    fn history_of(&self, tally: &mut Tally, id: ServerId, snapshot: Zxid) -> Result<Path, Broken> {
         tally.hold(Id::Z3, self.committed.contains(snapshot), || {
             vec![format!("server {id} takes over a snapshot of {snapshot}, which is not committed")]
         })?;
@@ -225,7 +225,7 @@ impl Ledger {
         tally: &mut Tally,
         id: ServerId,
         snapshot: Zxid,
-    ) -> Result<Option<Path>, Fault> {
+    ) -> Result<Option<Path>, Broken> {
         if snapshot <= self.servers[&id].path().end() {
             return Ok(None);
         }

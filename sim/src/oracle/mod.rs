@@ -66,7 +66,7 @@ pub use catalog::Violation;
 
 use crate::model::{Model, Rules};
 use crate::observe::{ClientId, Observation, Observed};
-use catalog::{Fault, Id, Tally, Verdict};
+use catalog::{Broken, Id, Tally, Verdict};
 use conn::{Conn, Credential, Phase, Who};
 use disks::Disk;
 use heard::Heard;
@@ -461,6 +461,6 @@ impl Oracles {
     }
 
     fn fault(id: Id, evidence: Vec<String>) -> Verdict {
-        Err(Fault::new(id, evidence))
+        Err(Broken::new(id, evidence))
     }
 }

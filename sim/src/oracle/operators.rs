@@ -9,14 +9,14 @@ use zabkeeper_core::{ConnId, Mode, ServerId, SessionId, SessionInfo, Status};
 use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::words::maybe;
-use crate::observe::Report;
+use crate::observe::SelfReport;
 
 impl Oracles {
     /// A server has been asked, while it had these connections.
     pub(super) fn reported(
         &mut self,
         id: ServerId,
-        report: &Report,
+        report: &SelfReport,
         open: &BTreeSet<ConnId>,
     ) -> Verdict {
         self.counts_what_is_there(id, report)?;
@@ -24,7 +24,7 @@ impl Oracles {
         self.names_the_watches(id, report, open)
     }
 
-    fn counts_what_is_there(&mut self, id: ServerId, report: &Report) -> Verdict {
+    fn counts_what_is_there(&mut self, id: ServerId, report: &SelfReport) -> Verdict {
         let status = &report.status;
         let counts = self.model.counts_at(status.applied);
         // ZooKeeper counts the root under both of its names.
@@ -56,8 +56,8 @@ impl Oracles {
         })
     }
 
-    fn names_the_sessions(&mut self, id: ServerId, report: &Report) -> Verdict {
-        let Report { status, sessions, local_sessions, ephemerals, .. } = report;
+    fn names_the_sessions(&mut self, id: ServerId, report: &SelfReport) -> Verdict {
+        let SelfReport { status, sessions, local_sessions, ephemerals, .. } = report;
         let alive = self.model.sessions_at(status.applied);
         let named = sessions.iter().map(|session| session.id);
         let right = named.eq(alive.iter().copied());
@@ -148,10 +148,10 @@ impl Oracles {
     fn names_the_watches(
         &mut self,
         id: ServerId,
-        report: &Report,
+        report: &SelfReport,
         open: &BTreeSet<ConnId>,
     ) -> Verdict {
-        let Report { status, watched, by_conn, by_path, .. } = report;
+        let SelfReport { status, watched, by_conn, by_path, .. } = report;
         let pairs: BTreeSet<&(ConnId, String)> = by_conn.iter().collect();
         let same = pairs.len() == by_conn.len()
             && pairs.len() == by_path.len()

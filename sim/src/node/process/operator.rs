@@ -8,7 +8,7 @@ use std::fmt::Write;
 use zabkeeper_core::wire::Word;
 
 use super::*;
-use crate::observe::Report;
+use crate::observe::SelfReport;
 
 impl Process {
     /// An operator asks. The connection closes behind the answer.
@@ -84,9 +84,9 @@ impl Process {
     }
 
     /// Shows the oracles what operators would be told now.
-    pub(in crate::node) fn show(&self, shared: &mut Shared) -> Report {
+    pub(in crate::node) fn show(&self, shared: &mut Shared) -> SelfReport {
         let server = &self.server;
-        let report = Report {
+        let report = SelfReport {
             status: server.status(),
             sessions: server.sessions(),
             unapplied: self.unapplied.len(),

@@ -8,7 +8,7 @@ use zabkeeper_core::{
 };
 
 use super::history::{History, SERVER, create, create_with, twins, twins_of};
-use crate::observe::{Observation, Report};
+use crate::observe::{Observation, SelfReport};
 
 const S2: ServerId = ServerId(2);
 const S3: ServerId = ServerId(3);
@@ -16,7 +16,7 @@ const A: ConnId = ConnId(1);
 const B: ConnId = ConnId(2);
 
 /// What the server has to say when somebody asks it: two of its connections watch three paths.
-pub(super) fn report(h: &mut History) -> Report {
+pub(super) fn report(h: &mut History) -> SelfReport {
     let told = h.member(SERVER).status();
     let followers = h.members.len() - 1;
     let counts = h.model.counts_at(told.applied);
@@ -35,7 +35,7 @@ pub(super) fn report(h: &mut History) -> Report {
     let watches = [(A, "/a"), (A, "/b"), (B, "/b"), (B, "/c")];
     let watches = Vec::from(watches.map(|(conn, path)| (conn, path.to_owned())));
     let owners = h.model.owners_at(status.applied);
-    Report {
+    SelfReport {
         sessions: h.model.sessions_at(status.applied).into_iter().map(info).collect(),
         local_sessions: Vec::new(),
         unapplied: status.outstanding,
@@ -47,13 +47,13 @@ pub(super) fn report(h: &mut History) -> Report {
     }
 }
 
-pub(super) fn reports(h: &mut History, report: &Report) {
+pub(super) fn reports(h: &mut History, report: &SelfReport) {
     let open = BTreeSet::from([A, B]);
     h.sees(Observation::Reported { server: SERVER, report, open: &open });
 }
 
 /// Somebody owns something, and the server is asked; `change` is the lie.
-fn asks(h: &mut History, lie: bool, change: impl FnOnce(&mut Report)) {
+fn asks(h: &mut History, lie: bool, change: impl FnOnce(&mut SelfReport)) {
     let a = h.client(0);
     h.writes(a, create("/p"));
     h.writes(a, create_with("/e", "v0", 1));
