@@ -1,11 +1,13 @@
 //! A server process: the real server, and the driver's loop around it as the shipped driver has it.
 //!
-//! Owns the inbox and the order in which inputs are taken; connections with clients are in `conns`, those with other
-//! servers in `links`, and what others hear of its steps in `tell`. Must not decide when it runs.
+//! Owns the turns of the loop and what each of them takes; what waits is in `inbox`, connections with clients in `conns`,
+//! those with other servers in `links`, and what others hear of its steps in `tell`. Must not decide when it runs.
 
 mod behind;
 mod conns;
+mod inbox;
 mod left;
+mod lengths;
 mod links;
 mod marks;
 mod operator;
@@ -48,6 +50,8 @@ use crate::targets::Met;
 use crate::trace::{Kind, plain};
 use behind::Behind;
 use conns::Conn;
+use inbox::Delivered;
+use lengths::Lengths;
 pub(super) use links::Heard;
 use links::{Backoff, Link, LinkEvent};
 use orders::Orders;
@@ -125,42 +129,6 @@ pub(super) struct Process {
     troubles: Vec<Met>,
     ending: bool,
     halted: bool,
-}
-
-/// What waits to be taken by the loop.
-#[derive(Debug)]
-enum Delivered {
-    Accepted(ConnId, ClientId),
-    Bytes(ConnId, Bytes),
-    Gone(ConnId),
-    /// This process has closed it, and owes the server the answer.
-    Closed(ConnId),
-    Disk(DiskEvent),
-    Link(LinkId, LinkEvent),
-    Notified(Heard),
-}
-
-/// Where something comes from: what comes from one side keeps its order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Side {
-    Client(ConnId),
-    Link(LinkId),
-    Election,
-    Disk,
-}
-
-impl Delivered {
-    fn side(&self) -> Side {
-        match self {
-            Delivered::Accepted(conn, _)
-            | Delivered::Bytes(conn, _)
-            | Delivered::Gone(conn)
-            | Delivered::Closed(conn) => Side::Client(*conn),
-            Delivered::Link(link, _) => Side::Link(*link),
-            Delivered::Notified(_) => Side::Election,
-            Delivered::Disk(_) => Side::Disk,
-        }
-    }
 }
 
 impl std::fmt::Debug for Process {
@@ -313,9 +281,8 @@ impl Process {
         if matches!(delivery, Delivery::Nothing | Delivery::Later(_)) {
             return;
         }
-        // A reset may take with it what has arrived and was not read.
         if delivery == Delivery::Reset && dice.chance(1, 2) {
-            self.inbox.retain(|delivered| !delivered.is_bytes_of(conn));
+            inbox::forget_bytes(&mut self.inbox, conn);
         }
         let link = LinkId(conn.0);
         self.inbox.push_back(match (from, delivery) {
@@ -384,7 +351,7 @@ impl Process {
         }
         self.wake_at = None;
         if std::mem::take(&mut self.stood_still) && self.odd.chance(1, 2) {
-            self.disorder();
+            inbox::disorder(&mut self.inbox, &mut self.odd);
         }
         let steps_before = shared.tally.counts.steps;
         let now = clock.read(shared.now);
@@ -418,16 +385,6 @@ impl Process {
             self.truth_seen = self.commits;
         }
         due
-    }
-
-    /// What has come from different sides while the process stood still is found in any order: one socket after the other
-    /// is emptied.
-    fn disorder(&mut self) {
-        let mut places = BTreeMap::new();
-        for delivered in &self.inbox {
-            places.entry(delivered.side()).or_insert_with(|| self.odd.word());
-        }
-        self.inbox.make_contiguous().sort_by_key(|delivered| places[&delivered.side()]);
     }
 
     /// Arranges for the next turn.
@@ -585,53 +542,5 @@ impl Process {
             shared.at(at, Event::Crash { server: self.id, life: self.life, how });
         }
         self.out = out;
-    }
-}
-
-impl Delivered {
-    fn is_bytes_of(&self, conn: ConnId) -> bool {
-        match self {
-            Delivered::Bytes(of, _) => *of == conn,
-            Delivered::Link(of, LinkEvent::Bytes(_)) => of.0 == conn.0,
-            Delivered::Link(..)
-            | Delivered::Accepted(..)
-            | Delivered::Gone(_)
-            | Delivered::Closed(_)
-            | Delivered::Disk(_)
-            | Delivered::Notified(..) => false,
-        }
-    }
-}
-
-/// How much there is in each sink.
-#[derive(Clone, Copy, Default)]
-struct Lengths {
-    disk: usize,
-    clients: usize,
-    election: usize,
-    peers: usize,
-}
-
-impl Lengths {
-    fn of(out: &Outbox) -> Lengths {
-        Lengths {
-            disk: out.disk.len(),
-            clients: out.clients.len(),
-            election: out.election.len(),
-            peers: out.peers.len(),
-        }
-    }
-
-    /// Of what came after these, a prefix of each sink stays.
-    fn cut(self, out: &mut Outbox, dice: &mut Dice) {
-        let mut keep = |before: usize, all: usize| before + dice.upto(all - before);
-        out.disk.truncate(keep(self.disk, out.disk.len()));
-        out.clients.truncate(keep(self.clients, out.clients.len()));
-        out.election.truncate(keep(self.election, out.election.len()));
-        out.peers.truncate(keep(self.peers, out.peers.len()));
-    }
-
-    fn sum(self) -> usize {
-        self.disk + self.clients + self.election + self.peers
     }
 }
