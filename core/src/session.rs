@@ -12,6 +12,9 @@ use crate::ids::{Instant, ServerId, SessionId, WallMs};
 use crate::rng::Rng;
 use crate::wire::Password;
 
+/// Ids that begin in one millisecond, as a number of bits.
+const ID_BITS: u32 = 16;
+
 /// The sessions that exist, the same on every replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionTable {
@@ -120,6 +123,14 @@ impl SessionTable {
         }
     }
 
+    /// The same, of sessions that the server keeps to itself (SESS-14). Nobody knows those of its earlier lives, one of which
+    /// may have begun to deal in this very millisecond, where the clock was set back since.
+    pub(crate) fn first_local_id(&self, server: ServerId, now: WallMs, rng: &mut Rng) -> SessionId {
+        // Half of the ids of a millisecond: the others keep clear of what is dealt elsewhere for the next one.
+        let apart = rng.below(1 << (ID_BITS - 1));
+        SessionId(self.first_id(server, now, rng).0 + i64::from(apart))
+    }
+
     /// The same, behind a session that this server has kept to itself until now: it has not told of those that follow
     /// (SESS-14).
     pub(crate) fn first_id_behind(
@@ -166,9 +177,8 @@ fn by_clock(server: ServerId, now: WallMs) -> SessionId {
 /// Where the clock stands behind what was dealt: a server that keeps its sessions to itself has dealt more than is known,
 /// and a leap that nobody has made before keeps clear of those.
 fn leap_over(last: SessionId, rng: &mut Rng) -> SessionId {
-    const MS_BITS: u32 = 16;
     let leap_ms = i64::from(1 + rng.below(1 << 20));
-    SessionId(((last.0 >> MS_BITS) + leap_ms) << MS_BITS)
+    SessionId(((last.0 >> ID_BITS) + leap_ms) << ID_BITS)
 }
 
 /// The byte that names a server in the ids of its sessions.
@@ -409,6 +419,21 @@ mod tests {
         let other = table.first_id(server, WallMs(now.0 - 1), &mut Rng::new(2));
         assert_ne!(other, again);
         assert_eq!(table.first_id(server, WallMs(now.0 + 1), &mut rng).0, first.0 + 0x1_0000);
+    }
+
+    /// Seed 0x2800050019a7 of the swarm at 252af5c: the clock was set back by as long as the server had been up.
+    #[test]
+    fn sess_14_lives_that_begin_in_the_same_millisecond_deal_other_ids() {
+        let (server, now) = (ServerId(3), WallMs(1_700_000_000_000));
+        let table = SessionTable::default();
+        let firsts = [1, 2, 3].map(|life| table.first_local_id(server, now, &mut Rng::new(life)));
+        for (at, one) in firsts.iter().enumerate() {
+            for other in &firsts[..at] {
+                assert!(one.0.abs_diff(other.0) > 100, "{one} and {other}");
+            }
+            let next_ms = by_clock(server, WallMs(now.0 + 1));
+            assert!(*one >= by_clock(server, now) && one.0 + 0x7fff < next_ms.0, "{one}");
+        }
     }
 
     #[test]

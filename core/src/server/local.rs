@@ -49,7 +49,7 @@ impl LocalSessions {
         cx: &mut Cx<'_>,
     ) -> SessionId {
         let id = match self.last {
-            None => known.first_id(cx.config.id(), cx.now.wall, cx.rng),
+            None => known.first_local_id(cx.config.id(), cx.now.wall, cx.rng),
             Some(last) => known.free_id(session::next_id(last)),
         };
         self.last = Some(id);
