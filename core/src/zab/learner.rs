@@ -266,6 +266,8 @@ impl Learner {
     /// The leader serves, and the learner has all that it needs to do so, too.
     pub(super) fn serve(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
         self.stage = Stage::Serving;
+        // It was silent because it waited for this. From now on silence has the shorter limit, and its own time to begin.
+        self.heard = cx.now.mono;
         let committed = replica.log().committed();
         cx.tell(self.link, PeerMessage::UpToDate { committed });
     }
