@@ -229,6 +229,7 @@ impl Replica {
             walks: usize::from(self.tree.is_walked() && self.snapshots.running.is_none()),
             pieces: self.incoming.as_ref().map_or(0, |incoming| incoming.chunks.len()),
             pieces_at_disk: self.snapshots.at_disk as usize,
+            lists: self.tree.unused_lists(),
             ..Backlog::default()
         }
     }

@@ -241,7 +241,7 @@ impl Server {
         self.replica.watches.data_by_path()
     }
 
-    /// What it holds for work under way; see [`Backlog`]. Visits every connection.
+    /// What it holds for work under way; see [`Backlog`]. Visits every connection and every node.
     pub fn backlog(&self) -> Backlog {
         let backlog = self.replica.backlog();
         let requests = self.conns.values().map(|conn| conn.queue.len()).sum();
@@ -252,6 +252,11 @@ impl Server {
         let (syncs, changes, upgrades) = broadcast.map_or((0, 0, 0), Broadcast::backlog);
         let upgrades = upgrades + self.local.upgrading();
         Backlog { requests, syncs, changes, upgrades, strays: self.strays(), ..backlog }
+    }
+
+    /// How many of its clients' syncs wait for the leader's word, for checkers. Visits every connection.
+    pub fn waiting_syncs(&self) -> usize {
+        self.conns.values().map(|conn| conn.queue.unconfirmed()).sum()
     }
 
     /// Fingerprint of tree and sessions at `status().applied`; see [`crate::digest`]. Visits every node.

@@ -107,6 +107,8 @@ pub struct Backlog {
     pub upgrades: usize,
     /// Sessions whose connection is not the one that it is taken for. There is none at any time.
     pub strays: usize,
+    /// Access control lists that count as in use, although no node has them. There is none at any time.
+    pub lists: usize,
 }
 
 /// What the data table of watches holds: those set by getData and exists.

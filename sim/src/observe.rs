@@ -135,6 +135,13 @@ pub enum Observation<'a> {
         /// The last transaction that would survive.
         last: Zxid,
     },
+    /// A server follows another and serves its clients from now on; told after the step that says so.
+    Follows {
+        /// Who.
+        server: ServerId,
+        /// How many of its clients' syncs wait for the leader's word.
+        syncs: usize,
+    },
     /// The sessions that only this server knows are others than they were; told after what has been applied.
     Locals {
         /// Who.

@@ -331,6 +331,7 @@ impl Options {
             epoch_txns: self.server.limits.epoch_txns,
             tick,
             sync_limit: self.server.sync_limit(),
+            init_limit: tick * self.server.phase_ticks.0,
             begin_limit: tick * (1 + self.server.phase_ticks.0),
             commit_within: self.commit_within(),
             timeouts_ms: (tick_ms * least, tick_ms * most.max(least)),

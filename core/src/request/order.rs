@@ -228,6 +228,12 @@ impl Queue {
         Resumed { syncs: self.waiting.iter().filter_map(unconfirmed).collect(), anew, lost }
     }
 
+    /// How many syncs wait for the leader's word.
+    pub(crate) fn unconfirmed(&self) -> usize {
+        let asks = |waiting: &&Waiting| matches!(waiting, Waiting::Sync { confirmed: false, .. });
+        self.waiting.iter().filter(asks).count()
+    }
+
     /// The next request that waits for no transaction and whose turn has come.
     pub(crate) fn next_read(&mut self) -> Option<Asked> {
         let ready = |waiting: &mut Waiting| match waiting {

@@ -153,6 +153,13 @@ impl Tree {
         &self.acls
     }
 
+    /// How many lists count as in use, although no node has them. Visits every node.
+    pub(crate) fn unused_lists(&self) -> usize {
+        let nodes = self.slots.iter().filter_map(|slot| slot.node.as_ref());
+        let used: BTreeSet<AclId> = nodes.map(|node| node.acl).collect();
+        self.acls.in_use().filter(|(id, _)| !used.contains(id)).count()
+    }
+
     /// How many nodes are below this one, at any depth.
     pub(crate) fn descendants(&self, id: NodeId) -> i32 {
         let mut count = 0_i32;

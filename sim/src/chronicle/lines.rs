@@ -111,6 +111,7 @@ impl Lines {
             | Observation::Applied { .. }
             | Observation::DurableTruth { .. }
             | Observation::CachedTruth { .. }
+            | Observation::Follows { .. }
             | Observation::Locals { .. }
             | Observation::Reported { .. }
             | Observation::Final { .. } => {}

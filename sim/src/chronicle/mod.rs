@@ -303,6 +303,7 @@ impl Chronicle {
             | Observation::StandsStill { .. }
             | Observation::Unread { .. }
             | Observation::Struck { .. }
+            | Observation::Follows { .. }
             | Observation::Locals { .. }
             | Observation::Reported { .. }
             | Observation::Final { .. } => {}

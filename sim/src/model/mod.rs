@@ -117,6 +117,8 @@ pub struct Rules {
     pub tick: Duration,
     /// For how long a server may hear nothing of those it works with; zero: for ever.
     pub sync_limit: Duration,
+    /// For how long who does not serve yet may be silent; zero: for ever.
+    pub init_limit: Duration,
     /// In which time a leader finds followers and brings a quorum into step, or gives up; zero: never.
     pub begin_limit: Duration,
     /// In which time a quorum that is well commits what its leader proposes; zero: nothing is known of that.

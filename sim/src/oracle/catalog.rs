@@ -71,11 +71,12 @@ pub(super) enum Id {
     W8,
     O1,
     L8,
+    L11,
 }
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 62] = [
+    pub(super) const ALL: [Id; 63] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -138,6 +139,7 @@ impl Id {
         Id::W8,
         Id::O1,
         Id::L8,
+        Id::L11,
     ];
 
     /// As it is printed.
@@ -240,8 +242,10 @@ impl Id {
             Id::O1 => ("O1", "what operators are told is what there is"),
             Id::L8 => (
                 "L8",
-                "a quorum that is well commits in time; who acknowledges nothing is given up, and who leads nobody gives up",
+                "a quorum that is well commits in time; who owes a word says it at once, who says none is given up, and \
+                 who leads nobody gives up",
             ),
+            Id::L11 => ("L11", "nobody is given up before the time that it has"),
         }
     }
 }
@@ -376,6 +380,7 @@ mod tests {
             include_str!("tests/lifetimes.rs"),
             include_str!("tests/operators.rs"),
             include_str!("tests/outside.rs"),
+            include_str!("tests/pace.rs"),
             include_str!("tests/servers.rs"),
             include_str!("tests/sessions.rs"),
             include_str!("tests/watches.rs"),

@@ -36,6 +36,7 @@ impl Ledger {
         input: &Input,
         at: Instant,
     ) -> Verdict {
+        self.owes_nothing(tally, id)?;
         self.server(id).cause = None;
         match input {
             Input::Disk(DiskEvent::Done(write)) => {

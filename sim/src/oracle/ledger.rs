@@ -77,6 +77,8 @@ pub(super) struct Server {
     pub(super) leads_since: Instant,
     pub(super) serves: bool,
     pub(super) follows: Option<ServerId>,
+    /// It has said that it does nothing any more.
+    pub(super) halted: bool,
     /// Since when it leads too few.
     forsaken_since: Option<Instant>,
     /// Since when it has led, followed this leader, or looked for one.
@@ -139,9 +141,14 @@ impl Ledger {
         self.servers.get(&id).is_some_and(|server| server.links.contains_key(&link))
     }
 
-    /// Who is at the other end of this link of the server.
+    /// This link of the server, as it has heard of it.
+    pub(super) fn link(&self, id: ServerId, link: LinkId) -> Option<&Link> {
+        self.servers.get(&id)?.links.get(&link)
+    }
+
+    /// Who is at the other end of it.
     pub(super) fn peer_of(&self, id: ServerId, link: LinkId) -> Option<ServerId> {
-        Some(self.servers.get(&id)?.links.get(&link)?.peer)
+        Some(self.link(id, link)?.peer)
     }
 
     /// How many learners have said who they are on links of this server, and how many of them have its history.
@@ -192,6 +199,7 @@ impl Ledger {
         server.jump = None;
         server.claimed = Zxid::ZERO;
         (server.leads, server.led, server.serves, server.follows) = (false, false, false, None);
+        server.halted = false;
         server.role_since = at;
         server.forsaken_since = None;
     }
@@ -213,6 +221,7 @@ impl Ledger {
             server.role_since = at;
         }
         server.led = server.leads;
+        server.halted = status.halted.is_some();
         (server.leads, server.follows, server.serves) = now;
         before != now
     }

@@ -12,11 +12,11 @@
 //! | `mod` | what servers hold when they are looked at, and at the audit | T1 S2 C7 |
 //! | `ledger` | what servers commit and apply, and whom they lead | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
 //! | `logs` | what servers give to their disks | Z1 Z2 Z3 Z5 Z7 Z10 Z12 Z14 Z15 Z19 Z23 |
-//! | `talk` | what servers say to each other | Z1 Z14 Z16 Z17 Z27 |
+//! | `talk` | what servers say to each other, and what they owe each other | Z1 Z14 Z16 Z17 Z27 L8 |
 //! | `proof` | whether a quorum has confirmed a leader that answers a sync | C5 |
 //! | `silence` | who goes on although it hears nobody | Z25 |
 //! | `outside` | whom a reign leaves outside | Z26 |
-//! | `pace` | who keeps the others waiting | L8 |
+//! | `pace` | who keeps the others waiting, and who does not wait | L8 L11 |
 //! | `disks` | what servers keep | Z12 Z14 Z17 Z18 T2 C7 |
 //! | `heard` | when a leader has heard of a session | T10 S3 S7 |
 //! | `commit` | each committed transaction against its request | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
@@ -322,6 +322,9 @@ impl Oracles {
                 self.restarted(*server);
                 Ok(())
             }
+            Observation::Follows { server, syncs } => {
+                self.ledger.asks_anew(&mut self.tally, *server, *syncs)
+            }
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
             Observation::Reported { server, report, open } => self.reported(*server, report, open),
             Observation::Recovered { server, state, last } => self.recovered(*server, state, *last),
@@ -362,6 +365,8 @@ impl Oracles {
     /// A server has made a step.
     fn acted(&mut self, id: ServerId, acts: &Acts<'_>) -> Verdict {
         let (tally, ledger, now) = (&mut self.tally, &mut self.ledger, self.now);
+        // Before it is forgotten what they owed: who gives up a learner may lose its quorum with it.
+        self.pace.is_patient((tally, ledger, self.model.rules()), id, acts.peers, now)?;
         if ledger.role(id, acts.status, now) {
             self.heard.restarted(id);
             if !ledger.leads(id) {

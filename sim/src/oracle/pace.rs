@@ -1,5 +1,5 @@
 //! Who keeps the others waiting (L8): while a quorum is well, what its leader proposes is committed, a leader gives up who
-//! does not acknowledge, and gives up itself if nobody follows.
+//! does not acknowledge, and gives up itself if nobody follows. And who does not wait (L11).
 //!
 //! Owns what each leader waits for, and until when whom a fault has struck is unwell. Must not believe what
 //! a server says of its health: only faults that have struck it make it unwell. Whom none has struck for the time
@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use zabkeeper_core::io::{DiskCommand, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::PeerMessage;
-use zabkeeper_core::{Input, Instant, LinkId, ServerId, Status, Zxid};
+use zabkeeper_core::{Input, Instant, LinkId, ServerId, Status, Why, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
+use super::words::maybe;
+use crate::model::Rules;
 
 /// What a leader may take beyond its limit to give somebody up, as for silence.
 const SLACK: Duration = Duration::from_secs(2);
@@ -45,6 +47,8 @@ struct Debt {
     synced: Option<Instant>,
     /// Since when it owes acknowledgements without having sent any.
     owes: Option<Instant>,
+    /// Since when it may serve.
+    served: Option<Instant>,
 }
 
 impl Pace {
@@ -115,12 +119,58 @@ impl Pace {
                 PeerCommand::Send(link, PeerMessage::NewLeader { .. }) => {
                     reign.learners.entry(*link).or_default().owes = None;
                 }
+                PeerCommand::Send(link, PeerMessage::UpToDate { .. }) => {
+                    reign.learners.entry(*link).or_default().served = Some(now);
+                }
                 PeerCommand::Close(link, _) => {
                     reign.learners.remove(link);
                 }
                 PeerCommand::Send(..) | PeerCommand::Dial(_) => {}
             }
         }
+    }
+
+    /// ZAB-17, ZAB-18: who is silent, or does not acknowledge, is given up, and not before the time is over that it has for
+    /// that. A clock may run at twice its speed.
+    pub(super) fn is_patient(
+        &self,
+        (tally, ledger, rules): (&mut Tally, &Ledger, &Rules),
+        id: ServerId,
+        commands: &[PeerCommand],
+        now: Instant,
+    ) -> Verdict {
+        for command in commands {
+            let PeerCommand::Close(on, Why::Silent) = command else {
+                continue;
+            };
+            let Some(link) = ledger.link(id, *on) else {
+                continue;
+            };
+            let debt = self.reigns.get(&id).and_then(|reign| reign.learners.get(on));
+            let debt = debt.copied().unwrap_or_default();
+            let (since, limit) = match (ledger.follows(id), debt.served) {
+                (Some((_, since)), _) if ledger.serves(id) => (since, rules.sync_limit),
+                (Some(_), _) if link.heard == link.since => (link.since, rules.tick * 2),
+                (None, Some(served)) => (served, rules.sync_limit),
+                (Some(_) | None, _) => (link.since, rules.init_limit),
+            };
+            let since = link.heard.max(since);
+            let owes = debt.owes.filter(|_| debt.synced.is_some());
+            let is_over = |since: Instant, limit: Duration| now.since(since) >= limit / 2;
+            let is_late = owes.is_some_and(|owes| is_over(owes, rules.sync_limit));
+            tally.hold(Id::L11, is_late || is_over(since, limit), || {
+                let (peer, heard) = (link.peer, link.heard);
+                let (owes, has) = (maybe(owes), rules.sync_limit);
+                vec![
+                    format!(
+                        "server {id} gives up server {peer} on {on}, which has said something at {heard}, and may be silent \
+                         for {limit:?} from {since} on"
+                    ),
+                    format!("it owes acknowledgements since {owes}, and has {has:?} for them"),
+                ]
+            })?;
+        }
+        Ok(())
     }
 
     /// ZAB-18: whoever has acknowledged nothing for the limit, of what it was sent, is given up. `awake` is the end of the

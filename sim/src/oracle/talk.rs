@@ -1,4 +1,5 @@
-//! What servers say to each other: votes, promises and acknowledgements against what is durable where they are said.
+//! What servers say to each other: votes, promises and acknowledgements against what is durable where they are said; and
+//! what a follower has to say to its leader (L8).
 //!
 //! Owns what is known of the links of each server. Must not look at what a message has not vouched for.
 //!
@@ -12,7 +13,7 @@ use zabkeeper_core::{Epoch, Instant, LinkId, ServerId, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::epochs::Promises;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Server};
 use super::proof::Proof;
 use super::words::{self, kept};
 
@@ -36,6 +37,32 @@ pub(super) struct Link {
     pub(super) snapshot: Option<Zxid>,
     /// What the learner at the other end has confirmed.
     pub(super) proof: Proof,
+    /// What the leader at the other end was told.
+    told: Told,
+}
+
+/// What a learner has told its leader.
+#[derive(Clone, Copy, Default, Debug)]
+struct Told {
+    /// It has taken over the leader's history.
+    entered: bool,
+    /// It acknowledges up to here.
+    acknowledged: Zxid,
+    /// So many syncs of its clients.
+    syncs: usize,
+}
+
+impl Told {
+    fn and(&mut self, message: &PeerMessage) {
+        if let PeerMessage::AckNewLeader { .. } = message {
+            self.entered = true;
+        } else if let PeerMessage::Ack { zxid } = message {
+            self.acknowledged = *zxid;
+        } else if let PeerMessage::Sync { request: 1.., .. } = message {
+            // Those without a number are of handshakes, for which nobody waits in the queue of a connection.
+            self.syncs += 1;
+        }
+    }
 }
 
 /// A message as it leaves.
@@ -56,6 +83,14 @@ impl fmt::Display for Said<'_> {
     }
 }
 
+impl Server {
+    /// The link on which it has told its leader that it has taken over the history, if it has.
+    fn entered(&self) -> impl Iterator<Item = (&LinkId, &Link)> {
+        let leads = |view: &Link| self.follows == Some(view.peer);
+        self.links.iter().filter(move |(_, view)| view.told.entered && leads(view))
+    }
+}
+
 impl Ledger {
     /// A server is about to hear of one of its links.
     pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
@@ -72,6 +107,7 @@ impl Ledger {
                     comes: false,
                     snapshot: None,
                     proof: Proof::default(),
+                    told: Told::default(),
                 };
                 server.links.insert(link, new);
             }
@@ -138,14 +174,53 @@ impl Ledger {
             self.is_confirmed(tally, by, *link, message, at)?;
             let to = self.servers[&by].links.get(link);
             self.is_true(tally, &Said { by, link: *link, to, message })?;
-            if let (PeerMessage::AckEpoch { fresh: true, .. }, Some(epoch)) =
-                (message, to.and_then(|link| link.epoch))
-            {
+            let epoch = to.and_then(|link| link.epoch);
+            if let Some(view) = self.server(by).links.get_mut(link) {
+                view.told.and(message);
+            }
+            if let (PeerMessage::AckEpoch { fresh: true, .. }, Some(epoch)) = (message, epoch) {
                 let first = self.server(by).promised.insert(epoch);
                 tally.hold(Id::Z14, first, || {
                     vec![format!("server {by} promises epoch {epoch} as new, and did so before")]
                 })?;
             }
+        }
+        Ok(())
+    }
+
+    /// ZAB-15: after each step a follower has acknowledged all that its disk has confirmed. Who was found empty says nothing
+    /// until it is filled.
+    pub(super) fn owes_nothing(&self, tally: &mut Tally, id: ServerId) -> Verdict {
+        let Some(server) = self.servers.get(&id).filter(|server| !server.halted) else {
+            return Ok(());
+        };
+        if server.mirror.durable().state.damaged {
+            return Ok(());
+        }
+        let end = server.mirror.kept().end();
+        for (link, view) in server.entered() {
+            let Told { acknowledged, .. } = view.told;
+            tally.hold(Id::L8, acknowledged >= end, || {
+                let peer = view.peer;
+                vec![format!(
+                    "server {id} has acknowledged up to {acknowledged} to server {peer} on {link}, and its log is durable \
+                     up to {end}"
+                )]
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Who serves behind a new leader has asked it for every sync that waits, and does so in the step in which it begins.
+    pub(super) fn asks_anew(&self, tally: &mut Tally, id: ServerId, syncs: usize) -> Verdict {
+        for (link, view) in self.servers.get(&id).into_iter().flat_map(Server::entered) {
+            let (peer, asked) = (view.peer, view.told.syncs);
+            tally.hold(Id::L8, asked >= syncs, || {
+                vec![format!(
+                    "server {id} follows server {peer} on {link}, {syncs} syncs of its clients wait, and it has asked for \
+                     {asked}"
+                )]
+            })?;
         }
         Ok(())
     }

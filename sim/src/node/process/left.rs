@@ -5,10 +5,10 @@
 use zabkeeper_core::Backlog;
 
 /// Each kind, with how much there is of it.
-pub(super) fn kinds(backlog: &Backlog) -> [(&'static str, usize); 10] {
+pub(super) fn kinds(backlog: &Backlog) -> [(&'static str, usize); 11] {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let Backlog { undurable_bytes, miscounted_bytes, walks, pieces, pieces_at_disk, .. } = *backlog;
-    let Backlog { requests, syncs, changes, upgrades, strays, .. } = *backlog;
+    let Backlog { requests, syncs, changes, upgrades, strays, lists, .. } = *backlog;
     [
         ("bytes counted as not durable", bytes(undurable_bytes)),
         ("bytes of the log's end miscounted", bytes(miscounted_bytes)),
@@ -20,6 +20,7 @@ pub(super) fn kinds(backlog: &Backlog) -> [(&'static str, usize); 10] {
         ("changes that are not applied", changes),
         ("sessions becoming everybody's", upgrades),
         ("sessions and connections that do not know each other", strays),
+        ("access control lists that no node has", lists),
     ]
 }
 
@@ -41,6 +42,7 @@ mod tests {
             changes: 1,
             upgrades: 1,
             strays: 1,
+            lists: 1,
         };
         assert!(kinds(&one).iter().all(|(_, count)| *count == 1));
     }

@@ -43,8 +43,13 @@ impl Process {
         if disk.is_empty() && peers.is_empty() && election.is_empty() && now == self.told {
             return;
         }
+        let joined = now.0 == Role::Follows && self.told.0 != Role::Follows;
         self.told = now;
         shared.observe(Observation::Output { server: self.id, disk, peers, election, status });
+        if joined {
+            let syncs = self.server.waiting_syncs();
+            shared.observe(Observation::Follows { server: self.id, syncs });
+        }
         self.role_is(status, shared);
     }
 

@@ -1,6 +1,6 @@
 //! Clients that go from server to server: C, S and W where followers answer, and where leaders change.
 
-use zabkeeper_core::io::{Entry, PeerCommand};
+use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::EventType::NodeDataChanged;
@@ -8,7 +8,7 @@ use zabkeeper_core::wire::{Request, SetWatches};
 use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
 
 use super::cast::link;
-use super::history::{History, create, create_with, get, set, twins_in_time, twins_of, watch_data};
+use super::history::{History, create, create_with, get, set, twins_of, watch_data};
 use crate::observe::Observation;
 
 const S1: ServerId = ServerId(1);
@@ -362,69 +362,5 @@ fn t1_a_follower_holds_another_tree() {
         h.member(S2).committed = zxid;
         h.shows(S2);
         h.sees(Observation::Applied { server: S2, zxid, digest });
-    });
-}
-
-/// A client wants a node, and its leader proposes that to one follower.
-fn proposes(h: &mut History) -> Entry {
-    let entry = h.wants("/a");
-    h.logs(S1, &entry);
-    h.sends(S1, S2, PeerMessage::Proposal(entry.clone()));
-    entry
-}
-
-#[test]
-fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
-    twins_of(3, "L8", |h, lie| {
-        let entry = proposes(h);
-        h.waits(6_000);
-        h.sends(S1, S2, PeerMessage::Ping { round: 1 });
-        h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
-        if !lie {
-            h.logs(S2, &entry);
-            h.confirms(S2);
-            h.sends(S2, S1, PeerMessage::Ack { zxid: entry.zxid });
-        }
-        h.waits(7_000);
-        h.shows(S1);
-    });
-}
-
-#[test]
-fn l8_nobody_follows_whoever_leads() {
-    twins_of(3, "L8", |h, lie| {
-        h.rises_again(S1);
-        h.waits(20_000);
-        h.shows(S1);
-        if !lie {
-            h.rises_again(S1);
-        }
-        h.waits(6_000);
-        h.shows(S1);
-    });
-}
-
-#[test]
-fn l8_a_quorum_that_is_well_does_not_commit() {
-    twins_in_time("L8", |h, lie| {
-        proposes(h);
-        if !lie {
-            h.sees(Observation::Struck { servers: &[S2, S3], until: Instant(6_000_000_000) });
-        }
-        h.waits(4_000);
-        h.shows(S1);
-    });
-}
-
-/// Its links stand for as long as it has not heard that the others are gone.
-#[test]
-fn l8_whom_a_quorum_has_left_commits_nothing() {
-    twins_in_time("L8", |h, lie| {
-        proposes(h);
-        if !lie {
-            h.reign(S3, &[S2]);
-        }
-        h.waits(4_000);
-        h.shows(S1);
     });
 }

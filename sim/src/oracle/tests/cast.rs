@@ -25,6 +25,8 @@ pub(super) struct Member {
     pub(super) applied: Zxid,
     pub(super) committed: Zxid,
     durable: Zxid,
+    /// As a follower: it has said that it has its leader's history, and acknowledges what it gets.
+    entered: bool,
     write: u64,
     /// As it counts them itself.
     pub(super) followers: usize,
@@ -42,6 +44,7 @@ impl Member {
             applied: Zxid::ZERO,
             committed: Zxid::ZERO,
             durable: Zxid::ZERO,
+            entered: false,
             write: 0,
             // Enough for any ensemble.
             followers: 6,
@@ -137,12 +140,26 @@ impl History {
         self.puts(id, &[DiskCommand::Truncate { id: write, to }], &[]);
     }
 
-    /// The disk confirms everything.
     pub(super) fn last_write(&mut self, id: ServerId) -> WriteId {
         WriteId(self.member(id).write)
     }
 
+    /// The disk confirms everything. A follower acknowledges that, and is not heard, yet.
     pub(super) fn confirms(&mut self, id: ServerId) {
+        self.confirms_in_silence(id);
+        self.acknowledges(id);
+    }
+
+    fn acknowledges(&mut self, id: ServerId) {
+        let member = self.member(id);
+        let (zxid, leader) = (member.end(), member.leader);
+        if let (true, Some(leader)) = (member.entered, leader) {
+            self.whispers(id, leader, PeerMessage::Ack { zxid });
+        }
+    }
+
+    /// The disk confirms everything, and nobody is told.
+    pub(super) fn confirms_in_silence(&mut self, id: ServerId) {
         let write = self.last_write(id);
         let member = self.member(id);
         member.durable = member.end();
@@ -214,6 +231,7 @@ impl History {
     pub(super) fn turns_to(&mut self, id: ServerId, leader: ServerId) {
         let member = self.member(id);
         (member.mode, member.leader, member.serving) = (Mode::Follower, Some(leader), false);
+        member.entered = false;
         self.shows(id);
         let link = link(id, leader);
         for (server, peer, dialled) in [(id, leader, true), (leader, id, false)] {
@@ -296,6 +314,8 @@ impl History {
         self.saves(id, |state| state.current_epoch = epoch);
         self.confirms(id);
         self.sends(id, leader, PeerMessage::AckNewLeader { epoch });
+        self.member(id).entered = true;
+        self.acknowledges(id);
     }
 
     /// A leader serves: its history is committed.
@@ -324,6 +344,7 @@ impl History {
     pub(super) fn looks(&mut self, id: ServerId) {
         let member = self.member(id);
         (member.mode, member.leader, member.serving) = (Mode::Looking, None, false);
+        member.entered = false;
         self.shows(id);
     }
 
@@ -403,6 +424,7 @@ impl History {
         self.sees(Observation::Stopped { server: id });
         let member = self.member(id);
         (member.mode, member.leader, member.serving) = (Mode::Looking, None, false);
+        member.entered = false;
     }
 
     pub(super) fn returns(&mut self, id: ServerId) {

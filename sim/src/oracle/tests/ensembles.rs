@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, Entry, PeerCommand};
 use zabkeeper_core::peer::{PeerMessage, Voice, Vote};
-use zabkeeper_core::{Epoch, ServerId, Why, Zxid};
+use zabkeeper_core::{Epoch, Lost, ServerId, Why, Zxid};
 
 use super::cast::link;
 use super::history::{History, create, twins_of};
@@ -635,7 +635,7 @@ fn z23_a_snapshot_of_the_last_leader_is_taken_over() {
         h.hears_on(S3, link(S3, S1), piece_of(snapshot));
         if lie {
             // It arrives whole, and is durable when its leader is gone.
-            h.puts(S3, &[], &[PeerCommand::Close(link(S3, S1), Why::Silent)]);
+            h.puts(S3, &[], &[PeerCommand::Close(link(S3, S1), Why::Looks(Lost::Leader))]);
         }
         let write = h.member(S3).next_write();
         h.puts(S3, &[DiskCommand::Rebase { id: write, snapshot }], &[]);

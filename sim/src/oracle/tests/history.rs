@@ -111,8 +111,9 @@ impl History {
 
     /// So many servers that have just started for the first time.
     pub(super) fn blank(servers: u64) -> History {
-        let [sync_limit, begin_limit] = [5, 11].map(Duration::from_secs);
-        History::under(servers, Rules { sync_limit, begin_limit, ..Rules::default() })
+        let [tick, sync_limit, init_limit, begin_limit] = [1, 5, 10, 11].map(Duration::from_secs);
+        let limits = Rules { tick, sync_limit, init_limit, begin_limit, ..Rules::default() };
+        History::under(servers, limits)
     }
 
     /// One server with these rules, which leads.
@@ -448,7 +449,6 @@ impl History {
         let leader = self.leader;
         for id in self.followers() {
             self.confirms(id);
-            self.whispers(id, leader, PeerMessage::Ack { zxid });
             self.hears(leader, id, PeerMessage::Ack { zxid });
         }
         self.confirms(leader);

@@ -12,6 +12,7 @@ mod lifetimes;
 mod local;
 mod operators;
 mod outside;
+mod pace;
 mod real;
 mod servers;
 mod sessions;

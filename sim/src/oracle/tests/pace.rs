@@ -1,0 +1,167 @@
+//! Who keeps the others waiting, and who does not wait: L8 and L11.
+
+use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
+use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::{ConnId, Input, Instant, ServerId, Why};
+
+use super::cast::link;
+use super::history::{History, twins_in_time, twins_of};
+use crate::observe::Observation;
+
+const S1: ServerId = ServerId(1);
+const S2: ServerId = ServerId(2);
+const S3: ServerId = ServerId(3);
+
+/// A client wants a node, and its leader proposes that to one follower.
+fn proposes(h: &mut History) -> Entry {
+    let entry = h.wants("/a");
+    h.logs(S1, &entry);
+    h.sends(S1, S2, PeerMessage::Proposal(entry.clone()));
+    entry
+}
+
+#[test]
+fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
+    twins_of(3, "L8", |h, lie| {
+        let entry = proposes(h);
+        h.waits(6_000);
+        h.sends(S1, S2, PeerMessage::Ping { round: 1 });
+        h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
+        if !lie {
+            h.logs(S2, &entry);
+            h.confirms(S2);
+            h.sends(S2, S1, PeerMessage::Ack { zxid: entry.zxid });
+        }
+        h.waits(7_000);
+        h.shows(S1);
+    });
+}
+
+#[test]
+fn l8_nobody_follows_whoever_leads() {
+    twins_of(3, "L8", |h, lie| {
+        h.rises_again(S1);
+        h.waits(20_000);
+        h.shows(S1);
+        if !lie {
+            h.rises_again(S1);
+        }
+        h.waits(6_000);
+        h.shows(S1);
+    });
+}
+
+#[test]
+fn l8_a_quorum_that_is_well_does_not_commit() {
+    twins_in_time("L8", |h, lie| {
+        proposes(h);
+        if !lie {
+            h.sees(Observation::Struck { servers: &[S2, S3], until: Instant(6_000_000_000) });
+        }
+        h.waits(4_000);
+        h.shows(S1);
+    });
+}
+
+/// Its links stand for as long as it has not heard that the others are gone.
+#[test]
+fn l8_whom_a_quorum_has_left_commits_nothing() {
+    twins_in_time("L8", |h, lie| {
+        proposes(h);
+        if !lie {
+            h.reign(S3, &[S2]);
+        }
+        h.waits(4_000);
+        h.shows(S1);
+    });
+}
+
+#[test]
+fn l8_a_follower_keeps_to_itself_what_its_disk_has_confirmed() {
+    twins_of(3, "L8", |h, lie| {
+        let entry = proposes(h);
+        h.logs(S2, &entry);
+        if lie {
+            h.confirms_in_silence(S2);
+        } else {
+            h.confirms(S2);
+        }
+        h.hears(S2, S1, PeerMessage::Ping { round: 1 });
+    });
+}
+
+#[test]
+fn l8_a_follower_has_forgotten_a_sync_when_it_serves_again() {
+    twins_of(3, "L8", |h, lie| {
+        let epoch = h.epoch;
+        leaves_and_returns(h);
+        h.promises(S3, S1, epoch);
+        h.is_mended(S3, S1, epoch);
+        h.enters(S3, S1, epoch);
+        h.joins(S3, S1);
+        if !lie {
+            h.whispers(S3, S1, PeerMessage::Sync { conn: ConnId(7), request: 3 });
+        }
+        h.sees(Observation::Follows { server: S3, syncs: 1 });
+    });
+}
+
+/// A follower loses its link, and gets another.
+fn leaves_and_returns(h: &mut History) {
+    h.looks(S3);
+    h.takes(S1, &Input::Peer(link(S3, S1), PeerEvent::Down));
+    h.turns_to(S3, S1);
+}
+
+fn gives_up(h: &mut History, id: ServerId) {
+    h.puts(id, &[], &[PeerCommand::Close(link(S3, S1), Why::Silent)]);
+}
+
+#[test]
+fn l11_a_leader_gives_up_who_is_late_by_the_limit_of_those_who_serve() {
+    twins_of(3, "L11", |h, lie| {
+        leaves_and_returns(h);
+        h.waits(if lie { 4_000 } else { 6_000 });
+        gives_up(h, S1);
+    });
+}
+
+/// It has said nothing, and had nothing to say, since it had the history.
+#[test]
+fn l11_a_leader_gives_up_who_was_silent_before_it_might_serve() {
+    twins_of(3, "L11", |h, lie| {
+        let epoch = h.epoch;
+        leaves_and_returns(h);
+        h.promises(S3, S1, epoch);
+        h.is_mended(S3, S1, epoch);
+        h.enters(S3, S1, epoch);
+        h.waits(4_000);
+        h.joins(S3, S1);
+        if !lie {
+            h.waits(3_000);
+        }
+        gives_up(h, S1);
+    });
+}
+
+#[test]
+fn l11_who_acknowledges_nothing_is_given_up_at_once() {
+    twins_of(3, "L11", |h, lie| {
+        let entry = h.wants("/a");
+        h.logs(S1, &entry);
+        h.sends(S1, S3, PeerMessage::Proposal(entry));
+        h.waits(if lie { 2_000 } else { 3_000 });
+        h.sends(S3, S1, PeerMessage::Pong { round: 0, touched: Vec::new() });
+        gives_up(h, S1);
+    });
+}
+
+#[test]
+fn l11_a_follower_leaves_a_leader_that_it_has_just_heard() {
+    twins_of(3, "L11", |h, lie| {
+        h.waits(8_000);
+        h.sends(S1, S3, PeerMessage::Ping { round: 1 });
+        h.waits(if lie { 2_000 } else { 3_000 });
+        gives_up(h, S3);
+    });
+}
