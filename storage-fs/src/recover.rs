@@ -115,6 +115,10 @@ fn mend<V: Vfs>(
         // From here on the snapshot is all there is.
         slot.state.snapshot = snapshots.base();
     }
+    if log.replaced.is_none() {
+        // All that was found is durable now, and the server vouches for it from here on.
+        slot.log_end = log.history.end();
+    }
     // This also makes the names of all that was settled before durable.
     let state = StateFile::create(log_dir, slot)?;
     if let Some(end) = log.replaced {

@@ -45,6 +45,17 @@ pub(super) enum Change {
     Cut { size: u64 },
 }
 
+/// The write that a file has got last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastWrite {
+    /// Where it begins in the file.
+    pub(super) from: u64,
+    /// Where it ends.
+    pub(super) to: u64,
+    /// When it began.
+    pub(super) at: Instant,
+}
+
 /// A file: what programs see, what is durable, and what lies between.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
@@ -56,8 +67,8 @@ pub(super) struct File {
     pub(super) pending: Vec<Pending>,
     /// Syncs that have not ended yet when last looked.
     pub(super) syncs: Vec<Span>,
-    /// Where the last write began; zero where that is not known.
-    pub(super) last_write: u64,
+    /// The last write, where it is known to have been done whole.
+    pub(super) last_write: Option<LastWrite>,
     /// Open handles.
     pub(super) handles: u32,
     /// Name that it was made, renamed or opened by last, for the trace.
@@ -115,8 +126,9 @@ impl File {
     /// Makes a change visible, and pending.
     pub(super) fn change(&mut self, span: Span, change: Change) {
         self.live.apply(&change);
-        if let Change::Write { offset, .. } = &change {
-            self.last_write = *offset;
+        if let Change::Write { offset, bytes } = &change {
+            let (from, to) = (*offset, offset + bytes.len() as u64);
+            self.last_write = Some(LastWrite { from, to, at: span.begin });
         }
         self.pending.push(Pending { span, change, doomed: false });
     }
@@ -152,9 +164,9 @@ impl File {
         });
     }
 
-    /// What may change by itself lies before: of what is durable, all but what was written last.
-    pub(super) fn rots_before(&self) -> u64 {
-        if self.pending.is_empty() { self.last_write.min(self.durable.size) } else { 0 }
+    /// The last write, if it is durable.
+    pub(super) fn kept_last(&self) -> Option<LastWrite> {
+        self.last_write.filter(|_| self.pending.is_empty())
     }
 
     /// Durable bytes are others now.

@@ -131,7 +131,7 @@ impl Disk {
             file.handles = 0;
             if !file.pending.is_empty() {
                 // Some of it may never have been.
-                file.last_write = 0;
+                file.last_write = None;
             }
             stop(file, at, &mut dice, &mut losses);
         }

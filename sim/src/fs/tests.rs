@@ -335,6 +335,40 @@ fn of_the_newest_of_a_kind_all_rots_but_what_was_written_last() {
 }
 
 #[test]
+fn the_end_of_the_log_rots_where_the_state_file_was_written_after_it() {
+    let write = |rig: &Rig, name: &str| {
+        let mut file = rig.fs.open(name).expect("open");
+        file.write_at(3_000, &[1; 500]).expect("write");
+        file.sync().expect("sync");
+    };
+    // Where in the log something has changed, if there.
+    let rots = |rig: &Rig, seed: u64| {
+        rig.crash(LATER, Crash::Kill);
+        let mut dice = Seeds::new(seed).stream("rot", 1);
+        rig.disk.borrow_mut().rot(&mut dice).expect("there is something");
+        rig.crash(LATER, POWER);
+        rig.content("log.1").expect("it is there").iter().position(|byte| *byte != 1)
+    };
+    let mut ends = 0;
+    for seed in 0..200 {
+        let rig = rig(seed);
+        rig.durable("log.1", 3_000);
+        rig.durable("state", 3_000);
+        write(&rig, "log.1");
+        write(&rig, "state");
+        let at = rots(&rig, seed);
+        ends += u32::from(at.is_some_and(|at| at >= 3_000));
+
+        write(&rig, "log.1");
+        assert!(
+            rots(&rig, seed).is_none_or(|at| at < 3_000),
+            "nobody has said that this was whole"
+        );
+    }
+    assert!((50..150).contains(&ends), "{ends} of 200");
+}
+
+#[test]
 fn ground_truth_is_the_worst_or_the_best_power_failure() {
     let rig = rig(5);
     rig.durable("a", 10);

@@ -247,7 +247,7 @@ fn a_server_that_was_wiped_gets_everything_again() {
 #[test]
 fn a_server_whose_disk_rots_starts_with_all_it_had_or_with_an_empty_disk() {
     let (mut same, mut empty) = (0, 0);
-    for seed in 0..24 {
+    for seed in 0..48 {
         let mut world = settled_world(3);
         world.fault_dice[Fault::DiskRot as usize] = Seeds::new(seed).stream("test", 0);
         let leader = world.leaders()[0];
