@@ -193,6 +193,8 @@ marks! {
     ElectionEstablished,
     /// a candidate was given up that others cannot vouch for any more
     ElectionNotCredible,
+    /// a candidate was given up that was never heard itself
+    ElectionHearsay,
     /// votes are repeated as seldom as they ever are
     ElectionRepeatCapped,
     /// others have elected somebody later

@@ -324,6 +324,7 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::ElectionById
         | Mark::ElectionComplete
         | Mark::ElectionWaited
+        | Mark::ElectionHearsay
         | Mark::ElectionRepeatCapped
         | Mark::EpochOwn
         | Mark::SyncFromMemory

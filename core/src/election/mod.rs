@@ -18,6 +18,9 @@
 //! * *the sender* alone is told only if its word was its first of this round, or is worse than ours and nothing new. Of
 //!   two servers one has the worse word, and takes the better one up.
 //!
+//! A candidate that nobody hears any more may be one that not all believe in. Who has said its vote for it in vain until
+//! that is said as seldom as it ever is, and never heard it itself, begins another round, in which all vote for what they have.
+//!
 //! Rounds are counted in memory. A restarted server begins low and is raised by the first that it hears.
 
 use std::collections::BTreeMap;
@@ -231,11 +234,26 @@ impl Looking {
             return false;
         }
         let longer = pause.saturating_mul(2).min(limits.notify_max);
+        self.repeat = Repeat { told_at: Some(now), pause: Some(longer) };
         if longer == pause {
             self.marks.hit(Mark::ElectionRepeatCapped);
+            if self.waits_for_hearsay() && self.raise(self.round.saturating_add(1)) {
+                self.marks.hit(Mark::ElectionHearsay);
+                self.begin_anew(now);
+            }
         }
-        self.repeat = Repeat { told_at: Some(now), pause: Some(longer) };
         true
+    }
+
+    /// Is the candidate known from others only, in this round? Two servers can keep a vote alive in each other whose
+    /// candidate is gone, while a third knows from the candidate itself that it has less, and never shares it.
+    fn waits_for_hearsay(&self) -> bool {
+        self.proposal.is_some_and(|Vote { candidate, .. }| {
+            let settled = self.settled.get(&candidate);
+            candidate != self.own
+                && !self.received.contains_key(&candidate)
+                && settled.is_none_or(|said| said.round < self.round)
+        })
     }
 
     /// When [`outcome`](Self::outcome) and [`take_resend`](Self::take_resend) are to be asked again. Before they were

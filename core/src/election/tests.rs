@@ -398,6 +398,28 @@ fn a_candidate_that_knows_less_than_was_said_of_it_loses_the_vote() {
     assert_eq!(wiped.looking.proposal(), Some(vote(0, 0, 3)));
 }
 
+/// Servers 1 and 2 have their vote for server 5 from each other, and server 4, which has heard it say less, never shares it
+/// (a fork of seed 0x2c00000025bc of the swarm: a word of an earlier life of it came late, and then it was cut off).
+#[test]
+fn a_candidate_that_was_never_heard_itself_costs_a_round() {
+    let resends = |case: &mut Case| {
+        for at in 0..100 {
+            case.looking.take_resend(&limits(), ms(at * 100));
+        }
+        (case.looking.round(), case.looking.proposal().expect("a vote").candidate)
+    };
+    let (mine, theirs) = (vote(2, 9, 1), vote(2, 9, 5));
+    let mut case = Case::new(mine, Voice::Full, 5);
+    assert_eq!(case.hear(2, looks(5, theirs)), Reaction::TellAll);
+    assert_eq!(case.looking.proposal(), Some(theirs));
+    assert_eq!(resends(&mut case), (6, id(1)), "and not more than one");
+
+    let mut heard = Case::new(mine, Voice::Full, 5);
+    heard.hear(5, looks(5, theirs));
+    assert_eq!(resends(&mut heard), (5, id(5)), "it was there, and may be there again");
+    assert_eq!(resends(&mut Case::new(mine, Voice::Full, 5)), (5, id(1)), "its own vote");
+}
+
 #[test]
 fn a_round_that_cannot_rise_is_no_panic() {
     let mut looking = Looking::new(id(1), u64::MAX, None);
