@@ -507,8 +507,8 @@ impl Server {
         }
     }
 
-    /// While clients are not read, none can be heard: nobody expires, and afterwards the sessions that are connected here
-    /// count as heard; after a long pause all do, because whoever wanted to connect was not heard either.
+    /// While clients are not read, none can be heard: nobody expires, and after a long pause all sessions count as heard,
+    /// because whoever wanted to connect was not heard either.
     fn note_pressure(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono;
         if self.pressure() == Pressure::PauseClients {
@@ -516,22 +516,28 @@ impl Server {
             self.paused_since.get_or_insert(now);
             return;
         }
-        let Some(since) = self.paused_since.take() else {
+        let long = self.has_been_deaf(cx);
+        self.paused_since = None;
+        if !long {
             return;
-        };
-        let long = now.since(since) > cx.config.tick();
-        if long {
-            cx.mark(Mark::SessionsSpared);
-            self.local.touch_all(now);
         }
+        cx.mark(Mark::SessionsSpared);
+        self.local.touch_all(now);
         if let Role::Leading(leader) = &mut self.role
-            && let Some(broadcast) = leader.broadcast().filter(|_| long)
+            && let Some(broadcast) = leader.broadcast()
         {
             broadcast.tracker.touch_all(now);
         }
         for (session, timeout_ms) in self.sessions_here(cx) {
             self.touch(session, timeout_ms, cx);
         }
+    }
+
+    /// Have clients not been read for longer than it is from one ping to the next? A shorter pause is no more than a slow
+    /// network, and under load there are many: if they counted, a client that is gone would never be missed.
+    fn has_been_deaf(&self, cx: &Cx<'_>) -> bool {
+        let now = cx.now.mono;
+        self.paused_since.is_some_and(|since| now.since(since) > cx.config.tick() / 2)
     }
 
     fn set_timers(&mut self, cx: &mut Cx<'_>) {

@@ -84,7 +84,8 @@ pub enum Observation<'a> {
         /// The input.
         input: &'a Input,
     },
-    /// The input that a server is about to take is a ping of its leader, and it reads no clients: its disk is behind.
+    /// The input that a server is about to take is a ping of its leader, and it has read no clients for longer than a tick: its
+    /// disk is behind.
     Unread {
         /// Who.
         server: ServerId,

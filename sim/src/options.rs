@@ -321,7 +321,7 @@ impl Options {
     /// What all servers are told that decides about requests.
     pub fn rules(&self) -> Rules {
         let ServerOptions { tick_ms, session_ticks: (least, most), .. } = self.server;
-        let tick = Duration::from_millis(tick_ms.into());
+        let tick = self.server.tick();
         Rules {
             auth: self.server.auth.clone(),
             tree: self.server.tree.clone(),
@@ -397,6 +397,11 @@ impl Options {
 }
 
 impl ServerOptions {
+    /// The unit of servers' patience.
+    pub fn tick(&self) -> Duration {
+        Duration::from_millis(self.tick_ms.into())
+    }
+
     /// How long servers wait for a word of each other once they serve.
     pub fn sync_limit(&self) -> Duration {
         Duration::from_nanos(self.sync_limit_ns())

@@ -173,7 +173,7 @@ impl Server {
             return;
         }
         // Clients that are not read cannot be heard; that is no fault of theirs.
-        let spared = self.paused_since.is_some() && matches!(message, PeerMessage::Ping { .. });
+        let spared = matches!(message, PeerMessage::Ping { .. }) && self.has_been_deaf(cx);
         let here = if spared { self.sessions_here(cx) } else { Vec::new() };
         match &mut self.role {
             Role::Looking(_) => {}

@@ -107,6 +107,8 @@ pub(super) struct Process {
     locals: Vec<SessionId>,
     /// Requests handed to the server and not answered.
     unanswered: u64,
+    /// Since when it reads no clients.
+    deaf_since: Option<Instant>,
     /// When the process runs next, if it is to.
     wake_at: Option<Instant>,
     deadline_at: Option<Instant>,
@@ -173,6 +175,7 @@ impl Process {
             told: told(&status),
             locals: Vec::new(),
             unanswered: 0,
+            deaf_since: None,
             wake_at: None,
             deadline_at: None,
             busy_until: Instant(0),
@@ -466,9 +469,10 @@ impl Process {
         if matches!(input, Input::Election(..) | Input::Peer(..) | Input::Disk(_)) {
             shared.observe(Observation::Input { server: self.id, input: &input });
         }
-        if matches!(input, Input::Peer(_, PeerEvent::Message(PeerMessage::Ping { .. })))
-            && self.server.pressure() == Pressure::PauseClients
-        {
+        // Its clock may run at half its speed, and half a tick is what it needs to see that.
+        let tick = shared.options.server.tick();
+        let deaf = self.deaf_since.is_some_and(|since| shared.now.since(since) > tick);
+        if deaf && matches!(input, Input::Peer(_, PeerEvent::Message(PeerMessage::Ping { .. }))) {
             shared.observe(Observation::Unread { server: self.id, open: &self.open_conns() });
         }
         let read = match &input {
@@ -489,6 +493,10 @@ impl Process {
             self.ending = true;
             return shared.panicked(&format!("s{}, Server::step", self.id), &panic);
         }
+        self.deaf_since = match self.server.pressure() {
+            Pressure::PauseClients => self.deaf_since.or(Some(shared.now)),
+            Pressure::Accept => None,
+        };
         let status = self.server.status();
         let role = self.told.0;
         if self.out.marks.contains(Mark::PurgeHeld) {

@@ -6,7 +6,7 @@
 //! answered and its leader not know it yet. That is in the nature of sessions on followers; S3 therefore has two parts.
 //! A leader lets no session expire within its timeout of the last word that has reached it. A follower tells all that
 //! it has heard: of a session whose client has read an answer, no later than with the next pong. While it reads no clients
-//! it cannot hear them, and tells with each pong of all that are connected.
+//! for longer than a tick it cannot hear them, and tells with each pong of all that are connected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
