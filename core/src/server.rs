@@ -256,7 +256,7 @@ impl Server {
 
     /// How many of its clients' syncs wait for the leader's word, for checkers. Visits every connection.
     pub fn waiting_syncs(&self) -> usize {
-        self.conns.values().map(|conn| conn.queue.unconfirmed()).sum()
+        self.conns.values().map(|conn| conn.queue.unconfirmed().count()).sum()
     }
 
     /// Fingerprint of tree and sessions at `status().applied`; see [`crate::digest`]. Visits every node.

@@ -217,21 +217,19 @@ impl Queue {
             Waiting::Early(frame) => Anew::Early(frame),
         });
         let anew = anew.collect();
-        let unconfirmed = |waiting: &Waiting| match waiting {
+        Resumed { syncs: self.unconfirmed().collect(), anew, lost }
+    }
+
+    /// Numbers of the syncs that wait for the leader's word.
+    pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = u64> {
+        self.waiting.iter().filter_map(|waiting| match waiting {
             Waiting::Sync { number, confirmed: false, .. } => Some(*number),
             Waiting::Sync { .. }
             | Waiting::Write { .. }
             | Waiting::Request(_)
             | Waiting::Farewell(_)
             | Waiting::Early(_) => None,
-        };
-        Resumed { syncs: self.waiting.iter().filter_map(unconfirmed).collect(), anew, lost }
-    }
-
-    /// How many syncs wait for the leader's word.
-    pub(crate) fn unconfirmed(&self) -> usize {
-        let asks = |waiting: &&Waiting| matches!(waiting, Waiting::Sync { confirmed: false, .. });
-        self.waiting.iter().filter(asks).count()
+        })
     }
 
     /// The next request that waits for no transaction and whose turn has come.

@@ -102,6 +102,12 @@ pub(super) fn last_batch(bytes: &[u8]) -> usize {
     (4096..bytes.len() - 4).rev().find(|at| bytes[*at..].starts_with(b"zkba")).expect("a batch")
 }
 
+/// A bit changes in the payload of that.
+fn rot_last_batch(dir: &MemDir, name: &str) {
+    let start = last_batch(&dir.bytes(name));
+    dir.rot(name, |bytes| bytes[start + 100] ^= 1);
+}
+
 #[test]
 fn a_changed_bit_in_the_log_before_the_last_batch_is_damage() {
     let sample = sample();
@@ -167,8 +173,7 @@ fn a_torn_batch_below_what_the_state_file_vouches_for_is_damage() {
     let save = DiskCommand::SaveState { id: WriteId(1), state: DurableState::default() };
     store.log.run(&[save]).expect("nothing is in the way");
     drop(store);
-    let start = last_batch(&dir.bytes(sample.segments[2]));
-    dir.rot(sample.segments[2], |bytes| bytes[start + 100] ^= 1);
+    rot_last_batch(&dir, sample.segments[2]);
     let result = reopen(&dir).map(|store| store.recovered);
     assert!(is_damage(&result), "{result:?}");
 }
@@ -177,12 +182,10 @@ fn a_torn_batch_below_what_the_state_file_vouches_for_is_damage() {
 /// batch, of which nothing had been said since it was written, was damaged after another start).
 #[test]
 fn a_torn_batch_that_an_open_has_found_whole_is_damage() {
-    let dir = sample().dir;
-    drop(reopen(&dir).expect("it is sound"));
-    let name = sample().segments[2];
-    let start = last_batch(&dir.bytes(name));
-    dir.rot(name, |bytes| bytes[start + 100] ^= 1);
-    let result = reopen(&dir).map(|store| store.recovered);
+    let sample = sample();
+    drop(reopen(&sample.dir).expect("it is sound"));
+    rot_last_batch(&sample.dir, sample.segments[2]);
+    let result = reopen(&sample.dir).map(|store| store.recovered);
     assert!(is_damage(&result), "{result:?}");
 }
 
@@ -217,9 +220,8 @@ fn a_log_that_ends_at_the_snapshot_that_it_is_said_to_have_reached_loses_nothing
                 store.log.run(&[save]).expect("nothing is in the way");
             }
         });
-        let start = last_batch(&sample.dir.bytes(sample.segments[2]));
         if torn || log_end == 24 {
-            sample.dir.rot(sample.segments[2], |bytes| bytes[start + 100] ^= 1);
+            rot_last_batch(&sample.dir, sample.segments[2]);
         }
         let result = reopen(&sample.dir).map(|store| store.recovered);
         assert_eq!(is_damage(&result), is_lost, "{log_end} {torn}: {result:?}");

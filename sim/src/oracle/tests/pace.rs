@@ -93,11 +93,7 @@ fn l8_a_follower_keeps_to_itself_what_its_disk_has_confirmed() {
 #[test]
 fn l8_a_follower_has_forgotten_a_sync_when_it_serves_again() {
     twins_of(3, "L8", |h, lie| {
-        let epoch = h.epoch;
-        leaves_and_returns(h);
-        h.promises(S3, S1, epoch);
-        h.is_mended(S3, S1, epoch);
-        h.enters(S3, S1, epoch);
+        enters_again(h);
         h.joins(S3, S1);
         if !lie {
             h.whispers(S3, S1, PeerMessage::Sync { conn: ConnId(7), request: 3 });
@@ -111,6 +107,15 @@ fn leaves_and_returns(h: &mut History) {
     h.looks(S3);
     h.takes(S1, &Input::Peer(link(S3, S1), PeerEvent::Down));
     h.turns_to(S3, S1);
+}
+
+/// The same, and it takes over its leader's history.
+fn enters_again(h: &mut History) {
+    let epoch = h.epoch;
+    leaves_and_returns(h);
+    h.promises(S3, S1, epoch);
+    h.is_mended(S3, S1, epoch);
+    h.enters(S3, S1, epoch);
 }
 
 fn gives_up(h: &mut History, id: ServerId) {
@@ -130,11 +135,7 @@ fn l11_a_leader_gives_up_who_is_late_by_the_limit_of_those_who_serve() {
 #[test]
 fn l11_a_leader_gives_up_who_was_silent_before_it_might_serve() {
     twins_of(3, "L11", |h, lie| {
-        let epoch = h.epoch;
-        leaves_and_returns(h);
-        h.promises(S3, S1, epoch);
-        h.is_mended(S3, S1, epoch);
-        h.enters(S3, S1, epoch);
+        enters_again(h);
         h.waits(4_000);
         h.joins(S3, S1);
         if !lie {
