@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -50,8 +50,7 @@ impl Server {
 
     /// The same without waiting.
     pub(crate) fn spawn(mut command: Command, port: u16) -> Server {
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut child = started(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let log = Log::default();
         let reader = Some(log.follow(child.stderr.take().expect("is piped")));
         let stdout = BufReader::new(child.stdout.take().expect("is piped"));
@@ -98,7 +97,7 @@ impl Server {
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("runs");
+        let sent = started(Command::new("kill").args(["-s", name, &pid])).wait().expect("ends");
         assert!(sent.success(), "SIG{name}");
     }
 
@@ -159,9 +158,25 @@ pub(crate) fn command(argument: &str) -> Command {
 
 /// Exit status and both outputs of a server that does not get to run.
 pub(crate) fn refused(argument: &str) -> (Option<i32>, String) {
-    let output = command(argument).output().expect("runs");
+    let mut command = command(argument);
+    let child = started(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let output = child.wait_with_output().expect("ends");
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(text).expect("is text"))
+}
+
+/// While this is held, no process is being started. Between its fork and its exec a child holds copies of all sockets, so
+/// what is closed here stays open there for as long as a loaded machine takes: a port is not free again, and the other end
+/// of a connection does not learn of its end.
+pub(crate) fn nobody_forks() -> MutexGuard<'static, ()> {
+    static FORKING: Mutex<()> = Mutex::new(());
+    // Another test that has failed with it has no more to say.
+    FORKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn started(command: &mut Command) -> Child {
+    let _alone = nobody_forks();
+    command.spawn().expect("starts")
 }
 
 /// A port that nobody listened on a moment ago, below those that the kernel gives to connections: a server that is
@@ -169,6 +184,7 @@ pub(crate) fn refused(argument: &str) -> (Option<i32>, String) {
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let offset = u16::try_from(std::process::id() * 37 % 20_000).expect("is small");
+    let _alone = nobody_forks();
     loop {
         let port = 10_000 + (offset + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
