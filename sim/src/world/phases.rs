@@ -58,16 +58,21 @@ impl World {
         done || self.shared.judge.failure().is_some()
     }
 
-    /// A fork may move its end.
+    /// A fork may move its end, also one at the last thing that happens before it.
     fn faults_phase(&mut self) -> bool {
         let bounded = self.shared.options.fault_events > 0;
-        while self.shared.now < self.ends && !self.is_worn_out() {
-            let look = if bounded { Instant(self.shared.now.0 + LOOK) } else { self.ends };
-            if !self.run_until(look.min(self.ends)) {
-                return false;
+        loop {
+            while self.shared.now < self.ends && !self.is_worn_out() {
+                let look = if bounded { Instant(self.shared.now.0 + LOOK) } else { self.ends };
+                if !self.run_until(look.min(self.ends)) {
+                    return false;
+                }
             }
+            if !self.forks_before(self.shared.now) {
+                return true;
+            }
+            self.fork();
         }
-        true
     }
 
     /// Has so much happened that more is rather to be expected of another run?

@@ -52,6 +52,24 @@ fn hang(world: &mut World) {
     }
 }
 
+/// Such forks were not reached, and called drifted (forks of the swarm's seed 0x2d0001001b6b).
+#[test]
+fn a_fork_may_be_at_the_last_thing_that_happens_before_the_heal() {
+    for fork in ["SessionNew#1/1", "0.400s/1"] {
+        let mut world = calm_world();
+        world.forks = crate::fork::parse_path(fork).expect("valid");
+        world.await_fork();
+        while !world.forks_before(world.shared.now) {
+            assert!(world.run_until(Instant(world.shared.now.0 + 1_000)));
+            assert_eq!(world.forks.len(), 1, "{fork}: nothing else happens in that microsecond");
+        }
+        world.ends = world.shared.now;
+        assert!(world.faults_phase());
+        assert!(world.forks.is_empty(), "{fork}");
+        assert_eq!(world.shared.now, world.ends, "{fork}: the end has moved");
+    }
+}
+
 #[test]
 fn l2_a_server_that_hangs_writes_nothing() {
     let mut world = calm_world();
