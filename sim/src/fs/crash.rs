@@ -177,8 +177,8 @@ impl Disk {
         pending.filter(|(_, change)| matches!(change, NameChange::Remove { .. })).count()
     }
 
-    /// A copy as a power failure at `now` would leave it, for examination.
-    pub fn survivor(&self, now: Instant, luck: Luck) -> Disk {
+    /// A copy as a power failure at `now` would leave it.
+    pub(super) fn survivor(&self, now: Instant, luck: Luck) -> Disk {
         let mut copy = self.clone();
         if let Luck::Drawn(seed) = luck {
             let how = Crash::Power { torn: true, garbage: true, names: true };
@@ -209,7 +209,6 @@ impl Disk {
             folder.pending.clear();
         }
         copy.collect_all();
-        copy.examine();
         copy
     }
 }

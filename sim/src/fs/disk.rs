@@ -185,6 +185,15 @@ impl Disk {
         self.ops.clear();
     }
 
+    /// From `now` on operations follow each other without trouble, at one pace, and are recorded: for copies on which one
+    /// looks where they may be cut off.
+    pub(super) fn rehearse(&mut self, now: Instant) {
+        self.pace = Pace::STEADY;
+        self.trouble = Trouble::default();
+        self.ops.clear();
+        self.begin(now);
+    }
+
     /// Bytes that all files have together, as programs see them.
     pub fn used(&self) -> u64 {
         self.files.values().map(|file| file.live.size()).sum()

@@ -55,8 +55,22 @@ impl SimFs {
 
     /// Both folders of a copy of `disk` as a power failure at `now` would leave it.
     pub fn after_power_failure(disk: &Disk, now: Instant, luck: Luck) -> (SimFs, SimFs) {
-        let copy = Rc::new(RefCell::new(disk.survivor(now, luck)));
-        (SimFs::new(&copy, FolderId::Log), SimFs::new(&copy, FolderId::Snapshots))
+        let mut copy = disk.survivor(now, luck);
+        copy.examine();
+        SimFs::both(&Rc::new(RefCell::new(copy)))
+    }
+
+    /// The same, where what is done from `now` on is laid out and recorded: with the copy.
+    pub fn rehearsal(disk: &Disk, now: Instant, luck: Luck) -> (Rc<RefCell<Disk>>, SimFs, SimFs) {
+        let mut copy = disk.survivor(now, luck);
+        copy.rehearse(now);
+        let copy = Rc::new(RefCell::new(copy));
+        let (log, snapshots) = SimFs::both(&copy);
+        (copy, log, snapshots)
+    }
+
+    fn both(disk: &Rc<RefCell<Disk>>) -> (SimFs, SimFs) {
+        (SimFs::new(disk, FolderId::Log), SimFs::new(disk, FolderId::Snapshots))
     }
 
     fn handle(&self, file: FileId) -> SimFile {

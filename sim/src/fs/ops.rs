@@ -26,6 +26,23 @@ pub enum OpKind {
     Sync = 11,
 }
 
+impl OpKind {
+    /// Does it change what a later one finds?
+    pub fn changes(self) -> bool {
+        match self {
+            OpKind::List | OpKind::Open | OpKind::Read => false,
+            OpKind::Create
+            | OpKind::Rename
+            | OpKind::Remove
+            | OpKind::SyncDir
+            | OpKind::Write
+            | OpKind::Preallocate
+            | OpKind::Truncate
+            | OpKind::Sync => true,
+        }
+    }
+}
+
 /// One operation that was made, for the trace and for choosing where to crash.
 #[derive(Clone, Debug)]
 pub struct Op {
@@ -64,6 +81,9 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// One operation takes as long as the other, 1 us.
+    pub const STEADY: Pace = Pace { sync_mean: 1_000, op_mean: 1_000, per_kib: 0, steady: true };
+
     /// Takes no time at all.
     pub const INSTANT: Pace = Pace { sync_mean: 0, op_mean: 0, per_kib: 0, steady: true };
 

@@ -93,8 +93,12 @@ impl Node {
         let drawn = (disk.unsynced_removals() > 1)
             .then(|| shared.seeds.stream("truth", number).word())
             .map(|seed| truth::examine(&disk, now, Luck::Drawn(seed), alone, store, |_| ()));
+        let dice = shared.seeds.stream("truth/cut-off", number);
+        let cut_off = worst.as_ref().map_or(Ok(false), |worst| {
+            truth::examine_cut_off(&disk, now, (alone, store), worst, dice)
+        });
         drop(disk);
-        if let Some(Err(why)) = drawn {
+        if let (Some(Err(why)), _) | (_, Err(why)) = (drawn, cut_off) {
             shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
             return None;
         }

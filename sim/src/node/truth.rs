@@ -9,6 +9,7 @@ use zabkeeper_core::{Config, History, Input, Instant, LinkId, Now, Server, Write
 
 use crate::fs::{Disk, Luck, SimFs};
 use crate::guard;
+use crate::seed::Dice;
 
 /// What recovery found on a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +45,45 @@ pub fn examine<T>(
     match guard::catch(recover) {
         Ok(result) => result.map_err(|why| format!("{luck:?} power failure: {why}")),
         Err(panic) => Err(format!("{luck:?} power failure: panic: {panic}")),
+    }
+}
+
+/// Whoever opens the disk may lose power before all is mended that the power failure has left, and must find the same then.
+/// Says whether there was anything to mend; `dice` decide at which operation the power fails, and what it takes.
+///
+/// # Errors
+/// What is found then instead of what `whole` has found, in words.
+pub fn examine_cut_off(
+    disk: &Disk,
+    now: Instant,
+    (config, store): (&Config, Options),
+    whole: &Truth<u64>,
+    mut dice: Dice,
+) -> Result<bool, String> {
+    let (copy, log, snapshots) = SimFs::rehearsal(disk, now, Luck::Worst);
+    let opened = storage_fs::open(log, snapshots, store);
+    let cut_off = match &opened {
+        Ok(opened) if !opened.notes.is_empty() => copy.borrow().clone(),
+        Ok(_) | Err(_) => return Ok(false),
+    };
+    let ops = copy.borrow_mut().take_ops();
+    let changes = Vec::from_iter(ops.iter().filter(|op| op.kind.changes()));
+    let op = dice.pick(&changes);
+    let at = Instant(dice.range(op.span.begin.0 + 1, op.span.end.0));
+    let any = Luck::Drawn(dice.word());
+    let luck = *dice.pick(&[Luck::Worst, Luck::Best, any]);
+    let found = examine(&cut_off, at, luck, config, store, Server::digest);
+    let said = |truth: &Truth<u64>| {
+        let DurableState { accepted_epoch, current_epoch, damaged, .. } = truth.state;
+        (truth.last, truth.seen, accepted_epoch, current_epoch, damaged)
+    };
+    let where_ = || format!("mended as far as {:?} {}, then a power failure: ", op.kind, op.name);
+    match found {
+        Err(why) => Err(where_() + &why),
+        Ok(found) if said(&found) != said(whole) => {
+            Err(format!("{}{:?} instead of {:?}", where_(), said(&found), said(whole)))
+        }
+        Ok(_) => Ok(true),
     }
 }
 
@@ -125,18 +165,59 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
+    use std::time::Duration;
+
+    use storage_fs::Opened;
+    use storage_fs::vfs::VfsFile;
+    use zabkeeper_core::{ServerId, Voters};
+
     use super::*;
     use crate::fs::{FolderId, Pace};
     use crate::seed::Seeds;
 
-    #[test]
-    fn t2_a_log_that_is_said_to_hold_what_it_lacks_is_noticed() {
+    const OPTIONS: Options = Options { cluster_id: 7, segment_bytes: 4_096 };
+    const LATER: Instant = Instant(1_000_000_000);
+
+    fn disk_and_store() -> (Rc<RefCell<Disk>>, Opened<SimFs>) {
         let pace = Pace { sync_mean: 1, op_mean: 1, per_kib: 1, steady: true };
         let disk = Disk::new(Seeds::new(1).stream("disk", 1), pace);
         let disk = Rc::new(RefCell::new(disk));
         let [log, snapshots] = [FolderId::Log, FolderId::Snapshots].map(|f| SimFs::new(&disk, f));
-        let options = Options { cluster_id: 7, segment_bytes: 4_096 };
-        let mut opened = storage_fs::open(log, snapshots, options).expect("a new store");
+        let opened = storage_fs::open(log, snapshots, OPTIONS).expect("a new store");
+        (disk, opened)
+    }
+
+    /// One slot of the state file is lost, which each open mends, wherever it is cut off.
+    #[test]
+    fn t2_what_is_found_behind_an_open_that_was_cut_off_is_compared() {
+        let (disk, opened) = disk_and_store();
+        drop(opened);
+        let config = Config::new(ServerId(1), Voters::new([ServerId(1)]), Duration::from_secs(1));
+        let config = config.expect("is valid");
+        let look = |disk: &Disk| {
+            examine(disk, LATER, Luck::Worst, &config, OPTIONS, Server::digest).expect("is whole")
+        };
+        let whole = look(&disk.borrow());
+        let cut_off = |whole: &Truth<u64>, number| {
+            let dice = Seeds::new(number).stream("truth/cut-off", 1);
+            examine_cut_off(&disk.borrow(), LATER, (&config, OPTIONS), whole, dice)
+        };
+        assert_eq!(cut_off(&whole, 1), Ok(false), "nothing is to be mended");
+        let mut state = SimFs::new(&disk, FolderId::Log).open("state").expect("is there");
+        state.write_at(0, &[0; 8]).expect("writes");
+        state.sync().expect("syncs");
+        drop(state);
+        for number in 1..=20 {
+            assert_eq!(cut_off(&whole, number), Ok(true));
+        }
+        let lie = Truth { last: Zxid(7), ..whole };
+        let noticed = cut_off(&lie, 1).expect_err("that is not there");
+        assert!(noticed.contains("instead of (0x7, "), "{noticed}");
+    }
+
+    #[test]
+    fn t2_a_log_that_is_said_to_hold_what_it_lacks_is_noticed() {
+        let (_disk, mut opened) = disk_and_store();
         assert_eq!(reads_back(&opened.recovered, &mut opened.reader), Ok(()));
         opened.recovered.history.push(Zxid(1 << 32 | 1));
         let noticed = reads_back(&opened.recovered, &mut opened.reader).expect_err("it lacks that");
