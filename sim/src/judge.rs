@@ -160,6 +160,7 @@ pub fn promises() -> Vec<&'static str> {
         Check::HANDLES,
         Check::LEADER,
         Check::JOINS,
+        Check::WELCOME,
         Check::ELECTIONS,
         Check::CONVERGES,
         Check::WRITES,
@@ -193,6 +194,12 @@ impl Check {
         class: Class::Safety,
         id: "T2",
         sentence: "what any legal crash leaves can be recovered",
+    };
+    /// Only who speaks in the place of a server may be refused.
+    pub const WELCOME: Check = Check {
+        class: Class::Liveness,
+        id: "L12",
+        sentence: "no server refuses what another one says",
     };
     /// An error of the disk stops the server.
     pub const HALTS: Check =

@@ -49,6 +49,8 @@ struct Debt {
     owes: Option<Instant>,
     /// Since when it may serve.
     served: Option<Instant>,
+    /// When it had last taken all that it was sent.
+    took: Option<Instant>,
 }
 
 impl Pace {
@@ -75,6 +77,9 @@ impl Pace {
         };
         if matches!(event, PeerEvent::Down) {
             reign.learners.remove(link);
+        }
+        if matches!(event, PeerEvent::Drained) {
+            reign.learners.entry(*link).or_default().took = Some(now);
         }
         let (PeerEvent::Message(message), Some(debt)) = (event, reign.learners.get_mut(link))
         else {
@@ -152,7 +157,9 @@ impl Pace {
                 (Some((_, since)), _) if ledger.serves(id) => (since, rules.sync_limit),
                 (Some(_), _) if link.heard == link.since => (link.since, rules.tick * 2),
                 (None, Some(served)) => (served, rules.sync_limit),
-                (Some(_) | None, _) => (link.since, rules.init_limit),
+                // Who is brought into step says nothing for long, and takes what it is sent.
+                (None, None) => (debt.took.unwrap_or(link.since), rules.init_limit),
+                (Some(_), _) => (link.since, rules.init_limit),
             };
             let since = link.heard.max(since);
             let owes = debt.owes.filter(|_| debt.synced.is_some());
@@ -164,7 +171,7 @@ impl Pace {
                 vec![
                     format!(
                         "server {id} gives up server {peer} on {on}, which has said something at {heard}, and may be silent \
-                         for {limit:?} from {since} on"
+                         for {limit:?} from {since} on, when it has last said something or taken all that it was sent"
                     ),
                     format!("it owes acknowledgements since {owes}, and has {has:?} for them"),
                 ]

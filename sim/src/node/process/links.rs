@@ -3,6 +3,7 @@
 //! Owns greetings, frames, what waits to be sent, and the pauses between attempts to dial. Must not judge what is
 //! said.
 
+use zabkeeper_core::Why;
 use zabkeeper_core::peer::{Notification, PeerMessage};
 
 use super::*;
@@ -206,7 +207,8 @@ impl Process {
                         touched.insert(link);
                     }
                 }
-                PeerCommand::Close(link, _) => {
+                PeerCommand::Close(link, why) => {
+                    self.turns_away(link, &why, shared);
                     touched.remove(&link);
                     if let Some(state) = self.links.remove(&link) {
                         let conn = ConnId(link.0);
@@ -221,6 +223,17 @@ impl Process {
             self.flush(link, shared);
         }
         shared.schedule_arrivals();
+    }
+
+    /// L12: whoever is refused on a link is none of the servers.
+    fn turns_away(&self, link: LinkId, why: &Why, shared: &mut Shared) {
+        let (Why::Refused(what), Some(parties)) = (why, shared.net.parties(ConnId(link.0))) else {
+            return;
+        };
+        let strange = parties.contains(&Party::Stranger);
+        let [dialler, acceptor] = parties;
+        let told = || format!("s{} refuses {dialler} or {acceptor} on {link}: {what}", self.id);
+        shared.hold(Check::WELCOME, if strange { Ok(()) } else { Err(told()) });
     }
 
     /// Some words by which a learner is brought in arrive late, and all behind them, where the run has that.

@@ -157,6 +157,18 @@ fn l11_who_acknowledges_nothing_is_given_up_at_once() {
     });
 }
 
+/// It is brought into step, and has nothing to say meanwhile.
+#[test]
+fn l11_a_leader_gives_up_who_takes_what_it_is_sent() {
+    twins_of(3, "L11", |h, lie| {
+        leaves_and_returns(h);
+        h.waits(4_000);
+        h.takes(S1, &Input::Peer(link(S3, S1), PeerEvent::Drained));
+        h.waits(if lie { 4_000 } else { 6_000 });
+        gives_up(h, S1);
+    });
+}
+
 #[test]
 fn l11_a_follower_leaves_a_leader_that_it_has_just_heard() {
     twins_of(3, "L11", |h, lie| {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use zabkeeper_core::peer::{PeerMessage, frame};
 use zabkeeper_core::{ServerId, Zxid};
 
 use super::*;
@@ -10,6 +11,7 @@ use crate::heal::Fate;
 use crate::options::{Options, Pinned, Profile, ServerOptions};
 use crate::seed::Seeds;
 use crate::selection::Selection;
+use crate::stream::{End, Party};
 use crate::trace::Story;
 
 const HOUR: u64 = 3_600_000_000_000;
@@ -108,6 +110,24 @@ fn l5_a_server_that_hears_nobody_does_not_join() {
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L5");
     said(&world, &["which waits for nobody: it leads", "s1 waits for s3: it looks for a leader"]);
+}
+
+/// One of them says what a leader may say to none but its learners.
+#[test]
+fn l12_a_server_speaks_out_of_turn_and_is_refused() {
+    let mut world = calm_world_of(3);
+    assert!(world.run_until(Instant(5_000_000_000)));
+    let is_link = |parties: &[Party; 2]| parties.iter().all(|p| matches!(p, Party::Server(_)));
+    let link = world.shared.net.list().find(|(_, parties)| is_link(parties));
+    let (conn, _) = link.expect("a follower has dialled its leader");
+    let mut bytes = Vec::new();
+    frame::encode(&PeerMessage::Trunc { to: Zxid::ZERO }, &mut bytes);
+    let now = world.shared.now;
+    world.shared.net.send(now, conn, End::Dialler, bytes.into());
+    world.shared.schedule_arrivals();
+    assert!(!world.run_until(Instant(6_000_000_000)));
+    assert_eq!(broken(&world), "L12");
+    said(&world, &["refuses s", "it said what is not its to say"]);
 }
 
 #[test]
