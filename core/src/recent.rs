@@ -47,10 +47,11 @@ impl Recent {
         self.after = self.after.min(last);
     }
 
-    /// By how much the count of bytes is wrong. Visits every transaction.
-    pub(crate) fn miscounted(&self) -> u64 {
+    /// How many of its own rules it breaks where the log ends at `end`: bytes are counted right, and whoever has the whole
+    /// log need not ask the disk. Visits every transaction.
+    pub(crate) fn faults(&self, end: Zxid) -> usize {
         let bytes: u64 = self.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
-        self.bytes.abs_diff(bytes)
+        usize::from(self.bytes != bytes) + usize::from(self.after > end)
     }
 
     /// The transactions after `position`, oldest first, if all of them are here.
@@ -104,8 +105,8 @@ mod tests {
         recent.truncate(Zxid(3));
         assert_eq!((since(&recent, 2), since(&recent, 3)), (None, Some(vec![])));
         recent.push(Entry { zxid: Zxid(9), bytes: vec![0].into() });
-        assert_eq!((recent.bytes, recent.miscounted()), (1, 0));
+        assert_eq!((recent.bytes, recent.faults(Zxid(9))), (1, 0));
         recent.bytes += 7;
-        assert_eq!(recent.miscounted(), 7);
+        assert_eq!((recent.faults(Zxid(9)), recent.faults(Zxid(2))), (1, 2));
     }
 }

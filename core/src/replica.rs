@@ -225,7 +225,7 @@ impl Replica {
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog {
             undurable_bytes: self.log.undurable_bytes(),
-            miscounted_bytes: self.recent.miscounted(),
+            tail_faults: self.recent.faults(self.log.appended()),
             walks: usize::from(self.tree.is_walked() && self.snapshots.running.is_none()),
             pieces: self.incoming.as_ref().map_or(0, |incoming| incoming.chunks.len()),
             pieces_at_disk: self.snapshots.at_disk as usize,

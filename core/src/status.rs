@@ -89,8 +89,8 @@ pub struct SessionInfo {
 pub struct Backlog {
     /// Bytes counted as handed to the log and not durable.
     pub undurable_bytes: u64,
-    /// Bytes by which the count of what is kept of the log is wrong.
-    pub miscounted_bytes: u64,
+    /// Rules that are broken by what is kept of the log in memory. There is none at any time.
+    pub tail_faults: usize,
     /// Snapshots of its own that have begun, although nobody writes them.
     pub walks: usize,
     /// Pieces of a leader's snapshot.

@@ -222,6 +222,12 @@ impl Check {
         id: "E3",
         sentence: "each connection is known as that of its session, and no other one",
     };
+    /// The end of the log is in memory, too.
+    pub const TAIL: Check = Check {
+        class: Class::Safety,
+        id: "E3",
+        sentence: "what is kept of the log in memory is its end, and its bytes are counted",
+    };
     /// No handle is left over.
     pub const HANDLES: Check =
         Check { class: Class::Safety, id: "E4", sentence: "files and connections are given back" };

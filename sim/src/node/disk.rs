@@ -70,6 +70,9 @@ impl Node {
         if process.server().status().serving {
             process.show(shared);
         }
+        let faults = process.server().backlog().tail_faults;
+        let told = || format!("s{}: {faults} of its rules are broken", self.id);
+        shared.hold(Check::TAIL, if faults == 0 { Ok(()) } else { Err(told()) });
         shared.tally.counts.truths += 1;
         if let Some(known) = process.snapshots_at_rest() {
             let names = self.disk.borrow().names();

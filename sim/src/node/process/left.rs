@@ -6,12 +6,11 @@ use zabkeeper_core::Backlog;
 
 /// Each kind, with how much there is of it.
 pub(super) fn kinds(backlog: &Backlog) -> [(&'static str, usize); 11] {
-    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let Backlog { undurable_bytes, miscounted_bytes, walks, pieces, pieces_at_disk, .. } = *backlog;
+    let Backlog { undurable_bytes, tail_faults, walks, pieces, pieces_at_disk, .. } = *backlog;
     let Backlog { requests, syncs, changes, upgrades, strays, lists, .. } = *backlog;
     [
-        ("bytes counted as not durable", bytes(undurable_bytes)),
-        ("bytes of the log's end miscounted", bytes(miscounted_bytes)),
+        ("bytes counted as not durable", usize::try_from(undurable_bytes).unwrap_or(usize::MAX)),
+        ("faults of what is kept of the log in memory", tail_faults),
         ("snapshots begun that nobody writes", walks),
         ("pieces of a leader's snapshot", pieces),
         ("pieces of snapshots that are not said to be written", pieces_at_disk),
@@ -33,7 +32,7 @@ mod tests {
         assert!(kinds(&Backlog::default()).iter().all(|(_, count)| *count == 0));
         let one = Backlog {
             undurable_bytes: 1,
-            miscounted_bytes: 1,
+            tail_faults: 1,
             walks: 1,
             pieces: 1,
             pieces_at_disk: 1,
