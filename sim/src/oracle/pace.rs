@@ -14,7 +14,6 @@ use zabkeeper_core::{Input, Instant, LinkId, ServerId, Status, Why, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
-use super::words::maybe;
 use crate::model::Rules;
 
 /// What a leader may take beyond its limit to give somebody up, as for silence.
@@ -167,13 +166,18 @@ impl Pace {
             let is_late = owes.is_some_and(|owes| is_over(owes, rules.sync_limit));
             tally.hold(Id::L11, is_late || is_over(since, limit), || {
                 let (peer, heard) = (link.peer, link.heard);
-                let (owes, has) = (maybe(owes), rules.sync_limit);
+                let took = debt.took.map_or("never".to_owned(), |at| format!("last at {at}"));
+                let owed = owes.map_or("it owes no acknowledgement".to_owned(), |owes| {
+                    let has = rules.sync_limit;
+                    format!("it owes acknowledgements since {owes}, and has {has:?} for them")
+                });
                 vec![
                     format!(
-                        "server {id} gives up server {peer} on {on}, which has said something at {heard}, and may be silent \
-                         for {limit:?} from {since} on, when it has last said something or taken all that it was sent"
+                        "server {id} gives up server {peer} on {on}, which may be silent for {limit:?} from {since} on"
                     ),
-                    format!("it owes acknowledgements since {owes}, and has {has:?} for them"),
+                    format!(
+                        "it has last said something at {heard}, and its link had taken all that it was sent {took}; {owed}"
+                    ),
                 ]
             })?;
         }
