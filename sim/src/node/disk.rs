@@ -87,7 +87,7 @@ impl Node {
         let best = match &worst {
             // No luck is needed where everything is durable.
             Ok(Truth { state, last, .. }) if !disk.is_in_doubt(now) => {
-                Ok(Truth { state: state.clone(), last: *last, seen: () })
+                Ok(Truth { state: state.clone(), last: *last, seen: (), mended: false })
             }
             Ok(_) | Err(_) => truth::examine(&disk, now, Luck::Best, alone, store, |_| ()),
         };
@@ -96,10 +96,13 @@ impl Node {
         let drawn = (disk.unsynced_removals() > 1)
             .then(|| shared.seeds.stream("truth", number).word())
             .map(|seed| truth::examine(&disk, now, Luck::Drawn(seed), alone, store, |_| ()));
-        let dice = shared.seeds.stream("truth/cut-off", number);
-        let cut_off = worst.as_ref().map_or(Ok(false), |worst| {
-            truth::examine_cut_off(&disk, now, (alone, store), worst, dice)
-        });
+        let cut_off = match &worst {
+            Ok(whole) if whole.mended => {
+                let dice = shared.seeds.stream("truth/cut-off", number);
+                truth::examine_cut_off(&disk, now, (alone, store), whole, dice)
+            }
+            Ok(_) | Err(_) => Ok(()),
+        };
         drop(disk);
         if let (Some(Err(why)), _) | (_, Err(why)) = (drawn, cut_off) {
             shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));

@@ -20,6 +20,8 @@ pub struct Truth<T> {
     pub last: Zxid,
     /// What was asked about tree and sessions at `last`.
     pub seen: T,
+    /// Was there anything to mend?
+    pub mended: bool,
 }
 
 /// Recovers a copy of `disk` as a power failure at `now` would leave it. `config` is that of a server which is the
@@ -35,12 +37,13 @@ pub fn examine<T>(
     store: Options,
     look: fn(&Server) -> T,
 ) -> Result<Truth<T>, String> {
-    let recover = || {
+    let recover = || -> Result<Truth<T>, String> {
         let (log, snapshots) = SimFs::after_power_failure(disk, now, luck);
         let mut opened =
             storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
         reads_back(&opened.recovered, &mut opened.reader)?;
-        replay(config, opened.recovered, look)
+        let mended = !opened.notes.is_empty();
+        Ok(Truth { mended, ..replay(config, opened.recovered, look)? })
     };
     match guard::catch(recover) {
         Ok(result) => result.map_err(|why| format!("{luck:?} power failure: {why}")),
@@ -48,8 +51,8 @@ pub fn examine<T>(
     }
 }
 
-/// Whoever opens the disk may lose power before all is mended that the power failure has left, and must find the same then.
-/// Says whether there was anything to mend; `dice` decide at which operation the power fails, and what it takes.
+/// Whoever opens the disk after the worst power failure, and has found `whole`, may lose power before all is mended, and must
+/// find the same then. `dice` decide at which operation the power fails, and what it takes.
 ///
 /// # Errors
 /// What is found then instead of what `whole` has found, in words.
@@ -59,13 +62,11 @@ pub fn examine_cut_off(
     (config, store): (&Config, Options),
     whole: &Truth<u64>,
     mut dice: Dice,
-) -> Result<bool, String> {
+) -> Result<(), String> {
     let (copy, log, snapshots) = SimFs::rehearsal(disk, now, Luck::Worst);
     let opened = storage_fs::open(log, snapshots, store);
-    let cut_off = match &opened {
-        Ok(opened) if !opened.notes.is_empty() => copy.borrow().clone(),
-        Ok(_) | Err(_) => return Ok(false),
-    };
+    let cut_off = copy.borrow().clone();
+    drop(opened);
     let ops = copy.borrow_mut().take_ops();
     let changes = Vec::from_iter(ops.iter().filter(|op| op.kind.changes()));
     let op = dice.pick(&changes);
@@ -83,7 +84,7 @@ pub fn examine_cut_off(
         Ok(found) if said(&found) != said(whole) => {
             Err(format!("{}{:?} instead of {:?}", where_(), said(&found), said(whole)))
         }
-        Ok(_) => Ok(true),
+        Ok(_) => Ok(()),
     }
 }
 
@@ -137,7 +138,7 @@ fn replay<T>(
     if applied != last {
         return Err(format!("the log ends at {last}, and recovery applied up to {applied}"));
     }
-    Ok(Truth { state, last, seen: look(&server) })
+    Ok(Truth { state, last, seen: look(&server), mended: false })
 }
 
 /// The last transaction that was found.
@@ -202,13 +203,14 @@ mod tests {
             let dice = Seeds::new(number).stream("truth/cut-off", 1);
             examine_cut_off(&disk.borrow(), LATER, (&config, OPTIONS), whole, dice)
         };
-        assert_eq!(cut_off(&whole, 1), Ok(false), "nothing is to be mended");
+        assert!(!whole.mended);
         let mut state = SimFs::new(&disk, FolderId::Log).open("state").expect("is there");
         state.write_at(0, &[0; 8]).expect("writes");
         state.sync().expect("syncs");
         drop(state);
+        assert!(look(&disk.borrow()).mended);
         for number in 1..=20 {
-            assert_eq!(cut_off(&whole, number), Ok(true));
+            assert_eq!(cut_off(&whole, number), Ok(()));
         }
         let lie = Truth { last: Zxid(7), ..whole };
         let noticed = cut_off(&lie, 1).expect_err("that is not there");
