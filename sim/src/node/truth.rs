@@ -78,11 +78,11 @@ pub fn examine_cut_off(
         let DurableState { accepted_epoch, current_epoch, damaged, .. } = truth.state;
         (truth.last, truth.seen, accepted_epoch, current_epoch, damaged)
     };
-    let where_ = || format!("mended as far as {:?} {}, then a power failure: ", op.kind, op.name);
+    let so_far = || format!("mended as far as {:?} {}, then a power failure: ", op.kind, op.name);
     match found {
-        Err(why) => Err(where_() + &why),
+        Err(why) => Err(so_far() + &why),
         Ok(found) if said(&found) != said(whole) => {
-            Err(format!("{}{:?} instead of {:?}", where_(), said(&found), said(whole)))
+            Err(format!("{}{:?} instead of {:?}", so_far(), said(&found), said(whole)))
         }
         Ok(_) => Ok(()),
     }
