@@ -69,7 +69,8 @@ impl SimFs {
         (copy, log, snapshots)
     }
 
-    fn both(disk: &Rc<RefCell<Disk>>) -> (SimFs, SimFs) {
+    /// Both folders of `disk`.
+    pub fn both(disk: &Rc<RefCell<Disk>>) -> (SimFs, SimFs) {
         (SimFs::new(disk, FolderId::Log), SimFs::new(disk, FolderId::Snapshots))
     }
 

@@ -86,8 +86,8 @@ impl Node {
         let worst = truth::examine(&disk, now, Luck::Worst, alone, store, Server::digest);
         let best = match &worst {
             // No luck is needed where everything is durable.
-            Ok(Truth { state, last, .. }) if !disk.is_in_doubt(now) => {
-                Ok(Truth { state: state.clone(), last: *last, seen: (), mended: false })
+            Ok(Truth { state, last, mended, .. }) if !disk.is_in_doubt(now) => {
+                Ok(Truth { state: state.clone(), last: *last, seen: (), mended: *mended })
             }
             Ok(_) | Err(_) => truth::examine(&disk, now, Luck::Best, alone, store, |_| ()),
         };

@@ -24,7 +24,7 @@ use zabkeeper_core::{
 
 use crate::chronicle::Hit;
 use crate::faults::Fault;
-use crate::fs::{Crash, Disk, FolderId, SimFs};
+use crate::fs::{Crash, Disk, SimFs};
 use crate::guard;
 use crate::heal::Fate;
 use crate::judge::Check;
@@ -230,8 +230,7 @@ impl Node {
 
     /// The outer error is a panic, the inner one what the store says.
     fn open(&self) -> Result<Result<Opened<SimFs>, String>, String> {
-        let log = SimFs::new(&self.disk, FolderId::Log);
-        let snapshots = SimFs::new(&self.disk, FolderId::Snapshots);
+        let (log, snapshots) = SimFs::both(&self.disk);
         let store = self.store;
         guard::catch(|| storage_fs::open(log, snapshots, store).map_err(|e| e.to_string()))
     }

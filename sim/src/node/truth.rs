@@ -43,7 +43,7 @@ pub fn examine<T>(
             storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
         reads_back(&opened.recovered, &mut opened.reader)?;
         let mended = !opened.notes.is_empty();
-        Ok(Truth { mended, ..replay(config, opened.recovered, look)? })
+        replay(config, (opened.recovered, mended), look)
     };
     match guard::catch(recover) {
         Ok(result) => result.map_err(|why| format!("{luck:?} power failure: {why}")),
@@ -119,7 +119,7 @@ fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Resu
 /// Lets a fresh server apply all that was recovered: it is elected, being alone, and its history is then committed.
 fn replay<T>(
     config: &Config,
-    mut recovered: Recovered,
+    (mut recovered, mended): (Recovered, bool),
     look: fn(&Server) -> T,
 ) -> Result<Truth<T>, String> {
     let state = recovered.state.clone();
@@ -138,7 +138,7 @@ fn replay<T>(
     if applied != last {
         return Err(format!("the log ends at {last}, and recovery applied up to {applied}"));
     }
-    Ok(Truth { state, last, seen: look(&server), mended: false })
+    Ok(Truth { state, last, seen: look(&server), mended })
 }
 
 /// The last transaction that was found.
@@ -165,7 +165,6 @@ fn last_write(out: &Outbox) -> Option<WriteId> {
 mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
-
     use std::time::Duration;
 
     use storage_fs::Opened;
@@ -180,10 +179,9 @@ mod tests {
     const LATER: Instant = Instant(1_000_000_000);
 
     fn disk_and_store() -> (Rc<RefCell<Disk>>, Opened<SimFs>) {
-        let pace = Pace { sync_mean: 1, op_mean: 1, per_kib: 1, steady: true };
-        let disk = Disk::new(Seeds::new(1).stream("disk", 1), pace);
+        let disk = Disk::new(Seeds::new(1).stream("disk", 1), Pace::STEADY);
         let disk = Rc::new(RefCell::new(disk));
-        let [log, snapshots] = [FolderId::Log, FolderId::Snapshots].map(|f| SimFs::new(&disk, f));
+        let (log, snapshots) = SimFs::both(&disk);
         let opened = storage_fs::open(log, snapshots, OPTIONS).expect("a new store");
         (disk, opened)
     }

@@ -74,21 +74,19 @@ impl Pace {
         let Some(reign) = self.reigns.get_mut(&id) else {
             return;
         };
-        if matches!(event, PeerEvent::Down) {
-            reign.learners.remove(link);
-        }
-        if matches!(event, PeerEvent::Drained) {
-            reign.learners.entry(*link).or_default().took = Some(now);
-        }
-        let (PeerEvent::Message(message), Some(debt)) = (event, reign.learners.get_mut(link))
-        else {
-            return;
-        };
-        if let PeerMessage::AckNewLeader { .. } = message {
-            debt.synced = Some(now);
-            debt.owes = debt.owes.map(|_| now);
-        } else if let PeerMessage::Ack { zxid } = message {
-            debt.owes = (*zxid < debt.sent).then_some(now);
+        match (event, reign.learners.get_mut(link)) {
+            (PeerEvent::Down, _) => {
+                reign.learners.remove(link);
+            }
+            (PeerEvent::Drained, _) => reign.learners.entry(*link).or_default().took = Some(now),
+            (PeerEvent::Message(PeerMessage::AckNewLeader { .. }), Some(debt)) => {
+                debt.synced = Some(now);
+                debt.owes = debt.owes.map(|_| now);
+            }
+            (PeerEvent::Message(PeerMessage::Ack { zxid }), Some(debt)) => {
+                debt.owes = (*zxid < debt.sent).then_some(now);
+            }
+            (PeerEvent::Message(_) | PeerEvent::Up { .. } | PeerEvent::Unreachable { .. }, _) => {}
         }
     }
 

@@ -231,8 +231,9 @@ impl Process {
             return;
         };
         let strange = parties.contains(&Party::Stranger);
-        let [dialler, acceptor] = parties;
-        let told = || format!("s{} refuses {dialler} or {acceptor} on {link}: {what}", self.id);
+        let other = parties.into_iter().find(|party| *party != Party::Server(self.id));
+        let told =
+            || format!("s{} refuses {} on {link}: {what}", self.id, other.expect("two ends"));
         shared.hold(Check::WELCOME, if strange { Ok(()) } else { Err(told()) });
     }
 
