@@ -106,7 +106,10 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     let told = source.chronicle(&mut report, flags);
     let shrinks = flags.shrink && report.outcome.failure.is_some();
     if let Some(told) = told.as_ref().filter(|_| !shrinks) {
-        written = written.and(write_pictures(flags, &report, told, &flags.repro(&report.job)));
+        let seed = format!("seed {:#x}", report.job.seed);
+        let name = flags.schedule.as_ref().map_or(seed, |path| schedule_name(path));
+        let repro = flags.repro(&report.job);
+        written = written.and(write_pictures(flags, &report, told, (&name, &repro)));
     }
     if let Some(failure) = &report.outcome.failure {
         explain(failure, &report, told.as_deref(), flags);
@@ -143,11 +146,16 @@ fn say_drifted(report: &Report) {
 
 /// What proves the failure, and the way to see it again.
 fn explain(failure: &Failure, report: &Report, told: Option<&Chronicle>, flags: &Flags) {
-    let text = match told {
+    let text = explanation(failure, report, told);
+    say(&format!("\n{}", report::failure(&text, report, flags)));
+}
+
+/// Of a run that fell apart there is nothing more to tell.
+fn explanation(failure: &Failure, report: &Report, told: Option<&Chronicle>) -> String {
+    match told {
         Some(told) => story::explain(failure, report, told),
         None => failure.to_string(),
-    };
-    say(&format!("\n{}", report::failure(&text, report, flags)));
+    }
 }
 
 /// Where a single run comes from. It can be run again, and is the same run.
@@ -224,7 +232,7 @@ fn draws(flags: &Flags) -> bool {
 fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
     let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
     let jobs = flags.jobs.unwrap_or_else(cores);
-    let shrunk = shrink::shrink(schedule, flags.shrink_budget, jobs).map_err(|why| {
+    let mut shrunk = shrink::shrink(schedule, flags.shrink_budget, jobs).map_err(|why| {
         say(&format!("--shrink: {why}\n"));
         Class::Simulator.exit_code()
     })?;
@@ -234,11 +242,14 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
     // What cannot be written is said, and is not what the exit code is about.
     let mut written = write_schedule(&path, &shrunk.schedule);
     let repro = cli::repro_of(&path);
-    if draws(flags) {
-        let mut report = run::replay(&shrunk.schedule, Story::Collect, false);
-        if let Some(told) = report.outcome.chronicle.take() {
-            written = written.and(write_pictures(flags, &report, &told, &repro));
-        }
+    let report = &mut shrunk.report;
+    let told = report.outcome.chronicle.take();
+    if let Some(failure) = &report.outcome.failure {
+        tell(&format!("\n{}\n", explanation(failure, report, told.as_deref())));
+    }
+    if let Some(told) = told {
+        let name = schedule_name(&path);
+        written = written.and(write_pictures(flags, report, &told, (&name, &repro)));
     }
     if written.is_ok() {
         say(&format!("{repro}\n"));
@@ -264,13 +275,23 @@ fn write_schedule(path: &Path, schedule: &Schedule) -> Result<(), u8> {
     })
 }
 
-fn write_pictures(flags: &Flags, report: &Report, told: &Chronicle, repro: &str) -> Result<(), u8> {
+fn schedule_name(path: &Path) -> String {
+    format!("schedule {}", path.display())
+}
+
+/// `called`: what the run is called, and the command that shows it again.
+fn write_pictures(
+    flags: &Flags,
+    report: &Report,
+    told: &Chronicle,
+    called: (&str, &str),
+) -> Result<(), u8> {
     let failed = |flag: &str, path: &Path, error: io::Error| {
         say(&format!("--{flag} {}: {error}\n", path.display()));
         BAD_USAGE
     };
     if let Some(path) = &flags.html {
-        let page = html::page(report, told, repro);
+        let page = html::page(report, told, called);
         write_file(path, &page).map_err(|error| failed("html", path, error))?;
     }
     if let Some(path) = &flags.dump {

@@ -19,7 +19,6 @@ use crate::run::{self, Report};
 use crate::schedule;
 use crate::shrink::Shrunk;
 use crate::tally::Tally;
-use crate::trace::plain::positions_in;
 use crate::workload::Op;
 use crate::world::Outcome;
 
@@ -211,20 +210,22 @@ fn repro(report: &Report, flags: &Flags) -> String {
 /// A shrunken schedule of more steps is shown without its calls.
 const STEPS_SHOWN: usize = 60;
 
-/// What a shrink has found: its steps as a list, and the promise they break.
+/// What a shrink has found: its steps as a list, and when they break which promise.
 pub fn shrunk(shrunk: &Shrunk) -> String {
     let Shrunk { schedule, report, before, tried, ended } = shrunk;
     let end = if *ended {
         "; its budget ended it (--shrink-budget)"
     } else {
-        ", where nothing helps any more"
+        "; nothing less was found to fail like this"
     };
     let (strikes, calls) = schedule.counts();
     let (servers, clients) = (schedule.options.servers, schedule.clients());
+    let always: String =
+        report.options.faults.on().map(|fault| format!(", always {fault}")).collect();
     let mut text = format!(
         "\nshrunk    {} faults and {} calls to {strikes} and {calls}, in {tried} runs{end}\n\
-         with      {servers} servers, {clients} clients, properties {}\n",
-        before.0, before.1, report.options.faults
+         with      {servers} servers, {clients} clients{always}\n",
+        before.0, before.1
     );
     for rule in &schedule.options.rules {
         let _infallible = writeln!(text, "{:>14}  {}", rule.place(), rule.told);
@@ -242,16 +243,8 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
         let _infallible = writeln!(text, "{:>14}  and {calls} calls, which the schedule lists", "");
     }
     if let Some(failure) = &report.outcome.failure {
-        let _infallible = writeln!(
-            text,
-            "{:>14}  {} {}",
-            schedule::clock(failure.at),
-            failure.id,
-            failure.sentence
-        );
-        for line in &failure.evidence {
-            let _infallible = writeln!(text, "{:>14}  {}", "", positions_in(line));
-        }
+        let _infallible =
+            writeln!(text, "{:>14}  {} is broken", schedule::clock(failure.at), failure.id);
     }
     text
 }

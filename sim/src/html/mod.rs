@@ -41,24 +41,22 @@ const SCRIPT: &str = concat!(
     include_str!("page/input.js"),
 );
 
-/// The page. `repro` is the command that shows the run again.
-pub fn page(report: &Report, chronicle: &Chronicle, repro: &str) -> String {
+/// The page. `called`: what the run is called, and the command that shows it again.
+pub fn page(report: &Report, chronicle: &Chronicle, called: (&str, &str)) -> String {
     // Within a script element only this could end it.
-    let data = data(report, chronicle, repro).to_string().replace('<', "\\u003c");
-    let title = format!("seed {:#x}", report.job.seed);
+    let data = data(report, chronicle, called).to_string().replace('<', "\\u003c");
     // The parts come last to first, so that no part is searched for the marks of another.
-    PAGE.replacen("/*TITLE*/", &title, 1)
-        .replacen("/*STYLE*/", STYLE, 1)
+    PAGE.replacen("/*STYLE*/", STYLE, 1)
         .replacen("/*SCRIPT*/", SCRIPT, 1)
         .replacen("/*DATA*/", &data, 1)
 }
 
 /// What the page draws.
-pub fn data(report: &Report, chronicle: &Chronicle, repro: &str) -> Value {
+pub fn data(report: &Report, chronicle: &Chronicle, (name, repro): (&str, &str)) -> Value {
     let outcome = &report.outcome;
     let lanes = Lanes::of(report, chronicle);
     json!({
-        "seed": format!("{:#x}", report.job.seed),
+        "name": name,
         "options": report.options.to_string(),
         "verdict": report::verdict(report),
         "repro": repro,

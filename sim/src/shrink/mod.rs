@@ -41,7 +41,7 @@ pub enum Budget {
 pub struct Shrunk {
     /// The least found, with what happens beside its steps.
     pub schedule: Schedule,
-    /// Its run.
+    /// Its run, with what happened in words.
     pub report: Report,
     /// Strikes and calls of the run at the beginning.
     pub before: (usize, usize),
@@ -124,7 +124,7 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
     let ended = search.is_over();
     search.cut_the_rest();
     let tried = search.tried;
-    let report = run::replay(&search.best, Story::Off, false);
+    let report = run::replay(&search.best, Story::Collect, false);
     let schedule = search.best.told(&report.outcome);
     Ok(Shrunk { schedule, report, before, tried, ended })
 }

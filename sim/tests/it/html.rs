@@ -18,7 +18,7 @@ fn collected(seed: u64) -> Report {
 
 fn page_of(report: &Report) -> String {
     let chronicle = report.outcome.chronicle.as_deref().expect("asked for");
-    html::page(report, chronicle, "REPRO: the command")
+    html::page(report, chronicle, ("seed 0x1", "REPRO: the command"))
 }
 
 fn data_of(page: &str) -> Value {

@@ -62,7 +62,12 @@ fn the_program_writes_schedules_runs_them_and_shrinks_those_that_fail() {
     assert_eq!(output.status.code(), Some(1));
     let last = text(&output.stderr).lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with("REPRO: cargo run") && last.contains(&less), "{last}");
-    assert!(text(&output.stdout).contains("to 1 and 0, in "), "{}", text(&output.stdout));
+    let screen = text(&output.stdout);
+    let (_, less_told) = screen.split_once("\nshrunk ").expect("it says what is left");
+    assert!(
+        less_told.contains("to 1 and 0, in ") && less_told.contains("TRIP, safety"),
+        "{screen}"
+    );
     let again = sim(&["--schedule", &less]);
     assert_eq!(again.status.code(), Some(1));
     assert!(text(&again.stderr).contains("TRIP, safety"));

@@ -143,7 +143,7 @@ const fromHash = () => {
 };
 const start = () => {
   readColours();
-  $("title").textContent = "seed " + D.seed;
+  $("title").textContent = document.title = D.name;
   const verdict = $("verdict");
   verdict.textContent = D.failure ? D.failure.class + " " + D.failure.id : D.verdict;
   verdict.className = D.verdict === "passed" ? "good" : D.failure ? "bad" : "";
