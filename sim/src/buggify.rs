@@ -81,7 +81,7 @@ impl Site {
             Site::UndurableSmall => {
                 ("undurable.small", "clients wait when a few hundred bytes are not durable")
             }
-            Site::SnapshotOften => ("snapshot.often", "a snapshot every two to eight transactions"),
+            Site::SnapshotOften => ("snapshot.often", "a snapshot every one to five transactions"),
             Site::SnapshotSlices => ("snapshot.slices", "snapshots are written in tiny pieces"),
             Site::EpochShort => ("epoch.short", "an epoch has room for few transactions"),
             Site::RecentSmall => {
@@ -124,7 +124,7 @@ impl Site {
             Site::BatchCommands => options.server.batch_commands = 1,
             Site::RequestsFew => limits.requests_per_conn = dice.range_u32(1, 8),
             Site::UndurableSmall => limits.undurable_bytes = dice.magnitude(64, 4_096),
-            Site::SnapshotOften => limits.snapshot_txns = dice.range_u32(2, 8),
+            Site::SnapshotOften => limits.snapshot_txns = dice.range_u32(1, 5),
             Site::SnapshotSlices => limits.snapshot_slice_bytes = dice.range_u32(1, 400),
             Site::EpochShort => limits.epoch_txns = dice.range_u32(5, 300),
             Site::RecentSmall => limits.recent_bytes = dice.magnitude(64, 16_384),

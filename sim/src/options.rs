@@ -74,8 +74,8 @@ pub const TRUTH_TXNS: u64 = 128;
 /// The resolved settings of one run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Where they come from.
-    pub profile: Profile,
+    /// Where they come from; `None`: from a schedule.
+    pub profile: Option<Profile>,
     /// Virtual length of the safety phase.
     pub duration: Duration,
     /// Number of servers, all of them voters.

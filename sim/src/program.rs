@@ -109,7 +109,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         let seed = format!("seed {:#x}", report.job.seed);
         let name = flags.schedule.as_ref().map_or(seed, |path| schedule_name(path));
         let repro = flags.repro(&report.job);
-        written = written.and(write_pictures(flags, &report, told, (&name, &repro)));
+        written = written.and(write_pictures(flags, &source, (&report, told), (&name, &repro)));
     }
     if let Some(failure) = &report.outcome.failure {
         explain(failure, &report, told.as_deref(), flags);
@@ -249,7 +249,8 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
     }
     if let Some(told) = told {
         let name = schedule_name(&path);
-        written = written.and(write_pictures(flags, report, &told, (&name, &repro)));
+        let source = Source::Schedule(Box::new(shrunk.schedule));
+        written = written.and(write_pictures(flags, &source, (report, &told), (&name, &repro)));
     }
     if written.is_ok() {
         say(&format!("{repro}\n"));
@@ -282,8 +283,8 @@ fn schedule_name(path: &Path) -> String {
 /// `called`: what the run is called, and the command that shows it again.
 fn write_pictures(
     flags: &Flags,
-    report: &Report,
-    told: &Chronicle,
+    source: &Source,
+    (report, told): (&Report, &Chronicle),
     called: (&str, &str),
 ) -> Result<(), u8> {
     let failed = |flag: &str, path: &Path, error: io::Error| {
@@ -297,7 +298,11 @@ fn write_pictures(
     if let Some(path) = &flags.dump {
         let ended = report.outcome.ended;
         let at = flags.at.map_or(ended, |at| at.min(ended));
-        story::dump(path, at, report, told).map_err(|error| failed("dump", path, error))?;
+        let stop = Stop { until: Some(at), ..Stop::default() };
+        let earlier = (at < ended).then(|| source.run_to(stop, Story::Collect).outcome.chronicle);
+        let held = earlier.flatten().map_or_else(|| told.held.clone(), |told| told.held);
+        story::dump(path, at, report, (told, &held))
+            .map_err(|error| failed("dump", path, error))?;
     }
     Ok(())
 }

@@ -53,6 +53,13 @@ impl<E> Queue<E> {
         self.heap.peek().map(|slot| slot.at)
     }
 
+    /// All that waits, in its order.
+    pub fn list(&self) -> Vec<(Instant, &E)> {
+        let mut slots = Vec::from_iter(&self.heap);
+        slots.sort_unstable_by_key(|slot| slot.key());
+        slots.into_iter().map(|slot| (slot.at, &slot.event)).collect()
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.heap.len()

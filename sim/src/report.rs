@@ -10,14 +10,16 @@ use zabkeeper_core::io::Mark;
 
 use crate::cli::Flags;
 use crate::coverage::Coverage;
-use crate::faults::Fault;
+use crate::faults::{Fault, Trigger};
 use crate::fork;
 use crate::format;
 use crate::judge::Class;
 use crate::ledger;
+use crate::options::Profile;
 use crate::run::{self, Report};
 use crate::schedule;
 use crate::shrink::Shrunk;
+use crate::story::plural;
 use crate::tally::Tally;
 use crate::workload::Op;
 use crate::world::Outcome;
@@ -161,20 +163,22 @@ fn percentile(values: &[u64], share: usize) -> Option<u64> {
 pub fn stats(totals: &Totals) -> String {
     let cpu = totals.cpu_ns.max(1);
     let per_second = |count: u64| u128::from(count) * 1_000_000_000 / u128::from(cpu);
-    let minutes = (totals.virtual_ns / 60_000_000_000).max(1);
-    let faults: u64 = totals.tally.faults.iter().sum();
+    // What is in force all the time is no event.
+    let strikes = Fault::ALL.iter().filter(|fault| fault.trigger() != Trigger::Always);
+    let strikes: u64 = strikes.map(|fault| totals.tally.faults[*fault as usize]).sum();
+    let peak = run::peak_memory().map_or("unknown".to_owned(), |n| (n >> 20).to_string());
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     format!(
         "virtual s per CPU s   {}\nevents per CPU s      {}\nsteps per CPU s       {}\nclient calls \
-         per CPU s {}\ncommits per CPU s     {}\nelections per CPU s   {}\nfaults per virtual min {}\nchecks per event      \
-         {:.1}\ncores of the machine  {cores}\n",
+         per CPU s {}\ncommits per CPU s     {}\nelections per CPU s   {}\nfaults per virtual min {:.1}\nchecks per event      \
+         {:.1}\npeak memory, MiB      {peak}\ncores of the machine  {cores}\nmore of speed         sim speed\n",
         totals.virtual_ns / cpu,
         per_second(totals.events),
         per_second(totals.tally.counts.steps),
         per_second(totals.tally.calls_ended()),
         per_second(totals.tally.counts.commits),
         per_second(totals.tally.counts.reigns),
-        faults / minutes,
+        ratio(strikes * 60, totals.virtual_ns / 1_000_000_000),
         ratio(totals.checks_made(), totals.events),
     )
 }
@@ -219,12 +223,13 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
         "; nothing less was found to fail like this"
     };
     let (strikes, calls) = schedule.counts();
-    let (servers, clients) = (schedule.options.servers, schedule.clients());
+    let servers = plural(schedule.options.servers.into(), "server");
+    let clients = plural(schedule.clients() as u64, "client");
     let always: String =
         report.options.faults.on().map(|fault| format!(", always {fault}")).collect();
     let mut text = format!(
         "\nshrunk    {} faults and {} calls to {strikes} and {calls}, in {tried} runs{end}\n\
-         with      {servers} servers, {clients} clients{always}\n",
+         with      {servers}, {clients}{always}\n",
         before.0, before.1
     );
     for rule in &schedule.options.rules {
@@ -257,7 +262,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "forks": fork::path(&report.job.pinned.forks),
         "format": format::current(),
         "revision": ledger::revision(),
-        "profile": report.job.profile.name(),
+        "profile": report.options.profile.map(Profile::name),
         "options": report.options.to_string(),
         "verdict": verdict(report),
         "invariant": report.outcome.failure.as_ref().map(|failure| failure.id),

@@ -106,7 +106,8 @@ pub fn replay_to(schedule: &Schedule, stop: Stop, story: Story) -> Report {
 
 fn of_schedule(schedule: &Schedule) -> (Job, Options) {
     let options = schedule.options.clone();
-    (Job { seed: schedule.seed, profile: options.profile, pinned: Pinned::default() }, options)
+    // Nothing of it is drawn.
+    (Job { seed: schedule.seed, profile: Profile::Calm, pinned: Pinned::default() }, options)
 }
 
 pub(crate) fn measured(job: Job, options: Options, world: impl FnOnce(Options) -> World) -> Report {

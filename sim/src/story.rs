@@ -53,17 +53,15 @@ pub fn screen(report: &Report) -> String {
 
 fn opening(report: &Report) -> String {
     let options = &report.options;
-    let plural = |n: u32| if n == 1 { "" } else { "s" };
+    let source = options.profile.map_or("schedule".to_owned(), |name| format!("profile {name}"));
     format!(
-        "{:#x}: {} server{} and {} client{}, {} of faults, {} in all (profile {}; more: --counts)",
+        "{:#x}: {} and {}, {} of faults, {} in all ({}; more: --counts)",
         report.job.seed,
-        options.servers,
-        plural(options.servers),
-        options.clients,
-        plural(options.clients),
+        plural(options.servers.into(), "server"),
+        plural(options.clients.into(), "client"),
         short(Instant(u64::try_from(options.duration.as_nanos()).unwrap_or(u64::MAX))),
         short(report.outcome.ended),
-        options.profile,
+        source,
     )
 }
 
@@ -348,7 +346,8 @@ fn short(at: Instant) -> String {
     format!("{}.{:03}s", at.0 / 1_000_000_000, at.0 / 1_000_000 % 1_000)
 }
 
-fn plural(count: u64, what: &str) -> String {
+/// So many of these.
+pub(crate) fn plural(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 

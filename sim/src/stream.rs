@@ -115,17 +115,28 @@ pub enum Break {
 pub struct Network {
     conns: BTreeMap<ConnId, Conn>,
     next: u64,
+    /// Connections that were tried between two parties, the lesser one first.
+    tried: BTreeMap<[Party; 2], u64>,
     arrivals: Vec<Arrival>,
     /// Sendings that were cut, and segments that took long.
     strained: (u64, u64),
 }
 
+/// A connection that is tried, and what it draws from: a stream for each direction, named by the two parties and the
+/// number of the attempt between them. So whoever else connects meanwhile shifts none of it.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// Who dials, and whom.
+    parties: [Party; 2],
+    number: u64,
+    /// By sending end.
+    dice: [Dice; 2],
+}
+
 #[derive(Debug)]
 struct Conn {
-    /// By end.
-    parties: [Party; 2],
+    attempt: Attempt,
     pace: LinkPace,
-    dice: Dice,
     /// By receiving end.
     ways: [Way; 2],
     /// Is a write into a half-open connection answered with a reset?
@@ -155,7 +166,13 @@ struct Segment {
 impl Network {
     /// No connections; the first gets the number after `start`.
     pub fn new(start: u64) -> Network {
-        Network { conns: BTreeMap::new(), next: start, arrivals: Vec::new(), strained: (0, 0) }
+        Network {
+            conns: BTreeMap::new(),
+            next: start,
+            tried: BTreeMap::new(),
+            arrivals: Vec::new(),
+            strained: (0, 0),
+        }
     }
 
     /// A number that no connection has had.
@@ -164,18 +181,27 @@ impl Network {
         ConnId(self.next)
     }
 
-    /// From now on every connection has a stream of this tree.
+    /// Somebody dials a server.
+    pub fn attempt(&mut self, seeds: Seeds, parties: [Party; 2]) -> Attempt {
+        let mut pair = parties;
+        pair.sort_unstable();
+        let number = self.tried.entry(pair).or_default();
+        *number += 1;
+        Attempt { parties, number: *number, dice: dice(seeds, parties, *number) }
+    }
+
+    /// From now on every connection has streams of this tree.
     pub fn draw_anew(&mut self, seeds: Seeds) {
-        for (conn, state) in &mut self.conns {
-            state.dice = seeds.stream("net", conn.0);
+        for Conn { attempt, .. } in self.conns.values_mut() {
+            attempt.dice = dice(seeds, attempt.parties, attempt.number);
         }
     }
 
-    /// A connection stands between who dialled and who accepted. `dice` is its own stream.
-    pub fn open(&mut self, conn: ConnId, parties: [Party; 2], pace: LinkPace, dice: Dice) {
+    /// A connection stands between who dialled and who accepted.
+    pub fn open(&mut self, conn: ConnId, attempt: Attempt, pace: LinkPace) {
         let ways = [Way::default(), Way::default()];
         let reset_on_write = false;
-        let state = Conn { parties, pace, dice, ways, reset_on_write };
+        let state = Conn { attempt, pace, ways, reset_on_write };
         let replaced = self.conns.insert(conn, state);
         assert!(replaced.is_none(), "{conn} is dealt once");
     }
@@ -190,15 +216,16 @@ impl Network {
         }
         if state.ways[from.other() as usize].dead {
             if state.reset_on_write && !state.ways[from as usize].over {
-                let at = Instant(now.0 + state.pace.draw(&mut state.dice));
+                // The other end's kernel says so.
+                let at = Instant(now.0 + state.pace.draw(state.dice(from.other())));
                 state.enqueue_reset(at, from, &mut self.arrivals, conn);
             }
             return;
         }
-        let pieces = state.cut(bytes);
+        let pieces = state.pace.cut(bytes, state.dice(from));
         self.strained.0 += u64::from(pieces.len() > 1);
         for piece in pieces {
-            let took = state.pace.draw(&mut state.dice);
+            let took = state.pace.draw(state.dice(from));
             self.strained.1 += u64::from(took > state.pace.min + 10 * state.pace.mean);
             let at = Instant(now.0 + took);
             state.ways[from.other() as usize].bytes += piece.len();
@@ -216,7 +243,7 @@ impl Network {
         receiving.dead = true;
         receiving.clear();
         if !state.ways[from.other() as usize].dead {
-            let at = Instant(now.0 + state.pace.draw(&mut state.dice));
+            let at = Instant(now.0 + state.pace.draw(state.dice(from)));
             state.enqueue(at, from.other(), Delivery::Closed, &mut self.arrivals, conn);
             state.ways[from.other() as usize].dead = true;
         }
@@ -247,7 +274,8 @@ impl Network {
             if state.ways[to as usize].over {
                 continue;
             }
-            let keep = state.dice.upto(state.ways[to as usize].bytes);
+            let under_way = state.ways[to as usize].bytes;
+            let keep = state.dice(to.other()).upto(under_way);
             state.ways[to as usize].keep(keep);
             state.ways[to as usize].dead = true;
             // What was stalled has either got through or is lost.
@@ -258,8 +286,9 @@ impl Network {
                 Break::HalfOpen { late, on_write, .. } => {
                     state.reset_on_write = on_write;
                     let late = late.max(Instant(now.0 + 1));
-                    if keep > 0 && !on_write && state.dice.chance(1, 2) {
-                        let until = state.dice.range(now.0, late.0);
+                    let dice = state.dice(to.other());
+                    if keep > 0 && !on_write && dice.chance(1, 2) {
+                        let until = dice.range(now.0, late.0);
                         state.ways[to as usize].stalled_until = Instant(until);
                     }
                     late
@@ -323,12 +352,12 @@ impl Network {
 
     /// Who is at the ends of a connection.
     pub fn parties(&self, conn: ConnId) -> Option<[Party; 2]> {
-        self.conns.get(&conn).map(|state| state.parties)
+        self.conns.get(&conn).map(|state| state.attempt.parties)
     }
 
     /// All connections, oldest first, with who is at their ends.
     pub fn list(&self) -> impl Iterator<Item = (ConnId, [Party; 2])> + '_ {
-        self.conns.iter().map(|(conn, state)| (*conn, state.parties))
+        self.conns.iter().map(|(conn, state)| (*conn, state.attempt.parties))
     }
 
     /// Connections that stand: neither end has left or learnt of a break.
@@ -384,6 +413,36 @@ impl LinkPace {
         let factor = if slow { 100 } else { 1 };
         self.min + dice.exponential(self.mean) * factor
     }
+
+    /// What is sent at once, mostly whole, sometimes in up to four pieces.
+    fn cut(self, mut bytes: Bytes, dice: &mut Dice) -> Vec<Bytes> {
+        let mut pieces = Vec::with_capacity(1);
+        if self.cut_one_in > 0 && dice.chance(1, self.cut_one_in) {
+            for _ in 0..dice.range(1, 3) {
+                let piece = bytes.split_to(dice.upto(bytes.len()));
+                if !piece.is_empty() {
+                    pieces.push(piece);
+                }
+            }
+        }
+        if !bytes.is_empty() {
+            pieces.push(bytes);
+        }
+        pieces
+    }
+}
+
+impl Attempt {
+    /// How long it takes until the server has heard of it, or whoever dials of the answer, ns.
+    pub fn takes(&mut self, pace: LinkPace) -> u64 {
+        pace.draw(&mut self.dice[End::Dialler as usize])
+    }
+}
+
+/// The streams of a connection between these, by sending end.
+fn dice(seeds: Seeds, [dialler, acceptor]: [Party; 2], number: u64) -> [Dice; 2] {
+    [(dialler, acceptor), (acceptor, dialler)]
+        .map(|(from, to)| seeds.stream(&format!("net/{from}/{to}"), number))
 }
 
 impl Conn {
@@ -414,21 +473,9 @@ impl Conn {
         arrivals.push(Arrival { at, conn, to });
     }
 
-    /// Mostly whole, sometimes in up to four pieces.
-    fn cut(&mut self, mut bytes: Bytes) -> Vec<Bytes> {
-        let mut pieces = Vec::with_capacity(1);
-        if self.pace.cut_one_in > 0 && self.dice.chance(1, self.pace.cut_one_in) {
-            for _ in 0..self.dice.range(1, 3) {
-                let piece = bytes.split_to(self.dice.upto(bytes.len()));
-                if !piece.is_empty() {
-                    pieces.push(piece);
-                }
-            }
-        }
-        if !bytes.is_empty() {
-            pieces.push(bytes);
-        }
-        pieces
+    /// What an end's sendings draw from.
+    fn dice(&mut self, sender: End) -> &mut Dice {
+        &mut self.attempt.dice[sender as usize]
     }
 }
 

@@ -209,6 +209,15 @@ impl Disk {
         self.folders.iter().flat_map(|folder| folder.live.list()).collect()
     }
 
+    /// Names of all files in both folders, with their bytes and the number of changes that are not durable.
+    pub fn sizes(&self) -> Vec<(String, u64, usize)> {
+        let of = |(name, file): (&String, &FileId)| {
+            let file = &self.files[file];
+            (name.clone(), file.live.size(), file.pending.len())
+        };
+        self.folders.iter().flat_map(|folder| folder.live.by_name.iter().map(of)).collect()
+    }
+
     /// Handles that are open.
     pub fn handle_count(&self) -> u32 {
         self.files.values().map(|file| file.handles).sum()

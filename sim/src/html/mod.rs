@@ -14,6 +14,7 @@ use crate::run::Report;
 use crate::story;
 use crate::stream::Party;
 use crate::trace::Kind;
+use crate::trace::plain::positions_in;
 
 /// Beyond so many, older ones are left out; the page says so.
 const MESSAGES_MAX: usize = 90_000;
@@ -232,7 +233,7 @@ fn calls(chronicle: &Chronicle) -> Value {
     let how = |call: &Call| call.end.as_ref().map_or(4, |(_, outcome, _)| *outcome as u64);
     let answer = |call: &Call| {
         let text = call.end.as_ref().map_or("", |(_, _, text)| text);
-        cut(text)
+        cut(&positions_in(text))
     };
     json!({
         "skipped": skipped,

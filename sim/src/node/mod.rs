@@ -6,6 +6,7 @@
 mod clock;
 mod disk;
 mod gate;
+mod held;
 mod lanes;
 mod process;
 mod retold;

@@ -4,7 +4,7 @@
 
 use storage_fs::vfs::Vfs;
 use storage_fs::{Options, ReaderLane};
-use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Outbox, Recovered};
+use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, Outbox, Recovered};
 use zabkeeper_core::{Config, History, Input, Instant, LinkId, Now, Server, WriteId, Zxid};
 
 use crate::fs::{Disk, Luck, SimFs};
@@ -88,6 +88,28 @@ pub fn examine_cut_off(
     }
 }
 
+/// The log of a copy of `disk`, where nothing is lost, from where it begins.
+///
+/// # Errors
+/// Why it cannot be opened or read, in words.
+pub fn log(disk: &Disk, now: Instant, store: Options) -> Result<Vec<Entry>, String> {
+    let (log, snapshots) = SimFs::after_power_failure(disk, now, Luck::Best);
+    let mut opened = storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
+    read(&mut opened.reader, LinkId(0), opened.recovered.history.start())
+}
+
+fn read<V: Vfs>(
+    reader: &mut ReaderLane<V>,
+    link: LinkId,
+    after: Zxid,
+) -> Result<Vec<Entry>, String> {
+    let found = reader.run(&DiskCommand::ReadLog { link, after, bytes: u32::MAX });
+    if let DiskEvent::LogRead { found: Ok(entries), .. } = found {
+        return Ok(entries);
+    }
+    Err(format!("{found:?}"))
+}
+
 /// All that the log is said to hold can be read for learners, from where it begins and from the snapshot on. A leader
 /// promises it to whoever ends there; where it could not be read, they would be turned away for ever.
 fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Result<(), String> {
@@ -96,11 +118,8 @@ fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Resu
     let mut from = vec![history.start(), snapshot];
     from.dedup();
     for (number, after) in from.into_iter().filter(|after| *after < history.end()).enumerate() {
-        let link = LinkId(number as u64);
-        let found = reader.run(&DiskCommand::ReadLog { link, after, bytes: u32::MAX });
-        let DiskEvent::LogRead { found: Ok(entries), .. } = found else {
-            return Err(format!("after {after}, to {}: {found:?}", history.end()));
-        };
+        let found = read(reader, LinkId(number as u64), after);
+        let entries = found.map_err(|why| format!("after {after}, to {}: {why}", history.end()))?;
         let mut read = History::after(after);
         for entry in &entries {
             if !read.may_follow(entry.zxid) {

@@ -17,8 +17,8 @@ const FAULT_EVENTS: u64 = 300_000;
 /// of the swarm: one write to a batch, one batch to a segment, four syncs of 8 ms each, 93 calls a second).
 const SLOW_SYNC: u64 = 3_000_000;
 /// Syncs that a write costs without group commit, at most: two for a segment of its own, one for its batch, and two for
-/// the state file, which with snapshots as frequent as they are drawn follows every second write.
-const SYNCS_PER_WRITE: u64 = 4;
+/// the state file, which with snapshots as frequent as they are drawn follows every write.
+const SYNCS_PER_WRITE: u64 = 5;
 /// What the calls, all of them writes, may take of a disk's time without group commit, in ns of a second. Half of it
 /// lets the log catch up as fast as it fell behind, and leaves room for sessions that come and go.
 const CARRIED: u64 = 500_000_000;
@@ -164,7 +164,7 @@ impl Options {
         let rest = draw_rest(profile, &mut seeds.stream("config/rest", 0));
         let gone_one_in = if rest.is_zero() || !faults.has(Fault::ClientDeath) { 0 } else { 2 };
         let mut options = Options {
-            profile,
+            profile: Some(profile),
             duration,
             servers,
             clients,
@@ -346,7 +346,7 @@ impl ServerOptions {
         draw_room(&mut limits, &usual, rare, dice);
         limits.snapshot_txns = match dice.below(4) {
             0 => usual.snapshot_txns,
-            1 => dice.range_u32(2, 8),
+            1 => dice.range_u32(1, 8),
             _ => dice.range_u32(9, 300),
         };
         if rare(dice) {

@@ -19,10 +19,12 @@ impl fmt::Display for Options {
         let Options { profile, duration, servers, clients, faults, .. } = self;
         let Options { server, workload, disk, link, peers, .. } = self;
         let limits = &server.limits;
+        let source =
+            profile.map_or("schedule".to_owned(), |profile| format!("profile   {profile}"));
         let plural = if *servers == 1 { "" } else { "s" };
         writeln!(
             f,
-            "profile   {profile}: {servers} server{plural}, {clients} clients, {duration:?} of faults, \
+            "{source}: {servers} server{plural}, {clients} clients, {duration:?} of faults, \
              {:?} of rest",
             self.rest
         )?;

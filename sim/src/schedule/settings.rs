@@ -14,8 +14,8 @@ use crate::fs::Pace;
 use crate::heal::LeftOut;
 use crate::model::LocalRules;
 use crate::options::{
-    CLIENTS_MAX, DIGEST_TXNS, Options, PeerOptions, Profile, SERVERS_MAX, ServerOptions,
-    TRUTH_TXNS, Throttle, VotePace, WorkloadOptions,
+    CLIENTS_MAX, DIGEST_TXNS, Options, PeerOptions, SERVERS_MAX, ServerOptions, TRUTH_TXNS,
+    Throttle, VotePace, WorkloadOptions,
 };
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
@@ -165,7 +165,7 @@ pub fn plain() -> Options {
     server.tick_ms = 200;
     server.auth = workload::known();
     Options {
-        profile: Profile::Calm,
+        profile: None,
         duration: Duration::from_secs(60),
         servers: 3,
         clients: 1,
@@ -403,7 +403,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Pinned;
+    use crate::options::{Pinned, Profile};
     use crate::seed::Seeds;
 
     #[test]

@@ -1,7 +1,7 @@
 //! The state of everybody at one moment, as text files: `--at T --dump DIR`.
 //!
-//! Owns the files' wording. It reads what was collected, so it knows what servers and clients showed, not what is on
-//! their disks.
+//! Owns the files' wording. What servers and clients showed is collected while they run; what they hold is seen where a run
+//! ends, so a run that goes on must be made again up to that moment.
 
 use std::fmt::Write;
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use zabkeeper_core::{Instant, ServerId};
 
-use crate::chronicle::{Chronicle, Conn, Entry, Lane, Message, Strike};
+use crate::chronicle::{Chronicle, Conn, Entry, Held, Lane, Message, Strike};
 use crate::heal;
 use crate::options::SERVERS_MAX;
 use crate::output::write_file;
@@ -19,11 +19,17 @@ use crate::trace::plain::positions_in;
 /// Events before that moment which a server's file shows.
 const EVENTS: usize = 30;
 
-/// Writes a file for each server, one for clients, and one for what is under way.
+/// Writes a file for each server, one for clients, one for what is under way, and one for what will happen. `held`: what
+/// was seen at that moment.
 ///
 /// # Errors
 /// The folder or a file cannot be written.
-pub fn dump(folder: &Path, at: Instant, report: &Report, chronicle: &Chronicle) -> io::Result<()> {
+pub fn dump(
+    folder: &Path,
+    at: Instant,
+    report: &Report,
+    (chronicle, held): (&Chronicle, &Held),
+) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     // Nobody is to find servers of an earlier run among these.
     for server in 1..=SERVERS_MAX {
@@ -34,10 +40,14 @@ pub fn dump(folder: &Path, at: Instant, report: &Report, chronicle: &Chronicle) 
     }
     let write = |name: &str, text: &str| write_file(&folder.join(name), &positions_in(text));
     for server in report.outcome.roles.changes().keys() {
-        let text = of_server(*server, at, report, chronicle);
+        let mut text = of_server(*server, at, report, chronicle);
+        if let Some(held) = held.servers.get(server) {
+            let _infallible = write!(text, "\n{held}");
+        }
         write(&format!("s{server}.txt"), &text)?;
     }
     write("clients.txt", &of_clients(at, chronicle))?;
+    write("queue.txt", &format!("what will happen after {at}\n\n{}\n", held.queue.join("\n")))?;
     write("messages.txt", &of_messages(at, chronicle))
 }
 
@@ -120,7 +130,7 @@ fn of_clients(at: Instant, chronicle: &Chronicle) -> String {
 fn of_messages(at: Instant, chronicle: &Chronicle) -> String {
     let mut text = format!("messages under way at {at}; those that nobody will take say so\n\n");
     // What nobody takes was under way for some time; longer than this it is not worth showing.
-    const LOST: u64 = 1_000_000_000;
+    const LOST: u64 = 100_000_000;
     let under_way = |message: &&Message| match message.got {
         Some(got) => message.at <= at && got > at,
         None => message.at <= at && at.0 - message.at.0 < LOST,

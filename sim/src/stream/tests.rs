@@ -14,9 +14,9 @@ struct Rig {
 fn rig(seed: u64) -> Rig {
     let mut net = Network::new(0);
     let conn = net.deal();
-    let dice = Seeds::new(seed).stream("net", conn.0);
     let ends = [Party::Client(ClientId(0)), Party::Server(ServerId(1))];
-    net.open(conn, ends, PACE, dice);
+    let attempt = net.attempt(Seeds::new(seed), ends);
+    net.open(conn, attempt, PACE);
     Rig { net, arrivals: Vec::new() }
 }
 
@@ -155,4 +155,39 @@ fn healing_ends_stalls_and_tells_of_breaks() {
     rig.net.break_off(Instant(30_000), CONN, how);
     rig.net.heal(Instant(40_000), LinkPace::CALM);
     assert_eq!(rig.received(End::Dialler, 40_000).1, Some(Delivery::Reset));
+}
+
+#[test]
+fn whoever_else_connects_shifts_no_latency() {
+    let arrivals = |others: u32| {
+        let (mut net, seeds) = (Network::new(0), Seeds::new(3));
+        let mut at = Vec::new();
+        for _ in 0..3 {
+            for other in 1..=others {
+                let parties = [Party::Client(ClientId(other)), Party::Server(ServerId(1))];
+                let attempt = net.attempt(seeds, parties);
+                let conn = net.deal();
+                net.open(conn, attempt, PACE);
+                net.send(Instant(0), conn, End::Acceptor, Bytes::from_static(b"for the other"));
+            }
+            net.take_arrivals();
+            let parties = [Party::Client(ClientId(0)), Party::Server(ServerId(1))];
+            let mut attempt = net.attempt(seeds, parties);
+            let took = attempt.takes(PACE);
+            let conn = net.deal();
+            net.open(conn, attempt, PACE);
+            // What one end says does not shift what the other one hears.
+            for _ in 0..=others {
+                net.send(Instant(0), conn, End::Dialler, Bytes::from_static(b"asked"));
+            }
+            net.send(Instant(0), conn, End::Acceptor, Bytes::from_static(b"answered"));
+            let heard = net.take_arrivals().filter(|arrival| arrival.to == End::Dialler);
+            at.push((took, heard.map(|arrival| arrival.at.0).collect::<Vec<_>>()));
+        }
+        at
+    };
+    let alone = arrivals(0);
+    assert_eq!(alone, arrivals(1));
+    assert_eq!(alone, arrivals(4));
+    assert!(alone[0] != alone[1] && alone[1] != alone[2], "each connection has streams of its own");
 }

@@ -86,7 +86,8 @@ mod tests {
             [Party::Client(ClientId(8)), Party::Server(ServerId(1)), Party::Server(ServerId(3))];
         for parties in [[client, s1], [s3, s1]] {
             let conn = net.deal();
-            net.open(conn, parties, pace, seeds.stream("net", conn.0));
+            let attempt = net.attempt(seeds, parties);
+            net.open(conn, attempt, pace);
         }
         for (text, plain) in [
             ("s1 l72 ACK 0x100000011", "s1 l72(s3) ACK 1.17"),

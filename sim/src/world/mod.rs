@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
 use crate::agenda::{Agenda, Due};
-use crate::chronicle::{Lines, Strikes};
+use crate::chronicle::{Held, Lines, Strikes};
 use crate::client::Client;
 use crate::faults::Fault;
 use crate::fork::Fork;
@@ -254,7 +254,11 @@ impl World {
     pub fn run(mut self) -> Outcome {
         let inconclusive = !self.phases() && self.stopped.is_none();
         let healed = self.told_of(&self.shared.outside);
+        let held = self.shared.chronicle.is_some().then(|| self.held());
         let mut shared = self.shared;
+        if let (Some(chronicle), Some(held)) = (&mut shared.chronicle, held) {
+            chronicle.held = held;
+        }
         let (cut, slow) = shared.net.strained();
         shared.tally.faults[Fault::NetCut as usize] += cut;
         shared.tally.faults[Fault::NetTail as usize] += slow;
@@ -282,6 +286,15 @@ impl World {
             steps: shared.agenda.take_record(),
             hits: *shared.targets.hits(),
             rules: shared.targets.take_struck(),
+        }
+    }
+
+    fn held(&self) -> Held {
+        let now = self.shared.now;
+        let due = |(at, event): (Instant, &Event)| format!("{at} {event:?}");
+        Held {
+            servers: self.nodes.iter().map(|(id, node)| (*id, node.held(now))).collect(),
+            queue: self.shared.queue.list().into_iter().map(due).collect(),
         }
     }
 
@@ -512,8 +525,9 @@ impl World {
         if node.life() != life || !node.is_up() {
             return;
         }
-        let mut dice = self.shared.seeds.stream("net", conn.0);
-        let after = self.shared.options.peers.link.draw(&mut dice);
+        let parties = [Party::Server(from), Party::Server(to)];
+        let mut attempt = self.shared.net.attempt(self.shared.seeds, parties);
+        let after = attempt.takes(self.shared.options.peers.link);
         if self.is_usurped(from, to, conn) {
             let answer = Event::PeerDialled { from, life, conn, to, stands: true };
             return self.shared.after(after, answer);
@@ -527,8 +541,7 @@ impl World {
         let shared = &mut self.shared;
         let stands = answered == Some(true);
         if stands {
-            let parties = [Party::Server(from), Party::Server(to)];
-            shared.net.open(conn, parties, shared.options.peers.link, dice);
+            shared.net.open(conn, attempt, shared.options.peers.link);
         }
         let silent = answered.is_none();
         let after = if silent { shared.options.peers.dial_timeout_ms * 1_000_000 } else { after };
@@ -539,8 +552,9 @@ impl World {
     fn dial(&mut self, client: ClientId, server: ServerId) -> (Option<ConnId>, u64) {
         let shared = &mut self.shared;
         let conn = shared.net.deal();
-        let mut dice = shared.seeds.stream("net", conn.0);
-        let after = shared.options.link.draw(&mut dice);
+        let parties = [Party::Client(client), Party::Server(server)];
+        let mut attempt = shared.net.attempt(shared.seeds, parties);
+        let after = attempt.takes(shared.options.link);
         if shared.now < self.refusing_until {
             return (None, after);
         }
@@ -552,9 +566,7 @@ impl World {
         };
         match node.accept(conn, Party::Client(client), shared) {
             Some(true) => {
-                let pace = shared.options.link;
-                let parties = [Party::Client(client), Party::Server(server)];
-                shared.net.open(conn, parties, pace, dice);
+                shared.net.open(conn, attempt, shared.options.link);
                 (Some(conn), after)
             }
             Some(false) => (None, after),

@@ -96,8 +96,8 @@ impl World {
     fn begin_rogue(&mut self, conn: ConnId, parties: [Party; 2], mut rogue: Rogue) {
         let shared = &mut self.shared;
         let (server, mask) = (rogue.server, rogue.mask);
-        let dice = shared.seeds.stream("net", conn.0);
-        shared.net.open(conn, parties, shared.options.peers.link, dice);
+        let attempt = shared.net.attempt(shared.seeds, parties);
+        shared.net.open(conn, attempt, shared.options.peers.link);
         shared.note(Kind::Conn, (server.0, conn.0), &[u8::from(rogue.leads)], || {
             format!("a rogue speaks for s{mask} to s{server} by {conn}")
         });

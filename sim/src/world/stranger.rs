@@ -26,9 +26,8 @@ impl World {
         if node.accept(conn, Party::Stranger, shared) != Some(true) {
             return false;
         }
-        let dice = shared.seeds.stream("net", conn.0);
-        let parties = [Party::Stranger, Party::Server(server)];
-        shared.net.open(conn, parties, shared.options.peers.link, dice);
+        let attempt = shared.net.attempt(shared.seeds, [Party::Stranger, Party::Server(server)]);
+        shared.net.open(conn, attempt, shared.options.peers.link);
         let dice = &mut self.fault_dice[Fault::NetStranger as usize];
         let bytes = words(server, &servers, dice);
         shared.note(Kind::Conn, (server.0, conn.0), &bytes, || {

@@ -60,8 +60,8 @@ fn every_fault_that_may_strikes_at_a_mark() {
 #[test]
 fn runs_with_rules_are_deterministic_and_replay() {
     let rules = ["LearnerJoined#2=net.split", "WriteForwarded#30=node.power"];
-    // Of the first seeds 4 is one in which hardly anything is agreed on, and no rule's mark is hit.
-    for seed in [1, 2, 3, 5] {
+    // In these a rule's mark is hit; in some others hardly anything is agreed on.
+    for seed in [2, 3, 5, 7] {
         let mut job = with_rules(seed, &rules);
         job.profile = Profile::Default;
         assert_passed(&determinism::check(&job));
