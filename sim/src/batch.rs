@@ -25,6 +25,8 @@ use crate::trace::Story;
 
 /// One seed in so many is run twice.
 const CHECK_ONE_IN: u64 = 64;
+/// A batch ends after so many failures, where nobody says.
+const MAX_FAILURES: u64 = 10;
 /// Exit code of who is interrupted, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
 /// Progress is shown this often.
@@ -114,7 +116,11 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
                     plan.learn(&report);
                     batch.take(&report, flags);
                     let failed = batch.failures.len() as u64;
-                    let enough = if flags.fail_fast { 1 } else { flags.max_failures };
+                    let enough = if flags.fail_fast {
+                        1
+                    } else {
+                        flags.max_failures.unwrap_or(MAX_FAILURES)
+                    };
                     if failed >= enough {
                         stop.store(true, Ordering::Relaxed);
                     }

@@ -152,9 +152,9 @@ pub struct Flags {
     /// Stop a batch at the first failure.
     #[arg(long)]
     pub fail_fast: bool,
-    /// Stop a batch after this many failures.
-    #[arg(long, default_value_t = 10, value_name = "N")]
-    pub max_failures: u64,
+    /// Stop a batch after this many failures, by default 10.
+    #[arg(long, value_name = "N")]
+    pub max_failures: Option<u64>,
     /// Give a batch up after this time of the wall clock, whatever is left of it: exit code 7, if nothing has failed. Runs that
     /// are under way come to their end.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "corpus", "schedule"])]
@@ -266,10 +266,16 @@ impl Flags {
         if let (Some(many), Some(single)) = (many, single) {
             return Err(format!("{single} is for a single run, and {many} asks for many"));
         }
-        if many.is_none() && self.ledger {
-            return Err(
-                "--ledger is for a batch: --seeds, --runs, --for, --cpu or --fork-at".to_owned()
-            );
+        let of_batch = given(&[
+            ("--ledger", self.ledger),
+            ("--fail-fast", self.fail_fast),
+            ("--max-failures", self.max_failures.is_some()),
+            ("--jobs", self.jobs.is_some() && !self.shrink),
+        ]);
+        if let (None, Some(flag)) = (many, of_batch) {
+            return Err(format!(
+                "{flag} is for a batch: --seeds, --runs, --for, --cpu or --fork-at"
+            ));
         }
         let of_seed =
             given(&[("--fork", self.fork.is_some()), ("--fork-at", self.fork_at.is_some())]);
@@ -575,6 +581,9 @@ mod tests {
             "--schedule f --buggify off",
             "--seed 3 --ledger",
             "--corpus d --ledger",
+            "--seed 3 --jobs 2",
+            "--seed 3 --fail-fast",
+            "--schedule f --max-failures 2",
             "--check-determinism --trace state",
         ] {
             assert!(agree(args).is_err(), "{args}");
@@ -582,6 +591,8 @@ mod tests {
         for args in [
             "--seed 3 --html x --trace state --expect-hash 0 --fork 1s/2",
             "--seed 3 --fork-at 1s --forks 4 --ledger",
+            "--seed 3 --shrink --jobs 2",
+            "--runs 9 --jobs 2 --max-failures 2",
             "--schedule f --break-on C5 --dump d --shrink-budget 3s",
             "",
         ] {

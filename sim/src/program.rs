@@ -134,6 +134,9 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         say(&format!("the trace hash is {got:032x}, not {expected:032x}\n{repro}\n"));
         return Ok(Class::Determinism.exit_code());
     }
+    if flags.check_determinism {
+        tell(&format!("{:<10}a second run was the same, event by event\n", "again"));
+    }
     say_drifted(&report);
     Ok(if report::is_open(report::verdict(&report)) { INCONCLUSIVE } else { 0 })
 }
