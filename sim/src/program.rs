@@ -241,7 +241,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
     })?;
     let usual = || PathBuf::from(format!("shrunk-{id}-{:#x}.schedule", schedule.seed));
     let path = flags.save_schedule.clone().unwrap_or_else(usual);
-    tell(&report::shrunk(&shrunk));
+    tell(&story::shrunk(&shrunk));
     // What cannot be written is said, and is not what the exit code is about.
     let mut written = write_schedule(&path, &shrunk.schedule);
     let repro = cli::repro_of(&path);
@@ -301,9 +301,8 @@ fn write_pictures(
     if let Some(path) = &flags.dump {
         let ended = report.outcome.ended;
         let at = flags.at.map_or(ended, |at| at.min(ended));
-        let stop = Stop { until: Some(at), ..Stop::default() };
-        let earlier = (at < ended).then(|| source.run_to(stop, Story::Collect).outcome.chronicle);
-        let held = earlier.flatten().map_or_else(|| told.held.clone(), |told| told.held);
+        let stop = Stop { until: Some(at), ..flags.stop() };
+        let held = source.run_to(stop, Story::Collect).outcome.held;
         story::dump(path, at, report, (told, &held))
             .map_err(|error| failed("dump", path, error))?;
     }

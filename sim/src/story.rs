@@ -6,6 +6,7 @@
 mod dump;
 mod events;
 mod failure;
+mod shrunk;
 
 use std::fmt::Write;
 
@@ -19,6 +20,7 @@ use crate::run::Report;
 
 pub use dump::dump;
 pub use failure::{explain, servers_named, stopped};
+pub use shrunk::shrunk;
 
 /// Longest line.
 const WIDTH: usize = 112;
@@ -346,8 +348,7 @@ fn short(at: Instant) -> String {
     format!("{}.{:03}s", at.0 / 1_000_000_000, at.0 / 1_000_000 % 1_000)
 }
 
-/// So many of these.
-pub(crate) fn plural(count: u64, what: &str) -> String {
+fn plural(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 

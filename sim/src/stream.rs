@@ -187,13 +187,13 @@ impl Network {
         pair.sort_unstable();
         let number = self.tried.entry(pair).or_default();
         *number += 1;
-        Attempt { parties, number: *number, dice: dice(seeds, parties, *number) }
+        Attempt { parties, number: *number, dice: streams(seeds, parties, *number) }
     }
 
     /// From now on every connection has streams of this tree.
     pub fn draw_anew(&mut self, seeds: Seeds) {
         for Conn { attempt, .. } in self.conns.values_mut() {
-            attempt.dice = dice(seeds, attempt.parties, attempt.number);
+            attempt.dice = streams(seeds, attempt.parties, attempt.number);
         }
     }
 
@@ -440,7 +440,7 @@ impl Attempt {
 }
 
 /// The streams of a connection between these, by sending end.
-fn dice(seeds: Seeds, [dialler, acceptor]: [Party; 2], number: u64) -> [Dice; 2] {
+fn streams(seeds: Seeds, [dialler, acceptor]: [Party; 2], number: u64) -> [Dice; 2] {
     [(dialler, acceptor), (acceptor, dialler)]
         .map(|(from, to)| seeds.stream(&format!("net/{from}/{to}"), number))
 }

@@ -41,8 +41,6 @@ pub struct Chronicle {
     pub calls: Vec<Call>,
     /// Connections of clients.
     pub conns: Vec<Conn>,
-    /// What is there when the run ends.
-    pub held: Held,
     open_calls: BTreeMap<(ClientId, u64), usize>,
     open_conns: BTreeMap<ConnId, usize>,
     /// Who is at the other end.
@@ -51,15 +49,6 @@ pub struct Chronicle {
     under_way: BTreeMap<(u64, Lane), VecDeque<usize>>,
     /// The same for notifications, which may be lost and repeated.
     notices: BTreeMap<(ServerId, ServerId), VecDeque<(Notification, usize)>>,
-}
-
-/// What only a look into servers, disks and the queue shows, in words.
-#[derive(Clone, Debug, Default)]
-pub struct Held {
-    /// By server.
-    pub servers: BTreeMap<ServerId, String>,
-    /// What will happen, the next first.
-    pub queue: Vec<String>,
 }
 
 /// Somebody who has a row of a drawing.

@@ -95,7 +95,11 @@ pub fn examine_cut_off(
 pub fn log(disk: &Disk, now: Instant, store: Options) -> Result<Vec<Entry>, String> {
     let (log, snapshots) = SimFs::after_power_failure(disk, now, Luck::Best);
     let mut opened = storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
-    read(&mut opened.reader, LinkId(0), opened.recovered.history.start())
+    let history = &opened.recovered.history;
+    if history.start() == history.end() {
+        return Ok(Vec::new());
+    }
+    read(&mut opened.reader, LinkId(0), history.start())
 }
 
 fn read<V: Vfs>(
@@ -103,11 +107,13 @@ fn read<V: Vfs>(
     link: LinkId,
     after: Zxid,
 ) -> Result<Vec<Entry>, String> {
-    let found = reader.run(&DiskCommand::ReadLog { link, after, bytes: u32::MAX });
-    if let DiskEvent::LogRead { found: Ok(entries), .. } = found {
-        return Ok(entries);
+    match reader.run(&DiskCommand::ReadLog { link, after, bytes: u32::MAX }) {
+        DiskEvent::LogRead { found, .. } => found,
+        other @ (DiskEvent::Done(_)
+        | DiskEvent::ChunkDone { .. }
+        | DiskEvent::Failed(_)
+        | DiskEvent::SnapshotRead { .. }) => Err(format!("{other:?}")),
     }
-    Err(format!("{found:?}"))
 }
 
 /// All that the log is said to hold can be read for learners, from where it begins and from the snapshot on. A leader

@@ -1,7 +1,7 @@
 //! The state of everybody at one moment, as text files: `--at T --dump DIR`.
 //!
-//! Owns the files' wording. What servers and clients showed is collected while they run; what they hold is seen where a run
-//! ends, so a run that goes on must be made again up to that moment.
+//! Owns the files' wording. What servers and clients showed is collected while they run; what they hold is seen where a run is
+//! stopped, so it is made again up to that moment.
 
 use std::fmt::Write;
 use std::io;
@@ -9,12 +9,13 @@ use std::path::Path;
 
 use zabkeeper_core::{Instant, ServerId};
 
-use crate::chronicle::{Chronicle, Conn, Entry, Held, Lane, Message, Strike};
+use crate::chronicle::{Chronicle, Conn, Entry, Lane, Message, Strike};
 use crate::heal;
 use crate::options::SERVERS_MAX;
 use crate::output::write_file;
 use crate::run::Report;
 use crate::trace::plain::positions_in;
+use crate::world::Held;
 
 /// Events before that moment which a server's file shows.
 const EVENTS: usize = 30;

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
 use crate::agenda::{Agenda, Due};
-use crate::chronicle::{Held, Lines, Strikes};
+use crate::chronicle::{Lines, Strikes};
 use crate::client::Client;
 use crate::faults::Fault;
 use crate::fork::Fork;
@@ -46,7 +46,7 @@ use intruder::Intruder;
 use partition::Partition;
 use rogue::{Rogue, Usurped};
 
-pub use outcome::Outcome;
+pub use outcome::{Held, Outcome};
 pub use phases::Liveness;
 
 /// Events after which a run is given up as inconclusive: far more than any run needs.
@@ -254,11 +254,9 @@ impl World {
     pub fn run(mut self) -> Outcome {
         let inconclusive = !self.phases() && self.stopped.is_none();
         let healed = self.told_of(&self.shared.outside);
-        let held = self.shared.chronicle.is_some().then(|| self.held());
+        let looked_at = self.stop != Stop::default();
+        let held = if looked_at { self.held() } else { Held::default() };
         let mut shared = self.shared;
-        if let (Some(chronicle), Some(held)) = (&mut shared.chronicle, held) {
-            chronicle.held = held;
-        }
         let (cut, slow) = shared.net.strained();
         shared.tally.faults[Fault::NetCut as usize] += cut;
         shared.tally.faults[Fault::NetTail as usize] += slow;
@@ -282,6 +280,7 @@ impl World {
             roles: shared.roles,
             strikes: shared.strikes,
             chronicle: shared.chronicle,
+            held,
             trace: shared.trace,
             steps: shared.agenda.take_record(),
             hits: *shared.targets.hits(),

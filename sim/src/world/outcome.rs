@@ -1,7 +1,9 @@
 //! What is left of a world when its run has ended.
 
-use zabkeeper_core::Instant;
+use std::collections::BTreeMap;
+
 use zabkeeper_core::io::Mark;
+use zabkeeper_core::{Instant, ServerId};
 
 use super::Liveness;
 use crate::chronicle::{Chronicle, Strikes};
@@ -46,6 +48,8 @@ pub struct Outcome {
     pub strikes: Strikes,
     /// What has happened, where it was to be collected.
     pub chronicle: Option<Box<Chronicle>>,
+    /// What was there at the end, where the run was to be stopped for a look.
+    pub held: Held,
     /// Trace lines kept, and hashes by event, where asked for.
     pub trace: Trace,
     /// What was decided, where that was asked for.
@@ -54,6 +58,15 @@ pub struct Outcome {
     pub rules: Vec<Rule>,
     /// Steps that hit each mark before the heal.
     pub hits: [u32; Mark::ALL.len()],
+}
+
+/// What only a look into servers, disks and the queue shows, in words.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// By server.
+    pub servers: BTreeMap<ServerId, String>,
+    /// What will happen, the next first.
+    pub queue: Vec<String>,
 }
 
 impl Outcome {
@@ -77,6 +90,7 @@ impl Outcome {
             roles: Roles::default(),
             strikes: Strikes::default(),
             chronicle: None,
+            held: Held::default(),
             trace: Trace::new(Story::Off, false),
             steps: None,
             rules: Vec::new(),
