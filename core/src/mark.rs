@@ -145,7 +145,7 @@ marks! {
     WriteForwarded,
     /// a write of before a change of leaders is found in the log, and is not done again
     WriteFound,
-    /// nobody knows what has become of a write, so its connection ends
+    /// a write that the leader before was asked for is not in the log, and the new one is asked for it
     WriteLost,
     /// a session goes on over another server
     SessionMoved,

@@ -270,7 +270,7 @@ impl fmt::Display for PeerMessage {
                 write!(f, "REQUEST {session} {}#{} {request}", origin.conn, origin.request)?;
                 match standing {
                     Standing::Global => Ok(()),
-                    Standing::Local => write!(f, ", local"),
+                    Standing::Local => write!(f, ", of a local session"),
                     Standing::Upgrading { timeout_ms } => write!(f, ", upgrading {timeout_ms}ms"),
                 }
             }

@@ -76,15 +76,17 @@ fn of_server(server: &Server) -> String {
         server.digest(),
         server.backlog()
     );
-    text.push_str("\nsessions\n");
+    text.push_str("\nsessions, of everybody and then its own local ones (a leader knows at which server they are)\n");
     let ephemerals: BTreeMap<_, _> = server.ephemerals().collect();
-    for session in server.sessions().into_iter().chain(server.local_sessions()) {
-        let whose = session.server.map_or("nobody knows where".to_owned(), |id| format!("s{id}"));
+    let everybodys = server.sessions().into_iter().map(|session| (session, ""));
+    let own = server.local_sessions().into_iter().map(|session| (session, " local,"));
+    for (session, standing) in everybodys.chain(own) {
+        let at = session.server.map_or(String::new(), |id| format!(" at s{id},"));
         let expires = session.expires.map_or(String::new(), |at| format!(", expires at {at}"));
         let nodes = ephemerals.get(&session.id).map_or(String::new(), |paths| paths.join(" "));
         let _infallible = writeln!(
             text,
-            "  {} at {whose}, {} ms{expires} {nodes}",
+            "  {}{standing}{at} {} ms{expires} {nodes}",
             session.id, session.timeout_ms
         );
     }

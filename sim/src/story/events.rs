@@ -17,6 +17,8 @@ use crate::trace::plain::{positions_in, words};
 
 /// So many are shown.
 const EVENTS: usize = 20;
+/// And so many earlier ones that name the session which it is about.
+const OF_SESSION: usize = 6;
 /// What is like one of so many events that came after it is told with that one.
 const NEAR: usize = 4;
 /// A longer line is cut.
@@ -31,7 +33,15 @@ struct Event {
     event: Option<u64>,
     /// Like others it may stand for: what happens every day, and not the lives of processes, whose order matters.
     daily: bool,
+    /// Does it name the session which it is about? Then it is told by itself, and from further back.
+    of_session: bool,
     text: String,
+}
+
+impl Event {
+    fn daily(at: Instant, event: Option<u64>, text: String) -> Event {
+        Event { at, event, daily: true, of_session: false, text }
+    }
 }
 
 /// Who is of interest.
@@ -40,6 +50,8 @@ pub(super) struct Whom<'a> {
     pub(super) servers: &'a BTreeSet<ServerId>,
     /// None: what they say to servers is left out.
     pub(super) clients: Option<&'a BTreeSet<ClientId>>,
+    /// The session that the evidence names first, as texts have it.
+    pub(super) session: Option<&'a str>,
     /// Only what a disk is told, does and suffers, and what servers say that depends on it.
     pub(super) about_disk: bool,
 }
@@ -51,7 +63,7 @@ pub(super) fn last_events(
     report: &Report,
     chronicle: &Chronicle,
 ) -> String {
-    let &Whom { servers, clients, about_disk } = whom;
+    let &Whom { servers, clients, session, about_disk } = whom;
     let about_clients = clients.is_some_and(|clients| !clients.is_empty());
     let of_client = |entry: &Entry| match clients {
         None => false,
@@ -76,8 +88,10 @@ pub(super) fn last_events(
     };
     let events = chronicle.inputs.iter().chain(&chronicle.told).filter(concerns);
     let line = |entry: &Entry| {
-        let daily = entry.kind != Kind::Life;
-        Event { at: entry.at, event: Some(entry.event), daily, text: entry.text.clone() }
+        let of_session = session.is_some_and(|session| entry.text.contains(session));
+        let daily = entry.kind != Kind::Life && !of_session;
+        let text = entry.text.clone();
+        Event { at: entry.at, event: Some(entry.event), daily, of_session, text }
     };
     let mut events: Vec<Event> = events.map(line).collect();
     events.extend(marks((at, event), servers, report, chronicle));
@@ -104,7 +118,8 @@ fn told(events: &[Event]) -> String {
         shape: String,
     }
     let mut kept: Vec<Told<'_>> = Vec::new();
-    for event in events.iter().rev() {
+    let mut earlier = 0;
+    for (index, event) in events.iter().enumerate().rev() {
         let shape = shape(&event.text);
         let like = |told: &&mut Told<'_>| event.daily && told.shape == shape;
         let near = kept.iter_mut().rev().take(NEAR).find(like);
@@ -113,9 +128,17 @@ fn told(events: &[Event]) -> String {
         } else if kept.len() < EVENTS {
             kept.push(Told { newest: event, oldest: event.at, count: 1, shape });
         } else {
+            earlier = index + 1;
             break;
         }
     }
+    let of_session = events[..earlier].iter().rev().filter(|event| event.of_session);
+    kept.extend(of_session.take(OF_SESSION).map(|event| Told {
+        newest: event,
+        oldest: event.at,
+        count: 1,
+        shape: String::new(),
+    }));
     let mut text = String::new();
     for Told { newest, oldest, count, .. } in kept.iter().rev() {
         let number = newest.event.map_or(String::new(), |event| event.to_string());
@@ -156,7 +179,7 @@ fn marks(
         let told = marks.iter().filter(|m| place.event == event || hits[*m as usize] <= RARE);
         for mark in told {
             let text = format!("s{server}: {} ({mark:?})", mark.sentence());
-            events.push(Event { at: place.at, event: Some(place.event), daily: true, text });
+            events.push(Event::daily(place.at, Some(place.event), text));
         }
     }
     events
@@ -177,7 +200,7 @@ fn send(message: &Message, servers: &BTreeSet<ServerId>) -> Option<Event> {
         kind => format!("{kind} {}", position(Zxid(message.number))),
     };
     let text = format!("s{from} -> s{to}: {what}");
-    Some(Event { at: message.at, event: None, daily: true, text })
+    Some(Event::daily(message.at, None, text))
 }
 
 /// What says nothing here: faults without whom they hit, which stand above, and the daily round of servers.
@@ -205,7 +228,7 @@ fn lives_of(clients: &BTreeSet<ClientId>, until: Instant, chronicle: &Chronicle)
     let mut lines = Vec::new();
     let mut line = |at: Instant, text: String| {
         if at <= until {
-            lines.push(Event { at, event: None, daily: true, text });
+            lines.push(Event::daily(at, None, text));
         }
     };
     for conn in chronicle.conns.iter().filter(|conn| clients.contains(&conn.client)) {
@@ -244,12 +267,8 @@ mod tests {
 
     #[test]
     fn what_is_alike_is_told_once() {
-        let event = |ms: u64, text: &str| Event {
-            at: Instant(ms * 1_000_000),
-            event: Some(ms),
-            daily: true,
-            text: text.to_owned(),
-        };
+        let event =
+            |ms: u64, text: &str| Event::daily(Instant(ms * 1_000_000), Some(ms), text.to_owned());
         let mut events = vec![event(1, "s1 <- s2: COMMIT 0x100000003")];
         events.extend((2..5).map(|ms| event(ms, &format!("s1 <- s2: is looking round {ms}"))));
         events.push(event(5, "s1 <- s3: is looking round 5"));
@@ -259,5 +278,28 @@ mod tests {
              0.004000s        4  s1 <- s2: is looking round 4 (and 2 like it since 0.002000s)\n      \
              0.005000s        5  s1 <- s3: is looking round 5\n"
         );
+    }
+
+    #[test]
+    fn what_names_the_session_is_told_from_further_back() {
+        let of_session = |ms: u64| {
+            let text = format!("s1 <- client 1: #{ms} create /a for session 0x1");
+            let event = Event::daily(Instant(ms * 1_000_000), Some(ms), text);
+            Event { daily: false, of_session: true, ..event }
+        };
+        let other = |ms: u64| {
+            let event = Event::daily(Instant(ms * 1_000_000), Some(ms), "s1 ticks".to_owned());
+            Event { daily: false, ..event }
+        };
+        let many = EVENTS as u64;
+        let events = [other(1), of_session(2), other(3), of_session(4)];
+        let events: Vec<Event> = events.into_iter().chain((5..5 + many).map(other)).collect();
+        let told = told(&events);
+        let numbers: Vec<u64> = told
+            .lines()
+            .map(|line| line.split_whitespace().nth(1).unwrap().parse().unwrap())
+            .collect();
+        let expected: Vec<u64> = [2, 4].into_iter().chain(5..5 + many).collect();
+        assert_eq!(numbers, expected);
     }
 }

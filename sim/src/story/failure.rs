@@ -57,8 +57,10 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
     }
     text.push_str(&struck(failure.at, &servers, about_disk, report));
     let clients = clients_named(&failure.evidence);
+    let session = session_named(&failure.evidence);
     let place = (failure.at, failure.event);
-    let whom = Whom { servers: &servers, clients: Some(&clients), about_disk };
+    let session = session.as_deref();
+    let whom = Whom { servers: &servers, clients: Some(&clients), session, about_disk };
     text.push_str(&last_events(place, &whom, report, chronicle));
     text
 }
@@ -70,7 +72,7 @@ pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
     text.push_str(&positions(at, report, chronicle));
     text.push_str(&lasting(at, report));
     let all = BTreeSet::new();
-    let whom = Whom { servers: &all, clients: None, about_disk: false };
+    let whom = Whom { servers: &all, clients: None, session: None, about_disk: false };
     text.push_str(&last_events((at, event), &whom, report, chronicle));
     text.push_str(
         "\nTo see more of it, add --dump DIR (a file for each server), --html FILE, or --trace all.\n",
@@ -158,6 +160,14 @@ fn clients_named(evidence: &[String]) -> BTreeSet<ClientId> {
     let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let named = words.windows(2).filter(|pair| pair[0] == "client");
     named.filter_map(|pair| pair[1].parse().ok()).map(ClientId).collect()
+}
+
+/// The first session that the evidence names.
+fn session_named(evidence: &[String]) -> Option<String> {
+    let text = evidence.join(" ");
+    let (_, rest) = text.split_once("session 0x")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
+    Some(format!("0x{digits}"))
 }
 
 /// The first position of the history that the evidence names.
