@@ -59,8 +59,12 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
     let clients = clients_named(&failure.evidence);
     let session = session_named(&failure.evidence);
     let place = (failure.at, failure.event);
-    let session = session.as_deref();
-    let whom = Whom { servers: &servers, clients: Some(&clients), session, about_disk };
+    let whom = Whom {
+        servers: &servers,
+        clients: Some(&clients),
+        session: session.as_deref(),
+        about_disk,
+    };
     text.push_str(&last_events(place, &whom, report, chronicle));
     text
 }
