@@ -31,16 +31,23 @@ const RARE: u64 = 3;
 struct Event {
     at: Instant,
     event: Option<u64>,
-    /// Like others it may stand for: what happens every day, and not the lives of processes, whose order matters.
-    daily: bool,
-    /// Does it name the session which it is about? Then it is told by itself, and from further back.
-    of_session: bool,
+    weight: Weight,
     text: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// Like others it may stand for: what happens every day.
+    Daily,
+    /// Told by itself: the lives of processes, whose order matters.
+    Alone,
+    /// It names the session which it is about, and is told by itself and from further back.
+    OfSession,
 }
 
 impl Event {
     fn daily(at: Instant, event: Option<u64>, text: String) -> Event {
-        Event { at, event, daily: true, of_session: false, text }
+        Event { at, event, weight: Weight::Daily, text }
     }
 }
 
@@ -88,10 +95,15 @@ pub(super) fn last_events(
     };
     let events = chronicle.inputs.iter().chain(&chronicle.told).filter(concerns);
     let line = |entry: &Entry| {
-        let of_session = session.is_some_and(|session| entry.text.contains(session));
-        let daily = entry.kind != Kind::Life && !of_session;
-        let text = entry.text.clone();
-        Event { at: entry.at, event: Some(entry.event), daily, of_session, text }
+        let of_session = session.is_some_and(|session| words(&entry.text).any(|w| w == session));
+        let weight = if of_session {
+            Weight::OfSession
+        } else if entry.kind == Kind::Life {
+            Weight::Alone
+        } else {
+            Weight::Daily
+        };
+        Event { at: entry.at, event: Some(entry.event), weight, text: entry.text.clone() }
     };
     let mut events: Vec<Event> = events.map(line).collect();
     events.extend(marks((at, event), servers, report, chronicle));
@@ -121,7 +133,7 @@ fn told(events: &[Event]) -> String {
     let mut earlier = 0;
     for (index, event) in events.iter().enumerate().rev() {
         let shape = shape(&event.text);
-        let like = |told: &&mut Told<'_>| event.daily && told.shape == shape;
+        let like = |told: &&mut Told<'_>| event.weight == Weight::Daily && told.shape == shape;
         let near = kept.iter_mut().rev().take(NEAR).find(like);
         if let Some(told) = near {
             (told.oldest, told.count) = (event.at, told.count + 1);
@@ -132,7 +144,8 @@ fn told(events: &[Event]) -> String {
             break;
         }
     }
-    let of_session = events[..earlier].iter().rev().filter(|event| event.of_session);
+    let of_session =
+        events[..earlier].iter().rev().filter(|event| event.weight == Weight::OfSession);
     kept.extend(of_session.take(OF_SESSION).map(|event| Told {
         newest: event,
         oldest: event.at,
@@ -285,11 +298,11 @@ mod tests {
         let of_session = |ms: u64| {
             let text = format!("s1 <- client 1: #{ms} create /a for session 0x1");
             let event = Event::daily(Instant(ms * 1_000_000), Some(ms), text);
-            Event { daily: false, of_session: true, ..event }
+            Event { weight: Weight::OfSession, ..event }
         };
         let other = |ms: u64| {
             let event = Event::daily(Instant(ms * 1_000_000), Some(ms), "s1 ticks".to_owned());
-            Event { daily: false, ..event }
+            Event { weight: Weight::Alone, ..event }
         };
         let many = EVENTS as u64;
         let events = [other(1), of_session(2), other(3), of_session(4)];

@@ -160,18 +160,21 @@ fn servers_in(text: &str) -> Vec<ServerId> {
 
 /// Clients that the evidence names.
 fn clients_named(evidence: &[String]) -> BTreeSet<ClientId> {
-    let text = evidence.join(" ");
-    let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    let named = words.windows(2).filter(|pair| pair[0] == "client");
-    named.filter_map(|pair| pair[1].parse().ok()).map(ClientId).collect()
+    let numbers = words_after("client", evidence);
+    numbers.iter().filter_map(|number| number.parse().ok()).map(ClientId).collect()
 }
 
 /// The first session that the evidence names.
 fn session_named(evidence: &[String]) -> Option<String> {
+    words_after("session", evidence).into_iter().find(|word| word.starts_with("0x"))
+}
+
+/// What stands right behind each of these words.
+fn words_after(what: &str, evidence: &[String]) -> Vec<String> {
     let text = evidence.join(" ");
-    let (_, rest) = text.split_once("session 0x")?;
-    let digits: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
-    Some(format!("0x{digits}"))
+    let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let after = words.windows(2).filter(|pair| pair[0] == what);
+    after.map(|pair| pair[1].to_owned()).collect()
 }
 
 /// The first position of the history that the evidence names.
@@ -287,5 +290,6 @@ mod tests {
         assert_eq!(servers_in(said), [5, 4, 2].map(ServerId), "who says it comes first");
         assert_eq!(servers_named(&["s3 halts".to_owned()]).len(), 1);
         assert!(servers_named(&["sessions are gone".to_owned()]).is_empty());
+        assert_eq!(session_named(&evidence).as_deref(), Some("0x1"));
     }
 }
