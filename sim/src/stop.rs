@@ -69,7 +69,8 @@ impl Break {
             let marks: Vec<String> = Mark::ALL.iter().map(|mark| format!("{mark:?}")).collect();
             let promises = judge::promises().join(" ");
             return Err(format!(
-                "promises are {promises}; marks of the core are {}",
+                "promises are {promises} (docs/oracles.md has their words); marks of the core are {} \
+                 (`--at-mark list` has theirs)",
                 marks.join(" ")
             ));
         };

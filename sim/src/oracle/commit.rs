@@ -218,7 +218,8 @@ impl Oracles {
         tally.hold(Id::S5, moved.is_none(), || {
             let to = moved.map(|to| {
                 let server = conns.get(&to.conn).map(|conn| format!(", server {}", conn.server));
-                format!("{} of client {}{}", to.conn, to.client.0, server.unwrap_or_default())
+                let server = server.unwrap_or_default();
+                format!("{} of client {}{server}, at {}", to.conn, to.client.0, to.at)
             });
             evidence(format!("{shown} was taken up after the session had moved to {}", maybe(to)))
         })?;

@@ -206,7 +206,8 @@ impl Oracles {
         view.timeouts.are_answered(id);
         view.timeouts.are_granted((asked, self.order), granted_ms);
         conn.welcomed = Some(self.order);
-        view.attached = Some(Attached { conn: id, client: conn.client, asked, order: self.order });
+        let (client, order, at) = (conn.client, self.order, self.now);
+        view.attached = Some(Attached { conn: id, client, asked, order, at });
         let ends = (session, id, conn.server);
         // A leader knows of it already: it has made the session, or allowed it to go on.
         self.heard.answered(ends, heard, None);

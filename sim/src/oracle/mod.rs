@@ -162,6 +162,8 @@ struct Attached {
     /// When the client asked for it, and when it read so: places among all observations.
     asked: u64,
     order: u64,
+    /// When it read so.
+    at: Instant,
 }
 
 impl fmt::Display for Attached {

@@ -33,6 +33,8 @@ pub(super) struct Intruder {
 struct Visit {
     server: ServerId,
     bytes: Bytes,
+    /// Whose session it asks for.
+    session: Option<SessionId>,
     /// It shows a wrong password, so nothing but a refusal may come.
     wrong_password: bool,
     /// How long it is silent, ns.
@@ -148,7 +150,7 @@ impl World {
         let password = Bytes::copy_from_slice(&password[..15 + dice.upto(1)]);
         let bytes = handshake((session, password), Zxid::ZERO, false);
         let visit = self.visit(server, bytes);
-        self.begin_visit(Visit { wrong_password: true, ..visit })
+        self.begin_visit(Visit { session: Some(session), wrong_password: true, ..visit })
     }
 
     /// Somebody goes on with a session that is alive, with its own password, and makes a node in its name; its client
@@ -189,7 +191,7 @@ impl World {
             RequestFrame { xid, request }.encode(&mut bytes);
         }
         let bytes = bytes.freeze();
-        let mut at = |server| self.visit(server, bytes.clone());
+        let mut at = |server| Visit { session: Some(session), ..self.visit(server, bytes.clone()) };
         let visits = match way {
             0 => vec![at(home)],
             1 => vec![at(home), at(server)],
@@ -202,7 +204,7 @@ impl World {
 
     fn visit(&mut self, server: ServerId, bytes: Bytes) -> Visit {
         let stay = self.strike_dice().range(10, 5_000) * MS;
-        Visit { server, bytes, wrong_password: false, wait: 0, stay }
+        Visit { server, bytes, session: None, wrong_password: false, wait: 0, stay }
     }
 
     fn send_intruder(&mut self, server: ServerId, bytes: Bytes) -> bool {
@@ -212,15 +214,16 @@ impl World {
 
     /// Says whether it gets a connection.
     fn begin_visit(&mut self, visit: Visit) -> bool {
-        let (server, wait) = (visit.server, visit.wait);
+        let (server, wait, session) = (visit.server, visit.wait, visit.session);
         let client = self.next_client();
         let (Some(conn), after) = self.dial(client, server) else {
             return false;
         };
         self.intruders.insert(conn, Intruder { visit, sent: false, read: BytesMut::new() });
-        self.shared.tell(|| format!("intruder {} connects to s{server}", client.0));
+        let wants = || session.map(|id| format!(" for session {id}")).unwrap_or_default();
+        self.shared.tell(|| format!("intruder {} connects to s{server}{}", client.0, wants()));
         self.shared.note(Kind::Conn, (client.0.into(), conn.0), b"intruder", || {
-            format!("intruder {} connects to s{server} by {conn}", client.0)
+            format!("intruder {} connects to s{server} by {conn}{}", client.0, wants())
         });
         self.shared.observe(Observation::ConnOpened { client, conn, server });
         self.shared.after(after + wait, Event::Intruder { conn, server });
