@@ -141,17 +141,16 @@ fn at_most(what: &'static str, value: f64, unit: &'static str, floor: f64, goal:
 }
 
 /// Runs one world after another until they have taken so much of the processor.
-fn repeat(time: Duration, mut one: impl FnMut(u64) -> Report) -> Vec<Report> {
-    let (mut reports, mut spent) = (Vec::new(), 0);
-    for n in 1.. {
+fn repeat(time: Duration, one: impl Fn(u64) -> Report) -> impl Iterator<Item = Report> {
+    let mut spent = 0;
+    (1..).map_while(move |n| {
+        if u128::from(spent) >= time.as_nanos() {
+            return None;
+        }
         let report = one(n);
         spent += report.cpu_ns;
-        reports.push(report);
-        if u128::from(spent) >= time.as_nanos() {
-            break;
-        }
-    }
-    reports
+        Some(report)
+    })
 }
 
 /// A job and its settings.
@@ -179,9 +178,9 @@ fn run((job, options): Cast, watched: bool) -> Report {
     })
 }
 
-fn totals(reports: &[Report]) -> Totals {
+fn totals(reports: impl Iterator<Item = Report>) -> Totals {
     let mut totals = Totals::default();
-    reports.iter().for_each(|report| totals.add(report));
+    reports.for_each(|report| totals.add(&report));
     totals
 }
 
@@ -195,38 +194,38 @@ fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64
 }
 
-fn swarm(time: Duration) -> Vec<Report> {
+fn swarm(time: Duration) -> impl Iterator<Item = Report> {
     repeat(time, |n| run(swarm_job(n), true))
 }
 
 fn events(time: Duration) -> Figure {
-    let of = totals(&swarm(time));
+    let of = totals(swarm(time));
     at_least("events per CPU second, `swarm`", rate(of.events, of.cpu_ns), "", 0.7e6, 2e6)
 }
 
 fn compression(time: Duration) -> Figure {
     let mut ratios: Vec<f64> =
-        swarm(time).iter().map(|report| ratio(report.outcome.ended.0, report.cpu_ns)).collect();
+        swarm(time).map(|report| ratio(report.outcome.ended.0, report.cpu_ns)).collect();
     ratios.sort_by(f64::total_cmp);
     let what = "virtual s per CPU s, `swarm`, median run, 50 calls a second";
     at_least(what, ratios[ratios.len() / 2], "", 300.0, 1_500.0)
 }
 
 fn idle(time: Duration) -> Figure {
-    let of = totals(&repeat(time, |n| run(cast(n, Profile::Calm, Some(0), 3_600), true)));
+    let of = totals(repeat(time, |n| run(cast(n, Profile::Calm, Some(0), 3_600), true)));
     let what = "virtual s per CPU s, idle healthy ensemble";
     at_least(what, ratio(of.virtual_ns, of.cpu_ns), "", 20_000.0, 100_000.0)
 }
 
 fn writes(time: Duration) -> Figure {
-    let of = totals(&repeat(time, |n| run(cast(n, Profile::Perf, None, 5), true)));
+    let of = totals(repeat(time, |n| run(cast(n, Profile::Perf, None, 5), true)));
     let what = "committed writes per CPU second, `perf`";
     at_least(what, rate(of.tally.counts.commits, of.cpu_ns), "", 50_000.0, 150_000.0)
 }
 
 /// Each leader is killed soon after its first write.
 fn elections(time: Duration) -> Figure {
-    let of = totals(&repeat(time, |n| {
+    let of = totals(repeat(time, |n| {
         let mut options = schedule::plain();
         (options.servers, options.clients) = (SERVERS, 1);
         options.server.segment_bytes = SEGMENT_BYTES;
@@ -277,7 +276,7 @@ fn start_up(_: Duration) -> Figure {
 
 /// Worlds of the swarm, one after the other.
 fn memory(time: Duration) -> Figure {
-    drop(swarm(time));
+    swarm(time).for_each(drop);
     let mib = ratio(run::peak_memory().unwrap_or(0), MIB);
     at_most("peak memory, swarm worlds", mib, " MiB", 64.0, 24.0)
 }

@@ -3,6 +3,7 @@
 //! Owns bytes, size and the writes that are not durable yet. Must not know names, clocks or dice: what survives is
 //! decided in `crash`.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -21,9 +22,15 @@ pub struct Span {
 /// changed: ground truth is examined on copies of whole disks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Content {
+    /// Without those of the hole.
     bytes: Rc<Vec<u8>>,
+    /// Zeros that are not stored; whatever changes the content stores them first.
+    hole: Range<usize>,
     size: u64,
 }
+
+/// Zeros are left out where they fill so many bytes, which is as fast as they are found.
+const SECTOR: usize = 512;
 
 /// A change that is in the page cache and not durable.
 #[derive(Clone, Debug)]
@@ -84,17 +91,25 @@ impl Content {
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let available = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = available.min(buffer.len());
-        let target = &mut buffer[..count];
-        let start = index(offset).min(self.bytes.len());
-        let stored = (self.bytes.len() - start).min(count);
-        target[..stored].copy_from_slice(&self.bytes[start..start + stored]);
-        target[stored..].fill(0);
+        let (from, to) = (index(offset), index(offset) + count);
+        let (before, behind) = self.bytes.split_at(self.hole.start);
+        let mut done = from;
+        for (place, stored) in [(0, before), (self.hole.end, behind)] {
+            let (begin, end) = (place.max(from), (place + stored.len()).min(to));
+            if begin < end {
+                buffer[done - from..begin - from].fill(0);
+                buffer[begin - from..end - from]
+                    .copy_from_slice(&stored[begin - place..end - place]);
+                done = end;
+            }
+        }
+        buffer[done - from..count].fill(0);
         count
     }
 
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (start, end) = (index(offset), index(offset) + bytes.len());
-        let stored = Rc::make_mut(&mut self.bytes);
+        let stored = self.stored();
         if stored.len() < end {
             stored.resize(end, 0);
         }
@@ -102,13 +117,39 @@ impl Content {
         self.size = self.size.max(end as u64);
     }
 
+    /// All bytes, to change them.
+    fn stored(&mut self) -> &mut Vec<u8> {
+        let bytes = Rc::make_mut(&mut self.bytes);
+        let hole = std::mem::take(&mut self.hole);
+        if !hole.is_empty() {
+            bytes.splice(hole.start..hole.start, hole.map(|_| 0));
+        }
+        bytes
+    }
+
+    /// The same without its longest stretch of zeros, and without room to grow: most of a block is empty, and most segments
+    /// of a log are full, some of them with a single batch.
+    fn packed(&self) -> Content {
+        let (mut hole, mut zeros) = (0..0, 0..0);
+        for (number, sector) in self.bytes.chunks_exact(SECTOR).enumerate() {
+            let at = number * SECTOR;
+            let is_empty = sector == [0; SECTOR];
+            zeros = if is_empty { zeros.start..at + SECTOR } else { at + SECTOR..at + SECTOR };
+            if zeros.len() > hole.len() {
+                hole = zeros.clone();
+            }
+        }
+        let bytes = [&self.bytes[..hole.start], &self.bytes[hole.end..]].concat();
+        Content { bytes: Rc::new(bytes), hole, size: self.size }
+    }
+
     pub(super) fn grow(&mut self, size: u64) {
         self.size = self.size.max(size);
     }
 
     pub(super) fn cut(&mut self, size: u64) {
-        if self.bytes.len() > index(size) {
-            Rc::make_mut(&mut self.bytes).truncate(index(size));
+        if self.hole.len() + self.bytes.len() > index(size) {
+            self.stored().truncate(index(size));
         }
         self.size = self.size.min(size);
     }
@@ -146,9 +187,9 @@ impl File {
     pub(super) fn share(&mut self) {
         let shared = Rc::ptr_eq(&self.live.bytes, &self.durable.bytes);
         if self.handles == 0 && self.pending.is_empty() && !shared && self.live == self.durable {
-            // A copy has no room to grow.
-            self.live.bytes = Rc::new(self.live.bytes.to_vec());
+            self.live = self.live.packed();
             self.durable = self.live.clone();
+            self.pending = Vec::new();
         }
     }
 
@@ -204,6 +245,41 @@ mod tests {
         content.cut(3);
         assert_eq!((content.read(1, &mut buffer), &buffer[..2]), (2, &b"\0a"[..]));
         assert_eq!(content.read(7, &mut buffer), 0);
+    }
+
+    #[test]
+    fn what_is_packed_reads_and_changes_as_before() {
+        let mut content = Content::default();
+        content.write(5, b"head");
+        content.write(4 * SECTOR as u64 + 3, b"tail");
+        let packed = content.packed();
+        assert_eq!(packed.hole, SECTOR..4 * SECTOR);
+        let all = |content: &Content| {
+            let mut buffer = vec![9; index(content.size()) + 1];
+            let count = content.read(0, &mut buffer);
+            buffer.truncate(count);
+            buffer
+        };
+        assert_eq!(all(&packed), all(&content));
+        for offset in [4, SECTOR - 1, SECTOR, 2 * SECTOR, 4 * SECTOR - 2, 4 * SECTOR + 4] {
+            let (mut one, mut other) = ([8; 7], [7; 7]);
+            let count = content.read(offset as u64, &mut one);
+            assert_eq!(packed.read(offset as u64, &mut other), count);
+            assert_eq!(one[..count], other[..count], "from {offset} on");
+        }
+        let changes = [
+            Change::Write { offset: 2 * SECTOR as u64, bytes: Bytes::from_static(b"middle") },
+            Change::Cut { size: 3 * SECTOR as u64 },
+            Change::Grow { size: 9 * SECTOR as u64 },
+        ];
+        for change in changes {
+            let (mut one, mut other) = (content.clone(), packed.clone());
+            one.apply(&change);
+            other.apply(&change);
+            assert_eq!(all(&one), all(&other), "{change:?}");
+        }
+        let blank = Content { bytes: Rc::new(vec![0; 2 * SECTOR]), ..Content::default() };
+        assert!(blank.packed().bytes.is_empty());
     }
 
     #[test]
