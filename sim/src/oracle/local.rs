@@ -201,7 +201,7 @@ impl Oracles {
             let unknown = conn.session == SessionId(0) && conn.asks_for_new_session();
             conn.server == id && (conn.session == session || unknown)
         };
-        let conns = self.conns.values().filter(is_its);
+        let conns = self.conns.values().map(|conn| &**conn).filter(is_its);
         conns.flat_map(|conn| conn.asked.iter().map(|asked| &asked.request))
     }
 

@@ -83,7 +83,8 @@ pub struct Oracles {
     tally: Tally,
     model: Model,
     ledger: Ledger,
-    conns: BTreeMap<ConnId, Conn>,
+    /// Boxed, because a map that is filled in order keeps room for as many again.
+    conns: BTreeMap<ConnId, Box<Conn>>,
     sessions: BTreeMap<SessionId, SessionView>,
     locals: Locals,
     armed: Armed,
@@ -254,7 +255,7 @@ impl Oracles {
             Observation::ConnOpened { client, conn, server } => {
                 let rules = self.model.rules();
                 let local = self.locals.are_begun_by(*server, &rules.local);
-                self.conns.insert(*conn, Conn::new(*client, *server, local, rules));
+                self.conns.insert(*conn, Box::new(Conn::new(*client, *server, local, rules)));
                 Ok(())
             }
             Observation::ToServer { conn, frame } => match self.conns.get(conn).map(|c| c.phase) {
