@@ -15,6 +15,7 @@ use super::Oracles;
 use super::catalog::{Broken, Id, Verdict};
 use super::conn::{Hello, Who};
 use super::epochs::Proposed;
+use super::heard::Pause;
 use super::ledger::Committed;
 use super::words::maybe;
 use crate::model::{Asker, Kind, is_quota};
@@ -162,7 +163,7 @@ impl Oracles {
             vec![what, format!("transaction: {txn}")]
         })?;
         // Who stood still for longer than a client may be silent has not listened to any (SESS-06).
-        let (stood, awake) = expiry.stood_still;
+        let Pause { begin: stood, end: awake, .. } = expiry.stood_still;
         // A deadline is up to a tick late, and what is late by no more than another one is no standstill.
         let tick = self.model.rules().tick;
         let longest = Duration::from_millis(expiry.greatest_ms.into()) + tick * 2;

@@ -47,8 +47,18 @@ pub(super) struct Heard {
     owed: BTreeMap<ServerId, BTreeMap<SessionId, ConnId>>,
     /// What the step under way must tell with its pong, as the server reads no clients.
     unread: Vec<SessionId>,
-    /// When the last pause of each server began and ended, or will.
-    pauses: BTreeMap<ServerId, (Instant, Instant)>,
+    /// The last pause of each server.
+    pauses: BTreeMap<ServerId, Pause>,
+}
+
+/// When a server gets no time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pause {
+    pub(super) begin: Instant,
+    /// When it has ended, or will.
+    pub(super) end: Instant,
+    /// Has the server acted since? Then what comes next is another pause, be it at the same instant.
+    over: bool,
 }
 
 /// What a leader went by when it proposed the end of a session.
@@ -61,8 +71,8 @@ pub(super) struct Expiry {
     /// The least timeout that may have held, ms: where that was in this reign, and where not.
     least_ms: [u32; 2],
     pub(super) greatest_ms: u32,
-    /// When the leader's last pause had begun, and ended.
-    pub(super) stood_still: (Instant, Instant),
+    /// The leader's last pause.
+    pub(super) stood_still: Pause,
 }
 
 impl Expiry {
@@ -188,14 +198,21 @@ impl Heard {
 
     /// When the last pause of a server ended.
     pub(super) fn awake_since(&self, id: ServerId) -> Instant {
-        self.pauses.get(&id).map(|(_, until)| *until).unwrap_or_default()
+        self.pauses.get(&id).map(|pause| pause.end).unwrap_or_default()
     }
 
     /// A server gets no time from `at` to `until`.
     pub(super) fn stands_still(&mut self, id: ServerId, at: Instant, until: Instant) {
-        let before = self.pauses.get(&id).filter(|(_, before)| *before >= at);
-        let begin = before.map_or(at, |(begin, _)| *begin);
-        self.pauses.insert(id, (begin, until));
+        let before = self.pauses.get(&id).filter(|before| before.end >= at && !before.over);
+        let begin = before.map_or(at, |before| before.begin);
+        self.pauses.insert(id, Pause { begin, end: until, over: false });
+    }
+
+    /// A server acts.
+    pub(super) fn acts(&mut self, id: ServerId, at: Instant) {
+        if let Some(pause) = self.pauses.get_mut(&id) {
+            pause.over |= pause.end <= at;
+        }
     }
 
     /// A server begins or ends a life, or a role.
@@ -265,7 +282,7 @@ impl Oracles {
     /// anew.
     fn led_since(&self) -> Instant {
         let awake = self.heard.pauses.iter().filter(|(id, _)| self.ledger.leads(**id));
-        let awake = awake.map(|(_, (_, until))| *until).max().unwrap_or_default();
+        let awake = awake.map(|(_, pause)| pause.end).max().unwrap_or_default();
         self.ledger.last_established().max(awake)
     }
 
@@ -324,5 +341,25 @@ impl Oracles {
             })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_one_unless_the_server_has_acted_between() {
+        let (id, mut heard) = (ServerId(1), Heard::default());
+        let last = |heard: &Heard| (heard.pauses[&id].begin, heard.pauses[&id].end);
+        heard.stands_still(id, Instant(10), Instant(20));
+        heard.stands_still(id, Instant(20), Instant(30));
+        assert_eq!(last(&heard), (Instant(10), Instant(30)), "it had no turn");
+        heard.acts(id, Instant(29));
+        heard.stands_still(id, Instant(30), Instant(40));
+        assert_eq!(last(&heard), (Instant(10), Instant(40)), "its turn was before the end");
+        heard.acts(id, Instant(40));
+        heard.stands_still(id, Instant(40), Instant(50));
+        assert_eq!(last(&heard), (Instant(40), Instant(50)));
     }
 }

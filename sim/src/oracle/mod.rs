@@ -370,6 +370,7 @@ impl Oracles {
         let (tally, ledger, now) = (&mut self.tally, &mut self.ledger, self.now);
         // Before it is forgotten what they owed: who gives up a learner may lose its quorum with it.
         self.pace.is_patient((tally, ledger, self.model.rules()), id, acts.peers, now)?;
+        self.heard.acts(id, now);
         if ledger.role(id, acts.status, now) {
             self.heard.restarted(id);
             if !ledger.leads(id) {
