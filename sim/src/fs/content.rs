@@ -29,8 +29,8 @@ pub(super) struct Content {
     size: u64,
 }
 
-/// Zeros are left out where they fill so many bytes, which is as fast as they are found.
-const SECTOR: usize = 512;
+/// What a hole consists of: zeros are looked for by so many at once, which is fast.
+const ZEROS: [u8; 512] = [0; 512];
 
 /// A change that is in the page cache and not durable.
 #[derive(Clone, Debug)]
@@ -133,13 +133,14 @@ impl Content {
         if !self.hole.is_empty() {
             return self.clone();
         }
-        let (mut hole, mut zeros) = (0..0, 0..0);
-        for (number, sector) in self.bytes.chunks_exact(SECTOR).enumerate() {
-            let at = number * SECTOR;
-            let is_empty = sector == [0; SECTOR];
-            zeros = if is_empty { zeros.start..at + SECTOR } else { at + SECTOR..at + SECTOR };
-            if zeros.len() > hole.len() {
-                hole = zeros.clone();
+        // Zeros have lasted since `from`, up to `to`.
+        let (mut hole, mut from, mut to) = (0..0, 0, 0);
+        for piece in self.bytes.chunks_exact(ZEROS.len()) {
+            to += piece.len();
+            if piece != ZEROS {
+                from = to;
+            } else if to - from > hole.len() {
+                hole = from..to;
             }
         }
         let bytes = [&self.bytes[..hole.start], &self.bytes[hole.end..]].concat();
@@ -235,6 +236,8 @@ fn index(offset: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SECTOR: usize = ZEROS.len();
 
     #[test]
     fn preallocated_zeros_cost_nothing_and_read_as_zeros() {

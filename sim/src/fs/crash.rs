@@ -18,8 +18,8 @@ use super::content::{Change, Content, File, Pending, Span};
 use super::disk::{Disk, Folder, NameChange};
 use crate::seed::{Dice, Seeds};
 
-/// A device writes so many bytes whole or not at all.
-const SECTOR: u64 = 512;
+/// A device writes so many bytes whole or not at all, and loses them together.
+pub(super) const SECTOR: u64 = 512;
 
 /// How a server's machine ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

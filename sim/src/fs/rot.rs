@@ -6,11 +6,10 @@
 
 use super::Disk;
 use super::content::LastWrite;
+use super::crash::SECTOR;
 use super::disk::FileId;
 use crate::seed::Dice;
 
-/// Bytes that a disk loses together.
-const SECTOR: u64 = 512;
 /// What says how far the log had come.
 const STATE: &str = "state";
 /// The kind of files that it speaks of.

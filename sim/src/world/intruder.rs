@@ -149,8 +149,8 @@ impl World {
         password[place] ^= 1 << dice.below(8);
         let password = Bytes::copy_from_slice(&password[..15 + dice.upto(1)]);
         let bytes = handshake((session, password), Zxid::ZERO, false);
-        let visit = self.visit(server, bytes);
-        self.begin_visit(Visit { session: Some(session), wrong_password: true, ..visit })
+        let visit = self.visit(server, Some(session), bytes);
+        self.begin_visit(Visit { wrong_password: true, ..visit })
     }
 
     /// Somebody goes on with a session that is alive, with its own password, and makes a node in its name; its client
@@ -191,7 +191,7 @@ impl World {
             RequestFrame { xid, request }.encode(&mut bytes);
         }
         let bytes = bytes.freeze();
-        let mut at = |server| Visit { session: Some(session), ..self.visit(server, bytes.clone()) };
+        let mut at = |server| self.visit(server, Some(session), bytes.clone());
         let visits = match way {
             0 => vec![at(home)],
             1 => vec![at(home), at(server)],
@@ -202,13 +202,13 @@ impl World {
         visits.into_iter().fold(false, |any, visit| self.begin_visit(visit) | any)
     }
 
-    fn visit(&mut self, server: ServerId, bytes: Bytes) -> Visit {
+    fn visit(&mut self, server: ServerId, session: Option<SessionId>, bytes: Bytes) -> Visit {
         let stay = self.strike_dice().range(10, 5_000) * MS;
-        Visit { server, bytes, session: None, wrong_password: false, wait: 0, stay }
+        Visit { server, bytes, session, wrong_password: false, wait: 0, stay }
     }
 
     fn send_intruder(&mut self, server: ServerId, bytes: Bytes) -> bool {
-        let visit = self.visit(server, bytes);
+        let visit = self.visit(server, None, bytes);
         self.begin_visit(visit)
     }
 
