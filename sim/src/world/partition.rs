@@ -219,8 +219,8 @@ impl World {
     pub(super) fn cut_off(&mut self, fault: Fault, from: ServerId, to: ServerId, until: Instant) {
         let shared = &mut self.shared;
         shared.reach.cut(from, to, until);
-        shared.observe(Observation::Struck { servers: &[from, to], until });
-        let (from, to) = (Party::Server(from), Party::Server(to));
+        let servers = [from, to];
+        let [from, to] = servers.map(Party::Server);
         let mut stalled = Vec::new();
         for (conn, parties) in shared.net.list() {
             match parties {
@@ -234,10 +234,15 @@ impl World {
             }
         }
         let latest = RETRANSMISSION.max(until.0.saturating_sub(shared.now.0));
+        let mut over = until;
         for (conn, end) in stalled {
             let again = self.fault_dice[fault as usize].below(latest);
-            shared.net.stall(conn, end, Instant(until.0.saturating_add(again)));
+            let late = Instant(until.0.saturating_add(again));
+            shared.net.stall(conn, end, late);
+            over = over.max(late);
         }
+        // What waits arrives long after the end of it (seed 0x2d001e000ab9, L8).
+        shared.observe(Observation::Struck { servers: &servers, until: over });
     }
 }
 
