@@ -114,7 +114,8 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     if let Some(failure) = &report.outcome.failure {
         explain(failure, &report, told.as_deref(), flags);
         if let Some(schedule) = schedule.filter(|_| shrinks) {
-            shrink_it(flags, &schedule, failure.id)?;
+            let drawn = matches!(source, Source::Seed(_)).then_some(&report.job);
+            shrink_it(flags, &schedule, drawn, failure.id)?;
         }
         return Ok(failure.class.exit_code());
     }
@@ -232,10 +233,10 @@ fn draws(flags: &Flags) -> bool {
 }
 
 /// Looks for less, writes it to a file, and says what it is; a page or a dump is then of that.
-fn shrink_it(flags: &Flags, schedule: &Schedule, id: &str) -> Result<(), u8> {
+fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) -> Result<(), u8> {
     let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
     let jobs = flags.jobs.unwrap_or_else(cores);
-    let mut shrunk = shrink::shrink(schedule, flags.shrink_budget, jobs).map_err(|why| {
+    let mut shrunk = shrink::shrink(schedule, drawn, flags.shrink_budget, jobs).map_err(|why| {
         say(&format!("--shrink: {why}\n"));
         Class::Simulator.exit_code()
     })?;

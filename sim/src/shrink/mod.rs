@@ -2,15 +2,16 @@
 //! promise.
 //!
 //! Owns the search: candidates, their trial and the budget; says how far it is. What is tried, in which order, is in
-//! `moves`. Must not know what steps do: whatever fails in the same way is as good.
+//! `moves`; when it begins again from another run, in `again`. Must not know what steps do: whatever fails in the same
+//! way is as good.
 //!
 //! Leaving something out shifts latencies and ties of all that comes after it. So a candidate is tried with several
 //! seeds for what nobody decides, and early on it is tried whether constant latencies will do.
 
+mod again;
 mod moves;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -19,13 +20,13 @@ use zabkeeper_core::Instant;
 use crate::guard;
 use crate::judge::{Class, Failure};
 use crate::output::say;
-use crate::run::{self, Report, wall_clock};
+use crate::run::{self, Job, Report, wall_clock};
 use crate::schedule::{Act, Schedule, Step};
 use crate::seed::{Dice, Seeds};
 use crate::targets::Rule;
 use crate::trace::Story;
 use crate::world::World;
-use moves::SEEDS_MAX;
+use moves::{SEEDS_MAX, SEEDS_MIN};
 
 /// How much may be tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,13 +46,16 @@ pub struct Shrunk {
     pub report: Report,
     /// Strikes and calls of the run at the beginning.
     pub before: (usize, usize),
+    /// The seed of another run that fails in the same way, if this is what is left of that.
+    pub other: Option<u64>,
     /// Runs it took.
     pub tried: u64,
     /// Was its budget used up?
     pub ended: bool,
 }
 
-/// A move that helps nothing gives way after this part of the budget, times the seeds that a candidate is tried with.
+/// A move that helps nothing gives way after this part of its run's share, times the seeds that a candidate is tried
+/// with.
 const TURN: u64 = 64;
 /// Who waits hears so often how far it is.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
@@ -68,10 +72,19 @@ struct Search {
     way: String,
     /// When, and after how many events.
     failed: (Instant, u64),
+    /// Seeds for what nobody decides that a candidate is tried with.
+    seeds: usize,
+    /// Nothing that is tried helps any more.
+    done: bool,
+    /// The seed of the run that it comes from, if that is not the first one.
+    other: Option<u64>,
     budget: Budget,
     begun: std::time::Instant,
     jobs: usize,
     tried: u64,
+    /// What this run may spend of the budget.
+    share: Turn,
+    /// What a move may spend of that.
     turn: Turn,
     /// When it was told last how far this is.
     told: Duration,
@@ -79,9 +92,9 @@ struct Search {
     dice: Dice,
 }
 
-/// What a move may spend of the budget, in its unit.
+/// What may be spent, in the unit of the budget.
 struct Turn {
-    /// So much before it helps.
+    /// So much; by a move, before it helps.
     part: u64,
     /// Until so much of all is spent.
     end: u64,
@@ -98,11 +111,16 @@ struct Hit {
     failed: (Instant, u64),
 }
 
-/// Looks for less.
+/// Looks for less. If it is said of which run the schedule is, others of its kind may be looked for, too.
 ///
 /// # Errors
 /// The schedule does not fail, or not in the way it says.
-pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk, String> {
+pub fn shrink(
+    schedule: &Schedule,
+    of: Option<&Job>,
+    budget: Budget,
+    jobs: usize,
+) -> Result<Shrunk, String> {
     let first = run::replay(schedule, Story::Off, false);
     let failure = first.outcome.failure.as_ref();
     let failure = failure.ok_or("there is nothing to shrink: the schedule breaks no promise")?;
@@ -112,21 +130,28 @@ pub fn shrink(schedule: &Schedule, budget: Budget, jobs: usize) -> Result<Shrunk
         best,
         way: way(failure),
         failed: (failure.at, failure.event),
+        seeds: SEEDS_MIN,
+        done: false,
+        other: None,
         budget,
         begun: wall_clock(),
         jobs: jobs.max(1),
         tried: 0,
+        share: Turn::WHOLE,
         turn: Turn::WHOLE,
         told: Duration::ZERO,
         dice: Seeds::new(schedule.seed).stream("shrink", 0),
     };
-    search.run();
+    match of {
+        Some(job) => search.run_or_another(job),
+        None => search.run(),
+    }
     let ended = search.is_over();
     search.cut_the_rest();
-    let tried = search.tried;
+    let (tried, other) = (search.tried, search.other);
     let report = run::replay(&search.best, Story::Collect, false);
     let schedule = search.best.told(&report.outcome);
-    Ok(Shrunk { schedule, report, before, tried, ended })
+    Ok(Shrunk { schedule, report, before, other, tried, ended })
 }
 
 impl Search {
@@ -146,9 +171,10 @@ impl Search {
         }
     }
 
-    /// How much is left after so many more runs, of the budget and of this turn.
+    /// How much is left after so many more runs, of this run's share and of this turn.
     fn left(&self, more: u64) -> u64 {
-        self.whole().min(self.turn.end).saturating_sub(self.spent(more))
+        let end = self.whole().min(self.share.end).min(self.turn.end);
+        end.saturating_sub(self.spent(more))
     }
 
     fn is_over(&self) -> bool {
@@ -157,11 +183,17 @@ impl Search {
 
     /// Gives a move its turn: with few seeds a short one, so that those behind it have theirs.
     fn turn(&mut self, seeds: usize, one: fn(&mut Search, usize)) {
-        let part = (self.whole() / TURN + 1).saturating_mul(seeds as u64);
+        let share = self.whole().min(self.share.part);
+        let part = (share / TURN + 1).saturating_mul(seeds as u64);
         let part = if seeds < SEEDS_MAX { part } else { u64::MAX };
         self.turn = Turn { part, end: self.spent(0).saturating_add(part) };
         one(self, seeds);
         self.turn = Turn::WHOLE;
+        self.say_how_far();
+    }
+
+    /// Every few seconds.
+    fn say_how_far(&mut self) {
         if self.begun.elapsed() >= self.told + TOLD_EVERY {
             self.told = self.begun.elapsed();
             let ((faults, calls), seconds) = (self.best.counts(), self.told.as_secs());
@@ -175,37 +207,53 @@ impl Search {
     /// Tries candidates in order until one fails; that one is the new best. Several are tried at once, but which one
     /// is taken, and how many count as tried, does not depend on that.
     fn try_in_order(&mut self, candidates: impl IntoIterator<Item = Schedule>) -> bool {
-        let mut candidates = candidates.into_iter().filter(|one| *one != self.best).peekable();
-        let mut found = None;
-        let (way, last) = (self.way.clone(), self.last());
+        let candidates = candidates.into_iter().filter(|one| *one != self.best);
+        let (way, last) = (&self.way, self.last());
+        let (tried, found) = self.first(candidates, &|one| {
+            let hit = hit(|| World::scripted(&one, Story::Off, false), way, last)?;
+            Some((one, hit))
+        });
+        self.tried += tried;
+        let Some((one, hit)) = found else {
+            return false;
+        };
+        self.accept(one, hit);
+        true
+    }
+
+    /// Tries them in order, several at once, until one will do. Which one that is, and how many were tried, does not
+    /// depend on how many are tried at once.
+    fn first<A: Send, B: Send>(
+        &self,
+        candidates: impl Iterator<Item = A>,
+        trial: &(dyn Fn(A) -> Option<B> + Sync),
+    ) -> (u64, Option<B>) {
+        let mut candidates = candidates.peekable();
         let mut tried = 0;
-        while candidates.peek().is_some() && self.left(tried) > 0 && found.is_none() {
+        while candidates.peek().is_some() && self.left(tried) > 0 {
             let room = match self.budget {
                 Budget::Wall(_) => self.jobs,
                 Budget::Runs(_) => self.jobs.min(usize::try_from(self.left(tried)).unwrap_or(1)),
             };
-            let batch: Vec<Schedule> = candidates.by_ref().take(room).collect();
-            let hits = at_once(&batch, self.jobs, &|one| hit(one, &way, last));
-            let first = hits.iter().position(Option::is_some);
-            tried += first.map_or(batch.len(), |index| index + 1) as u64;
-            found = hits.into_iter().zip(batch).find_map(|(hit, one)| Some((hit?, one)));
+            let batch: Vec<A> = candidates.by_ref().take(room).collect();
+            for result in at_once(batch, trial) {
+                tried += 1;
+                if result.is_some() {
+                    return (tried, result);
+                }
+            }
         }
-        drop(candidates);
-        self.tried += tried;
-        let Some((hit, one)) = found else {
-            return false;
-        };
-        self.accept(hit, one);
-        true
+        (tried, None)
     }
 
     /// A candidate fails in the same way: it is the new best.
-    fn accept(&mut self, hit: Hit, mut one: Schedule) {
+    fn accept(&mut self, mut one: Schedule, hit: Hit) {
         let Hit { steps, rules, failed } = hit;
         one.steps = steps;
         one.options.rules = rules;
         self.best = one;
         self.failed = failed;
+        self.done = false;
         self.turn.end = self.spent(0).saturating_add(self.turn.part);
     }
 
@@ -261,44 +309,30 @@ fn way(failure: &Failure) -> String {
 }
 
 /// Runs a candidate; says whether it fails in the same way.
-fn hit(candidate: &Schedule, wanted: &str, (at, events): (Instant, u64)) -> Option<Hit> {
-    let world =
-        || World::scripted(candidate, Story::Off, false).noted().given_up_at(at, events).run();
+fn hit(candidate: impl Fn() -> World, wanted: &str, (at, events): (Instant, u64)) -> Option<Hit> {
     // One that falls apart shows nothing.
-    let outcome = guard::catch(world).ok()?;
+    let outcome = guard::catch(|| candidate().noted().given_up_at(at, events).run()).ok()?;
     let failure = outcome.failure.filter(|failure| way(failure) == wanted)?;
     let steps = outcome.steps.unwrap_or_default();
     let rules = outcome.rules;
     Some(Hit { steps, rules, failed: (failure.at, failure.event) })
 }
 
-fn at_once<T: Send>(
-    batch: &[Schedule],
-    jobs: usize,
-    trial: &(dyn Fn(&Schedule) -> Option<T> + Sync),
-) -> Vec<Option<T>> {
-    if jobs == 1 || batch.len() == 1 {
-        return batch.iter().map(trial).collect();
+/// A thread for each.
+fn at_once<A: Send, B: Send>(
+    batch: Vec<A>,
+    trial: &(dyn Fn(A) -> Option<B> + Sync),
+) -> Vec<Option<B>> {
+    if batch.len() == 1 {
+        return batch.into_iter().map(trial).collect();
     }
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((index, one)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            batch.get(index).map(|one| (index, one))
-        } {
-            done.push((index, trial(one)));
-        }
-        done
-    };
-    let mut all: Vec<(usize, Option<T>)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+    thread::scope(|scope| {
+        let workers: Vec<_> =
+            batch.into_iter().map(|one| scope.spawn(move || trial(one))).collect();
         let join =
             |worker: thread::ScopedJoinHandle<'_, _>| worker.join().expect("panics are caught");
-        workers.into_iter().flat_map(join).collect()
-    });
-    all.sort_by_key(|(index, _)| *index);
-    all.into_iter().map(|(_, hit)| hit).collect()
+        workers.into_iter().map(join).collect()
+    })
 }
 
 #[cfg(test)]

@@ -12,12 +12,14 @@ use crate::faults::{Fault, FaultPlan};
 use crate::observe::ClientId;
 use crate::schedule::{self, Act, Schedule, Step};
 use crate::targets::Rule;
+use crate::trace::Story;
+use crate::world::World;
 
 const MS: u64 = 1_000_000;
 /// Random parts that are tried of a long schedule, for each size and seed.
 const SAMPLES: usize = 12;
 /// Schedules of fewer steps are what one hopes for.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 /// Schedules of so many steps are short: every pair of steps can be tried.
 const SHORT: usize = 24;
 /// Schedules of more steps are long: there are better things to do than to look at each step.
@@ -28,7 +30,8 @@ const THIN: usize = 40;
 const WORTH: usize = 8;
 /// With each seed that a candidate is tried with, a schedule is cut into so many more parts.
 const PARTS: usize = 16;
-/// Seeds for what nobody decides that each candidate is tried with in the end.
+/// Seeds for what nobody decides that each candidate is tried with at first, and in the end.
+pub(super) const SEEDS_MIN: usize = 2;
 pub(super) const SEEDS_MAX: usize = 32;
 /// Settings that say how much there is, rather than how it behaves.
 const AMOUNTS: [&str; 4] = ["duration_us", "servers", "clients", "paths"];
@@ -72,12 +75,11 @@ const MOVES: [fn(&mut Search, usize); 18] = [
 ];
 
 impl Search {
-    /// Until nothing can be left out any more, or the budget is used up.
+    /// Until nothing can be left out any more, or this run's share is used up; from there it can go on.
     pub(super) fn run(&mut self) {
         self.leave_out_vain();
-        let mut seeds = 2;
         while !self.is_over() {
-            let before = self.weight();
+            let (before, seeds) = (self.weight(), self.seeds);
             self.leave_out(seeds);
             self.turn(seeds, Search::plain_settings);
             let few = if seeds < SEEDS_MAX { SHORT } else { LONG };
@@ -86,8 +88,9 @@ impl Search {
                 self.turn(seeds, Search::simple_times);
             }
             if seeds < SEEDS_MAX {
-                seeds *= 2;
+                self.seeds *= 2;
             } else if self.weight() >= before {
+                self.done = true;
                 break;
             }
         }
@@ -109,7 +112,7 @@ impl Search {
     }
 
     /// What is to become less: steps first.
-    fn weight(&self) -> (usize, u32, usize) {
+    pub(super) fn weight(&self) -> (usize, u32, usize) {
         let decided = self.best.steps.len() + self.best.options.rules.len();
         (decided, self.best.options.servers, self.best.clients())
     }
@@ -548,8 +551,9 @@ impl Search {
             let mut one = self.best.clone();
             one.options.duration = after;
             self.tried += 1;
-            if let Some(hit) = hit(&one, &self.way, self.last()) {
-                self.accept(hit, one);
+            let cut = || World::scripted(&one, Story::Off, false);
+            if let Some(hit) = hit(cut, &self.way, self.last()) {
+                self.accept(one, hit);
             }
         }
     }

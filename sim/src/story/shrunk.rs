@@ -13,7 +13,7 @@ const STEPS_SHOWN: usize = 60;
 
 /// What a shrink has found: its steps as a list, and when they break which promise.
 pub fn shrunk(shrunk: &Shrunk) -> String {
-    let Shrunk { schedule, report, before, tried, ended } = shrunk;
+    let Shrunk { schedule, report, before, other, tried, ended } = shrunk;
     let end = if *ended {
         "; its budget ended it (--shrink-budget)"
     } else {
@@ -29,6 +29,10 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
          with      {servers}, {clients}{always}\n",
         before.0, before.1
     );
+    if let Some(seed) = other {
+        let _infallible =
+            writeln!(text, "of        seed {seed:#x}, which fails in the same way and became less");
+    }
     for rule in &schedule.options.rules {
         let _infallible = writeln!(text, "{:>14}  {}", rule.place(), rule.told);
     }

@@ -147,6 +147,12 @@ impl World {
         self
     }
 
+    /// The run fails when this fault strikes.
+    pub(crate) fn tripped_by(mut self, fault: Option<Fault>) -> World {
+        self.trips = fault;
+        self
+    }
+
     /// It ends where somebody wants it to.
     pub fn stopping(mut self, stop: Stop) -> World {
         if let Some(id) = stop.promise() {

@@ -81,7 +81,7 @@ fn a_rule_that_a_failure_needs_is_left_and_its_number_is_lowered() {
     let (report, mut schedule) = with_rules(5, &rules).record(Story::Off);
     assert_passed(&report);
     schedule.trips = Some(Fault::NodePause);
-    let shrunk = shrink::shrink(&schedule, shrink::Budget::Runs(500), 1).expect("it fails");
+    let shrunk = shrink::shrink(&schedule, None, shrink::Budget::Runs(500), 1).expect("it fails");
     let left: Vec<String> = shrunk.schedule.options.rules.iter().map(Rule::to_string).collect();
     assert_eq!(left, ["CommitBatch#1=node.pause"], "{}", shrunk.schedule);
     let again: Schedule = shrunk.schedule.to_string().parse().expect("it was written");
