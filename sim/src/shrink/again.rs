@@ -30,9 +30,8 @@ const SHORTEST: Duration = Duration::from_secs(2);
 /// The last run that failed.
 struct Last {
     options: Options,
-    /// When, and after how many events. The next is to fail after fewer; of the first, that does not matter.
+    /// When, and after how many events: the next is to fail after fewer. Of the first, it does not matter how many.
     failed: (Instant, u64),
-    limit: u64,
     /// Of the last run that was tried; what is not drawn of others is pinned here.
     job: Job,
 }
@@ -43,7 +42,7 @@ impl Search {
         let mut job = first.clone();
         job.pinned.forks.clear();
         let options = Options::draw(Seeds::new(job.seed), job.profile, &job.pinned);
-        let mut last = Last { options, failed: self.failed, limit: u64::MAX, job };
+        let mut last = Last { options, failed: (self.failed.0, u64::MAX), job };
         self.run_while_it_helps();
         while self.is_long() && self.spent(0) < self.whole() - self.whole() / REST {
             let before = (self.best.clone(), self.failed, self.seeds, self.other);
@@ -110,7 +109,7 @@ impl Search {
         let Some((seed, options, hit)) = found else {
             return false;
         };
-        (last.failed, last.limit) = (hit.failed, hit.failed.1);
+        last.failed = hit.failed;
         (self.seeds, self.other) = (SEEDS_MIN, Some(seed));
         let schedule = Schedule { trips, ..Schedule::of_run(seed, &options, Vec::new()) };
         self.accept(schedule, hit);
@@ -135,7 +134,7 @@ impl Last {
 
     fn drawn(&self, seed: u64, events: u64) -> (Options, (Instant, u64)) {
         let options = Options::draw(Seeds::new(seed), self.job.profile, &self.job.pinned);
-        (options, (Instant(u64::MAX), events.min(self.limit)))
+        (options, (Instant(u64::MAX), events.min(self.failed.1)))
     }
 
     /// One that is over in this part of the time; without a heal, unless the last one failed there.
@@ -144,6 +143,6 @@ impl Last {
         let duration = self.options.duration.min((failed / part).max(SHORTEST));
         let by = if failed < self.options.duration { duration } else { Duration::MAX };
         let by = Instant(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
-        (Options { duration, ..self.options.clone() }, (by, self.limit))
+        (Options { duration, ..self.options.clone() }, (by, self.failed.1))
     }
 }
