@@ -100,7 +100,7 @@ impl Search {
             let world = || {
                 World::new(Seeds::new(seed), options.clone(), Story::Off, false).tripped_by(trips)
             };
-            let hit = hit(world, &self.way, by)?;
+            let hit = hit(world, &self.way, self.in_time(by))?;
             Some((seed, options, hit))
         });
         self.tried += tried;

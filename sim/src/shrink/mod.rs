@@ -80,6 +80,8 @@ struct Search {
     other: Option<u64>,
     budget: Budget,
     begun: std::time::Instant,
+    /// Events that fit in a ms, as the first run had it.
+    pace: u64,
     jobs: usize,
     tried: u64,
     /// What this run may spend of the budget.
@@ -121,6 +123,7 @@ pub fn shrink(
     budget: Budget,
     jobs: usize,
 ) -> Result<Shrunk, String> {
+    let begun = wall_clock();
     let first = run::replay(schedule, Story::Off, false);
     let failure = first.outcome.failure.as_ref();
     let failure = failure.ok_or("there is nothing to shrink: the schedule breaks no promise")?;
@@ -134,7 +137,8 @@ pub fn shrink(
         done: false,
         other: None,
         budget,
-        begun: wall_clock(),
+        begun,
+        pace: failure.event / (as_ms(begun.elapsed()) + 1) + 1,
         jobs: jobs.max(1),
         tried: 0,
         share: Turn::WHOLE,
@@ -158,7 +162,7 @@ impl Search {
     /// The budget, in ms or runs.
     fn whole(&self) -> u64 {
         match self.budget {
-            Budget::Wall(limit) => u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            Budget::Wall(limit) => as_ms(limit),
             Budget::Runs(limit) => limit,
         }
     }
@@ -166,7 +170,7 @@ impl Search {
     /// How much of it is spent after so many more runs.
     fn spent(&self, more: u64) -> u64 {
         match self.budget {
-            Budget::Wall(_) => u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            Budget::Wall(_) => as_ms(self.begun.elapsed()),
             Budget::Runs(_) => self.tried + more,
         }
     }
@@ -208,9 +212,9 @@ impl Search {
     /// is taken, and how many count as tried, does not depend on that.
     fn try_in_order(&mut self, candidates: impl IntoIterator<Item = Schedule>) -> bool {
         let candidates = candidates.into_iter().filter(|one| *one != self.best);
-        let (way, last) = (&self.way, self.last());
         let (tried, found) = self.first(candidates, &|one| {
-            let hit = hit(|| World::scripted(&one, Story::Off, false), way, last)?;
+            let world = || World::scripted(&one, Story::Off, false);
+            let hit = hit(world, &self.way, self.in_time(self.last()))?;
             Some((one, hit))
         });
         self.tried += tried;
@@ -263,6 +267,15 @@ impl Search {
         (Instant(at + at / LATER + SLACK.0), events + events / LATER + SLACK.1)
     }
 
+    /// As much of that as there is time for: nobody ends a run from outside.
+    fn in_time(&self, (at, events): (Instant, u64)) -> (Instant, u64) {
+        let left = self.whole().saturating_sub(self.spent(0));
+        match self.budget {
+            Budget::Wall(_) => (at, events.min(left.saturating_mul(self.pace))),
+            Budget::Runs(_) => (at, events),
+        }
+    }
+
     /// Tries it with several seeds; what is as the best already is no candidate.
     fn try_seeds(&mut self, one: &Schedule, seeds: usize) -> bool {
         *one != self.best && {
@@ -296,6 +309,10 @@ impl Search {
         let steps = self.best.steps.iter().enumerate();
         steps.filter(|(_, step)| wanted(step.act)).map(|(index, _)| index).collect()
     }
+}
+
+fn as_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// In which way a run has failed: the promise that is broken, and of a panic where it was, so that another one is not

@@ -450,13 +450,17 @@ impl Search {
         }
     }
 
-    /// A random quarter of the steps less, at once: what is rare may need another seed as well as fewer steps.
+    /// A random quarter of the steps less, at once: what is rare may need another seed as well as fewer steps, and what is
+    /// done to every server fewer servers.
     fn thin(&mut self, _: usize) {
         while (FEW..=LONG).contains(&self.best.steps.len()) && !self.is_over() {
             let candidates: Vec<Schedule> = (0..THIN)
                 .map(|_| {
                     let mut one = self.best.clone();
                     one.steps.retain(|_| !self.dice.chance(1, 4));
+                    if self.dice.chance(1, 2) {
+                        one.options.servers = one.options.servers.min(3);
+                    }
                     one.seed = self.dice.word();
                     one
                 })
