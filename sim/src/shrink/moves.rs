@@ -52,12 +52,13 @@ const PACES: [&str; 6] =
     ["tick_ms", "init_ticks", "sync_ticks", "session_min_ms", "session_max_ms", "step_ns"];
 
 /// In which order steps are left out, each with a number of seeds.
-const MOVES: [fn(&mut Search, usize); 18] = [
+const MOVES: [fn(&mut Search, usize); 19] = [
     // What strikes at a late hit needs all that leads to it.
     Search::fewer_rules,
     Search::simple_rules,
     Search::heal_early,
     Search::keep_the_last,
+    Search::keep_one_node,
     Search::fewer_clients,
     Search::fewer_servers,
     Search::fewer_kinds,
@@ -219,6 +220,33 @@ impl Search {
                 }
                 let one = without(&self.best, &all[..all.len() - count]);
                 if self.try_seeds(&one, seeds + 2) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What is about one node: calls that name it, or one above or below it; nodes that were named last come first.
+    fn keep_one_node(&mut self, seeds: usize) {
+        if self.best.steps.len() < SHORT {
+            return;
+        }
+        let named: Vec<Vec<String>> =
+            self.best.steps.iter().map(|step| nodes(&step.told)).collect();
+        let mut tried = BTreeSet::new();
+        for node in named.iter().rev().flatten().flat_map(|node| ancestors(node)) {
+            if !tried.insert(node) || self.is_over() {
+                continue;
+            }
+            let about = |other: &String| is_in(other, node) || is_in(node, other);
+            for strikes in [false, true] {
+                let mut one = self.best.clone();
+                let mut named = named.iter();
+                one.steps.retain(|step| {
+                    let named = named.next().is_some_and(|nodes| nodes.iter().any(about));
+                    named || strikes && step.act.fault().is_some()
+                });
+                if one.steps.len() < self.best.steps.len() && self.try_seeds(&one, seeds) {
                     return;
                 }
             }
@@ -579,6 +607,23 @@ fn leave_clients(one: &mut Schedule, gone: impl Iterator<Item = ClientId>) {
     one.steps.retain(|step| step.act.client().is_none_or(|client| !one.absent.contains(&client)));
 }
 
+/// The nodes that are named there.
+fn nodes(told: &str) -> Vec<String> {
+    let words = told.split([' ', ';', ',', '[', ']']);
+    words.filter(|word| word.starts_with('/')).map(str::to_owned).collect()
+}
+
+/// A node, and all above it but the root.
+fn ancestors(node: &str) -> impl Iterator<Item = &str> {
+    let ends = node.rmatch_indices('/').map(|(at, _)| at).filter(|at| *at > 0);
+    [node.len()].into_iter().chain(ends).map(|end| &node[..end])
+}
+
+/// Is it that node, or below it?
+fn is_in(node: &str, above: &str) -> bool {
+    node.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// To the nearest multiple.
 fn rounded(ns: u64, unit: u64) -> u64 {
     (ns + unit / 2) / unit * unit
@@ -588,4 +633,19 @@ fn without(schedule: &Schedule, gone: &[usize]) -> Schedule {
     let kept = schedule.steps.iter().enumerate().filter(|(index, _)| !gone.contains(index));
     let steps = kept.map(|(_, step)| step.clone()).collect();
     Schedule { steps, ..schedule.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_read_from_what_was_told() {
+        let told = "c2 multi [setData /n5 v=-1; setData /n4/n22 v=0]";
+        assert_eq!(nodes(told), ["/n5", "/n4/n22"]);
+        assert_eq!(nodes("net.stall; c5 between s1 and s2"), [""; 0]);
+        assert_eq!(ancestors("/a/b/c").collect::<Vec<_>>(), ["/a/b/c", "/a/b", "/a"]);
+        assert!(is_in("/a", "/a") && is_in("/a/b", "/a"));
+        assert!(!is_in("/ab", "/a") && !is_in("/a", "/a/b"));
+    }
 }
