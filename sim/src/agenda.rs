@@ -21,6 +21,8 @@ pub enum Due {
     Strike(Fault),
     /// A client makes its next calls, and draws which. Void once that life is over.
     Work { client: ClientId, life: u64 },
+    /// A client has heard something, and goes on: with any call, or one that reads. Void once that life is over.
+    GoOn { client: ClientId, life: u64, reads: bool },
     /// A leader that is one no longer is asked something, and does not know it before `until`.
     Press { server: ServerId, until: Instant },
     /// The step of the schedule with this number.

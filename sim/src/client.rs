@@ -278,6 +278,18 @@ impl Client {
         }
     }
 
+    /// Makes a call because of what it has heard. After an event it only reads: what all who wait for something write when it
+    /// comes would be the next thing that all wait for.
+    pub fn go_on(&mut self, life: u64, reads: bool, shared: &mut Shared) {
+        if life == self.life && self.has_time(shared) {
+            let options = &shared.options.workload;
+            let op = if reads { self.ops.next_read(options) } else { Some(self.ops.next(options)) };
+            if let Some(op) = op {
+                self.call(op, shared);
+            }
+        }
+    }
+
     /// Makes the call that a schedule demands, if it is in a position to; else says when.
     pub fn call_as(&mut self, op: Op, choices: &[u64], shared: &mut Shared) -> Option<Instant> {
         if self.calls_freely() {
@@ -451,6 +463,7 @@ impl Client {
                 shared.note(Kind::Call, (self.id.0.into(), 0), event.path.as_bytes(), || {
                     format!("client {} hears {:?} {}", self.id.0, event.event, event.path)
                 });
+                self.heard(true, shared);
             }
             Effect::State(State::Connected) if self.fades => self.die(false, shared),
             Effect::State(State::Connecting | State::Connected) => {}
@@ -503,6 +516,17 @@ impl Client {
         }
         if probe {
             self.probe = if outcome == Outcome::Done { Probe::Done } else { Probe::Wanted };
+        }
+        self.heard(false, shared);
+    }
+
+    /// Some go on at once when they have heard something.
+    fn heard(&mut self, reads: bool, shared: &mut Shared) {
+        let one_in = shared.options.workload.eager_one_in;
+        if one_in > 0 && self.pace.chance(1, one_in) {
+            let (client, life) = (self.id, self.life);
+            let at = Instant(shared.now.0 + 1);
+            shared.agenda.plan(at, Due::GoOn { client, life, reads });
         }
     }
 

@@ -245,6 +245,8 @@ pub struct WorkloadOptions {
     pub watches_bytes: usize,
     /// One access control list in so many grants little; zero: all are open.
     pub narrow_one_in: u64,
+    /// After one answer in so many a client makes another call at once, and after one event in so many it reads; zero: none.
+    pub eager_one_in: u64,
     /// One path in so many is odd; zero: none.
     pub odd_one_in: u64,
     /// After one call in so many a client is idle for longer than its session timeout; zero: never.

@@ -46,6 +46,8 @@ pub enum Event {
     Start { server: ServerId },
     /// A server ends.
     Crash { server: ServerId, life: u64, how: Crash },
+    /// The same in the midst of a recovery, unless all has been healed meanwhile.
+    CrashInRecovery { server: ServerId, life: u64, how: Crash },
     /// A server is no longer slow.
     Relief { server: ServerId },
     /// A client's attempt to connect reaches the server.

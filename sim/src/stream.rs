@@ -264,6 +264,11 @@ impl Network {
         self.forget_if_over(conn);
     }
 
+    /// The dice of what this end sends.
+    pub fn dice(&mut self, conn: ConnId, sender: End) -> Option<&mut Dice> {
+        self.conns.get_mut(&conn).map(|state| state.dice(sender))
+    }
+
     /// Breaks a connection at an arbitrary byte: of what is under way, a part of arbitrary length still arrives. Where one end
     /// does not learn of it, that may take as long: who has closed a connection goes on to repeat what was lost.
     pub fn break_off(&mut self, now: Instant, conn: ConnId, how: Break) {

@@ -117,6 +117,11 @@ impl Ops {
         reads.as_ref().unwrap_or(&options.mix).pick(&mut self.dice)
     }
 
+    /// Which one is next of those that read, if there are any.
+    pub fn next_read(&mut self, options: &WorkloadOptions) -> Option<Op> {
+        options.mix.reads().map(|reads| reads.pick(&mut self.dice))
+    }
+
     /// Which operation is next of those that fight for a path; none of who only reads.
     pub fn contend(&mut self, options: &WorkloadOptions) -> Option<Op> {
         let made = |op: &Op| !self.only_reads && options.mix.has(*op);

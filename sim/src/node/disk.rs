@@ -134,6 +134,19 @@ impl Node {
         self.rot == Rot::No && truth.is_ok_and(known)
     }
 
+    /// Of one that is gone for good: nobody is there to compare with, but its disk must be one that can be recovered.
+    pub fn examine_left(&self, shared: &mut Shared) {
+        if self.rot != Rot::No {
+            return;
+        }
+        let disk = self.disk.borrow();
+        for luck in [Luck::Worst, Luck::Best] {
+            let found = truth::examine(&disk, shared.now, luck, &self.alone, self.store, |_| ());
+            let told = |why| format!("s{}, which is gone for good: {why}", self.id);
+            shared.hold(Check::RECOVERS, found.map(|_| ()).map_err(told));
+        }
+    }
+
     /// Looks at ground truth in the middle of what a worker does.
     pub fn look(&mut self, life: u64, shared: &mut Shared) {
         if life == self.life {

@@ -23,7 +23,6 @@ use zabkeeper_core::{
     Config, ConnId, Epoch, Instant, Limits, Server, ServerId, SessionId, Status, Zxid,
 };
 
-use crate::chronicle::Hit;
 use crate::faults::Fault;
 use crate::fs::{Crash, Disk, SimFs};
 use crate::guard;
@@ -192,13 +191,14 @@ impl Node {
         self.dark = false;
         self.doomed = false;
         shared.tally.counts.boots += 1;
+        let mut clock = shared.seeds.stream("clock", self.id.0 << 32 | self.life);
+        let origin = clock.below(1 << 40);
         let drift = if shared.options.faults.has(Fault::NodeDrift) {
-            i64::try_from(self.dice.below(201)).expect("small") - 100
+            i64::try_from(clock.below(201)).expect("small") - 100
         } else {
             0
         };
         shared.tally.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
-        let origin = self.dice.below(1 << 40);
         self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
         let (id, life) = (self.id, self.life);
         let one_in = shared.options.retold_one_in;
@@ -239,7 +239,7 @@ impl Node {
     /// Lets some recoveries be cut in the middle of some operation.
     fn maybe_cut_recovery(&mut self, shared: &mut Shared) {
         if !shared.options.faults.has(Fault::NodeCrashInRecovery)
-            || shared.now >= Instant(0).after(shared.options.duration)
+            || shared.healed.is_some()
             || !self.dice.chance(1, 3)
         {
             return;
@@ -250,10 +250,8 @@ impl Node {
         }
         let span = *self.dice.pick(&spans);
         let at = Instant(self.dice.range(span.begin.0, span.end.0));
-        shared.tally.fault(Fault::NodeCrashInRecovery);
-        shared.strikes.late(at, Fault::NodeCrashInRecovery, Hit::Server(self.id));
         let how = self.draw_crash(shared);
-        shared.at(at, Event::Crash { server: self.id, life: self.life, how });
+        shared.at(at, Event::CrashInRecovery { server: self.id, life: self.life, how });
     }
 
     /// Recovery is over: the server begins to work.
@@ -306,15 +304,14 @@ impl Node {
             Ok(Ok(server)) => {
                 let looks = shared.seeds.stream("looks", id.0 << 32 | life);
                 let lanes = Lanes::new(id, life, opened, looks);
-                let domains = ["net/votes", "buggify"];
-                let dice = domains.map(|domain| shared.seeds.stream(domain, id.0 << 32 | life));
+                let odd = shared.seeds.stream("buggify", id.0 << 32 | life);
                 let seed = shared.seeds.stream("node/throttle", id.0 << 32 | life).word();
                 let now = self.clock.read(shared.now).mono;
                 let throttle = shared.options.server.throttle.options();
                 let gate = Gate::new(&throttle, now);
                 let throttle = (ConnectThrottle::new(throttle, seed, now), gate);
                 let mut process =
-                    Process::new(&self.config, life, server, throttle, lanes, replayed, dice);
+                    Process::new(&self.config, life, server, throttle, lanes, replayed, odd);
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }
@@ -415,13 +412,18 @@ impl Node {
             })
             .collect();
         for (conn, end, other) in mine {
-            let silent = self.silence(other, shared);
+            let silent = self.silence((conn, end), other, shared);
             shared.net.abandon(shared.now, conn, end, silent);
         }
         shared.schedule_arrivals();
     }
 
-    fn silence(&mut self, other: Party, shared: &Shared) -> Option<Silence> {
+    fn silence(
+        &self,
+        (conn, end): (ConnId, End),
+        other: Party,
+        shared: &mut Shared,
+    ) -> Option<Silence> {
         let cut = match other {
             Party::Client(_) | Party::Stranger => None,
             Party::Server(peer) => shared.reach.cut_until(shared.now, self.id, peer),
@@ -429,12 +431,13 @@ impl Node {
         if !self.dark && cut.is_none() {
             return None;
         }
-        let late = Instant(shared.now.0 + self.dice.range(1, 60) * 1_000_000_000);
+        let dice = shared.net.dice(conn, end)?;
+        let late = Instant(shared.now.0 + dice.range(1, 60) * 1_000_000_000);
         let late = if self.dark { late } else { cut.unwrap_or(late) };
         let on_write = match other {
             Party::Client(_) | Party::Stranger => true,
             // Nobody is there to answer, for as long as the power is off.
-            Party::Server(_) => cut.is_none() && self.dice.chance(1, 2),
+            Party::Server(_) => cut.is_none() && dice.chance(1, 2),
         };
         Some(Silence { late, on_write })
     }
@@ -518,7 +521,7 @@ impl Node {
     /// Something arrives for the process.
     pub fn arrive(&mut self, conn: ConnId, from: Party, delivery: Delivery, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase {
-            process.arrive(conn, from, delivery, &mut self.dice, shared);
+            process.arrive(conn, from, delivery, shared);
         }
     }
 
@@ -544,12 +547,19 @@ impl Node {
         }
     }
 
+    /// It ends no more in the midst of a step.
+    pub fn disarm(&mut self) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.disarm();
+        }
+    }
+
     /// From now on all that it draws comes from this tree.
     pub fn draw_anew(&mut self, seeds: Seeds) {
         self.dice = seeds.stream("node", self.id.0);
         self.disk.borrow_mut().draw_anew(seeds.stream("disk", self.id.0));
         if let Phase::Up(process) = &mut self.phase {
-            process.draw_anew(seeds.stream("net/votes", self.id.0 << 32 | self.life));
+            process.draw_anew(seeds.stream("buggify", self.id.0 << 32 | self.life));
         }
     }
 

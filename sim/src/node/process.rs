@@ -91,8 +91,8 @@ pub(super) struct Process {
     backoff: Backoff,
     /// Learners that it brings in.
     behind: Behind,
-    /// Of what leaves for other servers.
-    dice: Dice,
+    /// Of what goes between it and each other.
+    between: BTreeMap<Party, Dice>,
     /// Of sites that force something unlikely.
     odd: Dice,
     inbox: VecDeque<Delivered>,
@@ -147,7 +147,7 @@ impl Process {
         (throttle, gate): (ConnectThrottle, Gate),
         lanes: Lanes,
         replayed: Vec<Zxid>,
-        [dice, odd]: [Dice; 2],
+        odd: Dice,
     ) -> Process {
         let status = server.status();
         Process {
@@ -165,7 +165,7 @@ impl Process {
             stuck: BTreeSet::new(),
             backoff: Backoff::default(),
             behind: Behind::default(),
-            dice,
+            between: BTreeMap::new(),
             odd,
             inbox: VecDeque::new(),
             out: Outbox::default(),
@@ -255,12 +255,26 @@ impl Process {
         self.ask_to_run(shared);
     }
 
-    pub(super) fn draw_anew(&mut self, dice: Dice) {
-        self.dice = dice;
+    /// What others have drawn so far comes from the fork's tree, too, as soon as it is asked for again.
+    pub(super) fn draw_anew(&mut self, odd: Dice) {
+        self.between.clear();
+        self.odd = odd;
+    }
+
+    /// The dice of what goes between it and that one: how much anybody else has to do with it does not count.
+    fn between(&mut self, other: Party, shared: &Shared) -> &mut Dice {
+        let (id, life) = (Party::Server(self.id), self.life);
+        self.between
+            .entry(other)
+            .or_insert_with(|| shared.seeds.stream(&format!("net/{id}+{other}"), life))
     }
 
     pub(super) fn arm(&mut self, dice: Dice, how: Crash) {
         self.armed = Some((dice, how));
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.armed = None;
     }
 
     pub(super) fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) {
@@ -278,13 +292,12 @@ impl Process {
         conn: ConnId,
         from: Party,
         delivery: Delivery,
-        dice: &mut Dice,
         shared: &mut Shared,
     ) {
         if matches!(delivery, Delivery::Nothing | Delivery::Later(_)) {
             return;
         }
-        if delivery == Delivery::Reset && dice.chance(1, 2) {
+        if delivery == Delivery::Reset && self.between(from, shared).chance(1, 2) {
             inbox::forget_bytes(&mut self.inbox, conn);
         }
         let link = LinkId(conn.0);

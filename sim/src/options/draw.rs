@@ -155,6 +155,11 @@ impl Options {
             if dice.chance(1, 2) {
                 workload.watches_bytes = *dice.pick(&[1, 8, 20, 60]);
             }
+            // Half of its calls come when something else has come: a loop that is closed, and herds at a watch.
+            if wide && seeds.stream("config/eager", 0).chance(1, 4) {
+                workload.eager_one_in = 2;
+                workload.calls_per_second = workload.calls_per_second.div_ceil(2);
+            }
             // Lists come and go: half of them grant little.
             if wide && seeds.stream("config/lists", 0).chance(1, 8) {
                 workload.narrow_one_in = 2;
@@ -282,6 +287,9 @@ fn menu(profile: Profile) -> Menu {
     }
 }
 
+/// What a power failure does to a disk, and nothing without one.
+const NOT_ALONE: [Fault; 3] = [Fault::DiskTorn, Fault::DiskGarbage, Fault::DiskNames];
+
 /// One seed in eight has no faults, one in eight a single one at ten times its rate; the others a random part of
 /// those of the profile.
 fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
@@ -293,7 +301,11 @@ fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
     let members: Vec<Fault> = groups.iter().flat_map(|group| Fault::matching(group)).collect();
     match dice.below(8) {
         0 => {}
-        1 => plan.switch_on(*dice.pick(&members), (10, 1)),
+        1 => {
+            let alone =
+                Vec::from_iter(members.into_iter().filter(|fault| !NOT_ALONE.contains(fault)));
+            plan.switch_on(*dice.pick(&alone), (10, 1));
+        }
         _ => {
             for fault in members {
                 let (on, rate) = (dice.chance(part.0, part.1), *dice.pick(rates));
@@ -366,7 +378,7 @@ impl ServerOptions {
             auth: workload::known(),
             tree: draw_tree(dice),
             segment_bytes: *dice.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
-            batch_inputs: *dice.pick(&[1, 4, 64]),
+            batch_inputs: *dice.pick(&[1, 4, 64, 4_096]),
             batch_commands: *dice.pick(&[1, 3, usize::MAX]),
             // What is to be done within a tick must fit into it: sessions may be that short, and with 7 servers and 71 ms a
             // step of 198 us kept a leader busy for ever with clients that had just expired (swarm 0xc1070067).
@@ -453,6 +465,7 @@ impl WorkloadOptions {
             reconnect_ms: 1_000,
             watches_bytes: 128 << 10,
             narrow_one_in: 0,
+            eager_one_in: 0,
             odd_one_in: 0,
             idle_one_in: 0,
             ephemeral_parts: false,
@@ -480,6 +493,7 @@ impl WorkloadOptions {
             reconnect_ms: *dice.pick(&[0, 100, 1_000]),
             watches_bytes: 128 << 10,
             narrow_one_in: *dice.pick(&[0, 0, 30, 8]),
+            eager_one_in: 0,
             odd_one_in: *dice.pick(&[0, 0, 0, 40]),
             idle_one_in: *dice.pick(&[0, 100, 300]),
             ephemeral_parts: false,

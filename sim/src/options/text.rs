@@ -100,7 +100,7 @@ impl fmt::Display for Options {
         writeln!(
             f,
             "workload  {}/s on {} paths (two of them {}x), depth={}, data<={}B, sessions {}..{}ms, \
-             narrow=1/{} odd=1/{}, ops {}",
+             narrow=1/{} eager=1/{} odd=1/{}, ops {}",
             workload.calls_per_second,
             workload.paths,
             1 + workload.hot / 2,
@@ -109,6 +109,7 @@ impl fmt::Display for Options {
             workload.session_ms.0,
             workload.session_ms.1,
             workload.narrow_one_in,
+            workload.eager_one_in,
             workload.odd_one_in,
             workload.mix
         )?;

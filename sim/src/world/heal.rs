@@ -51,6 +51,7 @@ impl World {
         for node in self.nodes.values_mut() {
             node.slow_down(1);
             node.resume(shared);
+            node.disarm();
             let (server, until) = (node.id(), shared.now);
             shared.observe(Observation::StandsStill { server, until });
             node.disk().borrow_mut().calm();

@@ -265,6 +265,9 @@ impl World {
         match delivery {
             Delivery::Nothing | Delivery::Later(_) => {}
             Delivery::Bytes(bytes) => {
+                shared.note(Kind::Receive, (0, conn.0), &bytes, || {
+                    format!("intruder <- {conn} {}B {bytes:?}", bytes.len())
+                });
                 intruder.read.extend_from_slice(&bytes);
                 while let Some(frame) = whole_frame(&mut intruder.read) {
                     if intruder.visit.wrong_password {

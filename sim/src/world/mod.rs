@@ -371,6 +371,11 @@ impl World {
                     state.work(life, &mut self.shared);
                 }
             }
+            Due::GoOn { client, life, reads } => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.go_on(life, reads, &mut self.shared);
+                }
+            }
             Due::Scripted(index) => {
                 let Some(Step { act, choices, .. }) = self.shared.agenda.step(index) else {
                     return;
@@ -421,6 +426,7 @@ impl World {
                 }
             }
             Event::Crash { server, life, how } => self.crash(server, life, how),
+            Event::CrashInRecovery { server, life, how } => self.cut_recovery(server, life, how),
             Event::Relief { server } => self.relieve(server),
             Event::Dial { client, life, link, server } => {
                 let (conn, after) = self.dial(client, server);

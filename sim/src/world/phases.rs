@@ -262,6 +262,7 @@ impl World {
         let held_back = shared.tally.has_hit(Mark::PurgeHeld);
         for node in self.nodes.values_mut() {
             let (Some(status), Some(digest)) = (node.status(), node.digest()) else {
+                node.examine_left(shared);
                 continue;
             };
             let server = node.id();

@@ -265,6 +265,16 @@ impl World {
         hit > 1 || (all && hit > 0)
     }
 
+    /// A server ends in the midst of its recovery, unless all has been healed since that was drawn.
+    pub(super) fn cut_recovery(&mut self, server: ServerId, life: u64, how: Crash) {
+        if self.faulty && life == self.nodes[&server].life() {
+            let (shared, fault) = (&mut self.shared, Fault::NodeCrashInRecovery);
+            shared.tally.fault(fault);
+            shared.strikes.late(shared.now, fault, Hit::Server(server));
+            self.crash(server, life, how);
+        }
+    }
+
     /// A server ends, and is started again some time later.
     pub(super) fn crash(&mut self, server: ServerId, life: u64, how: Crash) {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);

@@ -249,18 +249,25 @@ impl Process {
                 | PeerMessage::AckNewLeader { .. }
                 | PeerMessage::UpToDate { .. }
         );
-        if longest == 0 || !rare || !self.odd.chance(1, FIRES_ONE_IN) {
+        let (conn, Some(state)) = (ConnId(link.0), self.links.get(&link)) else {
+            return;
+        };
+        if longest == 0 || !rare {
             return;
         }
-        if let Some(state) = self.links.get(&link) {
-            let until = Instant(shared.now.0 + self.odd.range(1, longest) * 1_000_000);
-            shared.net.stall(ConnId(link.0), state.end.other(), until);
+        let Some(dice) = shared.net.dice(conn, state.end) else {
+            return;
+        };
+        if dice.chance(1, FIRES_ONE_IN) {
+            let until = Instant(shared.now.0 + dice.range(1, longest) * 1_000_000);
+            shared.net.stall(conn, state.end.other(), until);
         }
     }
 
     fn dial(&mut self, to: ServerId, shared: &mut Shared) {
         let conn = shared.net.deal();
-        let under_way = shared.options.peers.link.draw(&mut self.dice);
+        let pace = shared.options.peers.link;
+        let under_way = pace.draw(self.between(Party::Server(to), shared));
         let event = Event::PeerDial { from: self.id, life: self.life, conn, to };
         shared.after(self.backoff.pause(to) + under_way, event);
     }
@@ -317,7 +324,8 @@ impl Process {
     /// A notification is on its way, or its ways.
     fn post(&mut self, to: ServerId, what: Notification, shared: &mut Shared) {
         let PeerOptions { link, votes, .. } = shared.options.peers;
-        let dice = &mut self.dice;
+        let from = self.id;
+        let dice = self.between(Party::Server(to), shared);
         let mut bad = |one_in| one_in > 0 && dice.chance(1, one_in);
         let (lost, twice, late) =
             (bad(votes.lost_one_in), bad(votes.twice_one_in), bad(votes.late_one_in));
@@ -325,7 +333,7 @@ impl Process {
         if lost {
             return;
         }
-        let event = Event::Notified { from: self.id, to, what, sent: shared.now };
+        let event = Event::Notified { from, to, what, sent: shared.now };
         let mut after = link.draw(dice);
         if late {
             after += dice.exponential(VOTE_LATE);
