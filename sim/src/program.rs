@@ -125,8 +125,13 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     written?;
     if let (Some(why), Some(told)) = (&report.outcome.stopped, &told) {
         tell(&format!("\n{}", story::stopped(why, &report, told)));
-    } else if let Some(wanted @ Break::Mark(..)) = flags.break_on {
-        say(&format!("\n--break-on {wanted}: no server has reached it\n"));
+    } else if let Some(wanted) = flags.break_on {
+        let never = if matches!(wanted, Break::Mark(..)) {
+            "no server has reached it"
+        } else {
+            "the run has not broken it"
+        };
+        say(&format!("\n--break-on {wanted}: {never}\n"));
     }
     if let Some(expected) = flags.expect_hash
         && expected != report.outcome.hash

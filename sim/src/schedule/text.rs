@@ -16,7 +16,8 @@ use crate::observe::ClientId;
 use crate::targets::{Rule, mark_called};
 use crate::workload::Op;
 
-/// Of the format, and of what the choices of a step mean. Raised whenever an older schedule would mean something else.
+/// Of the format. Where something draws otherwise, older schedules can still be read and drift: what they are there to reach tells
+/// so, and they are recorded anew.
 pub const VERSION: u32 = 1;
 
 const HEAD: &str = "zabkeeper schedule";

@@ -210,6 +210,8 @@ fn a_run_stops_where_somebody_wants_to_look() {
     assert!(told.contains(": s5 reaches ElectionWon"), "s5 leads seed 7: {told}");
     let never = sim(&["--seed", "7", "--duration", "1s", "--break-on", "DiskFailed"]);
     assert!(text(&never.stderr).contains("DiskFailed: no server has reached it"));
+    let held = sim(&["--seed", "7", "--duration", "1s", "--break-on", "Z10"]);
+    assert!(text(&held.stderr).contains("Z10: the run has not broken it"));
     let wrong = sim(&["--break-on", "Z99"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("Z10") && text(&wrong.stderr).contains("SyncTrunc"));
