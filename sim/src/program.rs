@@ -126,10 +126,9 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     if let (Some(why), Some(told)) = (&report.outcome.stopped, &told) {
         tell(&format!("\n{}", story::stopped(why, &report, told)));
     } else if let Some(wanted) = flags.break_on {
-        let never = if matches!(wanted, Break::Mark(..)) {
-            "no server has reached it"
-        } else {
-            "the run has not broken it"
+        let never = match wanted {
+            Break::Mark(..) => "no server has reached it",
+            Break::Promise(_) => "the run has not broken it",
         };
         say(&format!("\n--break-on {wanted}: {never}\n"));
     }

@@ -89,13 +89,13 @@ impl Node {
             Ok(Truth { state, last, mended, .. }) if !disk.is_in_doubt(now) => {
                 Ok(Truth { state: state.clone(), last: *last, seen: (), mended: *mended })
             }
-            Ok(_) | Err(_) => truth::examine(&disk, now, Luck::Best, alone, store, |_| ()),
+            Ok(_) | Err(_) => self.left_by(Luck::Best, shared),
         };
         // Of a purge half may be undone, and any half.
         let number = shared.tally.counts.truths;
         let drawn = (disk.unsynced_removals() > 1)
             .then(|| shared.seeds.stream("truth", number).word())
-            .map(|seed| truth::examine(&disk, now, Luck::Drawn(seed), alone, store, |_| ()));
+            .map(|seed| self.left_by(Luck::Drawn(seed), shared));
         let cut_off = match &worst {
             Ok(whole) if whole.mended => {
                 let dice = shared.seeds.stream("truth/cut-off", number);
@@ -127,11 +127,14 @@ impl Node {
 
     /// Has it a history on its disk, and all of it that it ever acknowledged?
     pub fn knows_its_history(&self, shared: &Shared) -> bool {
-        let disk = self.disk.borrow();
-        let (now, worst) = (shared.now, Luck::Worst);
-        let truth = truth::examine(&disk, now, worst, &self.alone, self.store, |_| ());
+        let truth = self.left_by(Luck::Worst, shared);
         let known = |truth: Truth<()>| !truth.state.damaged && truth.state.current_epoch > Epoch(0);
         self.rot == Rot::No && truth.is_ok_and(known)
+    }
+
+    /// What a power failure now would leave, with this luck.
+    fn left_by(&self, luck: Luck, shared: &Shared) -> Result<Truth<()>, String> {
+        truth::examine(&self.disk.borrow(), shared.now, luck, &self.alone, self.store, |_| ())
     }
 
     /// Of one that is gone for good: nobody is there to compare with, but its disk must be one that can be recovered.
@@ -139,9 +142,8 @@ impl Node {
         if self.rot != Rot::No {
             return;
         }
-        let disk = self.disk.borrow();
         for luck in [Luck::Worst, Luck::Best] {
-            let found = truth::examine(&disk, shared.now, luck, &self.alone, self.store, |_| ());
+            let found = self.left_by(luck, shared);
             let told = |why| format!("s{}, which is gone for good: {why}", self.id);
             shared.hold(Check::RECOVERS, found.map(|_| ()).map_err(told));
         }

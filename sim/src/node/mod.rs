@@ -540,17 +540,11 @@ impl Node {
         }
     }
 
-    /// A pause, if there is one, ends now.
-    pub fn resume(&mut self, shared: &mut Shared) {
+    /// Nothing disturbs it any more: it is as fast as it can be, a pause ends now, and no step is cut short.
+    pub fn heal(&mut self, shared: &mut Shared) {
+        self.slow_down(1);
         if let Phase::Up(process) = &mut self.phase {
-            process.resume(shared);
-        }
-    }
-
-    /// It ends no more in the midst of a step.
-    pub fn disarm(&mut self) {
-        if let Phase::Up(process) = &mut self.phase {
-            process.disarm();
+            process.heal(shared);
         }
     }
 

@@ -250,12 +250,13 @@ impl Process {
         self.busy_until
     }
 
-    pub(super) fn resume(&mut self, shared: &mut Shared) {
+    pub(super) fn heal(&mut self, shared: &mut Shared) {
+        self.armed = None;
         self.busy_until = self.busy_until.min(shared.now);
         self.ask_to_run(shared);
     }
 
-    /// What others have drawn so far comes from the fork's tree, too, as soon as it is asked for again.
+    /// Streams of pairs grow anew, from the tree of that time, when they are drawn from next.
     pub(super) fn draw_anew(&mut self, odd: Dice) {
         self.between.clear();
         self.odd = odd;
@@ -271,10 +272,6 @@ impl Process {
 
     pub(super) fn arm(&mut self, dice: Dice, how: Crash) {
         self.armed = Some((dice, how));
-    }
-
-    pub(super) fn disarm(&mut self) {
-        self.armed = None;
     }
 
     pub(super) fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) {

@@ -3,13 +3,14 @@
 //!
 //! Owns the search: candidates, their trial and the budget; says how far it is. What is tried, in which order, is in
 //! `moves`; when it begins again from another run, in `again`. Must not know what steps do: whatever fails in the same
-//! way is as good.
+//! way is as good. Of what was told of them only the names of nodes are read, to guess what belongs together.
 //!
 //! Leaving something out shifts latencies and ties of all that comes after it. So a candidate is tried with several
 //! seeds for what nobody decides, and early on it is tried whether constant latencies will do.
 
 mod again;
 mod moves;
+mod nodes;
 
 use std::collections::BTreeSet;
 use std::thread;

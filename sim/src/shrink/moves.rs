@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use zabkeeper_core::Instant;
 
+use super::nodes::{ancestors, is_in, nodes};
 use super::{Search, hit};
 use crate::faults::{Fault, FaultPlan};
 use crate::observe::ClientId;
@@ -20,6 +21,8 @@ const MS: u64 = 1_000_000;
 const SAMPLES: usize = 12;
 /// Schedules of fewer steps are what one hopes for.
 pub(super) const FEW: usize = 4;
+/// The fewest of whom one may be missing.
+const FEW_SERVERS: u32 = 3;
 /// Schedules of so many steps are short: every pair of steps can be tried.
 const SHORT: usize = 24;
 /// Schedules of more steps are long: there are better things to do than to look at each step.
@@ -241,10 +244,10 @@ impl Search {
             let about = |other: &String| is_in(other, node) || is_in(node, other);
             for strikes in [false, true] {
                 let mut one = self.best.clone();
-                let mut named = named.iter();
+                let mut of_steps = named.iter();
                 one.steps.retain(|step| {
-                    let named = named.next().is_some_and(|nodes| nodes.iter().any(about));
-                    named || strikes && step.act.fault().is_some()
+                    let kept = of_steps.next().is_some_and(|nodes| nodes.iter().any(about));
+                    kept || strikes && step.act.fault().is_some()
                 });
                 if one.steps.len() < self.best.steps.len() && self.try_seeds(&one, seeds) {
                     return;
@@ -341,7 +344,7 @@ impl Search {
             one.steps.retain(|step| step.act.client().is_some() || dice.chance(1, of));
         }
         if dice.chance(1, 2) {
-            one.options.servers = one.options.servers.min(3);
+            one.options.servers = one.options.servers.min(FEW_SERVERS);
         }
         if dice.chance(1, 2) {
             one = ROOM.into_iter().filter(|_| dice.chance(1, 2)).fold(one, with);
@@ -487,7 +490,7 @@ impl Search {
                     let mut one = self.best.clone();
                     one.steps.retain(|_| !self.dice.chance(1, 4));
                     if self.dice.chance(1, 2) {
-                        one.options.servers = one.options.servers.min(3);
+                        one.options.servers = one.options.servers.min(FEW_SERVERS);
                     }
                     one.seed = self.dice.word();
                     one
@@ -607,23 +610,6 @@ fn leave_clients(one: &mut Schedule, gone: impl Iterator<Item = ClientId>) {
     one.steps.retain(|step| step.act.client().is_none_or(|client| !one.absent.contains(&client)));
 }
 
-/// The nodes that are named there.
-fn nodes(told: &str) -> Vec<String> {
-    let words = told.split([' ', ';', ',', '[', ']']);
-    words.filter(|word| word.starts_with('/')).map(str::to_owned).collect()
-}
-
-/// A node, and all above it but the root.
-fn ancestors(node: &str) -> impl Iterator<Item = &str> {
-    let ends = node.rmatch_indices('/').map(|(at, _)| at).filter(|at| *at > 0);
-    [node.len()].into_iter().chain(ends).map(|end| &node[..end])
-}
-
-/// Is it that node, or below it?
-fn is_in(node: &str, above: &str) -> bool {
-    node.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 /// To the nearest multiple.
 fn rounded(ns: u64, unit: u64) -> u64 {
     (ns + unit / 2) / unit * unit
@@ -633,19 +619,4 @@ fn without(schedule: &Schedule, gone: &[usize]) -> Schedule {
     let kept = schedule.steps.iter().enumerate().filter(|(index, _)| !gone.contains(index));
     let steps = kept.map(|(_, step)| step.clone()).collect();
     Schedule { steps, ..schedule.clone() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_are_read_from_what_was_told() {
-        let told = "c2 multi [setData /n5 v=-1; setData /n4/n22 v=0]";
-        assert_eq!(nodes(told), ["/n5", "/n4/n22"]);
-        assert_eq!(nodes("net.stall; c5 between s1 and s2"), [""; 0]);
-        assert_eq!(ancestors("/a/b/c").collect::<Vec<_>>(), ["/a/b/c", "/a/b", "/a"]);
-        assert!(is_in("/a", "/a") && is_in("/a/b", "/a"));
-        assert!(!is_in("/ab", "/a") && !is_in("/a", "/a/b"));
-    }
 }

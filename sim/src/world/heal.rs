@@ -49,9 +49,7 @@ impl World {
         shared.net.heal(shared.now, shared.options.link);
         shared.schedule_arrivals();
         for node in self.nodes.values_mut() {
-            node.slow_down(1);
-            node.resume(shared);
-            node.disarm();
+            node.heal(shared);
             let (server, until) = (node.id(), shared.now);
             shared.observe(Observation::StandsStill { server, until });
             node.disk().borrow_mut().calm();

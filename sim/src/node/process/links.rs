@@ -249,12 +249,12 @@ impl Process {
                 | PeerMessage::AckNewLeader { .. }
                 | PeerMessage::UpToDate { .. }
         );
-        let (conn, Some(state)) = (ConnId(link.0), self.links.get(&link)) else {
-            return;
-        };
         if longest == 0 || !rare {
             return;
         }
+        let (conn, Some(state)) = (ConnId(link.0), self.links.get(&link)) else {
+            return;
+        };
         let Some(dice) = shared.net.dice(conn, state.end) else {
             return;
         };
