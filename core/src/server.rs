@@ -36,6 +36,7 @@ use crate::rng::Rng;
 use crate::session::SessionTracker;
 use crate::status::{Backlog, Mode, SessionInfo, Status, WatchSummary};
 use crate::timer::{Timer, TimerTable};
+use crate::wire::WatcherType;
 use crate::zab::{Broadcast, Follower, Leader, News, Verdict};
 use clients::Conn;
 use local::LocalSessions;
@@ -236,7 +237,12 @@ impl Server {
         self.replica.watches.data_by_conn()
     }
 
-    /// The same, path by path.
+    /// Each connection with each path that it watches in this way.
+    pub fn watches_of(&self, which: WatcherType) -> impl Iterator<Item = (ConnId, &str)> {
+        self.replica.watches.kind_by_conn(which)
+    }
+
+    /// What [`Server::watches_by_conn`] tells, path by path.
     pub fn watches_by_path(&self) -> impl Iterator<Item = (&str, ConnId)> {
         self.replica.watches.data_by_path()
     }

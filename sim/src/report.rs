@@ -17,6 +17,7 @@ use crate::judge::Class;
 use crate::ledger;
 use crate::options::Profile;
 use crate::run::{self, Report};
+use crate::schedule;
 use crate::tally::Tally;
 use crate::workload::Op;
 use crate::world::Outcome;
@@ -218,6 +219,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "revision": ledger::revision(),
         "profile": report.options.profile.map(Profile::name),
         "options": report.options.to_string(),
+        "settings": object(&schedule::settings(&report.options)),
         "verdict": verdict(report),
         "invariant": report.outcome.failure.as_ref().map(|failure| failure.id),
         "evidence": report.outcome.failure.as_ref().map(|failure| &failure.evidence),
@@ -234,6 +236,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "liveness_bound_ns": report.outcome.liveness.bound,
         "liveness_reigns": report.outcome.liveness.reigns,
         "liveness_notifications": report.outcome.liveness.notifications,
+        "epochs": report.outcome.roles.reigns().iter().map(|reign| reign.epoch).collect::<BTreeSet<_>>().len(),
         "counts": object(&totals.tally.counts.fields()),
         "faults": object(&faults_struck(&totals.tally)),
         "losses": object(&totals.tally.losses.fields()),

@@ -187,15 +187,25 @@ impl Watches {
         let watched =
             |path: &&Path| path.list.as_slice().iter().any(|watcher| watcher.modes().is_data());
         let paths = self.paths.iter().filter(watched).count();
-        let watches = |slot: &&Slot| self.data_paths(**slot).next().is_some();
+        let watches = |slot: &&Slot| self.paths_of(**slot, Modes::DATA_TABLE).next().is_some();
         let connections = self.by_conn.values().filter(watches).count();
         WatchSummary { connections, paths, watches: self.counts.data }
     }
 
     /// The data table, connection by connection, both in their order.
     pub(crate) fn data_by_conn(&self) -> impl Iterator<Item = (ConnId, &str)> {
-        self.by_conn.iter().flat_map(|(conn, slot)| {
-            let mut paths = Vec::from_iter(self.data_paths(*slot).map(|id| &*self.path(id).path));
+        self.by_conn(Modes::DATA_TABLE)
+    }
+
+    /// Watches of one kind, in the same order.
+    pub(crate) fn kind_by_conn(&self, which: WatcherType) -> impl Iterator<Item = (ConnId, &str)> {
+        self.by_conn(Modes::of(which))
+    }
+
+    fn by_conn(&self, modes: Modes) -> impl Iterator<Item = (ConnId, &str)> {
+        self.by_conn.iter().flat_map(move |(conn, slot)| {
+            let paths = self.paths_of(*slot, modes).map(|id| &*self.path(id).path);
+            let mut paths = Vec::from_iter(paths);
             paths.sort_unstable();
             paths.dedup();
             paths.into_iter().map(|path| (*conn, path))
@@ -210,10 +220,10 @@ impl Watches {
         })
     }
 
-    /// Paths on which the connection has watches of the data table; some may come twice.
-    fn data_paths(&self, slot: Slot) -> impl Iterator<Item = PathId> {
+    /// Paths that the connection watches in any of these modes; some may come twice.
+    fn paths_of(&self, slot: Slot, modes: Modes) -> impl Iterator<Item = PathId> {
         let paths = self.conns[slot.index()].paths.iter().copied();
-        paths.filter(move |id| self.path(*id).list.modes(slot).is_data())
+        paths.filter(move |id| self.path(*id).list.modes(slot).meets(modes))
     }
 
     fn path(&self, id: PathId) -> &Path {

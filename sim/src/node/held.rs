@@ -1,4 +1,4 @@
-//! What only a look into a server and its disk shows: tree, sessions, watches, files, log. In words, for dumps.
+//! What only a look into a server and its disk shows: tree, sessions, watches, links, files, log. In words, for dumps.
 //!
 //! Owns the wording. Must not touch what it looks at, nor any stream of randomness.
 
@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use zabkeeper_core::txn::Txn;
+use zabkeeper_core::wire::WatcherType;
 use zabkeeper_core::{Instant, Server};
 
 use super::truth;
@@ -14,6 +15,12 @@ use crate::guard;
 
 /// So many transactions at the end of the log are told.
 const LOG_TOLD: usize = 200;
+const WATCHES: [(WatcherType, &str); 4] = [
+    (WatcherType::Data, "data"),
+    (WatcherType::Children, "children"),
+    (WatcherType::Persistent, "persistent"),
+    (WatcherType::PersistentRecursive, "recursive"),
+];
 
 impl Node {
     /// Everything that it holds now.
@@ -25,7 +32,9 @@ impl Node {
         let process = match &self.phase {
             Phase::Down => "no process\n".to_owned(),
             Phase::Recovering(_) => "the process reads its disk\n".to_owned(),
-            Phase::Up(process) => told("the server", &|| of_server(process.server())),
+            Phase::Up(process) => {
+                told("the server", &|| of_server(process.server()) + &process.links_held())
+            }
         };
         process + &told("the disk", &|| self.on_disk(now))
     }
@@ -90,9 +99,11 @@ fn of_server(server: &Server) -> String {
             session.id, session.timeout_ms
         );
     }
-    text.push_str("\nwatches of data\n");
-    for (conn, path) in server.watches_by_conn() {
-        let _infallible = writeln!(text, "  {conn} {path}");
+    text.push_str("\nwatches\n");
+    for (kind, name) in WATCHES {
+        for (conn, path) in server.watches_of(kind) {
+            let _infallible = writeln!(text, "  {conn} {name} {path}");
+        }
     }
     text
 }

@@ -20,7 +20,9 @@ use crate::options::Options;
 use crate::workload::Op;
 use crate::world::Outcome;
 
-pub use settings::{names as setting_names, plain, value as setting, with as with_setting};
+pub use settings::{
+    names as setting_names, plain, value as setting, values as settings, with as with_setting,
+};
 pub use text::{VERSION, clock, parse_clock};
 
 /// See the module.

@@ -90,22 +90,21 @@ impl Number for BTreeSet<ServerId> {
     }
 }
 
-/// Names of all settings, in the order in which they are written.
+/// All settings by name, in the order in which they are written.
+pub fn values(options: &Options) -> Vec<(&'static str, u64)> {
+    let mut values = Vec::new();
+    each(&mut options.clone(), &mut |name, number| values.push((name, number.get())));
+    values
+}
+
+/// Names of all settings, in the same order.
 pub fn names() -> Vec<&'static str> {
-    let mut names = Vec::new();
-    each(&mut plain(), &mut |name, _| names.push(name));
-    names
+    values(&plain()).into_iter().map(|(name, _)| name).collect()
 }
 
 /// The value of a setting.
 pub fn value(options: &Options, wanted: &str) -> Option<u64> {
-    let mut found = None;
-    each(&mut options.clone(), &mut |name, number| {
-        if name == wanted {
-            found = Some(number.get());
-        }
-    });
-    found
+    values(options).into_iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 /// What a setting may be: whatever is drawn, and about as much as a run can take.

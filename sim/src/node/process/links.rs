@@ -74,6 +74,20 @@ impl Link {
 }
 
 impl Process {
+    /// Its links with other servers, for dumps.
+    pub(in crate::node) fn links_held(&self) -> String {
+        let line = |(link, Link { end, peer, buffer, outbound }): (&LinkId, &Link)| {
+            let peer =
+                peer.map_or("somebody who has not greeted yet".to_owned(), |id| format!("s{id}"));
+            let dialled = if *end == End::Dialler { ", which this server dialled" } else { "" };
+            let (read, waiting) = (buffer.len(), outbound.len());
+            format!(
+                "  {link} with {peer}{dialled}: {waiting} bytes wait to be sent, {read} of an unfinished message have come\n"
+            )
+        };
+        "\nlinks\n".to_owned() + &self.links.iter().map(line).collect::<String>()
+    }
+
     /// An attempt to dial has ended.
     pub(in crate::node) fn dialled(
         &mut self,
