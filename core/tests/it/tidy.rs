@@ -31,6 +31,10 @@ fn code(text: &str) -> String {
     let outside = tests.lines().filter(|line| !line.is_empty() && !line.starts_with(' '));
     let outside: Vec<&str> = outside.collect();
     assert_eq!(outside, ["}"], "what stands behind the tests is not checked");
+    uncommented(text)
+}
+
+fn uncommented(text: &str) -> String {
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -60,6 +64,41 @@ fn the_core_and_the_client_reach_for_nothing_outside() {
                 "async ",
             ] {
                 assert!(!code(&text).contains(banned), "{} uses {banned}", path.display());
+            }
+        }
+    }
+}
+
+/// Storage reaches its files through `Vfs`, of which one file is the real one.
+#[test]
+fn storage_reaches_for_nothing_outside_but_through_vfs() {
+    for (path, text) in sources("storage-fs/src") {
+        if path.ends_with("vfs/os.rs") || path.components().any(|part| part.as_os_str() == "tests")
+        {
+            continue;
+        }
+        for banned in ["std::fs", "std::net", "std::thread", "std::env", "SystemTime", "async "] {
+            assert!(!code(&text).contains(banned), "{} uses {banned}", path.display());
+        }
+    }
+}
+
+/// Addresses, numbers of types and the order in which a macro polls are others in every process.
+#[test]
+fn nothing_depends_on_what_differs_between_processes() {
+    for folder in ["core/src", "client/src", "storage-fs/src", "sim/src"] {
+        for (path, text) in sources(folder) {
+            for banned in [
+                "as *const",
+                "as *mut",
+                ".as_ptr()",
+                "addr_of",
+                "ptr::",
+                "{:p}",
+                "TypeId",
+                " select!",
+            ] {
+                assert!(!uncommented(&text).contains(banned), "{} uses {banned}", path.display());
             }
         }
     }
@@ -98,7 +137,6 @@ fn simulated_worlds_reach_for_nothing_outside() {
             "SystemTime",
             "time::Instant",
             "RandomState",
-            "{:p}",
         ] {
             assert!(!code(&text).contains(banned), "{} uses {banned}", path.display());
         }
