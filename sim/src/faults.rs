@@ -75,6 +75,17 @@ pub struct FaultPlan {
 }
 
 impl Fault {
+    /// What those are called together that cut servers from each other.
+    pub const PARTITION: &str = "net.partition";
+    /// Which they are.
+    pub const PARTITIONS: [Fault; 5] = [
+        Fault::NetSplit,
+        Fault::NetOneWay,
+        Fault::NetPartial,
+        Fault::NetIsolateLeader,
+        Fault::NetStragglers,
+    ];
+
     /// All of them, in order.
     pub const ALL: [Fault; 45] = [
         Fault::NodeKill,
@@ -345,8 +356,11 @@ impl Selectable for Fault {
     const WHAT: &str = "fault";
     const FLAG: &str = "--faults";
 
-    /// The fault of this name, or all of a group (`disk`).
+    /// The fault of this name, or all of a group (`disk`, `net.partition`).
     fn matching(pattern: &str) -> Vec<Fault> {
+        if pattern == Fault::PARTITION {
+            return Fault::PARTITIONS.into();
+        }
         let begins =
             |name: &str| name.strip_prefix(pattern).is_some_and(|rest| rest.starts_with('.'));
         Fault::ALL.into_iter().filter(|f| f.name() == pattern || begins(f.name())).collect()
@@ -394,6 +408,8 @@ mod tests {
         assert_eq!(plan.on().collect::<Vec<_>>(), [Fault::DiskStall]);
         assert_eq!(plan.mean(Fault::DiskStall), Some(25_000_000_000));
         assert_eq!(plan.to_string(), "disk.stall/25000ms");
+        plan.select(&Selection::parse("only=net.partition").expect("valid"));
+        assert_eq!(plan.on().collect::<Vec<_>>(), Fault::PARTITIONS);
         assert!(Selection::<Fault>::parse("+dis").is_err());
         assert!(Selection::<Fault>::parse("disk").is_err());
     }

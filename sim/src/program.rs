@@ -251,6 +251,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
     let mut written = write_schedule(&path, &shrunk.schedule);
     let repro = cli::repro_of(&path);
     let report = &mut shrunk.report;
+    let hash = report.outcome.hash;
     let told = report.outcome.chronicle.take();
     if let Some(failure) = &report.outcome.failure {
         tell(&format!("\n{}\n", explanation(failure, report, told.as_deref())));
@@ -261,7 +262,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
         written = written.and(write_pictures(flags, &source, (report, &told), (&name, &repro)));
     }
     if written.is_ok() {
-        say(&format!("{repro}\n"));
+        say(&format!("trace hash {hash:032x}, of the shrunken schedule\n{repro}\n"));
     }
     Ok(())
 }
@@ -402,6 +403,8 @@ fn list_faults() -> u8 {
         };
         tell(&format!("{fault:<24} {often:<10} {}\n", fault.sentence()));
     }
+    let cuts = Fault::PARTITIONS.map(Fault::name).join(", ");
+    tell(&format!("\nGroups: what stands before a dot; and {} for {cuts}.\n", Fault::PARTITION));
     0
 }
 
