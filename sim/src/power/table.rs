@@ -42,8 +42,8 @@ pub(super) struct Row {
 pub(super) fn head(shrunk: bool) -> String {
     let (title, rule) = if shrunk { (" shrunken to |", " --- |") } else { ("", "") };
     format!(
-        "| patch | should be seen by | found | first by | runs | CPU s | virtual s |{title}\n\
-         | --- | --- | ---: | --- | ---: | ---: | ---: |{rule}\n"
+        "| patch | should be seen by | found | first by | runs | CPU s | between | virtual s |{title}\n\
+         | --- | --- | ---: | --- | ---: | ---: | ---: | ---: |{rule}\n"
     )
 }
 
@@ -55,22 +55,24 @@ impl Row {
         let ranges = match &self.measured {
             Measured::Unfit(why) => {
                 let first = why.lines().next().unwrap_or_default();
-                return format!("| {name} | {by} | - | {first} | | | |\n");
+                return format!("| {name} | {by} | - | {first} | | | | |\n");
             }
             Measured::Ranges(ranges) => ranges,
         };
         let found = ranges.iter().filter(|range| range.found.is_some()).count();
         let mut line = format!("| {name} | {by} | {found}/{} | {} |", ranges.len(), ids(ranges));
         if median(ranges).is_some() {
-            let seconds = |ns: u64| format!("{}.{:02}", ns / 1_000_000_000, ns / 10_000_000 % 100);
             let of = |number: fn(&Range) -> u64| median_of(ranges, number);
             let costs = (of(|range| range.runs), of(|r| r.cpu_ns), of(|r| r.virtual_ns));
             let (runs, cpu, virtual_ns) = costs;
             let virtual_s = virtual_ns / 1_000_000_000;
-            let _infallible = write!(line, " {runs} | {} | {virtual_s} |", seconds(cpu));
+            let [from, to] = interval(ranges).map(|cost| within(cost, budget));
+            let between = if from == to { String::new() } else { format!("{from} to {to}") };
+            let cpu = within(Some(cpu), budget);
+            let _infallible = write!(line, " {runs} | {cpu} | {between} | {virtual_s} |");
         } else {
             let runs = ranges.iter().map(|range| range.runs).min().unwrap_or(0);
-            let _infallible = write!(line, " > {runs} | > {} | |", budget.as_secs());
+            let _infallible = write!(line, " > {runs} | > {} | | |", budget.as_secs());
         }
         if shrunk {
             let text = self.shrunk.as_ref().map(|[a, b, c, d]| format!("{a}+{b} to {c}+{d}"));
@@ -121,6 +123,17 @@ pub(super) fn summary(rows: &[Row], budget: Duration) -> String {
         controls.len(),
         spent / 1_000_000_000
     );
+    let ranges = rows.iter().filter_map(|row| match &row.measured {
+        Measured::Ranges(ranges) => Some(ranges.len()),
+        Measured::Unfit(_) => None,
+    });
+    if let Some(ranges) = ranges.max().filter(|ranges| *ranges > 1) {
+        let _infallible = writeln!(
+            text,
+            "With other ranges, medians would be between the two figures with a confidence of {:.1} %.",
+            confidence(ranges, bound(ranges)) * 100.0
+        );
+    }
     for row in rows {
         if let Measured::Unfit(why) = &row.measured {
             let _infallible = write!(text, "\n{}: {why}\n", row.patch.name);
@@ -144,10 +157,6 @@ pub(super) fn ablation(rows: &[Row], budget: Duration) -> String {
     let mut text = "\n| without | plant | found | then by | CPU s before | then |\n| --- | --- | \
                     ---: | --- | ---: | ---: |\n"
         .to_owned();
-    let seconds = |ns: Option<u64>| match ns {
-        Some(ns) => format!("{}.{:02}", ns / 1_000_000_000, ns / 10_000_000 % 100),
-        None => format!("> {}", budget.as_secs()),
-    };
     for (id, plants) in by_id {
         for (row, ranges) in plants {
             let found = ranges.iter().filter(|range| range.found.is_some()).count();
@@ -161,8 +170,8 @@ pub(super) fn ablation(rows: &[Row], budget: Duration) -> String {
                 row.patch.name,
                 ranges.len(),
                 ids(ranges),
-                seconds(before),
-                seconds(median(ranges))
+                within(before, budget),
+                within(median(ranges), budget)
             );
         }
     }
@@ -188,17 +197,56 @@ pub(super) fn ids(ranges: &[Range]) -> String {
 
 /// CPU time to detection, ns, where at least half of the ranges have it.
 pub(super) fn median(ranges: &[Range]) -> Option<u64> {
-    let cost = |range: &Range| range.found.as_ref().map_or(u64::MAX, |_| range.cpu_ns);
-    let mut costs: Vec<u64> = ranges.iter().map(cost).collect();
-    costs.sort_unstable();
-    costs.get((ranges.len().max(1) - 1) / 2).copied().filter(|&ns| ns < u64::MAX)
+    costs(ranges, |range| range.cpu_ns).get(middle(ranges)).copied().flatten()
 }
 
 fn median_of(ranges: &[Range], number: fn(&Range) -> u64) -> u64 {
-    let cost = |range: &Range| range.found.as_ref().map_or(u64::MAX, |_| number(range));
-    let mut costs: Vec<u64> = ranges.iter().map(cost).collect();
-    costs.sort_unstable();
-    costs.get((ranges.len().max(1) - 1) / 2).copied().unwrap_or(0)
+    costs(ranges, number).get(middle(ranges)).copied().flatten().unwrap_or(0)
+}
+
+fn middle(ranges: &[Range]) -> usize {
+    (ranges.len().max(1) - 1) / 2
+}
+
+/// Between what the median of other ranges would be: an interval that assumes nothing of how costs are distributed.
+fn interval(ranges: &[Range]) -> [Option<u64>; 2] {
+    let costs = costs(ranges, |range| range.cpu_ns);
+    let below = bound(ranges.len());
+    [costs[below], costs[costs.len() - 1 - below]]
+}
+
+/// How many of so many costs can be left out at either end, so that the median lies between the others with a confidence
+/// of 95 %. With less than six, none can, and the confidence is less.
+fn bound(ranges: usize) -> usize {
+    (1..ranges / 2).take_while(|&below| confidence(ranges, below) >= 0.95).last().unwrap_or(0)
+}
+
+/// That the median lies between what is left when so many are left out at either end: each cost is below it as often as
+/// above.
+fn confidence(ranges: usize, below: usize) -> f64 {
+    let (mut ways, mut outside) = (1.0, 0.0);
+    for less in 0..=below {
+        outside += ways;
+        ways *= (ranges - less) as f64 / (less + 1) as f64;
+    }
+    let all = 2.0_f64.powi(i32::try_from(ranges).unwrap_or(i32::MAX));
+    (1.0 - 2.0 * outside / all).max(0.0)
+}
+
+/// Costs of ranges, the least first; what has found nothing costs more than all others.
+fn costs(ranges: &[Range], number: fn(&Range) -> u64) -> Vec<Option<u64>> {
+    let cost = |range: &Range| range.found.as_ref().map(|_| number(range));
+    let mut costs: Vec<Option<u64>> = ranges.iter().map(cost).collect();
+    costs.sort_unstable_by_key(|cost| cost.unwrap_or(u64::MAX));
+    costs
+}
+
+/// In seconds, as far as it was looked for.
+fn within(ns: Option<u64>, budget: Duration) -> String {
+    match ns {
+        Some(ns) => format!("{}.{:02}", ns / 1_000_000_000, ns / 10_000_000 % 100),
+        None => format!("> {}", budget.as_secs()),
+    }
 }
 
 #[cfg(test)]
@@ -223,8 +271,17 @@ mod tests {
         assert_eq!(median(&[range(None, 60), range(Some("Z1"), 3), range(None, 60)]), None);
         let row = row(false, ranges);
         let line = row.line(Duration::from_secs(60), false);
-        assert_eq!(line, "| x | Z1 | 2/3 | Z1 1x, Z2 1x | 50 | 50.00 | 5000 |\n");
+        assert_eq!(line, "| x | Z1 | 2/3 | Z1 1x, Z2 1x | 50 | 50.00 | 3.00 to > 60 | 5000 |\n");
         assert!(row.is_well());
+    }
+
+    #[test]
+    fn the_interval_leaves_out_what_luck_may_have_done() {
+        assert_eq!((bound(1), bound(5), bound(6), bound(20)), (0, 0, 0, 5));
+        let share = |ranges| (confidence(ranges, bound(ranges)) * 1000.0).round();
+        assert_eq!((share(1), share(5), share(6), share(20)), (0.0, 938.0, 969.0, 959.0));
+        let ranges: Vec<Range> = (1..=20).map(|seconds| range(Some("Z1"), seconds)).collect();
+        assert_eq!(interval(&ranges), [Some(6_000_000_000), Some(15_000_000_000)]);
     }
 
     #[test]
