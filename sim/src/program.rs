@@ -375,6 +375,11 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
         if let Some(failure) = &report.outcome.failure {
             explain(failure, &report, told.as_deref(), &one);
             classes.push(failure.class);
+            if let Source::Schedule(schedule) = &source
+                && let Some(mended) = &schedule.mended
+            {
+                say(&format!("It passes since {mended}, and fails again.\n"));
+            }
         }
     }
     tell(&report::batch(&totals));

@@ -30,6 +30,10 @@ pub use text::{VERSION, clock, parse_clock};
 pub struct Schedule {
     /// The promise that it breaks.
     pub violates: Option<String>,
+    /// The revision at which it first failed.
+    pub found: Option<String>,
+    /// The revision since which it passes.
+    pub mended: Option<String>,
     /// Branches of the core that it is there to reach.
     pub reaches: Vec<Mark>,
     /// Of what nobody decides.
@@ -81,9 +85,19 @@ impl Schedule {
                 options.faults.switch_off(fault);
             }
         }
-        let (violates, reaches, absent) = (None, Vec::new(), BTreeSet::new());
-        let (keys, in_order, trips) = (seed, false, None);
-        Schedule { violates, reaches, seed, keys, in_order, absent, trips, options, steps }
+        Schedule {
+            violates: None,
+            found: None,
+            mended: None,
+            reaches: Vec::new(),
+            seed,
+            keys: seed,
+            in_order: false,
+            absent: BTreeSet::new(),
+            trips: None,
+            options,
+            steps,
+        }
     }
 
     /// The same with what its run has shown: what happened beside each step, and the promise that was broken.

@@ -96,8 +96,12 @@ fn with_comment(line: String, told: &str) -> String {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD} {VERSION}")?;
-        if let Some(id) = &self.violates {
-            writeln!(f, "violates {id}")?;
+        let story =
+            [("violates", &self.violates), ("found", &self.found), ("mended", &self.mended)];
+        for (name, value) in story {
+            if let Some(value) = value {
+                writeln!(f, "{name} {value}")?;
+            }
         }
         for mark in &self.reaches {
             writeln!(f, "reaches {mark:?}")?;
@@ -180,6 +184,8 @@ impl Schedule {
         let value = value.trim_start();
         match name {
             "violates" => self.violates = Some(value.to_owned()),
+            "found" => self.found = Some(value.to_owned()),
+            "mended" => self.mended = Some(value.to_owned()),
             "reaches" => self.reaches.push(mark_called(value)?),
             "seed" => self.seed = hex(value)?,
             "keys" => self.keys = hex(value)?,
@@ -254,6 +260,8 @@ mod tests {
             let options = Options::draw(Seeds::new(seed), Profile::Swarm, &Pinned::default());
             let mut schedule = Schedule::of_run(seed, &options, Vec::new());
             schedule.violates = Some("CLIENT-12".into());
+            schedule.found = Some("3c9b35f".into());
+            schedule.mended = Some("a1f62b7".into());
             schedule.reaches = vec![Mark::SyncSnap, Mark::QuorumLost];
             schedule.trips = Some(Fault::NetStall);
             schedule.absent.insert(ClientId(4));

@@ -134,7 +134,10 @@ fn the_corpus_passes() {
         let schedule = std::fs::read_to_string(&path).expect("readable");
         let schedule: Schedule =
             schedule.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-        assert!(schedule.violates.is_some() && !schedule.steps.is_empty(), "{}", path.display());
+        // Those of planted bugs were never mended.
+        let has_story =
+            schedule.violates.is_some() && schedule.found.is_some() == schedule.mended.is_some();
+        assert!(has_story, "{}", path.display());
         let report = run::replay(&schedule, Story::Off, false);
         assert_passed(&report);
         let drifted = schedule.reaches.is_empty() || !report.missed.is_empty();
