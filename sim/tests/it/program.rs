@@ -144,6 +144,8 @@ fn what_programs_read_is_complete() {
     let (run, batch) = (&objects[0], &objects[3]);
     assert_eq!(run["end_digest"].as_str().map(str::len), Some(16), "{run}");
     assert!(run["marks"]["CommitBatch"].as_u64() > Some(0), "{run}");
+    assert!(run["epochs"].as_u64() > Some(0), "{run}");
+    assert_eq!(run["settings"]["duration_us"], 5_000_000, "{run}");
     assert_eq!((&batch["runs"], &batch["distinct_end_digests"]), (&3.into(), &3.into()));
     assert!(batch["virtual_s_per_cpu_s"]["p50"].as_u64() > Some(0), "{batch}");
 }
@@ -188,6 +190,9 @@ fn a_run_is_shown_as_lines_of_states_as_a_page_and_as_a_dump() {
     assert!(std::fs::read_to_string(&page).is_ok_and(|page| page.starts_with("<!doctype html>")));
     let server = std::fs::read_to_string(dump.join("s5.txt")).expect("a file for each server");
     assert!(server.starts_with("s5 at 1.500000s\nrole         leads"), "{server}");
+    let links = server.lines().filter(|line| line.ends_with("of an unfinished message have come"));
+    assert_eq!(links.count(), 4, "a leader has a link with each of the others: {server}");
+    assert!(server.contains("\nwatches\n"), "{server}");
     assert!(dump.join("clients.txt").exists() && dump.join("messages.txt").exists());
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
