@@ -122,6 +122,11 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// May anything still go wrong?
+    pub fn is_faulty(&self) -> bool {
+        self.healed.is_none()
+    }
+
     /// Lets `event` happen after `ns`.
     pub fn after(&mut self, ns: u64, event: Event) {
         self.queue.push(Instant(self.now.0.saturating_add(ns)), event);

@@ -239,7 +239,7 @@ impl Node {
     /// Lets some recoveries be cut in the middle of some operation.
     fn maybe_cut_recovery(&mut self, shared: &mut Shared) {
         if !shared.options.faults.has(Fault::NodeCrashInRecovery)
-            || shared.healed.is_some()
+            || !shared.is_faulty()
             || !self.dice.chance(1, 3)
         {
             return;

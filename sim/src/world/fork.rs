@@ -19,8 +19,8 @@ impl World {
     /// Is this the moment, before what is due at `next`?
     pub(super) fn forks_before(&self, next: Instant) -> bool {
         match self.forks.last().map(|fork| fork.place) {
-            Some(Place::At(at)) => self.faulty && next >= at,
-            Some(Place::Mark(..)) => self.faulty && self.shared.targets.is_at_fork(),
+            Some(Place::At(at)) => self.shared.is_faulty() && next >= at,
+            Some(Place::Mark(..)) => self.shared.is_faulty() && self.shared.targets.is_at_fork(),
             None => false,
         }
     }

@@ -27,7 +27,6 @@ impl World {
         self.shared.note(Kind::Phase, (0, 0), b"heal", || {
             if text.is_empty() { "heal".to_owned() } else { text }
         });
-        self.faulty = false;
         self.shared.targets.disarm();
         self.healed = self.shared.tally.counts;
         self.shared.healed = Some(self.shared.now);

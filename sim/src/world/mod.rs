@@ -74,8 +74,6 @@ pub struct World {
     trips: Option<Fault>,
     /// What strikes at this moment.
     striking: Option<Fault>,
-    /// Does anything go wrong?
-    faulty: bool,
     /// When the phase of faults is over.
     ends: Instant,
     /// Forks to come, the next one last.
@@ -223,7 +221,6 @@ impl World {
             refusing_until: Instant(0),
             trips: base.trips,
             striking: None,
-            faulty: true,
             ends: Instant(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)),
             forks: forks.into_iter().rev().collect(),
             in_order: base.in_order,

@@ -185,7 +185,7 @@ impl World {
             Whom::Leader => (newest().unwrap_or_default(), None),
             Whom::Unaware(leader) => (self.all_around(leader), Some(leader)),
         };
-        if !self.faulty || until <= self.shared.now || cut.is_empty() {
+        if !self.shared.is_faulty() || until <= self.shared.now || cut.is_empty() {
             return;
         }
         let before = std::mem::replace(&mut self.fault_dice[fault as usize], dice);

@@ -25,7 +25,7 @@ impl World {
 
     /// It is asked something, if there is another leader by now, or somebody else begins anew, whom it will not know.
     pub(super) fn press(&mut self, server: ServerId, until: Instant) {
-        if !self.faulty {
+        if !self.shared.is_faulty() {
             return;
         }
         self.press_upon(server, until);

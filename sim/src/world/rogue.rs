@@ -84,7 +84,10 @@ impl World {
         let Some(usurped) = self.usurped.as_mut().filter(|usurped| now < usurped.until) else {
             return false;
         };
-        if usurped.server != to || !self.faulty || !self.shared.reach.connects(now, from, to) {
+        if usurped.server != to
+            || !self.shared.is_faulty()
+            || !self.shared.reach.connects(now, from, to)
+        {
             return false;
         }
         let dice = usurped.dice.fork();

@@ -35,7 +35,7 @@ impl World {
 
     /// A fault strikes as its dice have it, and is planned again.
     pub(super) fn strike(&mut self, fault: Fault) {
-        if self.faulty {
+        if self.shared.is_faulty() {
             self.plan_fault(fault);
             self.strike_once(fault);
         }
@@ -43,7 +43,7 @@ impl World {
 
     /// A fault strikes as a schedule demands.
     pub(super) fn strike_as(&mut self, fault: Fault, choices: Vec<u64>) {
-        if self.faulty {
+        if self.shared.is_faulty() {
             self.fault_dice[fault as usize] = Dice::scripted(choices);
             self.strike_once(fault);
         }
@@ -267,7 +267,7 @@ impl World {
 
     /// A server ends in the midst of its recovery, unless all has been healed since that was drawn.
     pub(super) fn cut_recovery(&mut self, server: ServerId, life: u64, how: Crash) {
-        if self.faulty && life == self.nodes[&server].life() {
+        if self.shared.is_faulty() && life == self.nodes[&server].life() {
             let (shared, fault) = (&mut self.shared, Fault::NodeCrashInRecovery);
             shared.tally.fault(fault);
             shared.strikes.late(shared.now, fault, Hit::Server(server));
@@ -405,7 +405,7 @@ impl World {
 
     /// What a stall has announced, if there are still faults.
     pub(super) fn break_as_planned(&mut self, conn: ConnId, how: Break) {
-        if self.faulty {
+        if self.shared.is_faulty() {
             self.shared.net.break_off(self.shared.now, conn, how);
             self.shared.schedule_arrivals();
         }
