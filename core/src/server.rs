@@ -237,7 +237,7 @@ impl Server {
         self.replica.watches.data_by_conn()
     }
 
-    /// Each connection with each path that it watches in this way.
+    /// Each connection with each path on which it has a watch of this kind.
     pub fn watches_of(&self, which: WatcherType) -> impl Iterator<Item = (ConnId, &str)> {
         self.replica.watches.kind_by_conn(which)
     }

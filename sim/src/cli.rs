@@ -61,7 +61,7 @@ pub struct Flags {
     /// Preset: default, swarm, calm, crashy, disk, net, session, lite, perf.
     #[arg(long, value_parser = parse_profile, default_value = "default", value_name = "NAME")]
     pub profile: Profile,
-    /// Which faults: +name, -name, only=name, comma separated; `list` prints the catalogue.
+    /// Which faults: +name, -name, only=name, comma separated; `list` prints the catalogue and the names of groups.
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub faults: String,
     /// What clients ask for: +name, -name, only=name, comma separated; `list` prints the names.

@@ -75,9 +75,9 @@ pub struct FaultPlan {
 }
 
 impl Fault {
-    /// What those are called together that cut servers from each other.
+    /// The name of all faults that cut servers from each other.
     pub const PARTITION: &str = "net.partition";
-    /// Which they are.
+    /// Those faults.
     pub const PARTITIONS: [Fault; 5] = [
         Fault::NetSplit,
         Fault::NetOneWay,

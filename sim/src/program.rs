@@ -377,8 +377,9 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
             classes.push(failure.class);
             if let Source::Schedule(schedule) = &source
                 && let Some(mended) = &schedule.mended
+                && schedule.violates.as_deref() == Some(failure.id)
             {
-                say(&format!("It passes since {mended}, and fails again.\n"));
+                say(&format!("It has passed since {mended}, and fails again.\n"));
             }
         }
     }

@@ -122,7 +122,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// May anything still go wrong?
+    /// Do faults still strike?
     pub fn is_faulty(&self) -> bool {
         self.healed.is_none()
     }

@@ -168,21 +168,16 @@ fn fells(fault: Fault) -> bool {
 
 /// Can it cost a leader its quorum?
 fn tires(fault: Fault) -> bool {
-    matches!(
-        fault,
-        Fault::NodePause
-            | Fault::NodeSlow
-            | Fault::DiskSlow
-            | Fault::DiskStall
-            | Fault::NetReset
-            | Fault::NetHalfOpen
-            | Fault::NetStall
-            | Fault::NetSplit
-            | Fault::NetOneWay
-            | Fault::NetPartial
-            | Fault::NetIsolateLeader
-            | Fault::NetStragglers
-    )
+    const OTHERS: [Fault; 7] = [
+        Fault::NodePause,
+        Fault::NodeSlow,
+        Fault::DiskSlow,
+        Fault::DiskStall,
+        Fault::NetReset,
+        Fault::NetHalfOpen,
+        Fault::NetStall,
+    ];
+    OTHERS.contains(&fault) || Fault::PARTITIONS.contains(&fault)
 }
 
 /// What was done to whom: servers by name, the rest by number.

@@ -194,15 +194,16 @@ impl Watches {
 
     /// The data table, connection by connection, both in their order.
     pub(crate) fn data_by_conn(&self) -> impl Iterator<Item = (ConnId, &str)> {
-        self.by_conn(Modes::DATA_TABLE)
+        self.paths_by_conn(Modes::DATA_TABLE)
     }
 
     /// Watches of one kind, in the same order.
     pub(crate) fn kind_by_conn(&self, which: WatcherType) -> impl Iterator<Item = (ConnId, &str)> {
-        self.by_conn(Modes::of(which))
+        self.paths_by_conn(Modes::of(which))
     }
 
-    fn by_conn(&self, modes: Modes) -> impl Iterator<Item = (ConnId, &str)> {
+    /// Each connection with each path that it watches in any of these modes, each path once.
+    fn paths_by_conn(&self, modes: Modes) -> impl Iterator<Item = (ConnId, &str)> {
         self.by_conn.iter().flat_map(move |(conn, slot)| {
             let paths = self.paths_of(*slot, modes).map(|id| &*self.path(id).path);
             let mut paths = Vec::from_iter(paths);

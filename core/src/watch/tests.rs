@@ -170,6 +170,12 @@ fn watch_28_and_edge_135_operators_are_shown_the_data_table() {
     watches.add(Kind::Recursive, "/", B);
     assert_eq!(Vec::from_iter(watches.data_by_conn()), [(A, "/"), (B, "/"), (B, "/c")]);
     assert_eq!(Vec::from_iter(watches.data_by_path()), [("/", A), ("/", B), ("/c", B)]);
+    let of = |which| Vec::from_iter(watches.kind_by_conn(which));
+    assert_eq!(of(WatcherType::Data), [(A, "/")]);
+    assert_eq!(of(WatcherType::Children), [(A, "/"), (B, "/c")]);
+    assert_eq!(of(WatcherType::Persistent), [(B, "/c")]);
+    assert_eq!(of(WatcherType::PersistentRecursive), [(B, "/")]);
+    assert_eq!(of(WatcherType::Any), [(A, "/"), (B, "/"), (B, "/c")]);
 }
 
 #[test]

@@ -97,11 +97,12 @@ fn patches(flags: &PowerFlags) -> Result<Vec<PathBuf>, String> {
             found.append(&mut paths);
         }
     }
-    let wanted = |path: &PathBuf| {
-        let text = path.to_string_lossy();
-        flags.only.is_empty() || flags.only.iter().any(|word| text.contains(word.as_str()))
-    };
-    found.retain(wanted);
+    let has = |path: &PathBuf, word: &String| path.to_string_lossy().contains(word.as_str());
+    if let Some(word) = flags.only.iter().find(|word| !found.iter().any(|path| has(path, word))) {
+        return Err(format!("there is no patch with {word:?} in its path"));
+    }
+    let wanted = |path: &PathBuf| flags.only.iter().any(|word| has(path, word));
+    found.retain(|path| flags.only.is_empty() || wanted(path));
     if found.is_empty() { Err("there is no such patch".to_owned()) } else { Ok(found) }
 }
 

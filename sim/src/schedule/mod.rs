@@ -108,6 +108,9 @@ impl Schedule {
         }
         told.options.rules.clone_from(&outcome.rules);
         told.violates = outcome.failure.as_ref().map(|failure| failure.id.to_owned());
+        if told.violates != self.violates {
+            (told.found, told.mended) = (None, None);
+        }
         told
     }
 

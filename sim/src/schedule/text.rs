@@ -184,8 +184,8 @@ impl Schedule {
         let value = value.trim_start();
         match name {
             "violates" => self.violates = Some(value.to_owned()),
-            "found" => self.found = Some(value.to_owned()),
-            "mended" => self.mended = Some(value.to_owned()),
+            "found" => self.found = Some(revision(value)?),
+            "mended" => self.mended = Some(revision(value)?),
             "reaches" => self.reaches.push(mark_called(value)?),
             "seed" => self.seed = hex(value)?,
             "keys" => self.keys = hex(value)?,
@@ -233,6 +233,12 @@ fn parse_rule(text: &str) -> Option<Rule> {
 
 fn fault_called(name: &str) -> Option<Fault> {
     Fault::ALL.into_iter().find(|fault| fault.name() == name)
+}
+
+/// As git writes one, whole or short.
+fn revision(text: &str) -> Option<String> {
+    let is_one = (7..=40).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+    is_one.then(|| text.to_owned())
 }
 
 fn hex(text: &str) -> Option<u64> {

@@ -16,10 +16,11 @@ use crate::seed::Seeds;
 use crate::trace::Story;
 use crate::world::World;
 
-/// A run has this part of the budget, and again for as long as it loses this part of its steps in it. Others are looked
-/// for twice as long at a time.
+/// A run has this part of the budget, and again for as long as it loses enough in it. Others are looked for twice as long
+/// at a time.
 const PART: u64 = 8;
-const HELPS: usize = 4;
+/// Enough is this part of its steps.
+const LEAST_LOSS: usize = 4;
 /// This part of it is for what has become least.
 const REST: u64 = 3;
 /// What fails after fewer events becomes less in little time.
@@ -63,7 +64,7 @@ impl Search {
     /// Part by part.
     fn run_while_it_helps(&mut self) {
         let mut before = usize::MAX;
-        while self.is_long() && self.weight().0 <= before - before / HELPS {
+        while self.is_long() && self.weight().0 <= before - before / LEAST_LOSS {
             before = self.weight().0;
             self.give(1);
             self.run();

@@ -156,7 +156,14 @@ fn wrong_usage_says_what_is_wrong() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--faults list"));
     assert_eq!(sim(&["--seed", "x"]).status.code(), Some(2));
-    assert!(text(&sim(&["--faults", "list"]).stdout).contains("disk.torn"));
+    let power = sim(&["power", "06-vote", "no-such-plant"]);
+    assert_eq!(power.status.code(), Some(2));
+    assert!(text(&power.stderr).contains("no-such-plant"), "{}", text(&power.stderr));
+    let faults = text(&sim(&["--faults", "list"]).stdout);
+    assert!(
+        faults.contains("disk.torn") && faults.contains("net.partition for net.split, "),
+        "{faults}"
+    );
 }
 
 #[test]
@@ -192,8 +199,13 @@ fn a_run_is_shown_as_lines_of_states_as_a_page_and_as_a_dump() {
     assert!(server.starts_with("s5 at 1.500000s\nrole         leads"), "{server}");
     let links = server.lines().filter(|line| line.ends_with("of an unfinished message have come"));
     assert_eq!(links.count(), 4, "a leader has a link with each of the others: {server}");
-    assert!(server.contains("\nwatches\n"), "{server}");
     assert!(dump.join("clients.txt").exists() && dump.join("messages.txt").exists());
+    sim(&["--seed", "7", "--duration", "20s", "--at", "12s", "--dump", dump_arg]);
+    let servers = (1..=5).map(|id| std::fs::read_to_string(dump.join(format!("s{id}.txt"))));
+    let servers: String = servers.map(|text| text.expect("a file for each server")).collect();
+    for kind in ["data", "children", "persistent", "recursive"] {
+        assert!(servers.contains(&format!(" {kind} /")), "{kind}: {servers}");
+    }
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 

@@ -62,6 +62,7 @@ fn the_program_writes_schedules_runs_them_and_shrinks_those_that_fail() {
     assert_eq!(output.status.code(), Some(1));
     let last = text(&output.stderr).lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with("REPRO: cargo run") && last.contains(&less), "{last}");
+    assert!(text(&output.stderr).contains(", of the shrunken schedule\nREPRO: "), "{last}");
     let screen = text(&output.stdout);
     let (_, less_told) = screen.split_once("\nshrunk ").expect("it says what is left");
     assert!(
@@ -101,7 +102,8 @@ fn a_schedule_that_does_not_reach_what_it_is_there_for_has_drifted() {
 fn a_file_that_cannot_be_read_or_written_hides_no_failure() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios");
     let fails = std::fs::read_to_string(format!("{folder}/failover.schedule")).expect("readable");
-    let fails = fails.replacen('\n', "\ntrips node.kill-leader\n", 1);
+    let story = "violates TRIP\nfound 3c9b35f\nmended a1f62b7\ntrips node.kill-leader";
+    let fails = fails.replacen('\n', &format!("\n{story}\n"), 1);
     let (path, corpus) = scratch("corpus");
     std::fs::create_dir_all(&path).expect("room");
     for (name, text) in [("a", "nonsense"), ("b", &fails), ("c", "zabkeeper schedule 1\n")] {
@@ -116,6 +118,7 @@ fn a_file_that_cannot_be_read_or_written_hides_no_failure() {
     assert_eq!(all.status.code(), Some(1), "{}", text(&all.stderr));
     assert!(text(&all.stderr).contains("a.schedule: a schedule begins"), "{}", text(&all.stderr));
     assert!(text(&all.stdout).contains("runs      2 "), "{}", text(&all.stdout));
+    assert!(text(&all.stderr).contains("passed since a1f62b7, and"), "{}", text(&all.stderr));
     let said = text(&unwritten.stderr);
     assert_eq!(unwritten.status.code(), Some(1), "{said}");
     assert!(said.contains("--json /dev/full: ") && said.contains("REPRO: "), "{said}");
@@ -128,16 +131,19 @@ fn a_file_that_cannot_be_read_or_written_hides_no_failure() {
 #[test]
 fn the_corpus_passes() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
+    let plants = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/plants"));
     let mut replayed = 0;
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("readable").path();
-        let schedule = std::fs::read_to_string(&path).expect("readable");
+        let text = std::fs::read_to_string(&path).expect("readable");
         let schedule: Schedule =
-            schedule.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-        // Those of planted bugs were never mended.
-        let has_story =
-            schedule.violates.is_some() && schedule.found.is_some() == schedule.mended.is_some();
-        assert!(has_story, "{}", path.display());
+            text.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let plant = text.split_whitespace().find(|word| word.ends_with(".patch:"));
+        let is_planted = plant.is_some_and(|name| plants.join(name.trim_end_matches(':')).exists());
+        let is_mended = schedule.found.is_some() && schedule.mended.is_some();
+        assert!(schedule.violates.is_some() && is_planted != is_mended, "{}", path.display());
+        let goes_wrong = !schedule.steps.is_empty() || schedule.options.gone_one_in > 0;
+        assert!(goes_wrong, "{}: clients neither call nor vanish", path.display());
         let report = run::replay(&schedule, Story::Off, false);
         assert_passed(&report);
         let drifted = schedule.reaches.is_empty() || !report.missed.is_empty();
