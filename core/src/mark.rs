@@ -41,7 +41,7 @@ marks! {
     HistoryReplayed,
     /// a client connects while nobody leads, and waits
     ConnHeld,
-    /// a client that waited for a leader is sent away
+    /// a client has waited for a leader for too long
     ConnHeldTooLong,
     /// a session is asked for
     SessionNew,
@@ -53,9 +53,9 @@ marks! {
     SessionRefused,
     /// a session is ended because its client was silent
     SessionExpired,
-    /// a client ends its session
+    /// a session has ended, by its client or for its silence
     SessionClosed,
-    /// a client that has seen more than this server is sent away
+    /// a client has seen more than this server, which cannot serve it
     ClientAhead,
     /// a read waits for an earlier write of its connection
     ReadBehindWrite,

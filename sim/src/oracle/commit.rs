@@ -159,8 +159,15 @@ impl Oracles {
         let silent = proposed.at.since(expiry.heard.max(proposed.leads_since));
         let timeout = expiry.timeout_in(proposed.leads_since);
         self.tally.hold(Id::S3, silent >= timeout * 7 / 8, || {
-            let what = format!("silent for {silent:?}, and its timeout is {timeout:?}");
-            vec![what, format!("transaction: {txn}")]
+            let Proposed { at, by, leads_since, .. } = proposed;
+            vec![
+                format!("silent for {silent:?}, and its timeout is {timeout:?}"),
+                format!(
+                    "{} was heard last at {}; s{by}, which led from {leads_since} on, ended it at {at}",
+                    txn.session, expiry.heard
+                ),
+                format!("transaction: {txn}"),
+            ]
         })?;
         // Who stood still for longer than a client may be silent has not listened to any (SESS-06).
         let Pause { begin: stood, end: awake, .. } = expiry.stood_still;
