@@ -103,9 +103,9 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     if let (Some(path), Some(schedule), false) = (&flags.save_schedule, &schedule, flags.shrink) {
         written = written.and(write_schedule(path, schedule));
     }
-    let told = source.chronicle(&mut report, flags);
     let shrinks = flags.shrink && report.outcome.failure.is_some();
-    if let Some(told) = told.as_ref().filter(|_| !shrinks) {
+    let told = if shrinks { None } else { source.chronicle(&mut report, flags) };
+    if let Some(told) = &told {
         let seed = format!("seed {:#x}", report.job.seed);
         let name = flags.schedule.as_ref().map_or(seed, |path| schedule_name(path));
         let repro = flags.repro(&report.job);
@@ -152,13 +152,15 @@ fn say_drifted(report: &Report) {
     }
 }
 
-/// What proves the failure, and the way to see it again.
+/// What is said of a failure, and the way to see it again. Where the run is shrunk, what led there is told of what is left of it:
+/// of two explanations nobody reads the longer one.
 fn explain(failure: &Failure, report: &Report, told: Option<&Chronicle>, flags: &Flags) {
-    let text = explanation(failure, report, told);
+    let text =
+        if flags.shrink { story::verdict(failure) } else { explanation(failure, report, told) };
     say(&format!("\n{}", report::failure(&text, report, flags)));
 }
 
-/// Of a run that fell apart there is nothing more to tell.
+/// What proves a failure, and what led there. Of a run that fell apart there is nothing more to tell.
 fn explanation(failure: &Failure, report: &Report, told: Option<&Chronicle>) -> String {
     match told {
         Some(told) => story::explain(failure, report, told),

@@ -7,18 +7,18 @@ use std::fmt::Write;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
-use super::failure::names;
+use super::failure::{names, session_named, zxid_named};
 use super::fit;
 use crate::chronicle::{Chronicle, Entry, Lane, Message, position};
 use crate::observe::ClientId;
 use crate::run::Report;
 use crate::trace::Kind;
-use crate::trace::plain::{positions_in, words};
+use crate::trace::plain::{as_position, positions_in, words};
 
 /// So many are shown.
 const EVENTS: usize = 20;
-/// And so many earlier ones that name the session which it is about.
-const OF_SESSION: usize = 6;
+/// And so many earlier ones that name what it is about.
+const NAMED: usize = 6;
 /// What is like one of so many events that came after it is told with that one.
 const NEAR: usize = 4;
 /// A longer line is cut.
@@ -31,24 +31,11 @@ const RARE: u64 = 3;
 struct Event {
     at: Instant,
     event: Option<u64>,
-    weight: Weight,
+    /// It is told by itself, whatever it is like: the order of such lines matters.
+    alone: bool,
+    /// It names what it is about, and is told from further back.
+    named: bool,
     text: String,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Weight {
-    /// Like others it may stand for: what happens every day.
-    Daily,
-    /// Told by itself: the lives of processes, whose order matters.
-    Alone,
-    /// It names the session which it is about, and is told by itself and from further back.
-    OfSession,
-}
-
-impl Event {
-    fn daily(at: Instant, event: Option<u64>, text: String) -> Event {
-        Event { at, event, weight: Weight::Daily, text }
-    }
 }
 
 /// Who is of interest.
@@ -57,8 +44,8 @@ pub(super) struct Whom<'a> {
     pub(super) servers: &'a BTreeSet<ServerId>,
     /// None: what they say to servers is left out.
     pub(super) clients: Option<&'a BTreeSet<ClientId>>,
-    /// The session that the evidence names first, as texts have it.
-    pub(super) session: Option<&'a str>,
+    /// What was seen that should not be; of none, where a run was only stopped.
+    pub(super) evidence: &'a [String],
     /// Only what a disk is told, does and suffers, and what servers say that depends on it.
     pub(super) about_disk: bool,
 }
@@ -70,7 +57,8 @@ pub(super) fn last_events(
     report: &Report,
     chronicle: &Chronicle,
 ) -> String {
-    let &Whom { servers, clients, session, about_disk } = whom;
+    let &Whom { servers, clients, evidence, about_disk } = whom;
+    let (session, zxid) = (session_named(evidence), zxid_named(evidence));
     let about_clients = clients.is_some_and(|clients| !clients.is_empty());
     let of_client = |entry: &Entry| match clients {
         None => false,
@@ -95,15 +83,12 @@ pub(super) fn last_events(
     };
     let events = chronicle.inputs.iter().chain(&chronicle.told).filter(concerns);
     let line = |entry: &Entry| {
-        let of_session = session.is_some_and(|session| words(&entry.text).any(|w| w == session));
-        let weight = if of_session {
-            Weight::OfSession
-        } else if entry.kind == Kind::Life {
-            Weight::Alone
-        } else {
-            Weight::Daily
-        };
-        Event { at: entry.at, event: Some(entry.event), weight, text: entry.text.clone() }
+        let names = |what: &dyn Fn(&str) -> bool| words(&entry.text).any(what);
+        let of_session = session.as_deref().is_some_and(|session| names(&|word| word == session));
+        let of_zxid = zxid.is_some_and(|zxid| names(&|word| as_position(word) == Some(zxid)));
+        let alone = of_session || entry.kind == Kind::Life;
+        let (at, event, text) = (entry.at, Some(entry.event), entry.text.clone());
+        Event { at, event, alone, named: of_session || of_zxid, text }
     };
     let mut events: Vec<Event> = events.map(line).collect();
     events.extend(marks((at, event), servers, report, chronicle));
@@ -112,7 +97,8 @@ pub(super) fn last_events(
         let sent = sent.filter_map(|message| send(message, servers));
         events.extend(sent.filter(|event| !about_disk || vouches(&event.text)));
     }
-    events.extend(clients.into_iter().flat_map(|clients| lives_of(clients, at, chronicle)));
+    let lives = |clients| lives_of(clients, at, evidence, chronicle);
+    events.extend(clients.into_iter().flat_map(lives));
     events.sort_by_key(|line| (line.at, line.event.unwrap_or(u64::MAX)));
     let mut whom = names(servers);
     for client in clients.into_iter().flatten() {
@@ -133,7 +119,7 @@ fn told(events: &[Event]) -> String {
     let mut earlier = 0;
     for (index, event) in events.iter().enumerate().rev() {
         let shape = shape(&event.text);
-        let like = |told: &&mut Told<'_>| event.weight == Weight::Daily && told.shape == shape;
+        let like = |told: &&mut Told<'_>| !event.alone && told.shape == shape;
         let near = kept.iter_mut().rev().take(NEAR).find(like);
         if let Some(told) = near {
             (told.oldest, told.count) = (event.at, told.count + 1);
@@ -144,9 +130,8 @@ fn told(events: &[Event]) -> String {
             break;
         }
     }
-    let of_session =
-        events[..earlier].iter().rev().filter(|event| event.weight == Weight::OfSession);
-    kept.extend(of_session.take(OF_SESSION).map(|event| Told {
+    let named = events[..earlier].iter().rev().filter(|event| event.named);
+    kept.extend(named.take(NAMED).map(|event| Told {
         newest: event,
         oldest: event.at,
         count: 1,
@@ -192,7 +177,8 @@ fn marks(
         let told = marks.iter().filter(|m| place.event == event || hits[*m as usize] <= RARE);
         for mark in told {
             let text = format!("s{server}: {} ({mark:?})", mark.sentence());
-            events.push(Event::daily(place.at, Some(place.event), text));
+            let (at, event) = (place.at, Some(place.event));
+            events.push(Event { at, event, alone: false, named: false, text });
         }
     }
     events
@@ -213,7 +199,7 @@ fn send(message: &Message, servers: &BTreeSet<ServerId>) -> Option<Event> {
         kind => format!("{kind} {}", position(Zxid(message.number))),
     };
     let text = format!("s{from} -> s{to}: {what}");
-    Some(Event::daily(message.at, None, text))
+    Some(Event { at: message.at, event: None, alone: false, named: false, text })
 }
 
 /// What says nothing here: faults without whom they hit, which stand above, and the daily round of servers.
@@ -237,24 +223,35 @@ fn vouches(text: &str) -> bool {
 }
 
 /// Connections and calls of these clients, as they know of them.
-fn lives_of(clients: &BTreeSet<ClientId>, until: Instant, chronicle: &Chronicle) -> Vec<Event> {
+fn lives_of(
+    clients: &BTreeSet<ClientId>,
+    until: Instant,
+    evidence: &[String],
+    chronicle: &Chronicle,
+) -> Vec<Event> {
     let mut lines = Vec::new();
-    let mut line = |at: Instant, text: String| {
+    let mut line = |at: Instant, named: bool, text: String| {
         if at <= until {
-            lines.push(Event::daily(at, None, text));
+            lines.push(Event { at, event: None, alone: named, named, text });
         }
     };
     for conn in chronicle.conns.iter().filter(|conn| clients.contains(&conn.client)) {
         let (client, server) = (conn.client.0, conn.server);
-        line(conn.at, format!("client {client} is connected with s{server} by {}", conn.conn));
+        line(
+            conn.at,
+            false,
+            format!("client {client} is connected with s{server} by {}", conn.conn),
+        );
         if let Some(at) = conn.until {
-            line(at, format!("client {client} has lost its connection with s{server}"));
+            line(at, false, format!("client {client} has lost its connection with s{server}"));
         }
     }
     for call in chronicle.calls.iter().filter(|call| clients.contains(&call.client)) {
-        line(call.at, format!("client {} calls {}", call.client.0, call.text));
+        let (client, what) = (call.client.0, &call.text);
+        let named = evidence.iter().any(|line| line.contains(what.as_str()));
+        line(call.at, named, format!("client {client} calls {what}"));
         if let Some((at, _, answer)) = &call.end {
-            line(*at, format!("client {}: {} ends with {answer}", call.client.0, call.text));
+            line(*at, named, format!("client {client}: {what} ends with {answer}"));
         }
     }
     lines
@@ -263,6 +260,12 @@ fn lives_of(clients: &BTreeSet<ClientId>, until: Instant, chronicle: &Chronicle)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chronicle::Call;
+
+    fn line(ms: u64, text: &str, alone: bool, named: bool) -> Event {
+        let (at, event, text) = (Instant(ms * 1_000_000), Some(ms), text.to_owned());
+        Event { at, event, alone, named, text }
+    }
 
     #[test]
     fn of_a_disk_is_told_what_it_was_given_and_what_it_is_trusted_for() {
@@ -280,8 +283,7 @@ mod tests {
 
     #[test]
     fn what_is_alike_is_told_once() {
-        let event =
-            |ms: u64, text: &str| Event::daily(Instant(ms * 1_000_000), Some(ms), text.to_owned());
+        let event = |ms: u64, text: &str| line(ms, text, false, false);
         let mut events = vec![event(1, "s1 <- s2: COMMIT 0x100000003")];
         events.extend((2..5).map(|ms| event(ms, &format!("s1 <- s2: is looking round {ms}"))));
         events.push(event(5, "s1 <- s3: is looking round 5"));
@@ -294,18 +296,11 @@ mod tests {
     }
 
     #[test]
-    fn what_names_the_session_is_told_from_further_back() {
-        let of_session = |ms: u64| {
-            let text = format!("s1 <- client 1: #{ms} create /a for session 0x1");
-            let event = Event::daily(Instant(ms * 1_000_000), Some(ms), text);
-            Event { weight: Weight::OfSession, ..event }
-        };
-        let other = |ms: u64| {
-            let event = Event::daily(Instant(ms * 1_000_000), Some(ms), "s1 ticks".to_owned());
-            Event { weight: Weight::Alone, ..event }
-        };
+    fn what_names_the_matter_is_told_from_further_back() {
+        let named = |ms: u64| line(ms, "s1 <- client 1: create /a for session 0x1", true, true);
+        let other = |ms: u64| line(ms, "s1 ticks", true, false);
         let many = EVENTS as u64;
-        let events = [other(1), of_session(2), other(3), of_session(4)];
+        let events = [other(1), named(2), other(3), named(4)];
         let events: Vec<Event> = events.into_iter().chain((5..5 + many).map(other)).collect();
         let told = told(&events);
         let numbers: Vec<u64> = told
@@ -314,5 +309,22 @@ mod tests {
             .collect();
         let expected: Vec<u64> = [2, 4].into_iter().chain(5..5 + many).collect();
         assert_eq!(numbers, expected);
+    }
+
+    #[test]
+    fn the_call_that_the_evidence_quotes_is_told_from_further_back() {
+        let call = |ms: u64, text: &str| Call {
+            at: Instant(ms * 1_000_000),
+            end: None,
+            client: ClientId(4),
+            text: text.to_owned(),
+        };
+        let mut chronicle = Chronicle::default();
+        chronicle.calls.extend([call(1, "create /a"), call(2, "getData /b")]);
+        let evidence = ["client 4: create /a must become NoNode".to_owned()];
+        let (clients, until) = (BTreeSet::from([ClientId(4)]), Instant(u64::MAX));
+        let lines = lives_of(&clients, until, &evidence, &chronicle);
+        let named: Vec<bool> = lines.iter().map(|line| line.named).collect();
+        assert_eq!(named, [true, false]);
     }
 }

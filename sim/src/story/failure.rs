@@ -27,8 +27,8 @@ const LONG_AGO: usize = 3;
 /// ago, and not what others did.
 const ABOUT_DISKS: [&str; 6] = ["T2", "E4", "Z12", "Z14", "Z17", "Z18"];
 
-/// The whole explanation: the promise, the evidence, how far each server got, faults, and the last events.
-pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> String {
+/// What is said of every failure: the promise, the evidence, and when it was.
+pub fn verdict(failure: &Failure) -> String {
     let mut text = format!("{}, {}\n", failure.id, failure.class.name());
     let _infallible = writeln!(text, "  promised  {}", failure.sentence);
     for (index, line) in failure.evidence.iter().enumerate() {
@@ -37,6 +37,12 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
         let _infallible = writeln!(text, "  {word:<9} {line}");
     }
     let _infallible = writeln!(text, "  when      {} (event {})", failure.at, failure.event);
+    text
+}
+
+/// The whole explanation: that, how far each server got, faults, and the last events.
+pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> String {
+    let mut text = verdict(failure);
     let about_disk = ABOUT_DISKS.contains(&failure.id);
     let servers = if about_disk {
         servers_in(&failure.evidence.join(" ")).into_iter().take(1).collect()
@@ -57,12 +63,11 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
     }
     text.push_str(&struck(failure.at, &servers, about_disk, report));
     let clients = clients_named(&failure.evidence);
-    let session = session_named(&failure.evidence);
     let place = (failure.at, failure.event);
     let whom = Whom {
         servers: &servers,
         clients: Some(&clients),
-        session: session.as_deref(),
+        evidence: &failure.evidence,
         about_disk,
     };
     text.push_str(&last_events(place, &whom, report, chronicle));
@@ -76,7 +81,7 @@ pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
     text.push_str(&positions(at, report, chronicle));
     text.push_str(&lasting(at, report));
     let all = BTreeSet::new();
-    let whom = Whom { servers: &all, clients: None, session: None, about_disk: false };
+    let whom = Whom { servers: &all, clients: None, evidence: &[], about_disk: false };
     text.push_str(&last_events((at, event), &whom, report, chronicle));
     text.push_str(
         "\nTo see more of it, add --dump DIR (a file for each server), --html FILE, or --trace all.\n",
@@ -165,7 +170,7 @@ fn clients_named(evidence: &[String]) -> BTreeSet<ClientId> {
 }
 
 /// The first session that the evidence names.
-fn session_named(evidence: &[String]) -> Option<String> {
+pub(super) fn session_named(evidence: &[String]) -> Option<String> {
     words_after("session", evidence).into_iter().find(|word| word.starts_with("0x"))
 }
 
@@ -178,7 +183,7 @@ fn words_after(what: &str, evidence: &[String]) -> Vec<String> {
 }
 
 /// The first position of the history that the evidence names.
-fn zxid_named(evidence: &[String]) -> Option<Zxid> {
+pub(super) fn zxid_named(evidence: &[String]) -> Option<Zxid> {
     let text = evidence.join(" ");
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     words.filter_map(as_position).next()
@@ -196,9 +201,8 @@ fn server_of(event: u64, chronicle: &Chronicle) -> Option<ServerId> {
 /// When each server had appended, made durable, committed and applied this transaction.
 fn reached(zxid: Zxid, chronicle: &Chronicle) -> String {
     let mut text = format!(
-        "\nhow far servers got with {zxid} (epoch {}, number {})\n  {:<4}{:<28}{:>13}{:>13}{:>13}{:>13}\n",
-        zxid.epoch(),
-        zxid.counter(),
+        "\nhow far servers got with {} (zxid {zxid})\n  {:<4}{:<28}{:>13}{:>13}{:>13}{:>13}\n",
+        position(zxid),
         "",
         "at the end",
         "appended",
