@@ -245,7 +245,7 @@ impl Id {
                 "a quorum that is well commits in time; who owes a word says it at once, who says none is given up, and \
                  who leads nobody gives up",
             ),
-            Id::L11 => ("L11", "nobody is given up before the time that it has"),
+            Id::L11 => ("L11", "nobody is given up without cause, or before the time that it has"),
         }
     }
 }

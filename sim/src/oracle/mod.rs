@@ -274,7 +274,7 @@ impl Oracles {
             }
             Observation::Input { server, input } => {
                 self.heard.relayed((&self.ledger, &self.model), *server, input, self.now);
-                self.pace.entered(*server, input, self.now);
+                self.pace.entered(&self.ledger, *server, input, self.now);
                 let times = (self.now, self.heard.awake_since(*server));
                 let (tally, ledger) = (&mut self.tally, &self.ledger);
                 self.outside.entered(tally, ledger, (*server, input), times)?;
@@ -370,6 +370,7 @@ impl Oracles {
         let (tally, ledger, now) = (&mut self.tally, &mut self.ledger, self.now);
         // Before it is forgotten what they owed: who gives up a learner may lose its quorum with it.
         self.pace.is_patient((tally, ledger, self.model.rules()), id, acts.peers, now)?;
+        self.pace.stays((tally, ledger), id, acts.peers, acts.status)?;
         self.heard.acts(id, now);
         if ledger.role(id, acts.status, now) {
             self.heard.restarted(id);

@@ -5,12 +5,12 @@
 //! a server says of its health: only faults that have struck it make it unwell. Whom none has struck for the time
 //! allowed must be in time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use zabkeeper_core::io::{DiskCommand, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::PeerMessage;
-use zabkeeper_core::{Input, Instant, LinkId, ServerId, Status, Why, Zxid};
+use zabkeeper_core::peer::{PeerMessage, Stance};
+use zabkeeper_core::{Input, Instant, LinkId, Lost, Mode, ServerId, Status, Why, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
@@ -25,6 +25,8 @@ pub(super) struct Pace {
     /// Until when a server, or what is between it and others, is as a fault has made it.
     unwell: BTreeMap<ServerId, Instant>,
     reigns: BTreeMap<ServerId, Reign>,
+    /// Followers whose leader has said that it looks for another.
+    released: BTreeSet<ServerId>,
 }
 
 /// What a leader waits for.
@@ -64,10 +66,17 @@ impl Pace {
     /// A server begins or ends a life, or leads no more.
     pub(super) fn restarted(&mut self, id: ServerId) {
         self.reigns.remove(&id);
+        self.released.remove(&id);
     }
 
-    /// What a leader is about to hear.
-    pub(super) fn entered(&mut self, id: ServerId, input: &Input, now: Instant) {
+    /// What a server is about to hear.
+    pub(super) fn entered(&mut self, ledger: &Ledger, id: ServerId, input: &Input, now: Instant) {
+        if let Input::Election(from, said) = input
+            && said.stance == Stance::Looking
+            && ledger.follows(id).is_some_and(|(leader, _)| leader == *from)
+        {
+            self.released.insert(id);
+        }
         let Input::Peer(link, event) = input else {
             return;
         };
@@ -180,6 +189,56 @@ impl Pace {
             })?;
         }
         Ok(())
+    }
+
+    /// Who serves behind a leader stays until that is silent, their link ends, or it says itself that it looks for another; who leads
+    /// and serves, for as long as a quorum has its history. That others look for a leader is no reason: one server that cannot reach
+    /// it would take the service away from all.
+    pub(super) fn stays(
+        &self,
+        (tally, ledger): (&mut Tally, &Ledger),
+        id: ServerId,
+        commands: &[PeerCommand],
+        status: &Status,
+    ) -> Verdict {
+        if !ledger.serves(id) || status.halted.is_some() || status.mode != Mode::Looking {
+            return Ok(());
+        }
+        // Those to whom it gives no reason of theirs. A used up epoch, or a later promise, ends a reign that has a quorum.
+        let left: Vec<(ServerId, bool)> = commands
+            .iter()
+            .filter_map(|command| match command {
+                PeerCommand::Close(link, Why::Looks(lost)) => {
+                    let gives_way = matches!(lost, Lost::Epoch | Lost::Behind);
+                    ledger
+                        .link(id, *link)
+                        .filter(|_| !gives_way)
+                        .map(|link| (link.peer, link.synced))
+                }
+                PeerCommand::Close(..) | PeerCommand::Send(..) | PeerCommand::Dial(_) => None,
+            })
+            .collect();
+        let stood = |server| left.iter().any(|(peer, _)| *peer == server);
+        let had = |server| server == id || left.contains(&(server, true));
+        match ledger.follows(id) {
+            Some((leader, _)) => {
+                tally.hold(Id::L11, !stood(leader) || self.released.contains(&id), || {
+                    vec![format!(
+                        "server {id} serves behind server {leader}, their link stands, and it looks for a leader; server {leader} has \
+                         not said that it looks for one itself"
+                    )]
+                })
+            }
+            None if left.is_empty() => Ok(()),
+            None => tally.hold(Id::L11, !ledger.voters.most(had), || {
+                let who: Vec<String> = left.iter().map(|(peer, _)| format!("server {peer}")).collect();
+                vec![format!(
+                    "server {id} leads and serves, and looks for a leader, though its links with {} stand, and with them a quorum has \
+                     its history",
+                    who.join(", ")
+                )]
+            }),
+        }
     }
 
     /// ZAB-18: whoever has acknowledged nothing for the limit, of what it was sent, is given up. `awake` is the end of the

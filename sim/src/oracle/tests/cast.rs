@@ -342,10 +342,15 @@ impl History {
 
     /// A server knows no leader any more.
     pub(super) fn looks(&mut self, id: ServerId) {
+        self.looks_and(id, &[]);
+    }
+
+    /// The same, with these orders to its links.
+    pub(super) fn looks_and(&mut self, id: ServerId, peers: &[PeerCommand]) {
         let member = self.member(id);
         (member.mode, member.leader, member.serving) = (Mode::Looking, None, false);
         member.entered = false;
-        self.shows(id);
+        self.puts(id, &[], peers);
     }
 
     /// A server loses the end of its log, and its disk has never held more.

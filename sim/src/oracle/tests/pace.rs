@@ -1,8 +1,8 @@
 //! Who keeps the others waiting, and who does not wait: L8 and L11.
 
 use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::PeerMessage;
-use zabkeeper_core::{ConnId, Input, Instant, ServerId, Why};
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice};
+use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, ServerId, Why};
 
 use super::cast::link;
 use super::history::{History, twins_in_time, twins_of};
@@ -176,5 +176,50 @@ fn l11_a_follower_leaves_a_leader_that_it_has_just_heard() {
         h.sends(S1, S3, PeerMessage::Ping { round: 1 });
         h.waits(if lie { 2_000 } else { 3_000 });
         gives_up(h, S3);
+    });
+}
+
+/// A server looks for a leader, and closes these links.
+fn leaves(h: &mut History, id: ServerId, links: &[LinkId], lost: Lost) {
+    let close = |link: &LinkId| PeerCommand::Close(*link, Why::Looks(lost));
+    let commands: Vec<PeerCommand> = links.iter().map(close).collect();
+    h.looks_and(id, &commands);
+}
+
+#[test]
+fn l11_a_follower_leaves_its_leader_because_another_looks_for_one() {
+    twins_of(3, "L11", |h, lie| {
+        let (stance, vote, voice) = (Stance::Looking, h.own_vote(S2), Voice::Full);
+        let said = Notification { stance, round: 9, vote, voice };
+        h.takes(S3, &Input::Election(if lie { S2 } else { S1 }, said));
+        leaves(h, S3, &[link(S3, S1)], Lost::Overtaken);
+    });
+}
+
+#[test]
+fn l11_a_follower_leaves_while_its_link_stands() {
+    twins_of(3, "L11", |h, lie| {
+        if !lie {
+            h.takes(S3, &Input::Peer(link(S3, S1), PeerEvent::Down));
+        }
+        leaves(h, S3, &[link(S3, S1)], Lost::Leader);
+    });
+}
+
+#[test]
+fn l11_a_leader_leaves_a_quorum_because_it_has_lost_one_follower() {
+    twins_of(3, "L11", |h, lie| {
+        h.takes(S1, &Input::Peer(link(S3, S1), PeerEvent::Down));
+        if !lie {
+            h.takes(S1, &Input::Peer(link(S2, S1), PeerEvent::Down));
+        }
+        leaves(h, S1, &[link(S2, S1)], Lost::Quorum);
+    });
+}
+
+#[test]
+fn l11_an_epoch_that_is_used_up_ends_a_reign_with_a_quorum() {
+    twins_of(3, "L11", |h, lie| {
+        leaves(h, S1, &[link(S2, S1)], if lie { Lost::NotEstablished } else { Lost::Epoch });
     });
 }
