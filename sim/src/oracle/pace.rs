@@ -1,7 +1,7 @@
 //! Who keeps the others waiting (L8): while a quorum is well, what its leader proposes is committed, a leader gives up who
 //! does not acknowledge, and gives up itself if nobody follows. And who does not wait (L11).
 //!
-//! Owns what each leader waits for, and until when whom a fault has struck is unwell. Must not believe what
+//! Owns what each leader waits for, whose leader has let them go, and until when whom a fault has struck is unwell. Must not believe what
 //! a server says of its health: only faults that have struck it make it unwell. Whom none has struck for the time
 //! allowed must be in time.
 
@@ -204,22 +204,18 @@ impl Pace {
         if !ledger.serves(id) || status.halted.is_some() || status.mode != Mode::Looking {
             return Ok(());
         }
-        // Those to whom it gives no reason of theirs. A used up epoch, or a later promise, ends a reign that has a quorum.
-        let left: Vec<(ServerId, bool)> = commands
+        // Links that still stand. A used up epoch, or a later promise, ends a reign that has a quorum.
+        let left: Vec<_> = commands
             .iter()
             .filter_map(|command| match command {
-                PeerCommand::Close(link, Why::Looks(lost)) => {
-                    let gives_way = matches!(lost, Lost::Epoch | Lost::Behind);
-                    ledger
-                        .link(id, *link)
-                        .filter(|_| !gives_way)
-                        .map(|link| (link.peer, link.synced))
-                }
+                PeerCommand::Close(_, Why::Looks(Lost::Epoch | Lost::Behind)) => None,
+                PeerCommand::Close(link, Why::Looks(_)) => ledger.link(id, *link),
                 PeerCommand::Close(..) | PeerCommand::Send(..) | PeerCommand::Dial(_) => None,
             })
             .collect();
-        let stood = |server| left.iter().any(|(peer, _)| *peer == server);
-        let had = |server| server == id || left.contains(&(server, true));
+        let stood = |server| left.iter().any(|link| link.peer == server);
+        let synced = |server| left.iter().any(|link| link.peer == server && link.synced);
+        let had = |server| server == id || synced(server);
         match ledger.follows(id) {
             Some((leader, _)) => {
                 tally.hold(Id::L11, !stood(leader) || self.released.contains(&id), || {
@@ -231,7 +227,7 @@ impl Pace {
             }
             None if left.is_empty() => Ok(()),
             None => tally.hold(Id::L11, !ledger.voters.most(had), || {
-                let who: Vec<String> = left.iter().map(|(peer, _)| format!("server {peer}")).collect();
+                let who: Vec<String> = left.iter().map(|link| format!("server {}", link.peer)).collect();
                 vec![format!(
                     "server {id} leads and serves, and looks for a leader, though its links with {} stand, and with them a quorum has \
                      its history",

@@ -38,6 +38,13 @@ struct Event {
     text: String,
 }
 
+impl Event {
+    /// What may stand for others like it.
+    fn daily(at: Instant, event: Option<u64>, text: String) -> Event {
+        Event { at, event, alone: false, named: false, text }
+    }
+}
+
 /// Who is of interest.
 pub(super) struct Whom<'a> {
     /// None: all.
@@ -177,8 +184,7 @@ fn marks(
         let told = marks.iter().filter(|m| place.event == event || hits[*m as usize] <= RARE);
         for mark in told {
             let text = format!("s{server}: {} ({mark:?})", mark.sentence());
-            let (at, event) = (place.at, Some(place.event));
-            events.push(Event { at, event, alone: false, named: false, text });
+            events.push(Event::daily(place.at, Some(place.event), text));
         }
     }
     events
@@ -199,7 +205,7 @@ fn send(message: &Message, servers: &BTreeSet<ServerId>) -> Option<Event> {
         kind => format!("{kind} {}", position(Zxid(message.number))),
     };
     let text = format!("s{from} -> s{to}: {what}");
-    Some(Event { at: message.at, event: None, alone: false, named: false, text })
+    Some(Event::daily(message.at, None, text))
 }
 
 /// What says nothing here: faults without whom they hit, which stand above, and the daily round of servers.

@@ -21,7 +21,13 @@ fn looks(h: &mut History, id: ServerId) {
 }
 
 /// It hears of server 1, from this one.
-fn hears_from(h: &mut History, id: ServerId, from: ServerId, stance: Stance, round: u64) {
+pub(super) fn hears_from(
+    h: &mut History,
+    id: ServerId,
+    from: ServerId,
+    stance: Stance,
+    round: u64,
+) {
     let vote = Vote { epoch: Epoch(1), zxid: Zxid::ZERO, candidate: S1 };
     let said = Notification { stance, round, vote, voice: Voice::Full };
     h.takes(id, &Input::Election(from, said));

@@ -1,11 +1,12 @@
 //! Who keeps the others waiting, and who does not wait: L8 and L11.
 
 use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice};
+use zabkeeper_core::peer::{PeerMessage, Stance};
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, ServerId, Why};
 
 use super::cast::link;
 use super::history::{History, twins_in_time, twins_of};
+use super::outside::hears_from;
 use crate::observe::Observation;
 
 const S1: ServerId = ServerId(1);
@@ -189,9 +190,7 @@ fn leaves(h: &mut History, id: ServerId, links: &[LinkId], lost: Lost) {
 #[test]
 fn l11_a_follower_leaves_its_leader_because_another_looks_for_one() {
     twins_of(3, "L11", |h, lie| {
-        let (stance, vote, voice) = (Stance::Looking, h.own_vote(S2), Voice::Full);
-        let said = Notification { stance, round: 9, vote, voice };
-        h.takes(S3, &Input::Election(if lie { S2 } else { S1 }, said));
+        hears_from(h, S3, if lie { S2 } else { S1 }, Stance::Looking, 9);
         leaves(h, S3, &[link(S3, S1)], Lost::Overtaken);
     });
 }
