@@ -63,6 +63,8 @@ const OUTBOUND_MAX: usize = 64 << 10;
 const DIGEST_NODES: u64 = 64;
 /// Behind more transactions ground truth is looked at less often, for the same reason.
 const TRUTH_LOG: u64 = 512;
+/// How many times as often it may be looked at when there is a new snapshot whose tree changed while it was written.
+const OVERTAKEN: u64 = 8;
 /// Transactions above which a log is long: to replay it is most of what a run costs.
 const LONG: u64 = 8_000;
 /// A deadline that stays due so many times in a row is one that the server does not act on.
@@ -123,6 +125,10 @@ pub(super) struct Process {
     digest_seen: u64,
     /// How many it was when ground truth was looked at.
     truth_seen: u64,
+    /// The last transaction in the tree when the last snapshot began.
+    snapshot_begun: Zxid,
+    /// Has a snapshot been completed in this turn, and was something applied while it was written?
+    overtaken: bool,
     /// Ends in the middle of the next outputs.
     armed: Option<(Dice, Crash)>,
     /// Ends in the middle of the outputs of the last step, because of a rule; before that step there were so many.
@@ -184,6 +190,8 @@ impl Process {
             commits: 0,
             digest_seen: 0,
             truth_seen: 0,
+            snapshot_begun: Zxid::ZERO,
+            overtaken: false,
             armed: None,
             cut: None,
             troubles: Vec::new(),
@@ -386,7 +394,8 @@ impl Process {
         let steps = shared.tally.counts.steps - steps_before;
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
         self.plan(clock, shared);
-        self.truth_is_due(shared.options.truth_txns) && !self.ending
+        let parts = if std::mem::take(&mut self.overtaken) { OVERTAKEN } else { 1 };
+        self.truth_is_due(shared.options.truth_txns / parts) && !self.ending
     }
 
     /// Is ground truth to be looked at, which is due after so many transactions at least?

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 
 use zabkeeper_core::Instant;
+use zabkeeper_core::io::Mark;
 
 use super::{Lengths, Process};
 use crate::chronicle::Hit;
@@ -25,6 +26,12 @@ impl Process {
         let marks = std::mem::take(&mut self.out.marks);
         if marks.is_empty() {
             return;
+        }
+        if marks.contains(Mark::SnapshotBegun) {
+            self.snapshot_begun = self.server.status().applied;
+        }
+        if marks.contains(Mark::SnapshotDone) {
+            self.overtaken = self.server.status().applied > self.snapshot_begun;
         }
         shared.tally.hit(marks);
         shared.reached(self.id, marks);
