@@ -27,6 +27,8 @@ pub enum Site {
     TimerSlack,
     WordsLate,
     ClientHops,
+    LogSlow,
+    SnapshotSlow,
 }
 
 /// Which sites a user wants.
@@ -44,7 +46,7 @@ pub const FIRES_ONE_IN: u64 = 4;
 
 impl Site {
     /// All of them, in order.
-    pub const ALL: [Site; 16] = [
+    pub const ALL: [Site; 18] = [
         Site::BatchInputs,
         Site::BatchCommands,
         Site::RequestsFew,
@@ -61,6 +63,8 @@ impl Site {
         Site::TimerSlack,
         Site::WordsLate,
         Site::ClientHops,
+        Site::LogSlow,
+        Site::SnapshotSlow,
     ];
 
     /// As it is selected.
@@ -100,6 +104,14 @@ impl Site {
                 "client.hops",
                 "one client in four is cut off behind an answer to a handshake or setWatches, or an event",
             ),
+            Site::LogSlow => (
+                "log.slow",
+                "whoever writes the log pauses behind each batch, and much is proposed and not committed",
+            ),
+            Site::SnapshotSlow => (
+                "snapshot.slow",
+                "whoever writes snapshots pauses behind each piece, and much changes meanwhile",
+            ),
         }
     }
 
@@ -112,12 +124,14 @@ impl Site {
                 | Site::TimerSlack
                 | Site::WordsLate
                 | Site::ClientHops
+                | Site::LogSlow
+                | Site::SnapshotSlow
         )
     }
 
     /// Its unlikely value.
     fn force(self, options: &mut Options, dice: &mut Dice) {
-        let tick_ms = u64::from(options.server.tick_ms);
+        let tick_us = u64::from(options.server.tick_ms) * 1_000;
         let ServerOptions { limits, .. } = &mut options.server;
         match self {
             Site::BatchInputs => options.server.batch_inputs = 1,
@@ -133,9 +147,11 @@ impl Site {
             Site::SegmentSmall => options.server.segment_bytes = 4 << 10,
             Site::SegmentTiny => options.server.segment_bytes = 64,
             Site::SyncSnap => limits.prefer_snapshots = true,
-            Site::TimerSlack => options.server.timer_slack_us = dice.range(1, tick_ms * 100),
-            Site::WordsLate => options.peers.words_late_ms = dice.range(1, tick_ms * 4),
+            Site::TimerSlack => options.server.timer_slack_us = dice.range(1, tick_us / 10),
+            Site::WordsLate => options.peers.words_late_ms = dice.range(1, tick_us / 250),
             Site::ClientHops => options.workload.hops = true,
+            Site::LogSlow => options.server.log_pause_us = dice.magnitude(5_000, tick_us / 4),
+            Site::SnapshotSlow => options.server.snapshot_pause_us = dice.magnitude(1_000, 50_000),
         }
     }
 
@@ -162,6 +178,8 @@ impl Site {
             Site::TimerSlack => options.server.timer_slack_us = 0,
             Site::WordsLate => options.peers.words_late_ms = 0,
             Site::ClientHops => options.workload.hops = false,
+            Site::LogSlow => options.server.log_pause_us = 0,
+            Site::SnapshotSlow => options.server.snapshot_pause_us = 0,
         }
     }
 }
@@ -195,7 +213,7 @@ impl Choice {
     }
 
     /// Sets what the sites are about. `draws`: those that are not drawn with their settings are, here; `carries`: the
-    /// disk is quick enough for a sync more.
+    /// disk is quick enough for a sync more. A log is slow only where a batch holds all that waits.
     pub(crate) fn apply(
         &self,
         options: &mut Options,
@@ -208,7 +226,9 @@ impl Choice {
             // An upgrade of a local session that is under way may come back to its server in a snapshot.
             let often = site == Site::SyncSnap && !options.local.servers.is_empty();
             let one_in = if often { 2 } else { 4 };
-            let active = own.chance(1, one_in) && (carries || site != Site::SegmentTiny);
+            let quick_enough = carries || site != Site::SegmentTiny;
+            let whole = options.server.batch_commands == usize::MAX || site != Site::LogSlow;
+            let active = own.chance(1, one_in) && quick_enough && whole;
             match self {
                 Choice::Drawn if draws && active && !site.is_drawn() => {
                     site.force(options, &mut own);
@@ -256,6 +276,10 @@ mod tests {
         options.server.limits.prefer_snapshots
     }
 
+    fn has_slow_log(options: &Options) -> bool {
+        options.server.log_pause_us > 0
+    }
+
     #[test]
     fn new_sites_are_active_in_a_quarter_of_the_runs() {
         let count = |is: fn(&Options) -> bool| (0..400).filter(|s| is(&drawn(*s, ""))).count();
@@ -269,9 +293,12 @@ mod tests {
             count(|options| options.server.timer_slack_us > 0),
             count(|options| options.peers.words_late_ms > 0),
             count(|options| options.workload.hops),
+            count(|options| options.server.snapshot_pause_us > 0),
         ] {
             assert!((70..130).contains(&runs), "{runs}");
         }
         assert!(count(|options| options.server.segment_bytes == 64) > 10);
+        assert!(count(has_slow_log) > 40);
+        assert_eq!(count(|o| has_slow_log(o) && o.server.batch_commands < usize::MAX), 0);
     }
 }

@@ -179,6 +179,10 @@ pub struct ServerOptions {
     pub step_ns: u64,
     /// Some deadlines come late by up to this, us.
     pub timer_slack_us: u64,
+    /// The worker that writes the log pauses behind each batch, up to this, us.
+    pub log_pause_us: u64,
+    /// The one that writes snapshots does behind each piece, us.
+    pub snapshot_pause_us: u64,
 }
 
 /// How many clients may connect in a time; see [`ThrottleOptions`].
@@ -340,8 +344,9 @@ impl Options {
         }
     }
 
-    /// What a write may take where nothing is wrong: the slowest message a few times, the slowest sync twice, all that clients
-    /// may ask for at once, and a while for other queues. Where windows do not carry what is asked for, nobody knows.
+    /// What a write may take where nothing is wrong: the slowest message a few times, the slowest sync and the pause behind it
+    /// twice, all that clients may ask for at once, and a while for other queues. Where windows do not carry what is asked
+    /// for, nobody knows.
     fn commit_within(&self) -> Duration {
         /// Of an exponential draw.
         const WORST: u64 = 7;
@@ -349,6 +354,7 @@ impl Options {
         /// Of a request besides its data.
         const FRAME: u64 = 300;
         let PeerOptions { link, window, words_late_ms, .. } = self.peers;
+        let pause = Duration::from_micros(self.server.log_pause_us);
         let tail = if link.tail_one_in > 0 { 100 } else { 1 };
         let slowest = Duration::from_nanos(link.min + link.mean * WORST * tail);
         let usual_ns = link.min + link.mean * tail.min(2);
@@ -364,7 +370,8 @@ impl Options {
         let sync =
             if self.disk.steady { self.disk.sync_mean } else { self.disk.sync_mean * WORST * 100 };
         let sync = Duration::from_nanos(sync).min(Duration::from_secs(10));
-        QUEUES + slowest * 4 + sync * 2 + burst + Duration::from_millis(words_late_ms)
+        let late = Duration::from_millis(words_late_ms);
+        QUEUES + slowest * 4 + (sync + pause) * 2 + burst + late
     }
 
     /// As all servers are told. That they were told at different times is their drivers' affair.
@@ -430,6 +437,8 @@ impl ServerOptions {
             batch_commands: usize::MAX,
             step_ns: 1_000,
             timer_slack_us: 0,
+            log_pause_us: 0,
+            snapshot_pause_us: 0,
         }
     }
 }

@@ -28,11 +28,18 @@ pub(super) struct Lanes {
     stopped: bool,
     /// When somebody looks at the disk amid what a worker does.
     looks: Dice,
+    /// How long workers pause where the run has that.
+    pauses: Dice,
 }
 
 impl Lanes {
     /// The workers of a store that has just been opened.
-    pub(super) fn new(server: ServerId, life: u64, opened: Opened<SimFs>, looks: Dice) -> Lanes {
+    pub(super) fn new(
+        server: ServerId,
+        life: u64,
+        opened: Opened<SimFs>,
+        [looks, pauses]: [Dice; 2],
+    ) -> Lanes {
         let Opened { log, snapshots, reader, .. } = opened;
         Lanes {
             server,
@@ -43,6 +50,7 @@ impl Lanes {
             waiting: [const { Vec::new() }; 3],
             outcome: [const { None }; 3],
             stopped: false,
+            pauses,
             looks,
         }
     }
@@ -73,7 +81,8 @@ impl Lanes {
             let batch: Vec<DiskCommand> = self.waiting[index].drain(..count).collect();
             disk.borrow_mut().begin(shared.now);
             let result = guard::catch(|| self.run(&batch));
-            let end = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
+            let done = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
+            let end = Instant(done.0 + self.pause(lane, shared));
             if shared.now < disk.borrow().trouble.slow_until {
                 // What begins on a slow disk may end long after that is over (seed 0x6001003a, L8).
                 shared.observe(Observation::Struck { servers: &[self.server], until: end });
@@ -98,6 +107,18 @@ impl Lanes {
             ends = ends.max(end);
         }
         ends
+    }
+
+    /// How long a worker that has done its work takes to say so, ns. The one that writes snapshots has no time for that where
+    /// more waits already: pieces of a leader's snapshot come faster than a server's own, which come one by one.
+    fn pause(&mut self, lane: Lane, shared: &Shared) -> u64 {
+        let server = &shared.options.server;
+        let longest_us = match lane {
+            Lane::Log => server.log_pause_us,
+            Lane::Snapshot if self.waiting[lane as usize].is_empty() => server.snapshot_pause_us,
+            Lane::Snapshot | Lane::Reader => 0,
+        };
+        if longest_us > 0 { self.pauses.range(0, longest_us * 1_000) } else { 0 }
     }
 
     /// What is done rarely leaves disks that one would hardly see otherwise: they are looked at between its operations.

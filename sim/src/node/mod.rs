@@ -303,7 +303,8 @@ impl Node {
         match guard::catch(|| Server::recover(config, seed, recovered)) {
             Ok(Ok(server)) => {
                 let looks = shared.seeds.stream("looks", id.0 << 32 | life);
-                let lanes = Lanes::new(id, life, opened, looks);
+                let pauses = shared.seeds.stream("pauses", id.0 << 32 | life);
+                let lanes = Lanes::new(id, life, opened, [looks, pauses]);
                 let odd = shared.seeds.stream("buggify", id.0 << 32 | life);
                 let seed = shared.seeds.stream("node/throttle", id.0 << 32 | life).word();
                 let now = self.clock.read(shared.now).mono;

@@ -384,6 +384,8 @@ impl ServerOptions {
             // step of 198 us kept a leader busy for ever with clients that had just expired (swarm 0xc1070067).
             step_ns: dice.magnitude(200, 200_000).min(u64::from(tick_ms) * 1_000),
             timer_slack_us: 0,
+            log_pause_us: 0,
+            snapshot_pause_us: 0,
         }
     }
 }

@@ -139,6 +139,10 @@ impl fmt::Display for Options {
                  late<={late_ms}ms hops={hops}"
             )?;
         }
+        let (log_us, pieces_us) = (server.log_pause_us, server.snapshot_pause_us);
+        if log_us > 0 || pieces_us > 0 {
+            writeln!(f, "pauses    log<={log_us}us snapshots<={pieces_us}us")?;
+        }
         write!(
             f,
             "disk      sync={}us op={}us; link {}us+{}us tail=1/{} cut=1/{}",

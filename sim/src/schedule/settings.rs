@@ -304,6 +304,8 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         batch_commands,
         step_ns,
         timer_slack_us,
+        log_pause_us,
+        snapshot_pause_us,
     } = server;
     let Limits {
         requests_per_conn,
@@ -365,6 +367,8 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("batch_commands", batch_commands);
     visit("step_ns", step_ns);
     visit("timer_slack_us", timer_slack_us);
+    visit("log_pause_us", log_pause_us);
+    visit("snapshot_pause_us", snapshot_pause_us);
     visit("prefer_snapshots", prefer_snapshots);
 }
 

@@ -39,6 +39,8 @@ impl World {
         shared.options.peers.votes = VotePace::WELL;
         shared.options.peers.words_late_ms = 0;
         shared.options.server.timer_slack_us = 0;
+        shared.options.server.log_pause_us = 0;
+        shared.options.server.snapshot_pause_us = 0;
         shared.options.workload.hops = false;
         shared.reach.heal();
         shared.strikes.healed(shared.now);
