@@ -13,7 +13,7 @@ use zabkeeper_core::{ConnId, Instant, SessionId, Zxid};
 
 use super::catalog::{Id, Verdict};
 use super::conn::{Asked, AuthAsked, Conn, Hello, Phase, Who};
-use super::watch::{Held, Slot};
+use super::watch::{Held, Kept, Slot};
 use super::words::made_for_another;
 use super::{Attached, Oracles};
 
@@ -218,13 +218,16 @@ impl Oracles {
         Ok(())
     }
 
-    /// setWatches names the watches that its client holds, and no others: those would fire for nobody.
+    /// setWatches names the watches that its client holds, and no others: those would fire for nobody. One of a node that is
+    /// not there is fired by a node that is (WATCH-21), so it must have been set where there was none.
     fn sets_again(&mut self, id: ConnId, watches: &SetWatches) -> Verdict {
         let conn = self.conns.get_mut(&id).expect("has a phase");
         let knows = conn.knows && conn.phase == Phase::Open;
         let strange = conn.resend(watches).filter(|_| knows);
-        self.tally.hold(Id::W6, strange.is_none(), || {
-            vec![format!("{id} sets {strange:?} again, and does not hold such a watch")]
+        let promise = strange.as_ref().map_or(Id::W6, |strange| strange.promise);
+        self.tally.hold(promise, strange.is_none(), || {
+            let Strange { list, path, kept, .. } = strange.expect("does not hold");
+            vec![format!("{id} sets its {list} watch of {path} again, and holds {kept:?}")]
         })
     }
 
@@ -321,22 +324,34 @@ impl Oracles {
     }
 }
 
+/// What a client sets again that it does not hold, or not so.
+struct Strange {
+    promise: Id,
+    list: &'static str,
+    path: String,
+    kept: Option<Kept>,
+}
+
 impl Conn {
     /// setWatches names watches that the session holds; returns one that it does not.
-    fn resend(&mut self, watches: &SetWatches) -> Option<(Slot, String)> {
+    fn resend(&mut self, watches: &SetWatches) -> Option<Strange> {
+        type IsSuch = fn(&Kept) -> bool;
         let SetWatches { data, exist, child, persistent, recursive, .. } = watches;
+        let lists: [(&str, Slot, &[String], IsSuch); 5] = [
+            ("data", Slot::Data, data, |kept| kept.present),
+            ("exist", Slot::Data, exist, |kept| kept.absent),
+            ("child", Slot::Child, child, |_| true),
+            ("persistent", Slot::Persistent, persistent, |_| true),
+            ("recursive", Slot::Recursive, recursive, |_| true),
+        ];
         let mut strange = None;
-        for (slot, paths) in [
-            (Slot::Data, data),
-            (Slot::Data, exist),
-            (Slot::Child, child),
-            (Slot::Persistent, persistent),
-            (Slot::Recursive, recursive),
-        ] {
+        for (list, slot, paths, is_such) in lists {
             for path in paths {
                 self.held.hand_over(slot, path, &mut self.resent);
-                if !self.resent.of(slot).contains_key(path) {
-                    strange = Some((slot, path.clone()));
+                let kept = self.resent.of(slot).get(path).copied();
+                if !kept.as_ref().is_some_and(is_such) {
+                    let promise = if kept.is_some() { Id::W7 } else { Id::W6 };
+                    strange = Some(Strange { promise, list, path: path.clone(), kept });
                 }
             }
         }

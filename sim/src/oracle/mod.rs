@@ -20,7 +20,7 @@
 //! | `disks` | what servers keep | Z12 Z14 Z17 Z18 T2 C7 |
 //! | `heard` | when a leader has heard of a session | T10 S3 S7 |
 //! | `commit` | each committed transaction against its request | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
-//! | `handshake` | sessions and passwords | S2 S4 S6 C6 C12 C13 W2 W6 |
+//! | `handshake` | sessions and passwords | S2 S4 S6 C6 C12 C13 W2 W6 W7 |
 //! | `local` | sessions that only one server knows | S2 S3 S4 S6 S7 S8 |
 //! | `reply` | each reply and event against the model | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
 //! | `watch` | events | T7 W1 W3 W4 W5 W6 W7 W8 |

@@ -12,7 +12,7 @@ use zabkeeper_core::{ConnId, ErrorCode, Zxid};
 use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::conn::{Asked, AuthAsked, Phase, Who};
-use super::watch::{Audience, Slot, describe};
+use super::watch::{Audience, Kept, Slot, describe};
 use super::words::maybe;
 use crate::model::{Asker, Resumption, Table, is_quota};
 
@@ -254,7 +254,8 @@ impl Oracles {
         if result.is_ok() || awaits {
             let watch = (answer.conn, slot, path.as_str());
             conn.watches.register(&self.model, &mut self.armed, watch, *zxid);
-            conn.kept.of_mut(slot).insert(path.clone(), *zxid);
+            let kept = Kept { since: *zxid, present: result.is_ok(), absent: missing };
+            conn.kept.keep(slot, path.clone(), kept);
         } else {
             conn.watches.read_failed(path);
         }
@@ -342,8 +343,8 @@ impl Oracles {
         }
         for (table, path) in &registered {
             let slot = Slot::of_table(*table);
-            let since = conn.resent.of_mut(slot).remove(path);
-            let lost = since.and_then(|since| model.next_firing(*table, path, since));
+            let kept = conn.resent.of_mut(slot).remove(path);
+            let lost = kept.and_then(|kept| model.next_firing(*table, path, kept.since));
             let everybody = Audience { rules: model.rules(), ids: &[] };
             let lost = lost
                 .filter(|f| everybody.may_hear(&f.acl) && Some(f.zxid) <= watches.relative_zxid);
@@ -351,8 +352,8 @@ impl Oracles {
                 answer.evidence(&format!("{lost:?} was never told, and is said to have been seen"))
             })?;
             conn.watches.register(model, armed, (answer.conn, slot, path), answer.zxid);
-            if since.is_some() {
-                conn.kept.of_mut(slot).insert(path.clone(), answer.zxid);
+            if let Some(kept) = kept {
+                conn.kept.keep(slot, path.clone(), Kept { since: answer.zxid, ..kept });
             }
         }
         // Changes while the client was away are not told (WATCH-23).
@@ -361,8 +362,8 @@ impl Oracles {
         {
             for path in paths {
                 conn.watches.register(model, armed, (answer.conn, slot, path), answer.zxid);
-                if conn.resent.of_mut(slot).remove(path).is_some() {
-                    conn.kept.of_mut(slot).insert(path.clone(), answer.zxid);
+                if let Some(kept) = conn.resent.of_mut(slot).remove(path) {
+                    conn.kept.keep(slot, path.clone(), Kept { since: answer.zxid, ..kept });
                 }
             }
         }

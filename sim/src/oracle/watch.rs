@@ -63,8 +63,19 @@ enum Gone {
     FailedRead,
 }
 
-/// Watches that a client holds, as it must conclude from replies and events: changes after which zxid count.
-pub(super) type Held = Tables<Zxid>;
+/// Watches that a client holds, as it must conclude from replies and events.
+pub(super) type Held = Tables<Kept>;
+
+/// A watch that a client holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Kept {
+    /// Changes after this count.
+    pub(super) since: Zxid,
+    /// Has an answer that set it shown that there is such a node?
+    pub(super) present: bool,
+    /// Has one shown that there is none? Both are so where one of them was used up without a word.
+    pub(super) absent: bool,
+}
 
 impl ConnWatches {
     /// A watch stands since the transaction `since`. Setting it twice changes nothing.

@@ -196,6 +196,33 @@ fn w7_set_watches_tells_what_was_not_missed() {
 }
 
 #[test]
+fn w7_watch_21_a_client_mistakes_one_of_its_watches_for_one_of_no_node() {
+    twins("W7", |h, lie| {
+        let a = h.client(0);
+        h.reads(a, watch_exists("/"));
+        let seen = h.tip();
+        let a = h.reconnects(a);
+        let lists: [&[&str]; 3] = if lie { [&[], &["/"], &[]] } else { [&["/"], &[], &[]] };
+        h.asks(a, resume(seen, lists));
+    });
+}
+
+#[test]
+fn w7_watch_20_a_client_mistakes_a_watch_of_no_node_for_one_of_a_node() {
+    twins("W7", |h, lie| {
+        let a = h.client(0);
+        h.reads(a, watch_exists("/none"));
+        let seen = h.tip();
+        let a = h.reconnects(a);
+        // It is still so where it has been set again.
+        h.reads(a, resume(seen, [&[], &["/none"], &[]]));
+        let a = h.reconnects(a);
+        let lists: [&[&str]; 3] = if lie { [&["/none"], &[], &[]] } else { [&[], &["/none"], &[]] };
+        h.asks(a, resume(seen, lists));
+    });
+}
+
+#[test]
 fn w8_edge_100_a_failed_read_registers() {
     twins("W8", |h, lie| {
         let a = h.client(0);

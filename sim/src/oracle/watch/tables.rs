@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zabkeeper_core::wire::{AddWatchMode, EventType, WatcherType};
 use zabkeeper_core::{ConnId, Zxid};
 
+use super::Kept;
 use crate::model::{Firing, Table};
 
 /// Kinds of watches on a path. A connection may have all of them there (WATCH-07).
@@ -87,13 +88,6 @@ impl<T> Tables<T> {
         !recursive.is_empty() && up_from(path).any(|each| recursive.contains_key(each))
     }
 
-    /// Takes all of `other`, too.
-    pub(in crate::oracle) fn join(&mut self, other: Tables<T>) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            mine.extend(theirs);
-        }
-    }
-
     /// Moves an entry, if it is here.
     pub(in crate::oracle) fn hand_over(&mut self, slot: Slot, path: &str, to: &mut Tables<T>) {
         if let Some((path, entry)) = self.of_mut(slot).remove_entry(path) {
@@ -114,14 +108,31 @@ impl<T> Tables<T> {
     }
 }
 
-impl Tables<Zxid> {
+impl Tables<Kept> {
+    /// The watch is set, or set once more.
+    pub(in crate::oracle) fn keep(&mut self, slot: Slot, path: String, watch: Kept) {
+        let kept = self.of_mut(slot).entry(path).or_insert(watch);
+        kept.since = watch.since;
+        kept.present |= watch.present;
+        kept.absent |= watch.absent;
+    }
+
+    /// Takes all of `other`, too.
+    pub(in crate::oracle) fn join(&mut self, other: Tables<Kept>) {
+        for (slot, paths) in Slot::ALL.into_iter().zip(other.0) {
+            for (path, watch) in paths {
+                self.keep(slot, path, watch);
+            }
+        }
+    }
+
     /// As [`Tables::used_up`]: since when the watches that are used up have stood.
     pub(in crate::oracle) fn used_up_since(
         &mut self,
         event: EventType,
         path: &str,
     ) -> Vec<(Table, Zxid)> {
-        let before = |(slot, table)| Some((table, *self.of(slot).get(path)?));
+        let before = |(slot, table)| Some((table, self.of(slot).get(path)?.since));
         let tables = [(Slot::Data, Table::Data), (Slot::Child, Table::Child)];
         let before: Vec<_> = tables.into_iter().filter_map(before).collect();
         self.used_up(event, path);
