@@ -1,7 +1,9 @@
 //! Every fault of the catalogue can strike, and the world survives it.
 
+use sim::buggify::Choice;
 use sim::faults::Fault;
 use sim::options::Profile;
+use sim::tally::Tally;
 use zabkeeper_core::io::Mark;
 
 use crate::{assert_passed, job, run};
@@ -113,4 +115,25 @@ fn o1_operators_are_answered() {
     assert_passed(&report);
     let asked = report.outcome.checks.iter().find(|(id, _)| *id == "O1");
     assert!(asked.is_some_and(|(_, count)| *count > 0), "{asked:?}");
+}
+
+#[test]
+fn workers_that_pause_leave_more_under_way() {
+    let sum = |sites: &str, count: fn(&Tally) -> u64| -> u64 {
+        let choice = Choice::parse(&format!("only={sites}")).expect("valid");
+        let one = |seed| {
+            let mut job = job(seed, Profile::Calm, "", 20);
+            job.pinned.buggify = choice.clone();
+            let report = run(&job);
+            assert_passed(&report);
+            count(&report.outcome.tally)
+        };
+        (1..=5).map(one).sum()
+    };
+    let set_aside = |tally: &Tally| tally.marks[Mark::SnapshotSetAside as usize];
+    let aside = ["snapshot.slices,snapshot.often", "snapshot"].map(|sites| sum(sites, set_aside));
+    assert!(aside[1] > 4 * aside[0], "changed while a snapshot is written: {aside:?}");
+    let batches = |tally: &Tally| tally.counts.batches;
+    let batches = ["snapshot.slow", "log.slow"].map(|sites| sum(sites, batches));
+    assert!(batches[1] * 6 < batches[0] * 5, "more waits for each batch: {batches:?}");
 }
