@@ -125,8 +125,6 @@ pub(super) struct Process {
     digest_seen: u64,
     /// How many it was when ground truth was looked at.
     truth_seen: u64,
-    /// The last transaction in the tree when the last snapshot began.
-    snapshot_begun: Zxid,
     /// Has a snapshot been completed in this turn, and was something applied while it was written?
     overtaken: bool,
     /// Ends in the middle of the next outputs.
@@ -190,7 +188,6 @@ impl Process {
             commits: 0,
             digest_seen: 0,
             truth_seen: 0,
-            snapshot_begun: Zxid::ZERO,
             overtaken: false,
             armed: None,
             cut: None,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use zabkeeper_core::wire::{ConnectRequest, Id, Request, WatchEvent};
 use zabkeeper_core::{ConnId, ErrorCode, Instant, ServerId, SessionId, Zxid};
 
-use super::watch::{ConnWatches, Held};
+use super::watch::{ConnWatches, Held, Kept, Slot};
 use crate::model::Rules;
 use crate::observe::ClientId;
 
@@ -192,6 +192,14 @@ impl Conn {
             knows: false,
             closed: false,
         }
+    }
+
+    /// The answer to setWatches, at `zxid`, says that this watch stands here, too; since when it has stood, if the client
+    /// holds it.
+    pub(super) fn stands_again(&mut self, slot: Slot, path: &str, zxid: Zxid) -> Option<Zxid> {
+        let (path, kept) = self.resent.of_mut(slot).remove_entry(path)?;
+        self.kept.keep(slot, path, Kept { since: zxid, ..kept });
+        Some(kept.since)
     }
 
     /// Did it ask for a new session?

@@ -224,10 +224,10 @@ impl Oracles {
         let conn = self.conns.get_mut(&id).expect("has a phase");
         let knows = conn.knows && conn.phase == Phase::Open;
         let strange = conn.resend(watches).filter(|_| knows);
-        let promise = strange.as_ref().map_or(Id::W6, |strange| strange.promise);
+        let promise = strange.as_ref().map_or(Id::W6, |(promise, _)| *promise);
         self.tally.hold(promise, strange.is_none(), || {
-            let Strange { list, path, kept, .. } = strange.expect("does not hold");
-            vec![format!("{id} sets its {list} watch of {path} again, and holds {kept:?}")]
+            let (_, watch) = strange.expect("does not hold");
+            vec![format!("{id} sets {watch}")]
         })
     }
 
@@ -324,17 +324,10 @@ impl Oracles {
     }
 }
 
-/// What a client sets again that it does not hold, or not so.
-struct Strange {
-    promise: Id,
-    list: &'static str,
-    path: String,
-    kept: Option<Kept>,
-}
-
 impl Conn {
-    /// setWatches names watches that the session holds; returns one that it does not.
-    fn resend(&mut self, watches: &SetWatches) -> Option<Strange> {
+    /// setWatches names watches that the session holds; returns one that it does not, or not so, and which promise that
+    /// breaks.
+    fn resend(&mut self, watches: &SetWatches) -> Option<(Id, String)> {
         type IsSuch = fn(&Kept) -> bool;
         let SetWatches { data, exist, child, persistent, recursive, .. } = watches;
         let lists: [(&str, Slot, &[String], IsSuch); 5] = [
@@ -351,7 +344,8 @@ impl Conn {
                 let kept = self.resent.of(slot).get(path).copied();
                 if !kept.as_ref().is_some_and(is_such) {
                     let promise = if kept.is_some() { Id::W7 } else { Id::W6 };
-                    strange = Some(Strange { promise, list, path: path.clone(), kept });
+                    let watch = format!("its {list} watch of {path} again, and holds {kept:?}");
+                    strange = Some((promise, watch));
                 }
             }
         }

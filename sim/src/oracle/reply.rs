@@ -343,8 +343,8 @@ impl Oracles {
         }
         for (table, path) in &registered {
             let slot = Slot::of_table(*table);
-            let kept = conn.resent.of_mut(slot).remove(path);
-            let lost = kept.and_then(|kept| model.next_firing(*table, path, kept.since));
+            let since = conn.stands_again(slot, path, answer.zxid);
+            let lost = since.and_then(|since| model.next_firing(*table, path, since));
             let everybody = Audience { rules: model.rules(), ids: &[] };
             let lost = lost
                 .filter(|f| everybody.may_hear(&f.acl) && Some(f.zxid) <= watches.relative_zxid);
@@ -352,9 +352,6 @@ impl Oracles {
                 answer.evidence(&format!("{lost:?} was never told, and is said to have been seen"))
             })?;
             conn.watches.register(model, armed, (answer.conn, slot, path), answer.zxid);
-            if let Some(kept) = kept {
-                conn.kept.keep(slot, path.clone(), Kept { since: answer.zxid, ..kept });
-            }
         }
         // Changes while the client was away are not told (WATCH-23).
         for (slot, paths) in
@@ -362,9 +359,7 @@ impl Oracles {
         {
             for path in paths {
                 conn.watches.register(model, armed, (answer.conn, slot, path), answer.zxid);
-                if let Some(kept) = conn.resent.of_mut(slot).remove(path) {
-                    conn.kept.keep(slot, path.clone(), Kept { since: answer.zxid, ..kept });
-                }
+                conn.stands_again(slot, path, answer.zxid);
             }
         }
         Ok(())

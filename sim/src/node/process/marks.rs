@@ -27,11 +27,9 @@ impl Process {
         if marks.is_empty() {
             return;
         }
-        if marks.contains(Mark::SnapshotBegun) {
-            self.snapshot_begun = self.server.status().applied;
-        }
         if marks.contains(Mark::SnapshotDone) {
-            self.overtaken = self.server.status().applied > self.snapshot_begun;
+            let status = self.server.status();
+            self.overtaken = status.applied > status.snapshot;
         }
         shared.tally.hit(marks);
         shared.reached(self.id, marks);

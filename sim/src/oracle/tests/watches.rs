@@ -195,31 +195,27 @@ fn w7_set_watches_tells_what_was_not_missed() {
     });
 }
 
+/// The watch that exists has set there is set again twice: each time as one of a node that is `there`, or is not.
+fn sets_again(h: &mut History, path: &str, there: [bool; 2]) {
+    let (path, none): (&[&str], &[&str]) = (&[path], &[]);
+    let lists = |there| if there { [path, none, none] } else { [none, path, none] };
+    let a = h.client(0);
+    h.reads(a, watch_exists(path[0]));
+    let seen = h.tip();
+    let a = h.reconnects(a);
+    h.reads(a, resume(seen, lists(there[0])));
+    let a = h.reconnects(a);
+    h.asks(a, resume(seen, lists(there[1])));
+}
+
 #[test]
 fn w7_watch_21_a_client_mistakes_one_of_its_watches_for_one_of_no_node() {
-    twins("W7", |h, lie| {
-        let a = h.client(0);
-        h.reads(a, watch_exists("/"));
-        let seen = h.tip();
-        let a = h.reconnects(a);
-        let lists: [&[&str]; 3] = if lie { [&[], &["/"], &[]] } else { [&["/"], &[], &[]] };
-        h.asks(a, resume(seen, lists));
-    });
+    twins("W7", |h, lie| sets_again(h, "/", [true, !lie]));
 }
 
 #[test]
 fn w7_watch_20_a_client_mistakes_a_watch_of_no_node_for_one_of_a_node() {
-    twins("W7", |h, lie| {
-        let a = h.client(0);
-        h.reads(a, watch_exists("/none"));
-        let seen = h.tip();
-        let a = h.reconnects(a);
-        // It is still so where it has been set again.
-        h.reads(a, resume(seen, [&[], &["/none"], &[]]));
-        let a = h.reconnects(a);
-        let lists: [&[&str]; 3] = if lie { [&["/none"], &[], &[]] } else { [&[], &["/none"], &[]] };
-        h.asks(a, resume(seen, lists));
-    });
+    twins("W7", |h, lie| sets_again(h, "/none", [false, lie]));
 }
 
 #[test]
