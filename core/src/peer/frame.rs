@@ -122,6 +122,8 @@ impl Channel {
 /// Appends a message as a frame.
 pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) {
     let start = out.len();
+    // Enough for all but transactions and pieces of a snapshot, of which there are few.
+    out.reserve(64);
     out.extend_from_slice(&[0; HEAD_BYTES]);
     *out = postcard::to_extend(message, std::mem::take(out)).expect("plain data encodes");
     let content = &out[start + HEAD_BYTES..];
