@@ -29,17 +29,19 @@ impl Clock {
     /// What the clocks show.
     pub(crate) fn read(&self, at: Instant) -> Now {
         let passed = at.0.saturating_sub(self.booted_at.0);
-        let shown = u128::from(passed) * u128::from(self.rate()) / 1_000;
-        let mono = Instant(self.origin + u64::try_from(shown).expect("a run is shorter than that"));
+        let shown = passed.checked_mul(self.rate()).expect("a run is shorter than that") / 1_000;
+        let mono = Instant(self.origin + shown);
         let ms = i64::try_from(at.0 / 1_000_000).expect("a run is shorter than that");
         Now { mono, wall: WallMs(EPOCH_MS + ms + self.wall_offset) }
     }
 
     /// When the monotonic clock shows `mono`.
     pub(crate) fn when(&self, mono: Instant) -> Instant {
-        let ahead = u128::from(mono.0.saturating_sub(self.origin));
-        let passed = (ahead * 1_000).div_ceil(u128::from(self.rate()));
-        Instant(self.booted_at.0.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)))
+        let ahead = mono.0.saturating_sub(self.origin);
+        // What is months away does not come.
+        let passed =
+            ahead.checked_mul(1_000).map_or(u64::MAX, |scaled| scaled.div_ceil(self.rate()));
+        Instant(self.booted_at.0.saturating_add(passed))
     }
 
     /// The wall clock jumps by `ms`.

@@ -382,8 +382,10 @@ impl Process {
         if self.server.next_deadline().is_some_and(|deadline| deadline <= now.mono) {
             self.step(now, Input::Timeout, shared);
         }
-        for conn in std::mem::take(&mut self.held) {
-            self.read(now, conn, shared);
+        if !self.held.is_empty() {
+            for conn in std::mem::take(&mut self.held) {
+                self.read(now, conn, shared);
+            }
         }
         self.flush_all(shared);
         self.trouble(disk, shared);

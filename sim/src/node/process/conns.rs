@@ -195,6 +195,9 @@ impl Process {
         clients: &mut Vec<(ConnId, ClientCommand)>,
         shared: &mut Shared,
     ) {
+        if clients.is_empty() {
+            return;
+        }
         let mut outbound: BTreeMap<ConnId, BytesMut> = BTreeMap::new();
         for (conn, command) in clients.drain(..) {
             let Some(state) = self.conns.get(&conn) else {

@@ -210,6 +210,9 @@ impl Process {
 
     /// Carries out what the server asks of its links.
     pub(super) fn send_peers(&mut self, commands: &mut Vec<PeerCommand>, shared: &mut Shared) {
+        if commands.is_empty() {
+            return;
+        }
         let mut touched = BTreeSet::new();
         for command in commands.drain(..) {
             match command {
@@ -288,8 +291,11 @@ impl Process {
 
     /// Links that have had no room may have some now.
     pub(super) fn flush_all(&mut self, shared: &mut Shared) {
-        for link in std::mem::take(&mut self.stuck) {
-            self.flush(link, shared);
+        // Most of the time there are none.
+        if !self.stuck.is_empty() {
+            for link in std::mem::take(&mut self.stuck) {
+                self.flush(link, shared);
+            }
         }
         shared.schedule_arrivals();
     }
