@@ -10,7 +10,7 @@
 //! node, client            who suffers: the real server with its driver's loop, the real session
 //! options, faults, heal,  what is drawn before a run
 //!   buggify, targets,
-//!   workload, served,
+//!   workload,
 //!   selection
 //! world, shared, fork,    phases, strikes, the loop; calls one by one, to compare with real servers
 //!   scene
@@ -62,7 +62,6 @@ pub mod scene;
 pub mod schedule;
 pub mod seed;
 pub mod selection;
-pub mod served;
 pub mod shapes;
 pub mod shared;
 pub mod shrink;

@@ -9,7 +9,6 @@ use zabkeeper_core::wire::{Acl, Perms, Secret};
 use crate::model;
 use crate::observe::SUPER_SUBJECT;
 use crate::seed::Dice;
-use crate::served;
 
 /// Two share a name, and one a password.
 const USERS: [&str; 4] = ["ann:a", "bob:a", "bob:b", "nobody"];
@@ -83,8 +82,7 @@ fn entry(dice: &mut Dice) -> Acl {
         3 => 31,
         _ => i32::try_from(dice.below(32)).expect("small"),
     };
-    let kinds = if served::IDENTITIES { 19 } else { 4 };
-    let (scheme, id) = match dice.below(kinds) {
+    let (scheme, id) = match dice.below(19) {
         0 if dice.chance(1, 4) => ("world", "somebody".to_owned()),
         0..4 => ("world", "anyone".to_owned()),
         4..7 => ("auth", (*dice.pick(&["", "anything"])).to_owned()),
