@@ -37,7 +37,9 @@ impl Oracles {
             Ok(txn) => txn,
             Err(corrupt) => return Oracles::fault(Id::Z2, vec![corrupt.to_string()]),
         };
-        self.was_asked_for(&txn, committed.proposed)?;
+        // It is applied, whoever asked for it.
+        let asked_for = self.was_asked_for(&txn, committed.proposed);
+        self.tally.unless_muted(asked_for)?;
         self.tally.hold(Id::S1, true, Vec::new)?;
         let shown = txn.to_string();
         let ended = matches!(txn.op, TxnOp::CloseSession).then_some(txn.session);

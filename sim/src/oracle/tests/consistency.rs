@@ -191,6 +191,30 @@ fn c8_done_twice_on_one_connection() {
     });
 }
 
+/// What comes after it would not be judged by what there is.
+#[test]
+fn c8_what_was_done_twice_is_done_where_that_does_not_count() {
+    twins("C3", |h, lie| {
+        h.oracles.mute("C8");
+        let a = h.client(0);
+        h.asks(a, set("/", "once"));
+        let mut txn = h.decides(a);
+        h.commits(txn.clone());
+        h.answers(a);
+        txn.zxid = h.next_zxid();
+        if let TxnOp::SetData { version, .. } = &mut txn.op {
+            *version += 1;
+        }
+        h.commits(txn);
+        h.asks(a, get("/"));
+        h.answers_as(a, |reply| {
+            if let (true, Ok(ReplyBody::Data(_, stat))) = (lie, &mut reply.result) {
+                stat.version -= 1;
+            }
+        });
+    });
+}
+
 #[test]
 fn c8_sent_again_on_the_next_connection_by_the_client() {
     twins("C8", |h, lie| {
