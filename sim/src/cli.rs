@@ -38,7 +38,7 @@ pub struct Flags {
     #[arg(long, value_name = "N", conflicts_with_all = ["seed", "seeds"])]
     pub runs: Option<u64>,
     /// First seed of --runs, --for and --cpu.
-    #[arg(long, value_parser = parse_seed, value_name = "N", default_value = "1")]
+    #[arg(long, value_parser = parse_seed, value_name = "N", default_value = "1", conflicts_with_all = ["seed", "seeds", "schedule"])]
     pub base_seed: u64,
     /// A batch: as many seeds as fit into this time of the wall clock (90s, 3m, 1h).
     #[arg(long = "for", value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "seeds", "runs"])]
@@ -47,7 +47,7 @@ pub struct Flags {
     #[arg(long, value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "seeds", "runs", "wall"])]
     pub cpu: Option<Duration>,
     /// Worlds at once, one thread each: usually 1, and to shrink as many as there are processors; the results do not depend on it.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = parse_jobs, value_name = "N")]
     pub jobs: Option<usize>,
     /// Virtual length of the phase with faults, usually 60s, with the swarm 15s to 120s and 300,000 events at most, with lite 10s.
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
@@ -130,7 +130,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", conflicts_with = "check_determinism")]
     pub save_schedule: Option<PathBuf>,
     /// Run all schedules of this folder, one after the other.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at", "trace", "html", "dump", "until", "until_event", "break_on", "shrink", "save_schedule", "json", "coverage", "ledger"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at", "trace", "html", "dump", "until", "until_event", "break_on", "shrink", "save_schedule", "json", "coverage", "ledger", "expect_hash", "buggify", "fork", "fork_at"])]
     pub corpus: Option<PathBuf>,
     /// Run what this file says instead of a seed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at"])]
@@ -140,7 +140,7 @@ pub struct Flags {
     pub shrink: bool,
     /// How long --shrink may take: a time of the wall clock (60s, 5m), after which the result depends on the speed of
     /// the machine; or a number of runs (2000runs), with which it does not.
-    #[arg(long, value_parser = parse_budget, value_name = "BUDGET", default_value = "60s")]
+    #[arg(long, value_parser = parse_budget, value_name = "BUDGET", default_value = "60s", requires = "shrink")]
     pub shrink_budget: Budget,
     /// Write results to this file: one object per run, and one for the batch.
     #[arg(long, value_name = "FILE")]
@@ -153,7 +153,7 @@ pub struct Flags {
     #[arg(long)]
     pub fail_fast: bool,
     /// Stop a batch after this many failures, by default 10.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_failures: Option<u64>,
     /// Give a batch up after this time of the wall clock, whatever is left of it: exit code 7, if nothing has failed. Runs that
     /// are under way come to their end.
@@ -189,7 +189,7 @@ pub struct SpeedFlags {
     /// Only these figures.
     pub only: Vec<String>,
     /// CPU time for each figure.
-    #[arg(long, value_parser = parse_duration, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_parser = parse_time, value_name = "TIME", default_value = "5s")]
     pub time: Duration,
     /// Write the table to this file, too.
     #[arg(long, value_name = "FILE")]
@@ -234,7 +234,7 @@ pub struct PowerFlags {
     #[arg(long)]
     pub quick: bool,
     /// Ranges looked through at once.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, value_parser = parse_jobs, default_value = "1", value_name = "N")]
     pub jobs: usize,
     /// Folder for the copy of the tree and for builds; it is kept, and makes the next builds short.
     #[arg(long, value_name = "DIR")]
@@ -271,6 +271,8 @@ impl Flags {
             ("--fail-fast", self.fail_fast),
             ("--max-failures", self.max_failures.is_some()),
             ("--jobs", self.jobs.is_some() && !self.shrink),
+            ("--forks", self.forks.is_some()),
+            ("--timeout-wall", self.timeout_wall.is_some()),
         ]);
         if let (None, Some(flag)) = (many, of_batch) {
             return Err(format!(
@@ -286,6 +288,23 @@ impl Flags {
             return Err(
                 "--buggify is for what is drawn from a seed; a schedule says it itself".to_owned()
             );
+        }
+        let of_trace = given(&[
+            ("--trace-from", self.trace_from.is_some()),
+            ("--trace-nodes", !self.trace_nodes.is_empty()),
+        ]);
+        if let Some(flag) = of_trace.filter(|_| self.trace == "off") {
+            return Err(format!("{flag} is about what --trace prints"));
+        }
+        let off = self.at_mark.iter().any(|text| text == "off");
+        if off && self.at_mark.len() + self.crash_at.len() > 1 {
+            return Err("--at-mark off: then nothing else may strike at marks".to_owned());
+        }
+        let files = [&self.html, &self.json, &self.coverage, &self.save_schedule];
+        let files = Vec::from_iter(files.into_iter().flatten());
+        if let Some(path) = files.iter().find(|path| files.iter().filter(|p| p == path).count() > 1)
+        {
+            return Err(format!("{}: two things would be written there", path.display()));
         }
         if self.check_determinism && self.trace != "off" {
             return Err(
@@ -467,6 +486,21 @@ fn parse_forks(text: &str) -> Result<Forks, String> {
     fork::parse_path(text.trim_matches('\'')).map(Forks)
 }
 
+fn parse_jobs(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(jobs @ 1..=1_024) => Ok(jobs),
+        Ok(_) | Err(_) => Err("1 to 1024 at once".to_owned()),
+    }
+}
+
+/// Of a measurement.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("in no time nothing is measured".to_owned()),
+        time => Ok(time),
+    }
+}
+
 fn parse_place(text: &str) -> Result<Place, String> {
     text.parse()
 }
@@ -585,6 +619,17 @@ mod tests {
             "--seed 3 --fail-fast",
             "--schedule f --max-failures 2",
             "--check-determinism --trace state",
+            "--seed 3 --trace-from 3s",
+            "--seed 3 --trace-nodes 1",
+            "--seed 3 --forks 2",
+            "--seed 3 --base-seed 2",
+            "--timeout-wall 3s",
+            "--seed 3 --shrink-budget 5s",
+            "--at-mark off --crash-at SyncSnap",
+            "--html x --json x",
+            "--corpus d --expect-hash 0",
+            "--runs 3 --max-failures 0",
+            "--runs 3 --jobs 0",
         ] {
             assert!(agree(args).is_err(), "{args}");
         }
@@ -593,7 +638,10 @@ mod tests {
             "--seed 3 --fork-at 1s --forks 4 --ledger",
             "--seed 3 --shrink --jobs 2",
             "--runs 9 --jobs 2 --max-failures 2",
-            "--schedule f --break-on C5 --dump d --shrink-budget 3s",
+            "--schedule f --break-on C5 --dump d",
+            "--schedule f --shrink --shrink-budget 3s",
+            "--at-mark off",
+            "--seed 3 --trace state --trace-from 3s --trace-nodes 1",
             "",
         ] {
             assert_eq!(agree(args), Ok(()), "{args}");

@@ -132,6 +132,9 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         };
         say(&format!("\n--break-on {wanted}: {never}\n"));
     }
+    // A promise that is kept is a verdict, where a branch that nobody reaches is none.
+    let in_vain =
+        matches!(flags.break_on, Some(Break::Mark(..))) && report.outcome.stopped.is_none();
     if let Some(expected) = flags.expect_hash
         && expected != report.outcome.hash
     {
@@ -143,7 +146,8 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         tell(&format!("{:<10}a second run was the same, event by event\n", "again"));
     }
     say_drifted(&report);
-    Ok(if report::is_open(report::verdict(&report)) { INCONCLUSIVE } else { 0 })
+    let is_open = in_vain || report::is_open(report::verdict(&report));
+    Ok(if is_open { INCONCLUSIVE } else { 0 })
 }
 
 fn say_drifted(report: &Report) {
@@ -491,5 +495,9 @@ fn may_write_all(flags: &Flags) -> Result<(), String> {
         [("html", html), ("json", json), ("coverage", coverage), ("save-schedule", save_schedule)];
     files
         .into_iter()
-        .try_for_each(|(flag, path)| path.as_ref().map_or(Ok(()), |path| may_write(flag, path)))
+        .try_for_each(|(flag, path)| path.as_ref().map_or(Ok(()), |path| may_write(flag, path)))?;
+    coverage.as_ref().map_or(Ok(()), |path| {
+        let readable = merge_coverage(path, &mut Coverage::default());
+        readable.map_err(|why| format!("--coverage {}: {why}", path.display()))
+    })
 }

@@ -14,7 +14,7 @@ use crate::determinism;
 use crate::faults::Fault;
 use crate::observe::ClientId;
 use crate::options::{Options, Pinned, Profile};
-use crate::output::{say, tell, write_file};
+use crate::output::{may_write, say, tell, write_file};
 use crate::report::Totals;
 use crate::run::{self, Job, Report};
 use crate::schedule::{self, Act, Schedule, Step};
@@ -93,10 +93,17 @@ pub fn main(flags: &SpeedFlags) -> u8 {
         say(&format!("speed: no figure is called {name:?}; there are {}\n", names.join(", ")));
         return BAD_USAGE;
     }
+    let files = [("report", &flags.report), ("track", &flags.track)];
+    for (flag, path) in files {
+        if let Some(Err(why)) = path.as_ref().map(|path| may_write(flag, path)) {
+            say(&format!("speed: {why}\n"));
+            return BAD_USAGE;
+        }
+    }
     let mut text =
         String::from("| figure | measured | floor | goal | |\n| --- | --- | --- | --- | --- |\n");
     tell(&text);
-    let (mut holds, mut figures) = (true, Vec::new());
+    let (mut holds, mut unwritten, mut figures) = (true, false, Vec::new());
     for (name, measure) in FIGURES {
         if flags.only.is_empty() || flags.only.iter().any(|wanted| wanted == name) {
             let figure = measure(flags.time);
@@ -115,7 +122,7 @@ pub fn main(flags: &SpeedFlags) -> u8 {
         && let Err(error) = write_file(path, &(text + &end))
     {
         say(&format!("speed: {}: {error}\n", path.display()));
-        return BAD_USAGE;
+        unwritten = true;
     }
     if let Some(path) = &flags.track {
         match Measured::now(cores, figures).track(path) {
@@ -125,11 +132,14 @@ pub fn main(flags: &SpeedFlags) -> u8 {
             }
             Err(why) => {
                 say(&format!("speed: {}: {why}\n", path.display()));
-                return BAD_USAGE;
+                unwritten = true;
             }
         }
     }
-    if holds { 0 } else { FLOOR_MISSED }
+    match (unwritten, holds) {
+        (true, _) => BAD_USAGE,
+        (false, holds) => u8::from(!holds) * FLOOR_MISSED,
+    }
 }
 
 fn at_least(what: &'static str, value: f64, unit: &'static str, floor: f64, goal: f64) -> Figure {

@@ -226,8 +226,10 @@ fn a_run_stops_where_somebody_wants_to_look() {
     let told = stopped(&["--break-on", "electionwon"]);
     assert!(told.contains(": s5 reaches ElectionWon"), "s5 leads seed 7: {told}");
     let never = sim(&["--seed", "7", "--duration", "1s", "--break-on", "DiskFailed"]);
+    assert_eq!(never.status.code(), Some(7));
     assert!(text(&never.stderr).contains("DiskFailed: no server has reached it"));
     let held = sim(&["--seed", "7", "--duration", "1s", "--break-on", "Z10"]);
+    assert_eq!(held.status.code(), Some(0));
     assert!(text(&held.stderr).contains("Z10: the run has not broken it"));
     let wrong = sim(&["--break-on", "Z99"]);
     assert_eq!(wrong.status.code(), Some(2));
