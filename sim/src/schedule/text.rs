@@ -3,6 +3,7 @@
 //! Owns the format: a first line with its version, `name value` lines, and the steps, one to a line, each with what
 //! happened beside it as a comment. What follows a `#` is not read.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
@@ -23,6 +24,8 @@ pub const VERSION: u32 = 1;
 const HEAD: &str = "zabkeeper schedule";
 /// Where comments begin, if there is room.
 const COMMENT_AT: usize = 44;
+/// Of these there may be several lines.
+const SEVERAL: [&str; 4] = ["reaches", "property", "rule", "absent"];
 /// A sentence beside a step is cut after so many bytes.
 const TOLD_MAX: usize = 160;
 
@@ -34,9 +37,10 @@ pub fn clock(at: Instant) -> String {
     format!("{seconds}.{digits:0<3}s")
 }
 
-/// A time as [`clock`] writes it.
+/// A time as [`clock`] writes it; whole seconds need no point.
 pub fn parse_clock(text: &str) -> Option<Instant> {
-    let (seconds, digits) = text.strip_suffix('s')?.split_once('.')?;
+    let seconds = text.strip_suffix('s')?;
+    let (seconds, digits) = seconds.split_once('.').unwrap_or((seconds, ""));
     if digits.len() > 9 {
         return None;
     }
@@ -58,21 +62,24 @@ impl Step {
         text
     }
 
-    fn parse(line: &str) -> Option<Step> {
+    fn parse(line: &str) -> Result<Step, String> {
         let mut words = line.split_whitespace();
-        let at = parse_clock(words.next()?)?;
-        let who = words.next()?;
-        let act = match fault_called(who) {
-            Some(fault) if fault.trigger() != Trigger::Always => Act::Strike(fault),
-            Some(_) => return None,
-            None => {
-                let client = ClientId(who.strip_prefix('c')?.parse().ok()?);
-                let name = words.next()?;
-                Act::Call(client, Op::ALL.into_iter().find(|op| op.name() == name)?)
+        let (time, who) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let at = parse_clock(time).ok_or(format!("{time:?} is no time: 4.467360s, 12s"))?;
+        let client = who.strip_prefix('c').and_then(|number| number.parse().ok());
+        let act = match (fault_called(who), client) {
+            (Ok(fault), _) if fault.trigger() == Trigger::Always => {
+                return Err(format!("{fault} does not strike: it is a property"));
             }
+            (Ok(fault), _) => Act::Strike(fault),
+            (Err(_), Some(client)) => {
+                let name = words.next().unwrap_or("");
+                let op = Op::ALL.into_iter().find(|op| op.name() == name);
+                Act::Call(ClientId(client), op.ok_or(format!("{name:?} is nothing to ask for"))?)
+            }
+            (Err(why), None) => return Err(why),
         };
-        let choices = words.map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?;
-        Some(Step { at, act, choices, hit: true, told: String::new() })
+        Ok(Step { at, act, choices: choices(words)?, hit: true, told: String::new() })
     }
 }
 
@@ -153,14 +160,24 @@ impl FromStr for Schedule {
         let mut options = settings::plain();
         options.faults = FaultPlan::none();
         let mut schedule = Schedule::of_run(0, &options, Vec::new());
+        let mut said = BTreeSet::new();
         for (line, number) in lines {
-            schedule.take(line).ok_or_else(|| {
+            let name = line.split_whitespace().next().unwrap_or("");
+            let is_step = line.starts_with(|c: char| c.is_ascii_digit());
+            let again = !is_step && !SEVERAL.contains(&name) && !said.insert(name);
+            let taken = if again { Err(format!("{name} once more")) } else { schedule.take(line) };
+            taken.map_err(|why| {
                 let shown: String = line.chars().take(TOLD_MAX).collect();
-                format!("line {number} cannot be read: {shown:?}")
+                format!("line {number}: {why}: {shown:?}")
             })?;
-        }
-        if !schedule.steps.is_sorted_by_key(|step| step.at) {
-            return Err("steps must be in order of time".to_owned());
+            if let [.., before, last] = &schedule.steps[..]
+                && last.at < before.at
+            {
+                let (at, before) = (clock(last.at), clock(before.at));
+                return Err(format!(
+                    "line {number}: steps must be in order of time: {at} after {before}"
+                ));
+            }
         }
         for name in settings::names() {
             let value = settings::value(&schedule.options, name).unwrap_or_default();
@@ -175,35 +192,42 @@ impl FromStr for Schedule {
 }
 
 impl Schedule {
-    fn take(&mut self, line: &str) -> Option<()> {
+    fn take(&mut self, line: &str) -> Result<(), String> {
         if line.starts_with(|c: char| c.is_ascii_digit()) {
             self.steps.push(Step::parse(line)?);
-            return Some(());
+            return Ok(());
         }
-        let (name, value) = line.split_once(char::is_whitespace)?;
+        let (name, value) = line.split_once(char::is_whitespace).ok_or("a value is missing")?;
         let value = value.trim_start();
         match name {
             "violates" => self.violates = Some(value.to_owned()),
             "found" => self.found = Some(revision(value)?),
             "mended" => self.mended = Some(revision(value)?),
-            "reaches" => self.reaches.push(mark_called(value)?),
+            "reaches" => {
+                self.reaches.push(mark_called(value).ok_or("no mark is called that")?);
+            }
             "seed" => self.seed = hex(value)?,
             "keys" => self.keys = hex(value)?,
-            "in_order" => self.in_order = value.parse::<u8>().ok()? == 1,
-            "fork" => self.options.forks = fork::parse_path(value).ok()?,
+            "in_order" => self.in_order = number::<u8>(value)? == 1,
+            "fork" => self.options.forks = fork::parse_path(value)?,
             "rule" => self.options.rules.push(parse_rule(value)?),
             "absent" => {
-                self.absent.insert(ClientId(value.parse().ok()?));
+                self.absent.insert(ClientId(number(value)?));
             }
             "trips" => self.trips = Some(fault_called(value)?),
             "property" => {
                 let fault = fault_called(value)?;
-                (fault.trigger() == Trigger::Always).then_some(())?;
+                if fault.trigger() != Trigger::Always {
+                    return Err(format!("{fault} is no property: it strikes at a time"));
+                }
                 self.options.faults.switch_on(fault, (1, 1));
             }
-            name => self.options = settings::with(&self.options, name, value.parse().ok()?)?,
+            name => {
+                let with = settings::with(&self.options, name, number(value)?);
+                self.options = with.ok_or(format!("no setting is called {name:?}"))?;
+            }
         }
-        Some(())
+        Ok(())
     }
 }
 
@@ -223,26 +247,35 @@ fn rule_line(rule: &Rule) -> String {
     with_comment(line, &rule.told)
 }
 
-fn parse_rule(text: &str) -> Option<Rule> {
+fn parse_rule(text: &str) -> Result<Rule, String> {
     let mut words = text.split_whitespace();
-    let (place, fault) = (words.next()?, words.next()?);
-    let rule = Rule::parse(&format!("{place}={fault}")).ok()?;
-    let choices = words.map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?;
-    Some(Rule { choices: Some(choices), ..rule })
+    let (place, fault) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let rule = Rule::parse(&format!("{place}={fault}"))?;
+    Ok(Rule { choices: Some(choices(words)?), ..rule })
 }
 
-fn fault_called(name: &str) -> Option<Fault> {
-    Fault::ALL.into_iter().find(|fault| fault.name() == name)
+fn choices<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<u64>, String> {
+    words.map(number).collect()
+}
+
+fn number<T: FromStr<Err: fmt::Display>>(word: &str) -> Result<T, String> {
+    word.parse().map_err(|error| format!("{word:?}: {error}"))
+}
+
+fn fault_called(name: &str) -> Result<Fault, String> {
+    let found = Fault::ALL.into_iter().find(|fault| fault.name() == name);
+    found.ok_or_else(|| format!("{name:?} is no fault"))
 }
 
 /// As git writes one, whole or short.
-fn revision(text: &str) -> Option<String> {
+fn revision(text: &str) -> Result<String, String> {
     let is_one = (7..=40).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
-    is_one.then(|| text.to_owned())
+    if is_one { Ok(text.to_owned()) } else { Err("a revision has 7 to 40 hex digits".to_owned()) }
 }
 
-fn hex(text: &str) -> Option<u64> {
-    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+fn hex(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").ok_or("a number that begins with 0x is missing")?;
+    u64::from_str_radix(digits, 16).map_err(|error| format!("{text:?}: {error}"))
 }
 
 #[cfg(test)]
@@ -314,12 +347,23 @@ mod tests {
         assert!(read("schedule").contains("begins with"));
         assert!(read("zabkeeper schedule 99\n").contains("version 1, not 99"));
         let odd = |line: &str| read(&format!("zabkeeper schedule 1\n# comment\n{line}\n"));
-        for line in
-            ["1.0s node.nothing", "1.0s disk.torn", "1.0s c1 setData x", "colour 7", "tick_ms"]
-        {
-            assert_eq!(odd(line), format!("line 3 cannot be read: {line:?}"));
+        for (line, why) in [
+            ("1.0s node.nothing", "\"node.nothing\" is no fault"),
+            ("300ms node.kill", "\"300ms\" is no time: 4.467360s, 12s"),
+            ("1.0s disk.torn", "disk.torn does not strike: it is a property"),
+            ("property node.kill", "node.kill is no property: it strikes at a time"),
+            ("1s c1 setDatum", "\"setDatum\" is nothing to ask for"),
+            ("1.0s c1 setData x", "\"x\": invalid digit found in string"),
+            ("reaches Nothing", "no mark is called that"),
+            ("seed 7", "a number that begins with 0x is missing"),
+            ("found abc", "a revision has 7 to 40 hex digits"),
+            ("colour 7", "no setting is called \"colour\""),
+            ("tick_ms", "a value is missing"),
+        ] {
+            assert_eq!(odd(line), format!("line 3: {why}: {line:?}"));
         }
-        assert!(odd("2.0s node.kill\n1.0s node.kill").contains("order"));
+        assert!(odd("tick_ms 4\ntick_ms 5").starts_with("line 4: tick_ms once more: "));
+        assert!(odd("2.0s node.kill\n1.0s node.kill").contains("line 4: steps must be in order"));
         assert!(odd("servers 9").contains("servers 9: it is from 1 to 7"));
         assert!(odd("tick_ms 0").contains("tick_ms 0: it is from 1 to "));
     }
