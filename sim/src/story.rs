@@ -19,7 +19,7 @@ use crate::roles::{Reign, Role};
 use crate::run::Report;
 
 pub use dump::dump;
-pub use failure::{explain, servers_named, stopped, verdict};
+pub use failure::{clients_named, explain, servers_named, stopped, verdict};
 pub use shrunk::shrunk;
 
 /// Longest line.

@@ -8,6 +8,7 @@ use zabkeeper_core::{Instant, ServerId, Zxid};
 
 use crate::chronicle::{Call, Chronicle, Conn, Entry, Hit, Lane, Message, State};
 use crate::judge::Failure;
+use crate::observe::ClientId;
 use crate::report;
 use crate::roles::Role;
 use crate::run::Report;
@@ -20,6 +21,8 @@ use crate::trace::plain::positions_in;
 const MESSAGES_MAX: usize = 90_000;
 const CALLS_MAX: usize = 20_000;
 const TOLD_MAX: usize = 30_000;
+/// Clients above this number have no lane, but for those that a failure names: a browser draws nothing that is higher than it can.
+const CLIENTS_MAX: usize = 1_000;
 /// With more changes of servers than this, positions are kept this often, ns, but for all of them this long before the
 /// end of a failed run.
 const STATES_MAX: usize = 40_000;
@@ -66,6 +69,7 @@ pub fn data(report: &Report, chronicle: &Chronicle, (name, repro): (&str, &str))
         "hash": format!("{:032x}", outcome.hash),
         "servers": lanes.servers.iter().map(|id| id.0).collect::<Vec<_>>(),
         "clients": lanes.clients,
+        "clients_left_out": lanes.left_out,
         "failure": outcome.failure.as_ref().map(failure),
         "phases": phases(chronicle),
         "states": states(report, chronicle, &lanes),
@@ -81,6 +85,7 @@ pub fn data(report: &Report, chronicle: &Chronicle, (name, repro): (&str, &str))
 struct Lanes {
     servers: Vec<ServerId>,
     clients: Vec<u32>,
+    left_out: usize,
 }
 
 impl Lanes {
@@ -92,7 +97,15 @@ impl Lanes {
         let mut clients: Vec<u32> = callers.chain(sessions.map(|conn| conn.client.0)).collect();
         clients.sort_unstable();
         clients.dedup();
-        Lanes { servers, clients }
+        let all = clients.len();
+        let failure = report.outcome.failure.as_ref();
+        let named = failure.map(|failure| story::clients_named(&failure.evidence));
+        let named = named.unwrap_or_default();
+        let mut place = 0..;
+        clients.retain(|client| {
+            place.next() < Some(CLIENTS_MAX) || named.contains(&ClientId(*client))
+        });
+        Lanes { servers, left_out: all - clients.len(), clients }
     }
 
     /// The row; -1 for what has none.
@@ -264,7 +277,7 @@ fn strikes(report: &Report) -> Value {
         let client = match &strike.hit {
             Hit::Client(client) => i64::from(client.0),
             Hit::Conn(ends) => ends.iter().find_map(client_of).unwrap_or(-1),
-            Hit::Server(_) | Hit::Pairs(_) | Hit::All => -1,
+            Hit::Server(_) | Hit::Pairs(_) | Hit::Clients => -1,
         };
         let whom = strike.whom();
         rows.push(json!([micros(strike.at), until, strike.fault.name(), servers, client, whom]));

@@ -164,7 +164,7 @@ fn servers_in(text: &str) -> Vec<ServerId> {
 }
 
 /// Clients that the evidence names.
-fn clients_named(evidence: &[String]) -> BTreeSet<ClientId> {
+pub fn clients_named(evidence: &[String]) -> BTreeSet<ClientId> {
     let numbers = words_after("client", evidence);
     numbers.iter().filter_map(|number| number.parse().ok()).map(ClientId).collect()
 }

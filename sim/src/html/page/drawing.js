@@ -74,6 +74,10 @@ const paintPhases = () => {
     ctx.fillRect(a, 20, b - a, 14);
     if (b - a > 40) { ctx.fillStyle = C.soft; ctx.fillText(name, a + 4, 27.5); }
   });
+  if (D.clients_left_out) {
+    ctx.fillStyle = C.soft;
+    ctx.fillText("and " + D.clients_left_out + " clients more, without lanes", LEFT + 5, laneTop(NS + NC) + 7);
+  }
   if (M.skipped) {
     const b = Math.min(width, X(M.since));
     if (b > LEFT) {

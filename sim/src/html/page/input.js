@@ -131,7 +131,8 @@ $("legend").addEventListener("click", (e) => { if (e.target === $("legend")) $("
 // ---- start ----
 // `#12.3..12.6@12.4` shows these seconds, with the cursor there; `#find=word` searches.
 const fromHash = () => {
-  const hash = decodeURIComponent(location.hash.slice(1));
+  let hash = location.hash.slice(1);
+  try { hash = decodeURIComponent(hash); } catch { /* it is no such text: taken as it stands */ }
   const part = hash.match(/([\d.]+)\.\.([\d.]+?)(?:@([\d.]+))?(?:&|$)/);
   const word = hash.match(/find=(.*)$/);
   if (part) {
