@@ -4,8 +4,10 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use serde_json::json;
 
@@ -47,8 +49,8 @@ pub fn append(batch: &Batch, flags: &Flags) -> io::Result<()> {
     writeln!(file, "{line}")
 }
 
-/// The commit that the tree of this program is at, with a plus where it has been changed since; as it was when it was
-/// first asked for.
+/// The commit that the tree of this program is at, with a plus where it has been changed since, or has files that are newer than the
+/// program; as it was when it was first asked for.
 pub fn revision() -> &'static str {
     static REVISION: OnceLock<String> = OnceLock::new();
     REVISION.get_or_init(ask)
@@ -69,5 +71,26 @@ fn ask() -> String {
     // The ledger itself grows by what is recorded in it.
     let others = ["status", "--porcelain", "-uno", "--", ":/", ":(top,exclude)sim/evidence.jsonl"];
     let changed = git(&others).is_some_and(|text| !text.is_empty());
-    if changed { format!("{commit}+") } else { commit }
+    if changed || is_older_than_its_sources() { format!("{commit}+") } else { commit }
+}
+
+/// Somebody may have committed, or gone back, since this program was built.
+fn is_older_than_its_sources() -> bool {
+    let built = std::env::current_exe().and_then(|path| path.metadata()?.modified());
+    let newest = |package: &str| {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(package).join("src");
+        newest_in(&sources)
+    };
+    let sources = ["core", "client", "storage-fs", "sim"].map(newest).into_iter().flatten().max();
+    matches!((built, sources), (Ok(built), Some(newest)) if newest > built)
+}
+
+/// When what lies there was last written; `None` where there is nothing to be seen.
+fn newest_in(folder: &Path) -> Option<SystemTime> {
+    let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let written = entries.filter_map(|entry| {
+        let path = entry.path();
+        if path.is_dir() { newest_in(&path) } else { entry.metadata().ok()?.modified().ok() }
+    });
+    written.max()
 }
