@@ -108,7 +108,7 @@ impl Form {
 }
 
 impl Queue {
-    /// Must a request that is no write wait?
+    /// Does nothing wait that a request which is no write would have to wait for?
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -34,8 +34,8 @@ pub enum Hit {
     Conn([Party; 2]),
     /// Nothing gets from the first to the second.
     Pairs(Vec<(ServerId, ServerId)>),
-    /// Everybody.
-    All,
+    /// Clients, whoever they are: no server is worse off for it.
+    Clients,
 }
 
 /// The record of a run.
@@ -100,7 +100,7 @@ impl Strike {
                 ends.iter().filter_map(server).collect()
             }
             Hit::Pairs(pairs) => pairs.iter().flat_map(|(from, to)| [*from, *to]).collect(),
-            Hit::Client(_) | Hit::All => Vec::new(),
+            Hit::Client(_) | Hit::Clients => Vec::new(),
         };
         servers.sort_unstable();
         servers.dedup();
@@ -114,7 +114,7 @@ impl Strike {
             Hit::Client(client) => format!("client {}", client.0),
             Hit::Conn(ends) => ends.map(|end| end.to_string()).join("-"),
             Hit::Pairs(pairs) => pairs_text(pairs),
-            Hit::All => "all".to_owned(),
+            Hit::Clients => "clients".to_owned(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! When a leader has last heard of a session: directly, or from the follower that its client is connected to.
 //!
-//! Owns these times. Must not decide when a session ends.
+//! Owns these times, and since when each server has stood still no more, which others take off what a server may be late; at the
+//! end of a run, whether sessions and nodes whose time is over are still there (S7, T10). Must not decide when a session ends.
 //!
 //! A follower answers pings and reads on its own and tells its leader with its next pong, so a client may have been
 //! answered and its leader not know it yet. That is in the nature of sessions on followers; S3 therefore has two parts.

@@ -119,6 +119,12 @@ impl World {
         self
     }
 
+    /// The same without words.
+    pub fn noted(mut self) -> World {
+        self.shared.agenda.keep_record(false);
+        self
+    }
+
     /// With nobody looking on: for measuring what that costs.
     pub(crate) fn unwatched(self) -> World {
         let mut world = self.unjudged();
@@ -137,12 +143,6 @@ impl World {
         if let Some(at) = self.next_at() {
             self.run_until(at);
         }
-    }
-
-    /// The same without words.
-    pub fn noted(mut self) -> World {
-        self.shared.agenda.keep_record(false);
-        self
     }
 
     /// The run fails when this fault strikes.

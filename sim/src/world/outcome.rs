@@ -1,4 +1,6 @@
 //! What is left of a world when its run has ended.
+//!
+//! Owns that record. Must not judge it.
 
 use std::collections::BTreeMap;
 

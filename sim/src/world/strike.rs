@@ -86,7 +86,7 @@ impl World {
 
     /// The dice of what strikes now.
     pub(super) fn strike_dice(&mut self) -> &mut Dice {
-        let fault = self.striking.unwrap_or(Fault::NodeKill);
+        let fault = self.striking.expect("asked for while a fault strikes");
         &mut self.fault_dice[fault as usize]
     }
 
@@ -345,10 +345,12 @@ impl World {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let dice = &mut self.fault_dice[fault as usize];
         let mut disk = node.disk().borrow_mut();
-        disturb(&mut disk, fault, dice, shared.now);
-        shared.tell(|| format!("s{server}"));
-        shared.hit(Hit::Server(server), disk.trouble.until(fault));
-        true
+        let struck = disturb(&mut disk, fault, dice, shared.now);
+        if struck {
+            shared.tell(|| format!("s{server}"));
+            shared.hit(Hit::Server(server), disk.trouble.until(fault));
+        }
+        struck
     }
 
     /// A server is no longer slow.
@@ -363,7 +365,7 @@ impl World {
         let ms = self.fault_dice[Fault::NetRefuse as usize].magnitude(50, 5_000);
         self.refusing_until = Instant(self.shared.now.0 + ms * MS);
         self.shared.tell(|| format!("for {ms} ms"));
-        self.shared.hit(Hit::All, Some(self.refusing_until));
+        self.shared.hit(Hit::Clients, Some(self.refusing_until));
         true
     }
 
@@ -398,7 +400,7 @@ impl World {
             self.shared.tell(|| format!("{conn} between {dialler} and {acceptor}"));
         }
         let until = trouble(&mut self.shared, dice, conn);
-        self.shared.hit(ends.map_or(Hit::All, Hit::Conn), until);
+        self.shared.hit(ends.map_or(Hit::Clients, Hit::Conn), until);
         self.shared.schedule_arrivals();
         true
     }
@@ -418,7 +420,7 @@ impl World {
             self.shared.net.break_off(self.shared.now, *conn, Break::Both);
         }
         self.shared.schedule_arrivals();
-        self.shared.hit(Hit::All, None);
+        self.shared.hit(Hit::Clients, None);
         conns.len() > 1
     }
 

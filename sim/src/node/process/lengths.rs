@@ -1,4 +1,6 @@
 //! How much a step has put out.
+//!
+//! Owns these counts, and cutting off what lies behind them. Must not know what the outputs say.
 
 use zabkeeper_core::io::Outbox;
 
