@@ -401,4 +401,17 @@ mod tests {
         let failure = judge.failure().expect("Z2");
         assert_eq!((failure.class.exit_code(), failure.at, failure.event), (1, Instant(6), 10));
     }
+
+    #[test]
+    fn the_rules_that_servers_keep_among_themselves_name_promises() {
+        let page = include_str!("../../docs/compatibility.md");
+        let is_rule = |row: &&str| ["| FLE-", "| QV-", "| ZAB-"].iter().any(|f| row.starts_with(f));
+        let rows = Vec::from_iter(page.lines().filter(is_rule));
+        assert!(rows.len() > 20, "{rows:?}");
+        for row in rows {
+            let named = row.trim_end_matches(" |").rsplit_once(" | ").expect("four columns").1;
+            let known = named.split(", ").all(|id| promises().contains(&id));
+            assert!(known, "{row}");
+        }
+    }
 }
