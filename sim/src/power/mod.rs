@@ -195,3 +195,26 @@ fn text_of(budget: Budget) -> String {
         Budget::Wall(time) => format!("{}ms", Duration::as_millis(&time)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge;
+
+    #[test]
+    fn every_plant_says_what_should_see_it_and_stands_in_the_table() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plants");
+        let table = fs::read_to_string(folder.join("README.md")).expect("our own page");
+        let mut known = judge::promises();
+        known.push("E1");
+        for entry in fs::read_dir(folder).expect("our own folder") {
+            let path = entry.expect("our own folder").path();
+            if path.extension().is_none_or(|extension| extension != "patch") {
+                continue;
+            }
+            let Patch { name, seen_by, .. } = head(&path);
+            assert!(seen_by.split(", ").all(|id| known.contains(&id)), "{name}: {seen_by}");
+            assert!(table.contains(&format!("\n| {name} | {seen_by} | ")), "no row for {name}");
+        }
+    }
+}
