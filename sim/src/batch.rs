@@ -102,7 +102,7 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
         };
         thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
-            for _ in 0..flags.jobs.unwrap_or(1).max(1) {
+            for _ in 0..flags.jobs.unwrap_or(1) {
                 let sender = sender.clone();
                 scope.spawn(|| work(sender));
             }

@@ -54,8 +54,9 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Place, String> {
         if text.starts_with(|c: char| c.is_ascii_digit()) {
-            let at = parse_clock(text);
-            return at.map(Place::At).ok_or_else(|| format!("{text:?} is no time: 4.2s"));
+            return parse_clock(text)
+                .map(Place::At)
+                .ok_or_else(|| format!("{text:?} is no time: 4.2s"));
         }
         parse_place(text).map(|(mark, nth)| Place::Mark(mark, nth))
     }

@@ -4,7 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Something of what standard output was to have is not there.
@@ -39,11 +39,14 @@ pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
         .and_then(|mut file| file.write_all(text.as_bytes()))
 }
 
-/// A file could be where a flag wants one.
+/// A file could be where a flag wants one, if it wants one.
 ///
 /// # Errors
 /// Says why it cannot.
-pub(crate) fn may_write(flag: &str, path: &Path) -> Result<(), String> {
+pub(crate) fn may_write(flag: &str, path: Option<&PathBuf>) -> Result<(), String> {
+    let Some(path) = path else {
+        return Ok(());
+    };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if path.is_dir() {
         return Err(format!("--{flag} {}: this is a folder", path.display()));

@@ -493,9 +493,7 @@ fn may_write_all(flags: &Flags) -> Result<(), String> {
     let Flags { html, json, coverage, save_schedule, .. } = flags;
     let files =
         [("html", html), ("json", json), ("coverage", coverage), ("save-schedule", save_schedule)];
-    files
-        .into_iter()
-        .try_for_each(|(flag, path)| path.as_ref().map_or(Ok(()), |path| may_write(flag, path)))?;
+    files.into_iter().try_for_each(|(flag, path)| may_write(flag, path.as_ref()))?;
     coverage.as_ref().map_or(Ok(()), |path| {
         let readable = merge_coverage(path, &mut Coverage::default());
         readable.map_err(|why| format!("--coverage {}: {why}", path.display()))

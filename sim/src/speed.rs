@@ -93,12 +93,10 @@ pub fn main(flags: &SpeedFlags) -> u8 {
         say(&format!("speed: no figure is called {name:?}; there are {}\n", names.join(", ")));
         return BAD_USAGE;
     }
-    let files = [("report", &flags.report), ("track", &flags.track)];
-    for (flag, path) in files {
-        if let Some(Err(why)) = path.as_ref().map(|path| may_write(flag, path)) {
-            say(&format!("speed: {why}\n"));
-            return BAD_USAGE;
-        }
+    let report = may_write("report", flags.report.as_ref());
+    if let Err(why) = report.and_then(|()| may_write("track", flags.track.as_ref())) {
+        say(&format!("speed: {why}\n"));
+        return BAD_USAGE;
     }
     let mut text =
         String::from("| figure | measured | floor | goal | |\n| --- | --- | --- | --- | --- |\n");
@@ -138,7 +136,8 @@ pub fn main(flags: &SpeedFlags) -> u8 {
     }
     match (unwritten, holds) {
         (true, _) => BAD_USAGE,
-        (false, holds) => u8::from(!holds) * FLOOR_MISSED,
+        (false, true) => 0,
+        (false, false) => FLOOR_MISSED,
     }
 }
 

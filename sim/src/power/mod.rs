@@ -47,7 +47,7 @@ fn measure_all(flags: &PowerFlags) -> Result<Vec<Row>, String> {
     if let Some(name) = flags.without.iter().find(|name| !Judge::may_go_without(name)) {
         return Err(format!("--without: {name:?} is no promise that a run can go on without"));
     }
-    flags.report.iter().try_for_each(|path| may_write("report", path))?;
+    may_write("report", flags.report.as_ref())?;
     let patches = patches(flags)?;
     let usual = || Path::new(ROOT).join("target/power");
     let folder = flags.scratch.clone().unwrap_or_else(usual);
@@ -175,7 +175,7 @@ fn look(program: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Vec<Ran
         }
     };
     thread::scope(|scope| {
-        for _ in 0..flags.jobs.clamp(1, ranges) {
+        for _ in 0..flags.jobs.min(ranges) {
             scope.spawn(work);
         }
     });

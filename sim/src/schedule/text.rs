@@ -163,8 +163,7 @@ impl FromStr for Schedule {
         let mut said = BTreeSet::new();
         for (line, number) in lines {
             let name = line.split_whitespace().next().unwrap_or("");
-            let is_step = line.starts_with(|c: char| c.is_ascii_digit());
-            let again = !is_step && !SEVERAL.contains(&name) && !said.insert(name);
+            let again = !is_step(line) && !SEVERAL.contains(&name) && !said.insert(name);
             let taken = if again { Err(format!("{name} once more")) } else { schedule.take(line) };
             taken.map_err(|why| {
                 let shown: String = line.chars().take(TOLD_MAX).collect();
@@ -193,7 +192,7 @@ impl FromStr for Schedule {
 
 impl Schedule {
     fn take(&mut self, line: &str) -> Result<(), String> {
-        if line.starts_with(|c: char| c.is_ascii_digit()) {
+        if is_step(line) {
             self.steps.push(Step::parse(line)?);
             return Ok(());
         }
@@ -229,6 +228,11 @@ impl Schedule {
         }
         Ok(())
     }
+}
+
+/// Steps begin with their time, all else with a name.
+fn is_step(line: &str) -> bool {
+    line.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// What comes before a `#` that begins a word; within one it numbers the hits of a mark.
