@@ -309,6 +309,12 @@ impl Config {
         self.sync_limit
     }
 
+    /// How old the newest proof of life may be that leader and follower have of each other: `syncLimit`, and the time from
+    /// one ping to the next, because a proof is as old as the ping or the answer that it goes back to.
+    pub fn silence_limit(&self) -> Duration {
+        self.sync_limit + self.tick / 2
+    }
+
     /// Who this server is.
     pub fn id(&self) -> ServerId {
         self.id

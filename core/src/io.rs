@@ -18,7 +18,8 @@
 //! 7. A function that takes no `Cx` cannot act: `tree`, `watch`, `quorum`, `log`, `session` and `wire` never
 //!    see it.
 //! 8. What has been received is handed over before a [`Input::Timeout`] that is due at the same time: a ping that has
-//!    arrived counts.
+//!    arrived counts. Among servers it counts from when it was sent, and no client is served between a deadline and the
+//!    word that puts it off.
 
 use std::fmt;
 use std::sync::Arc;

@@ -124,6 +124,13 @@ impl Server {
         let mut rng = mem::replace(&mut self.rng, Rng::new(0));
         let schemes = self.schemes.clone();
         let mut cx = Cx { now, config: &config, schemes: &schemes, rng: &mut rng, out };
+        if matches!(input, Input::Client(..))
+            && self.serves()
+            && self.timers.due(Timer::Role, now.mono)
+        {
+            // A server that stood still serves nobody before it knows that its leader, or its quorum, is still there.
+            self.on_role_timeout(&mut cx);
+        }
         match input {
             Input::Timeout => self.on_timeout(&mut cx),
             Input::Client(conn, event) => self.on_client(conn, event, &mut cx),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ErrorCode;
-use crate::ids::{ConnId, Epoch, ServerId, SessionId, WallMs, Zxid};
+use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WallMs, Zxid};
 use crate::io::{DurableState, Entry};
 use crate::peer::{Notification, PeerMessage, Stance, Standing, Voice, Vote};
 use crate::tree::{AclId, Node, NodeId, SnapshotHeader, SnapshotItem};
@@ -223,10 +223,15 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
         Some(PeerMessage::AckNewLeader { .. }) => PeerMessage::UpToDate { committed: zxid },
         Some(PeerMessage::UpToDate { .. }) => PeerMessage::Ack { zxid },
         Some(PeerMessage::Ack { .. }) => PeerMessage::Commit { zxid },
-        Some(PeerMessage::Commit { .. }) => PeerMessage::Ping { round: 8 },
-        Some(PeerMessage::Ping { .. }) => {
-            PeerMessage::Pong { round: 8, touched: vec![(session, timeout_ms)] }
+        Some(PeerMessage::Commit { .. }) => {
+            PeerMessage::Ping { round: 8, sent: Instant(300), echo: Instant(400) }
         }
+        Some(PeerMessage::Ping { .. }) => PeerMessage::Pong {
+            round: 8,
+            sent: Instant(500),
+            echo: Instant(300),
+            touched: vec![(session, timeout_ms)],
+        },
         Some(PeerMessage::Pong { .. }) => {
             let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
             let (request, standing) = (Request::Ping, Standing::Global);

@@ -21,7 +21,7 @@ use crate::ids::ServerId;
 const MAGIC: &[u8; 9] = b"zabk-peer";
 /// Raised where an older server would misread the greeting, a frame or a message: a variant that it does not know, or one
 /// that has changed or moved. Servers of two versions do not talk.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Bytes of a [`Greeting`].
 pub const GREETING_BYTES: usize = 31;
 /// Bytes before a frame's content.

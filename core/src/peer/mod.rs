@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::Ids;
-use crate::ids::{ConnId, Epoch, ServerId, SessionId, Zxid};
+use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::Entry;
 use crate::txn::Origin;
 use crate::wire::Request;
@@ -158,11 +158,20 @@ pub enum PeerMessage {
     Ping {
         /// Counts pings.
         round: u64,
+        /// The leader's monotonic clock when it sends this: an opaque number to the learner.
+        sent: Instant,
+        /// `sent` of the last [`Pong`](Self::Pong) that the leader has read on this link; zero before the first.
+        /// It bounds the age of this message on the learner's own clock, however long the message waited to be read.
+        echo: Instant,
     },
     /// Learner: yes, and these sessions have been heard of since the last answer.
     Pong {
         /// Of the ping.
         round: u64,
+        /// The learner's monotonic clock when it sends this: an opaque number to the leader.
+        sent: Instant,
+        /// `sent` of the ping that this answers.
+        echo: Instant,
         /// The sessions, and the timeout that each was granted last, ms (SESS-16).
         touched: Vec<(SessionId, u32)>,
     },
@@ -262,8 +271,8 @@ impl fmt::Display for PeerMessage {
             PeerMessage::UpToDate { committed } => write!(f, "UPTODATE committed={committed}"),
             PeerMessage::Ack { zxid } => write!(f, "ACK {zxid}"),
             PeerMessage::Commit { zxid } => write!(f, "COMMIT {zxid}"),
-            PeerMessage::Ping { round } => write!(f, "PING {round}"),
-            PeerMessage::Pong { round, touched } => {
+            PeerMessage::Ping { round, .. } => write!(f, "PING {round}"),
+            PeerMessage::Pong { round, touched, .. } => {
                 write!(f, "PONG {round} touched={}", touched.len())
             }
             PeerMessage::Request { session, origin, request, standing, .. } => {

@@ -133,8 +133,9 @@ impl Follower {
         cx: &mut Cx<'_>,
     ) -> News {
         let serves = self.serving().is_some();
-        let limit = if serves { cx.config.sync_limit() } else { cx.config.init_limit() };
-        self.deadline = cx.now.mono.after(limit);
+        if !serves {
+            self.deadline = cx.now.mono.after(cx.config.init_limit());
+        }
         match message {
             PeerMessage::LeaderInfo { epoch, empty } => {
                 self.on_leader_info(epoch, empty, replica, cx)
@@ -149,7 +150,7 @@ impl Follower {
             PeerMessage::Commit { zxid } if serves && zxid <= replica.log().appended() => {
                 News::Commit(zxid)
             }
-            PeerMessage::Ping { round } => self.on_ping(round, cx),
+            PeerMessage::Ping { round, sent, echo } => self.on_ping(round, sent, echo, cx),
             PeerMessage::Synced { conn, request } if serves => News::Synced(conn, request),
             PeerMessage::Commit { .. }
             | PeerMessage::Synced { .. }
@@ -366,17 +367,30 @@ impl Follower {
             unreachable!("service begins after synchronization")
         };
         cx.mark(Mark::FollowingBegun);
-        self.deadline = cx.now.mono.after(cx.config.sync_limit());
+        self.deadline = cx.now.mono.after(cx.config.silence_limit());
         let damaged = replica.state().damaged;
         let silent_until = damaged.then(|| replica.save_state(cx, |state| state.damaged = false));
         self.phase = Phase::Following { link, silent_until };
     }
 
-    fn on_ping(&mut self, round: u64, cx: &mut Cx<'_>) -> News {
+    /// The leader had read what this server sent at `echo` when it sent this ping. While clients are served, nothing else
+    /// extends the deadline: a server that stood still finds words that were sent long ago, and learns here how long.
+    fn on_ping(
+        &mut self,
+        round: u64,
+        leaders_clock: Instant,
+        echo: Instant,
+        cx: &mut Cx<'_>,
+    ) -> News {
         match self.phase {
             Phase::Synced { link } | Phase::Following { link, .. } => {
+                if self.serving().is_some() {
+                    let fresh_until = echo.min(cx.now.mono).after(cx.config.silence_limit());
+                    self.deadline = self.deadline.max(fresh_until);
+                }
                 let touched = std::mem::take(&mut self.touched).into_iter().collect();
-                cx.tell(link, PeerMessage::Pong { round, touched });
+                let sent = cx.now.mono;
+                cx.tell(link, PeerMessage::Pong { round, sent, echo: leaders_clock, touched });
                 News::None
             }
             Phase::Dialling

@@ -133,7 +133,7 @@ impl Leader {
             cx.mark(Mark::LinkDead);
             return Verdict::GoOn;
         };
-        learner.heard = cx.now.mono;
+        learner.on_message(cx.now.mono);
         let server = learner.server;
         match message {
             PeerMessage::AckEpoch { fresh, current, last } => {
@@ -142,7 +142,10 @@ impl Leader {
             PeerMessage::SyncAt { last } => self.on_sync_at(link, last, replica, cx),
             PeerMessage::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
             PeerMessage::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
-            PeerMessage::Pong { round, touched } => self.on_pong(link, round, &touched, cx),
+            PeerMessage::Pong { round, echo, sent, touched } => {
+                learner.on_pong(sent, echo, cx.now.mono);
+                self.on_pong(link, round, &touched, cx)
+            }
             PeerMessage::Request { session, origin, ids, request, standing }
                 if origin.server == server && request.is_write() =>
             {
@@ -510,8 +513,9 @@ impl Leader {
         if let Some(broadcast) = self.broadcast() {
             broadcast.syncs.on_ping(round);
         }
+        let sent = cx.now.mono;
         for learner in self.learners.values().filter(|learner| learner.is_synced()) {
-            cx.tell(learner.link, PeerMessage::Ping { round });
+            cx.tell(learner.link, PeerMessage::Ping { round, sent, echo: learner.echo() });
         }
     }
 

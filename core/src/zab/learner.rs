@@ -33,8 +33,11 @@ pub(super) struct Learner {
     reading: bool,
     /// Is something on its way that has to leave before more is sent?
     filling: bool,
-    /// When it was last heard of.
-    pub(super) heard: Instant,
+    /// When it was last heard of. While it serves, that is when the newest ping that it has answered was sent: a word
+    /// that has waited to be read says nothing of now.
+    heard: Instant,
+    /// The learner's clock, as its last answer to a ping gave it.
+    echo: Instant,
     /// Since when it owes acknowledgements without having sent any.
     owes_since: Option<Instant>,
 }
@@ -79,6 +82,7 @@ impl Learner {
             reading: false,
             filling: false,
             heard: now,
+            echo: Instant(0),
             owes_since: None,
         }
     }
@@ -297,6 +301,24 @@ impl Learner {
         }
     }
 
+    /// It has sent something. While it catches up, that is a sign of life, whatever it is.
+    pub(super) fn on_message(&mut self, now: Instant) {
+        if self.stage != Stage::Serving {
+            self.heard = now;
+        }
+    }
+
+    /// It has answered the ping that this leader sent at `echo`, at `sent` of its own clock.
+    pub(super) fn on_pong(&mut self, sent: Instant, echo: Instant, now: Instant) {
+        self.echo = sent;
+        self.heard = self.heard.max(echo.min(now));
+    }
+
+    /// What the next ping tells it of its own clock.
+    pub(super) fn echo(&self) -> Instant {
+        self.echo
+    }
+
     /// It has taken over the history; what it was sent since, it acknowledges from now on.
     pub(super) fn synced(&mut self, now: Instant) {
         self.stage = Stage::Synced;
@@ -312,7 +334,7 @@ impl Learner {
     pub(super) fn deadline(&self, cx: &Cx<'_>) -> Instant {
         let config = cx.config;
         let silent = if self.stage == Stage::Serving {
-            self.heard.after(config.sync_limit())
+            self.heard.after(config.silence_limit())
         } else {
             self.heard.after(config.init_limit())
         };

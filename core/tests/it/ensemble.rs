@@ -9,6 +9,7 @@
 //!                             epoch_txns, hold_ms; check_ms and per_minute, of containers; local and upgrade, 1 or 0
 //! start                       boot all and settle, without a trace: for plays that begin later
 //! boot [N ..]                 start these servers, or all, on what their disks hold
+//! pause N | resume N          the process gets no time: its deadlines pass
 //! kill N ..                   the process dies; what its disk has not done is lost, what it has sent still arrives
 //! vanish N                    its machine dies: nothing of it arrives, and nobody is told
 //! wipe N                      its disk is emptied
@@ -64,6 +65,7 @@ struct Play {
     wires: Vec<Wire>,
     held: BTreeSet<(ServerId, ServerId)>,
     held_disks: BTreeSet<ServerId>,
+    paused: BTreeSet<ServerId>,
     cut: BTreeSet<(ServerId, ServerId)>,
     clients: Clients,
     show_pings: bool,
@@ -123,6 +125,7 @@ impl Play {
             wires: Vec::new(),
             held: BTreeSet::new(),
             held_disks: BTreeSet::new(),
+            paused: BTreeSet::new(),
             cut: BTreeSet::new(),
             clients: Clients::default(),
             show_pings: false,
@@ -169,6 +172,12 @@ impl Play {
             }
             ["settle"] => self.settle(),
             ["wait", ms] => self.wait(ms.parse().unwrap()),
+            ["pause", server] => {
+                self.paused.insert(id(server));
+            }
+            ["resume", server] => {
+                self.paused.remove(&id(server));
+            }
             ["hold", "disk", server] => {
                 self.held_disks.insert(id(server));
             }
@@ -353,7 +362,8 @@ impl Play {
         loop {
             self.settle();
             let deadline = |id: &ServerId| Some((self.server(*id)?.next_deadline()?, *id));
-            let due = self.members.keys().filter_map(deadline).min();
+            let awake = self.members.keys().filter(|id| !self.paused.contains(id));
+            let due = awake.filter_map(deadline).min();
             let dial = self.events.iter().map(|event| event.at).filter(|at| *at > self.now.mono);
             let next = due.map(|(at, _)| at).into_iter().chain(dial).min();
             let Some(next) = next.filter(|next| *next <= end) else {

@@ -128,7 +128,10 @@ fn a_dial_is_answered_and_messages_go_both_ways_in_order() {
             let sent: Vec<PeerMessage> = (0..300).map(|i| proposal(i, 10_000)).collect();
             let peers = sent.iter().map(|m| PeerCommand::Send(here, m.clone())).collect();
             one.peers.carry_out(&mut Outbox { peers, ..Outbox::default() });
-            two.order(PeerCommand::Send(there, PeerMessage::Ping { round: 7 }));
+            two.order(PeerCommand::Send(
+                there,
+                PeerMessage::Ping { round: 7, sent: Instant(0), echo: Instant(0) },
+            ));
             for message in sent {
                 assert_eq!(two.event(there).await, PeerEvent::Message(message));
             }
@@ -138,7 +141,11 @@ fn a_dial_is_answered_and_messages_go_both_ways_in_order() {
                 drained += 1;
                 ping = one.next().await;
             }
-            let message = PeerEvent::Message(PeerMessage::Ping { round: 7 });
+            let message = PeerEvent::Message(PeerMessage::Ping {
+                round: 7,
+                sent: Instant(0),
+                echo: Instant(0),
+            });
             assert_eq!(ping, Input::Peer(here, message));
             if drained == 0 {
                 assert_eq!(one.next().await, Input::Peer(here, PeerEvent::Drained));
@@ -291,8 +298,12 @@ fn strangers_and_garbage_are_shown_out_and_disturb_nobody() {
         let mut confused = stranger(&two, Channel::Quorum);
         confused.write_all(&wrong_port.encode()).unwrap();
         assert!(closed(confused).await);
-        one.order(PeerCommand::Send(here, PeerMessage::Ping { round: 1 }));
-        let ping = PeerEvent::Message(PeerMessage::Ping { round: 1 });
+        one.order(PeerCommand::Send(
+            here,
+            PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) },
+        ));
+        let ping =
+            PeerEvent::Message(PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
         assert_eq!(two.event(there).await, ping);
     });
 }

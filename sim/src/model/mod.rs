@@ -127,6 +127,14 @@ pub struct Rules {
     pub timeouts_ms: (u32, u32),
 }
 
+impl Rules {
+    /// How old the newest proof of life may be of those a server works with; zero: as old as may be. It goes back to the
+    /// ping before, or the answer to that.
+    pub(crate) fn silence_limit(&self) -> Duration {
+        if self.sync_limit.is_zero() { Duration::ZERO } else { self.sync_limit + self.tick / 2 }
+    }
+}
+
 /// Which servers begin sessions that only they know (SESS-14).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LocalRules {

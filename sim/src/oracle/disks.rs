@@ -37,7 +37,9 @@ impl Ledger {
         at: Instant,
     ) -> Verdict {
         self.owes_nothing(tally, id)?;
-        self.server(id).cause = None;
+        let server = self.server(id);
+        server.cause = None;
+        server.catches_up = true;
         match input {
             Input::Disk(DiskEvent::Done(write)) => {
                 let mirror = &mut self.server(id).mirror;

@@ -59,6 +59,8 @@ pub(super) struct Server {
     pub(super) links: BTreeMap<LinkId, Link>,
     /// The link that the present step has got a message from.
     pub(super) cause: Option<LinkId>,
+    /// The present step takes what other servers, or the disk, have said before now.
+    pub(super) catches_up: bool,
     /// As a would-be leader.
     pub(super) promises: Promises,
     /// As a leader: when the newest of its questions left that a server has answered.

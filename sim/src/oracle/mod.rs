@@ -400,7 +400,7 @@ impl Oracles {
         ledger.keeps_a_majority(tally, id, acts.status, now, awake)?;
         let rules = self.model.rules();
         self.outside.acted(tally, id, acts, (now, awake))?;
-        ledger.is_not_deaf(tally, id, (now, awake), rules.sync_limit)?;
+        ledger.is_not_deaf(tally, id, (now, awake), rules.silence_limit())?;
         self.pace.gives_up_in_time(tally, id, (now, awake), rules.sync_limit)?;
         let since = ledger.role_since(id).max(awake);
         self.pace.begins_in_time(tally, id, (now, since), rules.begin_limit)?;

@@ -160,19 +160,22 @@ impl Pace {
             let debt = self.reigns.get(&id).and_then(|reign| reign.learners.get(on));
             let debt = debt.copied().unwrap_or_default();
             let (since, limit) = match (ledger.follows(id), debt.served) {
-                (Some((_, since)), _) if ledger.serves(id) => (since, rules.sync_limit),
+                (Some((_, since)), _) if ledger.serves(id) => (since, rules.silence_limit()),
                 (Some(_), _) if link.heard == link.since => (link.since, rules.tick * 2),
-                (None, Some(served)) => (served, rules.sync_limit),
+                (None, Some(served)) => (served, rules.silence_limit()),
                 // Who is brought into step says nothing for long, and takes what it is sent.
                 (None, None) => (debt.took.unwrap_or(link.since), rules.init_limit),
                 (Some(_), _) => (link.since, rules.init_limit),
             };
-            let since = link.heard.max(since);
+            // Among those who serve, a word counts from when it was sent for certain.
+            let serving = debt.served.is_some() || ledger.serves(id);
+            let heard = if serving { link.proven } else { link.heard };
+            let since = heard.max(since);
             let owes = debt.owes.filter(|_| debt.synced.is_some());
             let is_over = |since: Instant, limit: Duration| now.since(since) >= limit / 2;
             let is_late = owes.is_some_and(|owes| is_over(owes, rules.sync_limit));
             tally.hold(Id::L11, is_late || is_over(since, limit), || {
-                let (peer, heard) = (link.peer, link.heard);
+                let peer = link.peer;
                 let took = debt.took.map_or("never".to_owned(), |at| format!("last at {at}"));
                 let owed = owes.map_or("it owes no acknowledgement".to_owned(), |owes| {
                     let has = rules.sync_limit;

@@ -17,6 +17,8 @@ pub(super) struct Proof {
     /// When pings, and transactions, have left that are not answered yet.
     pings: VecDeque<(u64, Instant)>,
     proposals: VecDeque<(Zxid, Instant)>,
+    /// When answers to pings have left of which the leader has not said yet that it has them, by the learner's clock.
+    pongs: VecDeque<(Instant, Instant)>,
     /// When the learner was asked to take over the epoch's history.
     handed_over: Option<Instant>,
     /// When the learner asked for a sync that is not answered yet; the number is zero for whoever goes on with a session.
@@ -52,10 +54,17 @@ impl Proof {
         }
     }
 
-    /// The leader speaks. Says when a sync was asked for that it answers.
+    /// The leader says which of the learner's answers it had. Says when that one left.
+    pub(super) fn echoed(&mut self, echo: Instant) -> Option<Instant> {
+        answered(&mut self.pongs, echo)
+    }
+
+    /// One of the two speaks. Says when a sync was asked for that it answers.
     fn said(&mut self, message: &PeerMessage, at: Instant) -> Option<Instant> {
-        if let PeerMessage::Ping { round } = message {
+        if let PeerMessage::Ping { round, .. } = message {
             self.pings.push_back((*round, at));
+        } else if let PeerMessage::Pong { sent, .. } = message {
+            self.pongs.push_back((*sent, at));
         } else if let PeerMessage::Proposal(entry) = message {
             self.proposals.push_back((entry.zxid, at));
         } else if let PeerMessage::NewLeader { .. } = message {

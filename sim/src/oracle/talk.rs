@@ -5,7 +5,9 @@
 //!
 //! A message is judged when it leaves its step: what it vouches for must have been confirmed by the disk before.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::mem::{self, Discriminant};
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
@@ -25,6 +27,12 @@ pub(super) struct Link {
     pub(super) since: Instant,
     /// When something was last heard on it.
     pub(super) heard: Instant,
+    /// When the newest word that was heard on it was sent.
+    pub(super) spoken: Instant,
+    /// The newest instant at which the other end was there for certain, going by what it has answered.
+    pub(super) proven: Instant,
+    /// What the other end has not read yet, in order, and when it left.
+    underway: VecDeque<(Discriminant<PeerMessage>, Instant)>,
     /// The epoch that the leader at the other end has named.
     pub(super) epoch: Option<Epoch>,
     /// What the learner at the other end has said of itself.
@@ -94,6 +102,7 @@ impl Server {
 impl Ledger {
     /// A server is about to hear of one of its links.
     pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
+        let sent_at = self.takes_off(id, link, event);
         let server = self.server(id);
         match event {
             PeerEvent::Up { peer, .. } => {
@@ -101,6 +110,9 @@ impl Ledger {
                     peer: *peer,
                     since: at,
                     heard: at,
+                    spoken: at,
+                    proven: at,
+                    underway: VecDeque::new(),
                     epoch: None,
                     voice: None,
                     synced: false,
@@ -121,7 +133,16 @@ impl Ledger {
                     return;
                 };
                 view.heard = at;
+                view.spoken = sent_at.unwrap_or(at).max(view.spoken);
+                if let PeerMessage::Ping { echo, .. } = message
+                    && let Some(answered) = view.proof.echoed(*echo)
+                {
+                    view.proven = answered.max(view.proven);
+                }
                 if let Some(asked) = view.proof.heard(message, at) {
+                    if let PeerMessage::Pong { .. } = message {
+                        view.proven = asked.max(view.proven);
+                    }
                     let confirmed = server.confirmed.entry(view.peer).or_default();
                     *confirmed = asked.max(*confirmed);
                 }
@@ -145,6 +166,22 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    /// When the word left that is about to be read, where its sender still has the link.
+    fn takes_off(&mut self, id: ServerId, link: LinkId, event: &PeerEvent) -> Option<Instant> {
+        let PeerEvent::Message(message) = event else {
+            return None;
+        };
+        let peer = self.peer_of(id, link)?;
+        let underway = &mut self.server(peer).links.get_mut(&link)?.underway;
+        let kind = mem::discriminant(message);
+        while let Some((sent, at)) = underway.pop_front() {
+            if sent == kind {
+                return Some(at);
+            }
+        }
+        None
     }
 
     /// Orders to the links, in order.
@@ -177,6 +214,7 @@ impl Ledger {
             let epoch = to.and_then(|link| link.epoch);
             if let Some(view) = self.server(by).links.get_mut(link) {
                 view.told.and(message);
+                view.underway.push_back((mem::discriminant(message), at));
             }
             if let (PeerMessage::AckEpoch { fresh: true, .. }, Some(epoch)) = (message, epoch) {
                 let first = self.server(by).promised.insert(epoch);

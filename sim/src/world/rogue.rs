@@ -184,7 +184,12 @@ impl Rogue {
             2 => PeerMessage::SyncAt { last: Zxid::ZERO },
             3 => PeerMessage::AckNewLeader { epoch: Epoch::END },
             4 => PeerMessage::Ack { zxid: FAR },
-            5 => PeerMessage::Pong { round: u64::MAX, touched: Vec::new() },
+            5 => PeerMessage::Pong {
+                round: u64::MAX,
+                sent: Instant(u64::MAX),
+                echo: Instant(u64::MAX),
+                touched: Vec::new(),
+            },
             6 => PeerMessage::CreateSession { timeout_ms: 1_000, origin: elsewhere },
             7 => PeerMessage::Request {
                 session: SessionId(0),
@@ -248,7 +253,7 @@ impl Rogue {
         match self.dice.below(5) {
             0 => PeerMessage::NewLeader { epoch: Epoch::END },
             1 => PeerMessage::Commit { zxid: FAR },
-            2 => PeerMessage::Ping { round: 1 },
+            2 => PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) },
             3 => PeerMessage::Synced { conn: ConnId(1), request: 1 },
             _ => PeerMessage::LeaderInfo { epoch: Epoch::END, empty: false },
         }

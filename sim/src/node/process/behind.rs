@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::PeerMessage;
-use zabkeeper_core::{Input, LinkId, ServerId};
+use zabkeeper_core::{Input, Instant, LinkId, ServerId};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -71,7 +71,12 @@ mod tests {
         let epoch = zabkeeper_core::Epoch(1);
         has_all.says(&[PeerCommand::Send(LINK, PeerMessage::NewLeader { epoch })]);
         assert!(has_all.is_somebody(ServerId(1)).is_err());
-        let pong = learner(PeerMessage::Pong { round: 1, touched: Vec::new() });
+        let pong = learner(PeerMessage::Pong {
+            round: 1,
+            sent: Instant(0),
+            echo: Instant(0),
+            touched: Vec::new(),
+        });
         assert!(pong.is_somebody(ServerId(1)).is_err());
     }
 }

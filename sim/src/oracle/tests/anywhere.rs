@@ -41,6 +41,8 @@ fn leaves(h: &mut History) -> SessionId {
 /// A follower tells its leader of sessions.
 fn pongs(h: &mut History, id: ServerId, touched: &[SessionId]) {
     let pong = PeerMessage::Pong {
+        sent: Instant(0),
+        echo: Instant(0),
         round: 1,
         touched: touched.iter().map(|session| (*session, 1_000)).collect(),
     };
@@ -214,7 +216,7 @@ fn s3_a_follower_that_reads_nobody_does_not_vouch_for_its_clients() {
     twins_of(3, "S3", |h, lie| {
         let a = h.client_of(S2, 0);
         let touched = [h.session(a)];
-        h.hears(S2, S1, PeerMessage::Ping { round: 1 });
+        h.hears(S2, S1, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
         h.sees(Observation::Unread { server: S2, open: &[a] });
         pongs(h, S2, if lie { &[] } else { &touched });
     });
@@ -294,9 +296,13 @@ fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
     twins_of(3, "S7", |h, lie| {
         let session = leaves(h);
         h.waits(20_000);
-        h.hears(S2, S1, PeerMessage::Ping { round: 1 });
-        h.hears(S3, S1, PeerMessage::Ping { round: 1 });
-        h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
+        h.hears(S2, S1, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+        h.hears(S3, S1, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+        h.sends(
+            S2,
+            S1,
+            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+        );
         if !lie {
             expires(h, session);
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, Entry, PeerCommand};
 use zabkeeper_core::peer::{PeerMessage, Voice, Vote};
-use zabkeeper_core::{Epoch, Lost, ServerId, Why, Zxid};
+use zabkeeper_core::{Epoch, Instant, Lost, ServerId, Why, Zxid};
 
 use super::cast::link;
 use super::history::{History, create, twins_of};
@@ -664,7 +664,16 @@ fn z25_a_leader_hears_nobody() {
     twins_of(3, "Z25", |h, lie| {
         h.waits(11_000);
         if !lie {
-            h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
+            h.sends(
+                S2,
+                S1,
+                PeerMessage::Pong {
+                    round: 1,
+                    sent: Instant(0),
+                    echo: Instant(0),
+                    touched: Vec::new(),
+                },
+            );
         }
         h.waits(2_000);
         h.shows(S1);
@@ -676,7 +685,7 @@ fn z25_a_follower_does_not_hear_its_leader() {
     twins_of(3, "Z25", |h, lie| {
         h.waits(11_000);
         if !lie {
-            h.sends(S1, S2, PeerMessage::Ping { round: 1 });
+            h.sends(S1, S2, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
         }
         h.waits(2_000);
         h.shows(S2);

@@ -123,7 +123,11 @@ fn o1_sess_16_a_leader_that_was_told_shows_the_first_timeout() {
         h.reign(SERVER, &[S2, S3]);
         h.waits(10);
         let touched = vec![(session, 6_000)];
-        h.sends(if lie { S3 } else { S2 }, SERVER, PeerMessage::Pong { round: 1, touched });
+        h.sends(
+            if lie { S3 } else { S2 },
+            SERVER,
+            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched },
+        );
         let mut told = report(h);
         told.sessions[0].server = Some(S3);
         reports(h, &told);

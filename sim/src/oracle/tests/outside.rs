@@ -3,7 +3,7 @@
 
 use zabkeeper_core::io::PeerEvent;
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
-use zabkeeper_core::{ConnId, Epoch, Input, LinkId, ServerId, Zxid};
+use zabkeeper_core::{ConnId, Epoch, Input, Instant, LinkId, ServerId, Zxid};
 
 use super::cast::link;
 use super::ensembles::only_the_leader_logs;
@@ -92,7 +92,11 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
             h.hears_on(S1, newest, PeerMessage::FollowerInfo { accepted, voice });
             h.takes(S1, &Input::Peer(newest, PeerEvent::Down));
         }
-        h.hears_on(S1, first, PeerMessage::Pong { round: 1, touched: Vec::new() });
+        h.hears_on(
+            S1,
+            first,
+            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+        );
         h.logs(S1, &entry);
     });
 }
@@ -124,11 +128,15 @@ fn c5_an_answer_to_what_left_before_a_sync_came_confirms_it() {
         if !lie {
             asks(h);
         }
-        h.sends(S1, S2, PeerMessage::Ping { round: 1 });
+        h.sends(S1, S2, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
         if lie {
             asks(h);
         }
-        h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
+        h.sends(
+            S2,
+            S1,
+            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+        );
         h.whispers(S1, S2, PeerMessage::Synced { conn, request });
     });
 }

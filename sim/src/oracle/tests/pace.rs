@@ -26,8 +26,12 @@ fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
     twins_of(3, "L8", |h, lie| {
         let entry = proposes(h);
         h.waits(6_000);
-        h.sends(S1, S2, PeerMessage::Ping { round: 1 });
-        h.sends(S2, S1, PeerMessage::Pong { round: 1, touched: Vec::new() });
+        h.sends(S1, S2, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+        h.sends(
+            S2,
+            S1,
+            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+        );
         if !lie {
             h.logs(S2, &entry);
             h.confirms(S2);
@@ -87,7 +91,7 @@ fn l8_a_follower_keeps_to_itself_what_its_disk_has_confirmed() {
         } else {
             h.confirms(S2);
         }
-        h.hears(S2, S1, PeerMessage::Ping { round: 1 });
+        h.hears(S2, S1, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
     });
 }
 
@@ -153,7 +157,11 @@ fn l11_who_acknowledges_nothing_is_given_up_at_once() {
         h.logs(S1, &entry);
         h.sends(S1, S3, PeerMessage::Proposal(entry));
         h.waits(if lie { 2_000 } else { 3_000 });
-        h.sends(S3, S1, PeerMessage::Pong { round: 0, touched: Vec::new() });
+        h.sends(
+            S3,
+            S1,
+            PeerMessage::Pong { round: 0, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+        );
         gives_up(h, S1);
     });
 }
@@ -170,11 +178,18 @@ fn l11_a_leader_gives_up_who_takes_what_it_is_sent() {
     });
 }
 
+/// A ping says how old it is, by the answer that its sender has read.
 #[test]
 fn l11_a_follower_leaves_a_leader_that_it_has_just_heard() {
     twins_of(3, "L11", |h, lie| {
+        let answered = Instant(7);
         h.waits(8_000);
-        h.sends(S1, S3, PeerMessage::Ping { round: 1 });
+        h.sends(
+            S3,
+            S1,
+            PeerMessage::Pong { round: 0, sent: answered, echo: Instant(0), touched: Vec::new() },
+        );
+        h.sends(S1, S3, PeerMessage::Ping { round: 1, sent: Instant(0), echo: answered });
         h.waits(if lie { 2_000 } else { 3_000 });
         gives_up(h, S3);
     });
