@@ -155,6 +155,28 @@ impl fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
+/// A logged transaction that the state before it does not admit: a bug, or bytes that no leader of ours has decided. The
+/// server stops on it, because whoever goes on without it differs from the others from then on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Inapplicable {
+    /// What the state has against it, with the value.
+    pub(crate) what: String,
+}
+
+impl Inapplicable {
+    pub(crate) fn new(what: impl Into<String>) -> Inapplicable {
+        Inapplicable { what: what.into() }
+    }
+}
+
+impl fmt::Display for Inapplicable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Inapplicable {}
+
 /// Why a server ends a link with another: for its log, and of no other effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Why {
@@ -191,6 +213,8 @@ pub enum Lost {
     Epoch,
     /// A later election is under way.
     Overtaken,
+    /// All epochs are used up.
+    LastEpoch,
 }
 
 impl fmt::Display for Why {
@@ -217,6 +241,9 @@ impl fmt::Display for Lost {
             Lost::Behind => "a learner knows more than it does",
             Lost::Epoch => "its epoch is used up",
             Lost::Overtaken => "a later election is under way",
+            Lost::LastEpoch => {
+                "all epochs are used up: move the data directories of all servers away, and import their data anew"
+            }
         })
     }
 }

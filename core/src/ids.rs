@@ -93,14 +93,19 @@ impl Epoch {
     /// No epoch reaches this one: zxids stay below 2^63. A peer that speaks of it is damaged.
     pub const END: Epoch = Epoch(i32::MAX as u32);
 
-    /// The epoch that a new leader proposes when this is the highest that any voter has accepted.
-    ///
-    /// # Panics
-    /// When 2^31 epochs are used up.
-    pub fn next(self) -> Epoch {
-        let next = Epoch(self.0 + 1);
-        assert!(next < Epoch::END, "epochs are used up");
-        next
+    /// How far one server's word may be ahead of what others know. An honest server runs ahead by the elections that it took
+    /// part in and the others did not, each of which fails; a word beyond that would use up the epochs of all.
+    pub const LEAD_MAX: u32 = 1 << 16;
+
+    /// The epoch that a new leader proposes when this is the highest that any voter has accepted; `None` where all epochs are
+    /// used up.
+    pub fn next(self) -> Option<Epoch> {
+        self.0.checked_add(1).map(Epoch).filter(|next| *next < Epoch::END)
+    }
+
+    /// May a lone word name this epoch, where `known` is known?
+    pub(crate) fn is_credible(self, known: Epoch) -> bool {
+        self < Epoch::END && self.0 <= known.0.saturating_add(Epoch::LEAD_MAX)
     }
 }
 

@@ -54,4 +54,4 @@ pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, Write
 pub use io::{Input, Now, Outbox, Pressure};
 pub use quorum::Voters;
 pub use server::Server;
-pub use status::{Backlog, Mode, SessionInfo, Status, WatchSummary};
+pub use status::{Backlog, Halted, Mode, SessionInfo, Status, WatchSummary};

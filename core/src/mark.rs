@@ -85,6 +85,8 @@ marks! {
     PressurePaused,
     /// an error of the disk halts the server
     DiskFailed,
+    /// a committed transaction does not fit the state, and halts the server
+    Inapplicable,
     /// an epoch has no counters left, and a new one is needed
     EpochUsedUp,
     /// a server finds itself elected

@@ -1,14 +1,15 @@
 //! What survives a change of role: tree, sessions, watches, the log's watermarks and the durable promises.
 //!
 //! Owns the replicated state, its snapshots, and a leader's that arrives to replace it. Must not know roles, nor
-//! connections but as names in the watch tables. `apply` is total and deterministic: it asserts what the leader has checked.
+//! connections but as names in the watch tables. `apply` is deterministic, and executes what the leader
+//! has decided: a transaction that does not fit the state is an error, on which the server stops.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::Corrupt;
+use crate::error::{Corrupt, Inapplicable};
 use crate::history::History;
 use crate::ids::{ConnId, Epoch, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered};
@@ -17,7 +18,7 @@ use crate::peer::{Voice, Vote};
 use crate::recent::Recent;
 use crate::rng::{KeyedHash, Rng};
 use crate::session::SessionTable;
-use crate::status::Backlog;
+use crate::status::{Backlog, Halted};
 use crate::tree::{self, NewNode, SnapshotHeader, Tree};
 use crate::txn::{Origin, Txn, TxnOp};
 use crate::watch::Watches;
@@ -396,79 +397,103 @@ impl Replica {
     }
 
     /// Applies the next committed transaction, if there is one.
-    pub(crate) fn apply_next(&mut self) -> Option<Applied> {
+    ///
+    /// # Errors
+    /// A transaction that the state does not admit. The state is of no use any more.
+    pub(crate) fn apply_next(&mut self) -> Result<Option<Applied>, Halted> {
         if self.log.applied() == self.log.committed() {
-            return None;
+            return Ok(None);
         }
         let txn = match self.unapplied.pop_front().expect("what is committed was logged") {
             Unapplied::Decided(txn) => txn,
             Unapplied::Recovered(entry) => Txn::decode(&entry).expect("checked at recovery"),
         };
+        let mut effects = Effects::default();
+        if let Err(error) = self.apply_op(&txn, &txn.op, &mut effects) {
+            let (zxid, record) = (txn.zxid, txn.op.to_string());
+            return Err(Halted::Inapplicable {
+                zxid,
+                session: txn.session,
+                record,
+                what: error.what,
+            });
+        }
         self.log.apply(txn.zxid);
         self.snapshots.txns += 1;
-        Some(self.apply(txn))
+        Ok(Some(Applied { txn, effects }))
     }
 
-    fn apply(&mut self, txn: Txn) -> Applied {
-        let mut effects = Effects::default();
-        self.apply_op(&txn, &txn.op, &mut effects);
-        Applied { txn, effects }
-    }
-
-    fn apply_op(&mut self, txn: &Txn, op: &TxnOp, effects: &mut Effects) {
+    fn apply_op(
+        &mut self,
+        txn: &Txn,
+        op: &TxnOp,
+        effects: &mut Effects,
+    ) -> Result<(), Inapplicable> {
         match op {
             TxnOp::Create { path, data, acl, lifetime, parent_creates } => {
+                if !lifetime.is_possible() {
+                    return Err(Inapplicable::new(format!(
+                        "{lifetime:?} of {path} is out of range"
+                    )));
+                }
                 let owner = lifetime.owner(txn.session);
                 let data = data.as_deref();
                 let new = NewNode { path, data, acl, owner, parent_creates: *parent_creates };
-                effects.stats.push(self.tree.create(new, txn.zxid, txn.time));
+                effects.stats.push(self.tree.create(new, txn.zxid, txn.time)?);
                 self.fire(EventType::NodeCreated, path, effects);
                 self.fire_on_parent(path, effects);
             }
-            TxnOp::Delete { path } => self.delete(path, txn.zxid, effects),
+            TxnOp::Delete { path } => self.delete(path, txn.zxid, effects)?,
             TxnOp::SetData { path, data, version } => {
                 let data = data.as_deref();
-                let stat = self.tree.set_data(path, data, *version, txn.zxid, txn.time);
+                let stat = self.tree.set_data(path, data, *version, txn.zxid, txn.time)?;
                 effects.stats.push(stat);
                 self.fire(EventType::NodeDataChanged, path, effects);
             }
             TxnOp::SetAcl { path, acl, version } => {
-                effects.stats.push(self.tree.set_acl(path, acl, *version));
+                effects.stats.push(self.tree.set_acl(path, acl, *version)?);
             }
             TxnOp::Multi(ops) => {
                 for op in ops {
-                    self.apply_op(txn, op, effects);
+                    self.apply_op(txn, op, effects)?;
                 }
             }
             TxnOp::CreateSession { timeout_ms } => {
                 let owner = txn.origin.map(|origin| origin.server);
-                self.sessions.create(txn.session, *timeout_ms, owner);
+                self.sessions.create(txn.session, *timeout_ms, owner)?;
             }
             TxnOp::UpgradeSession { timeout_ms, server } => {
-                self.sessions.create(txn.session, *timeout_ms, Some(*server));
+                self.sessions.create(txn.session, *timeout_ms, Some(*server))?;
             }
-            TxnOp::MoveSession { server } => self.sessions.move_to(txn.session, *server),
+            TxnOp::MoveSession { server } => self.sessions.move_to(txn.session, *server)?,
             TxnOp::CloseSession => {
                 let mut ephemerals = Vec::from_iter(self.tree.ephemerals(txn.session));
                 ephemerals.sort_unstable();
                 for path in ephemerals {
-                    self.delete(&path, txn.zxid, effects);
+                    self.delete(&path, txn.zxid, effects)?;
                 }
-                self.sessions.close(txn.session);
+                self.sessions.close(txn.session)?;
             }
             TxnOp::Check { .. } | TxnOp::Error { .. } | TxnOp::MultiRefused { .. } => {}
         }
+        Ok(())
     }
 
     /// WATCH-10: whoever watches the node's data or its children hears once that it is gone.
-    fn delete(&mut self, path: &str, zxid: Zxid, effects: &mut Effects) {
-        let acl = self.tree.delete(path, zxid);
+    fn delete(
+        &mut self,
+        path: &str,
+        zxid: Zxid,
+        effects: &mut Effects,
+    ) -> Result<(), Inapplicable> {
+        let acl = self.tree.delete(path, zxid)?;
         let event = EventType::NodeDeleted;
         let conns = self.watches.fire(event, path);
         if !conns.is_empty() {
             effects.fired.push(Fired { event, path: path.into(), conns, acl });
         }
         self.fire_on_parent(path, effects);
+        Ok(())
     }
 
     fn fire_on_parent(&mut self, path: &str, effects: &mut Effects) {

@@ -34,7 +34,7 @@ use crate::peer::Vote;
 use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::session::SessionTracker;
-use crate::status::{Backlog, Mode, SessionInfo, Status, WatchSummary};
+use crate::status::{Backlog, Halted, Mode, SessionInfo, Status, WatchSummary};
 use crate::timer::{Timer, TimerTable};
 use crate::wire::WatcherType;
 use crate::zab::{Broadcast, Follower, Leader, News, Verdict};
@@ -66,7 +66,7 @@ pub struct Server {
     local: LocalSessions,
     /// Since when clients are not read.
     paused_since: Option<Instant>,
-    halted: Option<String>,
+    halted: Option<Halted>,
 }
 
 /// What a server is doing; each role owns what only it needs.
@@ -138,8 +138,10 @@ impl Server {
             Input::Peer(link, event) => self.on_peer(link, event, &mut cx),
             Input::Disk(event) => self.on_disk(event, &mut cx),
         }
-        self.replica.maybe_snapshot(&mut cx);
-        self.set_timers(&mut cx);
+        if self.halted.is_none() {
+            self.replica.maybe_snapshot(&mut cx);
+            self.set_timers(&mut cx);
+        }
         self.rng = rng;
     }
 
@@ -319,7 +321,10 @@ impl Server {
         match event {
             DiskEvent::Done(id) => self.on_done(id, cx),
             DiskEvent::ChunkDone { zxid, index } => self.on_chunk_done(zxid, index, cx),
-            DiskEvent::Failed(why) => self.halt(why, cx),
+            DiskEvent::Failed(why) => {
+                cx.mark(Mark::DiskFailed);
+                self.halt(Halted::Disk(why), cx);
+            }
             DiskEvent::LogRead { link, found } => {
                 if let Role::Leading(leader) = &mut self.role {
                     let verdict = leader.on_log_read(link, found, &self.replica, cx);
@@ -417,6 +422,9 @@ impl Server {
             News::Commit(zxid) => self.commit(zxid, cx),
             News::Serve(committed) => {
                 self.commit(committed, cx);
+                if self.halted.is_some() {
+                    return;
+                }
                 if let Role::Following(follower) = &mut self.role {
                     follower.activate(&mut self.replica, cx);
                 }
@@ -434,6 +442,9 @@ impl Server {
             cx.mark(Mark::HistoryReplayed);
         }
         self.commit(history, cx);
+        if self.halted.is_some() {
+            return;
+        }
         let Role::Leading(leader) = &mut self.role else { unreachable!("only a leader activates") };
         leader.activate(&self.replica, cx);
         self.resume_clients(cx);
@@ -453,7 +464,8 @@ impl Server {
         for link in mem::take(&mut self.inbound).into_keys() {
             cx.out.peers.push(PeerCommand::Close(link, Why::Follows));
         }
-        self.role = Role::Following(Follower::begin(leader, cx));
+        let elected_epoch = self.elected.map(|vote| vote.epoch).unwrap_or_default();
+        self.role = Role::Following(Follower::begin(leader, elected_epoch, cx));
     }
 
     /// Looks for a leader again, and ends all links, with a word for the log. Connections of clients stay; their requests
@@ -495,8 +507,13 @@ impl Server {
             if let Some(origin) = self.replica.next_origin() {
                 self.before_apply(origin, cx);
             }
-            let Some(applied) = self.replica.apply_next() else {
-                break;
+            let applied = match self.replica.apply_next() {
+                Ok(Some(applied)) => applied,
+                Ok(None) => break,
+                Err(halted) => {
+                    cx.mark(Mark::Inapplicable);
+                    return self.halt(halted, cx);
+                }
             };
             count += 1;
             if let Role::Leading(leader) = &mut self.role
@@ -582,9 +599,8 @@ impl Server {
         self.timers.set(Timer::LocalExpiry, local);
     }
 
-    /// The disk failed: nothing that is said from now on could be kept.
-    fn halt(&mut self, why: String, cx: &mut Cx<'_>) {
-        cx.mark(Mark::DiskFailed);
+    /// Nothing that is said from now on could be kept, or nothing of what is here is true: there is no more to say.
+    fn halt(&mut self, why: Halted, cx: &mut Cx<'_>) {
         for conn in mem::take(&mut self.conns).into_keys() {
             cx.send(conn, ClientCommand::Close);
         }

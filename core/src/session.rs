@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::digest;
+use crate::error::Inapplicable;
 use crate::ids::{Instant, ServerId, SessionId, WallMs};
 use crate::rng::Rng;
 use crate::wire::Password;
@@ -93,25 +94,35 @@ impl SessionTable {
         self.live.len()
     }
 
-    /// # Panics
+    /// # Errors
     /// Where the session exists: ids are dealt once.
-    pub(crate) fn create(&mut self, id: SessionId, timeout_ms: u32, owner: Option<ServerId>) {
-        let before = self.live.insert(id, Session { timeout_ms, owner });
-        assert!(before.is_none(), "session {id} exists");
+    pub(crate) fn create(
+        &mut self,
+        id: SessionId,
+        timeout_ms: u32,
+        owner: Option<ServerId>,
+    ) -> Result<(), Inapplicable> {
+        if self.live.contains_key(&id) {
+            return Err(Inapplicable::new(format!("session {id} exists")));
+        }
+        self.live.insert(id, Session { timeout_ms, owner });
         let last = self.last.entry(top_byte(id)).or_insert(id);
         *last = id.max(*last);
+        Ok(())
     }
 
-    /// # Panics
+    /// # Errors
     /// Where there is no such session: only live ones move.
-    pub(crate) fn move_to(&mut self, id: SessionId, owner: ServerId) {
-        self.live.get_mut(&id).expect("a live session moves").owner = Some(owner);
+    pub(crate) fn move_to(&mut self, id: SessionId, owner: ServerId) -> Result<(), Inapplicable> {
+        self.live.get_mut(&id).ok_or_else(|| Inapplicable::new(no_session(id)))?.owner =
+            Some(owner);
+        Ok(())
     }
 
-    /// # Panics
+    /// # Errors
     /// Where there is no such session: it is closed once.
-    pub(crate) fn close(&mut self, id: SessionId) {
-        assert!(self.live.remove(&id).is_some(), "session {id} is closed once");
+    pub(crate) fn close(&mut self, id: SessionId) -> Result<(), Inapplicable> {
+        self.live.remove(&id).map(|_| ()).ok_or_else(|| Inapplicable::new(no_session(id)))
     }
 
     /// The first id that a server deals, or its leader for it, which begins to create sessions at this wall time (SESS-01).
@@ -158,6 +169,10 @@ impl SessionTable {
         let last = self.last().map(|(server, id)| digest::last_session(server, id));
         live.chain(last).fold(0, u64::wrapping_add)
     }
+}
+
+fn no_session(id: SessionId) -> String {
+    format!("there is no session {id}")
 }
 
 /// The id after this one; never the value that marks container nodes.
@@ -412,7 +427,7 @@ mod tests {
         assert_eq!(first, by_clock(server, now));
         // Of three sessions the second was upgraded, and the third is not known any more.
         let [second, third] = [1, 2].map(|n| SessionId(first.0 + n));
-        table.create(second, 4000, Some(server));
+        table.create(second, 4000, Some(server)).expect("fits");
         let again = table.first_id(server, WallMs(now.0 - 1), &mut rng);
         assert!(again.0 > third.0 + 0xffff - 2, "{again} after {third}");
         assert_eq!(top_byte(again), 3);
@@ -474,9 +489,9 @@ mod tests {
             first,
             SessionId((3 << 56) | ((1_700_000_000_000_u64 << 24) >> 8).cast_signed())
         );
-        table.create(first, 4000, None);
-        table.create(next_id(first), 4000, None);
-        table.close(first);
+        table.create(first, 4000, None).expect("fits");
+        table.create(next_id(first), 4000, None).expect("fits");
+        table.close(first).expect("fits");
         let after_clock_step = table.first_id(server, WallMs(1_600_000_000_000), &mut rng);
         assert!(after_clock_step.0 >= first.0 + 0x1_0000, "{after_clock_step} leaps");
         assert_eq!(top_byte(after_clock_step), 3);

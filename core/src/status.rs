@@ -3,6 +3,8 @@
 //! Owns the vocabulary of `srvr` and `mntr` as far as the core knows it. Must not render text: drivers add what only
 //! they know (traffic, latency) and print.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
@@ -67,8 +69,40 @@ pub struct Status {
     pub data_bytes: u64,
     /// Watches set, both tables.
     pub watches: usize,
-    /// Why the server has halted, if it has: the disk failed, and what was said.
-    pub halted: Option<String>,
+    /// Why the server has halted, if it has.
+    pub halted: Option<Halted>,
+}
+
+/// Why a server does nothing any more. Its process ends; what was acknowledged is on the disk.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Halted {
+    /// The disk has failed, and this is what it said.
+    Disk(String),
+    /// A committed transaction does not fit the state that it is to be applied to.
+    Inapplicable {
+        /// Its position.
+        zxid: Zxid,
+        /// Its session.
+        session: SessionId,
+        /// Its change, as one line.
+        record: String,
+        /// What the state has against it.
+        what: String,
+    },
+}
+
+impl fmt::Display for Halted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Halted::Disk(what) => f.write_str(what),
+            Halted::Inapplicable { zxid, session, record, what } => {
+                write!(
+                    f,
+                    "transaction {zxid} of session {session} ({record}) cannot be applied: {what}"
+                )
+            }
+        }
+    }
 }
 
 /// A live session, for checkers and dumps.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Corrupt, ErrorCode};
 use crate::ids::{ConnId, ServerId, SessionId, WallMs, Zxid};
 use crate::io::Entry;
-use crate::wire::Acl;
+use crate::wire::{Acl, flat};
 
 /// One decided change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ pub enum TxnOp {
         path: String,
     },
     /// Several changes at once, in this order.
-    Multi(Vec<TxnOp>),
+    Multi(#[serde(deserialize_with = "flat::parts")] Vec<TxnOp>),
     /// A multi was refused: nothing changes.
     MultiRefused {
         /// How many operations it had.
@@ -157,9 +157,17 @@ impl Lifetime {
             Lifetime::Ephemeral => session,
             Lifetime::Container => Lifetime::CONTAINER,
             Lifetime::Ttl { ms } => {
-                assert!((1..=Lifetime::TTL_MS_MAX).contains(&ms), "{ms} ms is no time to live");
+                assert!(self.is_possible(), "{ms} ms is no time to live");
                 SessionId(Lifetime::EXTENDED | ms.cast_signed())
             }
+        }
+    }
+
+    /// Is the time to live, if it has one, within its range?
+    pub(crate) fn is_possible(self) -> bool {
+        match self {
+            Lifetime::Ttl { ms } => (1..=Lifetime::TTL_MS_MAX).contains(&ms),
+            Lifetime::Persistent | Lifetime::Ephemeral | Lifetime::Container => true,
         }
     }
 
@@ -281,6 +289,16 @@ impl fmt::Display for TxnOp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn depth_is_refused_before_it_is_read() {
+        let flat = TxnOp::Multi(vec![TxnOp::Delete { path: "/n".into() }, TxnOp::CloseSession]);
+        let bytes = postcard::to_allocvec(&flat).expect("plain data encodes");
+        assert_eq!(postcard::from_bytes(&bytes), Ok(flat.clone()));
+        let bytes = postcard::to_allocvec(&TxnOp::Multi(vec![flat])).expect("plain data encodes");
+        assert!(postcard::from_bytes::<TxnOp>(&bytes).is_err());
+        assert!(postcard::from_bytes::<TxnOp>(&[bytes[0], 1].repeat(200_000)).is_err());
+    }
 
     #[test]
     fn data_18_19_the_owner_field_tells_the_kinds_apart() {

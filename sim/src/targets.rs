@@ -226,6 +226,7 @@ const OFTEN: u64 = 1;
 pub fn weight(mark: Mark) -> u64 {
     match mark {
         Mark::BroadcastBegun
+        | Mark::Inapplicable
         | Mark::ConnHeldTooLong
         | Mark::SessionTakenOver
         | Mark::ClientAhead

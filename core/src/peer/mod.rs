@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::auth::Ids;
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::Entry;
-use crate::txn::Origin;
+use crate::session;
+use crate::txn::{Lifetime, Origin};
 use crate::wire::Request;
 
 /// For whom, and why: the derived order compares epoch, then history, then id, and greater is better (FLE-02).
@@ -220,6 +221,20 @@ pub enum PeerMessage {
         /// Number of the request on that connection.
         request: u64,
     },
+}
+
+impl Standing {
+    /// May `server` say this of the session for which it wants `request` to be decided? Only its own sessions may be known
+    /// to it alone, they are named for it, and it ends them itself.
+    pub(crate) fn admits(self, session: SessionId, server: ServerId, request: &Request) -> bool {
+        let own = session::top_byte(session) == session::byte_of(server)
+            && Lifetime::of(session) == Lifetime::Ephemeral;
+        match self {
+            Standing::Global => true,
+            Standing::Local => own && *request != Request::CloseSession,
+            Standing::Upgrading { .. } => own,
+        }
+    }
 }
 
 impl fmt::Display for Vote {

@@ -154,11 +154,15 @@ impl Queue {
     }
 
     /// The write whose transaction was applied: it is the first in the queue, because transactions are applied in the
-    /// order in which they were proposed.
-    pub(crate) fn applied(&mut self, request: u64) -> RequestFrame {
-        match self.waiting.pop_front() {
-            Some(Waiting::Write { number, asked }) if number == request => asked.frame,
-            other => panic!("write {request} was applied while {other:?} is the first to answer"),
+    /// order in which they were proposed. `None` where it is not: somebody else has spoken for this connection.
+    pub(crate) fn applied(&mut self, request: u64) -> Option<RequestFrame> {
+        let is_it = |waiting: &mut Waiting| matches!(waiting, Waiting::Write { number, .. } if *number == request);
+        match self.waiting.pop_front_if(is_it)? {
+            Waiting::Write { asked, .. } => Some(asked.frame),
+            Waiting::Sync { .. }
+            | Waiting::Request(_)
+            | Waiting::Farewell(_)
+            | Waiting::Early(_) => None,
         }
     }
 
@@ -278,10 +282,10 @@ mod tests {
         let second = queue.push_write(write(3));
         queue.push(frame(4, Request::Ping));
         assert_eq!(queue.next_read(), None);
-        assert_eq!(queue.applied(first).xid, 1);
+        assert_eq!(queue.applied(first).map(|f| f.xid), Some(1));
         assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(2));
         assert_eq!(queue.next_read(), None);
-        assert_eq!(queue.applied(second).xid, 3);
+        assert_eq!(queue.applied(second).map(|f| f.xid), Some(3));
         assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(4));
         assert!(queue.is_empty());
     }
@@ -333,7 +337,7 @@ mod tests {
         assert_eq!(syncs, [second]);
         let expected = [write(4), frame(5, Request::Ping), sync(6), write(7)];
         assert_eq!(anew, expected.map(Anew::Asked));
-        assert_eq!(queue.applied(first).xid, 1);
+        assert_eq!(queue.applied(first).map(|f| f.xid), Some(1));
         assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(2));
         assert_eq!(queue.next_read(), None);
     }

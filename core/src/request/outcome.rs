@@ -13,15 +13,16 @@ use crate::wire::{MultiResult, ReplyBody, Stat};
 const RUNTIME_INCONSISTENCY: i32 = -2;
 
 /// The answer to a write whose transaction is applied; `stats` are those of the nodes it created and changed, in order.
+/// `None` where the transaction is no decision on such a request.
 pub(crate) fn of(
     form: &Form,
     op: &TxnOp,
     stats: &mut impl Iterator<Item = Stat>,
-) -> Result<ReplyBody, ErrorCode> {
-    Ok(match op {
-        TxnOp::Error { code } => return Err(*code),
+) -> Option<Result<ReplyBody, ErrorCode>> {
+    Some(Ok(match op {
+        TxnOp::Error { code } => return Some(Err(*code)),
         TxnOp::Create { .. } | TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => {
-            match part(form, op, stats) {
+            match part(form, op, stats)? {
                 MultiResult::Created(path) => ReplyBody::Path(path),
                 MultiResult::CreatedStat(path, stat) => ReplyBody::PathStat(path, stat),
                 MultiResult::Changed(stat) => ReplyBody::Stat(stat),
@@ -29,7 +30,7 @@ pub(crate) fn of(
                 | MultiResult::Checked
                 | MultiResult::Failed(_)
                 | MultiResult::Data(..)
-                | MultiResult::Children(_) => unreachable!("{op} creates or changes"),
+                | MultiResult::Children(_) => return None,
             }
         }
         TxnOp::Delete { .. }
@@ -39,10 +40,9 @@ pub(crate) fn of(
         | TxnOp::MoveSession { .. }
         | TxnOp::CloseSession => ReplyBody::Empty,
         TxnOp::Multi(ops) => {
-            let Form::Multi(forms) = form else { unreachable!("a multi asked for {op}") };
-            ReplyBody::Multi(
-                ops.iter().zip(forms).map(|(op, form)| part(form, op, stats)).collect(),
-            )
+            let Form::Multi(forms) = form else { return None };
+            let parts = ops.iter().zip(forms).map(|(op, form)| part(form, op, stats));
+            ReplyBody::Multi(parts.collect::<Option<_>>()?)
         }
         TxnOp::MultiRefused { count, failed, code } => {
             let refusal = |index: u32| match index.cmp(failed) {
@@ -52,21 +52,21 @@ pub(crate) fn of(
             };
             ReplyBody::Multi((0..*count).map(refusal).collect())
         }
-    })
+    }))
 }
 
-/// What became of one operation that a multi can have.
-fn part(form: &Form, op: &TxnOp, stats: &mut impl Iterator<Item = Stat>) -> MultiResult {
-    let mut stat = || stats.next().expect("creating and changing a node yields its statistics");
-    match op {
+/// What became of one operation, if it is one that a multi can have.
+fn part(form: &Form, op: &TxnOp, stats: &mut impl Iterator<Item = Stat>) -> Option<MultiResult> {
+    let mut stat = || stats.next();
+    Some(match op {
         TxnOp::Create { path, .. } => {
-            let stat = stat();
+            let stat = stat()?;
             match form {
                 Form::WithStat => MultiResult::CreatedStat(path.clone(), stat),
                 Form::Plain | Form::Multi(_) => MultiResult::Created(path.clone()),
             }
         }
-        TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => MultiResult::Changed(stat()),
+        TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => MultiResult::Changed(stat()?),
         TxnOp::Delete { .. } => MultiResult::Deleted,
         TxnOp::Check { .. } => MultiResult::Checked,
         TxnOp::CreateSession { .. }
@@ -75,6 +75,6 @@ fn part(form: &Form, op: &TxnOp, stats: &mut impl Iterator<Item = Stat>) -> Mult
         | TxnOp::CloseSession
         | TxnOp::Multi(_)
         | TxnOp::MultiRefused { .. }
-        | TxnOp::Error { .. } => unreachable!("{op} is no part of a multi"),
-    }
+        | TxnOp::Error { .. } => return None,
+    })
 }

@@ -524,7 +524,7 @@ mod tests {
             };
             let (data, owner) = (data.as_deref(), lifetime.owner(SESSION));
             let new = NewNode { path: &path, data, acl: &acl, owner, parent_creates };
-            self.tree.create(new, self.zxid, self.time);
+            self.tree.create(new, self.zxid, self.time).expect("fits");
             self.prep.applied(self.zxid);
             Ok(path)
         }
@@ -597,7 +597,7 @@ mod tests {
             owner: SessionId(0),
             parent_creates: i32::MAX,
         };
-        world.tree.create(new, world.zxid, world.time);
+        world.tree.create(new, world.zxid, world.time).expect("fits");
         let ahead = world.zxid;
         let path = |op| if let TxnOp::Create { path, .. } = op { path } else { panic!("{op}") };
         assert_eq!(path(world.decide(create("/p/s", 2))), "/p/s2147483647");
@@ -615,7 +615,7 @@ mod tests {
         let mut world = World::new(TreeOptions::default());
         world.create(create("/p", 0)).expect("fine");
         for (before, after) in [(-2, -1), (-1, 0), (i32::MAX, i32::MIN)] {
-            world.tree.set_data("/p", None, before, world.zxid, world.time);
+            world.tree.set_data("/p", None, before, world.zxid, world.time).expect("fits");
             let written =
                 world.decide(Request::SetData { path: "/p".into(), data: None, version: -1 });
             let TxnOp::SetData { version, .. } = written else { panic!("{written}") };

@@ -256,7 +256,7 @@ impl Server {
                 }
             }
             Role::Leading(leader) => {
-                let verdict = leader.on_timeout(cx);
+                let verdict = leader.on_timeout(&self.replica, cx);
                 self.carry_out(verdict, cx);
             }
         }

@@ -298,10 +298,17 @@ impl Server {
             if matches!(txn.op, TxnOp::CreateSession { .. } | TxnOp::MoveSession { .. }) {
                 self.on_session_here(conn, txn.session, cx);
             } else {
-                let frame = self.queue(conn).applied(request);
-                let form = Form::of(&frame.request);
-                let result = outcome::of(&form, &txn.op, &mut effects.stats.into_iter());
-                self.reply(conn, frame.xid, result, cx);
+                let asked = self.queue(conn).applied(request);
+                let answer = asked.and_then(|frame| {
+                    let form = Form::of(&frame.request);
+                    let result = outcome::of(&form, &txn.op, &mut effects.stats.into_iter())?;
+                    Some((frame.xid, result))
+                });
+                match answer {
+                    Some((xid, result)) => self.reply(conn, xid, result, cx),
+                    // Another server has spoken for this connection: what its client asked for cannot be told from that.
+                    None => self.close(conn, cx),
+                }
                 if !matches!(txn.op, TxnOp::CloseSession) {
                     self.serve_reads(conn, cx);
                 }

@@ -1,6 +1,6 @@
 //! The data tree: nodes, their statistics, ephemerals, access control lists (Java `DataTree`, `DataNode`).
 //!
-//! Owns every node. Changes are strict: they come from decided transactions and assert what the decision has checked.
+//! Owns every node. Changes are strict: they come from decided transactions, and refuse what no decision can have asked for.
 //! Must not know sessions' timeouts, watches or connections, and takes no `Cx`: it cannot act.
 //!
 //! Nodes lie in a slab and are found by one table from (parent, name) to place, so a name is stored once and a path
@@ -31,6 +31,7 @@ pub(crate) use snapshot::Item as SnapshotItem;
 pub(crate) use snapshot::{SnapshotHeader, load};
 
 use crate::digest::{self, NodeView};
+use crate::error::Inapplicable;
 use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
 use crate::wire::{Acl, Perms, Stat};
@@ -196,14 +197,28 @@ impl Tree {
     }
 
     /// Creates a node (the transaction's header gives zxid and time) and returns its statistics.
-    pub(crate) fn create(&mut self, new: NewNode<'_>, zxid: Zxid, time: WallMs) -> Stat {
-        let (parent, name) = split(new.path).expect("a created path has a parent");
-        let parent = self.find(parent).expect("the parent of a created node exists");
-        assert!(self.child(parent, name).is_none(), "{} exists", new.path);
+    ///
+    /// # Errors
+    /// A path that is invalid or taken, or that has no parent which can have children.
+    pub(crate) fn create(
+        &mut self,
+        new: NewNode<'_>,
+        zxid: Zxid,
+        time: WallMs,
+    ) -> Result<Stat, Inapplicable> {
+        let refuse = |what: &str| Inapplicable::new(format!("{} {what}", new.path));
+        let (parent, name) =
+            split(new.path).filter(|_| is_valid(new.path)).ok_or_else(|| refuse("is no path"))?;
+        let parent = self.find(parent).ok_or_else(|| refuse("has no parent"))?;
+        if self.child(parent, name).is_some() {
+            return Err(refuse("exists"));
+        }
+        if self.node(parent).is_ephemeral() {
+            return Err(refuse("is below an ephemeral node"));
+        }
         self.touch(parent);
         self.unlist_lapse(parent);
         let above = self.node_mut(parent);
-        assert!(!above.is_ephemeral(), "ephemerals have no children");
         // The counter never goes back, even where the sequence has run over (DATA-15).
         if new.parent_creates > above.creates {
             above.creates = new.parent_creates;
@@ -224,14 +239,22 @@ impl Tree {
         });
         let stat = self.stat(id);
         self.use_created(new.path, id);
-        stat
+        Ok(stat)
     }
 
     /// Deletes a node without children. Returns its list, which says who may hear of it.
-    pub(crate) fn delete(&mut self, path: &str, zxid: Zxid) -> Arc<[Acl]> {
-        let id = self.find(path).expect("a deleted node exists");
-        assert_eq!(self.children_count(id), 0, "{path} has children");
-        assert_ne!(id, NodeId::ROOT, "the root is never deleted");
+    ///
+    /// # Errors
+    /// A node that does not exist, has children, or is never deleted.
+    pub(crate) fn delete(&mut self, path: &str, zxid: Zxid) -> Result<Arc<[Acl]>, Inapplicable> {
+        let refuse = |what: &str| Inapplicable::new(format!("{path} {what}"));
+        let id = self.find(path).ok_or_else(|| refuse("does not exist"))?;
+        if self.children_count(id) > 0 {
+            return Err(refuse("has children"));
+        }
+        if id == NodeId::ROOT || is_reserved(path) {
+            return Err(refuse("is never deleted"));
+        }
         let parent = self.node(id).parent;
         self.touch(id);
         self.touch(parent);
@@ -240,10 +263,13 @@ impl Tree {
         let bytes = self.node(id).length();
         self.displace(id);
         self.use_more(path, -1, -signed(bytes));
-        acl
+        Ok(acl)
     }
 
     /// Replaces a node's data and returns its new statistics.
+    ///
+    /// # Errors
+    /// A node that does not exist.
     pub(crate) fn set_data(
         &mut self,
         path: &str,
@@ -251,8 +277,8 @@ impl Tree {
         version: i32,
         zxid: Zxid,
         time: WallMs,
-    ) -> Stat {
-        let id = self.find(path).expect("a changed node exists");
+    ) -> Result<Stat, Inapplicable> {
+        let id = self.find_changed(path)?;
         self.unlist_lapse(id);
         let before = self.node(id).length();
         self.replace_data(id, data.map(Bytes::copy_from_slice));
@@ -263,7 +289,11 @@ impl Tree {
         self.list_lapse(id);
         let stat = self.stat(id);
         self.use_more(path, 0, signed(data.map_or(0, <[u8]>::len)) - signed(before));
-        stat
+        Ok(stat)
+    }
+
+    fn find_changed(&self, path: &str) -> Result<NodeId, Inapplicable> {
+        self.find(path).ok_or_else(|| Inapplicable::new(format!("{path} does not exist")))
     }
 
     fn replace_data(&mut self, id: NodeId, data: Option<Bytes>) {
@@ -276,15 +306,23 @@ impl Tree {
     }
 
     /// Gives a node another access control list; what it is now.
-    pub(crate) fn set_acl(&mut self, path: &str, acl: &[Acl], version: i32) -> Stat {
-        let id = self.find(path).expect("a changed node exists");
+    ///
+    /// # Errors
+    /// A node that does not exist.
+    pub(crate) fn set_acl(
+        &mut self,
+        path: &str,
+        acl: &[Acl],
+        version: i32,
+    ) -> Result<Stat, Inapplicable> {
+        let id = self.find_changed(path)?;
         self.touch(id);
         let acl = self.acls.intern(acl);
         let node = self.node_mut(id);
         let before = mem::replace(&mut node.acl, acl);
         node.aversion = version;
         self.acls.release(before);
-        self.stat(id)
+        Ok(self.stat(id))
     }
 
     /// Sum over all nodes; see [`digest`].

@@ -16,7 +16,7 @@ fn create(tree: &mut Tree, path: &str, owner: SessionId, zxid: u64) -> Stat {
     let parent = tree.find(split(path).expect("no root").0).expect("the parent exists");
     let parent_creates = tree.node(parent).creates + 1;
     let new = NewNode { path, data: Some(b"x"), acl: &Acl::open(), owner, parent_creates };
-    tree.create(new, Zxid(zxid), WallMs(zxid.cast_signed() * 10))
+    tree.create(new, Zxid(zxid), WallMs(zxid.cast_signed() * 10)).expect("fits")
 }
 
 fn stat(tree: &Tree, path: &str) -> Stat {
@@ -50,7 +50,7 @@ fn stat_03_05_edges_65_to_67_children_move_pzxid_and_cversion() {
     create(&mut tree, "/p/a", NOBODY, 2);
     create(&mut tree, "/p/b", NOBODY, 3);
     assert_eq!(stat(&tree, "/p").cversion, 2);
-    tree.delete("/p/a", Zxid(4));
+    tree.delete("/p/a", Zxid(4)).expect("fits");
     assert_eq!(stat(&tree, "/p").cversion, 3);
     create(&mut tree, "/p/c", NOBODY, 5);
     let parent = stat(&tree, "/p");
@@ -65,7 +65,7 @@ fn data_15_edge_30_the_counter_never_goes_back() {
     create(&mut tree, "/p", NOBODY, 1);
     for (path, parent_creates) in [("/p/a", i32::MAX), ("/p/b", i32::MIN)] {
         let new = NewNode { path, data: None, acl: &Acl::open(), owner: NOBODY, parent_creates };
-        tree.create(new, Zxid(2), WallMs(0));
+        tree.create(new, Zxid(2), WallMs(0)).expect("fits");
     }
     assert_eq!(tree.node(tree.find("/p").expect("there")).creates, i32::MAX);
 }
@@ -90,8 +90,8 @@ fn ephemerals_are_known_by_session() {
     create(&mut tree, "/f", SessionId(9), 3);
     assert_eq!(Vec::from_iter(tree.ephemerals(SessionId(9))), ["/p/e", "/f"]);
     assert_eq!(stat(&tree, "/f").ephemeral_owner, SessionId(9));
-    tree.delete("/p/e", Zxid(4));
-    tree.delete("/f", Zxid(4));
+    tree.delete("/p/e", Zxid(4)).expect("fits");
+    tree.delete("/f", Zxid(4)).expect("fits");
     assert_eq!(tree.ephemerals(SessionId(9)).count(), 0);
     assert_eq!(tree.counts().ephemerals, 0);
 }
@@ -175,12 +175,12 @@ fn change(tree: &mut Tree, rng: &mut Rng, zxid: &mut u64) {
     }
     match tree.find(&path) {
         Some(id) if rng.below(2) == 0 && tree.children_count(id) == 0 => {
-            tree.delete(&path, Zxid(*zxid));
+            tree.delete(&path, Zxid(*zxid)).expect("fits");
         }
         Some(id) => {
             let version = tree.node(id).version + 1;
             let data = vec![b'd'; rng.below(20) as usize];
-            tree.set_data(&path, Some(&data), version, Zxid(*zxid), WallMs(5));
+            tree.set_data(&path, Some(&data), version, Zxid(*zxid), WallMs(5)).expect("fits");
         }
         None if path == top
             || tree.find(&top).is_some_and(|top| !tree.node(top).is_ephemeral()) =>
@@ -198,7 +198,7 @@ fn change_quota(tree: &mut Tree, rng: &mut Rng, limited: &str, zxid: u64) {
     let Some(missing) = names.iter().find(|name| tree.find(&format!("{quota}{name}")).is_none())
     else {
         let last = names[1 + rng.below(2) as usize];
-        tree.delete(&format!("{quota}{last}"), Zxid(zxid));
+        tree.delete(&format!("{quota}{last}"), Zxid(zxid)).expect("fits");
         return;
     };
     create(tree, &format!("{quota}{missing}"), NOBODY, zxid);
@@ -260,16 +260,16 @@ fn data_18_19_edges_191_193_194_who_may_go_and_when() {
     create(&mut tree, "/c/x", NOBODY, 2);
     create(&mut tree, "/soon/x", NOBODY, 2);
     assert_eq!(due(&tree, 31, &options), ["/late"], "who has children stays");
-    tree.delete("/c/x", Zxid(3));
-    tree.delete("/soon/x", Zxid(3));
+    tree.delete("/c/x", Zxid(3)).expect("fits");
+    tree.delete("/soon/x", Zxid(3)).expect("fits");
     assert_eq!(due(&tree, 0, &options), ["/c"], "a container that was used goes at once");
     assert_eq!(due(&tree, 16, &options), ["/c", "/soon"], "children renew nothing");
-    tree.set_data("/soon", None, 1, Zxid(4), WallMs(40));
+    tree.set_data("/soon", None, 1, Zxid(4), WallMs(40)).expect("fits");
     assert_eq!(due(&tree, 45, &options), ["/c", "/late"], "a write does");
-    tree.delete("/c", Zxid(5));
-    tree.delete("/late", Zxid(5));
+    tree.delete("/c", Zxid(5)).expect("fits");
+    tree.delete("/late", Zxid(5)).expect("fits");
     assert_eq!(due(&tree, 46, &options), ["/soon"]);
-    tree.delete("/soon", Zxid(6));
+    tree.delete("/soon", Zxid(6)).expect("fits");
     assert!(!tree.has_lapses());
 }
 
@@ -280,7 +280,7 @@ fn create_with(tree: &mut Tree, path: &str, data: &str) {
 }
 
 fn set(tree: &mut Tree, path: &str, data: &str) {
-    tree.set_data(path, Some(data.as_bytes()), 0, Zxid(1), WallMs(10));
+    tree.set_data(path, Some(data.as_bytes()), 0, Zxid(1), WallMs(10)).expect("fits");
 }
 
 fn data<'a>(tree: &'a Tree, path: &str) -> &'a str {
@@ -304,7 +304,7 @@ fn data_29_30_edges_80_184_usage_is_counted_where_the_nearest_quota_is() {
     create(&mut tree, "/q/b", NOBODY, 8);
     set(&mut tree, "/q/a", "1");
     assert_eq!(data(&tree, stats), "count=3,bytes=7");
-    tree.delete("/q/b", Zxid(9));
+    tree.delete("/q/b", Zxid(9)).expect("fits");
     assert_eq!(data(&tree, stats), "count=2,bytes=6");
     assert_eq!(stat(&tree, stats), before, "as if nobody had written it");
     // A nearer quota takes over, whose usage is nobody's until there is a node for it.
@@ -323,7 +323,7 @@ fn data_29_30_edges_80_184_usage_is_counted_where_the_nearest_quota_is() {
     assert_eq!(data(&tree, stats), "nonsense");
     // Without limits nothing is counted.
     set(&mut tree, stats, "count=0");
-    tree.delete("/zookeeper/quota/q/zookeeper_limits", Zxid(9));
+    tree.delete("/zookeeper/quota/q/zookeeper_limits", Zxid(9)).expect("fits");
     set(&mut tree, "/q", "123");
     assert_eq!(data(&tree, stats), "count=0");
     // The root has no quota, although its usage is counted once.

@@ -8,6 +8,7 @@
 //! vectors are an int count and that many items, count -1 meaning null (WIRE-01).
 
 mod connect;
+pub(crate) mod flat;
 mod frame;
 mod multi;
 mod records;

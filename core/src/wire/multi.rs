@@ -68,6 +68,20 @@ fn changes_or_checks(op: OpCode) -> bool {
     )
 }
 
+/// May a multi hold this operation?
+pub(super) fn may_hold(part: &Request) -> bool {
+    let parts_alone = matches!(
+        part,
+        Request::Create { .. }
+            | Request::CreateContainer { .. }
+            | Request::CreateTtl { .. }
+            | Request::Delete { .. }
+            | Request::SetData { .. }
+            | Request::Check { .. }
+    );
+    parts_alone || matches!(part, Request::NoPath { op } if changes_or_checks(*op))
+}
+
 fn is_read(op: OpCode) -> bool {
     matches!(op, OpCode::GetData | OpCode::GetChildren)
 }

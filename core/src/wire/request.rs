@@ -8,11 +8,11 @@ use std::fmt;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use super::multi;
 use super::{
     Acl, AddWatchMode, CreateMode, Reader, ReplyKind, Secret, WatcherType, put_buffer, put_frame,
     put_text, put_vector, text_of,
 };
+use super::{flat, multi};
 use crate::error::{Malformed, numbered};
 use crate::ids::Zxid;
 
@@ -185,7 +185,7 @@ pub enum Request {
         version: i32,
     },
     /// OP-14: creations, deletions, changes and checks, all or none.
-    Multi(Vec<Request>),
+    Multi(#[serde(deserialize_with = "flat::parts")] Vec<Request>),
     /// OP-11.
     Ping,
     /// OP-17, and OP-18 where `remove`.
@@ -257,7 +257,7 @@ pub enum Request {
         ttl: i64,
     },
     /// OP-22: getData and getChildren, each of which may fail on its own.
-    MultiRead(Vec<Request>),
+    MultiRead(#[serde(deserialize_with = "flat::parts")] Vec<Request>),
     /// OP-103.
     GetEphemerals {
         /// Start of the paths asked for.
@@ -356,6 +356,14 @@ impl Request {
             return false;
         }
         OpCode::from_wire(self.op()).is_some_and(OpCode::is_write)
+    }
+
+    /// Is it a write as a client's frame can say it? What a server says for a client may be anything.
+    pub fn is_proper_write(&self) -> bool {
+        match self {
+            Request::Multi(parts) => parts.iter().all(|part| multi::may_hold(part)),
+            other => other.is_write(),
+        }
     }
 
     /// What the body of a successful reply is.

@@ -27,8 +27,8 @@ pub(crate) struct Broadcast {
     cleaning: Cleaning,
     /// The next session's id, by the byte that names the server it is created for.
     next_session: BTreeMap<u8, SessionId>,
-    /// Sessions whose upgrade is proposed and not applied.
-    upgrading: BTreeSet<SessionId>,
+    /// Sessions whose beginning is proposed and not applied: new ones, and those that one server has known until now.
+    beginning: BTreeSet<SessionId>,
     last_proposed: Zxid,
     /// How far each voter's log is.
     acked: BTreeMap<ServerId, Zxid>,
@@ -82,7 +82,7 @@ impl Broadcast {
             prep: Prep::new(KeyedHash::new(cx.rng)),
             cleaning: Cleaning::new(cx.now.mono),
             next_session: BTreeMap::new(),
-            upgrading: BTreeSet::new(),
+            beginning: BTreeSet::new(),
             last_proposed: Zxid::start_of(epoch),
             acked: BTreeMap::new(),
             syncs: Syncs::default(),
@@ -126,7 +126,7 @@ impl Broadcast {
         if self.has_begun(session, replica) {
             return None;
         }
-        self.upgrading.insert(session);
+        self.beginning.insert(session);
         self.tracker.track(session, timeout_ms, cx.now.mono);
         self.tracker.give(session, server);
         // The ids that are dealt here for this server, if it is ever told to have that done, go on behind it (S4).
@@ -140,7 +140,7 @@ impl Broadcast {
 
     /// Has the session been made known to all, or will it be when everything is applied? It may be closing since.
     fn has_begun(&self, session: SessionId, replica: &Replica) -> bool {
-        replica.sessions().timeout_ms(session).is_some() || self.upgrading.contains(&session)
+        replica.sessions().timeout_ms(session).is_some() || self.beginning.contains(&session)
     }
 
     /// The end of a session that was not heard of for too long.
@@ -214,10 +214,15 @@ impl Broadcast {
         cx: &mut Cx<'_>,
     ) -> Entry {
         let zxid = self.take_zxid(cx);
+        let byte = session::byte_of(origin.server);
         let first = || replica.sessions().first_id(origin.server, cx.now.wall, &mut *cx.rng);
-        let next = self.next_session.entry(session::byte_of(origin.server)).or_insert_with(first);
-        let session = *next;
-        *next = session::next_id(session);
+        let mut session = *self.next_session.entry(byte).or_insert_with(first);
+        // Whoever has known a session alone may have called it anything.
+        while self.has_begun(session, replica) {
+            session = session::next_id(session);
+        }
+        self.next_session.insert(byte, session::next_id(session));
+        self.beginning.insert(session);
         let op = TxnOp::CreateSession { timeout_ms };
         let txn = Txn { zxid, session, time: cx.now.wall, origin: Some(origin), op };
         replica.append(txn, cx)
@@ -287,8 +292,8 @@ impl Broadcast {
     /// The tree has moved on.
     pub(crate) fn on_applied(&mut self, txn: &Txn, cx: &Cx<'_>) {
         self.prep.applied(txn.zxid);
-        if let TxnOp::UpgradeSession { .. } = txn.op {
-            self.upgrading.remove(&txn.session);
+        if let TxnOp::UpgradeSession { .. } | TxnOp::CreateSession { .. } = txn.op {
+            self.beginning.remove(&txn.session);
         }
         if let TxnOp::CreateSession { timeout_ms } = txn.op {
             self.tracker.track(txn.session, timeout_ms, cx.now.mono);
@@ -300,7 +305,7 @@ impl Broadcast {
 
     /// Syncs that wait, changes that are not applied, and upgrades.
     pub(crate) fn backlog(&self) -> (usize, usize, usize) {
-        (self.syncs.len(), self.prep.backlog(), self.upgrading.len())
+        (self.syncs.len(), self.prep.backlog(), self.beginning.len())
     }
 
     /// Is there a zxid left? If not, the leader must resign, and a new epoch goes on (ZAB-20).

@@ -17,6 +17,8 @@ use crate::replica::Replica;
 #[derive(Debug)]
 pub(crate) struct Follower {
     leader: ServerId,
+    /// The epoch of the history by which the leader was elected.
+    elected_epoch: Epoch,
     phase: Phase,
     /// When to look for another leader, if nothing more is heard.
     deadline: Instant,
@@ -60,11 +62,12 @@ pub(crate) enum News {
 }
 
 impl Follower {
-    /// Begins to follow: dials.
-    pub(crate) fn begin(leader: ServerId, cx: &mut Cx<'_>) -> Follower {
+    /// Begins to follow: dials. `elected_epoch` is that of the history by which the leader was elected.
+    pub(crate) fn begin(leader: ServerId, elected_epoch: Epoch, cx: &mut Cx<'_>) -> Follower {
         cx.out.peers.push(PeerCommand::Dial(leader));
         Follower {
             leader,
+            elected_epoch,
             phase: Phase::Dialling,
             deadline: cx.now.mono.after(cx.config.discovery_limit() * 2),
             touched: BTreeMap::new(),
@@ -240,8 +243,10 @@ impl Follower {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> News {
+        let state = replica.state();
+        let known = self.elected_epoch.max(state.accepted_epoch);
         let link = match self.phase {
-            Phase::Discovery { link } if epoch < Epoch::END => link,
+            Phase::Discovery { link } if epoch.is_credible(known) => link,
             Phase::Discovery { .. }
             | Phase::Dialling
             | Phase::Promising { .. }
@@ -249,11 +254,20 @@ impl Follower {
             | Phase::Entering { .. }
             | Phase::Synced { .. }
             | Phase::Following { .. } => {
-                let what = format!("the leader proposed epoch {epoch} out of turn");
+                let what = format!("the leader proposed epoch {epoch} out of turn, at {known}");
                 return self.refuse(what, cx);
             }
         };
-        let state = replica.state();
+        if !state.accepted_epoch.is_credible(epoch) {
+            let promised = state.accepted_epoch;
+            return self.refuse(
+                format!(
+                    "this server has promised epoch {promised}, and the others know of {epoch}: move its data directory away \
+                     and start it, so that it is filled anew"
+                ),
+                cx,
+            );
+        }
         if epoch < state.accepted_epoch {
             cx.mark(Mark::PromiseRefused);
             return News::Abandon(Why::Looks(Lost::Outdated));

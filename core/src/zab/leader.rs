@@ -24,6 +24,8 @@ pub(crate) struct Leader {
     /// What its word was worth when it was elected.
     voice: Voice,
     learners: BTreeMap<LinkId, Learner>,
+    /// Servers that have promised an epoch far beyond all others.
+    far_ahead: BTreeMap<ServerId, Epoch>,
     /// The last ping.
     round: u64,
     /// The last ping that each learner has answered.
@@ -70,6 +72,7 @@ impl Leader {
             phase: Phase::Gathering,
             voice: replica.voice(),
             learners: BTreeMap::new(),
+            far_ahead: BTreeMap::new(),
             round: 0,
             answered: BTreeMap::new(),
             next_ping: now.after(cx.config.tick() / 2),
@@ -134,7 +137,8 @@ impl Leader {
             return Verdict::GoOn;
         };
         learner.on_message(cx.now.mono);
-        let server = learner.server;
+        // Whoever does not serve has no clients to speak for.
+        let (server, serves) = (learner.server, learner.stage == Stage::Serving);
         match message {
             PeerMessage::AckEpoch { fresh, current, last } => {
                 self.on_ack_epoch(link, fresh, current, last, replica, cx)
@@ -147,22 +151,30 @@ impl Leader {
                 self.on_pong(link, round, &touched, cx)
             }
             PeerMessage::Request { session, origin, ids, request, standing }
-                if origin.server == server && request.is_write() =>
+                if serves
+                    && origin.server == server
+                    && origin.request != Origin::HANDSHAKE
+                    && request.is_proper_write()
+                    && standing.admits(session, server, &request) =>
             {
                 let write = Write { session, origin, ids, request, standing };
                 self.on_request(link, write, replica, cx)
             }
-            PeerMessage::CreateSession { timeout_ms, origin } if origin.server == server => {
+            PeerMessage::CreateSession { timeout_ms, origin }
+                if serves && origin.server == server =>
+            {
                 self.create_session(timeout_ms, origin, replica, cx)
             }
-            PeerMessage::Revalidate { conn, session, timeout_ms } => {
+            PeerMessage::Revalidate { conn, session, timeout_ms } if serves => {
                 self.on_revalidate(link, conn, session, timeout_ms, replica, cx)
             }
-            PeerMessage::Sync { conn, request } => {
+            PeerMessage::Sync { conn, request } if serves => {
                 self.sync(SyncWaiter { link: Some(link), conn, request }, cx)
             }
             PeerMessage::Request { .. }
             | PeerMessage::CreateSession { .. }
+            | PeerMessage::Revalidate { .. }
+            | PeerMessage::Sync { .. }
             | PeerMessage::FollowerInfo { .. }
             | PeerMessage::LeaderInfo { .. }
             | PeerMessage::Trunc { .. }
@@ -375,7 +387,7 @@ impl Leader {
     }
 
     /// Drops who is silent, gives up without a quorum, pings the others (ZAB-17).
-    pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> Verdict {
+    pub(crate) fn on_timeout(&mut self, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
         let now = cx.now.mono;
         let late = self.learners.values().filter(|learner| learner.deadline(cx) <= now);
         for link in Vec::from_iter(late.map(|learner| learner.link)) {
@@ -391,7 +403,9 @@ impl Leader {
                         Mark::DiscoveryTimedOut
                     }
                 });
-                Verdict::StepDown(Lost::NotEstablished)
+                let used_up = matches!(self.phase, Phase::Gathering)
+                    && self.highest(replica).next().is_none();
+                Verdict::StepDown(if used_up { Lost::LastEpoch } else { Lost::NotEstablished })
             } else {
                 Verdict::GoOn
             };

@@ -41,6 +41,7 @@ use zabkeeper_core::{
     Zxid,
 };
 
+mod hostile;
 mod storm;
 
 use crate::play::{Clients, Disk, assert_recordable, commands, identities};

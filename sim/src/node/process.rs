@@ -26,8 +26,8 @@ use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greet
 use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
-    Config, ConnId, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId, SessionId,
-    Zxid,
+    Config, ConnId, Halted, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId,
+    SessionId, Zxid,
 };
 
 use super::clock::Clock;
@@ -516,6 +516,10 @@ impl Process {
             Pressure::Accept => None,
         };
         let status = self.server.status();
+        if let Some(halted @ Halted::Inapplicable { .. }) = &status.halted {
+            self.ending = true;
+            return shared.panicked(&format!("s{}, apply", self.id), &halted.to_string());
+        }
         let role = self.told.0;
         if self.out.marks.contains(Mark::PurgeHeld) {
             shared.hold(Check::FILES, self.behind.is_somebody(self.id));

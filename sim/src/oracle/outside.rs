@@ -116,7 +116,8 @@ impl Outside {
         if let Input::Peer(link, PeerEvent::Message(message)) = input
             && let PeerMessage::FollowerInfo { accepted: promised, .. } = message
             && let (Some(epoch), Some(by)) = (ledger.leads_epoch(id), ledger.peer_of(id, *link))
-            && (epoch.next()..Epoch::END).contains(promised)
+            && *promised > epoch
+            && promised.0 - epoch.0 <= Epoch::LEAD_MAX
         {
             let outrun = Outrun { by, promised: *promised, epoch, since: now };
             self.outrun.entry(id).or_insert(outrun);

@@ -164,10 +164,13 @@ impl Rogue {
     /// As a learner: what it has promised so far.
     fn promise(&mut self, status: &Status) -> PeerMessage {
         let Epoch(known) = status.accepted_epoch;
-        let accepted = match self.dice.below(8) {
+        let accepted = match self.dice.below(10) {
             0 => Epoch::END,
             1 => Epoch(0),
             2 => Epoch(known.saturating_add(1)),
+            // The last but one that there can be, and one that is too far ahead for a lone word.
+            3 => Epoch(Epoch::END.0 - 2),
+            4 => Epoch(known.saturating_add(2 * Epoch::LEAD_MAX)),
             _ => Epoch(known),
         };
         PeerMessage::FollowerInfo { accepted, voice: Voice::Damaged }
@@ -206,9 +209,10 @@ impl Rogue {
     /// As a leader: mostly an epoch that the other one has promised, so that it listens to what follows.
     fn first_of_leader(&mut self, status: &Status) -> PeerMessage {
         let Epoch(known) = status.accepted_epoch;
-        let epoch = match self.dice.below(8) {
+        let epoch = match self.dice.below(9) {
             0 => return self.of_leader(status),
             1 => Epoch::END,
+            3 => Epoch(Epoch::END.0 - 2),
             2 => Epoch(known.saturating_sub(1)),
             _ => Epoch(known),
         };

@@ -24,11 +24,8 @@ impl Leader {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Verdict {
-        if accepted >= Epoch::END {
-            cx.mark(Mark::LearnerRefused);
-            let why = Why::Refused(format!("it has promised epoch {accepted}, which cannot be"));
-            cx.out.peers.push(PeerCommand::Close(link, why));
-            return Verdict::GoOn;
+        if !self.believes(server, accepted, replica, cx) {
+            return self.turn_away(link, server, accepted, replica, cx);
         }
         // What was said on an older link must not be heard after this.
         let older = self.learners.values().find(|learner| learner.server == server);
@@ -45,6 +42,49 @@ impl Leader {
         }
         self.maybe_propose_epoch(replica, cx);
         self.announce_epoch(replica, cx);
+        Verdict::GoOn
+    }
+
+    /// A lone server that has promised an epoch far beyond all others is not counted: the promise of the next one would bind
+    /// all of them for good. Where most voters say so, it is so.
+    fn believes(
+        &mut self,
+        server: ServerId,
+        accepted: Epoch,
+        replica: &Replica,
+        cx: &Cx<'_>,
+    ) -> bool {
+        let known = self.known_epoch(replica);
+        if accepted.is_credible(known) {
+            self.far_ahead.remove(&server);
+            return true;
+        }
+        self.far_ahead.insert(server, accepted);
+        let far_ahead = |id| self.far_ahead.contains_key(&id);
+        accepted < Epoch::END && cx.config.voters().is_quorum(far_ahead)
+    }
+
+    fn known_epoch(&self, replica: &Replica) -> Epoch {
+        self.epoch().unwrap_or_default().max(replica.state().accepted_epoch)
+    }
+
+    /// It hears which epoch it is, and its log says what to do.
+    fn turn_away(
+        &mut self,
+        link: LinkId,
+        server: ServerId,
+        accepted: Epoch,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        cx.mark(Mark::LearnerRefused);
+        let (epoch, empty) = (self.known_epoch(replica), replica.log().is_empty());
+        cx.tell(link, PeerMessage::LeaderInfo { epoch, empty });
+        let what = format!(
+            "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move the data directory of server \
+             {server} away and start it, so that it is filled anew"
+        );
+        cx.out.peers.push(PeerCommand::Close(link, Why::Refused(what)));
         Verdict::GoOn
     }
 
@@ -83,13 +123,20 @@ impl Leader {
             let own = replica.state().accepted_epoch;
             let newer = self.learners.values().any(|learner| learner.accepted > own);
             cx.mark(if newer { Mark::EpochOfLearner } else { Mark::EpochOwn });
-            let accepted = self.learners.values().map(|learner| learner.accepted);
-            let highest = accepted.fold(replica.state().accepted_epoch, Epoch::max);
-            let epoch = highest.next();
+            let Some(epoch) = self.highest(replica).next() else {
+                // Said when the time to begin is over.
+                return;
+            };
             let write = replica.save_state(cx, |state| state.accepted_epoch = epoch);
             self.phase = Phase::Promising { epoch, write, promised: BTreeMap::new() };
             self.begin_by = cx.now.mono.after(cx.config.init_limit());
         }
+    }
+
+    /// The highest epoch that this server or one of its learners has promised.
+    pub(super) fn highest(&self, replica: &Replica) -> Epoch {
+        let accepted = self.learners.values().map(|learner| learner.accepted);
+        accepted.fold(replica.state().accepted_epoch, Epoch::max)
     }
 
     /// Tells the epoch to whoever has not been told, once the own promise is durable.

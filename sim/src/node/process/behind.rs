@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::PeerMessage;
-use zabkeeper_core::{Input, Instant, LinkId, ServerId};
+use zabkeeper_core::{Input, LinkId, ServerId};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Behind {
 
 #[cfg(test)]
 mod tests {
-    use zabkeeper_core::Zxid;
+    use zabkeeper_core::{Instant, Zxid};
 
     use super::*;
 

@@ -411,7 +411,7 @@ impl History {
     /// A whole reign: this leader, with these followers.
     pub(super) fn reign(&mut self, leader: ServerId, followers: &[ServerId]) {
         let highest = self.members.values().map(|member| member.state.accepted_epoch).max();
-        let epoch = highest.expect("a cast").next();
+        let epoch = highest.expect("a cast").next().expect("room");
         self.rises(leader);
         followers.iter().for_each(|id| self.turns_to(*id, leader));
         followers.iter().for_each(|id| self.promises(*id, leader, epoch));

@@ -61,7 +61,7 @@ fn z26_a_leader_counts_who_says_so_in_this_election() {
 #[test]
 fn z26_a_leader_goes_on_that_is_outrun() {
     twins_of(3, "Z26", |h, lie| {
-        let accepted = h.member(S1).state.accepted_epoch.next();
+        let accepted = h.member(S1).state.accepted_epoch.next().expect("room");
         let voice = Voice::Full;
         h.hears_on(S1, link(S3, S1), PeerMessage::FollowerInfo { accepted, voice });
         if !lie {
@@ -109,7 +109,7 @@ fn z27_a_leader_begins_with_less_than_it_was_shown() {
             h.gets(S2, S1, &entry);
             h.confirms(S2);
         }
-        let epoch = h.member(S1).state.accepted_epoch.next();
+        let epoch = h.member(S1).state.accepted_epoch.next().expect("room");
         h.looks(S1);
         h.rises(S2);
         h.turns_to(S1, S2);

@@ -1,0 +1,394 @@
+//! A server among the others that says whatever it likes, on links that stand.
+//!
+//! Owns what it says. It may cost the ensemble a link, or what it spoke for; nobody panics, nobody logs what cannot be
+//! applied, and all that was logged is there when they start again. (Who may have a link at all is the driver's matter.)
+
+use std::sync::Arc;
+
+use zabkeeper_core::ErrorCode;
+use zabkeeper_core::Halted;
+use zabkeeper_core::SessionId;
+use zabkeeper_core::io::Entry;
+use zabkeeper_core::peer::{Standing, Voice};
+use zabkeeper_core::txn::{Lifetime, Origin, Txn, TxnOp};
+use zabkeeper_core::wire::{Acl, Id, Perms, Request};
+
+use super::*;
+
+const LEADER: ServerId = ServerId(3);
+const HOSTILE: ServerId = ServerId(1);
+const FAR: Zxid = Zxid(u64::MAX >> 1);
+
+/// Three servers that serve, s3 as leader, and a node of a client of s2.
+fn ensemble() -> Play {
+    let mut play = Play::new();
+    for line in [
+        "ensemble 3",
+        "start",
+        "s2 c1 open timeout=60000",
+        "settle",
+        "s2 c1 create /kept",
+        "settle",
+    ] {
+        play.command(&Vec::from_iter(line.split_whitespace()));
+    }
+    assert_eq!(play.server(LEADER).unwrap().status().mode, Mode::Leader);
+    play
+}
+
+impl Play {
+    fn run_line(&mut self, line: &str) {
+        self.command(&Vec::from_iter(line.split_whitespace()));
+    }
+
+    /// `to` reads this from `from`, on the newest link that it has with it.
+    fn inject(&mut self, from: ServerId, to: ServerId, message: PeerMessage) {
+        let end = self.wires.iter().rev().find_map(|wire| {
+            let ours = wire.ends.iter().position(|end| end.server == to && end.up)?;
+            (wire.ends[1 - ours].server == from).then_some(wire.ends[ours].link)
+        });
+        if let Some(link) = end {
+            self.step(to, Input::Peer(link, PeerEvent::Message(message)));
+        }
+    }
+
+    /// The last session that was begun for a client of this server.
+    fn newest_session(&self, of: ServerId) -> Option<SessionId> {
+        let sessions = self.server(LEADER).unwrap().sessions();
+        let byte = u8::try_from(of.0).unwrap();
+        sessions.iter().map(|info| info.id).filter(|id| id.0.to_be_bytes()[0] == byte).max()
+    }
+
+    /// All servers die and start again: what is on their disks can be applied, and they serve.
+    fn survives(mut self, story: &str) {
+        let halted = |play: &Play| {
+            let status = (1..=3).map(|n| play.server(ServerId(n)).unwrap().status());
+            Vec::from_iter(status.filter_map(|status| status.halted))
+        };
+        assert!(halted(&self).is_empty(), "{story}: {:?}", halted(&self));
+        for line in ["kill 1 2 3", "boot 1 2 3", "wait 20000"] {
+            self.run_line(line);
+        }
+        assert!(halted(&self).is_empty(), "{story}: {:?}", halted(&self));
+        let mut digests = BTreeSet::new();
+        for n in 1..=3 {
+            let server = self.server(ServerId(n)).unwrap();
+            assert!(server.status().serving, "{story}: s{n} does not serve\n{}", self.trace);
+            digests.insert((server.status().applied, server.digest()));
+        }
+        assert_eq!(digests.len(), 1, "{story}");
+    }
+}
+
+fn origin(request: u64) -> Origin {
+    Origin { server: HOSTILE, conn: ConnId(7_000), request }
+}
+
+fn create(path: &str, flags: i32) -> Request {
+    let acl = vec![Acl { perms: Perms(31), scheme: "world".into(), id: "anyone".into() }];
+    Request::Create { path: path.into(), data: None, acl, flags, with_stat: false }
+}
+
+fn request(session: SessionId, request: Request, standing: Standing) -> PeerMessage {
+    let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
+    PeerMessage::Request { session, origin: origin(1), ids, request, standing }
+}
+
+/// Both were logged, and no server could apply the second one, ever.
+#[test]
+fn a_session_that_is_proposed_is_not_begun_again_by_an_upgrade() {
+    let mut play = ensemble();
+    let begin = || PeerMessage::CreateSession { timeout_ms: 60_000, origin: origin(0) };
+    play.inject(HOSTILE, LEADER, begin());
+    play.run_line("settle");
+    let SessionId(first) = play.newest_session(HOSTILE).expect("it has begun one");
+    let (next, ephemeral) = (SessionId(first + 1), || create("/e", 1));
+    play.inject(HOSTILE, LEADER, begin());
+    play.inject(
+        HOSTILE,
+        LEADER,
+        request(next, ephemeral(), Standing::Upgrading { timeout_ms: 60_000 }),
+    );
+    play.run_line("settle");
+    // The other way round: its next session was upgraded before it is dealt.
+    let next = SessionId(first + 2);
+    play.inject(
+        HOSTILE,
+        LEADER,
+        request(next, ephemeral(), Standing::Upgrading { timeout_ms: 60_000 }),
+    );
+    play.inject(HOSTILE, LEADER, begin());
+    play.inject(HOSTILE, LEADER, begin());
+    play.run_line("settle");
+    assert!(play.server(LEADER).unwrap().sessions().len() >= 4);
+    play.survives("begun twice");
+}
+
+#[test]
+fn what_no_client_can_ask_for_is_refused_before_it_is_logged() {
+    for (what, session, asked, standing) in [
+        ("local, unknown", 7, Request::CloseSession, Standing::Local),
+        ("local, of another", 0x0200_0000_0000_0001, create("/x", 0), Standing::Local),
+        ("upgrade of nobody's", 0, create("/x", 1), Standing::Upgrading { timeout_ms: 9 }),
+        (
+            "upgrade of a container",
+            i64::MIN,
+            create("/x", 1),
+            Standing::Upgrading { timeout_ms: 9 },
+        ),
+        ("reads", 0x0100_0000_0000_0001, Request::Multi(vec![Request::Ping]), Standing::Local),
+        (
+            "an end in a multi",
+            0x0100_0000_0000_0001,
+            Request::Multi(vec![Request::CloseSession]),
+            Standing::Local,
+        ),
+    ] {
+        let mut play = ensemble();
+        let before = play.server(LEADER).unwrap().status().appended;
+        play.inject(HOSTILE, LEADER, request(SessionId(session), asked, standing));
+        let status = play.server(LEADER).unwrap().status();
+        assert_eq!((status.appended, status.learners), (before, 1), "{what}");
+        play.run_line("settle");
+        play.survives(what);
+    }
+}
+
+/// The epoch after it was promised by all, and none was left for the election after that one.
+#[test]
+fn a_lone_promise_near_the_last_epoch_binds_nobody() {
+    for ahead in [Epoch::LEAD_MAX + 1, Epoch::END.0 - 2, Epoch::END.0 - 1, u32::MAX] {
+        for voice in [Voice::Full, Voice::Blank, Voice::Damaged] {
+            let mut play = Play::new();
+            for line in ["ensemble 3", "boot 3", "settle"] {
+                play.run_line(line);
+            }
+            let link = LinkId(1 << 40);
+            let up = PeerEvent::Up { peer: HOSTILE, dialled: false };
+            let promise = PeerMessage::FollowerInfo { accepted: Epoch(ahead), voice };
+            for event in [up, PeerEvent::Message(promise), PeerEvent::Down] {
+                play.step(LEADER, Input::Peer(link, event));
+            }
+            play.run_line("boot 1 2");
+            play.run_line("wait 20000");
+            for n in 1..=3 {
+                let status = play.server(ServerId(n)).unwrap().status();
+                assert!(
+                    status.serving && status.accepted_epoch < Epoch(9),
+                    "{ahead} {voice:?} s{n}"
+                );
+            }
+        }
+    }
+}
+
+/// What most have promised is so, however far ahead it is.
+#[test]
+fn a_promise_far_ahead_counts_where_most_have_made_it() {
+    let mut play = Play::new();
+    for line in ["ensemble 3", "start", "kill 1 2 3"] {
+        play.run_line(line);
+    }
+    for n in [1, 2] {
+        play.members.get_mut(&ServerId(n)).unwrap().disk.state.accepted_epoch = Epoch(1 << 20);
+    }
+    play.run_line("boot 1 2 3");
+    play.run_line("wait 30000");
+    for n in 1..=3 {
+        let status = play.server(ServerId(n)).unwrap().status();
+        assert!(status.serving && status.current_epoch > Epoch(1 << 20), "s{n} {status:?}");
+    }
+}
+
+/// A transaction names a request of a client that has asked for something else.
+#[test]
+fn who_is_spoken_for_by_others_loses_the_connection_and_no_server() {
+    let mut play = ensemble();
+    play.run_line("s1 c9 open timeout=60000");
+    play.run_line("settle");
+    play.run_line("hold 1->3");
+    play.run_line("s1 c9 multi create /a ; create /b");
+    let session = play.newest_session(HOSTILE).unwrap();
+    let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
+    for number in [1, 5] {
+        let origin = Origin { server: HOSTILE, conn: ConnId(9), request: number };
+        let (request, standing) = (create("/c", 0), Standing::Global);
+        let said =
+            PeerMessage::Request { session, origin, ids: Arc::clone(&ids), request, standing };
+        play.inject(HOSTILE, LEADER, said);
+    }
+    play.run_line("release 1->3");
+    play.run_line("settle");
+    play.survives("spoken for");
+}
+
+/// A committed transaction that does not fit stops the server that reads it, and says which it is.
+#[test]
+fn a_transaction_that_cannot_be_applied_stops_the_server_and_is_named() {
+    let mut play = ensemble();
+    let status = play.server(HOSTILE).unwrap().status();
+    let zxid = status.appended.next().unwrap();
+    let op = TxnOp::Delete { path: "/none".into() };
+    let txn = Txn { zxid, session: SessionId(5), time: WallMs(1), origin: None, op };
+    play.inject(LEADER, HOSTILE, PeerMessage::Proposal(txn.encode()));
+    play.inject(LEADER, HOSTILE, PeerMessage::Commit { zxid });
+    let halted = play.server(HOSTILE).unwrap().status().halted.expect("it has stopped");
+    assert_eq!(
+        halted.to_string(),
+        format!(
+            "transaction {zxid} of session 0x5 (delete /none) cannot be applied: /none does not exist"
+        )
+    );
+    let server = play.server(HOSTILE).unwrap();
+    assert_eq!((server.status().serving, server.next_deadline()), (false, None));
+    assert_eq!(server.status().applied, status.applied);
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    fn zxid(&mut self, near: Zxid) -> Zxid {
+        match self.below(5) {
+            0 => Zxid::ZERO,
+            1 => FAR,
+            2 => Zxid(near.0.saturating_sub(self.below(4))),
+            3 => Zxid::start_of(Epoch(near.epoch().0 + 1)),
+            _ => Zxid(near.0 + self.below(3)),
+        }
+    }
+
+    fn epoch(&mut self, near: Epoch) -> Epoch {
+        let ahead = [0, 1, 2, 1 << 20, Epoch::END.0 - 3 - near.0][self.below(5) as usize];
+        Epoch(near.0 + ahead)
+    }
+
+    fn path(&mut self) -> String {
+        ["/", "/kept", "/a", "/a/b", "a", "/zookeeper/quota", "//"][self.below(7) as usize].into()
+    }
+
+    fn write(&mut self) -> Request {
+        let (path, version) = (self.path(), -1);
+        match self.below(9) {
+            0..3 => create(&path, i32::try_from(self.below(8)).unwrap()),
+            3 => Request::Delete { path, version },
+            4 => Request::SetData { path, data: None, version },
+            5 => Request::CloseSession,
+            6 => Request::Multi(vec![create(&path, 1), Request::CloseSession]),
+            7 => Request::GetData { path, watch: true },
+            _ => Request::CreateTtl { path, data: None, acl: vec![], flags: 5, ttl: -9 },
+        }
+    }
+
+    fn op(&mut self) -> TxnOp {
+        let path = self.path();
+        match self.below(9) {
+            0 => TxnOp::Delete { path },
+            1 => TxnOp::SetData { path, data: None, version: -7 },
+            2 => TxnOp::CloseSession,
+            3 => TxnOp::CreateSession { timeout_ms: 0 },
+            4 => TxnOp::MoveSession { server: ServerId(9) },
+            5 => TxnOp::Multi(vec![TxnOp::Delete { path }, TxnOp::CloseSession]),
+            6 => TxnOp::MultiRefused { count: 2, failed: 9, code: ErrorCode::NoNode },
+            7 => TxnOp::SetAcl { path, acl: vec![], version: 1 },
+            _ => {
+                let lifetime = Lifetime::Ttl { ms: self.below(2) << 50 };
+                TxnOp::Create { path, data: None, acl: vec![], lifetime, parent_creates: -1 }
+            }
+        }
+    }
+
+    fn session(&mut self, play: &Play) -> SessionId {
+        let newest = play.newest_session(HOSTILE).unwrap_or_default();
+        let known = play.newest_session(ServerId(2)).unwrap_or_default();
+        [newest, SessionId(newest.0 + 1), known, SessionId(0), SessionId(i64::MIN), SessionId(-1)]
+            [self.below(6) as usize]
+    }
+
+    fn of_learner(&mut self, play: &Play) -> PeerMessage {
+        let status = play.server(LEADER).unwrap().status();
+        let zxid = self.zxid(status.appended);
+        let (session, epoch) = (self.session(play), self.epoch(status.accepted_epoch));
+        let timeout_ms = 60_000;
+        match self.below(12) {
+            0..4 => {
+                let standings =
+                    [Standing::Global, Standing::Local, Standing::Upgrading { timeout_ms }];
+                let standing = standings[self.below(3) as usize];
+                request(session, self.write(), standing)
+            }
+            4..6 => PeerMessage::CreateSession { timeout_ms, origin: origin(0) },
+            6 => PeerMessage::Revalidate { conn: ConnId(7_000), session, timeout_ms },
+            7 => PeerMessage::Ack { zxid },
+            8 => PeerMessage::AckEpoch { fresh: true, current: epoch, last: zxid },
+            9 => PeerMessage::FollowerInfo { accepted: epoch, voice: Voice::Full },
+            10 => PeerMessage::SyncAt { last: zxid },
+            _ => PeerMessage::Pong {
+                round: self.below(4),
+                sent: Instant(u64::MAX),
+                echo: Instant(u64::MAX),
+                touched: vec![(session, u32::MAX)],
+            },
+        }
+    }
+
+    fn of_leader(&mut self, play: &Play) -> PeerMessage {
+        let status = play.server(HOSTILE).unwrap().status();
+        let zxid = self.zxid(status.appended);
+        let epoch = self.epoch(status.accepted_epoch);
+        match self.below(10) {
+            0..3 => {
+                let (session, op) = (self.session(play), self.op());
+                let origin = Some(origin(self.below(3))).filter(|_| op != TxnOp::CloseSession);
+                let txn = Txn { zxid, session, time: WallMs(i64::MIN), origin, op };
+                PeerMessage::Proposal(txn.encode())
+            }
+            3 => PeerMessage::Proposal(Entry { zxid, bytes: vec![4, 1, 4].into() }),
+            4..6 => PeerMessage::Commit { zxid: status.appended },
+            6 => PeerMessage::LeaderInfo { epoch, empty: false },
+            7 => PeerMessage::Trunc { to: zxid },
+            8 => PeerMessage::Snap { zxid, index: 0, bytes: vec![0, 9, 9].into(), last: true },
+            _ => PeerMessage::UpToDate { committed: zxid },
+        }
+    }
+}
+
+#[test]
+fn whatever_a_learner_says_all_that_is_logged_can_be_applied() {
+    for seed in 0..400 {
+        let (mut play, mut dice) = (ensemble(), Dice(seed));
+        for _ in 0..12 {
+            let said = dice.of_learner(&play);
+            play.inject(HOSTILE, LEADER, said);
+            if dice.below(3) == 0 {
+                play.run_line("settle");
+            }
+        }
+        play.run_line("wait 3000");
+        play.survives(&format!("seed {seed}"));
+    }
+}
+
+/// Who obeys another leader may stop on what cannot be applied; it does not panic.
+#[test]
+fn whatever_a_leader_says_its_follower_does_not_panic() {
+    let mut stopped = 0;
+    for seed in 0..400 {
+        let (mut play, mut dice) = (ensemble(), Dice(seed));
+        for _ in 0..12 {
+            let said = dice.of_leader(&play);
+            play.inject(LEADER, HOSTILE, said);
+        }
+        let halted = play.server(HOSTILE).unwrap().status().halted;
+        stopped += usize::from(matches!(halted, Some(Halted::Inapplicable { .. })));
+    }
+    assert!(stopped > 0, "no transaction was refused: this proves nothing");
+}
