@@ -29,6 +29,7 @@ mod conn;
 mod disk;
 mod hub;
 mod listener;
+mod logging;
 mod peers;
 mod quiet;
 mod reader;
@@ -39,13 +40,13 @@ pub mod traffic;
 pub mod words;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
-
-use tracing_subscriber::EnvFilter;
 
 use args::Invocation;
 use config::Settings;
+use logging::Logging;
 use serve::Failure;
 
 const FAILED: u8 = 1;
@@ -58,65 +59,56 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Invocation::Help) => print(args::HELP),
         Ok(Invocation::Version) => print(concat!("zabkeeper ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(what) => fail(BAD_INVOCATION, &what),
-        Ok(Invocation::Serve(file)) => {
-            start_logging();
-            abort_on_panic();
-            let settings = match file {
-                None => Ok((Settings::for_a_try(), Vec::new())),
-                Some(path) => Settings::from_file(&path),
-            };
-            match settings {
-                Err(error) => fail(BAD_INVOCATION, &error.to_string()),
-                Ok((settings, warnings)) => serve(settings, &warnings),
+        Ok(Invocation::Serve(file)) => match Logging::start() {
+            Ok(logging) => {
+                let status = serve(file, &logging);
+                logging.finish();
+                ExitCode::from(status)
+            }
+            Err(error) => fail(FAILED, &format!("cannot start a thread: {error}")),
+        },
+    }
+}
+
+/// Serves as the file says; the exit status.
+fn serve(file: Option<PathBuf>, logging: &Logging) -> u8 {
+    let settings = match file {
+        None => Ok((Settings::for_a_try(), Vec::new())),
+        Some(path) => Settings::from_file(&path),
+    };
+    let (settings, warnings) = match settings {
+        Ok(settings) => settings,
+        Err(error) => {
+            logging.write_line(&format!("zabkeeper: {error}"));
+            return BAD_INVOCATION;
+        }
+    };
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    match serve::run(settings) {
+        Ok(()) => 0,
+        Err(failure) => {
+            tracing::error!("{failure}");
+            match failure {
+                Failure::Data(_) => BAD_DATA,
+                Failure::Other(_) => FAILED,
             }
         }
     }
 }
 
-fn serve(settings: Settings, warnings: &[String]) -> ExitCode {
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
-    match serve::run(settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            tracing::error!("{failure}");
-            ExitCode::from(match failure {
-                Failure::Data(_) => BAD_DATA,
-                Failure::Other(_) => FAILED,
-            })
-        }
-    }
-}
-
-fn start_logging() {
-    let filter =
-        EnvFilter::builder().with_default_directive(tracing::Level::INFO.into()).from_env_lossy();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
-}
-
-/// A thread that panics has broken an invariant, and the others must not go on as if it were there.
-fn abort_on_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        report(info);
-        tracing::error!("{info}");
-        std::process::abort();
-    }));
-}
-
-#[expect(clippy::print_stdout, reason = "what the user asked for")]
+/// Writes what the user asked for; that it cannot be written is a failure.
 fn print(text: &str) -> ExitCode {
-    print!("{text}");
-    ExitCode::SUCCESS
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(FAILED, &format!("cannot write to standard output: {error}")),
+    }
 }
 
-#[expect(clippy::print_stderr, reason = "to the user, before or instead of a log")]
+/// Says what is wrong before there is a log.
 fn fail(status: u8, what: &str) -> ExitCode {
-    eprintln!("zabkeeper: {what}");
+    let _nobody_reads = writeln!(std::io::stderr(), "zabkeeper: {what}");
     ExitCode::from(status)
 }

@@ -19,6 +19,7 @@ use crate::config::Settings;
 use crate::disk::Disk;
 use crate::hub::{Ended, Hub};
 use crate::listener;
+use crate::logging;
 use crate::peers::{self, Peers};
 use crate::shared::Shared;
 
@@ -50,7 +51,10 @@ pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(|error| Failure::Other(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(serve(settings))
+    runtime.block_on(async {
+        survive_signals()?;
+        serve(settings).await
+    })
 }
 
 async fn serve(mut settings: Settings) -> Result<(), Failure> {
@@ -136,7 +140,6 @@ fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Tells people and the log that clients are served from now on.
-#[expect(clippy::print_stdout, reason = "the one line that is for people, not for the log")]
 pub(crate) fn announce(settings: &Settings, status: &Status) {
     let host = settings.host.as_deref();
     let (everywhere, port) = (host.unwrap_or("*"), settings.port);
@@ -150,10 +153,26 @@ pub(crate) fn announce(settings: &Settings, status: &Status) {
         "serving"
     );
     let near = host.unwrap_or("127.0.0.1");
-    println!(
+    logging::announce(format!(
         "Zabkeeper listens on {everywhere}:{port}: try `echo srvr | nc {near} {port}` \
          or `zkCli.sh -server {near}:{port}`",
-    );
+    ));
+}
+
+/// Takes signals that would end the process by default. A terminal that is closed sends SIGHUP, and so do scripts that rotate
+/// logs. SIGXFSZ comes where a file may not grow: whoever writes gets an error as well, also who writes the log.
+fn survive_signals() -> Result<(), Failure> {
+    let cannot_wait = |error| Failure::Other(format!("cannot wait for signals: {error}"));
+    let mut hangup = signal(SignalKind::hangup()).map_err(cannot_wait)?;
+    // Once it has been waited for, it never has its default effect again.
+    let file_size = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    drop(signal(file_size).map_err(cannot_wait)?);
+    tokio::task::spawn_local(async move {
+        while hangup.recv().await.is_some() {
+            tracing::info!("SIGHUP: nothing is read anew yet; SIGTERM stops the server");
+        }
+    });
+    Ok(())
 }
 
 fn signals() -> std::io::Result<[Signal; 2]> {

@@ -174,7 +174,7 @@ pub(crate) fn nobody_forks() -> MutexGuard<'static, ()> {
     FORKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn started(command: &mut Command) -> Child {
+pub(crate) fn started(command: &mut Command) -> Child {
     let _alone = nobody_forks();
     command.spawn().expect("starts")
 }

@@ -13,6 +13,7 @@ mod faults;
 mod harness;
 mod limits;
 mod members;
+mod outputs;
 mod raw;
 mod scene;
 mod startup;

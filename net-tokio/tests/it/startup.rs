@@ -98,3 +98,17 @@ fn help_and_version_are_for_people() {
     let (code, text) = refused("--version");
     assert_eq!((code, text), (Some(0), format!("zabkeeper {}\n", env!("CARGO_PKG_VERSION"))));
 }
+
+#[test]
+fn sighup_does_not_end_it() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    let (mut client, _) = Raw::open(server.port, 10_000);
+    for _ in 0..2 {
+        server.signal("HUP");
+    }
+    server.await_line(&[&"INFO", &"SIGHUP: nothing is read anew yet"]);
+    assert_eq!(client.call(create("/after", b"", 0)).0, 0);
+    let (status, log) = server.terminate();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
