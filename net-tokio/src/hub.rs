@@ -145,7 +145,7 @@ impl Hub {
                 conn.forget_load(&mut traffic.load);
                 self.shared.close(&conn);
             } else if let ClientCommand::Complaint(what) = &command {
-                self.shared.complain(conn.peer, what);
+                tracing::warn!("closed the connection from {}: {what}", conn.peer);
             } else {
                 match conn.queue(&command, now, &mut traffic) {
                     Some(Due::Answered) => self.answered.push(Rc::clone(&conn)),

@@ -30,6 +30,7 @@ mod disk;
 mod hub;
 mod listener;
 mod logging;
+mod monitor;
 mod peers;
 mod quiet;
 mod reader;
@@ -83,10 +84,13 @@ fn serve(file: Option<PathBuf>, logging: &Logging) -> u8 {
             return BAD_INVOCATION;
         }
     };
+    if settings.ensemble.is_some() {
+        logging.name_server(settings.core.id());
+    }
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    match serve::run(settings) {
+    match serve::run(settings, logging) {
         Ok(()) => 0,
         Err(failure) => {
             tracing::error!("{failure}");

@@ -91,7 +91,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
                     }
                     Err(bound) => {
                         shared.traffic.borrow_mut().rejected += 1;
-                        shared.complain(peer, &bound);
+                        tracing::warn!("closed the connection from {peer}: {bound}");
                     }
                 }
             }

@@ -1,59 +1,273 @@
 //! A bound on log lines whose rate others decide: whoever sends garbage must not fill the operator's disk.
 //!
-//! Owns the counting. Must not log.
+//! Owns the windows of time and the counting. Must not write lines, except those that say how many it has suppressed.
+//!
+//! A kind of line is a place in the code, so that no line can be without a bound. Where one place says several things, the
+//! fields `kind` and `server` tell them apart: their values come from small sets, never from whoever caused the line. Each kind has
+//! [`LINES`] lines in a window of time, and a line afterwards that counts the others; while there are others, the next
+//! window is twice as long, up to [`LONGEST`].
+//!
+//! Not bounded: errors, which end the process; what is only logged where the operator asks for it; and whatever comes
+//! before anybody is let in.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use zabkeeper_core::Instant;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
 
-/// Counts the lines of the current window of time.
-#[derive(Debug)]
-pub(crate) struct LineLimit {
-    most: u32,
-    window: Duration,
+/// Lines of a kind in each window.
+const LINES: u32 = 10;
+
+const FIRST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Characters that are shown of a suppressed line.
+const EXAMPLE: usize = 200;
+
+/// The bound on all kinds of lines. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct LineLimits(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    on: AtomicBool,
+    windows: Mutex<BTreeMap<Kind, Window>>,
+}
+
+/// A place in the code, and the fields `kind` and `server`.
+type Kind = (&'static str, String);
+
+/// The window that is open for a kind.
+struct Window {
     began: Instant,
+    length: Duration,
     lines: u32,
-    held_back: u64,
+    suppressed: u64,
+    /// The first line that was suppressed.
+    example: String,
 }
 
-/// Ten lines a second.
-impl Default for LineLimit {
-    fn default() -> LineLimit {
-        LineLimit::new(10, Duration::from_secs(1))
+/// What has become of a line.
+#[derive(PartialEq, Eq, Debug)]
+enum Admission {
+    Admitted,
+    Suppressed,
+    /// The first in its window.
+    FirstSuppressed,
+}
+
+/// Lines of a kind that were suppressed in a window that is over.
+#[derive(PartialEq, Eq, Debug)]
+struct Suppressed {
+    lines: u64,
+    seconds: u64,
+    example: String,
+}
+
+impl LineLimits {
+    /// From now on others can cause lines.
+    pub(crate) fn begin(&self) {
+        self.0.on.store(true, Ordering::Relaxed);
+    }
+
+    /// Logs what was suppressed in windows that are over by now, or in all of them.
+    pub(crate) fn say_what_was_suppressed(&self, now: Option<Instant>) {
+        for Suppressed { lines, seconds, example } in self.close_windows(now) {
+            tracing::warn!("suppressed {lines} more lines within {seconds} s, like: {example}");
+        }
+    }
+
+    fn windows(&self) -> MutexGuard<'_, BTreeMap<Kind, Window>> {
+        // A thread that has panicked with it still has something to report.
+        self.0.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(&self, kind: &Kind, now: Instant) -> Admission {
+        let mut windows = self.windows();
+        let Some(window) = windows.get_mut(kind) else {
+            let (lines, suppressed, example) = (1, 0, String::new());
+            let window = Window { began: now, length: FIRST, lines, suppressed, example };
+            windows.insert(kind.clone(), window);
+            return Admission::Admitted;
+        };
+        if window.lines < LINES {
+            window.lines += 1;
+            return Admission::Admitted;
+        }
+        window.suppressed += 1;
+        if window.suppressed == 1 { Admission::FirstSuppressed } else { Admission::Suppressed }
+    }
+
+    fn keep_example(&self, kind: &Kind, text: String) {
+        if let Some(window) = self.windows().get_mut(kind) {
+            window.example = text;
+        }
+    }
+
+    fn close_windows(&self, now: Option<Instant>) -> Vec<Suppressed> {
+        let mut over = Vec::new();
+        self.windows().retain(|_, window| {
+            let end = window.began + window.length;
+            let now = now.unwrap_or(end);
+            if now < end {
+                return true;
+            }
+            if window.suppressed == 0 {
+                return false;
+            }
+            over.push(Suppressed {
+                lines: std::mem::take(&mut window.suppressed),
+                seconds: window.length.as_secs(),
+                example: std::mem::take(&mut window.example),
+            });
+            (window.began, window.lines) = (now, 0);
+            window.length = (window.length * 2).min(LONGEST);
+            true
+        });
+        over
     }
 }
 
-impl LineLimit {
-    /// So many lines in each window.
-    pub(crate) fn new(most: u32, window: Duration) -> LineLimit {
-        LineLimit { most, window, began: Instant::default(), lines: 0, held_back: 0 }
+impl<S: Subscriber> Layer<S> for LineLimits {
+    fn event_enabled(&self, event: &Event<'_>, _context: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        let bounded = matches!(*metadata.level(), Level::WARN | Level::INFO);
+        if !bounded || !self.0.on.load(Ordering::Relaxed) || metadata.target() == module_path!() {
+            return true;
+        }
+        let kind = (metadata.name(), text_of(event, &["kind", "server"]));
+        match self.admit(&kind, Instant::now()) {
+            Admission::Admitted => true,
+            Admission::Suppressed => false,
+            Admission::FirstSuppressed => {
+                self.keep_example(
+                    &kind,
+                    text_of(event, &["message"]).chars().take(EXAMPLE).collect(),
+                );
+                false
+            }
+        }
+    }
+}
+
+/// What these fields of the event say; nothing where it has none of them.
+fn text_of(event: &Event<'_>, fields: &'static [&'static str]) -> String {
+    let mut wanted = Wanted { fields, text: String::new() };
+    event.record(&mut wanted);
+    wanted.text
+}
+
+struct Wanted {
+    fields: &'static [&'static str],
+    text: String,
+}
+
+impl Visit for Wanted {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if self.fields.contains(&field.name()) {
+            self.text.push_str(value);
+        }
     }
 
-    /// May one more line be logged now? If so, the answer is how many were held back since the last one.
-    pub(crate) fn admit(&mut self, now: Instant) -> Option<u64> {
-        if now.since(self.began) >= self.window {
-            self.began = now;
-            self.lines = 0;
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if self.fields.contains(&field.name()) {
+            write!(self.text, "{value:?}").expect("a string takes everything");
         }
-        if self.lines == self.most {
-            self.held_back += 1;
-            return None;
-        }
-        self.lines += 1;
-        Some(std::mem::take(&mut self.held_back))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::layer::SubscriberExt;
+
     use super::*;
 
+    fn kind(name: &str) -> Kind {
+        ("event here", name.to_owned())
+    }
+
+    /// How many of so many lines are admitted.
+    fn admitted(limits: &LineLimits, name: &str, lines: u32, now: Instant) -> usize {
+        let admit = |_: &u32| limits.admit(&kind(name), now) == Admission::Admitted;
+        (0..lines).filter(admit).count()
+    }
+
+    fn counts(closed: &[Suppressed]) -> Vec<(u64, u64)> {
+        closed.iter().map(|closed| (closed.lines, closed.seconds)).collect()
+    }
+
     #[test]
-    fn ten_lines_a_second_and_the_rest_is_counted() {
-        let mut limit = LineLimit::default();
-        let admitted = (0..25).filter(|_| limit.admit(Instant(5)).is_some()).count();
-        assert_eq!(admitted, 10);
-        assert_eq!(limit.admit(Instant(1_000_000_000)), Some(15));
-        assert_eq!(limit.admit(Instant(1_000_000_001)), Some(0));
+    fn each_kind_has_ten_lines_in_ten_seconds_and_the_others_are_counted() {
+        let limits = LineLimits::default();
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(admitted(&limits, "a", 25, start), 10);
+        assert_eq!(admitted(&limits, "b", 10, after(1)), 10);
+        assert_eq!(counts(&limits.close_windows(Some(after(9)))), []);
+        assert_eq!(counts(&limits.close_windows(Some(after(11)))), [(15, 10)]);
+        assert_eq!(limits.windows().len(), 1, "b has been quiet");
+        assert_eq!(admitted(&limits, "a", 3, after(12)), 3);
+        assert_eq!(counts(&limits.close_windows(Some(after(30)))), []);
+        assert_eq!(counts(&limits.close_windows(Some(after(31)))), []);
+        assert_eq!(limits.windows().len(), 0, "nothing was suppressed");
+    }
+
+    #[test]
+    fn what_goes_on_for_ever_has_less_and_less_lines() {
+        let limits = LineLimits::default();
+        let start = Instant::now();
+        let (mut lines, mut seconds) = (0, Vec::new());
+        for second in 0..3600 {
+            let now = start + Duration::from_secs(second);
+            lines += admitted(&limits, "a", 100, now);
+            let closed = limits.close_windows(Some(now));
+            lines += closed.len();
+            seconds.extend(counts(&closed).iter().map(|(_, seconds)| *seconds));
+        }
+        assert_eq!(seconds[..7], [10, 20, 40, 80, 160, 300, 300]);
+        assert!(lines < 180, "{lines} lines an hour");
+    }
+
+    /// Counts the lines that come through.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    impl<S: Subscriber> Layer<S> for Lines {
+        fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+            self.0.lock().unwrap().push(text_of(event, &["message"]));
+        }
+    }
+
+    #[test]
+    fn places_and_kinds_have_bounds_of_their_own_errors_and_what_comes_first_have_none() {
+        let (limits, lines) = (LineLimits::default(), Lines::default());
+        let subscriber = tracing_subscriber::registry().with(limits.clone()).with(lines.clone());
+        let log = || {
+            for i in 0..100 {
+                tracing::error!(target: "elsewhere", "error {i}");
+                tracing::warn!(target: "elsewhere", "place {i}");
+                let kind = if i % 2 == 0 { "even" } else { "odd" };
+                tracing::info!(target: "elsewhere", kind, "kinds {i}");
+                tracing::debug!(target: "elsewhere", "debug {i}");
+            }
+        };
+        let count = |word: &str| {
+            lines.0.lock().unwrap().iter().filter(|line| line.starts_with(word)).count()
+        };
+        tracing::subscriber::with_default(subscriber, || {
+            log();
+            assert_eq!(["error", "place", "kinds", "debug"].map(count), [100; 4]);
+            limits.begin();
+            log();
+            assert_eq!(["error", "place", "kinds", "debug"].map(count), [200, 110, 120, 200]);
+            limits.say_what_was_suppressed(None);
+            assert_eq!(count("suppressed 90 more lines within 10 s, like: place 10"), 1);
+            assert_eq!(count("suppressed 40 more lines within 10 s, like: kinds 2"), 2);
+        });
     }
 }

@@ -103,14 +103,8 @@ pub(crate) async fn attend(
     let end = reader.run().await;
     let Reader { shared, conn, .. } = reader;
     shared.leave(&conn);
-    match &end {
-        End::Silent(_)
-        | End::Throttled
-        | End::Stale { .. }
-        | End::TooLarge { .. }
-        | End::Malformed(_)
-        | End::WithinFrame => shared.complain(peer, &end),
-        End::ByClient | End::ByServer | End::Broken(_) => {}
+    if let Some(kind) = end.fault() {
+        tracing::warn!(kind, "closed the connection from {peer}: {end}");
     }
     tracing::debug!(conn = %conn.id, %peer, "connection ended: {end}");
     drop(permit);
@@ -379,6 +373,21 @@ impl Reader {
         };
         let _ended: Result<Option<()>, _> = timeout(LINGER, farewell).await;
         End::ByServer
+    }
+}
+
+impl End {
+    /// In a word, where the client is at fault and the operator should know.
+    fn fault(&self) -> Option<&'static str> {
+        match self {
+            End::Silent(_) => Some("silent"),
+            End::Throttled => Some("throttled"),
+            End::Stale { .. } => Some("stale"),
+            End::TooLarge { .. } => Some("too large"),
+            End::Malformed(_) => Some("malformed"),
+            End::WithinFrame => Some("cut"),
+            End::ByClient | End::ByServer | End::Broken(_) => None,
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::config::Settings;
 use crate::disk::Disk;
 use crate::hub::{Ended, Hub};
 use crate::listener;
-use crate::logging;
+use crate::logging::{self, Logging};
 use crate::peers::{self, Peers};
 use crate::shared::Shared;
 
@@ -46,18 +46,18 @@ pub(crate) enum Failure {
 ///
 /// # Errors
 /// The server cannot start, or its disk has failed.
-pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
+pub(crate) fn run(settings: Settings, logging: &Logging) -> Result<(), Failure> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(|error| Failure::Other(format!("cannot start the runtime: {error}")))?;
     runtime.block_on(async {
         survive_signals()?;
-        serve(settings).await
+        serve(settings, logging).await
     })
 }
 
-async fn serve(mut settings: Settings) -> Result<(), Failure> {
+async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure> {
     settings.core.membership = settings
         .ensemble
         .as_ref()
@@ -75,6 +75,7 @@ async fn serve(mut settings: Settings) -> Result<(), Failure> {
     let opened = open(&settings)?;
     let server = Server::recover(settings.core.clone(), random(), opened.recovered)
         .map_err(|damage| Failure::Data(format!("{}: {damage}", settings.data_dir.display())))?;
+    logging.limit_lines();
     let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
     let shared = Rc::new(Shared::new(settings));
     let wake = Rc::clone(&shared).wake().clone();

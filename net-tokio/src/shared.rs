@@ -6,7 +6,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +26,6 @@ use zabkeeper_core::{ConnId, Input, Instant, Server};
 use crate::clock::{Clock, random};
 use crate::config::Settings;
 use crate::conn::Conn;
-use crate::quiet::LineLimit;
 use crate::traffic::Traffic;
 use crate::words::ClientLine;
 
@@ -59,9 +57,6 @@ pub(crate) struct Shared {
     wake: Arc<Notify>,
     reading: Cell<bool>,
     stopping: Cell<Option<Instant>>,
-    complaints: RefCell<LineLimit>,
-    crowds: RefCell<LineLimit>,
-    refusals: RefCell<LineLimit>,
 }
 
 /// What somebody wants to know of the core.
@@ -69,9 +64,6 @@ pub(crate) type Question = Box<dyn FnOnce(&Server)>;
 
 /// ZooKeeper's trace mask where nobody has set one. It has no effect here but to be read again.
 const TRACE_MASK: i64 = 306;
-
-/// Time between two lines that say that requests have to wait: under load they do so all the time.
-const CROWD_PAUSE: Duration = Duration::from_secs(30);
 
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Shared {
@@ -95,9 +87,6 @@ impl Shared {
             wake: Arc::default(),
             reading: Cell::new(true),
             stopping: Cell::new(None),
-            complaints: RefCell::default(),
-            crowds: RefCell::new(LineLimit::new(1, CROWD_PAUSE)),
-            refusals: RefCell::new(LineLimit::new(1, CROWD_PAUSE)),
         }
     }
 
@@ -330,35 +319,27 @@ impl Shared {
         self.stopping.get()
     }
 
-    /// Logs that requests have to wait because of a bound on all of them, at a bounded rate.
+    /// Logs that requests have to wait because of a bound on all of them.
     pub(crate) fn note_crowd(&self) {
-        let Some(held_back) = self.crowds.borrow_mut().admit(self.clock.mono()) else {
-            return;
-        };
         let (limits, under_way) = (&self.settings.limits, self.unanswered());
-        let since = CROWD_PAUSE.as_secs();
         match limits.requests.filter(|bound| under_way >= *bound) {
             Some(bound) => tracing::info!(
-                "clients have to wait ({held_back} more in the last {since} s): {under_way} requests are \
-                 under way, all that request_throttle_max_requests={bound} allows; raise it, or 0 for no bound"
+                "clients have to wait: {under_way} requests are under way, all that \
+                 request_throttle_max_requests={bound} allows; raise it, or 0 for no bound"
             ),
             None => tracing::info!(
-                "clients with unanswered requests have to wait ({held_back} more in the last {since} s): \
-                 {under_way} requests are under way, above this server's {} of globalOutstandingLimit; raise it",
+                "clients with unanswered requests have to wait: {under_way} requests are under way, above this \
+                 server's {} of globalOutstandingLimit; raise it",
                 limits.outstanding
             ),
         }
     }
 
-    /// Logs that a request has waited too long, at a bounded rate.
+    /// Logs that a request has waited too long.
     pub(crate) fn note_refusal(&self, waited: Duration, patience: Duration) {
-        let Some(held_back) = self.refusals.borrow_mut().admit(self.clock.mono()) else {
-            return;
-        };
         tracing::warn!(
-            "refused a request (-127, {held_back} more in the last {} s) that had waited {} ms for its turn, more than \
+            "refused a request (-127) that had waited {} ms for its turn, more than \
              throttled_op_wait_time={}; raise it or request_throttle_max_requests, or set it to 0",
-            CROWD_PAUSE.as_secs(),
             waited.as_millis(),
             patience.as_millis()
         );
@@ -366,24 +347,11 @@ impl Shared {
 
     /// Says which limit has refused a request whose answer or transaction would have been too large.
     pub(crate) fn note_too_large(&self) {
-        if let Some(held_back) = self.crowds.borrow_mut().admit(self.clock.mono()) {
-            tracing::warn!(
-                "refused a request (-5; {held_back} more in the last {} s): what it asks for would be larger than {} \
-                 bytes, which one answer or transaction may have (at least 64 MiB, and half as much again as \
-                 jute.maxbuffer); ask for less at once, or raise jute.maxbuffer",
-                CROWD_PAUSE.as_secs(),
-                self.settings.core.limits.record_bytes
-            );
-        }
-    }
-
-    /// Logs what is wrong with a client, at a bounded rate: clients decide how often this is called.
-    pub(crate) fn complain(&self, peer: SocketAddr, what: &dyn Display) {
-        if let Some(held_back) = self.complaints.borrow_mut().admit(self.clock.mono()) {
-            if held_back > 0 {
-                tracing::warn!("{held_back} more connections closed for faults like these");
-            }
-            tracing::warn!("closed the connection from {peer}: {what}");
-        }
+        tracing::warn!(
+            "refused a request (-5): what it asks for would be larger than {} bytes, which one answer or \
+             transaction may have (at least 64 MiB, and half as much again as jute.maxbuffer); ask for less \
+             at once, or raise jute.maxbuffer",
+            self.settings.core.limits.record_bytes
+        );
     }
 }

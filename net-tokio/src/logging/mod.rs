@@ -3,7 +3,7 @@
 //! Owns the subscriber and how a panic is reported. Must not decide what is worth a line.
 //!
 //! ```text
-//! tracing::warn! -> filter (RUST_LOG) -> text -> queue -> thread "log output" -> standard error
+//! tracing::warn! -> filter (RUST_LOG) -> limit of its kind -> text -> queue -> thread "log output" -> standard error
 //! ```
 //!
 //! Invariant: a thread that logs waits for no output. Standard output and error may be a full disk, a pipe whose reader
@@ -14,13 +14,20 @@ mod non_blocking;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
 
+use zabkeeper_core::ServerId;
+
+use crate::monitor;
+use crate::quiet::LineLimits;
 use non_blocking::NonBlocking;
 
 /// Time for the last lines to leave at the end of the process.
@@ -35,7 +42,12 @@ const FILTER: &str = "RUST_LOG";
 /// The log of this process.
 pub(crate) struct Logging {
     stderr: NonBlocking,
+    limits: LineLimits,
+    server: Arc<OnceLock<ServerId>>,
 }
+
+/// The beginning of each line: the time, and in an ensemble the server's number, as ZooKeeper writes it.
+struct Stamp(Arc<OnceLock<ServerId>>);
 
 impl Logging {
     /// Sends all events to standard error from now on, and lets a panic end the process.
@@ -44,19 +56,33 @@ impl Logging {
     /// The operating system refuses a thread.
     pub(crate) fn start() -> io::Result<Logging> {
         let stderr = NonBlocking::start(io::stderr())?;
+        let (limits, server) = (LineLimits::default(), Arc::default());
+        monitor::start(limits.clone())?;
         let (filter, wrong) = filter();
         let lines = tracing_subscriber::fmt::layer()
             .with_ansi(io::stderr().is_terminal())
             .with_writer(stderr.clone())
+            .with_timer(Stamp(Arc::clone(&server)))
             // It would write them to standard error, and wait for that.
             .log_internal_errors(false);
-        let subscriber = tracing_subscriber::registry().with(filter).with(lines);
+        let subscriber =
+            tracing_subscriber::registry().with(filter).with(limits.clone()).with(lines);
         tracing::subscriber::set_global_default(subscriber).expect("a process logs once");
         abort_on_panic(stderr.clone());
         if let Some(wrong) = wrong {
             tracing::warn!("{FILTER}: {wrong}; logs as if it were info");
         }
-        Ok(Logging { stderr })
+        Ok(Logging { stderr, limits, server })
+    }
+
+    /// From now on lines say which server of an ensemble they come from.
+    pub(crate) fn name_server(&self, id: ServerId) {
+        self.server.get_or_init(|| id);
+    }
+
+    /// From now on others can cause lines, and how many is bounded.
+    pub(crate) fn limit_lines(&self) {
+        self.limits.begin();
     }
 
     /// Writes a line that has no level, as programs do that refuse to start.
@@ -66,7 +92,18 @@ impl Logging {
 
     /// Waits for the last lines to leave; not for long, because nobody may read them.
     pub(crate) fn finish(self) {
+        self.limits.say_what_was_suppressed(None);
         self.stderr.flush(FLUSH);
+    }
+}
+
+impl FormatTime for Stamp {
+    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
+        SystemTime.format_time(line)?;
+        match self.0.get() {
+            Some(id) => write!(line, " [myid:{id}]"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -85,6 +85,7 @@ async fn dialled_when_needed(peers: &Peers, peer: &Peer) -> TcpStream {
                 let (to, address) = (peer.member.id, peer.member.election_address());
                 if peer.ballot_backoff.fail() {
                     tracing::info!(
+                        server = to.0,
                         "cannot tell server {to} at {address} about the election: {error}"
                     );
                 }
@@ -117,7 +118,10 @@ pub(super) async fn listen(
                 peers.shared.push(Input::Election(peer.member.id, notification));
             }
             Ok(None) => {}
-            Err(bad) => return peers.complain(address, &bad),
+            Err(bad) => {
+                tracing::warn!("closed the connection from {address}: {bad}");
+                return;
+            }
         }
         peers.shared.room().await;
     }

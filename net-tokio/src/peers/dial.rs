@@ -24,7 +24,7 @@ pub(super) async fn link(peers: Rc<Peers>, peer: Rc<Peer>, id: LinkId) {
             let address = peer.member.quorum_address();
             // The first failure is news; that it goes on is not.
             if peer.link_backoff.fail() {
-                tracing::info!("cannot reach server {to} at {address}: {error}");
+                tracing::info!(server = to.0, "cannot reach server {to} at {address}: {error}");
             } else {
                 tracing::debug!("still cannot reach server {to} at {address}: {error}");
             }

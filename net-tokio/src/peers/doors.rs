@@ -156,7 +156,7 @@ async fn accept(peers: Rc<Peers>, porch: Rc<Porch>, channel: Channel, listener: 
             Ok((stream, from)) => {
                 let from = SocketAddr::new(from.ip().to_canonical(), from.port());
                 if let Some(oldest) = porch.make_room() {
-                    peers.complain(oldest, &Refusal::Crowded);
+                    Refusal::Crowded.log(oldest);
                 }
                 let ticket = porch.next.replace(porch.next.get() + 1);
                 let task =
@@ -194,7 +194,7 @@ async fn admit(
     let peer = checked.and_then(|id| peers.peers.get(&id).cloned().ok_or(Refusal::Unlisted(id)));
     let peer = match peer {
         Ok(peer) => peer,
-        Err(refusal) => return peers.complain(from, &refusal),
+        Err(refusal) => return refusal.log(from),
     };
     peers.tune(&stream);
     peer.heard();
@@ -242,6 +242,20 @@ impl Porch {
 
     fn leave(&self, ticket: u64) {
         self.waiting.borrow_mut().retain(|(other, ..)| *other != ticket);
+    }
+}
+
+impl Refusal {
+    /// Whose port is on the other side is a matter of configuration: says what is wrong with a connection.
+    fn log(&self, from: SocketAddr) {
+        let kind = match self {
+            Refusal::Silent => "silent",
+            Refusal::Crowded => "crowded",
+            Refusal::Bad(_) => "bad",
+            Refusal::ForAnother { .. } => "for another",
+            Refusal::Unlisted(_) => "unlisted",
+        };
+        tracing::warn!(kind, "closed the connection from {from}: {self}");
     }
 }
 

@@ -17,7 +17,6 @@ mod link;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -156,7 +155,8 @@ impl Peers {
         }
         self.links.borrow_mut().insert(id, Rc::clone(&link));
         let how = if dialled { "dialled" } else { "accepted" };
-        tracing::info!(link = %id, "link with server {} is up, {how}", peer.member.id);
+        let server = peer.member.id;
+        tracing::info!(link = %id, server = server.0, "link with server {server} is up, {how}");
         self.tell(id, PeerEvent::Up { peer: peer.member.id, dialled });
         let end = link.attend(self, socket).await;
         if dialled && link.was_refused(&end) {
@@ -171,8 +171,8 @@ impl Peers {
         if self.links.borrow_mut().remove(&link.id).is_none() {
             return;
         }
-        let peer = link.peer.member.id;
-        tracing::info!(link = %link.id, "link with server {peer} is down: {why}");
+        let server = link.peer.member.id;
+        tracing::info!(link = %link.id, server = server.0, "link with server {server} is down: {why}");
         link.close(self);
         self.tell(link.id, PeerEvent::Down);
     }
@@ -198,11 +198,6 @@ impl Peers {
         #[cfg(target_os = "linux")]
         let _best_effort =
             socket.set_tcp_user_timeout(Some(self.shared.settings.core.sync_limit()));
-    }
-
-    /// Whose port is on the other side is a matter of configuration: says what is wrong with a connection.
-    fn complain(&self, from: SocketAddr, what: &dyn std::fmt::Display) {
-        self.shared.complain(from, what);
     }
 
     /// Time for one attempt to connect to one address.

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use zabkeeper_core::SessionId;
+use zabkeeper_core::peer::frame::{Channel, Greeting};
 use zabkeeper_core::wire::Request;
+use zabkeeper_core::{ServerId, SessionId};
 
 use crate::crash::check_all_there;
 use crate::harness::eventually;
@@ -47,6 +48,48 @@ fn three_processes_elect_a_leader_and_what_one_is_told_all_know() {
         let mntr = ask(ensemble.server(id), "mntr");
         assert!(mntr.contains("zk_quorum_size\t3\n"), "{mntr}");
     }
+}
+
+#[test]
+fn each_line_of_the_log_says_which_server_it_comes_from() {
+    let ensemble = Ensemble::start("unknown=1");
+    for id in 0..3 {
+        let log = ensemble.server(id).log();
+        let mark = format!("Z [myid:{id}] ");
+        assert!(log.contains("unknown key") && log.contains(": serving "), "{log}");
+        assert!(log.lines().all(|line| line.contains(&mark)), "{log}");
+    }
+}
+
+/// Whoever reaches the ports for servers can claim to be one, as often as it likes.
+#[test]
+fn strangers_on_the_ports_for_servers_cause_a_few_lines_only() {
+    let mut ensemble = Ensemble::prepare("127.0.0.1", "");
+    ensemble.boot(0);
+    let [_, quorum, election] = ensemble.ports[0];
+    ensemble.server(0).await_line(&[&"looks for a leader"]);
+    let greeting = |channel, from| {
+        Greeting { channel, from: ServerId(from), to: ServerId(0) }.encode().to_vec()
+    };
+    for (port, bytes) in [
+        (quorum, greeting(Channel::Quorum, 1)),
+        (quorum, greeting(Channel::Quorum, 7)),
+        (quorum, greeting(Channel::Election, 1)),
+        (quorum, b"GET / HTTP/1.1\r\nHost: there\r\n\r\n".to_vec()),
+        (election, [greeting(Channel::Election, 2), vec![0xff; 2000]].concat()),
+    ] {
+        for _ in 0..100 {
+            let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("listens");
+            // It may have been closed by now.
+            let _refused = stranger.write_all(&bytes);
+        }
+    }
+    let server = ensemble.server(0);
+    server.await_line(&[&"suppressed ", &" like: link with server 1 is up"]);
+    server.await_line(&[&"suppressed ", &" like: link with server 1 is down"]);
+    server.await_line(&[&"suppressed ", &" like: closed the connection from ", &"server.7 is not"]);
+    let log = server.log();
+    assert!(log.lines().count() < 120, "{log}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Starting, refusing to start, and stopping.
 
 use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
 
 use tempfile::tempdir;
 
@@ -97,6 +99,16 @@ fn help_and_version_are_for_people() {
     assert!(text.contains("Usage: zabkeeper [zoo.cfg]"), "{text}");
     let (code, text) = refused("--version");
     assert_eq!((code, text), (Some(0), format!("zabkeeper {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+#[test]
+fn a_pause_of_the_own_process_is_logged() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    server.signal("STOP");
+    thread::sleep(Duration::from_millis(2_600));
+    server.signal("CONT");
+    server.await_line(&[&"WARN", &"this process stood still for 2"]);
 }
 
 #[test]
