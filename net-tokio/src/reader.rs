@@ -419,6 +419,9 @@ impl fmt::Display for End {
                  large ones are under way already; raise largeRequestMaxBytes={bound}"
             ),
             End::Malformed(malformed @ Malformed::FrameLength { length, limit }) => {
+                if let Some(protocol) = protocol_of(*length) {
+                    return write!(f, "it speaks {protocol}, and this port ZooKeeper's protocol");
+                }
                 write!(f, "{malformed}")?;
                 if u32::try_from(*length).is_ok_and(|length| length > *limit) {
                     write!(f, "; if it is no mistake, raise it here and at the clients")?;
@@ -428,5 +431,43 @@ impl fmt::Display for End {
             End::Malformed(malformed) => write!(f, "{malformed}"),
             End::Broken(error) => write!(f, "{error}"),
         }
+    }
+}
+
+/// What a length that cannot be right is the beginning of, if people and probes often send it to this port.
+fn protocol_of(length: i32) -> Option<&'static str> {
+    match &length.to_be_bytes() {
+        b"GET " | b"HEAD" | b"POST" | b"PUT " | b"DELE" | b"OPTI" | b"CONN" | b"TRAC" | b"PATC"
+        | b"PRI " => Some("HTTP"),
+        // A record of a handshake, with the first two bytes of its version.
+        [0x16, 3, ..] => Some("TLS, which comes with a later version"),
+        b"SSH-" => Some("SSH"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(first: [u8; 4], expected: &str) {
+        let length = i32::from_be_bytes(first);
+        let end = End::Malformed(Malformed::FrameLength { length, limit: 1_048_575 });
+        assert_eq!(end.to_string(), expected);
+    }
+
+    #[test]
+    fn a_frame_that_is_another_protocol_is_called_by_its_name() {
+        check(*b"GET ", "it speaks HTTP, and this port ZooKeeper's protocol");
+        check(*b"SSH-", "it speaks SSH, and this port ZooKeeper's protocol");
+        let tls =
+            "it speaks TLS, which comes with a later version, and this port ZooKeeper's protocol";
+        check([0x16, 3, 1, 2], tls);
+        check(
+            *b"get ",
+            "frame length 1734702112 is not within 0..=1048575 (jute.maxbuffer); if it is no mistake, raise \
+             it here and at the clients",
+        );
+        check([0xff; 4], "frame length -1 is not within 0..=1048575 (jute.maxbuffer)");
     }
 }

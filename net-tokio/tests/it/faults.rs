@@ -34,8 +34,16 @@ fn send(mut raw: Raw, bytes: &[u8]) -> Raw {
 #[test]
 fn garbage_instead_of_a_handshake() {
     check(
+        |server| send(Raw::connect(server.port), b"get out of here"),
+        "frame length 1734702112 is not within 0..=1048575",
+    );
+}
+
+#[test]
+fn a_browser_is_told_from_a_large_frame() {
+    check(
         |server| send(Raw::connect(server.port), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-        "frame length 1195725856 is not within 0..=1048575",
+        "it speaks HTTP, and this port ZooKeeper's protocol",
     );
 }
 
