@@ -13,6 +13,7 @@ use std::mem;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use storage_fs::{LogLane, OsDir, ReaderLane, SnapshotLane, StoreError};
 use tokio::sync::Notify;
@@ -34,7 +35,8 @@ struct Completions {
 }
 
 impl Disk {
-    /// Starts the threads; `wake` is notified after each completion.
+    /// Starts the threads; `wake` is notified after each completion. Writes to the log that take longer than `slow_write` are
+    /// logged.
     ///
     /// # Errors
     /// The operating system refuses a thread.
@@ -43,6 +45,7 @@ impl Disk {
         snapshots: SnapshotLane<OsDir>,
         reader: ReaderLane<OsDir>,
         wake: Arc<Notify>,
+        slow_write: Duration,
     ) -> std::io::Result<Disk> {
         let done = Arc::new(Completions { events: Mutex::new(Vec::new()), wake });
         let (log_sender, log_queue) = channel();
@@ -50,7 +53,7 @@ impl Disk {
         let to = Arc::clone(&done);
         let log_thread = thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || to.report_end(run_log(log, &log_queue, &to)))?;
+            .spawn(move || to.report_end(run_log(log, &log_queue, &to, slow_write)))?;
         let to = Arc::clone(&done);
         let snapshot_thread = thread::Builder::new()
             .name("snapshots".to_owned())
@@ -123,13 +126,25 @@ fn run_log(
     mut lane: LogLane<OsDir>,
     queue: &Receiver<Vec<DiskCommand>>,
     to: &Completions,
+    slow_write: Duration,
 ) -> Result<(), StoreError> {
     while let Ok(mut commands) = queue.recv() {
         while let Ok(more) = queue.try_recv() {
             commands.extend(more);
         }
+        let began = Instant::now();
         let durable = lane.run(&commands)?;
         to.report(DiskEvent::Done(durable));
+        let took = began.elapsed();
+        if took > slow_write {
+            tracing::warn!(
+                "the disk took {} ms to write and sync {} commands to the log (fsync.warningthresholdms={}); whoever \
+                 writes waits for it",
+                took.as_millis(),
+                commands.len(),
+                slow_write.as_millis()
+            );
+        }
     }
     Ok(())
 }

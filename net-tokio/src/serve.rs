@@ -77,9 +77,10 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
         .map_err(|damage| Failure::Data(format!("{}: {damage}", settings.data_dir.display())))?;
     logging.limit_lines();
     let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
+    let slow_write = settings.slow_write;
     let shared = Rc::new(Shared::new(settings));
     let wake = Rc::clone(&shared).wake().clone();
-    let disk = Disk::start(opened.log, opened.snapshots, opened.reader, wake)
+    let disk = Disk::start(opened.log, opened.snapshots, opened.reader, wake, slow_write)
         .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
     let accepting = tokio::task::spawn_local(listener::accept(listener, Rc::clone(&shared)));
     let signals = signals().map_err(|e| Failure::Other(format!("cannot wait for signals: {e}")))?;

@@ -83,7 +83,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("forceSnapshotSync", Later),
     ("forceSync", Same("writes are always synced before they are acknowledged")),
     ("forward_learner_requests_to_commit_processor_disabled", Same("no request is kept twice")),
-    ("fsync.warningthresholdms", Later),
+    ("fsync.warningthresholdms", BareProperty),
     ("globalOutstandingLimit", Property),
     ("initLimit", Line),
     ("intBufferStartingSizeBytes", Same(JAVA)),

@@ -40,6 +40,8 @@ pub struct Settings {
     pub(crate) log_dir: PathBuf,
     /// `preAllocSize`, in bytes here (KiB in the file): how far ahead of its end the log reserves room.
     pub(crate) preallocate_bytes: u64,
+    /// `fsync.warningthresholdms`: a write to the log that takes longer is logged.
+    pub(crate) slow_write: Duration,
     /// What clients may take up.
     pub(crate) limits: Limits,
     /// `clientPortListenBacklog`; none is ours.
@@ -66,6 +68,9 @@ const MAX_TICK_MS: i64 = i32::MAX as i64 / 20;
 /// Most ticks of a limit: a day of the default tick.
 const MAX_TICKS: i64 = 28_800;
 
+/// A write to the log that takes longer is logged, where nothing else is configured.
+const SLOW_WRITE: Duration = Duration::from_secs(1);
+
 /// How most switches are written.
 const TRUE_FALSE: [&str; 2] = ["true", "false"];
 
@@ -86,6 +91,7 @@ impl Settings {
             log_dir: data_dir.clone(),
             data_dir,
             preallocate_bytes: 64 << 20,
+            slow_write: SLOW_WRITE,
             limits: Limits::default(),
             backlog: None,
             words: Whitelist::All,
@@ -183,6 +189,8 @@ pub fn parse(
     // Whatever may be written may be read again.
     core.limits.record_bytes = core.limits.record_bytes.max(limits.max_frame as usize / 2 * 3);
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
+    let hint = "milliseconds, such as 1000";
+    let slow_write = keys.number("fsync.warningthresholdms", 0..=i64::from(i32::MAX), hint)?;
     let settings = Settings {
         core,
         ensemble,
@@ -191,6 +199,7 @@ pub fn parse(
         data_dir,
         log_dir,
         preallocate_bytes: fit::<u64>(preallocate.unwrap_or(65_536)) << 10,
+        slow_write: slow_write.map_or(SLOW_WRITE, |ms| Duration::from_millis(fit(ms))),
         limits,
         backlog: backlog(&mut keys)?,
         words: whitelist(&mut keys),

@@ -102,6 +102,20 @@ fn help_and_version_are_for_people() {
 }
 
 #[test]
+fn conf_30_slow_writes_are_logged() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "fsync.warningthresholdms=0");
+    let (mut client, _) = Raw::open(server.port, 10_000);
+    // Some of them take a millisecond and more, and what takes less is above 0 ms, too.
+    for i in 0..50 {
+        assert_eq!(client.call(create(&format!("/{i}"), b"", 0)).0, 0);
+    }
+    let line = "commands to the log (fsync.warningthresholdms=0); whoever writes waits for it";
+    server.await_line(&[&"WARN", &"the disk took ", &line]);
+    assert!(server.log().lines().count() < 20, "{}", server.log());
+}
+
+#[test]
 fn a_pause_of_the_own_process_is_logged() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
