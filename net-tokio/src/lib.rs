@@ -31,6 +31,7 @@ mod hub;
 mod listener;
 mod logging;
 mod monitor;
+mod names;
 mod peers;
 mod quiet;
 mod reader;

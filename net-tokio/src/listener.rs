@@ -5,13 +5,14 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
 
 use crate::config::{Limits, Settings};
+use crate::names;
 use crate::reader;
 use crate::shared::Shared;
 
@@ -40,8 +41,9 @@ pub(crate) struct Permit {
 /// is recovered, and nobody waits in its queue meanwhile.
 ///
 /// # Errors
-/// An address that does not resolve, is not this machine's, or is in use.
-pub(crate) fn bind(settings: &Settings) -> io::Result<TcpSocket> {
+/// An address that is not this machine's, or is in use. One that does not resolve: a server on its own refuses it, as
+/// ZooKeeper does; one of an ensemble waits until its name is known.
+pub(crate) async fn bind(settings: &Settings) -> io::Result<TcpSocket> {
     let Some(host) = &settings.host else {
         let everywhere = |ip: IpAddr| bind_to(SocketAddr::new(ip, settings.port));
         return match everywhere(Ipv6Addr::UNSPECIFIED.into()) {
@@ -52,9 +54,13 @@ pub(crate) fn bind(settings: &Settings) -> io::Result<TcpSocket> {
             bound => bound,
         };
     };
-    let mut addresses = (host.as_str(), settings.port).to_socket_addrs()?;
-    let address = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
-    bind_to(address)
+    let addresses = if settings.ensemble.is_some() {
+        names::addresses(host, settings.port).await
+    } else {
+        lookup_host((host.as_str(), settings.port)).await?.collect()
+    };
+    let first = addresses.first().ok_or_else(|| io::Error::other("the name has no address"))?;
+    bind_to(*first)
 }
 
 /// A socket on this address, with nobody let in yet.

@@ -64,7 +64,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
         .map(|ensemble| Membership { text: ensemble.text(), since: wall() });
     let address = || format!("{}:{}", settings.host.as_deref().unwrap_or("*"), settings.port);
     let cannot_listen = |error| Failure::Other(format!("cannot listen on {}: {error}", address()));
-    let socket = listener::bind(&settings).map_err(cannot_listen)?;
+    let socket = listener::bind(&settings).await.map_err(cannot_listen)?;
     let doors = match &settings.ensemble {
         None => Vec::new(),
         Some(ensemble) => {

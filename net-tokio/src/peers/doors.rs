@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use zabkeeper_core::peer::frame::{BadFrame, Channel, GREETING_BYTES, Greeting};
 use super::{Peers, ballots};
 use crate::config::{Ensemble, Member};
 use crate::listener::bind_to;
+use crate::names;
 
 /// Connections that have not greeted yet, on both ports together.
 const UNGREETED: usize = 64;
@@ -65,14 +66,15 @@ struct Porch {
     waiting: RefCell<VecDeque<(u64, SocketAddr, AbortHandle)>>,
 }
 
-/// Reserves the ports of this server, so that they are known to be free before data is recovered.
+/// Reserves the ports of this server, so that they are known to be free before data is recovered. Waits for a name that has
+/// no address yet.
 ///
 /// # Errors
-/// An address that does not resolve, is not this machine's, or is in use; as a line for the operator.
+/// An address that is not this machine's, or is in use; as a line for the operator.
 pub(crate) async fn bind(ensemble: &Ensemble, me: &Member) -> Result<Vec<Door>, String> {
     let mut failures = 0;
     loop {
-        match bind_once(ensemble, me) {
+        match bind_once(ensemble, me).await {
             Ok(doors) => return Ok(doors),
             Err(what) if ensemble.bind_retries.is_some_and(|times| failures >= times) => {
                 return Err(what);
@@ -86,7 +88,7 @@ pub(crate) async fn bind(ensemble: &Ensemble, me: &Member) -> Result<Vec<Door>, 
     }
 }
 
-fn bind_once(ensemble: &Ensemble, me: &Member) -> Result<Vec<Door>, String> {
+async fn bind_once(ensemble: &Ensemble, me: &Member) -> Result<Vec<Door>, String> {
     let mut doors = Vec::new();
     let ports = [
         (Channel::Quorum, me.quorum_port, me.quorum_address()),
@@ -96,7 +98,7 @@ fn bind_once(ensemble: &Ensemble, me: &Member) -> Result<Vec<Door>, String> {
         let bound = if ensemble.listen_everywhere {
             bind_everywhere(port).map(|bound| vec![bound])
         } else {
-            bind_all(&me.host, port)
+            bind_all(names::addresses(&me.host, port).await)
         };
         let bound = bound.map_err(|error| {
             format!("cannot listen for other servers on {name}, as server.{} says: {error}", me.id)
@@ -117,11 +119,11 @@ fn bind_everywhere(port: u16) -> io::Result<(SocketAddr, TcpSocket)> {
     }
 }
 
-/// Every address that the name has; one that this machine has not got does no harm where another one is.
-fn bind_all(host: &str, port: u16) -> io::Result<Vec<(SocketAddr, TcpSocket)>> {
+/// Every address that a name has; one that this machine has not got does no harm where another one is.
+fn bind_all(addresses: Vec<SocketAddr>) -> io::Result<Vec<(SocketAddr, TcpSocket)>> {
     let mut bound: Vec<(SocketAddr, TcpSocket)> = Vec::new();
     let mut failure = io::Error::other("the name has no address");
-    for address in (host, port).to_socket_addrs()? {
+    for address in addresses {
         if bound.iter().any(|(other, _)| *other == address) {
             continue;
         }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,21 @@ fn each_line_of_the_log_says_which_server_it_comes_from() {
         let mark = format!("Z [myid:{id}] ");
         assert!(log.contains("unknown key") && log.contains(": serving "), "{log}");
         assert!(log.lines().all(|line| line.contains(&mark)), "{log}");
+    }
+}
+
+#[test]
+fn a_name_that_dns_does_not_know_yet_is_waited_for() {
+    for settings in ["", "quorumListenOnAllIPs=true\nclientPortAddress=not-yet.invalid"] {
+        let mut ensemble = Ensemble::prepare("not-yet.invalid", settings);
+        ensemble.boot(0);
+        let server = ensemble.server(0);
+        server
+            .await_line(&[&"WARN", &"cannot listen on not-yet.invalid yet, a name of this server"]);
+        // It would have ended by now where it took that for an error.
+        std::thread::sleep(Duration::from_millis(1_500));
+        let (status, log) = ensemble.end(0);
+        assert_eq!(status.signal(), Some(15), "{log}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -86,8 +87,13 @@ impl Ensemble {
         self.servers[id].take().expect("is up").kill();
     }
 
+    /// SIGTERM, and what comes of it.
+    pub(crate) fn end(&mut self, id: usize) -> (ExitStatus, String) {
+        self.servers[id].take().expect("is up").terminate()
+    }
+
     pub(crate) fn terminate(&mut self, id: usize) {
-        let (status, log) = self.servers[id].take().expect("is up").terminate();
+        let (status, log) = self.end(id);
         assert_eq!(status.code(), Some(0), "{log}");
     }
 
