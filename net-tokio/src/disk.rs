@@ -10,6 +10,7 @@
 //! one command for each link.
 
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -32,7 +33,12 @@ pub(crate) struct Disk {
 struct Completions {
     events: Mutex<Vec<DiskEvent>>,
     wake: Arc<Notify>,
+    /// Is the process about to end, so that nothing is tried again?
+    ending: AtomicBool,
 }
+
+/// Pause before a snapshot is tried again for which there was no descriptor.
+const RETRY: Duration = Duration::from_millis(100);
 
 impl Disk {
     /// Starts the threads; `wake` is notified after each completion. Writes to the log that take longer than `slow_write` are
@@ -47,7 +53,8 @@ impl Disk {
         wake: Arc<Notify>,
         slow_write: Duration,
     ) -> std::io::Result<Disk> {
-        let done = Arc::new(Completions { events: Mutex::new(Vec::new()), wake });
+        let (events, ending) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        let done = Arc::new(Completions { events, wake, ending });
         let (log_sender, log_queue) = channel();
         let (snapshot_sender, snapshot_queue) = channel();
         let to = Arc::clone(&done);
@@ -96,7 +103,8 @@ impl Disk {
 
     /// Ends the threads after what they have been given.
     pub(crate) fn join(self) {
-        let Disk { log, snapshots, reads, threads, .. } = self;
+        let Disk { log, snapshots, reads, threads, done } = self;
+        done.ending.store(true, Ordering::Relaxed);
         drop((log, snapshots, reads));
         for thread in threads {
             thread.join().expect("a panic aborts the process");
@@ -155,7 +163,16 @@ fn run_snapshots(
     to: &Completions,
 ) -> Result<(), StoreError> {
     while let Ok(command) = queue.recv() {
-        if let Some(event) = lane.run(&command)? {
+        let mut done = lane.run(&command);
+        // Nobody waits for a snapshot: it is taken once there is a descriptor for it.
+        while let Err(error @ StoreError::TooManyOpenFiles { .. }) = &done
+            && !to.ending.load(Ordering::Relaxed)
+        {
+            tracing::warn!("{error}; trying again");
+            thread::sleep(RETRY);
+            done = lane.run(&command);
+        }
+        if let Some(event) = done? {
             to.report(event);
         }
     }

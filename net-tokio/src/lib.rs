@@ -26,6 +26,7 @@ mod args;
 mod clock;
 pub mod config;
 mod conn;
+mod descriptors;
 mod disk;
 mod hub;
 mod listener;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
 
 use crate::config::{Limits, Settings};
+use crate::descriptors::Reserve;
 use crate::names;
 use crate::reader;
 use crate::shared::Shared;
@@ -20,7 +21,7 @@ use crate::shared::Shared;
 /// clients wait for a second when a hundred come at once; the kernel's own bound (`somaxconn`) still holds.
 const BACKLOG: u32 = 1024;
 
-/// Pause after a failed accept. The usual cause is that the process is out of file descriptors: the connection stays in
+/// Pause after a failed accept. The usual cause is that the machine is out of file descriptors: the connection stays in
 /// the kernel's queue, and an immediate retry would only spin.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -87,7 +88,10 @@ pub(crate) fn listen(socket: TcpSocket, settings: &Settings) -> io::Result<TcpLi
 pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
     let counts = Rc::new(RefCell::new(Counts::default()));
     loop {
+        Reserve::Clients.await_room(&listener).await;
         match listener.accept().await {
+            // Others have taken the room since; the next ones wait.
+            Ok((stream, _)) if Reserve::Clients.holds(&stream) => {}
             Ok((stream, peer)) => {
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 match Permit::take(&counts, peer.ip(), &shared.settings.limits) {

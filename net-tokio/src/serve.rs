@@ -3,11 +3,12 @@
 //! Owns the order of starting and stopping. Must not know how any part works.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use storage_fs::{Opened, Options, OsDir};
+use storage_fs::{Opened, Options, OsDir, StoreError};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
@@ -16,6 +17,7 @@ use zabkeeper_core::{Membership, Server, Status};
 
 use crate::clock::{random, wall};
 use crate::config::Settings;
+use crate::descriptors;
 use crate::disk::Disk;
 use crate::hub::{Ended, Hub};
 use crate::listener;
@@ -47,6 +49,7 @@ pub(crate) enum Failure {
 /// # Errors
 /// The server cannot start, or its disk has failed.
 pub(crate) fn run(settings: Settings, logging: &Logging) -> Result<(), Failure> {
+    descriptors::raise_limit();
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
@@ -112,17 +115,13 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
     for folder in [&settings.data_dir, &settings.log_dir] {
         refuse_data_of_zookeeper(folder)?;
     }
-    let unusable = |folder: &Path| {
-        let folder = folder.display().to_string();
-        move |error: std::io::Error| Failure::Data(format!("{folder}: {error}"))
-    };
+    let folder = |path: &Path| OsDir::new(path).map_err(|error| Failure::of_folder(path, &error));
     let (log, snapshots) = (settings.log_folder(), settings.snapshot_folder());
-    let log_dir = OsDir::new(&log).map_err(unusable(&log))?;
-    let snapshot_dir = OsDir::new(&snapshots).map_err(unusable(&snapshots))?;
+    let (log_dir, snapshot_dir) = (folder(&log)?, folder(&snapshots)?);
     let mut options = Options::new(random());
     options.segment_bytes = settings.preallocate_bytes;
     let opened = storage_fs::open(log_dir, snapshot_dir, options)
-        .map_err(|error| Failure::Data(format!("{}: {error}", log.display())))?;
+        .map_err(|error| Failure::of_store(&log, &error))?;
     for note in &opened.notes {
         tracing::warn!("{note}");
     }
@@ -177,7 +176,7 @@ fn survive_signals() -> Result<(), Failure> {
     Ok(())
 }
 
-fn signals() -> std::io::Result<[Signal; 2]> {
+fn signals() -> io::Result<[Signal; 2]> {
     Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
 }
 
@@ -193,10 +192,63 @@ async fn stop_on(signals: [Signal; 2], accepting: AbortHandle, shared: Rc<Shared
     shared.stop(shared.clock.mono().after(time));
 }
 
+impl Failure {
+    /// Of creating or opening a folder.
+    fn of_folder(path: &Path, error: &io::Error) -> Failure {
+        let path = path.display();
+        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            let what =
+                format!("disk full: cannot create {path}: {error}; make room and start again");
+            return Failure::Other(what);
+        }
+        Failure::Data(format!("{path}: {error}"))
+    }
+
+    /// Of opening the data below a folder: nothing is wrong with it where only the machine lacks something.
+    fn of_store(path: &Path, error: &StoreError) -> Failure {
+        let what = format!("{}: {error}", path.display());
+        match error {
+            StoreError::DiskFull { .. } | StoreError::TooManyOpenFiles { .. } => {
+                Failure::Other(what)
+            }
+            StoreError::InUse { .. }
+            | StoreError::Io { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::UnknownVersion { .. }
+            | StoreError::ForeignCluster { .. } => Failure::Data(what),
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Data(what) | Failure::Other(what) => f.write_str(what),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_wrong_with_the_data_is_unusable_data() {
+        let path = Path::new("/data");
+        let (operation, file, place) = ("write", "state.tmp".to_owned(), "log directory");
+        let full = StoreError::DiskFull { operation, file: file.clone(), place, free: Some(7) };
+        assert!(matches!(Failure::of_store(path, &full), Failure::Other(what) if
+            what == "/data: disk full: cannot write state.tmp in the log directory (7 bytes free); nothing \
+                     acknowledged is lost: make room and start again"));
+        let few = StoreError::TooManyOpenFiles { operation, file, place };
+        assert!(matches!(Failure::of_store(path, &few), Failure::Other(_)));
+        let damaged = StoreError::Damaged { what: String::new(), place: String::new() };
+        assert!(matches!(Failure::of_store(path, &damaged), Failure::Data(_)));
+
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(matches!(Failure::of_folder(path, &full), Failure::Other(what) if
+            what.ends_with("; make room and start again")));
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(matches!(Failure::of_folder(path, &denied), Failure::Data(_)));
     }
 }

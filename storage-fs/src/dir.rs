@@ -4,6 +4,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::block::{BLOCK_BYTES, BadBlock, Kind};
 use crate::error::StoreError;
 use crate::vfs::{Vfs, VfsFile};
@@ -87,6 +89,9 @@ impl<V: Vfs> Dir<V> {
     #[cold]
     fn failed(&self, operation: &'static str, file: &str, error: &io::Error) -> StoreError {
         let (file, place) = (file.to_owned(), self.place);
+        if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) {
+            return StoreError::TooManyOpenFiles { operation, file, place };
+        }
         let full =
             matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         if full {

@@ -1,6 +1,6 @@
 //! What can go wrong with the disk, sorted by what the operator has to do.
 //!
-//! Owns the words that operators read. Must not decide what happens next: every one of these stops the server.
+//! Owns the words that operators read. Must not decide what happens next: nearly every one of these stops the server.
 
 use std::fmt;
 use std::io;
@@ -23,6 +23,15 @@ pub enum StoreError {
         place: &'static str,
         /// Bytes that the file system still gives, where it says so.
         free: Option<u64>,
+    },
+    /// The process, or the machine, has no descriptor left for a file.
+    TooManyOpenFiles {
+        /// What was attempted, as a verb.
+        operation: &'static str,
+        /// The file it was attempted on.
+        file: String,
+        /// Which directory.
+        place: &'static str,
     },
     /// The operating system refused.
     Io {
@@ -79,6 +88,11 @@ impl fmt::Display for StoreError {
                 }
                 write!(f, "; nothing acknowledged is lost: make room and start again")
             }
+            StoreError::TooManyOpenFiles { operation, file, place } => write!(
+                f,
+                "cannot {operation} {file} in the {place}: too many open files; raise the limit (ulimit -n, \
+                 LimitNOFILE of systemd)"
+            ),
             StoreError::Io { operation, file, place, kind: _, message } => {
                 write!(f, "cannot {operation} {file} in the {place}: {message}")
             }

@@ -58,7 +58,8 @@ impl<V: Vfs> SnapshotLane<V> {
     /// durable; what is dropped or purged is answered with `None`.
     ///
     /// # Errors
-    /// The first failure. Every later call returns the same error and does nothing.
+    /// The first failure. Every later call returns the same error and does nothing. `TooManyOpenFiles` is none of these: the
+    /// command may be run again.
     ///
     /// # Panics
     /// On a command of the log lane, or a chunk out of order.
@@ -67,8 +68,11 @@ impl<V: Vfs> SnapshotLane<V> {
             return Err(error.clone());
         }
         let result = self.run_one(command);
-        if let Err(error) = &result {
-            self.failed = Some(error.clone());
+        match &result {
+            // Only creating a snapshot's file and listing what to purge take descriptors. The one comes before all else, and
+            // what was purged before the other need not be there.
+            Err(StoreError::TooManyOpenFiles { .. }) | Ok(_) => {}
+            Err(error) => self.failed = Some(error.clone()),
         }
         result
     }

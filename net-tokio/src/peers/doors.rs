@@ -22,6 +22,7 @@ use zabkeeper_core::peer::frame::{BadFrame, Channel, GREETING_BYTES, Greeting};
 
 use super::{Peers, ballots};
 use crate::config::{Ensemble, Member};
+use crate::descriptors::Reserve;
 use crate::listener::bind_to;
 use crate::names;
 
@@ -154,7 +155,10 @@ pub(crate) fn open(peers: &Rc<Peers>, doors: Vec<Door>) -> Result<(), String> {
 
 async fn accept(peers: Rc<Peers>, porch: Rc<Porch>, channel: Channel, listener: TcpListener) {
     loop {
+        Reserve::Servers.await_room(&listener).await;
         match listener.accept().await {
+            // Others have taken the room since; the next ones wait.
+            Ok((stream, _)) if Reserve::Servers.holds(&stream) => {}
             Ok((stream, from)) => {
                 let from = SocketAddr::new(from.ip().to_canonical(), from.port());
                 if let Some(oldest) = porch.make_room() {

@@ -62,6 +62,11 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// All of the log so far.
     pub(crate) fn log(&self) -> String {
         self.log.0.lock().expect("nobody panics with it").clone()

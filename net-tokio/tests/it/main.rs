@@ -8,6 +8,8 @@
 mod clients;
 mod corpus;
 mod crash;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod ensemble;
 mod faults;
 mod harness;

@@ -1,5 +1,9 @@
 //! Power failures, killed processes and failed operations at every single operation.
 
+use bytes::Bytes;
+use zabkeeper_core::Zxid;
+use zabkeeper_core::io::{DiskCommand, DiskEvent};
+
 use super::mem::{MemDir, Rng, Unsynced};
 use super::world::Model;
 use crate::StoreError;
@@ -144,5 +148,26 @@ fn a_full_disk_is_called_so_and_loses_nothing_acknowledged() {
         dir.set_room(None);
         dir.power_cycle(Unsynced::Lost);
         recover(&dir, &mut model, room);
+    }
+}
+
+#[test]
+fn a_snapshot_for_which_there_is_no_descriptor_can_be_tried_again_and_so_can_a_purge() {
+    let dir = MemDir::new();
+    let mut model = Model::new(0);
+    let mut store = model.reopen(&dir).expect("a new store");
+    model.append(&mut store).expect("nothing is in the way");
+    let zxid = Zxid(1 << 32 | 1);
+    let bytes = Bytes::from_static(b"tree");
+    let chunk = DiskCommand::SnapshotChunk { zxid, index: 0, bytes, last: true };
+    let done = Some(DiskEvent::ChunkDone { zxid, index: 0 });
+    for (command, done) in [(chunk, done), (DiskCommand::Purge { oldest: zxid }, None)] {
+        dir.set_crowded(true);
+        for _ in 0..2 {
+            let error = store.snapshots.run(&command).expect_err("there is no descriptor");
+            assert!(matches!(error, StoreError::TooManyOpenFiles { .. }), "{error}");
+        }
+        dir.set_crowded(false);
+        assert_eq!(store.snapshots.run(&command), Ok(done));
     }
 }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 
+use rustix::io::Errno;
+
 use crate::vfs::{Vfs, VfsFile};
 
 const SECTOR: usize = 512;
@@ -59,6 +61,8 @@ struct World {
     powerless: bool,
     /// Bytes that all files together may take.
     room: Option<u64>,
+    /// Are all descriptors in use?
+    crowded: bool,
 }
 
 #[derive(Clone, Default)]
@@ -152,6 +156,15 @@ impl MemDir {
 
     pub(super) fn set_room(&self, room: Option<u64>) {
         self.world.borrow_mut().room = room;
+    }
+
+    /// Nobody gets a descriptor any more, or everybody does.
+    pub(super) fn set_crowded(&self, crowded: bool) {
+        self.world.borrow_mut().crowded = crowded;
+    }
+
+    fn take_descriptor(&self) -> io::Result<()> {
+        if self.world.borrow().crowded { Err(Errno::MFILE.into()) } else { Ok(()) }
     }
 
     /// Would a power failure change nothing?
@@ -357,12 +370,14 @@ impl Vfs for MemDir {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
+        self.take_descriptor()?;
         let world = self.look()?;
         let inside = world.names.keys().filter_map(|name| name.strip_prefix(self.prefix));
         Ok(inside.filter(|name| !name.contains('/')).map(str::to_owned).collect())
     }
 
     fn create(&self, name: &str) -> io::Result<MemFile> {
+        self.take_descriptor()?;
         let name = self.full(name);
         let mut world = self.change()?;
         let file = match world.names.get(&name).copied() {
@@ -381,6 +396,7 @@ impl Vfs for MemDir {
     }
 
     fn open(&self, name: &str) -> io::Result<MemFile> {
+        self.take_descriptor()?;
         match self.look()?.names.get(&self.full(name)) {
             Some(file) => Ok(MemFile { dir: self.clone(), file: *file }),
             None => Err(io::ErrorKind::NotFound.into()),
