@@ -39,6 +39,9 @@ const BACKLOG: u32 = 128;
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 const BIND_RETRY: Duration = Duration::from_secs(1);
 
+/// Attempts to bind of which one is logged.
+const LOGGED: u32 = 30;
+
 /// A port of this server, reserved; nobody is let in yet.
 pub(crate) struct Door {
     channel: Channel,
@@ -81,8 +84,10 @@ pub(crate) async fn bind(ensemble: &Ensemble, me: &Member) -> Result<Vec<Door>, 
                 return Err(what);
             }
             Err(what) => {
+                if failures.is_multiple_of(LOGGED) {
+                    tracing::warn!("{what}; trying again each second");
+                }
                 failures = failures.saturating_add(1);
-                tracing::warn!("{what}; trying again");
                 tokio::time::sleep(BIND_RETRY).await;
             }
         }
