@@ -53,5 +53,6 @@ pub use history::History;
 pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
 pub use io::{Input, Now, Outbox, Pressure};
 pub use quorum::Voters;
+pub use replica::{Replayed, replay};
 pub use server::Server;
 pub use status::{Backlog, Halted, Mode, SessionInfo, Status, WatchSummary};

@@ -151,6 +151,11 @@ impl Server {
         if self.halted.is_some() { None } else { self.timers.next() }
     }
 
+    /// Why it does nothing any more, if it does not.
+    pub fn halted(&self) -> Option<&Halted> {
+        self.halted.as_ref()
+    }
+
     /// Should clients be read?
     pub fn pressure(&self) -> Pressure {
         if self.replica.log().undurable_bytes() > self.config.limits.undurable_bytes {

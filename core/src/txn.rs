@@ -1,7 +1,8 @@
 //! Transactions: what a request has become once the leader has decided it (the Java `TxnHeader` and its records).
 //!
 //! Owns their content and encoding (postcard; the log's format version covers it). Must hold nothing
-//! that a replica could read differently: every value is resolved, so that `apply` cannot fail.
+//! that a replica could read differently: every value is resolved, so that `apply` fails only on what no
+//! leader has decided.
 
 use std::fmt;
 

@@ -5,24 +5,46 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use zabkeeper_core::Zxid;
+
 /// What the user asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
     /// Run with what the file says, or with the defaults for trying it out.
     Serve(Option<PathBuf>),
+    /// Look at a log, or cut its end off, while no server runs on it.
+    Log(LogCommand),
     /// Print the help.
     Help,
     /// Print the version.
     Version,
 }
 
+/// What is to be done with a log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LogCommand {
+    /// `dataDir`, or the folder `zabkeeper` in it.
+    pub(crate) data: PathBuf,
+    /// `dataLogDir`, where that is another one.
+    pub(crate) log: Option<PathBuf>,
+    /// Cut off what comes after this transaction; or print what there is.
+    pub(crate) cut_after: Option<Zxid>,
+}
+
 pub(crate) const HELP: &str = "\
 A ZooKeeper-compatible coordination service.
 
 Usage: zabkeeper [zoo.cfg]
+       zabkeeper log inspect DIR [--log-dir DIR]
+       zabkeeper log cut DIR --after ZXID [--log-dir DIR]
 
 Without an argument it serves 127.0.0.1:2181 with its data in ./zabkeeper-data.
 With one it runs what that file says; the keys are those of ZooKeeper.
+
+`log inspect` prints the state, the snapshots and the transactions in the
+dataDir DIR, and which of them cannot be applied. `log cut` removes the
+transactions after ZXID, keeps a copy of the directory and prints what is lost.
+No server may run on DIR meanwhile. --log-dir is dataLogDir, where that differs.
 
 Options:
   -h, --help     print this
@@ -45,6 +67,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     let Some(first) = args.next() else {
         return Ok(Invocation::Serve(None));
     };
+    if first == "log" {
+        return parse_log(args).map(Invocation::Log);
+    }
     if let Some(extra) = args.next() {
         let extra = extra.display();
         return Err(format!("unexpected argument {extra:?}: one configuration file is all I take"));
@@ -57,6 +82,48 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
         }
         _ => Ok(Invocation::Serve(Some(PathBuf::from(first)))),
     }
+}
+
+/// What follows `zabkeeper log`.
+fn parse_log(mut args: impl Iterator<Item = OsString>) -> Result<LogCommand, String> {
+    let usage = "see zabkeeper --help";
+    let command = args.next().unwrap_or_default();
+    let cuts = match command.to_str() {
+        Some("inspect") => false,
+        Some("cut") => true,
+        _ => {
+            return Err(format!("log {:?} is neither inspect nor cut: {usage}", command.display()));
+        }
+    };
+    let (mut data, mut log, mut cut_after) = (None, None, None);
+    while let Some(arg) = args.next() {
+        let mut value =
+            |of: &str| args.next().ok_or_else(|| format!("{of} needs a value: {usage}"));
+        match arg.to_str() {
+            Some("--after") if cuts => cut_after = Some(parse_zxid(&value("--after")?)?),
+            Some("--log-dir") => log = Some(PathBuf::from(value("--log-dir")?)),
+            Some(option) if option.starts_with('-') => {
+                return Err(format!("unknown option {option} of log: {usage}"));
+            }
+            _ if data.is_none() => data = Some(PathBuf::from(arg)),
+            _ => return Err(format!("unexpected argument {:?}: {usage}", arg.display())),
+        }
+    }
+    if cuts && cut_after.is_none() {
+        return Err(format!("log cut needs --after ZXID, the last transaction to keep: {usage}"));
+    }
+    let data = data.ok_or_else(|| format!("log needs the data directory: {usage}"))?;
+    Ok(LogCommand { data, log, cut_after })
+}
+
+fn parse_zxid(text: &OsString) -> Result<Zxid, String> {
+    let text = text.to_string_lossy();
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    let number = number.map_err(|_| format!("{text:?} is no zxid: write it as 0x100000002"))?;
+    Ok(Zxid(number))
 }
 
 #[cfg(test)]
@@ -74,6 +141,27 @@ mod tests {
         assert_eq!(check(&["--help"]), Ok(Invocation::Help));
         assert_eq!(check(&["-V"]), Ok(Invocation::Version));
         assert!(check(&["--port"]).is_err_and(|e| e.contains("--port")));
+        let inspect = LogCommand { data: "d".into(), log: None, cut_after: None };
+        assert_eq!(check(&["log", "inspect", "d"]), Ok(Invocation::Log(inspect)));
+        let cut = LogCommand {
+            data: "d".into(),
+            log: Some("l".into()),
+            cut_after: Some(Zxid(0x1_0000_0002)),
+        };
+        let args = ["log", "cut", "--after", "0x100000002", "d", "--log-dir", "l"];
+        assert_eq!(check(&args), Ok(Invocation::Log(cut)));
+        for (args, named) in [
+            (&["log"][..], "inspect"),
+            (&["log", "cut", "d"], "--after"),
+            (&["log", "cut", "d", "--after"], "--after"),
+            (&["log", "cut", "d", "--after", "1.2"], "\"1.2\""),
+            (&["log", "inspect", "d", "--after", "7"], "--after"),
+            (&["log", "inspect"], "data directory"),
+            (&["log", "inspect", "d", "e"], "\"e\""),
+        ] {
+            let error = check(args).expect_err("refused");
+            assert!(error.contains(named), "{args:?}: {error}");
+        }
         assert!(check(&["a", "b"]).is_err_and(|e| e.contains("\"b\"")));
     }
 }

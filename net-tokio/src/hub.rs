@@ -8,8 +8,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Sleep;
-use zabkeeper_core::io::{ClientCommand, DiskCommand, DiskEvent, Mark};
-use zabkeeper_core::{Input, Instant, Mode, Now, Outbox, Pressure, Server, ServerId, Status};
+use zabkeeper_core::io::{ClientCommand, DiskCommand, Mark};
+use zabkeeper_core::{
+    Halted, Input, Instant, Mode, Now, Outbox, Pressure, Server, ServerId, Status, Zxid,
+};
 
 use crate::conn::{Conn, Due};
 use crate::disk::Disk;
@@ -42,15 +44,14 @@ pub(crate) struct Hub {
     announced: bool,
     /// What operators were told last.
     role: Option<(Mode, Option<ServerId>, bool)>,
-    halting: bool,
 }
 
 /// How the hub ended.
 pub(crate) enum Ended {
     /// As told; all writes were done in time or not.
     Stopped { complete: bool },
-    /// The disk failed, and this is what was said.
-    Halted(String),
+    /// The server has halted, after it had applied this much.
+    Halted(Halted, Zxid),
 }
 
 impl Hub {
@@ -68,7 +69,6 @@ impl Hub {
             timer_at: Instant::default(),
             announced: false,
             role: None,
-            halting: false,
         }
     }
 
@@ -97,7 +97,6 @@ impl Hub {
     fn collect(&mut self) -> Now {
         self.shared.take_inputs(BATCH, &mut self.batch);
         for event in self.disk.completions() {
-            self.halting |= matches!(event, DiskEvent::Failed(_));
             self.batch.push(Input::Disk(event));
         }
         let now = self.shared.clock.now();
@@ -200,12 +199,12 @@ impl Hub {
 
     fn ended(&self, now: Instant) -> Option<Ended> {
         let stopping = self.shared.stopping();
-        if !self.halting && stopping.is_none() {
+        if self.server.halted().is_none() && stopping.is_none() {
             return None;
         }
         let status = self.server.status();
         if let Some(why) = status.halted {
-            return Some(Ended::Halted(why));
+            return Some(Ended::Halted(why, status.applied));
         }
         let complete = match self.shared.settings.ensemble {
             None => {
@@ -225,7 +224,7 @@ impl Hub {
             // Whatever is still queued is written and synced before this returns.
             Ended::Stopped { complete: true } => self.disk.join(),
             // A disk that does not answer would keep the process for ever.
-            Ended::Stopped { complete: false } | Ended::Halted(_) => {}
+            Ended::Stopped { complete: false } | Ended::Halted(..) => {}
         }
         ended
     }

@@ -30,6 +30,7 @@ mod descriptors;
 mod disk;
 mod hub;
 mod listener;
+mod log_tool;
 mod logging;
 mod monitor;
 mod names;
@@ -62,6 +63,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Invocation::Help) => print(args::HELP),
         Ok(Invocation::Version) => print(concat!("zabkeeper ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(what) => fail(BAD_INVOCATION, &what),
+        Ok(Invocation::Log(command)) => {
+            match log_tool::run(&command, &mut std::io::stdout().lock()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(Failure::Data(what)) => fail(BAD_DATA, &what),
+                Err(Failure::Other(what)) => fail(FAILED, &what),
+            }
+        }
         Ok(Invocation::Serve(file)) => match Logging::start() {
             Ok(logging) => {
                 let status = serve(file, &logging);

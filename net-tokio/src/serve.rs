@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use zabkeeper_core::{Membership, Server, Status};
+use zabkeeper_core::{Halted, Membership, Server, Status};
 
 use crate::clock::{random, wall};
 use crate::config::Settings;
@@ -106,7 +106,12 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
         Ended::Stopped { complete: false } => {
             tracing::warn!("stopped with requests unanswered; their writes may be lost");
         }
-        Ended::Halted(why) => return Err(Failure::Other(format!("the disk failed: {why}"))),
+        Ended::Halted(Halted::Disk(why), _) => {
+            return Err(Failure::Other(format!("the disk failed: {why}")));
+        }
+        Ended::Halted(why @ Halted::Inapplicable { .. }, applied) => {
+            return Err(Failure::inapplicable(&why, applied, &shared.settings.data_dir));
+        }
     }
     Ok(())
 }
@@ -194,7 +199,7 @@ async fn stop_on(signals: [Signal; 2], accepting: AbortHandle, shared: Rc<Shared
 
 impl Failure {
     /// Of creating or opening a folder.
-    fn of_folder(path: &Path, error: &io::Error) -> Failure {
+    pub(crate) fn of_folder(path: &Path, error: &io::Error) -> Failure {
         let path = path.display();
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             let what =
@@ -205,7 +210,7 @@ impl Failure {
     }
 
     /// Of opening the data below a folder: nothing is wrong with it where only the machine lacks something.
-    fn of_store(path: &Path, error: &StoreError) -> Failure {
+    pub(crate) fn of_store(path: &Path, error: &StoreError) -> Failure {
         let what = format!("{}: {error}", path.display());
         match error {
             StoreError::DiskFull { .. } | StoreError::TooManyOpenFiles { .. } => {

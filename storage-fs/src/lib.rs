@@ -39,7 +39,7 @@ pub use lane::SnapshotLane;
 pub use log::LogLane;
 pub use note::Note;
 pub use read::ReaderLane;
-pub use recover::{Opened, open};
+pub use recover::{Inspected, Opened, inspect, open};
 pub use vfs::os::OsDir;
 
 /// Settings of the store.

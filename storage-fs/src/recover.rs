@@ -87,6 +87,43 @@ pub fn open<V: Vfs>(
     })
 }
 
+/// A store as it lies on the disk.
+#[derive(Debug)]
+pub struct Inspected {
+    /// What `open` would recover.
+    pub recovered: Recovered,
+    /// Bytes behind the last whole batch of the log, which an open cuts off.
+    pub torn_bytes: u64,
+    /// Where the log ends that a leader's snapshot takes the place of, if it does.
+    pub replaced: Option<Zxid>,
+}
+
+/// Reads and judges the store in these directories, and changes nothing. The directories are locked meanwhile.
+///
+/// # Errors
+/// As [`open`]; and where there is no store.
+pub fn inspect<V: Vfs>(log_dir: V, snapshot_dir: V) -> Result<Inspected, StoreError> {
+    let log_dir = Dir::new(log_dir, "log directory");
+    let snapshot_dir = Dir::new(snapshot_dir, "snapshot directory");
+    let _locks = lock(&log_dir, &snapshot_dir)?;
+    let (log_names, snapshot_names) = (log_dir.list()?, snapshot_dir.list()?);
+    let Some((slot, _)) = read_state(&log_dir, &log_names, &snapshot_names)? else {
+        return Err(log_dir.damaged(&FileName::State.to_string(), "it is missing".to_owned()));
+    };
+    let snapshots = Snapshots::read(&snapshot_dir, &snapshot_names, slot.cluster)?;
+    let log = Log::read(&log_dir, &log_names, snapshots.base(), slot.cluster)?;
+    check_promises(&log_dir, &slot, &log)?;
+    let torn_bytes = log.newest.as_ref().map_or(0, |(_, end)| end.torn);
+    let recovered = Recovered {
+        state: slot.state,
+        snapshot: snapshots.image,
+        entries: log.entries,
+        snapshots: snapshots.usable,
+        history: log.history,
+    };
+    Ok(Inspected { recovered, torn_bytes, replaced: log.replaced })
+}
+
 /// What an open has found, and the state file that was written for it.
 struct Found<V: Vfs> {
     recovered: Recovered,

@@ -10,7 +10,7 @@
 //! * `prep`: on the leader, from request to transaction, over the tree and the changes that are still under way. It may
 //!   refuse; a refusal becomes a transaction, too.
 //! * `pending`: those changes.
-//! * apply: on every replica (`replica`), total and deterministic; it cannot fail.
+//! * apply: on every replica (`replica`), deterministic; a transaction that does not fit stops the server.
 //! * `outcome`: from a transaction that is applied back to what its request is answered with.
 //! * `read`: from the local tree.
 //! * `order`: keeps each connection's answers in the order of its requests (CommitProcessor).

@@ -360,10 +360,10 @@ impl Request {
 
     /// Is it a write as a client's frame can say it? What a server says for a client may be anything.
     pub fn is_proper_write(&self) -> bool {
-        match self {
-            Request::Multi(parts) => parts.iter().all(|part| multi::may_hold(part)),
-            other => other.is_write(),
+        if let Request::Multi(parts) = self {
+            return parts.iter().all(multi::may_hold);
         }
+        self.is_write()
     }
 
     /// What the body of a successful reply is.

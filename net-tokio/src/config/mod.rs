@@ -60,7 +60,7 @@ pub enum Whitelist {
 }
 
 /// Folder of ours within `dataDir` and `dataLogDir`, so that a directory can never hold two formats mixed.
-const OUR_FOLDER: &str = "zabkeeper";
+pub(crate) const OUR_FOLDER: &str = "zabkeeper";
 
 /// Largest tick, ms: 20 of them, the longest session timeout, still fit the wire's signed 32 bits.
 const MAX_TICK_MS: i64 = i32::MAX as i64 / 20;

@@ -14,6 +14,7 @@ mod ensemble;
 mod faults;
 mod harness;
 mod limits;
+mod log_tool;
 mod members;
 mod outputs;
 mod raw;

@@ -256,6 +256,11 @@ impl Dice {
         (z ^ (z >> 31)) % bound
     }
 
+    fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+        let index = self.below(choices.len() as u64);
+        choices[usize::try_from(index).expect("few")].clone()
+    }
+
     fn zxid(&mut self, near: Zxid) -> Zxid {
         match self.below(5) {
             0 => Zxid::ZERO,
@@ -267,12 +272,12 @@ impl Dice {
     }
 
     fn epoch(&mut self, near: Epoch) -> Epoch {
-        let ahead = [0, 1, 2, 1 << 20, Epoch::END.0 - 3 - near.0][self.below(5) as usize];
+        let ahead = self.pick(&[0, 1, 2, 1 << 20, Epoch::END.0 - 3 - near.0]);
         Epoch(near.0 + ahead)
     }
 
     fn path(&mut self) -> String {
-        ["/", "/kept", "/a", "/a/b", "a", "/zookeeper/quota", "//"][self.below(7) as usize].into()
+        self.pick(&["/", "/kept", "/a", "/a/b", "a", "/zookeeper/quota", "//"]).into()
     }
 
     fn write(&mut self) -> Request {
@@ -309,8 +314,8 @@ impl Dice {
     fn session(&mut self, play: &Play) -> SessionId {
         let newest = play.newest_session(HOSTILE).unwrap_or_default();
         let known = play.newest_session(ServerId(2)).unwrap_or_default();
-        [newest, SessionId(newest.0 + 1), known, SessionId(0), SessionId(i64::MIN), SessionId(-1)]
-            [self.below(6) as usize]
+        let [next, none, container, ttl] = [newest.0 + 1, 0, i64::MIN, -1].map(SessionId);
+        self.pick(&[newest, next, known, none, container, ttl])
     }
 
     fn of_learner(&mut self, play: &Play) -> PeerMessage {
@@ -322,7 +327,7 @@ impl Dice {
             0..4 => {
                 let standings =
                     [Standing::Global, Standing::Local, Standing::Upgrading { timeout_ms }];
-                let standing = standings[self.below(3) as usize];
+                let standing = self.pick(&standings);
                 request(session, self.write(), standing)
             }
             4..6 => PeerMessage::CreateSession { timeout_ms, origin: origin(0) },
