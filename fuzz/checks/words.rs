@@ -50,7 +50,7 @@ pub(crate) struct Answered {
 pub(crate) fn check(input: &[u8]) -> Answered {
     let mut source = Source(input);
     let which = usize::from(source.below(4));
-    let (settings, _) = parse("zoo.cfg", CONFIGURATIONS[which], "", &|_| Ok("2\n".to_owned()))
+    let (settings, _) = parse("zoo.cfg", CONFIGURATIONS[which], &[], &|_| Ok("2\n".to_owned()))
         .expect("these are configurations");
     let arrived = source.bytes();
     let word = word(arrived);

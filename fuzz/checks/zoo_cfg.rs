@@ -1,4 +1,4 @@
-//! What must hold for any text as `zoo.cfg`, any options in `SERVER_JVMFLAGS`, and any file `myid`. Shared by the fuzz
+//! What must hold for any text as `zoo.cfg`, any options for Java, and any file `myid`. Shared by the fuzz
 //! target and the test that replays its corpus.
 //!
 //! An input is the three texts, with a zero byte between.
@@ -22,8 +22,9 @@ pub(crate) fn check(input: &[u8]) -> Result<(Settings, Vec<String>), BadSetting>
         Some(name) if name == "myid" && !myid.is_empty() => Ok(myid.clone()),
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
     };
-    let parsed = parse(FILE, &text, &flags, &read);
-    assert_eq!(parsed, parse(FILE, &text, &flags, &read), "the same again");
+    let variables = [("SERVER_JVMFLAGS", &*flags)];
+    let parsed = parse(FILE, &text, &variables, &read);
+    assert_eq!(parsed, parse(FILE, &text, &variables, &read), "the same again");
     match &parsed {
         Ok((_, warnings)) => {
             for warning in warnings {
@@ -61,18 +62,29 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let line = number.parse::<usize>().ok().and_then(|number| text.lines().nth(number - 1));
-    let Some(line) = line.map(str::trim) else {
+    let Some(line) = line.map(trim) else {
         return false;
     };
+    let Some((key, what)) = rest.split_once('=') else {
+        return false;
+    };
+    if line.contains('\\') || line.contains(char::is_control) {
+        // Escapes are read, lines are continued, and what cannot be printed is shown in another way.
+        return what.contains(": ");
+    }
     // The key ends with the first of these; a value that is a secret is not shown.
-    let end = line.find(|c: char| c == '=' || c == ':' || c.is_whitespace()).unwrap_or(line.len());
-    let (key, value) = line.split_at(end);
-    let value = value.trim_start();
-    let value = value.strip_prefix(['=', ':']).unwrap_or(value).trim();
-    rest.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')).is_some_and(|rest| {
-        [value, "(not shown)"].into_iter().any(|value| {
-            let what = rest.strip_prefix(value).and_then(|rest| rest.strip_prefix(": "));
+    let end = line.find(['=', ':', ' ']).unwrap_or(line.len());
+    let (line_key, value) = line.split_at(end);
+    let value = trim(value);
+    let value = trim(value.strip_prefix(['=', ':']).unwrap_or(value));
+    key == line_key
+        && [value, "(not shown)"].into_iter().any(|value| {
+            let what = what.strip_prefix(value).and_then(|rest| rest.strip_prefix(": "));
             what.is_some_and(|what| !what.is_empty())
         })
-    })
+}
+
+/// As Java does: what is not above a space goes.
+fn trim(text: &str) -> &str {
+    text.trim_matches(|c| c <= ' ')
 }

@@ -53,6 +53,7 @@ Options:
 Environment:
   RUST_LOG         what is logged to standard error, such as debug (default: info)
   SERVER_JVMFLAGS  options such as -Djute.maxbuffer=4194304 that add to zoo.cfg
+  JVMFLAGS         the same; what both say, this one decides
 
 Exit status: 0 stopped by a signal, 1 failed, 2 bad invocation or configuration,
 3 unusable data directory.

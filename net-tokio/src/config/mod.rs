@@ -4,6 +4,7 @@
 //! Must not touch files but the one it is told to read and `myid`, nor sockets.
 
 mod access;
+mod java_properties;
 mod keys;
 mod limits;
 mod members;
@@ -107,13 +108,18 @@ impl Settings {
         let bytes = std::fs::read(path)
             .map_err(|error| BadSetting::new(format!("{file}: cannot be read: {error}")))?;
         let (text, warning) = properties::decode(&file, bytes);
-        let flags = match std::env::var(FLAGS) {
-            Ok(flags) => flags,
-            Err(VarError::NotPresent) => String::new(),
-            Err(VarError::NotUnicode(_)) => {
-                return Err(BadSetting::new(format!("{FLAGS}: not UTF-8; write it in UTF-8")));
+        let mut flags = Vec::new();
+        for variable in FLAGS {
+            match std::env::var(variable) {
+                Ok(text) => flags.push((variable, text)),
+                Err(VarError::NotPresent) => {}
+                Err(VarError::NotUnicode(_)) => {
+                    let what = format!("{variable}: not UTF-8; write it in UTF-8");
+                    return Err(BadSetting::new(what));
+                }
             }
-        };
+        }
+        let flags: Vec<_> = flags.iter().map(|(variable, text)| (*variable, &**text)).collect();
         let (settings, mut warnings) =
             parse(&file, &text, &flags, &|myid| std::fs::read_to_string(myid))?;
         warnings.splice(..0, warning);
@@ -146,18 +152,21 @@ impl Whitelist {
     }
 }
 
-/// Reads the text of `file`, whose name only goes into messages, and options of Java; `read` reads the file `myid`.
+/// Reads the text of `file`, whose name only goes into messages, and options of Java: environment variables with their
+/// texts, of which the last one counts. `read` reads the file `myid`.
 ///
 /// # Errors
 /// The first setting that cannot be.
 pub fn parse(
     file: &str,
     text: &str,
-    flags: &str,
+    flags: &[(&'static str, &str)],
     read: &dyn Fn(&Path) -> io::Result<String>,
 ) -> Result<(Settings, Vec<String>), BadSetting> {
     let mut keys = Properties::read(file, text)?;
-    keys.add_flags(flags)?;
+    for (variable, text) in flags.iter().rev() {
+        keys.add_flags(variable, text)?;
+    }
     refuse_what_would_not_protect(&mut keys)?;
     let data_dir = match keys.take("dataDir") {
         Some(entry) if !entry.value.is_empty() => PathBuf::from(entry.value),

@@ -1,23 +1,23 @@
-//! The file format of `zoo.cfg`: Java properties without their escapes; and the options of Java that add to it.
+//! What `zoo.cfg` and the options of Java say, by key.
 //!
-//! Owns lines, options, keys and the naming of a fault's place. Must not know what a key means.
+//! Owns entries, options, the values' types and the naming of a fault's place. Must not know what a key means.
 //!
-//! A line is empty, a comment (`#` or `!`), or a key and a value with `=`, `:` or blanks between; both are trimmed.
-//! A line ends as Java's do: with a line feed, a carriage return, or both. A file that is not UTF-8 is Latin-1, as every
-//! one is to Java. A key given twice counts with its last value. Backslashes, which Java would take as escapes, are refused rather
-//! than read in another way. The mark with which some editors begin a file (U+FEFF) is no part of it.
+//! The file is a properties file of Java's (`java_properties`), whose keys and values are trimmed, as ZooKeeper does. A
+//! file that is not UTF-8 is Latin-1, as every one is to Java. A key given twice counts with its last value. The mark with
+//! which some editors begin a file (U+FEFF) is no part of it.
 //!
-//! Options are those of the environment variable `SERVER_JVMFLAGS`, in which the scripts around ZooKeeper pass what it
-//! only takes as system properties. As there, what the file says overwrites them.
+//! Options are those of the environment variables `SERVER_JVMFLAGS` and `JVMFLAGS`, in which the scripts around ZooKeeper
+//! pass what it only takes as system properties. As there, what the file says overwrites them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use super::java_properties::{self, Fault};
 use super::keys::{self, Flag};
 
-/// The environment variable with options for Java.
-pub(crate) const FLAGS: &str = "SERVER_JVMFLAGS";
+/// The environment variables with options for Java, in the order in which `zkServer.sh` puts them: the last one counts.
+pub(crate) const FLAGS: [&str; 2] = ["SERVER_JVMFLAGS", "JVMFLAGS"];
 
 /// What a file and options say, by key. Whoever understands a key takes it out.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ pub(crate) struct Entry {
 pub(crate) enum Place {
     /// In this line of the file.
     Line(usize),
-    /// Among the options.
-    Flag,
+    /// Among the options in this environment variable.
+    Flag(&'static str),
 }
 
 /// A setting that cannot be: the server does not start.
@@ -54,20 +54,26 @@ impl Properties {
     /// Reads the text of `file`, whose name only goes into messages.
     ///
     /// # Errors
-    /// A line with a backslash.
+    /// A `\u` that is not followed by four hexadecimal digits.
     pub(crate) fn read(file: &str, text: &str) -> Result<Properties, BadSetting> {
         let mut all =
             Properties { file: file.to_owned(), entries: BTreeMap::new(), warnings: Vec::new() };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let text = text.replace("\r\n", "\n").replace('\r', "\n");
-        for (number, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with(['#', '!']) {
-                continue;
-            }
-            let entry = split(number + 1, line);
-            if line.contains('\\') {
-                return Err(all.refuse(&entry, "backslashes are not supported; write it without"));
+        for pair in java_properties::read(text) {
+            let [key, value] = [&pair.key, &pair.value].map(|text| trim(text).to_owned());
+            let entry = Entry { place: Place::Line(pair.line), key, value };
+            match pair.fault {
+                None => {}
+                Some(Fault::Unicode) => {
+                    let what = "\\u has to be followed by four hexadecimal digits, as in \\u00e9; write \
+                                \\\\ for a backslash";
+                    return Err(all.refuse(&entry, what));
+                }
+                Some(Fault::Dropped(next)) => {
+                    let what =
+                        format!("a backslash before {next} is dropped; write \\\\ for a backslash");
+                    all.warn(&entry, &what);
+                }
             }
             let key = keys::of_line(&entry.key).to_owned();
             if let Some(Entry { place: Place::Line(line), .. }) =
@@ -79,13 +85,18 @@ impl Properties {
         Ok(all)
     }
 
-    /// Adds the `-Dname=value` options among `flags`, words as a shell would cut them; all else is for Java.
+    /// Adds the `-Dname=value` options among `flags`, the text of `variable`, words as a shell would cut them; all else is
+    /// for Java. What is there already counts.
     ///
     /// # Errors
     /// A quotation that does not end.
-    pub(crate) fn add_flags(&mut self, flags: &str) -> Result<(), BadSetting> {
+    pub(crate) fn add_flags(
+        &mut self,
+        variable: &'static str,
+        flags: &str,
+    ) -> Result<(), BadSetting> {
         let words = words(flags).ok_or_else(|| {
-            BadSetting(format!("{FLAGS}: a quotation mark without its other half; add it"))
+            BadSetting(format!("{variable}: a quotation mark without its other half; add it"))
         })?;
         // Java goes by the last of several, so the first that is found from the end counts.
         for word in words.iter().rev() {
@@ -94,7 +105,7 @@ impl Properties {
             };
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
             let value = value.trim().to_owned();
-            let entry = Entry { place: Place::Flag, key: name.to_owned(), value };
+            let entry = Entry { place: Place::Flag(variable), key: name.to_owned(), value };
             match keys::of_flag(name) {
                 Flag::Key(key) => match self.entries.get(key) {
                     None => {
@@ -240,9 +251,10 @@ impl Properties {
     fn place(&self, entry: &Entry, what: &str) -> String {
         let Entry { place, key, value } = entry;
         let value = if is_secret(key) { "(not shown)" } else { value };
+        let [key, value] = [key, value].map(printable);
         match place {
             Place::Line(line) => format!("{}:{line}: {key}={value}: {what}", self.file),
-            Place::Flag => format!("{FLAGS}: -D{key}={value}: {what}"),
+            Place::Flag(variable) => format!("{variable}: -D{key}={value}: {what}"),
         }
     }
 }
@@ -263,18 +275,24 @@ pub(crate) fn decode(file: &str, bytes: Vec<u8>) -> (String, Option<String>) {
     (text, Some(warning))
 }
 
+/// A text that stays within its line of the log.
+fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { printable.extend(c.escape_default()) } else { printable.push(c) }
+    }
+    printable
+}
+
 /// Would the value help whoever reads the log to get in?
 fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     ["passw", "superdigest", "secret"].iter().any(|part| key.contains(part))
 }
 
-fn split(line: usize, text: &str) -> Entry {
-    let ends = |c: char| c == '=' || c == ':' || c.is_whitespace();
-    let (key, rest) = text.split_at(text.find(ends).unwrap_or(text.len()));
-    let rest = rest.trim_start();
-    let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim();
-    Entry { place: Place::Line(line), key: key.to_owned(), value: value.to_owned() }
+/// Java's `trim`: without what stands at both ends and is not above a space.
+fn trim(text: &str) -> &str {
+    text.trim_matches(|c| c <= ' ')
 }
 
 /// A decimal number such as `0.02`, in millionths.
@@ -349,19 +367,6 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_as_those_of_java_do() {
-        let mut read = Properties::read("f", "a=1\r# b\rc=2\r\nd=3\n\re=\\").map(|_| ());
-        let error = read.expect_err("a backslash").to_string();
-        assert!(error.starts_with("f:6: "), "{error}");
-        read = Properties::read("f", "a=1\r# b\rc=2\r\nd=3\n\re=4").map(|mut read| {
-            for (key, value) in [("a", "1"), ("c", "2"), ("d", "3"), ("e", "4")] {
-                assert_eq!(read.take(key).expect("is there").value, value);
-            }
-        });
-        assert_eq!(read, Ok(()));
-    }
-
-    #[test]
     fn what_is_not_utf_8_is_latin_1() {
         let (text, warning) = decode("f", "# caf\u{e9}\n".into());
         assert_eq!((&text[..], warning), ("# caf\u{e9}\n", None));
@@ -424,7 +429,7 @@ mod tests {
             Properties::read("zoo.cfg", "snapCount=7\nzookeeper.maxCnxns=3").expect("reads");
         let flags = "-server -Dzookeeper.snapCount=9 -Dzookeeper.maxCnxns=3 -Djute.maxbuffer=1 \
                      -Djute.maxbuffer=2 -DsnapCount=1 -Dzookeeper.tickTime=5 -Dzookeeper.nope -Dmine=1";
-        read.add_flags(flags).expect("reads");
+        read.add_flags("SERVER_JVMFLAGS", flags).expect("reads");
         assert_eq!(
             read.warnings,
             [
@@ -437,13 +442,32 @@ mod tests {
         for (key, value) in [("snapCount", "7"), ("maxCnxns", "3"), ("jute.maxbuffer", "2")] {
             assert_eq!(read.take(key).expect("is there").value, value);
         }
-        let error = read.add_flags("-Da='b").expect_err("refused").to_string();
-        assert_eq!(error, "SERVER_JVMFLAGS: a quotation mark without its other half; add it");
+        let error = read.add_flags("JVMFLAGS", "-Da='b").expect_err("refused").to_string();
+        assert_eq!(error, "JVMFLAGS: a quotation mark without its other half; add it");
     }
 
     #[test]
-    fn backslashes_are_refused() {
-        let error = Properties::read("zoo.cfg", "dataDir=C:\\zk").expect_err("refused");
-        assert!(error.to_string().starts_with("zoo.cfg:1: dataDir=C:\\zk: backslashes"));
+    fn escapes_are_those_of_java() {
+        check("server.1=zk1\\:2888\\:3888", "server.1", "zk1:2888:3888");
+        check("tickTime = \\\n  2000 \n", "tickTime", "2000");
+        check("data\\u0044ir=/d\\ ", "dataDir", "/d");
+        check("dataDir=/d\u{a0}", "dataDir", "/d\u{a0}");
+        let read = |text| Properties::read("zoo.cfg", text).map(|read| read.warnings);
+        assert_eq!(
+            read("a=1\nb=\\\n  C:\\zk"),
+            Ok(vec![
+                "zoo.cfg:2: b=C:zk: a backslash before z is dropped; write \\\\ for a backslash"
+                    .to_owned()
+            ])
+        );
+        assert_eq!(read("a=C:\\\\zk"), Ok(Vec::new()));
+        let warning = "zoo.cfg:2: a=2\\n3: given before in line 1; this one counts";
+        assert_eq!(read("a=1\na=2\\n3"), Ok(vec![warning.to_owned()]), "in one line");
+        assert_eq!(
+            read("\nssl.password=\\u12").map_err(|error| error.to_string()),
+            Err("zoo.cfg:2: ssl.password=(not shown): \\u has to be followed by four hexadecimal digits, as in \
+                 \\u00e9; write \\\\ for a backslash"
+                .to_owned())
+        );
     }
 }

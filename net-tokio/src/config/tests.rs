@@ -10,7 +10,7 @@ fn check(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
 }
 
 fn check_whole(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
-    let got = match parse("zoo.cfg", text, "", &no_myid) {
+    let got = match parse("zoo.cfg", text, &[], &no_myid) {
         Err(error) => error.to_string(),
         Ok((settings, warnings)) => {
             let warnings: String = warnings.iter().map(|line| format!("{line}\n")).collect();
@@ -28,7 +28,7 @@ fn no_myid(_: &Path) -> io::Result<String> {
 fn check_ensemble(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
     let lines = "dataDir=/d\nclientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2889:3889\n\
                  server.3=[fd00::3]:2888:3888:participant;[::]:2183\n";
-    let got = match parse("zoo.cfg", &format!("{lines}{text}"), "", &|_| Ok(" 2\n".to_owned())) {
+    let got = match parse("zoo.cfg", &format!("{lines}{text}"), &[], &|_| Ok(" 2\n".to_owned())) {
         Err(error) => error.to_string(),
         Ok((settings, warnings)) => format!("{warnings:?} {}", show(&settings)),
     };
@@ -226,7 +226,7 @@ fn conf_60_myid() {
                 Err(error) => Err(error.kind().into()),
             }
         };
-        match parse("zoo.cfg", lines, "", &read) {
+        match parse("zoo.cfg", lines, &[], &read) {
             Ok((settings, _)) => assert_eq!(address(&settings), expected),
             Err(error) => assert_eq!(error.to_string(), expected),
         }
@@ -448,7 +448,7 @@ fn conf_54_classes_of_java_offer_their_schemes() {
 fn flags_of_java_say_what_lines_do_not() {
     let show = |text: &str, flags: &str| {
         let text = format!("dataDir=/d\nclientPort=2181\n{text}");
-        match parse("zoo.cfg", &text, flags, &no_myid) {
+        match parse("zoo.cfg", &text, &[("SERVER_JVMFLAGS", flags)], &no_myid) {
             Err(error) => error.to_string(),
             Ok((settings, warnings)) => format!("{warnings:?} {}", settings.limits.max_frame),
         }
@@ -469,6 +469,19 @@ fn flags_of_java_say_what_lines_do_not() {
          \"SERVER_JVMFLAGS: -Dzookeeper.flushDelay=3: has no effect here: writes are synced together as \
          they come\"] 2000"
     );
+}
+
+#[test]
+fn of_the_variables_with_flags_the_one_that_zookeeper_puts_last_counts() {
+    let flags = [
+        ("SERVER_JVMFLAGS", "-Djute.maxbuffer=3000 -Dzookeeper.snapCount=7"),
+        ("JVMFLAGS", "-Djute.maxbuffer=4000 -Dzookeeper.nope=1"),
+    ];
+    let parsed = parse("zoo.cfg", "dataDir=/d\nclientPort=1", &flags, &no_myid);
+    let (settings, warnings) = parsed.expect("is a configuration");
+    assert_eq!((settings.limits.max_frame, settings.core.limits.snapshot_txns), (4000, 7));
+    let warning = "JVMFLAGS: -Dzookeeper.nope=1: unknown key, ignored; is it spelt right?";
+    assert_eq!(warnings, [warning]);
 }
 
 #[test]
@@ -522,7 +535,7 @@ fn every_key_that_the_table_calls_acted_on_is() {
     let members = "server.1=a:1:2;3\nserver.2=b:1:2;3";
     for key in keys::acted_on() {
         let text = format!("dataDir=/d\n{members}\n{key}=\n");
-        match parse("zoo.cfg", &text, "", &|_| Ok("1".to_owned())) {
+        match parse("zoo.cfg", &text, &[], &|_| Ok("1".to_owned())) {
             // What must not be empty says so.
             Err(error) => assert!(error.to_string().contains(key), "{key}: {error}"),
             Ok((_, warnings)) => {
@@ -577,8 +590,10 @@ fn no_text_is_too_odd_to_be_judged() {
             for separator in ["=", ":", " ", ""] {
                 let text = format!("dataDir=/d\nclientPort=1\n{name}{separator}{value}");
                 let flags = format!("-Dzookeeper.{name}{separator}{value} -D{value}");
-                refused += usize::from(parse("zoo.cfg", &text, "", &no_myid).is_err());
-                refused += usize::from(parse("zoo.cfg", "dataDir=/d", &flags, &no_myid).is_err());
+                refused += usize::from(parse("zoo.cfg", &text, &[], &no_myid).is_err());
+                refused += usize::from(
+                    parse("zoo.cfg", "dataDir=/d", &[("JVMFLAGS", &flags)], &no_myid).is_err(),
+                );
             }
         }
     }

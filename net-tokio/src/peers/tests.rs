@@ -46,7 +46,7 @@ fn lines(host: &str, ports: [u16; 4]) -> String {
 
 impl End {
     async fn start(id: u64, lines: &str) -> End {
-        let (settings, _) = parse("zoo.cfg", lines, "", &|_| Ok(id.to_string())).unwrap();
+        let (settings, _) = parse("zoo.cfg", lines, &[], &|_| Ok(id.to_string())).unwrap();
         let ensemble = settings.ensemble.clone().unwrap();
         let doors = bind(&ensemble, ensemble.member(ServerId(id)).unwrap()).await.unwrap();
         let shared = Rc::new(Shared::new(settings));
@@ -344,7 +344,7 @@ fn an_address_that_cannot_be_had_names_the_line() {
         let [taken, b, c, d] = free_ports();
         let _holder = TcpListener::bind(("127.0.0.1", taken)).unwrap();
         let lines = lines("127.0.0.1", [taken, b, c, d]);
-        let (settings, _) = parse("zoo.cfg", &lines, "", &|_| Ok("1".to_owned())).unwrap();
+        let (settings, _) = parse("zoo.cfg", &lines, &[], &|_| Ok("1".to_owned())).unwrap();
         let ensemble = settings.ensemble.unwrap();
         let error = bind(&ensemble, &ensemble.members[0]).await.err().unwrap();
         let expected = format!(

@@ -21,7 +21,7 @@ fn check_in_ensemble(text: fn(&Figures<'_>) -> String, mode: Mode) -> String {
     let lines = "dataDir=/d\ntickTime=2000\n4lw.commands.whitelist=*\n\
                  server.1=a:2888:3888;2181\nserver.2=[::1]:2888:3888;[::1]:2181\n\
                  server.3=c:2888:3888;2181";
-    let (settings, _) = crate::config::parse("zoo.cfg", lines, "", &|_| Ok("1\n".to_owned()))
+    let (settings, _) = crate::config::parse("zoo.cfg", lines, &[], &|_| Ok("1\n".to_owned()))
         .expect("is a configuration");
     check_in(settings, text, &status(mode))
 }

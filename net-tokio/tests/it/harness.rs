@@ -157,7 +157,11 @@ pub(crate) fn configure(port: u16, dir: &Path, settings: &str) -> String {
 /// The server's command with one argument.
 pub(crate) fn command(argument: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zabkeeper"));
-    command.arg(argument).env_remove("RUST_LOG").env_remove("SERVER_JVMFLAGS");
+    command
+        .arg(argument)
+        .env_remove("RUST_LOG")
+        .env_remove("SERVER_JVMFLAGS")
+        .env_remove("JVMFLAGS");
     command
 }
 
