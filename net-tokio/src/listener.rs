@@ -38,13 +38,30 @@ pub(crate) struct Permit {
     counts: Rc<RefCell<Counts>>,
 }
 
-/// Reserves the address. Connections are let in only by [`accept`], so that the port is known to be free before data
-/// is recovered, and nobody waits in its queue meanwhile.
+/// How long an address that is in use is tried again: a service manager may start a server while the one before it still
+/// ends.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// Reserves the address; waits a little where another process still has it. Connections are let in only by [`accept`], so
+/// that the port is known to be free before data is recovered, and nobody waits in its queue meanwhile.
 ///
 /// # Errors
-/// An address that is not this machine's, or is in use. One that does not resolve: a server on its own refuses it, as
-/// ZooKeeper does; one of an ensemble waits until its name is known.
+/// An address that is not this machine's, or is in use for longer than a second. One that does not resolve: a server on its
+/// own refuses it, as ZooKeeper does; one of an ensemble waits until its name is known.
 pub(crate) async fn bind(settings: &Settings) -> io::Result<TcpSocket> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match bind_once(settings).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && waited < BUSY => {
+                tokio::time::sleep(RETRY).await;
+                waited += RETRY;
+            }
+            bound => return bound,
+        }
+    }
+}
+
+async fn bind_once(settings: &Settings) -> io::Result<TcpSocket> {
     let Some(host) = &settings.host else {
         let everywhere = |ip: IpAddr| bind_to(SocketAddr::new(ip, settings.port));
         return match everywhere(Ipv6Addr::UNSPECIFIED.into()) {

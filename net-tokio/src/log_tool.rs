@@ -59,7 +59,8 @@ impl Place {
     }
 
     fn directories(&self) -> Result<(OsDir, OsDir), Failure> {
-        let open = |path: &Path| OsDir::new(path).map_err(|error| Failure::of_folder(path, &error));
+        let open =
+            |path: &Path| OsDir::new(path).map_err(|error| Failure::of_folder("DIR", path, &error));
         Ok((open(&self.log)?, open(&self.snapshots)?))
     }
 

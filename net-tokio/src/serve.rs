@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use zabkeeper_core::{Halted, Membership, Server, Status};
 
 use crate::clock::{random, wall};
-use crate::config::Settings;
+use crate::config::{OUR_FOLDER, Settings};
 use crate::descriptors;
 use crate::disk::Disk;
 use crate::hub::{Ended, Hub};
@@ -65,9 +65,11 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
         .ensemble
         .as_ref()
         .map(|ensemble| Membership { text: ensemble.text(), since: wall() });
-    let address = || format!("{}:{}", settings.host.as_deref().unwrap_or("*"), settings.port);
-    let cannot_listen = |error| Failure::Other(format!("cannot listen on {}: {error}", address()));
+    let address = settings.client_address("*");
+    let cannot_listen =
+        |error| Failure::Other(format!("cannot listen on {address}, as clientPort says: {error}"));
     let socket = listener::bind(&settings).await.map_err(cannot_listen)?;
+    settings.port = socket.local_addr().map_err(cannot_listen)?.port();
     let doors = match &settings.ensemble {
         None => Vec::new(),
         Some(ensemble) => {
@@ -117,12 +119,18 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
 }
 
 fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
-    for folder in [&settings.data_dir, &settings.log_dir] {
+    for (key, folder) in [("dataDir", &settings.data_dir), ("dataLogDir", &settings.log_dir)] {
         refuse_data_of_zookeeper(folder)?;
+        if !settings.create_folders {
+            refuse_a_folder_without_data(key, folder)?;
+        }
     }
-    let folder = |path: &Path| OsDir::new(path).map_err(|error| Failure::of_folder(path, &error));
     let (log, snapshots) = (settings.log_folder(), settings.snapshot_folder());
-    let (log_dir, snapshot_dir) = (folder(&log)?, folder(&snapshots)?);
+    let [log_dir, snapshot_dir] =
+        [("dataLogDir", &log), ("dataDir", &snapshots)].map(|(key, folder)| {
+            OsDir::new(folder).map_err(|error| Failure::of_folder(key, folder, &error))
+        });
+    let (log_dir, snapshot_dir) = (log_dir?, snapshot_dir?);
     let mut options = Options::new(random());
     options.segment_bytes = settings.preallocate_bytes;
     let opened = storage_fs::open(log_dir, snapshot_dir, options)
@@ -133,24 +141,45 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
     Ok(opened)
 }
 
-/// Beginning empty beside data that users believe to be served would look like losing it.
+/// Where ZooKeeper keeps its data within `dataDir` and `dataLogDir`.
+const FOLDER_OF_ZOOKEEPER: &str = "version-2";
+
+/// Beginning empty beside data that users believe to be served would look like losing it. An empty folder is what
+/// `zkServer-initialize.sh` leaves behind.
 fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
-    if !folder.join("version-2").exists() || folder.join("zabkeeper").exists() {
+    let theirs = folder.join(FOLDER_OF_ZOOKEEPER);
+    let is_empty = match std::fs::read_dir(&theirs) {
+        Ok(mut entries) => entries.next().is_none(),
+        // One that is there and cannot be read is taken for the worst.
+        Err(_) => !theirs.exists(),
+    };
+    if is_empty || folder.join(OUR_FOLDER).exists() {
         return Ok(());
     }
     Err(Failure::Data(format!(
-        "{} holds data of Apache ZooKeeper (version-2), which this version cannot read; name an empty \
-         folder as dataDir",
-        folder.display()
+        "{} holds data of Apache ZooKeeper, which this version cannot read; name an empty folder as dataDir",
+        theirs.display()
+    )))
+}
+
+/// Where a disk should be mounted and is not, there is an empty folder (CONF-33).
+fn refuse_a_folder_without_data(key: &str, folder: &Path) -> Result<(), Failure> {
+    if [OUR_FOLDER, FOLDER_OF_ZOOKEEPER].iter().any(|name| folder.join(name).is_dir()) {
+        return Ok(());
+    }
+    let ours = folder.join(OUR_FOLDER);
+    Err(Failure::Data(format!(
+        "there is no folder {ours}, and datadir.autocreate=false keeps a server from starting empty: mount the \
+         disk of {key}, or create that folder for a new server",
+        ours = ours.display()
     )))
 }
 
 /// Tells people and the log that clients are served from now on.
 pub(crate) fn announce(settings: &Settings, status: &Status) {
-    let host = settings.host.as_deref();
-    let (everywhere, port) = (host.unwrap_or("*"), settings.port);
+    let everywhere = settings.client_address("*");
     tracing::info!(
-        address = %format_args!("{everywhere}:{port}"),
+        address = %everywhere,
         data = %settings.data_dir.display(),
         zxid = %status.applied,
         nodes = status.nodes,
@@ -158,10 +187,11 @@ pub(crate) fn announce(settings: &Settings, status: &Status) {
         version = env!("CARGO_PKG_VERSION"),
         "serving"
     );
-    let near = host.unwrap_or("127.0.0.1");
+    let near = settings.client_address("127.0.0.1");
+    let (host, port) = (settings.host.as_deref().unwrap_or("127.0.0.1"), settings.port);
     logging::announce(format!(
-        "Zabkeeper listens on {everywhere}:{port}: try `echo srvr | nc {near} {port}` \
-         or `zkCli.sh -server {near}:{port}`",
+        "Zabkeeper listens on {everywhere}: try `echo srvr | nc {host} {port}` \
+         or `zkCli.sh -server {near}`",
     ));
 }
 
@@ -199,14 +229,16 @@ async fn stop_on(signals: [Signal; 2], accepting: AbortHandle, shared: Rc<Shared
 
 impl Failure {
     /// Of creating or opening a folder.
-    pub(crate) fn of_folder(path: &Path, error: &io::Error) -> Failure {
+    pub(crate) fn of_folder(key: &str, path: &Path, error: &io::Error) -> Failure {
         let path = path.display();
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             let what =
                 format!("disk full: cannot create {path}: {error}; make room and start again");
             return Failure::Other(what);
         }
-        Failure::Data(format!("{path}: {error}"))
+        Failure::Data(format!(
+            "cannot create or open the folder {path}: {error}; {key} has to be a folder that this server may write to"
+        ))
     }
 
     /// Of opening the data below a folder: nothing is wrong with it where only the machine lacks something.
@@ -251,9 +283,9 @@ mod tests {
         assert!(matches!(Failure::of_store(path, &damaged), Failure::Data(_)));
 
         let full = io::Error::from(io::ErrorKind::StorageFull);
-        assert!(matches!(Failure::of_folder(path, &full), Failure::Other(what) if
+        assert!(matches!(Failure::of_folder("dataDir", path, &full), Failure::Other(what) if
             what.ends_with("; make room and start again")));
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert!(matches!(Failure::of_folder(path, &denied), Failure::Data(_)));
+        assert!(matches!(Failure::of_folder("dataDir", path, &denied), Failure::Data(_)));
     }
 }

@@ -37,6 +37,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("DigestAuthenticationProvider.superDigest", Property),
     ("X509AuthenticationProvider.superUser", Property),
     ("allowSaslFailedClients", Later),
+    ("audit.enable", Property),
     ("autopurge.purgeInterval", Same("old snapshots and logs are removed as soon as they can be")),
     ("autopurge.snapRetainCount", Line),
     ("bitHashCacheSize", Same("there is one kind of watch table")),
@@ -67,6 +68,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("console.threshold", Same(JAVA)),
     ("dataDir", Line),
     ("dataLogDir", Line),
+    ("datadir.autocreate", Property),
     ("digest.enabled", Later),
     ("dynamicConfigFile", Line),
     ("electionAlg", Line),
@@ -111,6 +113,8 @@ const KEYS: &[(&str, Kind)] = &[
     ("peerType", Line),
     ("portUnification", Later),
     ("preAllocSize", Property),
+    ("quorum.auth.learnerRequireSasl", Property),
+    ("quorum.auth.serverRequireSasl", Property),
     ("quorumCnxnTimeoutMs", Later),
     ("quorumListenOnAllIPs", Line),
     ("readonlymode.enabled", Later),
@@ -156,7 +160,6 @@ const PREFIXES: &[(&str, Kind)] = &[
     ("audit.", Later),
     ("authProvider.", Property),
     ("commitProcessor.", Same(ONE_THREAD)),
-    ("datadir.", Later),
     ("db.", Later),
     ("fastleader.", Later),
     ("follower.", Later),
@@ -185,6 +188,82 @@ const PREFIXES: &[(&str, Kind)] = &[
     ("weight.", Line),
     ("znode.container.", Later),
 ];
+
+/// Values with which a key that has no effect says what holds anyway, most of them that something is off: nothing is
+/// lost by ignoring those. In alphabetical order.
+const HOLDS: &[(&str, &[&str])] = &[
+    ("admin.enableServer", &["false"]),
+    ("admin.forceHttps", &["false"]),
+    ("admin.needClientAuth", &["false"]),
+    ("admin.portUnification", &["false"]),
+    ("allowSaslFailedClients", &["false"]),
+    ("client.certReload", &["false"]),
+    ("client.portUnification", &["false"]),
+    ("closeSessionTxn.enabled", &["true"]),
+    ("connectToLearnerMasterLimit", &["0"]),
+    ("db.autocreate", &["true"]),
+    ("emulate353TTLNodes", &["false"]),
+    ("fips-mode", &["false"]),
+    ("follower.nodelay", &["true"]),
+    ("forceSnapshotSync", &["false"]),
+    ("forceSync", &["yes"]),
+    ("jvm.pause.monitor", &["false"]),
+    ("leader.closeSocketAsync", &["false"]),
+    ("leader.nodelay", &["true"]),
+    ("leaderServes", &["yes"]),
+    ("learner.asyncSending", &["false"]),
+    ("learner.closeSocketAsync", &["false"]),
+    ("maxGetChildrenResponseCacheSize", &["0"]),
+    ("maxResponseCacheSize", &["0"]),
+    (
+        "metricsProvider.className",
+        &[
+            "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider",
+            "org.apache.zookeeper.metrics.impl.NullMetricsProvider",
+        ],
+    ),
+    ("multiAddress.enabled", &["false"]),
+    ("observerMasterPort", &["0"]),
+    ("peerType", &["participant"]),
+    ("portUnification", &["false"]),
+    ("quorum.auth.enableSasl", &["false"]),
+    ("quorumCnxnTimeoutMs", &["-1"]),
+    ("quorumListenOnAllIPs", &["false"]),
+    ("readonlymode.enabled", &["false"]),
+    ("reconfigEnabled", &["false"]),
+    ("serverCnxnFactory", &["org.apache.zookeeper.server.NIOServerCnxnFactory"]),
+    ("snapSizeLimitInKb", &["-1", "0"]),
+    ("snapshot.trust.empty", &["false"]),
+    ("sslQuorumReloadCertFiles", &["false"]),
+    ("standaloneEnabled", &["true"]),
+    ("syncEnabled", &["true"]),
+    ("tcpKeepAlive", &["false"]),
+    ("txnLogSizeLimitInKb", &["-1", "0"]),
+    ("watchManagerName", &["org.apache.zookeeper.server.watch.WatchManager"]),
+];
+
+/// Keys that mean something only where another one does not say `false`.
+const GROUPS: &[(&str, &str)] = &[
+    ("admin.", "admin.enableServer"),
+    ("jvm.pause.monitor.", "jvm.pause.monitor"),
+    ("multiAddress.", "multiAddress.enabled"),
+    ("quorum.auth.", "quorum.auth.enableSasl"),
+];
+
+/// Does this key, which has no effect, say what holds without it?
+pub(crate) fn says_what_holds(key: &str, value: &str) -> bool {
+    let values = HOLDS.binary_search_by_key(&key, |(name, _)| name).map(|at| HOLDS[at].1);
+    match (key, value.parse::<u64>()) {
+        // Old files go anyway.
+        ("autopurge.purgeInterval", Ok(hours)) => hours > 0,
+        _ => values.unwrap_or_default().iter().any(|holds| value.eq_ignore_ascii_case(holds)),
+    }
+}
+
+/// The key that switches a group of keys, of which this one is.
+pub(crate) fn switch_of(key: &str) -> Option<&'static str> {
+    GROUPS.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, switch)| *switch)
+}
 
 /// The keys that are acted on.
 #[cfg(test)]
@@ -249,6 +328,8 @@ mod tests {
     fn the_table_can_be_searched() {
         assert!(KEYS.is_sorted_by(|a, b| a.0 < b.0));
         assert!(PREFIXES.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(HOLDS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(HOLDS.iter().all(|(key, _)| kind(key).is_some_and(|kind| kind != Property)));
         assert_eq!(kind("tickTime"), Some(Line));
         assert_eq!(kind("ssl.keyStore.location"), Some(Later));
         assert_eq!(kind("tickTimes"), None);

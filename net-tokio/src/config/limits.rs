@@ -77,9 +77,7 @@ impl Default for Limits {
 /// What the file and options say for one of `voters` servers.
 pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<Limits, BadSetting> {
     let mut limits = Limits::default();
-    if let Some(bytes) =
-        keys.number("jute.maxbuffer", 1024..=128 << 20, "bytes, such as 1048575")?
-    {
+    if let Some(bytes) = keys.number("jute.maxbuffer", 100..=128 << 20, "bytes, such as 1048575")? {
         limits.max_frame = fit(bytes);
     }
     let connections = "a number of connections, or 0 for no bound";
@@ -123,7 +121,9 @@ fn large(keys: &mut Properties) -> Result<Option<Large>, BadSetting> {
     let above = keys.number("largeRequestThreshold", -1..=MOST, hint)?;
     match (above, entry) {
         (None | Some(-1), _) | (_, None) => Ok(None),
-        (Some(0), Some(entry)) => Err(keys.refuse(&entry, &format!("out of range; use {hint}"))),
+        (Some(0), Some(entry)) => {
+            Err(keys.refuse(&entry, &format!("out of range 1 to {MOST}; use {hint}")))
+        }
         (Some(above), Some(_)) => {
             Ok(Some(Large { above: fit(above), bytes: fit(bytes.unwrap_or(LARGE_BYTES)) }))
         }

@@ -41,6 +41,9 @@ pub(crate) struct Member {
 /// Time to connect, where `cnxTimeout` does not say. ZooKeeper waits 5 s; a lost first packet is repeated after one.
 const CONNECT_TIME_MS: i64 = 2_000;
 
+/// `electionPortBindRetry` where nothing is said, as in ZooKeeper.
+const BIND_RETRIES: u32 = 3;
+
 const FORM: &str = "write server.N=host:2888:3888, with ;2181 behind it for the client port";
 
 impl Member {
@@ -99,11 +102,16 @@ fn split_host(text: &str) -> Option<(&str, &str)> {
 fn client_address(text: &str) -> Option<(Option<String>, u16)> {
     match text.rsplit_once(':') {
         Some((host, text)) => {
-            let host = host.trim_matches(['[', ']']);
+            let host = without_brackets(host);
             Some(((!host.is_empty()).then(|| host.to_owned()), port(text)?))
         }
         None => Some((None, port(text)?)),
     }
+}
+
+/// An IPv6 address may be written in brackets.
+pub(super) fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
 fn port(text: &str) -> Option<u16> {
@@ -158,7 +166,7 @@ pub(super) fn ensemble(
             .is_some_and(|entry| entry.value.eq_ignore_ascii_case("true")),
         connect_timeout: Duration::from_millis(fit(connect_ms)),
         bind_retries: match retries {
-            None => Some(0),
+            None => Some(BIND_RETRIES),
             Some(0) => None,
             Some(times) => Some(fit(times)),
         },
@@ -184,7 +192,8 @@ impl Ensemble {
 }
 
 impl Member {
-    fn address(host: &str, port: &dyn fmt::Display) -> String {
+    /// Host and port for people: IPv6 in brackets.
+    pub(super) fn address(host: &str, port: &dyn fmt::Display) -> String {
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 

@@ -22,7 +22,7 @@ use keys::Kind;
 pub(crate) use limits::{Large, Limits};
 pub(crate) use members::{Ensemble, Member};
 pub use properties::BadSetting;
-use properties::{FLAGS, Properties};
+use properties::{Entry, FLAGS, Properties};
 
 /// Everything that the driver and the core are told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,12 +33,14 @@ pub struct Settings {
     pub(crate) ensemble: Option<Ensemble>,
     /// Address to listen on; none is every address of the machine.
     pub(crate) host: Option<String>,
-    /// Port to listen on.
+    /// Port to listen on; 0 leaves the choice to the system, until it is made.
     pub(crate) port: u16,
     /// `dataDir`: where snapshots and state go, in a folder of our own.
     pub(crate) data_dir: PathBuf,
     /// `dataLogDir`: where the log goes.
     pub(crate) log_dir: PathBuf,
+    /// `datadir.autocreate`: may the folders of ours be made where there are none?
+    pub(crate) create_folders: bool,
     /// `preAllocSize`, in bytes here (KiB in the file): how far ahead of its end the log reserves room.
     pub(crate) preallocate_bytes: u64,
     /// `fsync.warningthresholdms`: a write to the log that takes longer is logged.
@@ -91,6 +93,7 @@ impl Settings {
             port: 2181,
             log_dir: data_dir.clone(),
             data_dir,
+            create_folders: true,
             preallocate_bytes: 64 << 20,
             slow_write: SLOW_WRITE,
             limits: Limits::default(),
@@ -129,6 +132,11 @@ impl Settings {
     /// What the core is told.
     pub fn core(&self) -> &Config {
         &self.core
+    }
+
+    /// Host and port for clients, as people write them; `everywhere` stands for the host where none is named.
+    pub(crate) fn client_address(&self, everywhere: &str) -> String {
+        Member::address(self.host.as_deref().unwrap_or(everywhere), &self.port)
     }
 
     /// Where snapshots and state are.
@@ -188,7 +196,8 @@ pub fn parse(
     // Empty, it would put the log into whatever folder the server is started from.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
     let log_dir = log_dir.map_or_else(|| data_dir.clone(), PathBuf::from);
-    let port = keys.number("clientPort", 1..=65_535, "a port, such as 2181")?.map(fit);
+    let hint = "a port, such as 2181, or 0 for any that is free";
+    let port = keys.number("clientPort", 0..=65_535, hint)?.map(fit);
     let (port, member_host) = match (port, client) {
         (Some(port), _) => (port, None),
         (None, Some((host, port))) => (port, host),
@@ -197,16 +206,19 @@ pub fn parse(
     let limits = limits::read(&mut keys, voters)?;
     // Whatever may be written may be read again.
     core.limits.record_bytes = core.limits.record_bytes.max(limits.max_frame as usize / 2 * 3);
+    let host = keys.text("clientPortAddress", "an address of this machine")?;
+    let host = host.map(|host| members::without_brackets(&host).to_owned());
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
     let hint = "milliseconds, such as 1000";
     let slow_write = keys.number("fsync.warningthresholdms", 0..=i64::from(i32::MAX), hint)?;
     let settings = Settings {
         core,
         ensemble,
-        host: keys.text("clientPortAddress", "an address of this machine")?.or(member_host),
+        host: host.or(member_host),
         port,
         data_dir,
         log_dir,
+        create_folders: keys.switch("datadir.autocreate", TRUE_FALSE)?.unwrap_or(true),
         preallocate_bytes: fit::<u64>(preallocate.unwrap_or(65_536)) << 10,
         slow_write: slow_write.map_or(SLOW_WRITE, |ms| Duration::from_millis(fit(ms))),
         limits,
@@ -225,6 +237,12 @@ fn refuse_what_would_not_protect(keys: &mut Properties) -> Result<(), BadSetting
             "SASL comes with a later version: it could keep nobody out",
         ),
         ("sslQuorum", "TLS comes with a later version: servers would talk in the clear"),
+        (
+            "quorum.auth.learnerRequireSasl",
+            "SASL comes with a later version: any leader would be followed",
+        ),
+        ("quorum.auth.serverRequireSasl", "SASL comes with a later version: any server could join"),
+        ("audit.enable", "audit logs come with a later version: nothing would be recorded"),
     ] {
         let entry = keys.entry(key).cloned();
         if let (Some(true), Some(entry)) = (keys.switch(key, TRUE_FALSE)?, entry) {
@@ -253,9 +271,11 @@ fn my_id(
         );
         BadSetting::new(what)
     })?;
-    let id = text.trim().parse().ok().map(ServerId);
+    // Whatever else somebody has noted there, ZooKeeper reads the first line.
+    let text = text.split(['\n', '\r']).next().unwrap_or_default().trim();
+    let id = text.parse().ok().map(ServerId);
     id.filter(|id| members.iter().any(|member| member.id == *id)).ok_or_else(|| {
-        let text: String = text.trim().chars().take(40).collect();
+        let text: String = text.chars().take(40).collect();
         BadSetting::new(format!("{file}: {text:?} has no server.N line; use one of {ids}"))
     })
 }
@@ -322,8 +342,17 @@ fn whitelist(keys: &mut Properties) -> Whitelist {
 }
 
 fn ignore_the_rest(keys: &mut Properties) {
-    for entry in keys.take_prefixed("") {
-        let what = match keys::kind(keys::of_line(&entry.key)) {
+    let switches: Vec<Entry> = keys.take_prefixed("");
+    let is_off = |group: &str| {
+        let mut switches = switches.iter().map(|entry| (keys::of_line(&entry.key), &entry.value));
+        switches.any(|(key, value)| key == group && value.eq_ignore_ascii_case("false"))
+    };
+    for entry in &switches {
+        let key = keys::of_line(&entry.key);
+        if keys::says_what_holds(key, &entry.value) || keys::switch_of(key).is_some_and(is_off) {
+            continue;
+        }
+        let what = match keys::kind(key) {
             Some(Kind::Same(why)) => format!("has no effect here: {why}"),
             Some(Kind::Later) => "has no effect yet".to_owned(),
             // All others have been taken.
@@ -332,7 +361,7 @@ fn ignore_the_rest(keys: &mut Properties) {
             }
             None => "unknown key, ignored; is it spelt right?".to_owned(),
         };
-        keys.warn(&entry, &what);
+        keys.warn(entry, &what);
     }
 }
 

@@ -170,7 +170,10 @@ impl Properties {
         };
         match number {
             Ok(number) if range.contains(&number) => Ok(Some(number)),
-            Ok(_) => Err(self.refuse(&entry, &format!("out of range; use {hint}"))),
+            Ok(_) => {
+                let (least, most) = range.into_inner();
+                Err(self.refuse(&entry, &format!("out of range {least} to {most}; use {hint}")))
+            }
             Err(_) => Err(self.refuse(&entry, &format!("not a whole number; use {hint}"))),
         }
     }
@@ -190,7 +193,7 @@ impl Properties {
         };
         match millionths(&entry.value) {
             Some(number) if number <= most * 1_000_000 => Ok(Some(number)),
-            Some(_) => Err(self.refuse(&entry, &format!("out of range; use {hint}"))),
+            Some(_) => Err(self.refuse(&entry, &format!("out of range 0 to {most}; use {hint}"))),
             None => Err(self.refuse(&entry, &format!("not a decimal number; use {hint}"))),
         }
     }

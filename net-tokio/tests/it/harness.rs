@@ -42,8 +42,7 @@ impl Server {
     /// Runs a command that becomes a server on `port`, and waits until it listens.
     pub(crate) fn run(command: Command, port: u16) -> Server {
         let mut server = Server::spawn(command, port);
-        let mut line = String::new();
-        server.stdout.read_line(&mut line).expect("reads");
+        let line = server.first_line();
         assert!(line.contains(&port.to_string()), "no server: {line:?}\n{}", server.log());
         server
     }
@@ -55,6 +54,13 @@ impl Server {
         let reader = Some(log.follow(child.stderr.take().expect("is piped")));
         let stdout = BufReader::new(child.stdout.take().expect("is piped"));
         Server { child, port, log, reader, stdout }
+    }
+
+    /// The first line of standard output, which comes when clients are served.
+    pub(crate) fn first_line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("reads");
+        line
     }
 
     /// For clients.

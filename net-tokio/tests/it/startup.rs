@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tempfile::tempdir;
 
-use crate::harness::{Server, configure, free_port, refused};
+use crate::harness::{Server, command, configure, free_port, refused};
 use crate::raw::{Raw, create, get};
+use crate::words::{ask, try_ask};
 
 #[test]
 fn sigterm_exits_with_0_and_what_was_written_is_there_again() {
@@ -45,8 +46,54 @@ fn a_port_in_use_is_status_1() {
     let dir = tempdir().expect("creates");
     let (code, text) = refused(&configure(port, dir.path(), ""));
     assert_eq!(code, Some(1));
-    let expected = format!("cannot listen on 127.0.0.1:{port}: Address already in use");
+    let expected =
+        format!("cannot listen on 127.0.0.1:{port}, as clientPort says: Address already in use");
     assert!(text.contains(&expected), "{text}");
+}
+
+#[test]
+fn a_port_that_is_in_use_for_a_moment_is_waited_for() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    let port = taken.local_addr().expect("is bound").port();
+    let freed = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(taken);
+    });
+    let dir = tempdir().expect("creates");
+    let server = Server::start_on(port, dir.path(), "");
+    assert!(ask(&server, "srvr").contains("Mode: standalone"));
+    freed.join().expect("sleeps only");
+}
+
+#[test]
+fn port_0_is_any_that_is_free_and_the_first_line_says_which() {
+    let dir = tempdir().expect("creates");
+    let file = configure(0, dir.path(), "4lw.commands.whitelist=*");
+    let mut server = Server::spawn(command(&file), 0);
+    let line = server.first_line();
+    let address =
+        line.strip_prefix("Zabkeeper listens on ").and_then(|line| line.split_once(": try "));
+    let address = address.expect("says where").0;
+    let port: u16 =
+        address.strip_prefix("127.0.0.1:").expect("on loopback").parse().expect("a port");
+    let conf = try_ask(port, "conf").expect("is answered");
+    assert!(conf.starts_with(&format!("clientPort={port}\n")), "{conf}");
+}
+
+/// Most machines that run tests have the loopback of IPv6; where there is none, nothing is shown.
+#[test]
+fn conf_02_an_address_of_ipv6_may_stand_in_brackets_and_is_shown_in_them() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        return;
+    }
+    let dir = tempdir().expect("creates");
+    let port = free_port();
+    let file = configure(port, dir.path(), "clientPortAddress=[::1]");
+    let mut server = Server::spawn(command(&file), port);
+    let expected = format!(
+        "Zabkeeper listens on [::1]:{port}: try `echo srvr | nc ::1 {port}` or `zkCli.sh -server [::1]:{port}`\n"
+    );
+    assert_eq!(server.first_line(), expected);
 }
 
 #[test]
@@ -54,7 +101,7 @@ fn wrong_settings_are_status_2_and_name_the_line() {
     let dir = tempdir().expect("creates");
     for (line, expected) in [
         ("snapCount=many", "zoo.cfg:5: snapCount=many: not a whole number; use transactions"),
-        ("maxCnxns=-2", "zoo.cfg:5: maxCnxns=-2: out of range; use a number of connections"),
+        ("maxCnxns=-2", "zoo.cfg:5: maxCnxns=-2: out of range 0 to 2147483647; use a"),
         ("server.1=a:1:2\nserver.2=b:1", "zoo.cfg:6: server.2=b:1: write server.N=host:2888:3888"),
     ] {
         let (code, text) = refused(&configure(free_port(), dir.path(), line));
@@ -86,10 +133,62 @@ fn a_data_directory_in_use_or_of_zookeeper_is_status_3() {
     assert!(text.contains("in use by another process"), "{text}");
 
     let dir = tempdir().expect("creates");
-    std::fs::create_dir_all(dir.path().join("data/version-2")).expect("creates");
+    std::fs::create_dir_all(dir.path().join("data/version-2/log.1")).expect("creates");
     let (code, text) = refused(&configure(free_port(), dir.path(), ""));
     assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("holds data of Apache ZooKeeper"), "{text}");
+}
+
+/// `zkServer-initialize.sh` makes it, and so do some operators.
+#[test]
+fn an_empty_folder_of_zookeeper_is_no_data() {
+    let dir = tempdir().expect("creates");
+    std::fs::create_dir_all(dir.path().join("data/version-2")).expect("creates");
+    let server = Server::start(dir.path(), "datadir.autocreate=false");
+    assert!(ask(&server, "srvr").contains("Mode: standalone"));
+}
+
+/// CONF-33: an unmounted disk must not become an empty server.
+#[test]
+fn conf_33_without_autocreate_an_empty_folder_is_status_3() {
+    let dir = tempdir().expect("creates");
+    let (data, port) = (dir.path().join("data"), free_port());
+    let file = configure(port, dir.path(), "datadir.autocreate=false");
+    for exists in [false, true] {
+        if exists {
+            std::fs::create_dir(&data).expect("creates");
+        }
+        let (code, text) = refused(&file);
+        assert_eq!(code, Some(3), "{text}");
+        let expected = format!(
+            "there is no folder {}, and datadir.autocreate=false keeps a server from starting empty: mount the \
+             disk of dataDir, or create that folder",
+            data.join("zabkeeper").display()
+        );
+        assert!(text.contains(&expected), "{text}");
+        assert_eq!(data.exists(), exists, "nothing was made");
+    }
+    std::fs::create_dir(data.join("zabkeeper")).expect("creates");
+    for _ in 0..2 {
+        let server = Server::start_on(port, dir.path(), "datadir.autocreate=false");
+        assert!(server.terminate().0.success());
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_status_3_and_says_which_key_names_it() {
+    let dir = tempdir().expect("creates");
+    std::fs::write(dir.path().join("file"), "").expect("writes");
+    let line = format!("dataLogDir={}", dir.path().join("file/log").display());
+    let (code, text) = refused(&configure(free_port(), dir.path(), &line));
+    assert_eq!(code, Some(3), "{text}");
+    let expected =
+        format!("cannot create or open the folder {}/file/log/zabkeeper: ", dir.path().display());
+    assert!(text.contains(&expected), "{text}");
+    assert!(
+        text.contains("; dataLogDir has to be a folder that this server may write to"),
+        "{text}"
+    );
 }
 
 #[test]

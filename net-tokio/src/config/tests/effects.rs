@@ -1,0 +1,172 @@
+//! Keys that come as options of Java, that are refused, and that have no effect: which of them warn, and how.
+
+use super::*;
+
+#[test]
+fn flags_of_java_say_what_lines_do_not() {
+    let show = |text: &str, flags: &str| {
+        let text = format!("dataDir=/d\nclientPort=2181\n{text}");
+        match parse("zoo.cfg", &text, &[("SERVER_JVMFLAGS", flags)], &no_myid) {
+            Err(error) => error.to_string(),
+            Ok((settings, warnings)) => format!("{warnings:?} {}", settings.limits.max_frame),
+        }
+    };
+    assert_eq!(show("", "-Xmx1g -Djute.maxbuffer=4194304 -Dlog.dir=/l"), "[] 4194304");
+    assert_eq!(
+        show("", "-Dzookeeper.jute.maxbuffer=many"),
+        "SERVER_JVMFLAGS: -Dzookeeper.jute.maxbuffer=many: not a whole number; use bytes, such as \
+         1048575"
+    );
+    assert_eq!(
+        show("zookeeper.jute.maxbuffer=many", ""),
+        "zoo.cfg:3: zookeeper.jute.maxbuffer=many: not a whole number; use bytes, such as 1048575"
+    );
+    assert_eq!(
+        show("jute.maxbuffer=2000", "-Djute.maxbuffer=3000 -Dzookeeper.flushDelay=3"),
+        "[\"SERVER_JVMFLAGS: -Djute.maxbuffer=3000: line 3 of zoo.cfg says otherwise and counts\", \
+         \"SERVER_JVMFLAGS: -Dzookeeper.flushDelay=3: has no effect here: writes are synced together as \
+         they come\"] 2000"
+    );
+}
+
+#[test]
+fn of_the_variables_with_flags_the_one_that_zookeeper_puts_last_counts() {
+    let flags = [
+        ("SERVER_JVMFLAGS", "-Djute.maxbuffer=3000 -Dzookeeper.snapCount=7"),
+        ("JVMFLAGS", "-Djute.maxbuffer=4000 -Dzookeeper.nope=1"),
+    ];
+    let parsed = parse("zoo.cfg", "dataDir=/d\nclientPort=1", &flags, &no_myid);
+    let (settings, warnings) = parsed.expect("is a configuration");
+    assert_eq!((settings.limits.max_frame, settings.core.limits.snapshot_txns), (4000, 7));
+    let warning = "JVMFLAGS: -Dzookeeper.nope=1: unknown key, ignored; is it spelt right?";
+    assert_eq!(warnings, [warning]);
+}
+
+#[test]
+fn what_promises_protection_is_not_ignored() {
+    let show = |_: &Settings| "starts".to_owned();
+    check("sslQuorum=false\nelectionAlg=3", show, "starts");
+    check(
+        "sslQuorum=true",
+        show,
+        "zoo.cfg:3: sslQuorum=true: TLS comes with a later version: servers would talk in the clear",
+    );
+    check(
+        "zookeeper.sessionRequireClientSASLAuth=true",
+        show,
+        "zoo.cfg:3: zookeeper.sessionRequireClientSASLAuth=true: SASL comes with a later version: it \
+         could keep nobody out",
+    );
+    check("quorum.auth.serverRequireSasl=false\naudit.enable=false", show, "starts");
+    check(
+        "quorum.auth.learnerRequireSasl=true",
+        show,
+        "zoo.cfg:3: quorum.auth.learnerRequireSasl=true: SASL comes with a later version: any leader would be \
+         followed",
+    );
+    check(
+        "zookeeper.quorum.auth.serverRequireSasl=true",
+        show,
+        "zoo.cfg:3: zookeeper.quorum.auth.serverRequireSasl=true: SASL comes with a later version: any server \
+         could join",
+    );
+    check(
+        "audit.enable=true",
+        show,
+        "zoo.cfg:3: audit.enable=true: audit logs come with a later version: nothing would be recorded",
+    );
+    check(
+        "electionAlg=0",
+        show,
+        "zoo.cfg:3: electionAlg=0: there is one election only; use 3, or remove the line",
+    );
+}
+
+#[test]
+fn keys_without_effect_warn_once_and_misspelt_ones_say_so() {
+    check(
+        "ssl.keyStore.location=/k\nmetricsProvider.httpPort=7000\ntickTimes=5\nmaxBatchSize=5",
+        |_| "starts".to_owned(),
+        "zoo.cfg:3: ssl.keyStore.location=/k: has no effect yet\n\
+         zoo.cfg:4: metricsProvider.httpPort=7000: has no effect yet\n\
+         zoo.cfg:5: tickTimes=5: unknown key, ignored; is it spelt right?\n\
+         zoo.cfg:6: maxBatchSize=5: has no effect here: writes are synced together as they come\n\
+         starts",
+    );
+}
+
+/// What people deploy: the images of Bitnami, and Kafka's own file.
+#[test]
+fn keys_that_say_what_holds_anyway_do_not_warn() {
+    let port = |s: &Settings| s.port.to_string();
+    check_whole(
+        "dataDir=/tmp/zookeeper\nclientPort=2181\nmaxClientCnxns=0\nadmin.enableServer=false\n\
+         # admin.serverPort=8080",
+        port,
+        "2181",
+    );
+    check_whole(
+        "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=/bitnami/zookeeper/data\nclientPort=2181\n\
+         maxClientCnxns=60\nautopurge.snapRetainCount=3\nautopurge.purgeInterval=0\nmaxCnxns=0\n\
+         reconfigEnabled=false\nquorumListenOnAllIPs=false\npreAllocSize=65536\nsnapCount=100000\n\
+         maxSessionTimeout=40000\n4lw.commands.whitelist=srvr, mntr\nadmin.serverPort=8080\n\
+         admin.enableServer=true\nstandaloneEnabled=TRUE",
+        port,
+        "zoo.cfg:8: autopurge.purgeInterval=0: has no effect here: old snapshots and logs are removed as soon \
+         as they can be\n\
+         zoo.cfg:16: admin.serverPort=8080: has no effect yet\n\
+         zoo.cfg:17: admin.enableServer=true: has no effect yet\n2181",
+    );
+    check(
+        "autopurge.purgeInterval=24\nzookeeper.forceSync=yes\nforceSync=no",
+        port,
+        "zoo.cfg:5: forceSync=no: given before in line 4; this one counts\nzoo.cfg:5: forceSync=no: has no effect here: writes are always synced before they are acknowledged\n2181",
+    );
+    check(
+        "zookeeper.admin.enableServer=false\nadmin.serverPort=8080\naudit.impl.class=A",
+        port,
+        "zoo.cfg:5: audit.impl.class=A: has no effect yet\n2181",
+    );
+    check(
+        "quorum.auth.enableSasl=false\nquorum.cnxn.threads.size=20\nquorum.auth.kerberos.servicePrincipal=zk/_HOST",
+        port,
+        "zoo.cfg:4: quorum.cnxn.threads.size=20: has no effect yet\n2181",
+    );
+}
+
+#[test]
+fn conf_33_folders_are_made_unless_the_file_says_otherwise() {
+    let show = |s: &Settings| s.create_folders.to_string();
+    check("", show, "true");
+    check("datadir.autocreate=true", show, "true");
+    check("zookeeper.datadir.autocreate=false", show, "false");
+}
+
+#[test]
+fn no_warning_shows_a_password() {
+    check(
+        "ssl.keyStore.password=apassword\nssl.quorum.trustStore.passwordPath=/p",
+        |_| "starts".to_owned(),
+        "zoo.cfg:3: ssl.keyStore.password=(not shown): has no effect yet\n\
+         zoo.cfg:4: ssl.quorum.trustStore.passwordPath=(not shown): has no effect yet\n\
+         starts",
+    );
+}
+
+#[test]
+fn every_key_that_the_table_calls_acted_on_is() {
+    let members = "server.1=a:1:2;3\nserver.2=b:1:2;3";
+    for key in keys::acted_on() {
+        let text = format!("dataDir=/d\n{members}\n{key}=\n");
+        match parse("zoo.cfg", &text, &[], &|_| Ok("1".to_owned())) {
+            // What must not be empty says so.
+            Err(error) => assert!(error.to_string().contains(key), "{key}: {error}"),
+            Ok((_, warnings)) => {
+                assert!(
+                    !warnings.iter().any(|line| line.contains("effect")),
+                    "{key}: {warnings:?}"
+                );
+            }
+        }
+    }
+}
