@@ -177,9 +177,11 @@ impl Server {
             Role::Leading(_) if self.config.voters().alone() => (Mode::Standalone, Some(own)),
             Role::Leading(_) => (Mode::Leader, Some(own)),
         };
-        let followers = match &self.role {
-            Role::Leading(leader) => leader.followers(),
-            Role::Looking(_) | Role::Following(_) => (0, 0),
+        let (followers, pending_syncs) = match &self.role {
+            Role::Leading(leader) => {
+                (leader.followers(), leader.serving().map_or(0, |broadcast| broadcast.syncs.len()))
+            }
+            Role::Looking(_) | Role::Following(_) => ((0, 0), 0),
         };
         Status {
             id: own,
@@ -187,6 +189,7 @@ impl Server {
             leader,
             synced_followers: followers.0,
             learners: followers.1,
+            pending_syncs,
             serving: self.serves() && self.halted.is_none(),
             accepted_epoch: state.accepted_epoch,
             current_epoch: state.current_epoch,

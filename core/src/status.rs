@@ -35,6 +35,8 @@ pub struct Status {
     pub synced_followers: usize,
     /// Of a leader: all servers that are connected to it.
     pub learners: usize,
+    /// Of a leader: syncs that wait for a quorum.
+    pub pending_syncs: usize,
     /// Are clients served?
     pub serving: bool,
     /// Highest epoch promised (durable or being written).

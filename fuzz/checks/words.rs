@@ -121,6 +121,7 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
         traffic,
         clients,
         uptime,
+        leader_uptime: uptime,
         disk,
         descriptors,
         drop_probability,

@@ -189,6 +189,8 @@ impl Hub {
         let role = (status.mode, status.leader, status.serving);
         if !alone && self.role != Some(role) {
             self.role = Some(role);
+            let leads = status.mode == Mode::Leader && status.serving;
+            self.shared.leading_since.set(leads.then(|| self.shared.clock.mono()));
             tell_role(&status);
         }
         if status.serving && !self.announced {

@@ -19,7 +19,7 @@ use crate::shared::Shared;
 
 /// Connections that the kernel completes before we accept them, where nothing else is configured. ZooKeeper's 50 makes
 /// clients wait for a second when a hundred come at once; the kernel's own bound (`somaxconn`) still holds.
-const BACKLOG: u32 = 1024;
+pub(crate) const BACKLOG: u32 = 1024;
 
 /// Pause after a failed accept. The usual cause is that the machine is out of file descriptors: the connection stays in
 /// the kernel's queue, and an immediate retry would only spin.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use zabkeeper_core::wire::Word;
 use zabkeeper_core::{ConnId, Instant, Server, SessionId, Status};
@@ -125,6 +126,10 @@ fn figures<'a>(
         traffic: shared.traffic.borrow().clone(),
         clients: shared.client_lines(),
         uptime: shared.clock.mono().since(Instant::default()),
+        leader_uptime: shared
+            .leading_since
+            .get()
+            .map_or(Duration::ZERO, |since| shared.clock.mono().since(since)),
         disk,
         descriptors,
         drop_probability: shared.drop_probability(),
@@ -165,7 +170,18 @@ fn environment() -> Environment {
         user: std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok(),
         home: std::env::var("HOME").ok(),
         folder: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
+        memory: memory(),
     }
+}
+
+/// In MiB, from Linux's `/proc`; none elsewhere.
+fn memory() -> Option<[u64; 2]> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let mib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? >> 10)
+    };
+    Some([mib("MemAvailable:")?, mib("MemTotal:")?])
 }
 
 /// From Linux's `/proc`; none elsewhere.

@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     line: RefCell<VecDeque<ConnId>>,
     /// What `stmk` has set.
     pub(crate) trace_mask: Cell<i64>,
+    /// Since when this server serves as the leader of others; none where it does not.
+    pub(crate) leading_since: Cell<Option<Instant>>,
     wake: Arc<Notify>,
     reading: Cell<bool>,
     stopping: Cell<Option<Instant>>,
@@ -84,6 +86,7 @@ impl Shared {
             throttle: RefCell::new(throttle),
             line: RefCell::default(),
             trace_mask: Cell::new(TRACE_MASK),
+            leading_since: Cell::new(None),
             wake: Arc::default(),
             reading: Cell::new(true),
             stopping: Cell::new(None),

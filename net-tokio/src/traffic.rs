@@ -42,9 +42,12 @@ pub struct Load {
     pub large_bytes: u64,
 }
 
-/// Last, smallest and largest of some sizes.
+/// How many sizes there were, and the last, smallest and largest of them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sizes(Option<[usize; 3]>);
+pub struct Sizes {
+    count: u64,
+    last_min_max: [usize; 3],
+}
 
 /// Shortest, longest and total time of what has been measured.
 #[derive(Clone, Copy, Debug, Default)]
@@ -170,18 +173,28 @@ pub fn letters(op: i32) -> &'static str {
 impl Sizes {
     /// Adds one measurement.
     pub fn add(&mut self, size: usize) {
-        let [_, min, max] = self.0.unwrap_or([size; 3]);
-        self.0 = Some([size, min.min(size), max.max(size)]);
+        let [_, min, max] = if self.count == 0 { [size; 3] } else { self.last_min_max };
+        self.last_min_max = [size, min.min(size), max.max(size)];
+        self.count += 1;
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// As ZooKeeper shows them: -1 where there was none.
+    pub fn last_min_max(&self) -> [i64; 3] {
+        let shown = |size| i64::try_from(size).unwrap_or(i64::MAX);
+        if self.count == 0 { [-1; 3] } else { self.last_min_max.map(shown) }
     }
 }
 
 /// ZooKeeper prints -1 for what has not been.
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str("-1/-1/-1"),
-            Some([last, min, max]) => write!(f, "{last}/{min}/{max}"),
-        }
+        let [last, min, max] = self.last_min_max();
+        write!(f, "{last}/{min}/{max}")
     }
 }
 

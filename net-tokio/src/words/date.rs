@@ -1,4 +1,4 @@
-//! Dates as Java prints them, in UTC: `Sat Nov 21 15:22:00 UTC 2026`.
+//! Dates as ZooKeeper prints them, in UTC: `Sat Nov 21 15:22:00 UTC 2026`, and of its build `2026-11-21 15:22 UTC`.
 //!
 //! Owns the calendar. Must not read clocks.
 
@@ -17,6 +17,16 @@ pub(super) fn text(at: WallMs) -> String {
     let weekday = DAYS[index(days.rem_euclid(7))];
     let (year, month, day) = civil(days);
     format!("{weekday} {month} {day:02} {hour:02}:{minute:02}:{second:02} UTC {year}")
+}
+
+/// The date and minute of a build.
+pub(super) fn of_build(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let month = MONTHS.iter().position(|name| *name == month).expect("is one of them");
+    // They begin with March.
+    let month = (month + 2) % 12 + 1;
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
 }
 
 /// Year, month and day of a day since 1970. Years are counted from March on, so that the leap day comes last.
@@ -49,6 +59,19 @@ mod tests {
             (-1, "Wed Dec 31 23:59:59 UTC 1969"),
         ] {
             assert_eq!(text(WallMs(ms)), expected);
+        }
+    }
+
+    #[test]
+    fn dates_of_builds_are_those_of_zookeeper() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_868_800, "2000-03-01 00:00 UTC"),
+            (1_755_633_180, "2025-08-19 19:53 UTC"),
+            (1_798_761_540, "2026-12-31 23:59 UTC"),
+        ] {
+            assert_eq!(of_build(seconds), expected);
         }
     }
 }

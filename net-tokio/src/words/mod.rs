@@ -10,15 +10,19 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use zabkeeper_core::wire::Word;
-use zabkeeper_core::{Config, Mode, Status};
+use zabkeeper_core::{Config, Mode, ServerId, Status, Zxid};
 
 use crate::config::{Ensemble, Settings};
+use crate::listener::BACKLOG;
 use crate::traffic::Traffic;
 
 pub use conns::{ClientLine, Dump, dump, watch_summary, watches_by_path, watches_by_session};
 
 /// Monitoring reads the first three numbers as the version of ZooKeeper whose behaviour to expect.
 const VERSION: &str = concat!("3.9.4-zabkeeper-", env!("CARGO_PKG_VERSION"));
+
+/// When this server was built, in seconds since 1970.
+const BUILT_AT: &str = env!("ZABKEEPER_BUILT_AT");
 
 /// What most words are answered with while clients are not served.
 pub const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
@@ -35,6 +39,8 @@ pub struct Figures<'a> {
     pub clients: Vec<ClientLine>,
     /// Since the start of the process.
     pub uptime: Duration,
+    /// Of a leader: since it serves.
+    pub leader_uptime: Duration,
     /// What is on the disk, for the words that say so.
     pub disk: DiskUse,
     /// Those of the process, for the words that say so and where they can be known.
@@ -65,6 +71,8 @@ pub struct Environment {
     pub home: Option<String>,
     /// Where it was started.
     pub folder: Option<String>,
+    /// Memory of the machine in MiB: what is available, and all.
+    pub memory: Option<[u64; 2]>,
 }
 
 /// File descriptors of the process.
@@ -80,12 +88,26 @@ pub fn refused(word: Word) -> String {
     format!("{} is not executed because it is not in the whitelist.\n", word.name())
 }
 
+/// The version, with the date that parsers of others look for behind it.
+pub fn version() -> String {
+    let built = date::of_build(BUILT_AT.parse().expect("the build script writes a number"));
+    format!("{VERSION}, built on {built}")
+}
+
 fn mode(status: &Status) -> &'static str {
     match status.mode {
         Mode::Looking => "looking",
         Mode::Standalone => "standalone",
         Mode::Leader => "leader",
         Mode::Follower => "follower",
+    }
+}
+
+/// The last transaction that clients see. A leader's epoch shows from the start, before there is one in it.
+fn last_zxid(status: &Status) -> Zxid {
+    match status.mode {
+        Mode::Leader => status.applied.max(Zxid::start_of(status.current_epoch)),
+        Mode::Looking | Mode::Standalone | Mode::Follower => status.applied,
     }
 }
 
@@ -113,7 +135,7 @@ fn summary(figures: &Figures<'_>) -> String {
         traffic.sent,
         clients.len(),
         traffic.load.requests,
-        status.applied,
+        last_zxid(status),
         mode(status),
         status.nodes,
     )
@@ -121,13 +143,13 @@ fn summary(figures: &Figures<'_>) -> String {
 
 /// FLW-11. A leader also says how large its proposals are.
 pub fn srvr(figures: &Figures<'_>) -> String {
-    format!("Zookeeper version: {VERSION}\n{}", summary(figures))
+    format!("Zookeeper version: {}\n{}", version(), summary(figures))
 }
 
 /// FLW-12.
 pub fn stat(figures: &Figures<'_>) -> String {
     let clients = conns::brief(&figures.clients);
-    format!("Zookeeper version: {VERSION}\nClients:\n{clients}\n{}", summary(figures))
+    format!("Zookeeper version: {}\nClients:\n{clients}\n{}", version(), summary(figures))
 }
 
 /// FLW-02.
@@ -144,6 +166,8 @@ pub fn dirs(disk: &DiskUse) -> String {
 pub fn conf(figures: &Figures<'_>) -> String {
     let Figures { settings, disk, .. } = figures;
     let core = &settings.core;
+    // As in ZooKeeper only servers of an ensemble have a number.
+    let server_id = settings.ensemble.as_ref().map_or(ServerId(0), |_| core.id());
     let mut text = format!(
         "clientPort={}\n\
          secureClientPort=-1\n\
@@ -166,8 +190,8 @@ pub fn conf(figures: &Figures<'_>) -> String {
         settings.limits.connections_per_ip.unwrap_or(0),
         core.session_timeout_min().as_millis(),
         core.session_timeout_max().as_millis(),
-        settings.backlog.map_or(-1, i64::from),
-        core.id(),
+        settings.backlog.unwrap_or(BACKLOG),
+        server_id,
     );
     if let Some(ensemble) = &settings.ensemble {
         text += &membership(core, ensemble);
@@ -193,18 +217,39 @@ fn membership(core: &Config, ensemble: &Ensemble) -> String {
     text + "version=0"
 }
 
-/// FLW-06. kazoo reads the version from here. Of a Java process' many properties, those that are left without Java.
+/// FLW-06. kazoo reads the version from here. Scripts look for all of ZooKeeper's keys; what Java alone would have is
+/// not available, in ZooKeeper's way of saying so.
 pub fn envi(env: &Environment) -> String {
-    let mut text = format!("Environment:\nzookeeper.version={VERSION}\n");
-    let [os, arch] = [std::env::consts::OS, std::env::consts::ARCH];
+    let mut text = format!("Environment:\nzookeeper.version={}\n", version());
+    // Java's words for both.
+    let os = match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "Mac OS X",
+        other => other,
+    };
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        other => other,
+    };
+    let [free, all] = [0, 1].map(|at| env.memory.map(|memory| format!("{}MB", memory[at])));
     for (name, value) in [
         ("host.name", env.host.as_deref()),
+        ("java.version", Some("<NA> (this server is not a Java program)")),
+        ("java.vendor", None),
+        ("java.home", None),
+        ("java.class.path", None),
+        ("java.library.path", None),
+        ("java.io.tmpdir", None),
+        ("java.compiler", None),
         ("os.name", Some(os)),
         ("os.arch", Some(arch)),
         ("os.version", env.os_version.as_deref()),
         ("user.name", env.user.as_deref()),
         ("user.home", env.home.as_deref()),
         ("user.dir", env.folder.as_deref()),
+        ("os.memory.free", free.as_deref()),
+        ("os.memory.max", all.as_deref()),
+        ("os.memory.total", all.as_deref()),
     ] {
         let _infallible = writeln!(text, "{name}={}", value.unwrap_or("<NA>"));
     }
@@ -219,7 +264,9 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         let _infallible = writeln!(text, "zk_{name}\t{value}");
     };
-    line("version", &VERSION);
+    let leads = status.mode == Mode::Leader;
+    let [last_size, min_size, max_size] = traffic.proposals.last_min_max();
+    line("version", &version());
     line("server_state", &mode(status));
     match status.mode {
         Mode::Leader => line("peer_state", &"leading - broadcast"),
@@ -229,14 +276,26 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     line("ephemerals_count", &status.ephemerals);
     line("num_alive_connections", &clients.len());
     line("avg_latency", &format_args!("{:?}", latency.mean_ms()));
+    if leads {
+        line("min_proposal_size", &min_size);
+    }
     line("outstanding_requests", &traffic.load.requests);
     line("znode_count", &status.nodes);
     line("global_sessions", &status.sessions);
     line("packets_sent", &traffic.sent);
     line("packets_received", &traffic.received);
+    if leads {
+        line("max_proposal_size", &max_size);
+        line("synced_followers", &status.synced_followers);
+    }
     let probability = f64::from(figures.drop_probability) / 1e6;
     line("connection_drop_probability", &format_args!("{probability:?}"));
     line("watch_count", &status.watches);
+    if leads {
+        // There are none yet.
+        line("synced_non_voting_followers", &0);
+        line("synced_observers", &0);
+    }
     line("min_latency", &latency.min_ms());
     if let Some(descriptors) = &figures.descriptors {
         line("max_file_descriptor_count", &descriptors.limit);
@@ -245,21 +304,26 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     if let Some(descriptors) = &figures.descriptors {
         line("open_file_descriptor_count", &descriptors.open);
     }
+    if leads {
+        line("last_proposal_size", &last_size);
+        line("pending_syncs", &status.pending_syncs);
+        line("leader_uptime", &figures.leader_uptime.as_millis());
+    }
     line("local_sessions", &status.local_sessions);
     line("uptime", &figures.uptime.as_millis());
     line("max_latency", &latency.max_ms());
-    line("connection_rejected", &traffic.rejected);
-    line("sessionless_connections_expired", &traffic.sessionless);
-    line("bytes_received_count", &traffic.bytes_received);
-    line("large_requests_rejected", &traffic.large_rejected);
-    line("connection_request_count", &traffic.handshakes);
+    if leads {
+        line("learners", &status.learners);
+    }
     if let Some(ensemble) = &figures.settings.ensemble {
         line("quorum_size", &ensemble.members.len());
     }
-    if status.mode == Mode::Leader {
-        line("learners", &status.learners);
-        line("synced_followers", &status.synced_followers);
-    }
+    line("connection_rejected", &traffic.rejected);
+    line("sessionless_connections_expired", &traffic.sessionless);
+    line("bytes_received_count", &traffic.bytes_received);
+    line("proposal_count", &traffic.proposals.count());
+    line("large_requests_rejected", &traffic.large_rejected);
+    line("connection_request_count", &traffic.handshakes);
     text
 }
 

@@ -1,5 +1,6 @@
 //! Four-letter words over real sockets.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -55,6 +56,7 @@ fn flw_and_edges_79_159_words_answer_with_figures_of_the_running_server() {
     let conf = ask(&server, "conf");
     assert!(conf.contains("\ntickTime=2000\nmaxClientCnxns=60\n"), "{conf}");
     assert!(!conf.contains("dataDirSize=0\n"), "{conf}");
+    assert!(conf.ends_with("\nclientPortListenBacklog=1024\nserverId=0\n"), "{conf}");
 }
 
 #[test]
@@ -174,6 +176,7 @@ fn flw_05_and_11_leaders_and_followers_say_what_only_they_know() {
     let leader = ensemble.leader();
     let follower = ensemble.up().into_iter().find(|id| *id != leader).expect("there are three");
     let (leader, follower) = (ensemble.server(leader), ensemble.server(follower));
+    assert!(ask(leader, "srvr").contains("\nZxid: 0x100000000\n"), "its epoch, without a write");
     let (mut client, granted) = Raw::open(follower.port, 10_000);
     assert_eq!(client.call(create("/e", b"x", 1)).0, 0);
     let session = granted.session;
@@ -198,8 +201,31 @@ fn flw_05_and_11_leaders_and_followers_say_what_only_they_know() {
     let [last, min, max] = [0, 1, 2]
         .map(|at| sizes(leader).split('/').nth(at).expect("three").parse::<i64>().unwrap());
     assert!(0 < min && min <= last && last <= max, "{min} {last} {max}");
+    let figures = |word: &str| -> BTreeMap<String, String> {
+        let text = ask(leader, word);
+        let pairs = text.lines().filter_map(|line| line.strip_prefix("zk_")?.split_once('\t'));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    };
+    let mntr = figures("mntr");
+    for (name, value) in [
+        ("last_proposal_size", last.to_string()),
+        ("min_proposal_size", min.to_string()),
+        ("max_proposal_size", max.to_string()),
+        // The session, the node.
+        ("proposal_count", "2".to_owned()),
+        ("pending_syncs", "0".to_owned()),
+        ("synced_followers", "2".to_owned()),
+        ("synced_observers", "0".to_owned()),
+        ("synced_non_voting_followers", "0".to_owned()),
+    ] {
+        assert_eq!(mntr.get(name), Some(&value), "{name}");
+    }
+    let [leads, runs] = ["leader_uptime", "uptime"].map(|name| mntr[name].parse::<u64>().unwrap());
+    assert!(0 < leads && leads <= runs, "{leads} {runs}");
     assert_eq!(ask(leader, "srst"), "Server stats reset.\n");
     assert_eq!(sizes(leader), "-1/-1/-1");
+    let mntr = figures("mntr");
+    assert_eq!((&*mntr["proposal_count"], &*mntr["last_proposal_size"]), ("0", "-1"));
 }
 
 #[test]

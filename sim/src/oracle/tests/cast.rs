@@ -87,6 +87,7 @@ impl Member {
             data_bytes: 0,
             watches: 0,
             learners: 0,
+            pending_syncs: 0,
             synced_followers: self.followers,
             halted: None,
         }
