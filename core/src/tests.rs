@@ -302,7 +302,7 @@ fn after_request(request: Option<&Request>) -> Option<Request> {
             Request::AddWatch { path, mode: AddWatchMode::PersistentRecursive }
         }
         Some(Request::AddWatch { .. }) => Request::WhoAmI,
-        Some(Request::WhoAmI) => Request::NoPath { op: OpCode::SetAcl },
+        Some(Request::WhoAmI) => Request::NoPath { op: OpCode::SetAcl, in_list: true },
         Some(Request::NoPath { .. }) => Request::Sasl { token: Secret::from("t") },
         Some(Request::Sasl { .. }) => Request::Reconfig,
         Some(Request::Reconfig) => Request::Throttled { op: 1 },

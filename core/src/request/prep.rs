@@ -129,9 +129,10 @@ impl Prep {
             Request::Multi(requests) => Ok(self.multi(case, requests)),
             Request::CloseSession => Ok(self.close_session(case)),
             // Where the path is looked at as a whole, null is one of its faults.
-            Request::NoPath { op: OpCode::SetData | OpCode::SetAcl | OpCode::Check } => {
-                Err(ErrorCode::BadArguments)
-            }
+            Request::NoPath {
+                op: OpCode::SetData | OpCode::SetAcl | OpCode::Check,
+                in_list: false,
+            } => Err(ErrorCode::BadArguments),
             Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
             Request::Reconfig => Err(ErrorCode::ReconfigDisabled),
             Request::Exists { .. }

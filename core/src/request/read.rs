@@ -118,9 +118,9 @@ pub(crate) fn answer(
             watches.add(Kind::from(mode), &path, conn);
             Ok(ReplyBody::Number(0))
         }
-        Request::NoPath { op: OpCode::Sync } => Ok(ReplyBody::NullPath),
+        Request::NoPath { op: OpCode::Sync, .. } => Ok(ReplyBody::NullPath),
         // Nobody watches nothing, which is another thing than the empty path.
-        Request::NoPath { op: OpCode::CheckWatches | OpCode::RemoveWatches } => {
+        Request::NoPath { op: OpCode::CheckWatches | OpCode::RemoveWatches, .. } => {
             Err(ErrorCode::NoWatcher)
         }
         Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),

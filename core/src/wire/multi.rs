@@ -106,7 +106,11 @@ fn judge(op: OpCode, mut request: Request, r: &mut Reader) -> Result<Request, Ma
     }
     by_mode(&mut request);
     // A null in a list is found when its turn comes.
-    Ok(if late_null && !has_bad_mode(&request) { Request::NoPath { op } } else { request })
+    Ok(if late_null && !has_bad_mode(&request) {
+        Request::NoPath { op, in_list: false }
+    } else {
+        request
+    })
 }
 
 /// In a multi the mode says what is created: without a time to live createTTL is a plain creation (MULTI-02).
@@ -130,7 +134,7 @@ pub(super) fn decode_reads(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
     let (kind, mut reads) = decode_parts(r)?;
     if let Some(op) = kind.filter(|op| changes_or_checks(*op)) {
         // ZooKeeper finds out when it is to carry out the first.
-        return Ok(vec![Request::NoPath { op }]);
+        return Ok(vec![Request::NoPath { op, in_list: false }]);
     }
     for read in &mut reads {
         // The record has room for it, and ZooKeeper does not look.
@@ -281,6 +285,9 @@ mod tests {
     fn multi_02_a_record_that_is_cut_is_found_before_a_list_that_is_not_there() {
         // As a real server has it: only the first of these takes a zxid.
         assert_eq!(without_a_list(33), Request::Undecodable { op: OpCode::Multi });
-        assert_eq!(without_a_list(usize::MAX), Request::NoPath { op: OpCode::Multi });
+        assert_eq!(
+            without_a_list(usize::MAX),
+            Request::NoPath { op: OpCode::Multi, in_list: false }
+        );
     }
 }

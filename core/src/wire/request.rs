@@ -282,6 +282,8 @@ pub enum Request {
     NoPath {
         /// The operation.
         op: OpCode,
+        /// Is it an id, and the path is there?
+        in_list: bool,
     },
     /// OP-102.
     Sasl {
@@ -339,7 +341,7 @@ impl Request {
             Request::AddWatch { .. } => OpCode::AddWatch,
             Request::WhoAmI => OpCode::WhoAmI,
             Request::CloseSession => OpCode::CloseSession,
-            Request::Undecodable { op } | Request::NoPath { op } => *op,
+            Request::Undecodable { op } | Request::NoPath { op, .. } => *op,
             Request::Reconfig => OpCode::Reconfig,
             Request::Unknown { op } | Request::Throttled { op } => return *op,
         };
@@ -352,7 +354,7 @@ impl Request {
         if let Request::Undecodable { op } = self {
             return *op == OpCode::Multi;
         }
-        if matches!(self, Request::NoPath { op: OpCode::Multi } | Request::Throttled { .. }) {
+        if matches!(self, Request::NoPath { op: OpCode::Multi, .. } | Request::Throttled { .. }) {
             return false;
         }
         OpCode::from_wire(self.op()).is_some_and(OpCode::is_write)
@@ -425,9 +427,13 @@ impl RequestFrame {
         };
         let request = match decode_body(op, &mut reader) {
             // A bad mode is found before the null.
-            Ok(request) if reader.late_null && !has_bad_mode(&request) => Request::NoPath { op },
+            Ok(request) if reader.late_null && !has_bad_mode(&request) => {
+                Request::NoPath { op, in_list: !reader.null_path }
+            }
             Ok(request) => request,
-            Err(_) if op == OpCode::Multi && reader.no_list => Request::NoPath { op },
+            Err(_) if op == OpCode::Multi && reader.no_list => {
+                Request::NoPath { op, in_list: false }
+            }
             Err(_) => Request::Undecodable { op },
         };
         Ok(RequestFrame { xid, request })
@@ -690,7 +696,7 @@ impl fmt::Display for Request {
             Request::WhoAmI => write!(f, "whoAmI"),
             Request::CloseSession => write!(f, "closeSession"),
             Request::Undecodable { op } => write!(f, "undecodable {op:?}"),
-            Request::NoPath { op } => write!(f, "{op:?} with a null"),
+            Request::NoPath { op, .. } => write!(f, "{op:?} with a null"),
             Request::Reconfig => write!(f, "reconfig"),
             Request::Throttled { op } => write!(f, "operation {op}, throttled"),
             Request::Unknown { op } => write!(f, "unknown operation {op}"),

@@ -128,10 +128,11 @@ impl Stage<'_> {
                 decided.map(|(acl, version)| TxnOp::SetAcl { path: path.clone(), acl, version })
             }
             // A null path is found late: where paths are looked at, or where they are taken apart.
-            Request::NoPath { op: OpCode::SetData | OpCode::SetAcl | OpCode::Check } => {
-                Err(ErrorCode::BadArguments)
-            }
-            Request::NoPath { op } if op.is_write() && *op != OpCode::Multi => {
+            Request::NoPath {
+                op: OpCode::SetData | OpCode::SetAcl | OpCode::Check,
+                in_list: false,
+            } => Err(ErrorCode::BadArguments),
+            Request::NoPath { op, .. } if op.is_write() && *op != OpCode::Multi => {
                 Err(ErrorCode::Marshalling)
             }
             Request::Reconfig => Err(ErrorCode::ReconfigDisabled),

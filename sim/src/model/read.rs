@@ -79,8 +79,8 @@ impl Model {
             Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
             Request::AddWatch { .. } => Ok(ReplyBody::Number(0)),
             // The null path of the answer is nothing to whoever expects none.
-            Request::NoPath { op: OpCode::Sync } => Ok(ReplyBody::Empty),
-            Request::NoPath { op: OpCode::CheckWatches | OpCode::RemoveWatches } => {
+            Request::NoPath { op: OpCode::Sync, .. } => Ok(ReplyBody::Empty),
+            Request::NoPath { op: OpCode::CheckWatches | OpCode::RemoveWatches, .. } => {
                 Err(ErrorCode::NoWatcher)
             }
             Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),

@@ -91,6 +91,23 @@ pub(super) fn nulls(play: Add<'_>) {
             c(0, no_path(104)),
         ],
     );
+    // An identity of a scheme that is known: what stands before it in the list makes no difference then (WIRE-01).
+    let no_id = |request: Request, scheme: &str| {
+        request.note("[").int(1).int(31).string(scheme).buffer(None).note("]")
+    };
+    play(
+        "an identity that is null",
+        vec![
+            c(0, acl(on_path(1, "~/i").buffer(None), OPEN).int(0)),
+            c(0, no_id(on_path(7, "~/i"), "world").int(-1)),
+            c(0, no_id(on_path(7, "~/i"), "digest").int(-1)),
+            c(0, no_id(on_path(7, "~/i"), "ip").int(5)),
+            c(0, no_id(on_path(7, "~/nobody"), "world").int(-1)),
+            c(0, no_id(no_path(7), "world").int(-1)),
+            c(0, no_id(on_path(1, "~/j").buffer(None), "digest").int(0)),
+            c(0, on_path(6, "~/i")),
+        ],
+    );
     // The empty path can be watched, and null is not that path.
     let empty_watched = Request::new(101).xid(-8).zxid_behind(0).strings(&[]).strings(&[]);
     play(
