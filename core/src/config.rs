@@ -85,6 +85,8 @@ pub struct AuthOptions {
     pub skip_acl: bool,
     /// One of these schemes must have been shown before anything is asked (`enforce.auth.schemes`); none: not needed.
     pub required_schemes: Vec<String>,
+    /// Is the example scheme `key` offered (`authProvider.N` names its class)? Default: no.
+    pub key: bool,
 }
 
 /// How passwords of the scheme `digest` are hashed. All servers and all lists of an ensemble must agree.

@@ -2,15 +2,13 @@
 //!
 //! Owns the form of the identities: the user, a colon, the digest of user and password. Must not keep passwords.
 
-use std::sync::Arc;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 
-use super::{Access, SUPER, Scheme, Shown};
+use super::{Access, Facts, SUPER, Scheme, Shown};
 use crate::config::DigestAlg;
 use crate::wire::Id;
 
@@ -45,7 +43,7 @@ impl Scheme for Digest {
         "digest"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Shown {
+    fn authenticate(&self, auth: Option<&[u8]>, _facts: &Facts<'_>) -> Shown {
         let Some(auth) = auth else {
             return Shown::Refused;
         };

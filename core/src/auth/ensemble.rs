@@ -2,10 +2,7 @@
 //!
 //! Owns the names that this one goes by. Must not make identities: lists do not know the scheme.
 
-use std::sync::Arc;
-
-use super::{Access, Scheme, Shown};
-use crate::wire::Id;
+use super::{Access, Facts, Scheme, Shown};
 
 /// The scheme `ensemble`: shows nothing, but closes the connection of who looks for another ensemble.
 #[derive(Debug)]
@@ -24,7 +21,7 @@ impl Scheme for Ensemble {
         "ensemble"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Shown {
+    fn authenticate(&self, auth: Option<&[u8]>, _facts: &Facts<'_>) -> Shown {
         let asked = auth.unwrap_or_default();
         let is_ours = |name: &String| name.as_bytes() == asked;
         if asked.is_empty() || self.names.is_empty() || self.names.iter().any(is_ours) {

@@ -2,10 +2,7 @@
 //!
 //! Owns what an address and a network look like in a list. The addresses of clients come from the driver.
 
-use std::sync::Arc;
-
-use super::{Access, Scheme, Shown};
-use crate::wire::Id;
+use super::{Access, Facts, Scheme, Shown};
 
 /// The scheme `ip`.
 #[derive(Debug)]
@@ -17,7 +14,7 @@ impl Scheme for Ip {
     }
 
     /// The driver has said it already.
-    fn authenticate(&self, _auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Shown {
+    fn authenticate(&self, _auth: Option<&[u8]>, _facts: &Facts<'_>) -> Shown {
         Shown::Accepted(Vec::new())
     }
 

@@ -7,6 +7,7 @@
 mod digest;
 mod ensemble;
 mod ip;
+mod key;
 mod known;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use crate::wire::{Acl, Id, Perms};
 use digest::Digest;
 use ensemble::Ensemble;
 use ip::Ip;
+use key::Key;
 use x509::X509;
 
 pub(crate) use known::Known;
@@ -42,9 +44,13 @@ pub trait Scheme: fmt::Debug + Send + Sync {
     /// Its name in identities, lists and auth packets.
     fn name(&self) -> &str;
 
-    /// What an auth packet shows (OP-100), sent by a client that has `known` identities already. `None` is a packet
-    /// without data. Never keep or print the data.
-    fn authenticate(&self, auth: Option<&[u8]>, known: &[Arc<Id>]) -> Shown;
+    /// What an auth packet shows (OP-100). `None` is a packet without data. Never keep or print the data.
+    fn authenticate(&self, auth: Option<&[u8]>, facts: &Facts<'_>) -> Shown;
+
+    /// The path of the node whose data it wants to see when it is asked who a client is. By default: none.
+    fn node(&self) -> Option<&str> {
+        None
+    }
 
     /// Which further identities those bring that the driver knows of itself, as the subject of a certificate does
     /// (ACL-11). By default: none.
@@ -68,6 +74,16 @@ pub trait Scheme: fmt::Debug + Send + Sync {
     fn user<'a>(&self, id: &'a str) -> &'a str {
         id
     }
+}
+
+/// What a scheme may go by beside the packet.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Facts<'a> {
+    /// The identities that the client has already.
+    pub known: &'a [Arc<Id>],
+    /// What the server that was asked has in the node that [`Scheme::node`] names. `None` is no data, or no node.
+    pub data: Option<&'a [u8]>,
 }
 
 /// What an auth packet has shown.
@@ -123,6 +139,9 @@ impl Schemes {
         if options.x509 {
             schemes.add(Arc::new(X509::new(options.x509_super_user.clone())));
         }
+        if options.key {
+            schemes.add(Arc::new(Key));
+        }
         if options.ensemble {
             schemes.add(Arc::new(Ensemble::new(options.ensemble_names.clone())));
         }
@@ -139,12 +158,17 @@ impl Schemes {
         &self,
         scheme: &str,
         auth: Option<&[u8]>,
-        known: &[Arc<Id>],
+        facts: &Facts<'_>,
     ) -> Shown {
         match self.get(scheme) {
-            Some(scheme) => scheme.authenticate(auth, known),
+            Some(scheme) => scheme.authenticate(auth, facts),
             None => Shown::Refused,
         }
+    }
+
+    /// The node whose data the scheme wants to see.
+    pub(crate) fn node(&self, scheme: &str) -> Option<&str> {
+        self.get(scheme)?.node()
     }
 
     /// Who a client is from the start, as its driver knows it.

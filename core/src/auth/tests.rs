@@ -24,6 +24,11 @@ fn plain(scheme: &str, id: &str) -> Id {
     Id { scheme: scheme.into(), id: id.into() }
 }
 
+/// Of a client with these identities, where no node is looked at.
+fn facts(known: &[Arc<Id>]) -> Facts<'_> {
+    Facts { known, data: None }
+}
+
 fn builtin() -> Schemes {
     Schemes::new(&AuthOptions::default())
 }
@@ -37,7 +42,9 @@ fn may(schemes: &Schemes, ids: &[Arc<Id>], list: &[Acl], perms: Perms) -> bool {
 fn shown(schemes: &Schemes, packets: &[&[u8]]) -> Vec<Arc<Id>> {
     let mut known = schemes.opened(vec![plain("ip", "127.0.0.1")]);
     for packet in packets {
-        let Shown::Accepted(ids) = schemes.authenticate("digest", Some(packet), known.ids()) else {
+        let Shown::Accepted(ids) =
+            schemes.authenticate("digest", Some(packet), &facts(known.ids()))
+        else {
             panic!("digest takes everything");
         };
         known.extend(ids).expect("few");
@@ -84,7 +91,7 @@ fn acl_01_a_scheme_that_is_not_offered_matches_nobody() {
     let schemes = Schemes::new(&options);
     assert!(!may(&schemes, &[id("digest", BOB)], slice::from_ref(&entry), Perms::READ));
     assert!(may(&builtin(), &[id("digest", BOB)], &[entry], Perms::READ));
-    assert_eq!(schemes.authenticate("digest", Some(b"bob:secret"), &[]), Shown::Refused);
+    assert_eq!(schemes.authenticate("digest", Some(b"bob:secret"), &facts(&[])), Shown::Refused);
 }
 
 #[test]
@@ -146,7 +153,7 @@ fn acl_08_edge_170_digests_are_those_of_a_real_server() {
     for (packet, expected) in golden {
         assert_eq!(digest(&schemes, packet), expected);
     }
-    assert_eq!(schemes.authenticate("digest", None, &[]), Shown::Refused);
+    assert_eq!(schemes.authenticate("digest", None, &facts(&[])), Shown::Refused);
 }
 
 #[test]
@@ -270,8 +277,8 @@ fn acl_11_the_subject_of_a_certificate_and_its_super_user() {
     assert!(may(&schemes, bob.ids(), &list, Perms::READ));
     assert!(!may(&schemes, &[id("x509", "CN=carl")], &list, Perms::READ));
     assert!(may(&schemes, &[id("x509", amy)], &list, Perms::READ), "without its super, too");
-    assert_eq!(schemes.authenticate("x509", None, bob.ids()), Shown::Accepted(Vec::new()));
-    assert_eq!(schemes.authenticate("x509", Some(amy.as_bytes()), &[]), Shown::Refused);
+    assert_eq!(schemes.authenticate("x509", None, &facts(bob.ids())), Shown::Accepted(Vec::new()));
+    assert_eq!(schemes.authenticate("x509", Some(amy.as_bytes()), &facts(&[])), Shown::Refused);
 }
 
 #[test]
@@ -281,19 +288,63 @@ fn acl_14_edge_182_the_name_of_the_ensemble() {
     options.ensemble_names = vec!["a".into(), "b".into()];
     let named = Schemes::new(&options);
     let fine = Shown::Accepted(Vec::new());
-    assert_eq!(open.authenticate("ensemble", Some(b"x"), &[]), fine);
+    assert_eq!(open.authenticate("ensemble", Some(b"x"), &facts(&[])), fine);
     for name in [None, Some(&b""[..]), Some(b"a"), Some(b"b")] {
-        assert_eq!(named.authenticate("ensemble", name, &[]), fine);
+        assert_eq!(named.authenticate("ensemble", name, &facts(&[])), fine);
     }
-    assert_eq!(named.authenticate("ensemble", Some(b"c"), &[]), Shown::Closed);
+    assert_eq!(named.authenticate("ensemble", Some(b"c"), &facts(&[])), Shown::Closed);
     let anybody = Who::new(&[], &named);
     assert!(anybody.fixup(vec![acl(1, "ensemble", "a")]).is_err());
+}
+
+/// Each pair was shown to a real ZooKeeper 3.9.4 with the class of the sample.
+#[test]
+fn acl_15_the_sample_scheme_wants_a_multiple_of_the_number_in_a_node() {
+    let schemes = Schemes::new(&AuthOptions { key: true, ..AuthOptions::default() });
+    assert_eq!((schemes.node("key"), schemes.node("digest")), (Some("/key"), None));
+    let accepted = Shown::Accepted(vec![plain("key", "")]);
+    let shown = |data: Option<&str>, auth: Option<&str>| {
+        let facts = Facts { known: &[], data: data.map(str::as_bytes) };
+        schemes.authenticate("key", auth.map(str::as_bytes), &facts)
+    };
+    assert_eq!(shown(None, Some("x")), accepted, "no node yet, or one without data");
+    assert_eq!(shown(None, Some("")), accepted);
+    assert_eq!(shown(None, None), Shown::Refused);
+    for (data, taken, refused) in [
+        ("", &[][..], &["1"][..]),
+        ("7", &["14", "-7", "+14", "0", "-0"], &["15", "abc", "", " 14", "99999999999", "14x"]),
+        ("0", &["5"], &["x"]),
+        ("-3", &["9"], &["10"]),
+        ("x", &[], &["5"]),
+        ("7\n", &[], &["7"]),
+        ("-1", &["-2147483648"], &[]),
+        ("+7", &["14"], &[]),
+    ] {
+        assert_eq!(shown(Some(data), None), Shown::Refused, "{data}");
+        for auth in taken {
+            assert_eq!(shown(Some(data), Some(auth)), accepted, "{data:?} {auth:?}");
+        }
+        for auth in refused {
+            assert_eq!(shown(Some(data), Some(auth)), Shown::Refused, "{data:?} {auth:?}");
+        }
+    }
+    let ids = [id("key", "")];
+    let who = Who::new(&ids, &schemes);
+    assert_eq!(who.fixup(vec![acl(31, "auth", "")]), Ok(vec![acl(31, "key", "")]));
+    assert_eq!(who.fixup(vec![acl(31, "key", "7")]), Ok(vec![acl(31, "key", "7")]));
+    assert!(may(&schemes, &ids, &[acl(1, "key", "")], Perms::READ));
+    assert!(!may(&schemes, &ids, &[acl(1, "key", "7")], Perms::READ));
+    assert_eq!(who.shown(), [plain("key", "")]);
 }
 
 #[test]
 fn acl_16_edge_171_nobody_authenticates_by_what_is_not_offered() {
     for name in ["foo", "world", "auth", "sasl", "super", "ensemble", "x509", ""] {
-        assert_eq!(builtin().authenticate(name, Some(b"a:b"), &[]), Shown::Refused, "{name}");
+        assert_eq!(
+            builtin().authenticate(name, Some(b"a:b"), &facts(&[])),
+            Shown::Refused,
+            "{name}"
+        );
     }
 }
 
@@ -399,7 +450,7 @@ impl Scheme for Number {
         "number"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _known: &[Arc<Id>]) -> Shown {
+    fn authenticate(&self, auth: Option<&[u8]>, _facts: &Facts<'_>) -> Shown {
         match auth.and_then(|auth| str::from_utf8(auth).ok()?.parse::<u8>().ok()) {
             Some(n) => Shown::Accepted(vec![plain("number", &n.to_string())]),
             None => Shown::Refused,
@@ -421,8 +472,8 @@ impl Scheme for Number {
 fn acl_15_a_scheme_that_is_not_built_in() {
     let mut schemes = builtin();
     schemes.add(Arc::new(Number));
-    assert_eq!(schemes.authenticate("number", Some(b"x"), &[]), Shown::Refused);
-    let Shown::Accepted(ids) = schemes.authenticate("number", Some(b"007"), &[]) else {
+    assert_eq!(schemes.authenticate("number", Some(b"x"), &facts(&[])), Shown::Refused);
+    let Shown::Accepted(ids) = schemes.authenticate("number", Some(b"007"), &facts(&[])) else {
         panic!("seven is a number");
     };
     let ids = Vec::from_iter(ids.into_iter().map(Arc::new));

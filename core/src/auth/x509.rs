@@ -2,9 +2,7 @@
 //!
 //! Owns what a name looks like in a list. The driver has checked the certificate and says whose it is.
 
-use std::sync::Arc;
-
-use super::{Access, SUPER, Scheme, Shown};
+use super::{Access, Facts, SUPER, Scheme, Shown};
 use crate::wire::Id;
 
 /// Attribute types that Java knows by name, in capitals.
@@ -55,8 +53,8 @@ impl Scheme for X509 {
     }
 
     /// A packet proves nothing: the certificate does, which was shown when the connection was made.
-    fn authenticate(&self, _auth: Option<&[u8]>, known: &[Arc<Id>]) -> Shown {
-        if known.iter().any(|id| id.scheme == self.name()) {
+    fn authenticate(&self, _auth: Option<&[u8]>, facts: &Facts<'_>) -> Shown {
+        if facts.known.iter().any(|id| id.scheme == self.name()) {
             Shown::Accepted(Vec::new())
         } else {
             Shown::Refused

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::clients::{Conn, ConnPhase};
 use super::{Role, Server};
-use crate::auth::{Access, Shown, Who};
+use crate::auth::{Access, Facts, Shown, Who};
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, SessionId, Zxid};
 use crate::io::{ClientCommand, Cx, Mark};
@@ -107,7 +107,10 @@ impl Server {
     ) {
         let known =
             &mut self.conns.get_mut(&conn).expect("a connection that is being served").known;
-        match cx.schemes.authenticate(scheme, auth, known.ids()) {
+        let tree = self.replica.tree();
+        let node = cx.schemes.node(scheme).and_then(|path| tree.find(path));
+        let data = node.and_then(|id| tree.node(id).data.as_deref());
+        match cx.schemes.authenticate(scheme, auth, &Facts { known: known.ids(), data }) {
             Shown::Accepted(ids) => match known.extend(ids) {
                 Ok(()) => {
                     cx.mark(Mark::AuthAccepted);

@@ -73,6 +73,7 @@ fn offer(keys: &mut Properties, auth: &mut AuthOptions) {
     for entry in keys.take_prefixed("authProvider.") {
         match entry.value.rsplit('.').next() {
             Some("EnsembleAuthenticationProvider") => auth.ensemble = true,
+            Some("KeyAuthenticationProvider") => auth.key = true,
             Some("X509AuthenticationProvider") => auth.x509 = true,
             // They are there anyway.
             Some("DigestAuthenticationProvider" | "IPAuthenticationProvider") => {}
@@ -109,7 +110,12 @@ fn required_schemes(keys: &mut Properties, auth: &AuthOptions) -> Result<Vec<Str
     let Some((entry, schemes)) = schemes.filter(|(_, schemes)| !schemes.is_empty()) else {
         return Err(keys.refuse(&switch, "say which: add enforce.auth.schemes=digest"));
     };
-    let offered = [("digest", !auth.digest_disabled), ("ensemble", auth.ensemble), ("ip", true)];
+    let offered = [
+        ("digest", !auth.digest_disabled),
+        ("ensemble", auth.ensemble),
+        ("ip", true),
+        ("key", auth.key),
+    ];
     let offered = offered.into_iter().filter(|(_, is)| *is).map(|(scheme, _)| scheme);
     let offered: Vec<&str> = offered.collect();
     if let Some(scheme) = schemes.iter().find(|scheme| !offered.contains(&scheme.as_str())) {

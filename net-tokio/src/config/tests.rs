@@ -409,7 +409,7 @@ fn conf_54_and_55_who_is_believed() {
         show,
         "AuthOptions { super_digest: Some(\"super:D/InIHSb7yEEbrWz8b9l71RjZJU=\"), digest_disabled: true, \
          digest_alg: Sha256, x509_super_user: Some(\"CN=boss\"), x509: false, ensemble: true, \
-         ensemble_names: [\"a\", \"b\"], skip_acl: true, required_schemes: [\"ensemble\", \"ip\"] }",
+         ensemble_names: [\"a\", \"b\"], skip_acl: true, required_schemes: [\"ensemble\", \"ip\"], key: false }",
     );
     let schemes =
         |s: &Settings| format!("{:?} {}", s.core.auth.required_schemes, s.core.auth.skip_acl);
@@ -446,6 +446,9 @@ fn conf_54_and_55_who_is_believed() {
 #[test]
 fn conf_54_classes_of_java_offer_their_schemes() {
     let show = |s: &Settings| format!("{} {}", s.core.auth.x509, s.core.auth.ensemble);
+    let key = |s: &Settings| s.core.auth.key.to_string();
+    check("authProvider.1=org.apache.zookeeper.server.auth.KeyAuthenticationProvider", key, "true");
+    check("", key, "false");
     check(
         "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
         show,

@@ -111,6 +111,26 @@ fn sess_05_a_client_that_takes_nothing_loses_its_session_for_all_its_pings() {
     });
 }
 
+/// The data of `/key` decides who is let in, and that of the moment (ACL-15).
+#[test]
+fn acl_15_the_sample_scheme_reads_its_node() {
+    let dir = tempdir().expect("creates");
+    let class = "org.apache.zookeeper.server.auth.KeyAuthenticationProvider";
+    let server = Server::start(dir.path(), &format!("authProvider.1={class}"));
+    let show = |number: &'static str| {
+        let (mut client, _) = Raw::open(server.port, 10_000);
+        let (scheme, auth) = ("key".to_owned(), Secret(Some(number.into())));
+        let (err, _) = client.call(Request::Auth { scheme, auth });
+        (err, err != 0 && client.is_closed())
+    };
+    let (mut admin, _) = Raw::open(server.port, 10_000);
+    assert_eq!(show("15"), (0, false), "as long as there is no node");
+    assert_eq!(admin.call(create("/key", b"7", 0)).0, 0);
+    assert_eq!((show("15"), show("14")), ((-115, true), (0, false)));
+    assert_eq!(admin.call(set("/key", b"5")).0, 0);
+    assert_eq!((show("15"), show("14")), ((0, false), (-115, true)));
+}
+
 #[test]
 fn acl_17_too_many_identities_end_the_connection_and_say_why() {
     let dir = tempdir().expect("creates");
