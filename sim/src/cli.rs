@@ -114,7 +114,7 @@ pub struct Flags {
     #[arg(long, value_name = "N", conflicts_with_all = ["check_determinism", "save_schedule", "shrink"])]
     pub until_event: Option<u64>,
     /// Stop a single run where a server first reaches this branch (SyncTrunc), or this promise is broken (Z10; others are
-    /// passed over). A wrong name prints all.
+    /// passed over).
     #[arg(long, value_parser = Break::parse, value_name = "MARK|PROMISE", conflicts_with_all = ["check_determinism", "save_schedule", "shrink"])]
     pub break_on: Option<Break>,
     /// Print the settings drawn and all counters.
@@ -557,8 +557,8 @@ fn parse_hash(text: &str) -> Result<u128, String> {
 }
 
 fn parse_profile(text: &str) -> Result<Profile, String> {
-    let names = || Profile::ALL.map(|p| format!("{} ({})", p.name(), p.sentence())).join("; ");
-    Profile::parse(text).ok_or_else(|| format!("profiles are {}", names()))
+    let names = || Profile::ALL.map(Profile::name).join(", ");
+    Profile::parse(text).ok_or_else(|| format!("profiles are {} (see docs/simulator.md)", names()))
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -668,5 +668,8 @@ mod tests {
         assert_eq!(parse_instant("300ms"), Ok(Instant(300_000_000)));
         assert!(parse_instant("4.x").is_err() && parse_instant("now").is_err());
         assert!(parse_range("9..9").is_err() && parse_duration("3x").is_err());
+        let profiles = "profiles are default, swarm, calm, crashy, disk, net, session, lite, perf \
+                        (see docs/simulator.md)";
+        assert_eq!(parse_profile("foo"), Err(profiles.to_owned()));
     }
 }

@@ -84,6 +84,42 @@ impl LeftOut {
         there.take(most as usize).collect()
     }
 
+    /// The same, of so many servers: whom [`LeftOut::fates`] names.
+    pub fn among(&self, servers: u32) -> LeftOut {
+        let mut left = LeftOut::default();
+        for (id, fate) in self.fates(servers) {
+            left.set(fate).insert(id);
+        }
+        left
+    }
+
+    /// Can they all be left out of so many servers?
+    ///
+    /// # Errors
+    /// Who cannot, and why.
+    pub fn check(&self, servers: u32) -> Result<(), String> {
+        let LeftOut { dead, hung, stuck, alone, apart } = self;
+        let mut seen = BTreeSet::new();
+        for id in [dead, hung, stuck, alone, apart].into_iter().flatten() {
+            if !(1..=u64::from(servers)).contains(&id.0) {
+                return Err(format!(
+                    "heal.* names server {id}, and the last one of the run is {servers}"
+                ));
+            }
+            if !seen.insert(id) {
+                return Err(format!("heal.* names server {id} more than once"));
+            }
+        }
+        let most = (servers.max(1) - 1) / 2;
+        if seen.len() > most as usize {
+            return Err(format!(
+                "heal.* leaves {} of {servers} servers out, and at most {most} leave a quorum",
+                seen.len()
+            ));
+        }
+        Ok(())
+    }
+
     /// Those with this fate.
     pub fn set(&mut self, fate: Fate) -> &mut BTreeSet<ServerId> {
         match fate {
@@ -146,6 +182,11 @@ mod tests {
         assert_eq!(left.fates(7).len(), 3);
         assert_eq!(left.fates(3), BTreeMap::from([(ServerId(1), Fate::Hung)]));
         assert!(left.fates(2).is_empty() && left.fates(1).is_empty());
+        assert_eq!(left.check(7), Ok(()));
+        let why = |servers| left.check(servers).expect_err("cannot be");
+        assert_eq!(why(3), "heal.* names server 4, and the last one of the run is 3");
+        assert_eq!(why(5), "heal.* leaves 3 of 5 servers out, and at most 2 leave a quorum");
+        assert_eq!((left.among(7), left.among(3).check(3)), (left.clone(), Ok(())));
         let told = told(&left.fates(7), (1..=7).map(ServerId));
         assert_eq!(told, "only s3, s5, s6, s7; s1 hangs, s2 stays dead, s4 stays dead");
         let said = [Instant(5_000_000), FOREVER].map(|end| until(end, end));

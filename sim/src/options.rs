@@ -290,23 +290,6 @@ impl Profile {
         }
     }
 
-    /// What it is for.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Profile::Default => "most faults, at rates drawn around the usual ones",
-            Profile::Swarm => "a random half of everything, at rates that differ widely",
-            Profile::Calm => "no faults",
-            Profile::Crashy => "crashes of every kind, four times as often",
-            Profile::Disk => "a disk in trouble, and power failures",
-            Profile::Net => "connections in trouble",
-            Profile::Session => "clients in trouble, and what they meet on the way",
-            Profile::Lite => {
-                "three servers for ten seconds, without heal: only panics and broken promises of safety"
-            }
-            Profile::Perf => "no faults, many calls: for measuring speed",
-        }
-    }
-
     /// The profile of this name.
     pub fn parse(name: &str) -> Option<Profile> {
         Profile::ALL.into_iter().find(|profile| profile.name() == name)
@@ -342,6 +325,15 @@ impl Options {
             commit_within: self.commit_within(),
             timeouts_ms: (tick_ms * least, tick_ms * most.max(least)),
         }
+    }
+
+    /// The least time in which servers of this world find and establish a leader, about: a few messages each way, and a few
+    /// syncs. Servers that have less patience give each other up although nothing is wrong.
+    pub fn least_patience(&self) -> Duration {
+        const MESSAGES: u64 = 4;
+        const SYNCS: u64 = 6;
+        let PeerOptions { link, .. } = self.peers;
+        Duration::from_nanos(MESSAGES * (link.min + link.mean) + SYNCS * self.disk.sync_mean)
     }
 
     /// What a write may take where nothing is wrong: the slowest message a few times, the slowest sync and the pause behind it

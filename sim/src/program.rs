@@ -26,7 +26,7 @@ use crate::output::{self, may_write, say, tell, write_file};
 use crate::power;
 use crate::report::{self, Totals};
 use crate::run::{self, Job, Report};
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Step};
 use crate::shrink;
 use crate::speed;
 use crate::stop::{Break, Stop};
@@ -92,7 +92,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     let (mut report, schedule) = source.run(flags);
     tell(&story::screen(&report));
     if flags.counts {
-        tell(&format!("\n{}", report::counts(&report)));
+        tell(&story::wrapped(&format!("\n{}", report::counts(&report))));
     }
     if flags.stats {
         tell(&report::stats(&Totals::of(&report)));
@@ -146,6 +146,9 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         tell(&format!("{:<10}a second run was the same, event by event\n", "again"));
     }
     say_drifted(&report);
+    if let (Source::Schedule(_), Some(schedule)) = (&source, &schedule) {
+        say_idle(schedule);
+    }
     let is_open = in_vain || report::is_open(report::verdict(&report));
     Ok(if is_open { INCONCLUSIVE } else { 0 })
 }
@@ -153,6 +156,23 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
 fn say_drifted(report: &Report) {
     for why in report::drifted(report) {
         say(&format!("{why}\n"));
+    }
+}
+
+/// Strikes that somebody wrote, and that have hit nobody.
+fn say_idle(schedule: &Schedule) {
+    /// So many are named.
+    const NAMED: usize = 5;
+    let idle: Vec<&Step> =
+        schedule.steps.iter().filter(|step| !step.hit && step.act.fault().is_some()).collect();
+    for step in idle.iter().take(NAMED) {
+        let line = step.line();
+        say(&format!(
+            "{line} has hit nobody: what it would hit was not there, or its choices name nobody (missing ones are 0)\n"
+        ));
+    }
+    if idle.len() > NAMED {
+        say(&format!("{} more strikes have hit nobody\n", idle.len() - NAMED));
     }
 }
 
@@ -323,7 +343,7 @@ fn write_pictures(
 
 fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     let mut batch = batch::run(flags, pinned);
-    tell(&report::batch(&batch.totals));
+    tell(&story::wrapped(&report::batch(&batch.totals)));
     if flags.stats {
         tell(&report::stats(&batch.totals));
     }
@@ -389,7 +409,7 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
             }
         }
     }
-    tell(&report::batch(&totals));
+    tell(&story::wrapped(&report::batch(&totals)));
     match exit_code(&classes, &totals) {
         0 => all_read,
         code => Ok(code),

@@ -58,7 +58,7 @@ impl Break {
     /// A mark's name, with `#n` for its n-th hit, or a promise's id.
     ///
     /// # Errors
-    /// Names all of them.
+    /// No name of one. The one that is most like it is proposed.
     pub fn parse(text: &str) -> Result<Break, String> {
         if let Some(id) = judge::promises().into_iter().find(|id| id.eq_ignore_ascii_case(text)) {
             return Ok(Break::Promise(id));
@@ -66,12 +66,12 @@ impl Break {
         let (name, nth) = text.split_once('#').unwrap_or((text, "1"));
         let mark = Mark::ALL.iter().find(|mark| format!("{mark:?}").eq_ignore_ascii_case(name));
         let Some(mark) = mark else {
-            let marks: Vec<String> = Mark::ALL.iter().map(|mark| format!("{mark:?}")).collect();
-            let promises = judge::promises().join(" ");
+            let marks = Mark::ALL.iter().map(|mark| format!("{mark:?}"));
+            let names = marks.chain(judge::promises().into_iter().map(str::to_owned));
+            let like = nearest(name, names).map_or(String::new(), |name| format!(" ({name}?)"));
             return Err(format!(
-                "promises are {promises} (docs/oracles.md has their words); marks of the core are {} \
-                 (`--at-mark list` has theirs)",
-                marks.join(" ")
+                "no mark and no promise is called that{like}; `--at-mark list` prints all marks, docs/oracles.md \
+                 has the promises"
             ));
         };
         match nth.parse() {
@@ -79,6 +79,30 @@ impl Break {
             Ok(_) | Err(_) => Err(format!("{nth:?} is no number of a hit: they count from 1")),
         }
     }
+}
+
+/// The name that is most like this one, if one is: few letters are others.
+fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    let wrong = wrong.to_ascii_lowercase();
+    let most = wrong.len().min(30) / 3;
+    let near = names.map(|name| (distance(&wrong, &name.to_ascii_lowercase()), name));
+    near.filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// How many letters are to be changed, added or left out to make one of the other (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (at, of_a) in a.chars().enumerate() {
+        let mut left_above = std::mem::replace(&mut row[0], at + 1);
+        for (next, of_b) in b.chars().enumerate() {
+            let change = left_above + usize::from(of_a != of_b);
+            left_above = row[next + 1];
+            row[next + 1] = change.min(row[next] + 1).min(left_above + 1);
+        }
+    }
+    row[b.chars().count()]
 }
 
 impl fmt::Display for Break {
@@ -104,6 +128,14 @@ mod tests {
         for wrong in ["SyncTrunc#0", "SyncTrunc#", "SyncTrunc#x"] {
             assert!(Break::parse(wrong).expect_err(wrong).contains("count from 1"));
         }
-        assert!(Break::parse("Sync").expect_err("no such mark").contains("SyncTrunc"));
+        assert_eq!(
+            Break::parse("SyncTrunk"),
+            Err("no mark and no promise is called that (SyncTrunc?); `--at-mark list` prints all marks, \
+                 docs/oracles.md has the promises"
+                .to_owned())
+        );
+        for odd in ["Foo", "", "x".repeat(5_000).as_str(), "z999", "\u{1f600}"] {
+            assert!(Break::parse(odd).expect_err("no such mark").len() < 150);
+        }
     }
 }

@@ -315,6 +315,15 @@ fn healed(report: &Report) -> String {
     )
 }
 
+/// The same text, with lines that are too long for a screen cut: what follows goes on below what stands behind the head.
+pub fn wrapped(text: &str) -> String {
+    let wrap = |line: &str| match line.split_at_checked(HEAD) {
+        Some((head, rest)) if line.len() > WIDTH => paragraph(head, rest),
+        Some(_) | None => format!("{line}\n"),
+    };
+    text.lines().map(wrap).collect()
+}
+
 /// A word, and text that goes on below itself.
 fn paragraph(head: &str, text: &str) -> String {
     let mut lines = String::new();
@@ -371,5 +380,9 @@ mod tests {
         assert!(text.lines().all(|line| line.len() <= WIDTH));
         assert!(text.lines().skip(1).all(|line| line.starts_with("          word")));
         assert_eq!(text.split_whitespace().filter(|word| *word == "word").count(), 40);
+        let lines = format!("\nseed      1\n{text}marks     {}\n", "Mark ".repeat(300).trim_end());
+        assert!(wrapped(&lines).lines().all(|line| line.len() <= WIDTH));
+        assert!(wrapped(&lines).starts_with(&format!("\nseed      1\n{text}marks     Mark Mark")));
+        assert_eq!(wrapped(&lines).matches("Mark").count(), 300);
     }
 }

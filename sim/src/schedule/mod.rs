@@ -114,6 +114,39 @@ impl Schedule {
         told
     }
 
+    /// Does it make sense as a whole?
+    ///
+    /// # Errors
+    /// Settings that do not go together, and why.
+    pub fn check(&self) -> Result<(), String> {
+        let options = &self.options;
+        let servers = options.servers;
+        options.left_out.check(servers)?;
+        if let Some(id) = options.local.servers.iter().find(|id| id.0 > servers.into()) {
+            return Err(format!(
+                "local.servers names server {id}, and the last one of the run is {servers}"
+            ));
+        }
+        let (init, sync) = options.server.phase_ticks;
+        let (patience, least) = (options.server.tick() * init.min(sync), options.least_patience());
+        if patience < least {
+            return Err(format!(
+                "servers give each other up after {patience:?} (tick_ms times the smaller of init_ticks and \
+                 sync_ticks), and messages and syncs take some {least:?} until a leader serves: raise those, or \
+                 lower peers.min_ns, peers.mean_ns or disk.sync_ns"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The same without what is said of servers that it has no more.
+    pub fn among_its_servers(mut self) -> Schedule {
+        let servers = self.options.servers;
+        self.options.left_out = self.options.left_out.among(servers);
+        self.options.local.servers.retain(|id| id.0 <= servers.into());
+        self
+    }
+
     /// How many clients are ever there.
     pub fn clients(&self) -> usize {
         let all = 0..self.options.clients;

@@ -144,6 +144,11 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
     least..=most
 }
 
+/// Is the setting a set of servers?
+pub(super) fn holds_servers(name: &str) -> bool {
+    name == "local.servers" || name.starts_with("heal.")
+}
+
 /// The same options but for one setting. `None` where there is none of this name.
 pub fn with(options: &Options, wanted: &str, value: u64) -> Option<Options> {
     let (mut options, mut found) = (options.clone(), false);
@@ -409,6 +414,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
 mod tests {
     use super::*;
     use crate::options::{Pinned, Profile};
+    use crate::schedule::Schedule;
     use crate::seed::Seeds;
 
     #[test]
@@ -423,6 +429,7 @@ mod tests {
                 let value = value(options, name).expect("it has a name");
                 assert!(bounds(name).contains(&value), "{name} {value}");
             }
+            assert_eq!(Schedule::of_run(0, options, Vec::new()).check(), Ok(()));
         }
     }
 }

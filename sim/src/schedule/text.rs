@@ -62,6 +62,11 @@ impl Step {
         text
     }
 
+    /// The line of a schedule that says it, without what happened.
+    pub fn line(&self) -> String {
+        format!("{} {}", clock(self.at), self.what())
+    }
+
     fn parse(line: &str) -> Result<Step, String> {
         let mut words = line.split_whitespace();
         let (time, who) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
@@ -186,6 +191,7 @@ impl FromStr for Schedule {
                 return Err(format!("{name} {value}: it is from {least} to {most}"));
             }
         }
+        schedule.check()?;
         Ok(schedule)
     }
 }
@@ -222,7 +228,13 @@ impl Schedule {
                 self.options.faults.switch_on(fault, (1, 1));
             }
             name => {
-                let with = settings::with(&self.options, name, number(value)?);
+                let number = number(value)?;
+                if settings::holds_servers(name) && number & 1 != 0 {
+                    return Err(format!(
+                        "there is no server 0: server N is the bit 1 << N of {name}"
+                    ));
+                }
+                let with = settings::with(&self.options, name, number);
                 self.options = with.ok_or(format!("no setting is called {name:?}"))?;
             }
         }
@@ -370,5 +382,38 @@ mod tests {
         assert!(odd("2.0s node.kill\n1.0s node.kill").contains("line 4: steps must be in order"));
         assert!(odd("servers 9").contains("servers 9: it is from 1 to 7"));
         assert!(odd("tick_ms 0").contains("tick_ms 0: it is from 1 to "));
+        assert_eq!(odd("heal.dead 16"), "heal.* names server 4, and the last one of the run is 3");
+        assert_eq!(
+            odd("heal.dead 6"),
+            "heal.* leaves 2 of 3 servers out, and at most 1 leave a quorum"
+        );
+        assert_eq!(odd("heal.dead 2\nheal.hung 2"), "heal.* names server 1 more than once");
+        assert!(
+            odd("heal.hung 3")
+                .contains("there is no server 0: server N is the bit 1 << N of heal.hung")
+        );
+        assert!(odd("local.servers 16").contains("local.servers names server 4"));
+        let impatient = "servers give each other up after 6ms (tick_ms times the smaller of init_ticks and sync_ticks), \
+                         and messages and syncs take some 6.8ms until a leader serves: ";
+        assert!(odd("tick_ms 3\nsync_ticks 2").starts_with(impatient));
+        assert!(odd("disk.sync_ns 200000000").contains("some 1.2008s until a leader serves"));
+        assert!(odd("peers.mean_ns 1000000000").contains("some 4.0068s until a leader serves"));
+    }
+
+    /// Servers that are given just as much time as they need find a leader, and find one again.
+    #[test]
+    fn what_is_patient_enough_to_be_read_is_patient_enough() {
+        for (servers, tick_ms, init, sync) in
+            [(1, 7, 1, 1), (3, 7, 1, 1), (5, 2, 4, 4), (7, 2, 10, 4)]
+        {
+            let text = format!(
+                "zabkeeper schedule 1\nduration_us 3000000\nservers {servers}\ntick_ms {tick_ms}\n\
+                 init_ticks {init}\nsync_ticks {sync}\n1.0s node.kill-leader 0 0 0 0 1 400\n\
+                 1.5s c0 create 0 0 0 1\n"
+            );
+            let schedule: Schedule = text.parse().expect("is patient enough");
+            let report = crate::run::replay(&schedule, crate::trace::Story::Off, false);
+            assert_eq!(report.outcome.failure, None, "{text}");
+        }
     }
 }

@@ -212,7 +212,9 @@ impl Search {
     /// Tries candidates in order until one fails; that one is the new best. Several are tried at once, but which one
     /// is taken, and how many count as tried, does not depend on that.
     fn try_in_order(&mut self, candidates: impl IntoIterator<Item = Schedule>) -> bool {
-        let candidates = candidates.into_iter().filter(|one| *one != self.best);
+        // What nobody could read again would be of no use.
+        let candidates = candidates.into_iter().map(Schedule::among_its_servers);
+        let candidates = candidates.filter(|one| *one != self.best && one.check().is_ok());
         let (tried, found) = self.first(candidates, &|one| {
             let world = || World::scripted(&one, Story::Off, false);
             let hit = hit(world, &self.way, self.in_time(self.last()))?;
