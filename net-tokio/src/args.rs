@@ -56,7 +56,7 @@ Environment:
   JVMFLAGS         the same; what both say, this one decides
 
 Exit status: 0 stopped by a signal, 1 failed, 2 bad invocation or configuration,
-3 unusable data directory.
+3 unusable data directory, 134 (SIGABRT) a bug.
 ";
 
 /// Reads the arguments, the program's name left out.
