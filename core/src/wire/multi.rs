@@ -79,7 +79,7 @@ pub(super) fn may_hold(part: &Request) -> bool {
             | Request::SetData { .. }
             | Request::Check { .. }
     );
-    parts_alone || matches!(part, Request::NoPath { op } if changes_or_checks(*op))
+    parts_alone || matches!(part, Request::NoPath { op, .. } if changes_or_checks(*op))
 }
 
 fn is_read(op: OpCode) -> bool {

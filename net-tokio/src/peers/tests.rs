@@ -130,7 +130,11 @@ fn a_dial_is_answered_and_messages_go_both_ways_in_order() {
             one.peers.carry_out(&mut Outbox { peers, ..Outbox::default() });
             two.order(PeerCommand::Send(
                 there,
-                PeerMessage::Ping { round: 7, sent: Instant(0), echo: Instant(0) },
+                PeerMessage::Ping {
+                    round: 7,
+                    sent: zabkeeper_core::Instant(0),
+                    echo: zabkeeper_core::Instant(0),
+                },
             ));
             for message in sent {
                 assert_eq!(two.event(there).await, PeerEvent::Message(message));
@@ -143,8 +147,8 @@ fn a_dial_is_answered_and_messages_go_both_ways_in_order() {
             }
             let message = PeerEvent::Message(PeerMessage::Ping {
                 round: 7,
-                sent: Instant(0),
-                echo: Instant(0),
+                sent: zabkeeper_core::Instant(0),
+                echo: zabkeeper_core::Instant(0),
             });
             assert_eq!(ping, Input::Peer(here, message));
             if drained == 0 {
@@ -300,10 +304,17 @@ fn strangers_and_garbage_are_shown_out_and_disturb_nobody() {
         assert!(closed(confused).await);
         one.order(PeerCommand::Send(
             here,
-            PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) },
+            PeerMessage::Ping {
+                round: 1,
+                sent: zabkeeper_core::Instant(0),
+                echo: zabkeeper_core::Instant(0),
+            },
         ));
-        let ping =
-            PeerEvent::Message(PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+        let ping = PeerEvent::Message(PeerMessage::Ping {
+            round: 1,
+            sent: zabkeeper_core::Instant(0),
+            echo: zabkeeper_core::Instant(0),
+        });
         assert_eq!(two.event(there).await, ping);
     });
 }

@@ -55,8 +55,8 @@ fn a_port_in_use_is_status_1() {
 fn a_port_that_is_in_use_for_a_moment_is_waited_for() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
     let port = taken.local_addr().expect("is bound").port();
-    let freed = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(300));
+    let freed = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
         drop(taken);
     });
     let dir = tempdir().expect("creates");
