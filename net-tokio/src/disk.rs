@@ -2,6 +2,8 @@
 //!
 //! Owns the queues towards them and the completions back. Must not look into commands beyond their lane.
 //!
+//! The log's thread also records where the log ends: when it has been quiet for a while, and when the process stops.
+//!
 //! Invariants: each thread runs its commands in order; a thread that failed runs nothing more (a failed sync is never
 //! retried); every batch is answered, or the failure is.
 //!
@@ -11,7 +13,7 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -19,6 +21,10 @@ use std::time::{Duration, Instant};
 use storage_fs::{LogLane, OsDir, ReaderLane, SnapshotLane, StoreError};
 use tokio::sync::Notify;
 use zabkeeper_core::io::{DiskCommand, DiskEvent, Lane};
+
+/// A log that gets nothing for so long records its end: what is damaged before that is noticed at the next start. Rarely
+/// enough for the two syncs to cost nothing, soon enough for a server that is killed at rest.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// The driver's end of the threads.
 pub(crate) struct Disk {
@@ -101,6 +107,16 @@ impl Disk {
         mem::take(&mut *self.done.lock())
     }
 
+    /// Ends the threads after what they have been given, as far as they come in this time.
+    pub(crate) fn join_within(self, patience: Duration) {
+        let Disk { log, snapshots, reads, threads, .. } = self;
+        drop((log, snapshots, reads));
+        let latest = Instant::now() + patience;
+        while Instant::now() < latest && !threads.iter().all(JoinHandle::is_finished) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Ends the threads after what they have been given.
     pub(crate) fn join(self) {
         let Disk { log, snapshots, reads, threads, done } = self;
@@ -136,12 +152,28 @@ fn run_log(
     to: &Completions,
     slow_write: Duration,
 ) -> Result<(), StoreError> {
-    while let Ok(mut commands) = queue.recv() {
+    let mut recorded = false;
+    loop {
+        let received = match recorded {
+            true => queue.recv().map_err(|RecvError| RecvTimeoutError::Disconnected),
+            false => queue.recv_timeout(QUIET),
+        };
+        let mut commands = match received {
+            Ok(commands) => commands,
+            Err(RecvTimeoutError::Timeout) => {
+                lane.record_end()?;
+                recorded = true;
+                continue;
+            }
+            // The process stops.
+            Err(RecvTimeoutError::Disconnected) => return lane.record_end(),
+        };
         while let Ok(more) = queue.try_recv() {
             commands.extend(more);
         }
         let began = Instant::now();
         let durable = lane.run(&commands)?;
+        recorded = false;
         to.report(DiskEvent::Done(durable));
         let took = began.elapsed();
         if took > slow_write {
@@ -154,7 +186,6 @@ fn run_log(
             );
         }
     }
-    Ok(())
 }
 
 fn run_snapshots(

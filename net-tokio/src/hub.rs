@@ -27,6 +27,9 @@ const BATCH: usize = 4096;
 /// is to hold up nobody else's request for longer than some milliseconds.
 const TOLD: usize = 256;
 
+/// Time for the log's end to be recorded when the server stops with requests unanswered.
+const LAST_RECORD: Duration = Duration::from_secs(1);
+
 /// Steps the core until it halts or is told to stop.
 pub(crate) struct Hub {
     server: Server,
@@ -226,7 +229,8 @@ impl Hub {
             // Whatever is still queued is written and synced before this returns.
             Ended::Stopped { complete: true } => self.disk.join(),
             // A disk that does not answer would keep the process for ever.
-            Ended::Stopped { complete: false } | Ended::Halted(..) => {}
+            Ended::Stopped { complete: false } => self.disk.join_within(LAST_RECORD),
+            Ended::Halted(..) => {}
         }
         ended
     }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::block::{BLOCK_BYTES, BadBlock, Kind};
 use crate::error::StoreError;
-use crate::vfs::{Vfs, VfsFile};
+use crate::vfs::{BootId, Vfs, VfsFile};
 
 /// A directory with a name for the operator.
 #[derive(Clone)]
@@ -80,6 +80,11 @@ impl<V: Vfs> Dir<V> {
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.vfs.sync_dir().map_err(|error| self.failed("sync", "the names", &error))
+    }
+
+    /// The id of this boot, where the system has one.
+    pub(crate) fn boot_id(&self) -> Option<BootId> {
+        self.vfs.boot_id()
     }
 
     pub(crate) fn damaged(&self, file: &str, what: impl Into<String>) -> StoreError {

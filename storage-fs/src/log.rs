@@ -26,7 +26,7 @@ use crate::state::{Slot, StateFile};
 use crate::vfs::Vfs;
 
 /// A batch is closed when it reaches this size, so that the buffer stays bounded.
-const BATCH_LIMIT: usize = 64 << 20;
+const BATCH_LIMIT: u64 = 64 << 20;
 /// Memory that the buffer keeps between batches: a thousand appends of a kilobyte.
 const BUFFER_KEPT: usize = 1 << 20;
 
@@ -96,6 +96,27 @@ impl<V: Vfs> LogLane<V> {
         result
     }
 
+    /// Records in the state file where the log ends, durably, unless that stands there already: a later start then knows
+    /// if the end is missing. For a driver whose log has been quiet for a while, or that stops.
+    ///
+    /// # Errors
+    /// Those of [`LogLane::run`].
+    pub fn record_end(&mut self) -> Result<(), StoreError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let Slot { log_end, state, .. } = self.state.current();
+        if *log_end == self.last {
+            return Ok(());
+        }
+        let state = state.clone();
+        let result = self.state.save(&state, self.last);
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
     fn run_all(&mut self, batch: &[DiskCommand]) -> Result<WriteId, StoreError> {
         let mut done = None;
         for command in batch {
@@ -148,7 +169,7 @@ impl<V: Vfs> LogLane<V> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let size = self.buffer.size() as u64;
+        let size = self.buffer.size();
         let mut active = match self.active.take() {
             Some(active) if active.end + size <= active.size => active,
             Some(_) | None => self.begin_segment(size)?,
@@ -195,11 +216,8 @@ impl<V: Vfs> LogLane<V> {
 
     /// A new segment with room for a batch of `size` bytes. Everything in the one before it is durable.
     fn begin_segment(&self, size: u64) -> Result<Active<V>, StoreError> {
-        let header = SegmentHeader {
-            cluster: self.state.current().cluster,
-            first: self.buffer.first(),
-            after: self.last,
-        };
+        let cluster = self.state.current().cluster;
+        let header = SegmentHeader::new(cluster, self.buffer.first(), self.last);
         let name = FileName::Log(header.first);
         let size = self.segment_bytes.max(FIRST_BATCH + size);
         let mut file = self.dir.create(&name.unfinished())?;

@@ -140,6 +140,11 @@ fn mend<V: Vfs>(
 ) -> Result<Found<V>, StoreError> {
     let snapshots = Snapshots::read(snapshot_dir, snapshot_names, slot.cluster)?;
     let log = Log::read(log_dir, log_names, snapshots.base(), slot.cluster)?;
+    let boot = log_dir.boot_id();
+    if slot.boot.is_some() && slot.boot == boot {
+        check_last_write(&log, snapshots.base())?;
+    }
+    slot.boot = boot;
     check_promises(log_dir, &slot, &log)?;
 
     remove_unfinished(log_dir, log_names, is_of_log)?;
@@ -148,7 +153,7 @@ fn mend<V: Vfs>(
     snapshot_dir.sync()?;
     log.clear_older(log_dir, notes)?;
     log.settle(log_dir, notes)?;
-    if log.newest.is_none() {
+    if log.newest.is_none() || log.replaced.is_some() {
         // From here on the snapshot is all there is.
         slot.state.snapshot = snapshots.base();
     }
@@ -233,13 +238,32 @@ fn check_promises<V: Vfs>(dir: &Dir<V>, slot: &Slot, log: &Log<V>) -> Result<(),
         Some(end) if slot.log_end >= log.history.end() => end,
         Some(_) | None => log.history.end(),
     };
-    if reached < promised {
-        let what = format!(
-            "transaction {promised} was durable once, and what is readable ends at {reached}"
-        );
-        return Err(dir.damaged("the log", what));
+    if reached >= promised {
+        return Ok(());
     }
-    Ok(())
+    let lost = format!("ends with transaction {reached}, though {promised} was durable once");
+    Err(match &log.newest {
+        Some((segment, End { place, .. })) => segment
+            .file
+            .damaged(format!("what is readable of it ends at byte {} and {lost}", place.offset)),
+        None => dir.damaged("the log", format!("what is readable of it {lost}")),
+    })
+}
+
+/// Only the process has ended since the log was last written, and nothing that it wrote is lost with it: a batch that was
+/// written to its end is sound. One that the snapshot holds is not needed.
+fn check_last_write<V: Vfs>(log: &Log<V>, base: Zxid) -> Result<(), StoreError> {
+    let Some((segment, End { place, unsound: Some(batch), .. })) = &log.newest else {
+        return Ok(());
+    };
+    if batch.last.is_some_and(|last| last <= base) {
+        return Ok(());
+    }
+    Err(segment.file.damaged(format!(
+        "the batch at byte {}, behind transaction {}, is not readable, though it was written to its \
+         end and the machine has not been started again since",
+        place.offset, place.last
+    )))
 }
 
 fn remove_unfinished<V: Vfs>(
@@ -322,7 +346,7 @@ struct Log<V: Vfs> {
     entries: Vec<Entry>,
     /// All of it, as far back as it is unbroken; its end is the snapshot where there is no segment.
     history: History,
-    /// The newest segment and where it ends.
+    /// The newest segment and where it ends, of a log that counts for nothing, too.
     newest: Option<(Segment<V>, End)>,
     /// Where it ended, if that is before the snapshot; then it counts for nothing, and nothing of it is above.
     replaced: Option<Zxid>,
@@ -374,7 +398,6 @@ impl<V: Vfs> Log<V> {
         let last = log.history.end();
         if last < base {
             log.history = History::after(base);
-            log.newest = None;
             // All of it goes.
             log.older = Older::default();
             log.replaced = Some(last);
@@ -429,9 +452,13 @@ impl<V: Vfs> Log<V> {
     /// newest segment is replaced by a copy; or removed, where it holds nothing, because the next one may begin at
     /// any other transaction.
     fn settle(&self, dir: &Dir<V>, notes: &mut Vec<Note>) -> Result<(), StoreError> {
-        let Some((segment, End { place, torn })) = &self.newest else {
+        let Some((segment, End { place, torn, .. })) = &self.newest else {
             return Ok(());
         };
+        if self.replaced.is_some() {
+            // All of it goes.
+            return Ok(());
+        }
         let name = segment.file.name();
         if *torn > 0 {
             let (offset, file) = (place.offset, name.to_owned());

@@ -6,6 +6,9 @@
 //! behind it proves anything. What proves is a batch header that says how far the segment was durable when it was
 //! written: a hole below that is damage, any other hole was never acknowledged. A segment's header says which
 //! transaction it follows, all up to which was durable then: so recovery finds a hole at the end of an older one.
+//!
+//! After the end of a process alone the page cache is there: what was written whole is read whole, and only the last write
+//! may have been cut short. A batch is one write of a prefix of its bytes over zeros, so its end mark tells the two apart.
 
 use bytes::Bytes;
 use zabkeeper_core::Zxid;
@@ -41,6 +44,16 @@ pub(crate) struct End {
     pub(crate) place: Place,
     /// Bytes of a torn batch behind the end; zero where only zeros follow.
     pub(crate) torn: u64,
+    /// The batch behind the end that is not sound, if it was written to its end: a power failure may leave that, a write cut
+    /// short does not.
+    pub(crate) unsound: Option<UnsoundBatch>,
+}
+
+/// A batch that was written to its end and is not sound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct UnsoundBatch {
+    /// Its last transaction; `None` where its header is not sound, either.
+    pub(crate) last: Option<Zxid>,
 }
 
 impl<V: Vfs> Segment<V> {
@@ -51,10 +64,10 @@ impl<V: Vfs> Segment<V> {
     /// another cluster, or under another name.
     pub(crate) fn open(dir: &Dir<V>, first: Zxid, cluster: u64) -> Result<Segment<V>, StoreError> {
         let file = dir.open(&FileName::Log(first).to_string())?;
-        let Some((_, content)) = file.read_block(0, &segment::KIND)? else {
+        let Some((version, content)) = file.read_block(0, &segment::KIND)? else {
             return Err(file.damaged("the checksum of its header is wrong"));
         };
-        let header = SegmentHeader::decode(&content);
+        let header = SegmentHeader::decode(version, &content);
         if header.cluster != cluster {
             return Err(file.foreign(header.cluster, cluster));
         }
@@ -88,7 +101,23 @@ impl<V: Vfs> Segment<V> {
             )));
         }
         let torn = behind.last_used.map_or(0, |last| last + 1 - hole);
-        Ok(End { place, torn })
+        let unsound = if torn > 0 { self.unsound(hole, torn)? } else { None };
+        Ok(End { place, torn, unsound })
+    }
+
+    /// The batch at this hole, if it was written to its end. Behind the hole so many bytes are used. Where nothing of a
+    /// header is left, nothing says that there was a batch; in segments without end marks nothing says where it ended.
+    fn unsound(&self, hole: u64, used: u64) -> Result<Option<UnsoundBatch>, StoreError> {
+        let mut bytes = [0; BATCH_HEADER];
+        let read = self.file.read_at(hole, &mut bytes)?;
+        if let Some(header) = self.header.batch(hole, &bytes[..read]) {
+            // Behind a batch that is cut short there is nothing.
+            let is_whole = header.end_mark.is_some_and(|mark| used > mark);
+            return Ok(is_whole.then_some(UnsoundBatch { last: Some(header.last) }));
+        }
+        let has_header = bytes.iter().any(|byte| *byte != 0);
+        let is_whole = self.header.has_end_marks() && has_header && used > BATCH_HEADER as u64;
+        Ok(is_whole.then_some(UnsoundBatch { last: None }))
     }
 
     /// Reads the batch at this place and moves the place behind it; `None` where there is no whole batch.
@@ -120,7 +149,7 @@ impl<V: Vfs> Segment<V> {
             return Err(damaged(format!("{} does not follow {}", header.first, place.last)));
         }
         let entries = header.entries(Bytes::from(payload)).map_err(damaged)?;
-        *place = Place { last: header.last, offset: place.offset + header.size() };
+        *place = Place { last: header.last, offset: place.offset + header.size };
         Ok(Some(entries))
     }
 

@@ -13,13 +13,19 @@ use zabkeeper_core::{History, Zxid};
 use crate::block::{self, BLOCK_END, Kind};
 
 /// What segments begin with.
-pub(crate) const KIND: Kind = Kind { magic: *b"zabk-log", version: 1, oldest: 1 };
+pub(crate) const KIND: Kind = Kind { magic: *b"zabk-log", version: 2, oldest: 1 };
+/// The first version whose batches end with [`END_MARK`].
+const MARKED: u32 = 2;
 /// Offset of the first batch.
 pub(crate) const FIRST_BATCH: u64 = BLOCK_END;
 /// Bytes of a batch before its payload.
 pub(crate) const BATCH_HEADER: usize = 48;
 /// Batches begin at multiples of it.
 pub(crate) const ALIGN: usize = 8;
+
+/// The last byte of a batch. A batch is written from its beginning to its end over zeros, so a file in which this byte is
+/// not zero has received the whole batch.
+const END_MARK: u8 = 0xff;
 
 const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"zkba");
 /// Bytes of an entry besides its own: zxid and length.
@@ -28,6 +34,8 @@ const ENTRY_HEADER: usize = 12;
 /// Content of a segment's header block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentHeader {
+    /// The format version of the segment.
+    pub(crate) version: u32,
     /// The ensemble it belongs to.
     pub(crate) cluster: u64,
     /// Its first transaction, which also names the file.
@@ -51,9 +59,18 @@ pub(crate) struct BatchHeader {
     pub(crate) last: Zxid,
     /// Everything in the segment before this offset was durable when the batch was written.
     pub(crate) durable: u64,
+    /// Offset of the end mark, counted from the beginning of the batch; `None` in segments that have none.
+    pub(crate) end_mark: Option<u64>,
+    /// Bytes that the batch takes in the segment.
+    pub(crate) size: u64,
 }
 
 impl SegmentHeader {
+    /// That of a new segment.
+    pub(crate) fn new(cluster: u64, first: Zxid, after: Zxid) -> SegmentHeader {
+        SegmentHeader { version: KIND.version, cluster, first, after }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut content = [0; 24];
         content[..8].copy_from_slice(&self.cluster.to_le_bytes());
@@ -62,12 +79,18 @@ impl SegmentHeader {
         KIND.seal(&content)
     }
 
-    pub(crate) fn decode(content: &[u8]) -> SegmentHeader {
+    pub(crate) fn decode(version: u32, content: &[u8]) -> SegmentHeader {
         SegmentHeader {
+            version,
             cluster: block::u64_at(content, 0),
             first: Zxid(block::u64_at(content, 8)),
             after: Zxid(block::u64_at(content, 16)),
         }
+    }
+
+    /// Do its batches end with a mark?
+    pub(crate) fn has_end_marks(&self) -> bool {
+        self.version >= MARKED
     }
 
     /// What the checksum of a batch header at `offset` starts from.
@@ -87,13 +110,17 @@ impl SegmentHeader {
         {
             return None;
         }
+        let payload = block::u32_at(header, 12);
+        let size = batch_size(self.version, u64::from(payload) + BATCH_HEADER as u64);
         Some(BatchHeader {
             payload_crc: block::u32_at(header, 8),
-            payload: block::u32_at(header, 12),
+            payload,
             count: block::u32_at(header, 16),
             first: Zxid(block::u64_at(header, 24)),
             last: Zxid(block::u64_at(header, 32)),
             durable: block::u64_at(header, 40),
+            end_mark: self.has_end_marks().then_some(size - 1),
+            size,
         })
     }
 }
@@ -120,9 +147,9 @@ impl BatchBuffer {
         self.last
     }
 
-    /// Bytes that the batch takes in the segment.
-    pub(crate) fn size(&self) -> usize {
-        self.bytes.len().next_multiple_of(ALIGN)
+    /// Bytes that the batch takes in a new segment.
+    pub(crate) fn size(&self) -> u64 {
+        batch_size(KIND.version, self.bytes.len() as u64)
     }
 
     pub(crate) fn push(&mut self, entry: &Entry) {
@@ -151,7 +178,11 @@ impl BatchBuffer {
         header[40..48].copy_from_slice(&durable.to_le_bytes());
         let crc = crc32c::crc32c_append(segment.seed(offset), &header[8..]);
         header[4..8].copy_from_slice(&crc.to_le_bytes());
-        self.bytes.resize(self.size(), 0);
+        let size = batch_size(segment.version, self.bytes.len() as u64);
+        self.bytes.resize(usize::try_from(size).expect("it is in memory"), 0);
+        if segment.has_end_marks() {
+            *self.bytes.last_mut().expect("a batch has a header") = END_MARK;
+        }
         &self.bytes
     }
 
@@ -164,11 +195,6 @@ impl BatchBuffer {
 }
 
 impl BatchHeader {
-    /// Bytes that the batch takes in the segment.
-    pub(crate) fn size(&self) -> u64 {
-        (BATCH_HEADER as u64 + u64::from(self.payload)).next_multiple_of(ALIGN as u64)
-    }
-
     /// The entries, which share the payload's memory.
     ///
     /// # Errors
@@ -200,6 +226,12 @@ impl BatchHeader {
         }
         Ok(entries)
     }
+}
+
+/// Bytes of a batch whose header and payload have this length: with the end mark, and the zeros that align the next one.
+fn batch_size(version: u32, length: u64) -> u64 {
+    let marked = if version >= MARKED { length + 1 } else { length };
+    marked.next_multiple_of(ALIGN as u64)
 }
 
 /// May `next` come straight after `previous`? By one within an epoch, which begins at 1.

@@ -6,6 +6,8 @@
 //! An open writes the file anew and never mends it in place. A process that was killed, or whose sync failed, may
 //! have left a slot in the page cache alone, and nobody can see which of the two is the durable one.
 
+use std::num::NonZeroU128;
+
 use zabkeeper_core::Zxid;
 use zabkeeper_core::io::DurableState;
 
@@ -13,13 +15,15 @@ use crate::block::{self, BLOCK_END, Kind};
 use crate::dir::{Dir, DirFile};
 use crate::error::StoreError;
 use crate::names::FileName;
-use crate::vfs::Vfs;
+use crate::vfs::{BootId, Vfs};
 
 /// What slots begin with.
-const KIND: Kind = Kind { magic: *b"zabk-sta", version: 2, oldest: 1 };
+const KIND: Kind = Kind { magic: *b"zabk-sta", version: 3, oldest: 1 };
 const SLOTS: [u64; 2] = [0, BLOCK_END];
-/// Bytes of a slot's content before the state itself.
-const STATE_AT: usize = 28;
+/// Bytes of a slot's content before the state and its length.
+const HEAD: usize = 40;
+/// The same in versions before 3, which had no boot id.
+const OLDER_HEAD: usize = 24;
 
 /// Content of a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +34,8 @@ pub(crate) struct Slot {
     pub(crate) cluster: u64,
     /// The log was durable up to this transaction when the slot was written: a log that ends before is damaged.
     pub(crate) log_end: Zxid,
+    /// The boot under which the log was last written; `None` where the system has no boot ids.
+    pub(crate) boot: Option<BootId>,
     /// The promises.
     pub(crate) state: DurableState,
 }
@@ -43,24 +49,28 @@ pub(crate) struct StateFile<V: Vfs> {
 impl Slot {
     /// What a server starts with that has never promised anything.
     pub(crate) fn fresh(cluster: u64) -> Slot {
-        Slot { generation: 1, cluster, log_end: Zxid::ZERO, state: DurableState::default() }
+        let state = DurableState::default();
+        Slot { generation: 1, cluster, log_end: Zxid::ZERO, boot: None, state }
     }
 
     fn encode(&self) -> Vec<u8> {
         let state = postcard::to_allocvec(&self.state).expect("plain data encodes");
         let length = u32::try_from(state.len()).expect("a few numbers are short");
-        let mut content = Vec::with_capacity(STATE_AT + state.len());
+        let mut content = Vec::with_capacity(HEAD + 4 + state.len());
         content.extend_from_slice(&self.generation.to_le_bytes());
         content.extend_from_slice(&self.cluster.to_le_bytes());
         content.extend_from_slice(&self.log_end.0.to_le_bytes());
+        let boot = self.boot.map_or(0, |BootId(id)| id.get());
+        content.extend_from_slice(&boot.to_le_bytes());
         content.extend_from_slice(&length.to_le_bytes());
         content.extend_from_slice(&state);
         KIND.seal(&content)
     }
 
     fn decode(version: u32, content: &[u8]) -> Option<Slot> {
-        let length = block::u32_at(content, 24) as usize;
-        let mut state = content[STATE_AT..].get(..length)?.to_vec();
+        let head = if version < 3 { OLDER_HEAD } else { HEAD };
+        let length = block::u32_at(content, head) as usize;
+        let mut state = content[head + 4..].get(..length)?.to_vec();
         if version == 1 {
             // It did not know `damaged`.
             state.push(0);
@@ -69,9 +79,16 @@ impl Slot {
             generation: block::u64_at(content, 0),
             cluster: block::u64_at(content, 8),
             log_end: Zxid(block::u64_at(content, 16)),
+            boot: if version < 3 { None } else { boot_at(content, 24) },
             state: postcard::from_bytes(&state).ok()?,
         })
     }
+}
+
+/// The boot id at this place: zero stands for none.
+fn boot_at(content: &[u8], at: usize) -> Option<BootId> {
+    let id = u128::from_le_bytes(*content[at..].first_chunk().expect("a block is long enough"));
+    NonZeroU128::new(id).map(BootId)
 }
 
 impl<V: Vfs> StateFile<V> {

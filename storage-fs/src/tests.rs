@@ -3,6 +3,7 @@
 mod crash;
 mod cut;
 mod damage;
+mod end;
 mod golden;
 mod mem;
 mod read;

@@ -6,6 +6,7 @@
 pub mod os;
 
 use std::io;
+use std::num::NonZeroU128;
 
 /// One flat directory of files. Clones are handles to the same directory.
 ///
@@ -59,12 +60,20 @@ pub trait Vfs: Clone {
     /// Those of the file system; names are then in doubt, and the caller must stop.
     fn sync_dir(&self) -> io::Result<()>;
 
+    /// The id of this boot of the machine; `None` where the system has none. Between two processes of one boot the page
+    /// cache is kept: the later one reads all that the earlier one has written, synced or not.
+    fn boot_id(&self) -> Option<BootId>;
+
     /// Bytes that may still be written.
     ///
     /// # Errors
     /// Those of the file system.
     fn free_space(&self) -> io::Result<u64>;
 }
+
+/// The id of one boot of a machine: random, and never zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BootId(pub NonZeroU128);
 
 /// An open file of a [`Vfs`].
 pub trait VfsFile {

@@ -1,6 +1,7 @@
 //! Whatever was acknowledged survives the end of the process, however it ends.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -8,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use bytes::BytesMut;
 use tempfile::tempdir;
 
-use crate::harness::{Server, command, configure, eventually, free_port};
+use crate::harness::{Server, command, configure, eventually, free_port, refused};
 use crate::raw::{Raw, create, get, set, sync};
 
 /// Requests that each writer keeps under way.
@@ -98,6 +99,65 @@ fn every_acknowledged_write_survives_kill_9_under_load() {
         acknowledged.extend(writers.join());
         let server = Server::start(dir.path(), settings);
         check_all_there(&server, &acknowledged);
+    }
+}
+
+/// The newest segment of the log below this folder.
+fn newest_segment(folder: &Path) -> PathBuf {
+    let mut folders = vec![folder.to_owned()];
+    let mut segments = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("reads") {
+            let path = entry.expect("reads").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("log."))
+            {
+                segments.push(path);
+            }
+        }
+    }
+    segments.into_iter().max().expect("there is a log")
+}
+
+/// Changes the last batch of the log below this folder.
+fn change_last_batch(folder: &Path, change: impl FnOnce(&mut Vec<u8>, usize)) {
+    let segment = newest_segment(folder);
+    let mut bytes = std::fs::read(&segment).expect("reads");
+    let batch = bytes.windows(4).rposition(|magic| magic == b"zkba").expect("there is a batch");
+    change(&mut bytes, batch);
+    std::fs::write(&segment, bytes).expect("writes");
+}
+
+/// What was acknowledged last is damaged while the server is down: it refuses to start, however it had ended, rather than
+/// forget.
+#[test]
+fn a_last_write_that_was_damaged_is_noticed_after_sigterm_kill_9_and_a_quiet_second() {
+    let flip = |bytes: &mut Vec<u8>, batch: usize| bytes[batch + 60] ^= 1;
+    let cut = |bytes: &mut Vec<u8>, batch: usize| bytes.truncate(batch + 60);
+    let stop = |server: Server| assert_eq!(server.terminate().0.code(), Some(0));
+    let quiet = |server: Server| {
+        thread::sleep(std::time::Duration::from_millis(2_500));
+        server.kill();
+    };
+    type End<'a> = &'a dyn Fn(Server);
+    type Change<'a> = &'a dyn Fn(&mut Vec<u8>, usize);
+    let cases: [(End<'_>, Change<'_>); 5] =
+        [(&stop, &flip), (&stop, &cut), (&quiet, &flip), (&quiet, &cut), (&Server::kill, &flip)];
+    // Only Linux says whether the machine has been started again since.
+    let known = if cfg!(target_os = "linux") { 5 } else { 4 };
+    for (end, change) in &cases[..known] {
+        let dir = tempdir().expect("creates");
+        let server = Server::start(dir.path(), "preAllocSize=64");
+        let (mut client, _) = Raw::open(server.port, 10_000);
+        assert_eq!(client.call(create("/kept", &[7; 100], 0)).0, 0);
+        end(server);
+        change_last_batch(dir.path(), change);
+        let (code, text) = refused(&configure(free_port(), dir.path(), "preAllocSize=64"));
+        assert_eq!(code, Some(3), "{text}");
+        assert!(text.contains("log.") && text.contains(" is damaged: "), "{text}");
     }
 }
 

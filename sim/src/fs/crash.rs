@@ -141,6 +141,7 @@ impl Disk {
             stop_names(folder, at, &mut dice, &mut losses);
         }
         if let Crash::Power { torn, garbage, names } = how {
+            self.reboot();
             let mode = draw_keep(torn, &mut dice);
             for file in self.files.values_mut().filter(|file| !file.pending.is_empty()) {
                 // Files mostly share the fate of the machine's write-back, and sometimes each has its own.
@@ -183,6 +184,8 @@ impl Disk {
         if let Luck::Drawn(seed) = luck {
             let how = Crash::Power { torn: true, garbage: true, names: true };
             copy.crash(now, how, Seeds::new(seed).stream("survivor", 0));
+        } else {
+            copy.reboot();
         }
         copy.settle(now);
         copy.syncing.clear();

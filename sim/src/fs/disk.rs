@@ -9,8 +9,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::num::NonZeroU128;
 
 use bytes::Bytes;
+use storage_fs::vfs::BootId;
 use zabkeeper_core::Instant;
 
 use super::content::{Change, File, Span};
@@ -104,6 +106,8 @@ pub struct Disk {
     failed: Option<OpKind>,
     ops: Vec<Op>,
     recording: bool,
+    /// The boot of the machine: another one after each power failure.
+    boot: NonZeroU128,
 }
 
 impl Disk {
@@ -127,7 +131,18 @@ impl Disk {
             failed: None,
             ops: Vec::new(),
             recording: true,
+            boot: NonZeroU128::MIN,
         }
+    }
+
+    /// The id of this boot.
+    pub(super) fn boot(&self) -> BootId {
+        BootId(self.boot)
+    }
+
+    /// The machine has been without power.
+    pub(super) fn reboot(&mut self) {
+        self.boot = self.boot.saturating_add(1);
     }
 
     /// A worker begins to work at `now`: its operations are laid out from here.

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-use storage_fs::vfs::{Vfs, VfsFile};
+use storage_fs::vfs::{BootId, Vfs, VfsFile};
 use zabkeeper_core::Instant;
 
 pub use content::Span;
@@ -118,6 +118,10 @@ impl Vfs for SimFs {
     fn sync_dir(&self) -> io::Result<()> {
         self.disk.borrow_mut().sync_dir(self.folder);
         Ok(())
+    }
+
+    fn boot_id(&self) -> Option<BootId> {
+        Some(self.disk.borrow().boot())
     }
 
     fn free_space(&self) -> io::Result<u64> {

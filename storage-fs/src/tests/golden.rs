@@ -11,27 +11,26 @@ use super::world::{CLUSTER, reopen};
 use crate::block::Kind;
 use crate::vfs::{Vfs, VfsFile};
 
+fn entry(counter: u64, text: &'static str) -> Entry {
+    Entry { zxid: Zxid((5 << 32) + counter), bytes: Bytes::from_static(text.as_bytes()) }
+}
+
 #[test]
 fn formats_are_what_they_were() {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
-    let entry = |counter: u64, text: &'static str| DiskCommand::Append {
-        id: WriteId(1),
-        entry: Entry {
-            zxid: Zxid((5 << 32) + counter),
-            bytes: Bytes::from_static(text.as_bytes()),
-        },
-    };
+    let append =
+        |counter, text| DiskCommand::Append { id: WriteId(1), entry: entry(counter, text) };
     let state = DurableState {
         accepted_epoch: Epoch(6),
         current_epoch: Epoch(5),
         snapshot: Zxid((5 << 32) + 2),
         damaged: false,
     };
-    let commands =
-        [entry(1, "first"), entry(2, "second"), DiskCommand::SaveState { id: WriteId(2), state }];
+    let save = DiskCommand::SaveState { id: WriteId(2), state };
+    let commands = [append(1, "first"), append(2, "second"), save];
     store.log.run(&commands).expect("nothing is in the way");
-    store.log.run(&[entry(3, "third")]).expect("nothing is in the way");
+    store.log.run(&[append(3, "third")]).expect("nothing is in the way");
     for index in 0..2 {
         let (zxid, bytes) = (Zxid((5 << 32) + 2), Bytes::from_static(b"some nodes"));
         let chunk = DiskCommand::SnapshotChunk { zxid, index, bytes, last: index == 1 };
@@ -46,7 +45,7 @@ fn formats_are_what_they_were() {
 }
 
 #[test]
-fn a_state_file_of_version_1_is_read_as_not_damaged_and_becomes_one_of_version_2() {
+fn a_state_file_of_version_1_is_read_as_not_damaged_and_becomes_one_of_version_3() {
     let state = postcard::to_allocvec(&(Epoch(6), Epoch(5), Zxid::ZERO)).expect("it encodes");
     let mut content = Vec::new();
     for number in [2, CLUSTER, 0] {
@@ -68,7 +67,59 @@ fn a_state_file_of_version_1_is_read_as_not_damaged_and_becomes_one_of_version_2
     };
     let store = reopen(&dir).expect("it is sound");
     assert_eq!((store.recovered.state, store.notes), (expected, Vec::new()));
-    assert_eq!(dir.bytes("state")[8], 2);
+    assert_eq!(dir.bytes("state")[8], 3);
+}
+
+/// What was written while the state file had version 2, and segments version 1.
+#[test]
+fn files_of_state_format_2_are_read_and_the_log_goes_on_behind_them() {
+    const SEGMENT: &str = "log.0000000500000001";
+    let dir = MemDir::new();
+    for (name, bytes) in undump(include_str!("golden/state-2.txt")) {
+        dir.create(&name)
+            .and_then(|mut file| file.write_at(0, &bytes))
+            .expect("nothing is in the way");
+    }
+    let expected = DurableState {
+        accepted_epoch: Epoch(6),
+        current_epoch: Epoch(5),
+        snapshot: Zxid((5 << 32) + 2),
+        damaged: false,
+    };
+    let mut store = reopen(&dir).expect("it is sound");
+    assert_eq!((&store.recovered.state, &store.notes[..]), (&expected, &[][..]));
+    assert_eq!(store.recovered.entries, [entry(3, "third")]);
+    assert_eq!(dir.bytes("state")[8], 3);
+    let append =
+        |counter, text| DiskCommand::Append { id: WriteId(1), entry: entry(counter, text) };
+    // A segment keeps its version, also where a part of it is cut off; a new one has the present version.
+    store.log.run(&[append(4, "fourth")]).expect("nothing is in the way");
+    assert_eq!((dir.bytes(SEGMENT)[8], dir.bytes("log.0000000500000004")[8]), (1, 2));
+    let cut = DiskCommand::Truncate { id: WriteId(2), to: Zxid((5 << 32) + 2) };
+    store.log.run(&[cut, append(3, "another third")]).expect("nothing is in the way");
+    drop(store);
+    let store = reopen(&dir).expect("it is sound");
+    assert_eq!((store.recovered.entries, store.notes), (vec![entry(3, "another third")], vec![]));
+    assert_eq!((dir.bytes(SEGMENT)[8], dir.bytes("log.0000000500000003")[8]), (1, 2));
+}
+
+/// The files in a dump that [`hex`] has written.
+fn undump(dump: &str) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    for line in dump.lines() {
+        if let Some((name, size)) = line.split_once(", ") {
+            let size = size.strip_suffix(" bytes").and_then(|size| size.parse().ok());
+            files.push((name.to_owned(), vec![0; size.expect("a size")]));
+            continue;
+        }
+        let at = usize::from_str_radix(&line[..6], 16).expect("an offset");
+        let bytes = line[8..55].split_ascii_whitespace();
+        let (_, file) = files.last_mut().expect("a file before its bytes");
+        for (place, byte) in (at..).zip(bytes) {
+            file[place] = u8::from_str_radix(byte, 16).expect("a byte");
+        }
+    }
+    files
 }
 
 /// Sixteen bytes a line; lines of zeros are left out.

@@ -7,11 +7,12 @@
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::num::NonZeroU128;
 use std::rc::Rc;
 
 use rustix::io::Errno;
 
-use crate::vfs::{Vfs, VfsFile};
+use crate::vfs::{BootId, Vfs, VfsFile};
 
 const SECTOR: usize = 512;
 
@@ -63,6 +64,8 @@ struct World {
     room: Option<u64>,
     /// Are all descriptors in use?
     crowded: bool,
+    /// Power failures so far: each begins another boot.
+    boots: u128,
 }
 
 #[derive(Clone, Default)]
@@ -198,7 +201,13 @@ impl MemDir {
             }
         }
         world.names.clone_from(&world.durable_names);
+        world.boots += 1;
         self.finish_restart(world);
+    }
+
+    /// The machine has been started again, with all that was written durable.
+    pub(super) fn reboot(&self) {
+        self.world.borrow_mut().boots += 1;
     }
 
     /// The process was killed: what it had written is seen, synced or not.
@@ -275,7 +284,15 @@ impl World {
         self.check_power()
     }
 
-    fn change_file(&mut self, file: usize, change: FileChange) -> io::Result<()> {
+    fn change_file(&mut self, file: usize, mut change: FileChange) -> io::Result<()> {
+        if let FileChange::Write(_, bytes) = &mut change
+            && self.powerless
+            && self.rng.below(2) == 0
+        {
+            // A write during which the process ends may have done a part of it.
+            let done = self.rng.below(bytes.len() as u64 + 1);
+            bytes.truncate(usize::try_from(done).expect("small"));
+        }
         let file = &mut self.files[file];
         change.clone().apply(&mut file.seen, &mut || Fate::Kept);
         file.unsynced.push(change);
@@ -431,6 +448,10 @@ impl Vfs for MemDir {
             }
         }
         Ok(())
+    }
+
+    fn boot_id(&self) -> Option<BootId> {
+        NonZeroU128::new(self.world.borrow().boots + 1).map(BootId)
     }
 
     fn free_space(&self) -> io::Result<u64> {

@@ -6,11 +6,12 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::num::NonZeroU128;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Vfs, VfsFile};
+use super::{BootId, Vfs, VfsFile};
 
 /// The file that is locked while the directory is in use; it stays behind, empty.
 const LOCK: &str = "lock";
@@ -62,6 +63,14 @@ fn create_durably(path: &Path) -> io::Result<()> {
     // The parent of a relative path of one part is called by no name.
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     File::open(parent)?.sync_all()
+}
+
+/// Reads a UUID: 32 hexadecimal digits, with hyphens between some.
+#[cfg(any(target_os = "linux", test))]
+fn parse_boot_id(text: &str) -> Option<BootId> {
+    let digits = text.trim().replace('-', "");
+    let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok())??;
+    NonZeroU128::new(number).map(BootId)
 }
 
 impl Vfs for OsDir {
@@ -118,6 +127,17 @@ impl Vfs for OsDir {
         self.handle.sync_all()
     }
 
+    #[cfg(target_os = "linux")]
+    fn boot_id(&self) -> Option<BootId> {
+        parse_boot_id(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
+    }
+
+    /// Other systems have none that says in one portable way whether the page cache was kept.
+    #[cfg(not(target_os = "linux"))]
+    fn boot_id(&self) -> Option<BootId> {
+        None
+    }
+
     fn free_space(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstatvfs(&*self.handle)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -168,5 +188,29 @@ impl VfsFile for OsFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_id_is_a_uuid_and_nothing_else() {
+        let id = parse_boot_id("0f8fad5b-d9cb-469f-a165-70867728950e\n");
+        let number = 0x0f8f_ad5b_d9cb_469f_a165_7086_7728_950e;
+        assert_eq!(id, NonZeroU128::new(number).map(BootId));
+        for text in ["", "00000000-0000-0000-0000-000000000000", "0f8fad5b", "no such thing"] {
+            assert_eq!(parse_boot_id(text), None, "{text:?}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn linux_has_one_boot_id_for_all_processes_of_a_boot() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let dir = OsDir::new(temp.path()).expect("a directory");
+        assert!(dir.boot_id().is_some());
+        assert_eq!(dir.boot_id(), dir.boot_id());
     }
 }
