@@ -131,6 +131,7 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
             OsDir::new(folder).map_err(|error| Failure::of_folder(key, folder, &error))
         });
     let (log_dir, snapshot_dir) = (log_dir?, snapshot_dir?);
+    warn_of_readers([&log_dir, &snapshot_dir]);
     let mut options = Options::new(random());
     options.segment_bytes = settings.preallocate_bytes;
     let opened = storage_fs::open(log_dir, snapshot_dir, options)
@@ -139,6 +140,22 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
         tracing::warn!("{note}");
     }
     Ok(opened)
+}
+
+/// Directories that this server has not created keep their mode: somebody may rely on it.
+fn warn_of_readers(dirs: [&OsDir; 2]) {
+    let mut paths: Vec<&Path> = Vec::new();
+    for dir in dirs {
+        if dir.is_open_to_others().unwrap_or(false) && !paths.contains(&dir.path()) {
+            paths.push(dir.path());
+        }
+    }
+    for path in paths {
+        let path = path.display();
+        tracing::warn!(
+            "{path}: other users may enter this directory; chmod 700 {path} keeps them out"
+        );
+    }
 }
 
 /// Where ZooKeeper keeps its data within `dataDir` and `dataLogDir`.

@@ -46,8 +46,17 @@ impl<V: Vfs> Dir<V> {
         self.vfs.list().map_err(|error| self.failed("list", "the files", &error))
     }
 
+    /// Creates a file; whatever has that name is removed before. So nothing is written through a link, nor into a file that
+    /// somebody else has open.
     pub(crate) fn create(&self, name: &str) -> Result<DirFile<V>, StoreError> {
-        match self.vfs.create(name) {
+        let created = match self.vfs.create(name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.remove(name)?;
+                self.vfs.create(name)
+            }
+            created => created,
+        };
+        match created {
             Ok(file) => Ok(DirFile { dir: self.clone(), name: name.to_owned(), file }),
             Err(error) => Err(self.failed("create", name, &error)),
         }

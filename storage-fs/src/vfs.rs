@@ -30,10 +30,10 @@ pub trait Vfs: Clone {
     /// Those of the file system.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Creates a file for reading and writing; one of that name is emptied.
+    /// Creates a file for reading and writing, which only this user may read.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// `AlreadyExists` where anything has that name, be it a link, and those of the file system.
     fn create(&self, name: &str) -> io::Result<Self::File>;
 
     /// Opens a file for reading and writing.

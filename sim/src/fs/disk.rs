@@ -321,19 +321,18 @@ impl Disk {
         self.folder(folder).live.list()
     }
 
-    pub(super) fn create(&mut self, folder: FolderId, name: &str) -> FileId {
+    pub(super) fn create(&mut self, folder: FolderId, name: &str) -> io::Result<FileId> {
         let span = self.lay_out(OpKind::Create, name, 0, 0, 0);
-        if let Some(id) = self.folder(folder).live.get(name) {
-            self.file_mut(id).change(span, Change::Cut { size: 0 });
-            self.file_mut(id).handles += 1;
-            return id;
+        if self.folder(folder).live.get(name).is_some() {
+            let why = format!("{name}: file exists");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
         let id = FileId(self.next_file);
         self.next_file += 1;
         let file = File { handles: 1, name: name.to_owned(), ..File::default() };
         self.files.insert(id, file);
         self.rearrange(folder, span, NameChange::Create { name: name.to_owned(), file: id });
-        id
+        Ok(id)
     }
 
     pub(super) fn open(&mut self, folder: FolderId, name: &str) -> io::Result<FileId> {

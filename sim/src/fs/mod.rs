@@ -98,7 +98,7 @@ impl Vfs for SimFs {
     }
 
     fn create(&self, name: &str) -> io::Result<SimFile> {
-        let file = self.disk.borrow_mut().create(self.folder, name);
+        let file = self.disk.borrow_mut().create(self.folder, name)?;
         Ok(self.handle(file))
     }
 

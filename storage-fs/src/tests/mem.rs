@@ -397,18 +397,12 @@ impl Vfs for MemDir {
         self.take_descriptor()?;
         let name = self.full(name);
         let mut world = self.change()?;
-        let file = match world.names.get(&name).copied() {
-            Some(file) => {
-                world.change_file(file, FileChange::Resize(0))?;
-                file
-            }
-            None => {
-                let file = world.files.len();
-                world.files.push(Content::default());
-                world.change_name(NameChange::Set(name, file))?;
-                file
-            }
-        };
+        if world.names.contains_key(&name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = world.files.len();
+        world.files.push(Content::default());
+        world.change_name(NameChange::Set(name, file))?;
         Ok(MemFile { dir: self.clone(), file })
     }
 

@@ -1,5 +1,11 @@
 //! The store on the files of this machine.
 
+#![expect(clippy::disallowed_methods, reason = "what others do to the files goes around the store")]
+
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
 use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry};
 use zabkeeper_core::{Epoch, LinkId, WriteId, Zxid};
@@ -44,6 +50,58 @@ fn what_was_done_is_there_again() {
     assert_eq!((image.zxid, image.chunks), (zxid, vec![bytes]));
     let DiskCommand::Append { entry, .. } = append(3) else { unreachable!() };
     assert_eq!(store.recovered.entries, vec![entry]);
+}
+
+#[test]
+fn what_the_store_creates_is_for_its_user_alone_and_never_through_a_link() {
+    let mode = |path: &Path| path.metadata().expect("is there").permissions().mode() & 0o777;
+    let temp = tempfile::tempdir().expect("a directory");
+    let path = temp.path().join("data/log");
+    let dir = OsDir::new(&path).expect("a directory");
+    let [target, other] = ["target", "other"].map(|name| temp.path().join(name));
+    std::fs::write(&target, b"of somebody else").expect("writes");
+    symlink(&target, path.join("state.tmp")).expect("links");
+    symlink(&other, path.join("log.0000000100000001.tmp")).expect("links");
+    // What a process has left that was killed is no obstacle, either.
+    std::fs::write(path.join("snapshot.0000000100000001.tmp"), b"left").expect("writes");
+    let mut store = start(&dir);
+    assert_eq!(store.log.run(&[append(1)]), Ok(WriteId(1)));
+    let (zxid, bytes) = (Zxid((1 << 32) + 1), Bytes::from_static(b"tree"));
+    std::fs::write(path.join("snapshot.0000000100000001.tmp"), b"left").expect("writes");
+    let chunk = DiskCommand::SnapshotChunk { zxid, index: 0, bytes, last: true };
+    store.snapshots.run(&chunk).expect("nothing is in the way");
+    drop(store);
+
+    assert_eq!(std::fs::read(&target).expect("is there"), b"of somebody else");
+    assert!(!other.exists());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&path).expect("a directory") {
+        let entry = entry.expect("a file");
+        assert!(entry.file_type().expect("is known").is_file(), "{entry:?}");
+        assert_eq!(mode(&entry.path()), 0o600, "{entry:?}");
+        names.push(entry.file_name().into_string().expect("a name of ours"));
+    }
+    names.sort();
+    let expected = ["lock", "log.0000000100000001", "snapshot.0000000100000001", "state"];
+    assert_eq!(names, expected);
+    assert_eq!([mode(&path), mode(&temp.path().join("data"))], [0o700; 2]);
+
+    // The lock, and files that are read, are no links, either.
+    std::fs::remove_file(path.join("lock")).expect("is there");
+    symlink(&target, path.join("lock")).expect("links");
+    let refused = open(dir.clone(), dir.clone(), Options::new(7)).map(|_| ());
+    assert!(matches!(refused, Err(StoreError::Io { operation: "lock", .. })), "{refused:?}");
+}
+
+#[test]
+fn a_directory_that_others_may_enter_keeps_its_mode_and_is_told() {
+    let temp = tempfile::tempdir().expect("a directory");
+    for (mode, open) in [(0o700, false), (0o750, true), (0o755, true), (0o701, true)] {
+        std::fs::set_permissions(temp.path(), Permissions::from_mode(mode)).expect("is ours");
+        let dir = OsDir::new(temp.path()).expect("a directory");
+        assert_eq!(dir.is_open_to_others().expect("can be asked"), open, "{mode:o}");
+        assert_eq!(temp.path().metadata().expect("is there").mode() & 0o777, mode);
+    }
 }
 
 #[test]

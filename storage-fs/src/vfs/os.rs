@@ -4,10 +4,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is where `Vfs` meets std::fs")]
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::num::NonZeroU128;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,12 @@ use super::{BootId, Vfs, VfsFile};
 
 /// The file that is locked while the directory is in use; it stays behind, empty.
 const LOCK: &str = "lock";
+
+/// Data of clients is for the server alone.
+const FILE_MODE: u32 = 0o600;
+
+/// Opening fails where the name is a link: it may lead to somebody else's file.
+const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
 /// A directory that exists. Clones share the open handle.
 #[derive(Clone, Debug)]
@@ -29,7 +35,7 @@ pub struct OsDir {
 pub struct OsFile(File);
 
 impl OsDir {
-    /// The directory at this path; it and its parents are created durably where they are missing.
+    /// The directory at this path; it and its parents are created durably where they are missing, for this user alone.
     ///
     /// # Errors
     /// Those of the file system; `NotADirectory` where a file is in the way.
@@ -41,6 +47,14 @@ impl OsDir {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         Ok(OsDir { path: path.into(), handle: Arc::new(handle) })
+    }
+
+    /// May other users than its owner list it, or create files in it? Those that were there before the store keep their mode.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn is_open_to_others(&self) -> io::Result<bool> {
+        Ok(self.handle.metadata()?.permissions().mode() & 0o077 != 0)
     }
 
     /// Where it is.
@@ -56,7 +70,7 @@ fn create_durably(path: &Path) -> io::Result<()> {
     }
     let parent = path.parent().unwrap_or(Path::new(""));
     create_durably(parent)?;
-    match std::fs::create_dir(path) {
+    match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         Ok(()) | Err(_) => {}
     }
@@ -84,6 +98,8 @@ impl Vfs for OsDir {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(FILE_MODE)
+            .custom_flags(NO_LINK)
             .open(self.path.join(LOCK))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
@@ -107,12 +123,14 @@ impl Vfs for OsDir {
 
     fn create(&self, name: &str) -> io::Result<OsFile> {
         let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(true);
+        let options = options.read(true).write(true).create_new(true).mode(FILE_MODE);
         options.open(self.path.join(name)).map(OsFile)
     }
 
     fn open(&self, name: &str) -> io::Result<OsFile> {
-        OpenOptions::new().read(true).write(true).open(self.path.join(name)).map(OsFile)
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).custom_flags(NO_LINK);
+        options.open(self.path.join(name)).map(OsFile)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
