@@ -194,6 +194,8 @@ pub enum Why {
     Unwanted,
     /// This server looks for a leader.
     Looks(Lost),
+    /// This server has no room for the other one's snapshot, for the reason given, and asks for it again later.
+    NoRoom(String),
 }
 
 /// Why a server looks for a leader again.
@@ -227,6 +229,7 @@ impl fmt::Display for Why {
             Why::Follows => write!(f, "this server follows another"),
             Why::Unwanted => write!(f, "this server does not follow the other one any more"),
             Why::Looks(lost) => write!(f, "this server looks for a leader: {lost}"),
+            Why::NoRoom(lacks) => write!(f, "this server has no room for its snapshot: {lacks}"),
         }
     }
 }

@@ -9,7 +9,8 @@
 //!    lane of their own; a server's own snapshot is begun only when the durable log has reached its zxid. Proposals
 //!    leave in the same step as the local append, in parallel.
 //! 3. The driver may drop `election` any time, `peers` only by reporting `Down`, `clients` only by `Closed`, `disk`
-//!    never. [`DiskEvent::Failed`] halts the server; a failed sync is never retried.
+//!    never. [`DiskEvent::Failed`] halts the server; a failed sync is never retried. Only a snapshot for which there is no room
+//!    is given up instead, and another one is begun later.
 //! 4. [`ConnId`] and [`LinkId`] are dealt by the driver and never dealt again, so a late message of an old connection
 //!    cannot pass for a new one.
 //! 5. One command per log entry. The core does not merge appends; the log's worker takes all that waits, writes,
@@ -137,6 +138,16 @@ pub enum DiskEvent {
         /// The chunk, and whether it is the last; or why there is none.
         found: Result<(Bytes, bool), String>,
     },
+    /// There is no room for the snapshot of this zxid: chunk number `index` is not written, nor is any that follows it, and
+    /// what was written of the snapshot is removed. The worker goes on with the next one.
+    SnapshotFailed {
+        /// Which snapshot.
+        zxid: Zxid,
+        /// Which chunk.
+        index: u32,
+        /// What lacks, for the operator.
+        why: String,
+    },
 }
 
 /// Everything that a step asks of the world. The driver empties it before the next batch.
@@ -187,8 +198,8 @@ pub enum DiskCommand {
         /// The new content.
         state: DurableState,
     },
-    /// Snapshot lane: write the next chunk of a snapshot. Chunk 0 begins a new file; the last one is finished by then, or
-    /// dropped.
+    /// Snapshot lane: write the next chunk of a snapshot. Chunk 0 begins a new file; the last one is finished by then,
+    /// dropped, or has failed.
     SnapshotChunk {
         /// The snapshot's position in the history.
         zxid: Zxid,
@@ -426,6 +437,9 @@ impl fmt::Display for Input {
                 write!(f, "disk wrote chunk {index} of snapshot {zxid}")
             }
             Input::Disk(DiskEvent::Failed(why)) => write!(f, "disk failed: {why}"),
+            Input::Disk(DiskEvent::SnapshotFailed { zxid, index, why }) => {
+                write!(f, "snapshot {zxid} chunk {index} failed: {why}")
+            }
         }
     }
 }

@@ -289,6 +289,10 @@ marks! {
     WatchShared,
     /// a learner gets a snapshot although its log could be continued
     SyncSnapPreferred,
+    /// there is no room for a snapshot of the own tree: it is given up for now
+    SnapshotFailed,
+    /// there is no room for a leader's snapshot: the server leaves that leader for now
+    SnapshotRefused,
 }
 
 /// A set of [`Mark`]s.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::error::{Corrupt, Inapplicable};
 use crate::history::History;
-use crate::ids::{ConnId, Epoch, ServerId, SessionId, WriteId, Zxid};
+use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered};
 use crate::log::Log;
 use crate::peer::{Voice, Vote};
@@ -23,6 +23,12 @@ use crate::tree::{self, NewNode, SnapshotHeader, Tree};
 use crate::txn::{Origin, Txn, TxnOp};
 use crate::watch::Watches;
 use crate::wire::{Acl, EventType, Stat};
+
+/// Ticks until a snapshot is tried again for which there was no room; each further time it is twice as long, so often.
+const FIRST_PAUSE: u32 = 4;
+const DOUBLINGS: u32 = 6;
+/// A learner that waits for a leader's snapshot does not serve.
+const DOUBLINGS_OF_LEARNERS: u32 = 2;
 
 /// One server's copy.
 #[derive(Debug)]
@@ -70,6 +76,12 @@ struct Snapshots {
     kept: VecDeque<Zxid>,
     /// Are there older ones on the disk than `kept` says, which a leader's snapshot has replaced?
     replaced: bool,
+    /// How many in a row had no room on the disk.
+    failures: u32,
+    /// After those none is begun before.
+    not_before: Instant,
+    /// The last of them was a leader's: it is not to be sent again before, either.
+    rests: bool,
 }
 
 #[derive(Debug)]
@@ -200,6 +212,9 @@ impl Replica {
                 begun: 0,
                 kept: recovered.snapshots.into(),
                 replaced: false,
+                failures: 0,
+                not_before: Instant::default(),
+                rests: false,
             },
             incoming: None,
         })
@@ -446,7 +461,7 @@ impl Replica {
             });
         }
         self.log.apply(txn.zxid);
-        self.snapshots.txns += 1;
+        self.snapshots.txns = self.snapshots.txns.saturating_add(1);
         Ok(Some(Applied { txn, effects }))
     }
 
@@ -557,6 +572,7 @@ impl Replica {
         self.history = History::after(zxid);
         self.recent = Recent::after(zxid);
         self.snapshots.kept = [zxid].into();
+        self.snapshots.failures = 0;
         self.snapshots.replaced = true;
         self.snapshots.txns = 0;
         // The one write that switches: whatever the log holds then counts for nothing any more.
@@ -575,7 +591,7 @@ impl Replica {
         }
         // Chunks of a snapshot that was given up must not be taken for those of the next one.
         let idle = snapshots.at_disk == 0 && self.incoming.is_none();
-        let due = idle && snapshots.txns >= snapshots.due;
+        let due = idle && snapshots.txns >= snapshots.due && snapshots.not_before <= cx.now.mono;
         if !due || self.log.durable() < self.log.applied() {
             return;
         }
@@ -621,12 +637,43 @@ impl Replica {
         assert_eq!(running.index, index, "one chunk at a time");
         if running.last {
             cx.mark(Mark::SnapshotDone);
+            self.snapshots.failures = 0;
             self.snapshots.kept.push_back(zxid);
             self.save_state(cx, |state| state.snapshot = zxid);
         } else {
             self.write_slice(zxid, index + 1, cx);
         }
         Ok(false)
+    }
+
+    /// There is no room for a chunk, nor for what follows it: its snapshot is given up, and the next one waits. Was it a
+    /// leader's that arrives? Pieces of an earlier attempt at the same one count, too, as they bear the same numbers.
+    pub(crate) fn on_snapshot_failed(&mut self, zxid: Zxid, cx: &mut Cx<'_>) -> bool {
+        let snapshots = &mut self.snapshots;
+        snapshots.at_disk -= 1;
+        let is_leaders = self.incoming.as_ref().is_some_and(|incoming| incoming.zxid == zxid);
+        if is_leaders {
+            cx.mark(Mark::SnapshotRefused);
+        } else if snapshots.running.take_if(|running| running.zxid == zxid).is_some() {
+            cx.mark(Mark::SnapshotFailed);
+            self.tree.cancel_snapshot();
+            // As many transactions lie behind the last one as when this one began, at least.
+            snapshots.txns = cx.config.limits.snapshot_txns;
+        } else {
+            return false;
+        }
+        let most = if is_leaders { DOUBLINGS_OF_LEARNERS } else { DOUBLINGS };
+        let pause = cx.config.tick() * (FIRST_PAUSE << snapshots.failures.min(most));
+        snapshots.failures += 1;
+        snapshots.not_before = cx.now.mono.after(pause);
+        snapshots.rests = is_leaders;
+        is_leaders
+    }
+
+    /// Until when no leader's snapshot is to come, because there was no room for the last one.
+    pub(crate) fn rests_until(&self, now: Instant) -> Option<Instant> {
+        let Snapshots { rests, not_before, .. } = self.snapshots;
+        (rests && not_before > now).then_some(not_before)
     }
 
     /// The newest snapshot, if there is one.

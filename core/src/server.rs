@@ -333,6 +333,11 @@ impl Server {
                 cx.mark(Mark::DiskFailed);
                 self.halt(Halted::Disk(why), cx);
             }
+            DiskEvent::SnapshotFailed { zxid, why, .. } => {
+                if self.replica.on_snapshot_failed(zxid, cx) {
+                    self.look(None, Why::NoRoom(why), cx);
+                }
+            }
             DiskEvent::LogRead { link, found } => {
                 if let Role::Leading(leader) = &mut self.role {
                     let verdict = leader.on_log_read(link, found, &self.replica, cx);
@@ -586,7 +591,12 @@ impl Server {
             Role::Looking(looking) if !looking.has_voted() && !self.replica.log().is_writing() => {
                 (Some(now), None, None, None)
             }
-            Role::Looking(looking) => (looking.next_deadline(), None, None, None),
+            Role::Looking(looking) => {
+                // Before the end of a rest nothing is decided.
+                let rest = self.replica.rests_until(now);
+                let next = looking.next_deadline().filter(|next| rest.is_none() || *next > now);
+                (next.into_iter().chain(rest).min(), None, None, None)
+            }
             Role::Following(follower) => (None, Some(follower.deadline()), None, None),
             Role::Leading(leader) => {
                 let role = leader.deadline(cx);

@@ -12,7 +12,6 @@
 //! one command for each link.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -39,12 +38,7 @@ pub(crate) struct Disk {
 struct Completions {
     events: Mutex<Vec<DiskEvent>>,
     wake: Arc<Notify>,
-    /// Is the process about to end, so that nothing is tried again?
-    ending: AtomicBool,
 }
-
-/// Pause before a snapshot is tried again for which there was no descriptor.
-const RETRY: Duration = Duration::from_millis(100);
 
 impl Disk {
     /// Starts the threads; `wake` is notified after each completion. Writes to the log that take longer than `slow_write` are
@@ -59,8 +53,7 @@ impl Disk {
         wake: Arc<Notify>,
         slow_write: Duration,
     ) -> std::io::Result<Disk> {
-        let (events, ending) = (Mutex::new(Vec::new()), AtomicBool::new(false));
-        let done = Arc::new(Completions { events, wake, ending });
+        let done = Arc::new(Completions { events: Mutex::new(Vec::new()), wake });
         let (log_sender, log_queue) = channel();
         let (snapshot_sender, snapshot_queue) = channel();
         let to = Arc::clone(&done);
@@ -119,8 +112,7 @@ impl Disk {
 
     /// Ends the threads after what they have been given.
     pub(crate) fn join(self) {
-        let Disk { log, snapshots, reads, threads, done } = self;
-        done.ending.store(true, Ordering::Relaxed);
+        let Disk { log, snapshots, reads, threads, .. } = self;
         drop((log, snapshots, reads));
         for thread in threads {
             thread.join().expect("a panic aborts the process");
@@ -193,19 +185,25 @@ fn run_snapshots(
     queue: &Receiver<DiskCommand>,
     to: &Completions,
 ) -> Result<(), StoreError> {
+    let mut told = None;
     while let Ok(command) = queue.recv() {
-        let mut done = lane.run(&command);
-        // Nobody waits for a snapshot: it is taken once there is a descriptor for it.
-        while let Err(error @ StoreError::TooManyOpenFiles { .. }) = &done
-            && !to.ending.load(Ordering::Relaxed)
-        {
-            tracing::warn!("{error}; trying again");
-            thread::sleep(RETRY);
-            done = lane.run(&command);
+        let Some(event) = lane.run(&command)? else {
+            continue;
+        };
+        match &event {
+            // Each piece of a leader's snapshot that is under way fails by itself.
+            DiskEvent::SnapshotFailed { zxid, why, .. } if told != Some(*zxid) => {
+                tracing::warn!("the snapshot at {zxid} is given up for now: {why}");
+                told = Some(*zxid);
+            }
+            DiskEvent::SnapshotFailed { .. } => {}
+            DiskEvent::ChunkDone { .. }
+            | DiskEvent::Done(_)
+            | DiskEvent::Failed(_)
+            | DiskEvent::LogRead { .. }
+            | DiskEvent::SnapshotRead { .. } => told = None,
         }
-        if let Some(event) = done? {
-            to.report(event);
-        }
+        to.report(event);
     }
     Ok(())
 }

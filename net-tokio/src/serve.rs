@@ -262,9 +262,7 @@ impl Failure {
     pub(crate) fn of_store(path: &Path, error: &StoreError) -> Failure {
         let what = format!("{}: {error}", path.display());
         match error {
-            StoreError::DiskFull { .. } | StoreError::TooManyOpenFiles { .. } => {
-                Failure::Other(what)
-            }
+            StoreError::DiskFull { .. } | StoreError::TooManyFiles { .. } => Failure::Other(what),
             StoreError::InUse { .. }
             | StoreError::Io { .. }
             | StoreError::Damaged { .. }
@@ -294,7 +292,7 @@ mod tests {
         assert!(matches!(Failure::of_store(path, &full), Failure::Other(what) if
             what == "/data: disk full: cannot write state.tmp in the log directory (7 bytes free); nothing \
                      acknowledged is lost: make room and start again"));
-        let few = StoreError::TooManyOpenFiles { operation, file, place };
+        let few = StoreError::TooManyFiles { operation, file, place };
         assert!(matches!(Failure::of_store(path, &few), Failure::Other(_)));
         let damaged = StoreError::Damaged { what: String::new(), place: String::new() };
         assert!(matches!(Failure::of_store(path, &damaged), Failure::Data(_)));

@@ -286,6 +286,8 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SyncQuorumLost
         | Mark::SnapshotReplaced
         | Mark::SnapshotAbandoned
+        | Mark::SnapshotFailed
+        | Mark::SnapshotRefused
         | Mark::LeaderLeftUncommitted
         | Mark::LinkUnwanted
         | Mark::PurgeHeld

@@ -4,11 +4,9 @@
 
 use std::io;
 
-use rustix::io::Errno;
-
 use crate::block::{BLOCK_BYTES, BadBlock, Kind};
 use crate::error::StoreError;
-use crate::vfs::{BootId, Vfs, VfsFile};
+use crate::vfs::{BootId, Vfs, VfsFile, is_out_of_files};
 
 /// A directory with a name for the operator.
 #[derive(Clone)]
@@ -96,6 +94,17 @@ impl<V: Vfs> Dir<V> {
         self.vfs.boot_id()
     }
 
+    /// An error if less than `least` bytes are left of the disk, as far as the file system says.
+    pub(crate) fn check_room(&self, file: &str, least: u64) -> Result<(), StoreError> {
+        match self.vfs.free_space() {
+            Ok(free) if free < least => {
+                let (file, place) = (file.to_owned(), self.place);
+                Err(StoreError::DiskFull { operation: "write", file, place, free: Some(free) })
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     pub(crate) fn damaged(&self, file: &str, what: impl Into<String>) -> StoreError {
         StoreError::Damaged { what: what.into(), place: format!("{file} in the {}", self.place) }
     }
@@ -103,9 +112,6 @@ impl<V: Vfs> Dir<V> {
     #[cold]
     fn failed(&self, operation: &'static str, file: &str, error: &io::Error) -> StoreError {
         let (file, place) = (file.to_owned(), self.place);
-        if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) {
-            return StoreError::TooManyOpenFiles { operation, file, place };
-        }
         let full =
             matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         if full {
@@ -115,6 +121,9 @@ impl<V: Vfs> Dir<V> {
                 place,
                 free: self.vfs.free_space().ok(),
             };
+        }
+        if is_out_of_files(error) {
+            return StoreError::TooManyFiles { operation, file, place };
         }
         StoreError::Io { operation, file, place, kind: error.kind(), message: error.to_string() }
     }

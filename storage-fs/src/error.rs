@@ -24,8 +24,8 @@ pub enum StoreError {
         /// Bytes that the file system still gives, where it says so.
         free: Option<u64>,
     },
-    /// The process, or the machine, has no descriptor left for a file.
-    TooManyOpenFiles {
+    /// The process, or the system, has too many files open.
+    TooManyFiles {
         /// What was attempted, as a verb.
         operation: &'static str,
         /// The file it was attempted on.
@@ -73,6 +73,27 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// What lacks, if it is only room or a descriptor: then nothing that was written is in doubt.
+    pub(crate) fn shortage(&self) -> Option<String> {
+        match self {
+            StoreError::DiskFull { operation, file, place, free } => {
+                let free = free.map_or_else(String::new, |free| format!(" ({free} bytes free)"));
+                Some(format!("disk full: cannot {operation} {file} in the {place}{free}"))
+            }
+            StoreError::TooManyFiles { operation, file, place } => Some(format!(
+                "too many open files: cannot {operation} {file} in the {place}; raise the limit \
+                 (ulimit -n, or LimitNOFILE of the service)"
+            )),
+            StoreError::InUse { .. }
+            | StoreError::Io { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::UnknownVersion { .. }
+            | StoreError::ForeignCluster { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,18 +102,10 @@ impl fmt::Display for StoreError {
                 "the {place} is in use by another process: stop that one, or give this server a \
                  directory of its own"
             ),
-            StoreError::DiskFull { operation, file, place, free } => {
-                write!(f, "disk full: cannot {operation} {file} in the {place}")?;
-                if let Some(free) = free {
-                    write!(f, " ({free} bytes free)")?;
-                }
-                write!(f, "; nothing acknowledged is lost: make room and start again")
+            StoreError::DiskFull { .. } | StoreError::TooManyFiles { .. } => {
+                let lacks = self.shortage().unwrap_or_default();
+                write!(f, "{lacks}; nothing acknowledged is lost: mend that and start again")
             }
-            StoreError::TooManyOpenFiles { operation, file, place } => write!(
-                f,
-                "cannot {operation} {file} in the {place}: too many open files; raise the limit (ulimit -n, \
-                 LimitNOFILE of systemd)"
-            ),
             StoreError::Io { operation, file, place, kind: _, message } => {
                 write!(f, "cannot {operation} {file} in the {place}: {message}")
             }

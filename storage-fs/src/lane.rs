@@ -4,7 +4,7 @@
 //! writes.
 //!
 //! Invariants: a snapshot gets its name only when all of it is durable; log is removed only behind a snapshot that is
-//! there and durable.
+//! there and durable. A snapshot for which room or descriptors lack is given up: nobody relies on it yet.
 
 use std::sync::Arc;
 
@@ -27,7 +27,11 @@ pub struct SnapshotLane<V: Vfs> {
     log_dir: Dir<V>,
     dir: Dir<V>,
     cluster: u64,
+    /// Bytes of the disk that large snapshots leave to the log: the room of a segment.
+    spared: u64,
     unfinished: Option<Unfinished<V>>,
+    /// The snapshot that was given up, of which more chunks may come, and why.
+    given_up: Option<(Zxid, String)>,
     failed: Option<StoreError>,
     _locks: Arc<Locks<V::Lock>>,
 }
@@ -49,17 +53,27 @@ impl<V: Vfs> SnapshotLane<V> {
         log_dir: Dir<V>,
         dir: Dir<V>,
         cluster: u64,
+        spared: u64,
         locks: Arc<Locks<V::Lock>>,
     ) -> SnapshotLane<V> {
-        SnapshotLane { log_dir, dir, cluster, unfinished: None, failed: None, _locks: locks }
+        SnapshotLane {
+            log_dir,
+            dir,
+            cluster,
+            spared,
+            unfinished: None,
+            given_up: None,
+            failed: None,
+            _locks: locks,
+        }
     }
 
     /// Runs one command. A chunk is answered with `ChunkDone`, and only the last one's means that anything is
-    /// durable; what is dropped or purged is answered with `None`.
+    /// durable; or with `SnapshotFailed`, where there is no room for it, and so are those that follow it. What is dropped or
+    /// purged is answered with `None`.
     ///
     /// # Errors
-    /// The first failure. Every later call returns the same error and does nothing. `TooManyOpenFiles` is none of these: the
-    /// command may be run again.
+    /// The first failure. Every later call returns the same error and does nothing.
     ///
     /// # Panics
     /// On a command of the log lane, or a chunk out of order.
@@ -68,11 +82,8 @@ impl<V: Vfs> SnapshotLane<V> {
             return Err(error.clone());
         }
         let result = self.run_one(command);
-        match &result {
-            // Only creating a snapshot's file and listing what to purge take descriptors. The one comes before all else, and
-            // what was purged before the other need not be there.
-            Err(StoreError::TooManyOpenFiles { .. }) | Ok(_) => {}
-            Err(error) => self.failed = Some(error.clone()),
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
         }
         result
     }
@@ -80,22 +91,18 @@ impl<V: Vfs> SnapshotLane<V> {
     fn run_one(&mut self, command: &DiskCommand) -> Result<Option<DiskEvent>, StoreError> {
         match command {
             DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {
-                if *index == 0 {
-                    self.begin(*zxid)?;
-                }
-                self.chunk(*zxid, *index, bytes)?;
-                if *last {
-                    self.finish()?;
-                }
-                Ok(Some(DiskEvent::ChunkDone { zxid: *zxid, index: *index }))
+                self.write(*zxid, *index, bytes, *last).map(Some)
             }
             DiskCommand::DropSnapshot { zxid } => {
                 self.drop_snapshot(*zxid)?;
                 Ok(None)
             }
             DiskCommand::Purge { oldest } => {
-                self.purge(*oldest)?;
-                Ok(None)
+                match self.purge(*oldest) {
+                    // The next purge takes what stays now.
+                    Err(StoreError::TooManyFiles { .. }) | Ok(()) => Ok(None),
+                    Err(error) => Err(error),
+                }
             }
             DiskCommand::Append { .. }
             | DiskCommand::Truncate { .. }
@@ -107,6 +114,61 @@ impl<V: Vfs> SnapshotLane<V> {
                 assert_eq!(lane, Lane::Snapshot, "{command} is not for this lane");
                 Ok(None)
             }
+        }
+    }
+
+    /// Writes a chunk, unless its snapshot was given up, or is given up now.
+    fn write(
+        &mut self,
+        zxid: Zxid,
+        index: u32,
+        bytes: &[u8],
+        last: bool,
+    ) -> Result<DiskEvent, StoreError> {
+        if index == 0 {
+            self.given_up = None;
+        }
+        if self.given_up.is_none() {
+            match self.try_write(zxid, index, bytes, last) {
+                Ok(()) => {}
+                Err(error) => match error.shortage() {
+                    Some(lacks) => self.give_up(zxid, lacks)?,
+                    None => return Err(error),
+                },
+            }
+        }
+        if let Some((of, why)) = &self.given_up {
+            assert_eq!(*of, zxid, "a chunk of a snapshot that has not begun");
+            return Ok(DiskEvent::SnapshotFailed { zxid, index, why: why.clone() });
+        }
+        if last {
+            self.dir.sync()?;
+        }
+        Ok(DiskEvent::ChunkDone { zxid, index })
+    }
+
+    /// All but making the name durable: from there on somebody may rely on it.
+    fn try_write(
+        &mut self,
+        zxid: Zxid,
+        index: u32,
+        bytes: &[u8],
+        last: bool,
+    ) -> Result<(), StoreError> {
+        if index == 0 {
+            self.begin(zxid)?;
+        }
+        self.chunk(zxid, index, bytes)?;
+        if last { self.finish() } else { Ok(()) }
+    }
+
+    /// Removes what is written of a snapshot. Some file systems need room for that, too; then the next start removes it.
+    fn give_up(&mut self, zxid: Zxid, why: String) -> Result<(), StoreError> {
+        self.unfinished = None;
+        self.given_up = Some((zxid, why));
+        match self.dir.remove_if_there(&FileName::Snapshot(zxid).unfinished()) {
+            Err(error) if error.shortage().is_none() => Err(error),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -128,6 +190,7 @@ impl<V: Vfs> SnapshotLane<V> {
         unfinished.end += (CHUNK_HEADER + content.len()) as u64;
         unfinished.next += 1;
         if unfinished.end - unfinished.synced >= SYNC_BYTES {
+            self.dir.check_room(unfinished.file.name(), self.spared)?;
             unfinished.file.sync()?;
             unfinished.synced = unfinished.end;
         }
@@ -138,11 +201,14 @@ impl<V: Vfs> SnapshotLane<V> {
         let mut done = self.unfinished.take().expect("a chunk has been written");
         done.file.write_at(done.end, &done.header.footer(done.next, done.end))?;
         done.file.sync()?;
-        done.file.publish(FileName::Snapshot(done.header.zxid).to_string())
+        self.dir.rename(done.file.name(), &FileName::Snapshot(done.header.zxid).to_string())
     }
 
     /// A power failure may bring it back, as it does what is purged.
     fn drop_snapshot(&mut self, zxid: Zxid) -> Result<(), StoreError> {
+        if self.given_up.take_if(|(of, _)| *of == zxid).is_some() {
+            return Ok(());
+        }
         match self.unfinished.take() {
             Some(dropped) => {
                 assert_eq!(dropped.header.zxid, zxid, "another snapshot is being written");
@@ -152,9 +218,13 @@ impl<V: Vfs> SnapshotLane<V> {
         }
     }
 
-    /// Nothing is synced: what a power failure brings back is not needed, does no harm, and goes with the next purge.
+    /// Nothing is synced: what a power failure brings back is not needed, does no harm, and goes with the next purge. So does
+    /// what cannot be listed now.
     fn purge(&mut self, oldest: Zxid) -> Result<(), StoreError> {
-        let snapshots = self.dir.list()?;
+        let snapshots = match self.dir.list() {
+            Err(error) if error.shortage().is_some() => return Ok(()),
+            listed => listed?,
+        };
         let kept = FileName::Snapshot(oldest).to_string();
         if !snapshots.contains(&kept) {
             let what = "it is not there any more, and the log before it was to be removed";
@@ -163,7 +233,10 @@ impl<V: Vfs> SnapshotLane<V> {
         for zxid in names::snapshots(&snapshots).into_iter().filter(|zxid| *zxid < oldest) {
             self.dir.remove(&FileName::Snapshot(zxid).to_string())?;
         }
-        let segments = names::segments(&self.log_dir.list()?);
+        let segments = match self.log_dir.list() {
+            Err(error) if error.shortage().is_some() => return Ok(()),
+            listed => names::segments(&listed?),
+        };
         for pair in segments.windows(2) {
             // All of a segment lies before the first transaction of the next one. The one that holds the snapshot's
             // own transaction stays, whatever the log lane cuts off behind it meanwhile: so a log that has reached a

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! The lanes are for three threads: they share no memory, and no file that two of them write. The two that write stop
-//! for good at their first error; the reader changes nothing, and its failures are answers.
+//! for good at their first error; only where room or descriptors lack for a snapshot, that is given up and the lane goes on.
+//! The reader changes nothing, and its failures are answers.
 
 mod block;
 mod cut;
@@ -46,8 +47,8 @@ pub use vfs::os::OsDir;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Bytes reserved for a log segment, and thus the unit in which the log is purged; a batch that is larger gets a
-    /// segment of its own. Any number works: below some kilobytes every batch begins a segment, above the free space
-    /// the first append fails. Default 64 MiB, as ZooKeeper's `preAllocSize`.
+    /// segment of its own. Any number works: below some kilobytes every batch begins a segment, and of more than there is
+    /// free a half is taken, or a half of that. Default 64 MiB, as ZooKeeper's `preAllocSize`.
     pub segment_bytes: u64,
     /// Random number that names the ensemble; used only where the directory has no state file yet, which then keeps
     /// it. Files of another cluster are refused.

@@ -219,12 +219,23 @@ impl<V: Vfs> LogLane<V> {
         let cluster = self.state.current().cluster;
         let header = SegmentHeader::new(cluster, self.buffer.first(), self.last);
         let name = FileName::Log(header.first);
-        let size = self.segment_bytes.max(FIRST_BATCH + size);
+        let needed = FIRST_BATCH + size;
         let mut file = self.dir.create(&name.unfinished())?;
         file.write_at(0, &header.encode())?;
-        file.preallocate(size)?;
+        let size = reserve(&mut file, self.segment_bytes.max(needed), needed)?;
         file.sync()?;
         file.publish(name.to_string())?;
         Ok(Active { file, header, end: FIRST_BATCH, size })
+    }
+}
+
+/// Reserves room for a segment and says how much: as much as is wanted, or of what there is at least what is needed.
+fn reserve<V: Vfs>(file: &mut DirFile<V>, wanted: u64, needed: u64) -> Result<u64, StoreError> {
+    let mut size = wanted;
+    loop {
+        match file.preallocate(size) {
+            Err(StoreError::DiskFull { .. }) if size > needed => size = (size / 2).max(needed),
+            reserved => return reserved.map(|()| size),
+        }
     }
 }

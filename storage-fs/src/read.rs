@@ -225,7 +225,7 @@ fn words(error: StoreError) -> String {
         StoreError::Damaged { what, place } => format!("{place} is damaged: {what}"),
         error @ (StoreError::InUse { .. }
         | StoreError::DiskFull { .. }
-        | StoreError::TooManyOpenFiles { .. }
+        | StoreError::TooManyFiles { .. }
         | StoreError::Io { .. }
         | StoreError::UnknownVersion { .. }
         | StoreError::ForeignCluster { .. }) => error.to_string(),

@@ -82,7 +82,7 @@ pub fn open<V: Vfs>(
         recovered: found.recovered,
         reader: ReaderLane::new(log_dir.clone(), snapshot_dir.clone(), cluster),
         log: LogLane::new(log_dir.clone(), found.state, end, options.segment_bytes, locks_too),
-        snapshots: SnapshotLane::new(log_dir, snapshot_dir, cluster, locks),
+        snapshots: SnapshotLane::new(log_dir, snapshot_dir, cluster, options.segment_bytes, locks),
         notes,
     })
 }

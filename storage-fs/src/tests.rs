@@ -4,6 +4,7 @@ mod crash;
 mod cut;
 mod damage;
 mod end;
+mod full;
 mod golden;
 mod mem;
 mod read;

@@ -8,6 +8,8 @@ pub mod os;
 use std::io;
 use std::num::NonZeroU128;
 
+use rustix::io::Errno;
+
 /// One flat directory of files. Clones are handles to the same directory.
 ///
 /// Durability is what POSIX promises and no more: written bytes survive a power failure only after
@@ -71,6 +73,12 @@ pub trait Vfs: Clone {
     fn free_space(&self) -> io::Result<u64>;
 }
 
+/// Does the process, or the system, have too many files open? The standard library has no kind of its own for it.
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    let codes = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
 /// The id of one boot of a machine: random, and never zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BootId(pub NonZeroU128);
@@ -99,7 +107,7 @@ pub trait VfsFile {
     /// nor run out of space. Best effort: a file system that cannot do so may do nothing.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of the file system; where it has not so much room, none is taken.
     fn preallocate(&mut self, size: u64) -> io::Result<()>;
 
     /// Cuts the file at `size`.

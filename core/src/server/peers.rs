@@ -60,7 +60,10 @@ impl Server {
         let Role::Looking(looking) = &mut self.role else {
             return;
         };
-        let outcome = looking.outcome(cx.config.voters(), &cx.config.limits, now);
+        // Who rests votes, and says so again; whom it would follow it asks when the rest is over.
+        let rests = self.replica.rests_until(now).is_some();
+        let outcome =
+            if rests { None } else { looking.outcome(cx.config.voters(), &cx.config.limits, now) };
         let resends = outcome.is_none() && looking.take_resend(&cx.config.limits, now);
         cx.out.marks.add(looking.take_marks());
         if resends {

@@ -20,6 +20,7 @@
 //! deliver A->B [COUNT]        what waits, although it is held
 //! disk N [COUNT]              the same for a disk
 //! disk N log                  what its log lane has, which overtakes the others
+//! disk N full | disk N roomy  from now on there is no room for snapshots, or some again
 //! lose A->B                   what a dead server has sent does not arrive
 //! cut A-B | mend A-B          links break at once, and what was under way is lost; until mended there are no new ones
 //! show pings                  print PING and PONG, which are left out otherwise
@@ -198,6 +199,9 @@ impl Play {
                 let member = self.members.get_mut(&id(server)).unwrap();
                 let count = member.disk.let_log_overtake();
                 self.finish(id(server), count);
+            }
+            ["disk", server, room @ ("full" | "roomy")] => {
+                self.members.get_mut(&id(server)).unwrap().disk.full = *room == "full";
             }
             ["disk", server, count] => self.finish(id(server), count.parse().unwrap()),
             ["lose", way] => {
@@ -463,7 +467,10 @@ impl Play {
         for event in events {
             let found = match &event {
                 DiskEvent::LogRead { .. } | DiskEvent::SnapshotRead { .. } => true,
-                DiskEvent::Done(_) | DiskEvent::ChunkDone { .. } | DiskEvent::Failed(_) => false,
+                DiskEvent::Done(_)
+                | DiskEvent::ChunkDone { .. }
+                | DiskEvent::SnapshotFailed { .. }
+                | DiskEvent::Failed(_) => false,
             };
             let input = Input::Disk(event);
             if found {

@@ -26,6 +26,8 @@ pub(crate) struct Disk {
     entries: Vec<Entry>,
     snapshots: BTreeMap<Zxid, Vec<Bytes>>,
     writing: Vec<Bytes>,
+    /// Is there no room for snapshots?
+    pub(crate) full: bool,
     pub(crate) queue: Vec<DiskCommand>,
 }
 
@@ -88,6 +90,11 @@ impl Disk {
                 DiskCommand::SaveState { id, state } => {
                     self.state = state;
                     done = Some(id);
+                }
+                DiskCommand::SnapshotChunk { zxid, index, .. } if self.full => {
+                    self.writing.clear();
+                    let why = "disk full".to_owned();
+                    others.push(DiskEvent::SnapshotFailed { zxid, index, why });
                 }
                 DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {
                     if index == 0 {

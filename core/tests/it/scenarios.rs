@@ -9,6 +9,7 @@
 //! power off                 the server is gone; what was not done by `disk` is lost
 //! disk [N]                  the disk finishes everything (or N commands), in order
 //! disk fails                the disk reports a failure
+//! disk full | disk roomy    from now on there is no room for snapshots, or some again
 //! wait MS                   time passes; due deadlines fire
 //! stall MS                  time passes unnoticed, then the deadline fires late
 //! status | digest           what the server says of itself
@@ -83,6 +84,7 @@ impl Play {
                 self.disk.lose_power();
             }
             ["disk", "fails"] => self.step(Input::Disk(DiskEvent::Failed("no such luck".into()))),
+            ["disk", room @ ("full" | "roomy")] => self.disk.full = *room == "full",
             ["disk", count] => self.finish(count.parse().unwrap()),
             ["disk"] => {
                 while !self.disk.queue.is_empty() {

@@ -112,6 +112,7 @@ fn read<V: Vfs>(
         other @ (DiskEvent::Done(_)
         | DiskEvent::ChunkDone { .. }
         | DiskEvent::Failed(_)
+        | DiskEvent::SnapshotFailed { .. }
         | DiskEvent::SnapshotRead { .. }) => Err(format!("{other:?}")),
     }
 }

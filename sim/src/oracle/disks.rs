@@ -57,7 +57,10 @@ impl Ledger {
                 Ok(())
             }
             Input::Disk(
-                DiskEvent::Failed(_) | DiskEvent::LogRead { .. } | DiskEvent::SnapshotRead { .. },
+                DiskEvent::Failed(_)
+                | DiskEvent::LogRead { .. }
+                | DiskEvent::SnapshotRead { .. }
+                | DiskEvent::SnapshotFailed { .. },
             )
             | Input::Election(..)
             | Input::Timeout

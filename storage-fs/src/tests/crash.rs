@@ -139,35 +139,17 @@ fn a_lane_that_has_failed_answers_so_for_ever() {
 
 #[test]
 fn a_full_disk_is_called_so_and_loses_nothing_acknowledged() {
+    let mut refused = 0;
     for room in (4_000..60_000).step_by(500) {
         let dir = MemDir::new();
         let mut model = Model::new(room);
         dir.set_room(Some(room));
         let error = model.work(&dir, 10_000).expect_err("the disk fills up");
-        assert!(matches!(error, StoreError::DiskFull { free: Some(0), .. }), "{error}");
+        assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
+        refused += model.refused;
         dir.set_room(None);
         dir.power_cycle(Unsynced::Lost);
         recover(&dir, &mut model, room);
     }
-}
-
-#[test]
-fn a_snapshot_for_which_there_is_no_descriptor_can_be_tried_again_and_so_can_a_purge() {
-    let dir = MemDir::new();
-    let mut model = Model::new(0);
-    let mut store = model.reopen(&dir).expect("a new store");
-    model.append(&mut store).expect("nothing is in the way");
-    let zxid = Zxid(1 << 32 | 1);
-    let bytes = Bytes::from_static(b"tree");
-    let chunk = DiskCommand::SnapshotChunk { zxid, index: 0, bytes, last: true };
-    let done = Some(DiskEvent::ChunkDone { zxid, index: 0 });
-    for (command, done) in [(chunk, done), (DiskCommand::Purge { oldest: zxid }, None)] {
-        dir.set_crowded(true);
-        for _ in 0..2 {
-            let error = store.snapshots.run(&command).expect_err("there is no descriptor");
-            assert!(matches!(error, StoreError::TooManyOpenFiles { .. }), "{error}");
-        }
-        dir.set_crowded(false);
-        assert_eq!(store.snapshots.run(&command), Ok(done));
-    }
+    assert!(refused > 20, "{refused} snapshots had no room");
 }

@@ -10,11 +10,11 @@ use std::io;
 use std::num::NonZeroU128;
 use std::rc::Rc;
 
-use rustix::io::Errno;
-
 use crate::vfs::{BootId, Vfs, VfsFile};
 
 const SECTOR: usize = 512;
+/// Too many open files.
+const EMFILE: i32 = 24;
 
 /// What becomes of unsynced changes when the power fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +62,8 @@ struct World {
     powerless: bool,
     /// Bytes that all files together may take.
     room: Option<u64>,
-    /// Are all descriptors in use?
-    crowded: bool,
+    /// Can no file be opened any more?
+    out_of_files: bool,
     /// Power failures so far: each begins another boot.
     boots: u128,
 }
@@ -157,17 +157,13 @@ impl MemDir {
         world.fail_at = Some(world.operations + operations);
     }
 
+    /// From now on no file can be opened, or some can again.
+    pub(super) fn set_out_of_files(&self, out_of_files: bool) {
+        self.world.borrow_mut().out_of_files = out_of_files;
+    }
+
     pub(super) fn set_room(&self, room: Option<u64>) {
         self.world.borrow_mut().room = room;
-    }
-
-    /// Nobody gets a descriptor any more, or everybody does.
-    pub(super) fn set_crowded(&self, crowded: bool) {
-        self.world.borrow_mut().crowded = crowded;
-    }
-
-    fn take_descriptor(&self) -> io::Result<()> {
-        if self.world.borrow().crowded { Err(Errno::MFILE.into()) } else { Ok(()) }
     }
 
     /// Would a power failure change nothing?
@@ -299,12 +295,17 @@ impl World {
         self.check_power()
     }
 
-    fn check_room(&self, more: usize) -> io::Result<()> {
+    fn free(&self) -> u64 {
         let used: usize = self.names.values().map(|file| self.files[*file].seen.len()).sum();
-        match self.room {
-            Some(room) if (used + more) as u64 > room => Err(io::ErrorKind::StorageFull.into()),
-            Some(_) | None => Ok(()),
-        }
+        self.room.map_or(u64::MAX, |room| room.saturating_sub(used as u64))
+    }
+
+    fn check_room(&self, more: usize) -> io::Result<()> {
+        if more as u64 > self.free() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn check_files(&self) -> io::Result<()> {
+        if self.out_of_files { Err(io::Error::from_raw_os_error(EMFILE)) } else { Ok(()) }
     }
 }
 
@@ -387,16 +388,16 @@ impl Vfs for MemDir {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        self.take_descriptor()?;
         let world = self.look()?;
+        world.check_files()?;
         let inside = world.names.keys().filter_map(|name| name.strip_prefix(self.prefix));
         Ok(inside.filter(|name| !name.contains('/')).map(str::to_owned).collect())
     }
 
     fn create(&self, name: &str) -> io::Result<MemFile> {
-        self.take_descriptor()?;
         let name = self.full(name);
         let mut world = self.change()?;
+        world.check_files()?;
         if world.names.contains_key(&name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -407,8 +408,9 @@ impl Vfs for MemDir {
     }
 
     fn open(&self, name: &str) -> io::Result<MemFile> {
-        self.take_descriptor()?;
-        match self.look()?.names.get(&self.full(name)) {
+        let world = self.look()?;
+        world.check_files()?;
+        match world.names.get(&self.full(name)) {
             Some(file) => Ok(MemFile { dir: self.clone(), file: *file }),
             None => Err(io::ErrorKind::NotFound.into()),
         }
@@ -449,7 +451,7 @@ impl Vfs for MemDir {
     }
 
     fn free_space(&self) -> io::Result<u64> {
-        Ok(0)
+        Ok(self.world.borrow().free())
     }
 }
 

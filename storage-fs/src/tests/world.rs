@@ -49,6 +49,8 @@ pub(super) struct Model {
     snapshots: Vec<Zxid>,
     /// The snapshot that was about to be finished.
     snapshot_asked: Option<Zxid>,
+    /// Snapshots for which there was no room.
+    pub(super) refused: u32,
     /// Snapshots of its own that were dropped: a power failure may bring them back.
     dropped: Vec<Zxid>,
     /// Snapshots of leaders that may have got their names: the next recovery goes on after one that is ahead of the log.
@@ -72,6 +74,7 @@ impl Model {
             state_asked: DurableState::default(),
             snapshots: Vec::new(),
             snapshot_asked: None,
+            refused: 0,
             dropped: Vec::new(),
             of_leaders: Vec::new(),
         }
@@ -216,7 +219,9 @@ impl Model {
             // The leader is lost before the server knows that the snapshot is durable: the log goes on for now.
             return self.give_up_snapshot(store, zxid);
         }
-        self.write_chunks(store, zxid, tree(zxid).len())?;
+        if !self.write_chunks(store, zxid, tree(zxid).len())? {
+            return Ok(());
+        }
         self.snapshot_asked = None;
         self.replace_log(zxid);
         self.epoch = self.epoch.max(zxid.epoch().0);
@@ -309,9 +314,10 @@ impl Model {
             self.dropped.push(zxid);
             return self.give_up_snapshot(store, zxid);
         }
-        self.write_chunks(store, zxid, tree(zxid).len())?;
-        self.snapshots.push(zxid);
-        self.snapshot_asked = None;
+        if self.write_chunks(store, zxid, tree(zxid).len())? {
+            self.snapshots.push(zxid);
+            self.snapshot_asked = None;
+        }
         Ok(())
     }
 
@@ -327,12 +333,13 @@ impl Model {
         Ok(())
     }
 
+    /// Says whether there was room for them.
     fn write_chunks(
         &mut self,
         store: &mut Opened<MemDir>,
         zxid: Zxid,
         count: usize,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let chunks = tree(zxid);
         for (index, bytes) in (0u32..).zip(&chunks).take(count) {
             let last = index as usize + 1 == chunks.len();
@@ -341,9 +348,15 @@ impl Model {
             }
             let chunk = DiskCommand::SnapshotChunk { zxid, index, bytes: bytes.clone(), last };
             let done = store.snapshots.run(&chunk)?;
+            if let Some(DiskEvent::SnapshotFailed { zxid: failed, index: at, .. }) = done {
+                assert_eq!((failed, at), (zxid, index));
+                self.snapshot_asked = None;
+                self.refused += 1;
+                return Ok(false);
+            }
             assert_eq!(done, Some(DiskEvent::ChunkDone { zxid, index }));
         }
-        Ok(())
+        Ok(true)
     }
 
     fn purge(&mut self, store: &mut Opened<MemDir>) -> Result<(), StoreError> {

@@ -188,9 +188,14 @@ impl VfsFile for OsFile {
     fn preallocate(&mut self, size: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
         use rustix::io::retry_on_intr;
+        let before = self.size()?;
         match retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), 0, size)) {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                // What there was may have been taken nevertheless.
+                self.truncate(before)?;
+                Err(error.into())
+            }
         }
     }
 

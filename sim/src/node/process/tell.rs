@@ -183,6 +183,7 @@ pub(super) fn summary(input: &Input) -> (u64, &'static [u8]) {
         Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
             (zxid.0 ^ u64::from(*index).rotate_left(40), b"chunk")
         }
+        Input::Disk(DiskEvent::SnapshotFailed { zxid, .. }) => (zxid.0, b"snapshot failed"),
         Input::Disk(DiskEvent::Failed(_)) => (0, b"failed"),
         Input::Disk(DiskEvent::LogRead { link, .. }) => (link.0, b"log read"),
         Input::Disk(DiskEvent::SnapshotRead { link, .. }) => (link.0, b"snapshot read"),
