@@ -1,9 +1,5 @@
 //! Power failures, killed processes and failed operations at every single operation.
 
-use bytes::Bytes;
-use zabkeeper_core::Zxid;
-use zabkeeper_core::io::{DiskCommand, DiskEvent};
-
 use super::mem::{MemDir, Rng, Unsynced};
 use super::world::Model;
 use crate::StoreError;
