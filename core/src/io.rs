@@ -22,6 +22,7 @@
 //!    arrived counts. Among servers it counts from when it was sent, and no client is served between a deadline and the
 //!    word that puts it off.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -285,6 +286,9 @@ pub struct DurableState {
     /// The disk was found empty among servers whose disks were not, so what is on it now may lack what this server has
     /// acknowledged before. It has no say until a leader that others elected has filled it.
     pub damaged: bool,
+    /// The voters that the last epoch was established under, as far as this server knows; empty where nobody has said so: data
+    /// of before format 3. Whoever is none of them has acknowledged nothing so far.
+    pub voters: BTreeSet<ServerId>,
 }
 
 /// What recovery found on the disk.
@@ -446,7 +450,7 @@ impl fmt::Display for Input {
 
 impl fmt::Display for DurableState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DurableState { accepted_epoch, current_epoch, snapshot, damaged } = self;
+        let DurableState { accepted_epoch, current_epoch, snapshot, damaged, voters: _ } = self;
         let damaged = if *damaged { " damaged" } else { "" };
         write!(f, "accepted={accepted_epoch} current={current_epoch} snapshot={snapshot}{damaged}")
     }

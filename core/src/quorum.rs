@@ -39,19 +39,51 @@ impl Voters {
         self.0.iter().filter(|id| acked(**id)).count() > self.0.len() / 2
     }
 
-    /// May those with these voices decide, without the danger that something acknowledged is forgotten?
+    /// May those with these voices decide, without the danger that something acknowledged is forgotten? `before` are the
+    /// voters of the last established epoch, as far as the server knows that decides.
     ///
     /// A majority of full voices may. Blank ones may where there was nothing to forget: a majority of nothing but blank
     /// ones (a new ensemble; where a majority was wiped, no rule could help), or all voters together, if none of them
     /// has logged anything (`nothing_logged`): a new ensemble that was interrupted while some had begun and others not.
-    pub fn may_decide(&self, voices: &BTreeMap<ServerId, Voice>, nothing_logged: bool) -> bool {
+    /// And who was no voter before has acknowledged nothing: such blank ones count beside full ones that were a majority
+    /// then. So one server grows to three.
+    pub fn may_decide(
+        &self,
+        voices: &BTreeMap<ServerId, Voice>,
+        nothing_logged: bool,
+        before: &Voters,
+    ) -> bool {
         let is = |id: &ServerId, voice| voices.get(id) == Some(&voice);
         let full = self.0.iter().filter(|id| is(id, Voice::Full)).count();
         let blank = self.0.iter().filter(|id| is(id, Voice::Blank)).count();
+        let new = self.0.difference(&before.0).filter(|id| is(id, Voice::Blank)).count();
         let majority = self.0.len() / 2;
         full > majority
             || (full == 0 && blank > majority)
             || (nothing_logged && full + blank == self.0.len())
+            || (full + new > majority && before.is_quorum(|id| is(&id, Voice::Full)))
+    }
+
+    /// These voters, or `self` where there are none.
+    pub(crate) fn or(&self, others: &BTreeSet<ServerId>) -> Voters {
+        if others.is_empty() { self.clone() } else { Voters(others.clone()) }
+    }
+
+    pub(crate) fn set(&self) -> &BTreeSet<ServerId> {
+        &self.0
+    }
+
+    /// The voters that are not among `before`, one bit for each by their order, as notifications carry them.
+    pub(crate) fn newcomers(&self, before: &Voters) -> u64 {
+        let new = (0..u64::BITS).zip(&self.0).filter(|(_, id)| !before.0.contains(id));
+        new.fold(0, |bits, (index, _)| bits | 1 << index)
+    }
+
+    /// The voters without the newcomers that these bits say; all where nobody would be left.
+    pub(crate) fn without(&self, newcomers: u64) -> Voters {
+        let bit = |index: usize| index < 64 && newcomers >> index & 1 == 1;
+        let old = self.0.iter().enumerate().filter(|(index, _)| !bit(*index)).map(|(_, id)| *id);
+        self.or(&old.collect())
     }
 
     /// All of them, by id.
@@ -100,9 +132,36 @@ mod tests {
             (&[Blank], false, false),
         ] {
             let voices: BTreeMap<_, _> = (1..).map(ServerId).zip(spoken.iter().copied()).collect();
-            assert_eq!(voters(3).may_decide(&voices, false), with_history, "{spoken:?}");
-            assert_eq!(voters(3).may_decide(&voices, true), without, "{spoken:?}");
+            assert_eq!(
+                voters(3).may_decide(&voices, false, &voters(3)),
+                with_history,
+                "{spoken:?}"
+            );
+            assert_eq!(voters(3).may_decide(&voices, true, &voters(3)), without, "{spoken:?}");
         }
+    }
+
+    #[test]
+    fn who_was_no_voter_before_counts_beside_a_majority_of_those_who_were() {
+        use Voice::{Blank, Damaged, Full};
+        let among = |n: u64, spoken: &[Voice], before: u64| {
+            let voices = (1..).map(ServerId).zip(spoken.iter().copied()).collect();
+            voters(n).may_decide(&voices, false, &voters(before))
+        };
+        assert!(among(3, &[Full, Blank], 1), "one grows to three");
+        assert!(!among(3, &[Full, Damaged], 1) && !among(3, &[Full], 1));
+        assert!(!among(3, &[Full, Blank, Blank], 3), "both were voters, and have lost their disks");
+        assert!(among(5, &[Full, Full, Damaged, Blank], 3), "three grow to five");
+        assert!(!among(5, &[Full, Blank, Blank, Blank, Blank], 3), "two of three are lost");
+        assert!(!among(5, &[Blank, Full, Full], 2), "one of two is lost");
+    }
+
+    #[test]
+    fn newcomers_go_into_bits_and_back() {
+        let (three, five) = (voters(3), voters(5));
+        assert_eq!((five.newcomers(&three), five.newcomers(&five)), (0b11000, 0));
+        assert_eq!(five.without(0b11000), three);
+        assert_eq!(three.without(0b111), three, "nobody would be left");
     }
 
     #[test]

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::config::Config;
 use crate::error::{Corrupt, Inapplicable};
 use crate::history::History;
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered};
 use crate::log::Log;
 use crate::peer::{Voice, Vote};
+use crate::quorum::Voters;
 use crate::recent::Recent;
 use crate::rng::{KeyedHash, Rng};
 use crate::session::SessionTable;
@@ -258,6 +260,17 @@ impl Replica {
         } else {
             Voice::Full
         }
+    }
+
+    /// The same as they are on the disk, or empty.
+    pub(crate) fn saved_voters(&self) -> &BTreeSet<ServerId> {
+        &self.saved.voters
+    }
+
+    /// The voters that the last epoch was established under. Where nobody knows, they are taken for those of now, of whom
+    /// none is new.
+    pub(crate) fn voters_before(&self, config: &Config) -> Voters {
+        config.voters().or(&self.state.voters)
     }
 
     pub(crate) fn outstanding(&self) -> usize {

@@ -46,6 +46,7 @@ fn what_is_stored_and_what_servers_say_to_each_other_keeps_its_bytes() {
             current_epoch: Epoch(5),
             snapshot: ZXID,
             damaged: true,
+            voters: [1, 3].map(ServerId).into(),
         }]),
     );
     section("Notification", lines(chain(after_stance).into_iter().map(notification)));
@@ -179,7 +180,7 @@ fn after_item(item: Option<&SnapshotItem>) -> Option<SnapshotItem> {
 
 fn notification(stance: Stance) -> Notification {
     let vote = Vote { epoch: Epoch(5), zxid: ZXID, candidate: ServerId(3) };
-    Notification { stance, round: 8, vote, voice: Voice::Full }
+    Notification { stance, round: 8, vote, voice: Voice::Full, newcomers: 4 }
 }
 
 fn after_stance(stance: Option<&Stance>) -> Option<Stance> {
@@ -218,7 +219,9 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
         Some(PeerMessage::SyncAt { .. }) => {
             PeerMessage::Proposal(Entry { zxid, bytes: Bytes::from_static(b"a change") })
         }
-        Some(PeerMessage::Proposal(_)) => PeerMessage::NewLeader { epoch },
+        Some(PeerMessage::Proposal(_)) => {
+            PeerMessage::NewLeader { epoch, voters: [1, 3].map(ServerId).into() }
+        }
         Some(PeerMessage::NewLeader { .. }) => PeerMessage::AckNewLeader { epoch },
         Some(PeerMessage::AckNewLeader { .. }) => PeerMessage::UpToDate { committed: zxid },
         Some(PeerMessage::UpToDate { .. }) => PeerMessage::Ack { zxid },

@@ -75,6 +75,10 @@ impl Slot {
             // It did not know `damaged`.
             state.push(0);
         }
+        if version < 3 {
+            // Nor who the voters were: nobody.
+            state.push(0);
+        }
         Some(Slot {
             generation: block::u64_at(content, 0),
             cluster: block::u64_at(content, 8),

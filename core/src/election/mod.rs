@@ -52,6 +52,8 @@ pub(crate) struct Looking {
     settled: BTreeMap<ServerId, Notification>,
     /// Was a voter heard that has a history? Then blank voices decide nothing among themselves.
     full_heard: bool,
+    /// Which voters are newcomers, by the best history of which that was heard, or the own one.
+    newcomers: (Option<Vote>, u64),
     /// When a quorum has shared the proposal for long enough.
     final_deadline: Option<Instant>,
     repeat: Repeat,
@@ -108,6 +110,7 @@ impl Looking {
             received: BTreeMap::new(),
             settled: BTreeMap::new(),
             full_heard: false,
+            newcomers: (None, 0),
             final_deadline: None,
             repeat: Repeat::default(),
             marks: Marks::default(),
@@ -119,7 +122,7 @@ impl Looking {
     ///
     /// # Panics
     /// When it has voted already.
-    pub(crate) fn vote(&mut self, own: Vote, voice: Voice, now: Instant) {
+    pub(crate) fn vote(&mut self, own: Vote, voice: Voice, newcomers: u64, now: Instant) {
         assert!(self.initial.is_none(), "one history for each election");
         assert_eq!(own.candidate, self.own, "a server vouches for its own history");
         if voice == Voice::Damaged {
@@ -130,6 +133,7 @@ impl Looking {
             Voice::Damaged => Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: self.own },
         };
         self.initial = Some(Word { vote, voice });
+        self.note_newcomers(vote, voice, newcomers);
         self.propose(self.best_known(), now);
     }
 
@@ -162,6 +166,7 @@ impl Looking {
             round: self.round,
             vote: self.proposal.unwrap_or(own.vote),
             voice: own.voice,
+            newcomers: self.newcomers.1,
         })
     }
 
@@ -180,6 +185,7 @@ impl Looking {
             return self.hear_non_voter(said);
         }
         self.full_heard |= said.voice == Voice::Full;
+        self.note_newcomers(said.vote, said.voice, said.newcomers);
         let word = Word { vote: said.vote, voice: said.voice };
         let reaction = match said.stance {
             Stance::Looking => self.hear_looking(from, word, said.round, voters, now),
@@ -391,6 +397,14 @@ impl Looking {
         better
     }
 
+    /// Whoever votes for the best history knows best which epoch was established last. A wrong word costs an election: the
+    /// leader looks again at what its own disk says.
+    fn note_newcomers(&mut self, vote: Vote, voice: Voice, newcomers: u64) {
+        if voice == Voice::Full && Some(vote) >= self.newcomers.0 {
+            self.newcomers = (Some(vote), newcomers);
+        }
+    }
+
     fn propose(&mut self, proposal: Option<Vote>, now: Instant) {
         self.proposal = proposal;
         self.final_deadline = None;
@@ -440,7 +454,9 @@ impl Looking {
         voters: &Voters,
     ) -> bool {
         let full = sharing.values().any(|voice| *voice == Voice::Full);
-        (full || !self.full_heard) && voters.may_decide(sharing, proposal.zxid == Zxid::ZERO)
+        let (nothing_logged, before) =
+            (proposal.zxid == Zxid::ZERO, voters.without(self.newcomers.1));
+        (full || !self.full_heard) && voters.may_decide(sharing, nothing_logged, &before)
     }
 
     /// A leader that says so itself and that a majority follows or is (FLE-07). Their words need not agree on more than who

@@ -186,7 +186,10 @@ mod tests {
 
     fn messages() -> Vec<PeerMessage> {
         let entry = Entry { zxid: Zxid(7), bytes: vec![5; 300].into() };
-        vec![PeerMessage::NewLeader { epoch: Epoch(3) }, PeerMessage::Proposal(entry)]
+        vec![
+            PeerMessage::NewLeader { epoch: Epoch(3), voters: [ServerId(1)].into() },
+            PeerMessage::Proposal(entry),
+        ]
     }
 
     #[test]

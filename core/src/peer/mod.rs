@@ -5,6 +5,7 @@
 
 pub mod frame;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::Bytes;
@@ -78,6 +79,9 @@ pub struct Notification {
     pub vote: Vote,
     /// Of the sender.
     pub voice: Voice,
+    /// Which voters of the sender's configuration were none in the last epoch that was established, as far as it knows: one
+    /// bit for each, by the order of their ids. Only what a full voice says counts.
+    pub newcomers: u64,
 }
 
 /// A message on a link between a learner, who has dialled, and its leader. First in, first out. Sent by position: append
@@ -95,7 +99,8 @@ pub enum PeerMessage {
     LeaderInfo {
         /// The epoch.
         epoch: Epoch,
-        /// Has the leader logged nothing at all? Then there is nothing that a blank learner can have forgotten.
+        /// Is there nothing that the learner can have forgotten, if it is blank? The leader has logged nothing at all, or the
+        /// learner was no voter of the last epoch that was established.
         empty: bool,
     },
     /// Learner: the promise not to follow an older epoch is durable (ZAB-04).
@@ -134,6 +139,8 @@ pub enum PeerMessage {
     NewLeader {
         /// The epoch that begins with it.
         epoch: Epoch,
+        /// The voters that it is established under.
+        voters: BTreeSet<ServerId>,
     },
     /// Learner: history and epoch are durable.
     AckNewLeader {
@@ -245,7 +252,7 @@ impl fmt::Display for Vote {
 
 impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Notification { stance, round, vote, voice } = self;
+        let Notification { stance, round, vote, voice, newcomers: _ } = self;
         match stance {
             Stance::Looking => write!(f, "looking round {round}: {vote}")?,
             Stance::Following => write!(f, "following {vote}, round {round}")?,
@@ -281,7 +288,7 @@ impl fmt::Display for PeerMessage {
             PeerMessage::Proposal(entry) => {
                 write!(f, "PROPOSAL {} {}B", entry.zxid, entry.bytes.len())
             }
-            PeerMessage::NewLeader { epoch } => write!(f, "NEWLEADER {epoch}"),
+            PeerMessage::NewLeader { epoch, .. } => write!(f, "NEWLEADER {epoch}"),
             PeerMessage::AckNewLeader { epoch } => write!(f, "ACK NEWLEADER {epoch}"),
             PeerMessage::UpToDate { committed } => write!(f, "UPTODATE committed={committed}"),
             PeerMessage::Ack { zxid } => write!(f, "ACK {zxid}"),

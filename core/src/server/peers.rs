@@ -54,7 +54,9 @@ impl Server {
             if self.replica.log().is_writing() {
                 return;
             }
-            looking.vote(self.replica.vote(cx.config.id()), self.replica.voice(), now);
+            let newcomers = cx.config.voters().newcomers(&self.replica.voters_before(cx.config));
+            let own = self.replica.vote(cx.config.id());
+            looking.vote(own, self.replica.voice(), newcomers, now);
             self.tell_all(cx);
         }
         let Role::Looking(looking) = &mut self.role else {
@@ -113,7 +115,9 @@ impl Server {
             Role::Leading(_) => Stance::Leading,
         };
         let (round, voice) = (self.round, self.replica.voice());
-        let notification = self.elected.map(|vote| Notification { stance, round, vote, voice });
+        let newcomers = cx.config.voters().newcomers(&self.replica.voters_before(cx.config));
+        let notification =
+            self.elected.map(|vote| Notification { stance, round, vote, voice, newcomers });
         cx.out.election.extend(notification.map(|notification| (from, notification)));
     }
 
@@ -228,7 +232,8 @@ impl Server {
         let own = (cx.config.id(), self.replica.voice());
         let voices = said.chain([own]).collect();
         let nothing_logged = self.replica.log().is_empty();
-        if looking.has_voted() && cx.config.voters().may_decide(&voices, nothing_logged) {
+        let before = self.replica.voters_before(cx.config);
+        if looking.has_voted() && cx.config.voters().may_decide(&voices, nothing_logged, &before) {
             self.round = looking.round();
             self.elected = Some(self.replica.vote(cx.config.id()));
             cx.mark(Mark::ElectionByLinks);

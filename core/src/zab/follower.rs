@@ -3,7 +3,7 @@
 //! Owns its link, its promise of this reign, and which sessions it has heard of. Must not answer clients. It says what
 //! has become true, and `server` acts on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -148,7 +148,9 @@ impl Follower {
                 self.on_snap((zxid, index, bytes, last), replica, cx)
             }
             PeerMessage::Proposal(entry) => self.on_proposal(entry, replica, cx),
-            PeerMessage::NewLeader { epoch } => self.on_new_leader(epoch, replica, cx),
+            PeerMessage::NewLeader { epoch, voters } => {
+                self.on_new_leader(epoch, voters, replica, cx)
+            }
             PeerMessage::UpToDate { committed } => self.on_up_to_date(committed, replica, cx),
             PeerMessage::Commit { zxid } if serves && zxid <= replica.log().appended() => {
                 News::Commit(zxid)
@@ -336,10 +338,19 @@ impl Follower {
     }
 
     /// ZAB-11: what was received is on its way to the disk; the epoch follows it in the same lane.
-    fn on_new_leader(&mut self, epoch: Epoch, replica: &mut Replica, cx: &mut Cx<'_>) -> News {
+    fn on_new_leader(
+        &mut self,
+        epoch: Epoch,
+        voters: BTreeSet<ServerId>,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> News {
         match self.phase {
             Phase::Synchronization { link, epoch: promised } if epoch == promised => {
-                let write = replica.save_state(cx, |state| state.current_epoch = epoch);
+                let write = replica.save_state(cx, |state| {
+                    state.current_epoch = epoch;
+                    state.voters = voters;
+                });
                 self.phase = Phase::Entering { link, epoch, write };
                 News::None
             }

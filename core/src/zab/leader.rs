@@ -14,6 +14,7 @@ use crate::error::{Lost, Why};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
 use crate::peer::{PeerMessage, Standing, Voice};
+use crate::quorum::Voters;
 use crate::replica::Replica;
 use crate::txn::Origin;
 
@@ -23,6 +24,8 @@ pub(crate) struct Leader {
     phase: Phase,
     /// What its word was worth when it was elected.
     voice: Voice,
+    /// The voters of the epoch before this one, as its disk said then.
+    before: Voters,
     learners: BTreeMap<LinkId, Learner>,
     /// Servers that have promised an epoch far beyond all others.
     far_ahead: BTreeMap<ServerId, Epoch>,
@@ -43,7 +46,7 @@ enum Phase {
     /// Waits for promises not to follow an older epoch.
     Promising { epoch: Epoch, write: WriteId, promised: BTreeMap<ServerId, Voice> },
     /// Waits for servers that have taken over its history, durably.
-    Synchronization { epoch: Epoch, write: WriteId, own: bool },
+    Synchronization { epoch: Epoch, write: WriteId, own: bool, recording: Option<WriteId> },
     /// Serves.
     Broadcast { epoch: Epoch, broadcast: Box<Broadcast> },
 }
@@ -71,6 +74,7 @@ impl Leader {
         let mut leader = Leader {
             phase: Phase::Gathering,
             voice: replica.voice(),
+            before: replica.voters_before(cx.config),
             learners: BTreeMap::new(),
             far_ahead: BTreeMap::new(),
             round: 0,

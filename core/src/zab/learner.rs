@@ -222,7 +222,8 @@ impl Learner {
         }
         // In this very step nothing is left, so no proposal falls between.
         self.stage = Stage::Live;
-        cx.tell(self.link, PeerMessage::NewLeader { epoch });
+        let voters = cx.config.voters().set().clone();
+        cx.tell(self.link, PeerMessage::NewLeader { epoch, voters });
     }
 
     /// The disk has read what was asked for.

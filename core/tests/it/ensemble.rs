@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! ensemble N                  servers 1 to N, with empty disks, a tick of 1 s
+//! grow N                      servers 1 to N from now on, those that are new with empty disks; for the next boots
 //! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns, snapshot_slice_bytes, kept,
 //!                             epoch_txns, hold_ms; check_ms and per_minute, of containers; local and upgrade, 1 or 0
 //! start                       boot all and settle, without a trace: for plays that begin later
@@ -150,6 +151,14 @@ impl Play {
     fn command(&mut self, words: &[&str]) {
         match words {
             ["ensemble", count] => self.assemble(count.parse().unwrap()),
+            ["grow", count] => {
+                let before = std::mem::take(&mut self.members);
+                self.assemble(count.parse().unwrap());
+                for (id, Member { server, disk, next_link, .. }) in before {
+                    let member = self.members.get_mut(&id).expect("nobody leaves");
+                    (member.server, member.disk, member.next_link) = (server, disk, next_link);
+                }
+            }
             ["config", settings @ ..] => settings.iter().for_each(|s| self.set(s)),
             ["start"] => {
                 let before = self.trace.len();

@@ -508,7 +508,7 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::Snap { zxid, .. } => ("SNAP", zxid.0),
         PeerMessage::SyncAt { last } => ("SYNC AT", last.0),
         PeerMessage::Proposal(entry) => ("PROPOSAL", entry.zxid.0),
-        PeerMessage::NewLeader { epoch } => ("NEWLEADER", epoch.0.into()),
+        PeerMessage::NewLeader { epoch, .. } => ("NEWLEADER", epoch.0.into()),
         PeerMessage::AckNewLeader { epoch } => ("ACK NEWLEADER", epoch.0.into()),
         PeerMessage::UpToDate { committed } => ("UPTODATE", committed.0),
         PeerMessage::Ack { zxid } => ("ACK", zxid.0),

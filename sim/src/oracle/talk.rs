@@ -203,7 +203,7 @@ impl Ledger {
             };
             if let PeerMessage::LeaderInfo { epoch, .. } = message {
                 self.proposes_epoch(by, *epoch);
-            } else if let PeerMessage::NewLeader { epoch } = message {
+            } else if let PeerMessage::NewLeader { epoch, .. } = message {
                 self.has_promises(tally, by, *epoch, at)?;
             } else if let PeerMessage::UpToDate { .. } = message {
                 self.establishes(tally, by, at)?;

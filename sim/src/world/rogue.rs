@@ -255,7 +255,7 @@ impl Rogue {
     /// What neither may say at this time.
     fn out_of_place(&mut self) -> PeerMessage {
         match self.dice.below(5) {
-            0 => PeerMessage::NewLeader { epoch: Epoch::END },
+            0 => PeerMessage::NewLeader { epoch: Epoch::END, voters: [ServerId(9)].into() },
             1 => PeerMessage::Commit { zxid: FAR },
             2 => PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) },
             3 => PeerMessage::Synced { conn: ConnId(1), request: 1 },

@@ -14,7 +14,13 @@ const SENT: u64 = 40;
 const SENT_NAME: &str = "snapshot.0000000100000028";
 
 fn state(snapshot: Zxid, damaged: bool) -> DurableState {
-    DurableState { accepted_epoch: Epoch(4), current_epoch: Epoch(3), snapshot, damaged }
+    DurableState {
+        accepted_epoch: Epoch(4),
+        current_epoch: Epoch(3),
+        snapshot,
+        damaged,
+        ..DurableState::default()
+    }
 }
 
 fn save(snapshot: Zxid) -> DiskCommand {

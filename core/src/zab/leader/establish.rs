@@ -78,8 +78,8 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> Verdict {
         cx.mark(Mark::LearnerRefused);
-        let (epoch, empty) = (self.known_epoch(replica), replica.log().is_empty());
-        cx.tell(link, PeerMessage::LeaderInfo { epoch, empty });
+        let epoch = self.known_epoch(replica);
+        cx.tell(link, PeerMessage::LeaderInfo { epoch, empty: false });
         let what = format!(
             "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move the data directory of server \
              {server} away and start it, so that it is filled anew"
@@ -106,6 +106,9 @@ impl Leader {
                 *own = true;
                 self.maybe_establish(replica, cx)
             }
+            Phase::Synchronization { recording, .. } if *recording == Some(id) => {
+                self.maybe_establish(replica, cx)
+            }
             Phase::Gathering
             | Phase::Promising { .. }
             | Phase::Synchronization { .. }
@@ -119,7 +122,7 @@ impl Leader {
             return;
         };
         let voices = self.voices(|_| true, true, cx);
-        if cx.config.voters().may_decide(&voices, replica.log().is_empty()) {
+        if self.may_decide(&voices, replica, cx) {
             let own = replica.state().accepted_epoch;
             let newer = self.learners.values().any(|learner| learner.accepted > own);
             cx.mark(if newer { Mark::EpochOfLearner } else { Mark::EpochOwn });
@@ -152,8 +155,10 @@ impl Leader {
             return;
         }
         let empty = replica.log().is_empty();
+        let before = &self.before;
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
             learner.stage = Stage::Promising;
+            let empty = empty || !before.contains(learner.server);
             cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty });
         }
     }
@@ -204,7 +209,7 @@ impl Leader {
             return;
         };
         let own = promised.contains_key(&cx.config.id());
-        if !own || !cx.config.voters().may_decide(promised, replica.log().is_empty()) {
+        if !own || !self.may_decide(promised, replica, cx) {
             return;
         }
         cx.mark(Mark::DiscoveryPromised);
@@ -214,7 +219,7 @@ impl Leader {
         let epoch = *epoch;
         // The history is on the disk already, so the epoch may follow it (Z18).
         let write = replica.save_state(cx, |state| state.current_epoch = epoch);
-        self.phase = Phase::Synchronization { epoch, write, own: false };
+        self.phase = Phase::Synchronization { epoch, write, own: false, recording: None };
         for learner in self.learners.values_mut() {
             if let Stage::Promised { last } = learner.stage {
                 learner.bring_in(last, replica, epoch, cx);
@@ -246,7 +251,7 @@ impl Leader {
         &mut self,
         link: LinkId,
         epoch: Epoch,
-        replica: &Replica,
+        replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Verdict {
         let right = self.epoch() == Some(epoch);
@@ -264,16 +269,36 @@ impl Leader {
         self.maybe_establish(replica, cx)
     }
 
-    fn maybe_establish(&self, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
-        let Phase::Synchronization { own, .. } = self.phase else {
+    /// A quorum has the history durably. Before anything is committed in this epoch, its voters are durable here: who is none
+    /// of them has acknowledged nothing of it.
+    fn maybe_establish(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> Verdict {
+        let Phase::Synchronization { own, recording, .. } = self.phase else {
             return Verdict::GoOn;
         };
         let voices = self.voices(Learner::is_synced, own, cx);
-        if own && cx.config.voters().may_decide(&voices, replica.log().is_empty()) {
-            Verdict::Establish
-        } else {
-            Verdict::GoOn
+        if !own || !self.may_decide(&voices, replica, cx) {
+            return Verdict::GoOn;
         }
+        let voters = cx.config.voters().set();
+        if replica.saved_voters() == voters {
+            return Verdict::Establish;
+        }
+        if recording.is_none() {
+            let write = replica.save_state(cx, |state| state.voters.clone_from(voters));
+            if let Phase::Synchronization { recording, .. } = &mut self.phase {
+                *recording = Some(write);
+            }
+        }
+        Verdict::GoOn
+    }
+
+    fn may_decide(
+        &self,
+        voices: &BTreeMap<ServerId, Voice>,
+        replica: &Replica,
+        cx: &Cx<'_>,
+    ) -> bool {
+        cx.config.voters().may_decide(voices, replica.log().is_empty(), &self.before)
     }
 
     /// The voices of the learners that are so far, and the own one if it is.

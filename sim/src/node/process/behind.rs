@@ -69,7 +69,8 @@ mod tests {
         assert!(gone.is_somebody(ServerId(1)).is_err());
         let mut has_all = at();
         let epoch = zabkeeper_core::Epoch(1);
-        has_all.says(&[PeerCommand::Send(LINK, PeerMessage::NewLeader { epoch })]);
+        has_all
+            .says(&[PeerCommand::Send(LINK, PeerMessage::NewLeader { epoch, voters: [].into() })]);
         assert!(has_all.is_somebody(ServerId(1)).is_err());
         let pong = learner(PeerMessage::Pong {
             round: 1,

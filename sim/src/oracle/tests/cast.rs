@@ -205,7 +205,7 @@ impl History {
 
     pub(super) fn votes(&mut self, by: ServerId, vote: Vote, voice: Voice) {
         let status = self.member(by).status();
-        let word = Notification { stance: Stance::Looking, round: 1, vote, voice };
+        let word = Notification { stance: Stance::Looking, round: 1, vote, voice, newcomers: 0 };
         let election = &[(ServerId(9), word)];
         let (disk, peers) = (&[], &[]);
         self.sees(Observation::Output { server: by, disk, peers, election, status: &status });
@@ -301,7 +301,7 @@ impl History {
         for entry in theirs.into_iter().filter(|entry| entry.zxid > kept) {
             self.gets(id, leader, &entry);
         }
-        self.sends(leader, id, PeerMessage::NewLeader { epoch });
+        self.sends(leader, id, PeerMessage::NewLeader { epoch, voters: [].into() });
     }
 
     /// A learner is sent a proposal, and logs it.

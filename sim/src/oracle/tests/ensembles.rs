@@ -291,7 +291,7 @@ fn z11_a_leader_lacks_what_was_committed() {
         if !lie {
             h.is_mended(follower, leader, E2);
         } else {
-            h.sends(leader, follower, PeerMessage::NewLeader { epoch: E2 });
+            h.sends(leader, follower, PeerMessage::NewLeader { epoch: E2, voters: [].into() });
         }
         h.enters(follower, leader, E2);
         (h.leader, h.epoch) = (leader, E2);

@@ -29,7 +29,7 @@ pub(super) fn hears_from(
     round: u64,
 ) {
     let vote = Vote { epoch: Epoch(1), zxid: Zxid::ZERO, candidate: S1 };
-    let said = Notification { stance, round, vote, voice: Voice::Full };
+    let said = Notification { stance, round, vote, voice: Voice::Full, newcomers: 0 };
     h.takes(id, &Input::Election(from, said));
     h.shows(id);
 }
