@@ -56,6 +56,8 @@ pub enum Fault {
     ClientOperator,
     NetStragglers,
     DiskRot,
+    NodeStop,
+    DiskSnapshotsFull,
 }
 
 /// How a fault comes about.
@@ -87,7 +89,7 @@ impl Fault {
     ];
 
     /// All of them, in order.
-    pub const ALL: [Fault; 45] = [
+    pub const ALL: [Fault; 47] = [
         Fault::NodeKill,
         Fault::NodePower,
         Fault::NodeKillLeader,
@@ -133,6 +135,8 @@ impl Fault {
         Fault::ClientOperator,
         Fault::NetStragglers,
         Fault::DiskRot,
+        Fault::NodeStop,
+        Fault::DiskSnapshotsFull,
     ];
 
     /// As it is selected and reported.
@@ -287,6 +291,16 @@ impl Fault {
                 "disk.rot",
                 Every(20_000),
                 "what was durable is damaged when a server starts again, where the others can spare it",
+            ),
+            Fault::NodeStop => (
+                "node.stop",
+                Every(30_000),
+                "SIGTERM: the log's writes end, its end is recorded, then the process ends",
+            ),
+            Fault::DiskSnapshotsFull => (
+                "disk.snapshots-full",
+                Every(25_000),
+                "for a while there is no room for snapshots, or no descriptor",
             ),
         }
     }

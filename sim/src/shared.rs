@@ -38,6 +38,8 @@ pub enum Event {
     Deadline { server: ServerId, life: u64 },
     /// A worker of a server's disk has finished.
     LaneDone { server: ServerId, life: u64, lane: Lane },
+    /// The log of a server may have got nothing for a while.
+    Quiet { server: ServerId, life: u64 },
     /// Somebody looks at what a power failure would leave on a server's disk now.
     Look { server: ServerId, life: u64 },
     /// A server has read its disk.

@@ -157,6 +157,7 @@ fn ends_at_once(fault: Fault) -> bool {
             | Fault::NodeCrashInStep
             | Fault::DiskWipe
             | Fault::DiskRot
+            | Fault::NodeStop
     )
 }
 

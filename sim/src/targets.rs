@@ -73,7 +73,7 @@ struct Armed {
 
 /// Faults that may strike at a mark, and how often one of them is drawn. Most of all the server ends in the midst of
 /// what it is doing.
-const STRIKES: [(Fault, u64); 18] = [
+const STRIKES: [(Fault, u64); 20] = [
     (Fault::NodeKill, 12),
     (Fault::NodePower, 24),
     (Fault::NodeKillLeader, 6),
@@ -92,6 +92,8 @@ const STRIKES: [(Fault, u64); 18] = [
     (Fault::NetOneWay, 6),
     (Fault::NetIsolateLeader, 8),
     (Fault::NetStragglers, 8),
+    (Fault::NodeStop, 6),
+    (Fault::DiskSnapshotsFull, 4),
 ];
 
 /// Drawn rules of one run are at most so many.

@@ -220,6 +220,12 @@ impl File {
         self.rebuild();
     }
 
+    /// Of the durable bytes only these are left.
+    pub(super) fn cut_durable(&mut self, size: u64) {
+        self.durable.cut(size);
+        self.rebuild();
+    }
+
     /// Recomputes what readers see, after pending changes were taken away.
     pub(super) fn rebuild(&mut self) {
         self.live = self.durable.clone();

@@ -20,6 +20,9 @@ use super::ops::{FsyncFault, Op, OpKind, Pace};
 use crate::faults::Fault;
 use crate::seed::Dice;
 
+/// The system's number for it.
+const TOO_MANY_FILES: i32 = 24;
+
 /// The longest that a slow operation takes, ns.
 const SLOWEST: u64 = 10_000_000_000;
 
@@ -70,6 +73,10 @@ pub struct Trouble {
     pub sync_error: Option<FsyncFault>,
     /// Bytes that all files together may have.
     pub capacity: Option<u64>,
+    /// For so long there is no room for snapshots.
+    pub snapshots_full_until: Instant,
+    /// Bytes that they may have meanwhile; `None` where a descriptor lacks.
+    pub snapshots_capacity: Option<u64>,
     /// Syncs do not end before.
     pub stalled_until: Instant,
     /// Everything that begins before takes `slowness` times as long.
@@ -82,7 +89,8 @@ impl Trouble {
     /// How long what this fault has begun goes on, of those that end by themselves.
     pub fn until(&self, fault: Fault) -> Option<Instant> {
         let slow = (fault == Fault::DiskSlow).then_some(self.slow_until);
-        slow.or((fault == Fault::DiskStall).then_some(self.stalled_until))
+        let full = (fault == Fault::DiskSnapshotsFull).then_some(self.snapshots_full_until);
+        slow.or(full).or((fault == Fault::DiskStall).then_some(self.stalled_until))
     }
 }
 
@@ -327,6 +335,10 @@ impl Disk {
             let why = format!("{name}: file exists");
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
+        let full = self.is_full_of_snapshots(span.begin, folder);
+        if full && self.trouble.snapshots_capacity.is_none() {
+            return Err(io::Error::from_raw_os_error(TOO_MANY_FILES));
+        }
         let id = FileId(self.next_file);
         self.next_file += 1;
         let file = File { handles: 1, name: name.to_owned(), ..File::default() };
@@ -372,8 +384,21 @@ impl Disk {
         self.folder(folder).syncs.push(span);
     }
 
-    pub(super) fn free_space(&self) -> u64 {
+    fn free_space(&self) -> u64 {
         self.trouble.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(self.used()))
+    }
+
+    /// Bytes that files in this folder may still get then.
+    fn free_space_in(&self, folder: FolderId, at: Instant) -> u64 {
+        let capacity = self.trouble.snapshots_capacity;
+        let capacity = capacity.filter(|_| self.is_full_of_snapshots(at, folder));
+        let room = |capacity: u64| capacity.saturating_sub(self.used_by_snapshots());
+        capacity.map_or(u64::MAX, room).min(self.free_space())
+    }
+
+    /// The same, now.
+    pub(super) fn free_space_now(&self, folder: FolderId) -> u64 {
+        self.free_space_in(folder, self.cursor)
     }
 
     pub(super) fn read(&mut self, id: FileId, offset: u64, buffer: &mut [u8]) -> usize {
@@ -387,14 +412,16 @@ impl Disk {
         let digest = super::ops::digest(bytes);
         let span = self.lay_out(OpKind::Write, &name, offset, bytes.len() as u64, digest);
         let grows = (offset + bytes.len() as u64).saturating_sub(self.file(id).live.size());
-        let full = grows > self.free_space();
+        let room = self.room_for(id, span.begin);
+        let full = grows > room;
         if full || self.trouble.write_error {
             self.trouble.write_error = false;
-            self.failed = Some(OpKind::Write);
+            // Where there is no room for a snapshot, what is in the page cache is as good as ever.
+            if !full || !self.is_snapshot(id) {
+                self.failed = Some(OpKind::Write);
+            }
             let done = if full {
-                bytes.len().saturating_sub(
-                    usize::try_from(grows - self.free_space()).unwrap_or(usize::MAX),
-                )
+                bytes.len().saturating_sub(usize::try_from(grows - room).unwrap_or(usize::MAX))
             } else {
                 self.dice.upto(bytes.len())
             };
@@ -403,6 +430,27 @@ impl Disk {
         }
         self.put(id, span, offset, bytes);
         Ok(())
+    }
+
+    fn is_snapshot(&self, id: FileId) -> bool {
+        self.folders[FolderId::Snapshots as usize].live.leads_to(id)
+    }
+
+    /// Bytes by which this file may grow then.
+    fn room_for(&self, id: FileId, at: Instant) -> u64 {
+        let folder = if self.is_snapshot(id) { FolderId::Snapshots } else { FolderId::Log };
+        self.free_space_in(folder, at)
+    }
+
+    /// Is this the folder of snapshots, in which there is no room then?
+    fn is_full_of_snapshots(&self, at: Instant, folder: FolderId) -> bool {
+        folder == FolderId::Snapshots && at < self.trouble.snapshots_full_until
+    }
+
+    /// Bytes that all snapshots have together.
+    pub(super) fn used_by_snapshots(&self) -> u64 {
+        let snapshots = &self.folders[FolderId::Snapshots as usize].live;
+        snapshots.files.iter().map(|file| self.file(*file).live.size()).sum()
     }
 
     fn put(&mut self, id: FileId, span: Span, offset: u64, bytes: &[u8]) {
@@ -419,6 +467,10 @@ impl Disk {
         if grows > self.free_space() {
             self.failed = Some(OpKind::Preallocate);
             return Err(no_space(&name));
+        }
+        if self.failed == Some(OpKind::Preallocate) {
+            // The store has taken less.
+            self.failed = None;
         }
         self.file_mut(id).change(span, Change::Grow { size });
         Ok(())

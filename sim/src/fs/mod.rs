@@ -22,6 +22,7 @@ pub use content::Span;
 pub use crash::{Crash, Losses, Luck};
 pub use disk::{Disk, FolderId, Trouble};
 pub use ops::{FsyncFault, Op, OpKind, Pace};
+pub use rot::{LogEnd, Rotten};
 pub use trouble::disturb;
 
 use disk::FileId;
@@ -125,7 +126,7 @@ impl Vfs for SimFs {
     }
 
     fn free_space(&self) -> io::Result<u64> {
-        Ok(self.disk.borrow().free_space())
+        Ok(self.disk.borrow().free_space_now(self.folder))
     }
 }
 

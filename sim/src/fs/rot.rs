@@ -1,8 +1,9 @@
 //! What is durable on a disk changes by itself.
 //!
 //! Owns where: in what is read when a server starts, and must be found to be damaged then. What a file was written last is
-//! left alone, as nobody could say whether the end of a log was ever whole; but the state file says how far the log had
-//! come when it was written, so of a log that has got nothing since the end may change, too.
+//! left alone, as nobody could say whether the end of a log was ever whole, except where somebody can: the state file says how
+//! far the log had come when it was written, a process that has stopped or whose log was quiet has recorded its end, and a
+//! process that was killed has lost nothing of what it had written.
 
 use super::Disk;
 use super::content::LastWrite;
@@ -15,6 +16,9 @@ const STATE: &str = "state";
 /// The kind of files that it speaks of.
 const LOG: &str = "log";
 
+/// Bytes of a batch before its first transaction.
+const LEAST_BATCH: u64 = 60;
+
 /// Where something may change.
 #[derive(Clone, Debug)]
 struct Place {
@@ -24,17 +28,59 @@ struct Place {
     to: u64,
 }
 
+/// What is known of the end of the log when a process has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogEnd {
+    /// No more than what the state file says.
+    Unknown,
+    /// The process was killed: a bit of what it wrote last shows, as long as the machine is not started again.
+    Written,
+    /// The process has recorded it: whatever changes shows.
+    Recorded,
+}
+
+/// What has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rotten {
+    /// In words.
+    pub what: String,
+    /// Does it show only as long as the machine is not started again?
+    pub under_this_boot: bool,
+}
+
 impl Disk {
-    /// A bit changes, or a sector, of the newest file of some kind (its name up to the first dot). Nobody may hold a
-    /// handle. Says what has changed; nothing, where nothing can.
-    pub fn rot(&mut self, dice: &mut Dice) -> Option<String> {
+    /// A bit changes, or a sector, of the newest file of some kind (its name up to the first dot), or what the log was written
+    /// last, as far as that must show. Nobody may hold a handle. Says what has changed; nothing, where nothing can.
+    pub fn rot(&mut self, end: LogEnd, dice: &mut Dice) -> Option<Rotten> {
         let newest = self.newest_of_each_kind();
-        let vouched = self.vouched_end(&newest).filter(|_| dice.chance(1, 2));
-        let Place { name, file, from, to } = match vouched {
-            Some(end) => end,
+        let last = self.last_of_log(&newest, end).filter(|_| dice.chance(1, 2));
+        let is_last = last.is_some();
+        let place = match last {
+            Some(last) => last,
             None if newest.is_empty() => return None,
             None => dice.pick(&newest).clone(),
         };
+        let only_a_bit = is_last && end == LogEnd::Written && self.vouched_end(&newest).is_none();
+        if is_last && !only_a_bit && dice.chance(1, 4) {
+            return Some(self.cut_short(&place, dice));
+        }
+        let what = self.change(&place, only_a_bit, dice);
+        Some(Rotten { what, under_this_boot: only_a_bit })
+    }
+
+    /// The file ends somewhere inside this place.
+    fn cut_short(&mut self, place: &Place, dice: &mut Dice) -> Rotten {
+        // Behind its last entry there may be zeros, and the mark of its end.
+        let size = dice.range(place.from, place.from.max(place.to - LEAST_BATCH));
+        let file = self.file_mut(place.file);
+        file.cut_durable(size);
+        let what = format!("{} ends at byte {size}", place.name);
+        Rotten { what, under_this_boot: false }
+    }
+
+    /// A bit changes in this place, or a sector.
+    fn change(&mut self, place: &Place, only_a_bit: bool, dice: &mut Dice) -> String {
+        let Place { name, file, from, to } = place.clone();
         let mut bytes =
             vec![0; usize::try_from(to - from).expect("simulated files fit into memory")];
         self.file(file).live.read(from, &mut bytes);
@@ -43,7 +89,7 @@ impl Disk {
             (0..).zip(&bytes).filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
         let at = if meant.is_empty() { dice.upto(bytes.len() - 1) } else { *dice.pick(&meant) };
         let byte_at = from + at as u64;
-        let (begin, bytes) = if dice.chance(1, 2) {
+        let (begin, bytes) = if only_a_bit || dice.chance(1, 2) {
             (byte_at, vec![bytes[at] ^ (1 << dice.below(8))])
         } else {
             let begin = (byte_at - byte_at % SECTOR).max(from);
@@ -55,7 +101,7 @@ impl Disk {
             (begin, sector)
         };
         self.file_mut(file).rot(begin, &bytes);
-        Some(format!("{} B of {name} at {begin} are damaged", bytes.len()))
+        format!("{} B of {name} at {begin} are damaged", bytes.len())
     }
 
     /// Of the newest file of each kind all that something was written behind.
@@ -73,6 +119,19 @@ impl Disk {
             newest.push(Place { name: name.to_owned(), file, from: 0, to });
         }
         newest
+    }
+
+    /// What the log was written last, if a change of it must show.
+    fn last_of_log(&self, newest: &[Place], end: LogEnd) -> Option<Place> {
+        match end {
+            LogEnd::Unknown => self.vouched_end(newest),
+            LogEnd::Written | LogEnd::Recorded => {
+                let log = newest.iter().find(|place| kind(&place.name) == Some(LOG))?;
+                let LastWrite { from, to, .. } = self.file(log.file).kept_last()?;
+                let is_whole = to <= self.file(log.file).durable.size();
+                is_whole.then(|| Place { from, to, ..log.clone() })
+            }
+        }
     }
 
     /// What the log was written last, if the state file was written after it.

@@ -7,7 +7,10 @@ use std::rc::Rc;
 use storage_fs::vfs::{Vfs, VfsFile};
 use zabkeeper_core::Instant;
 
-use super::{Crash, Disk, FolderId, FsyncFault, Losses, Luck, OpKind, Pace, SimFs};
+use super::{
+    Crash, Disk, FolderId, FsyncFault, LogEnd, Losses, Luck, OpKind, Pace, SimFs, disturb,
+};
+use crate::faults::Fault;
 use crate::seed::Seeds;
 
 const PACE: Pace = Pace { sync_mean: 1_000_000, op_mean: 10_000, per_kib: 500, steady: false };
@@ -311,7 +314,10 @@ fn of_the_newest_of_a_kind_all_rots_but_what_was_written_last() {
         }
         rig.crash(LATER, Crash::Kill);
         let mut dice = Seeds::new(seed).stream("rot", 1);
-        let told = rig.disk.borrow_mut().rot(&mut dice).expect("there is something");
+        let told =
+            rig.disk.borrow_mut().rot(LogEnd::Unknown, &mut dice).expect("there is something");
+        assert!(!told.under_this_boot);
+        let told = told.what;
         assert!(told.contains(" of log.2 at "), "{told}");
         rig.crash(LATER, POWER);
         let content = rig.content("log.2").expect("it is there");
@@ -331,7 +337,11 @@ fn of_the_newest_of_a_kind_all_rots_but_what_was_written_last() {
     drop(file);
     rig.crash(rig.now(), Crash::Kill);
     let mut dice = Seeds::new(1).stream("rot", 1);
-    assert_eq!(rig.disk.borrow_mut().rot(&mut dice), None, "the last write is in the page cache");
+    assert_eq!(
+        rig.disk.borrow_mut().rot(LogEnd::Recorded, &mut dice),
+        None,
+        "the last write is in the page cache"
+    );
 }
 
 #[test]
@@ -345,7 +355,7 @@ fn the_end_of_the_log_rots_where_the_state_file_was_written_after_it() {
     let rots = |rig: &Rig, seed: u64| {
         rig.crash(LATER, Crash::Kill);
         let mut dice = Seeds::new(seed).stream("rot", 1);
-        rig.disk.borrow_mut().rot(&mut dice).expect("there is something");
+        rig.disk.borrow_mut().rot(LogEnd::Unknown, &mut dice).expect("there is something");
         rig.crash(LATER, POWER);
         rig.content("log.1").expect("it is there").iter().position(|byte| *byte != 1)
     };
@@ -366,6 +376,79 @@ fn the_end_of_the_log_rots_where_the_state_file_was_written_after_it() {
         );
     }
     assert!((50..150).contains(&ends), "{ends} of 200");
+}
+
+/// What a process has written last may change where that must show: a bit after a kill, anything where the end is recorded.
+#[test]
+fn the_end_of_the_log_rots_as_far_as_that_must_show() {
+    let (mut bits, mut cuts, mut others) = (0, 0, 0);
+    for seed in 0..400 {
+        let rig = rig(seed);
+        rig.durable("log.1", 3_000);
+        let mut file = rig.fs.open("log.1").expect("open");
+        file.write_at(3_000, &[1; 500]).expect("write");
+        file.sync().expect("sync");
+        drop(file);
+        rig.crash(LATER, Crash::Kill);
+        let end = if seed % 2 == 0 { LogEnd::Written } else { LogEnd::Recorded };
+        let mut dice = Seeds::new(seed).stream("rot", 1);
+        let rotten = rig.disk.borrow_mut().rot(end, &mut dice).expect("there is something");
+        let content = rig.content("log.1").expect("it is there");
+        let changed: Vec<u8> = content.iter().copied().filter(|byte| *byte != 1).collect();
+        let is_last = content.len() < 3_500 || content[3_000..].iter().any(|byte| *byte != 1);
+        assert_eq!(rotten.under_this_boot, is_last && end == LogEnd::Written, "{rotten:?}");
+        if content.len() < 3_500 {
+            assert!(end == LogEnd::Recorded && (3_000..3_500).contains(&content.len()));
+            cuts += 1;
+        } else if is_last && end == LogEnd::Written {
+            assert!(changed.len() == 1 && (changed[0] ^ 1).is_power_of_two(), "{changed:?}");
+            bits += 1;
+        } else {
+            others += 1;
+        }
+    }
+    assert!(bits > 50 && cuts > 10 && others > 100, "{bits} {cuts} {others}");
+}
+
+#[test]
+fn another_boot_begins_with_each_power_failure_and_with_no_kill() {
+    let rig = rig(1);
+    let first = rig.fs.boot_id();
+    rig.crash(LATER, Crash::Kill);
+    assert_eq!(rig.fs.boot_id(), first);
+    rig.crash(LATER, POWER);
+    assert_ne!(rig.fs.boot_id(), first);
+    let (copy, _) = SimFs::after_power_failure(&rig.disk.borrow(), LATER, Luck::Best);
+    assert_ne!(copy.boot_id(), rig.fs.boot_id());
+}
+
+#[test]
+fn snapshots_find_no_room_or_no_descriptor_for_a_while_and_logs_do() {
+    let (mut no_room, mut no_descriptor) = (0, 0);
+    for seed in 0..60 {
+        let rig = rig(seed);
+        let snapshots = SimFs::new(&rig.disk, FolderId::Snapshots);
+        let mut dice = Seeds::new(seed).stream("trouble", 1);
+        let now = rig.now();
+        let mut disk = rig.disk.borrow_mut();
+        assert!(disturb(&mut disk, Fault::DiskSnapshotsFull, &mut dice, now));
+        let until = disk.trouble.until(Fault::DiskSnapshotsFull).expect("it ends by itself");
+        drop(disk);
+        let write = |fs: &SimFs, name: &str| {
+            fs.create(name).and_then(|mut file| file.write_at(0, &[1; 6_000]))
+        };
+        write(&rig.fs, "log.1").expect("there is room for logs");
+        match write(&snapshots, "snapshot.1") {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => no_room += 1,
+            Err(error) => no_descriptor += u32::from(error.raw_os_error() == Some(24)),
+            Ok(()) => panic!("there was room"),
+        }
+        assert_eq!(rig.disk.borrow().failed(), None, "the disk is well");
+        rig.disk.borrow_mut().take_ops();
+        rig.disk.borrow_mut().begin(until);
+        write(&snapshots, "snapshot.2").expect("there is room again");
+    }
+    assert!(no_room > 20 && no_descriptor > 5, "{no_room} {no_descriptor}");
 }
 
 #[test]

@@ -21,6 +21,10 @@ pub fn disturb(disk: &mut Disk, fault: Fault, dice: &mut Dice, now: Instant) -> 
         disk.trouble.write_error = true;
     } else if fault == Fault::DiskFull {
         disk.trouble.capacity = Some(disk.used() + dice.below(20_000));
+    } else if fault == Fault::DiskSnapshotsFull {
+        let room = disk.used_by_snapshots() + dice.below(5_000);
+        disk.trouble.snapshots_capacity = (!dice.chance(1, 4)).then_some(room);
+        disk.trouble.snapshots_full_until = Instant(now.0 + dice.magnitude(200, 20_000) * MS);
     } else if fault == Fault::DiskFsyncError {
         disk.trouble.sync_error = Some(FsyncFault::PagesLost);
     } else {

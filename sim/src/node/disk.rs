@@ -54,11 +54,11 @@ impl Node {
     /// Something durable is damaged while it is down; says whether there is anything.
     pub fn damage(&mut self, dice: &mut Dice, shared: &mut Shared) -> bool {
         assert!(!self.is_running(), "damage shows when a server starts");
-        let Some(what) = self.disk.borrow_mut().rot(dice) else {
+        let Some(rotten) = self.disk.borrow_mut().rot(self.log_end, dice) else {
             return false;
         };
-        self.rot = Rot::Perhaps;
-        let id = self.id;
+        self.rot = if rotten.under_this_boot { Rot::UnderThisBoot } else { Rot::Perhaps };
+        let (id, what) = (self.id, rotten.what);
         shared.note(Kind::Life, (id.0, self.life), b"rot", || format!("s{id}: {what}"));
         true
     }

@@ -26,10 +26,28 @@ pub(super) struct Lanes {
     /// What a busy worker will say when it has finished.
     outcome: [Option<Option<DiskEvent>>; 3],
     stopped: bool,
+    /// Until when the workers have something to do.
+    busy_until: Instant,
+    /// When the log's worker has finished a batch last.
+    last_batch: Instant,
+    /// Is somebody to look whether the log is quiet?
+    looks_for_quiet: bool,
+    /// How long the log gets nothing before its end is recorded, ns.
+    quiet: u64,
+    /// Was that the last thing that its worker has done, and is it done?
+    recorded: Recorded,
     /// When somebody looks at the disk amid what a worker does.
     looks: Dice,
     /// How long workers pause where the run has that.
     pauses: Dice,
+}
+
+/// Is the end of the log recorded?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Recorded {
+    No,
+    UnderWay,
+    Yes,
 }
 
 impl Lanes {
@@ -39,6 +57,7 @@ impl Lanes {
         life: u64,
         opened: Opened<SimFs>,
         [looks, pauses]: [Dice; 2],
+        quiet: u64,
     ) -> Lanes {
         let Opened { log, snapshots, reader, .. } = opened;
         Lanes {
@@ -50,6 +69,12 @@ impl Lanes {
             waiting: [const { Vec::new() }; 3],
             outcome: [const { None }; 3],
             stopped: false,
+            busy_until: Instant(0),
+            last_batch: Instant(0),
+            looks_for_quiet: false,
+            quiet,
+            // The open has.
+            recorded: Recorded::Yes,
             pauses,
             looks,
         }
@@ -90,7 +115,10 @@ impl Lanes {
             self.plan_looks(&batch, disk, shared);
             record(disk, self.server, shared);
             match lane {
-                Lane::Log => shared.tally.counts.batches += 1,
+                Lane::Log => {
+                    shared.tally.counts.batches += 1;
+                    self.recorded = Recorded::No;
+                }
                 Lane::Snapshot => {}
                 Lane::Reader => shared.tally.counts.log_reads += 1,
             }
@@ -105,6 +133,7 @@ impl Lanes {
             });
             shared.at(end, Event::LaneDone { server: self.server, life: self.life, lane });
             ends = ends.max(end);
+            self.busy_until = self.busy_until.max(end);
         }
         ends
     }
@@ -158,12 +187,101 @@ impl Lanes {
     }
 
     /// A worker has finished: what it says, if anything.
-    pub(super) fn done(&mut self, lane: Lane) -> Option<DiskEvent> {
+    pub(super) fn done(&mut self, lane: Lane, shared: &mut Shared) -> Option<DiskEvent> {
         let event = self.outcome[lane as usize].take()?;
         if matches!(event, Some(DiskEvent::Failed(_))) {
             self.stopped = true;
         }
+        match (lane, self.recorded) {
+            (Lane::Log, Recorded::UnderWay) if !self.stopped => self.recorded = Recorded::Yes,
+            (Lane::Log, Recorded::No) => {
+                self.last_batch = shared.now;
+                self.plan_quiet(shared);
+            }
+            (Lane::Log | Lane::Snapshot | Lane::Reader, _) => {}
+        }
         event
+    }
+
+    fn plan_quiet(&mut self, shared: &mut Shared) {
+        if !std::mem::replace(&mut self.looks_for_quiet, true) {
+            let at = Instant(self.last_batch.0 + self.quiet).max(shared.now);
+            shared.at(at, Event::Quiet { server: self.server, life: self.life });
+        }
+    }
+
+    /// The log may have got nothing for a while: its worker records its end then.
+    pub(super) fn quiet(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
+        self.looks_for_quiet = false;
+        let index = Lane::Log as usize;
+        let idle = self.outcome[index].is_none() && self.waiting[index].is_empty();
+        if !idle || self.stopped || self.recorded != Recorded::No {
+            // Planned again when the worker has finished.
+            return;
+        }
+        if shared.now.0 < self.last_batch.0 + self.quiet {
+            return self.plan_quiet(shared);
+        }
+        let (outcome, end) = self.record_end(shared.now, disk, shared);
+        self.outcome[index] = Some(outcome);
+        self.recorded = Recorded::UnderWay;
+        self.busy_until = self.busy_until.max(end);
+        let (server, life) = (self.server, self.life);
+        shared.at(end, Event::LaneDone { server, life, lane: Lane::Log });
+    }
+
+    /// Records where the log ends, from then on. Gives what the worker says, and when it has finished.
+    fn record_end(
+        &mut self,
+        from: Instant,
+        disk: &RefCell<Disk>,
+        shared: &mut Shared,
+    ) -> (Option<DiskEvent>, Instant) {
+        disk.borrow_mut().begin(from);
+        let result = guard::catch(|| self.log.record_end());
+        let end = disk.borrow().cursor().max(Instant(from.0 + 1));
+        record(disk, self.server, shared);
+        let said = match result {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(DiskEvent::Failed(error.to_string())),
+            Err(panic) => {
+                self.stopped = true;
+                shared.panicked("the store", &panic);
+                None
+            }
+        };
+        (said, end)
+    }
+
+    /// The process stops: the log's worker does what it was given, and records the end of the log. Gives when that is done.
+    pub(super) fn close(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
+        let begin = self.busy_until.max(shared.now);
+        let waiting = std::mem::take(&mut self.waiting[Lane::Log as usize]);
+        let mut end = begin;
+        if !waiting.is_empty() && !self.stopped {
+            disk.borrow_mut().begin(begin);
+            let result = guard::catch(|| self.log.run(&waiting).is_ok());
+            end = disk.borrow().cursor();
+            record(disk, self.server, shared);
+            if let Err(panic) = result {
+                self.stopped = true;
+                shared.panicked("the store", &panic);
+            }
+        }
+        if self.stopped {
+            return end;
+        }
+        let (said, end) = self.record_end(end, disk, shared);
+        self.stopped = true;
+        if said.is_none() {
+            self.recorded = Recorded::Yes;
+        }
+        end
+    }
+
+    /// Has the log's worker recorded its end, and got nothing since?
+    pub(super) fn has_recorded_end(&self) -> bool {
+        self.recorded == Recorded::Yes
     }
 }
 

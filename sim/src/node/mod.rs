@@ -1,10 +1,11 @@
 //! One simulated machine: a disk that outlives the process, clocks, and at most one server process.
 //!
-//! Owns switching on, recovery and the end. Must not decide when they happen. The process itself, and the driver's
-//! loop around the real server, are in `process`, what its disk holds in `disk`.
+//! Owns switching on and recovery. Must not decide when they happen. The end is in `end`, the process itself, and the driver's
+//! loop around the real server, in `process`, what its disk holds in `disk`.
 
 mod clock;
 mod disk;
+mod end;
 mod gate;
 mod held;
 mod lanes;
@@ -24,26 +25,28 @@ use zabkeeper_core::{
 };
 
 use crate::faults::Fault;
-use crate::fs::{Crash, Disk, SimFs};
+use crate::fs::{Crash, Disk, LogEnd, SimFs};
 use crate::guard;
 use crate::heal::Fate;
 use crate::judge::Check;
 use crate::observe::Observation;
 use crate::options::Options;
-use crate::roles::Role;
 use crate::seed::{Dice, Seeds};
 use crate::shared::{Event, Shared};
 use crate::sometimes::{self, Sometimes};
-use crate::stream::{Delivery, End, Party, Silence};
+use crate::stream::{Delivery, Party};
 use crate::trace::Kind;
 pub(crate) use clock::Clock;
 pub use disk::is_snapshot;
+use end::power;
 use gate::Gate;
 use lanes::Lanes;
 use process::{Heard, Process};
 
 /// Reading the disk's content into memory and starting up, ns.
 const STARTUP: u64 = 500_000;
+/// A log that gets nothing for so long, ms, or for less, records its end.
+const QUIET_MS: u64 = 1_000;
 
 /// A machine.
 #[derive(Debug)]
@@ -67,6 +70,8 @@ pub struct Node {
     /// Every step costs so many times more.
     slowness: u64,
     rot: Rot,
+    /// What is known of the end of its log since its last process has ended.
+    log_end: LogEnd,
 }
 
 /// Is what was durable on the disk damaged?
@@ -75,6 +80,8 @@ enum Rot {
     No,
     /// The next start shows whether that matters.
     Perhaps,
+    /// The same, if the machine is not started again before: then it looks like a torn write.
+    UnderThisBoot,
     /// It does: the server has refused to start. Somebody has to replace the disk.
     Found,
 }
@@ -117,6 +124,7 @@ impl Node {
             doomed: false,
             slowness: 1,
             rot: Rot::No,
+            log_end: LogEnd::Unknown,
         }
     }
 
@@ -148,6 +156,11 @@ impl Node {
     /// What its server was told in its last life: not all are told the same.
     pub fn limits(&self) -> &Limits {
         &self.config.limits
+    }
+
+    /// When its process had no room for a snapshot last.
+    pub fn lacked_room(&self) -> Option<Instant> {
+        self.process().and_then(Process::lacked_room)
     }
 
     /// Live sessions, as the server tells them.
@@ -304,7 +317,9 @@ impl Node {
             Ok(Ok(server)) => {
                 let looks = shared.seeds.stream("looks", id.0 << 32 | life);
                 let pauses = shared.seeds.stream("pauses", id.0 << 32 | life);
-                let lanes = Lanes::new(id, life, opened, [looks, pauses]);
+                let mut quiet = shared.seeds.stream("quiet", id.0 << 32 | life);
+                let quiet = quiet.magnitude(20, QUIET_MS) * 1_000_000;
+                let lanes = Lanes::new(id, life, opened, [looks, pauses], quiet);
                 let odd = shared.seeds.stream("buggify", id.0 << 32 | life);
                 let seed = shared.seeds.stream("node/throttle", id.0 << 32 | life).word();
                 let now = self.clock.read(shared.now).mono;
@@ -325,7 +340,7 @@ impl Node {
     fn refused_to_open(&mut self, why: &str, shared: &mut Shared) {
         let (server, life) = (self.id, self.life);
         if self.disk.borrow().failed().is_none() {
-            if self.rot != Rot::Perhaps {
+            if !matches!(self.rot, Rot::Perhaps | Rot::UnderThisBoot) {
                 let evidence = format!("s{server} cannot open its store: {why}");
                 return shared.hold(Check::RECOVERS, Err(evidence));
             }
@@ -336,111 +351,6 @@ impl Node {
         }
         let how = self.draw_crash(shared);
         shared.after(1, Event::Crash { server: self.id, life: self.life, how });
-    }
-
-    /// How the machine ends next: after an error of the disk only without its page cache.
-    fn draw_crash(&mut self, shared: &Shared) -> Crash {
-        let killed = self.dice.chance(1, 2);
-        self.end_by(killed, shared)
-    }
-
-    /// The end of its process alone, where the disk is well, or a power failure.
-    pub fn end_by(&self, killed: bool, shared: &Shared) -> Crash {
-        let well = self.disk.borrow().failed().is_none();
-        if killed && well { Crash::Kill } else { self.power(shared) }
-    }
-
-    /// A power failure as the fault plan has it.
-    pub fn power(&self, shared: &Shared) -> Crash {
-        power(&shared.options)
-    }
-
-    /// Its own dice, for what nobody else decides.
-    pub fn dice(&mut self) -> &mut Dice {
-        &mut self.dice
-    }
-
-    /// The process ends now, as `how` says; `fate` decides what its disk keeps.
-    pub fn crash(&mut self, how: Crash, fate: Dice, shared: &mut Shared) {
-        if !self.is_running() {
-            return;
-        }
-        self.examine(shared);
-        let id = self.id;
-        shared.note(Kind::Life, (id.0, self.life), b"crash", || match how {
-            Crash::Kill => format!("s{id} is killed"),
-            Crash::Power { .. } => format!("s{id} loses power"),
-        });
-        if let Phase::Up(process) = &self.phase {
-            self.promised = process.server().status().accepted_epoch;
-            process.ends(shared);
-        }
-        // Handles go before the disk forgets them.
-        self.phase = Phase::Down;
-        let how = if self.disk.borrow().failed().is_some() { self.power(shared) } else { how };
-        let losses = self.disk.borrow_mut().crash(shared.now, how, fate);
-        if self.disk.borrow().failed().is_some() {
-            self.disk.borrow_mut().mend();
-        }
-        self.count_losses(&losses, shared);
-        self.slowness = 1;
-        shared.strikes.process_ended(shared.now, id);
-        self.dark = matches!(how, Crash::Power { .. });
-        match how {
-            Crash::Kill => shared.tally.counts.kills += 1,
-            Crash::Power { .. } => shared.tally.counts.power_failures += 1,
-        }
-        self.abandon_connections(shared);
-        shared.roles.record(shared.now, id, Role::Down);
-        shared.tally.shapes.down(id);
-        if shared.roles.now().all(|role| role == Role::Down) {
-            shared.tally.saw(Sometimes::NobodyUp);
-        }
-        shared.observe(Observation::Stopped { server: id });
-    }
-
-    /// A killed process' kernel resets its connections; a machine without power says nothing, and a partition keeps
-    /// what is said from arriving.
-    fn abandon_connections(&mut self, shared: &mut Shared) {
-        let me = Party::Server(self.id);
-        let mine: Vec<(ConnId, End, Party)> = shared
-            .net
-            .list()
-            .filter_map(|(conn, [dialler, acceptor])| {
-                let ends = [(End::Dialler, dialler, acceptor), (End::Acceptor, acceptor, dialler)];
-                let (end, _, other) = ends.into_iter().find(|(_, party, _)| *party == me)?;
-                Some((conn, end, other))
-            })
-            .collect();
-        for (conn, end, other) in mine {
-            let silent = self.silence((conn, end), other, shared);
-            shared.net.abandon(shared.now, conn, end, silent);
-        }
-        shared.schedule_arrivals();
-    }
-
-    fn silence(
-        &self,
-        (conn, end): (ConnId, End),
-        other: Party,
-        shared: &mut Shared,
-    ) -> Option<Silence> {
-        let cut = match other {
-            Party::Client(_) | Party::Stranger => None,
-            Party::Server(peer) => shared.reach.cut_until(shared.now, self.id, peer),
-        };
-        if !self.dark && cut.is_none() {
-            return None;
-        }
-        let dice = shared.net.dice(conn, end)?;
-        let late = Instant(shared.now.0 + dice.range(1, 60) * 1_000_000_000);
-        let late = if self.dark { late } else { cut.unwrap_or(late) };
-        let on_write = match other {
-            Party::Client(_) | Party::Stranger => true,
-            // Nobody is there to answer, for as long as the power is off.
-            Party::Server(_) => cut.is_none() && dice.chance(1, 2),
-        };
-        Some(Silence { late, on_write })
     }
 
     /// The process gets to run.
@@ -460,6 +370,15 @@ impl Node {
         }
         if sampled {
             self.examine(shared);
+        }
+    }
+
+    /// The log may have got nothing for a while.
+    pub fn log_is_quiet(&mut self, life: u64, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase
+            && life == self.life
+        {
+            process.log_is_quiet(&self.disk, shared);
         }
     }
 
@@ -573,15 +492,5 @@ impl Node {
         if let Phase::Up(process) = &mut self.phase {
             process.arm(fate, how);
         }
-    }
-}
-
-/// A power failure as the fault plan has it.
-fn power(options: &Options) -> Crash {
-    let has = |fault| options.faults.has(fault);
-    Crash::Power {
-        torn: has(Fault::DiskTorn),
-        garbage: has(Fault::DiskGarbage),
-        names: has(Fault::DiskNames),
     }
 }

@@ -135,6 +135,8 @@ pub(super) struct Process {
     troubles: Vec<Met>,
     ending: bool,
     halted: bool,
+    /// When there was no room for a snapshot last.
+    lacked_room: Option<Instant>,
 }
 
 impl std::fmt::Debug for Process {
@@ -194,6 +196,7 @@ impl Process {
             troubles: Vec::new(),
             ending: false,
             halted: false,
+            lacked_room: None,
         }
     }
 
@@ -209,6 +212,10 @@ impl Process {
 
     pub(super) fn is_ending(&self) -> bool {
         self.ending
+    }
+
+    pub(super) fn lacked_room(&self) -> Option<Instant> {
+        self.lacked_room
     }
 
     pub(super) fn has_halted(&self) -> bool {
@@ -321,7 +328,7 @@ impl Process {
     }
 
     pub(super) fn lane_done(&mut self, lane: Lane, disk: &RefCell<Disk>, shared: &mut Shared) {
-        let event = self.lanes.done(lane);
+        let event = self.lanes.done(lane, shared);
         let told = event.is_some();
         shared.note(Kind::Completion, (self.id.0, lane as u64), &[u8::from(told)], || {
             format!("s{} {lane:?} lane{}", self.id, if told { ", ends a command" } else { "" })
@@ -333,6 +340,24 @@ impl Process {
             self.lanes.start(disk, shared);
         }
         self.ask_to_run(shared);
+    }
+
+    /// The log may have got nothing for a while.
+    pub(super) fn log_is_quiet(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
+        if !self.ending {
+            self.lanes.quiet(disk, shared);
+        }
+    }
+
+    /// The process stops as it is told to. Gives when its disk has done what it was given.
+    pub(super) fn stop(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
+        self.ending = true;
+        self.lanes.close(disk, shared)
+    }
+
+    /// Has it recorded where its log ends, and written nothing since?
+    pub(super) fn has_recorded_end(&self) -> bool {
+        self.lanes.has_recorded_end()
     }
 
     pub(super) fn deadline(&mut self, shared: &mut Shared) {
@@ -465,6 +490,9 @@ impl Process {
             Delivered::Notified(heard) => self.take_notification(now, heard, shared),
             Delivered::Disk(event) => {
                 let failed = matches!(event, DiskEvent::Failed(_));
+                if matches!(event, DiskEvent::SnapshotFailed { .. }) {
+                    self.lacked_room = Some(shared.now);
+                }
                 self.step(now, Input::Disk(event), shared);
                 if failed {
                     self.halted = self.server.status().halted.is_some();

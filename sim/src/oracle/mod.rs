@@ -399,7 +399,7 @@ impl Oracles {
         let (tally, ledger) = (&mut self.tally, &mut self.ledger);
         ledger.keeps_a_majority(tally, id, acts.status, now, awake)?;
         let rules = self.model.rules();
-        self.outside.acted(tally, id, acts, (now, awake))?;
+        self.outside.acted(tally, id, acts, (now, awake), rules.tick)?;
         ledger.is_not_deaf(tally, id, (now, awake), rules.silence_limit())?;
         self.pace.gives_up_in_time(tally, id, (now, awake), rules.sync_limit)?;
         let since = ledger.role_since(id).max(awake);

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use zabkeeper_core::io::PeerEvent;
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance};
-use zabkeeper_core::{Epoch, Input, Instant, Mode, ServerId};
+use zabkeeper_core::{Epoch, Input, Instant, Mode, ServerId, Why};
 
 use super::Acts;
 use super::catalog::{Id, Tally, Verdict};
@@ -18,6 +18,8 @@ use super::voters::Voters;
 
 /// What a leader may take to give way.
 const GIVE_WAY: Duration = Duration::from_secs(1);
+/// Ticks for which who had no room for a leader's snapshot leaves it in peace, by the slowest clock.
+const REST_TICKS: u32 = 2 * 16;
 /// What who looks may take to join: the step that hears of the reign does it. Where much goes wrong reigns are too short to
 /// allow more (plant 144).
 const JOIN: Duration = Duration::from_millis(1);
@@ -27,6 +29,8 @@ const JOIN: Duration = Duration::from_millis(1);
 pub(super) struct Outside {
     /// Those who look for a leader.
     looking: BTreeMap<ServerId, Looking>,
+    /// Until when they may keep away, as they had no room for a leader's snapshot.
+    resting: BTreeMap<ServerId, Instant>,
     /// Leaders that have heard of a later promise than their epoch.
     outrun: BTreeMap<ServerId, Outrun>,
 }
@@ -96,6 +100,7 @@ impl Outside {
     /// A server begins or ends a life.
     pub(super) fn restarted(&mut self, id: ServerId) {
         self.looking.remove(&id);
+        self.resting.remove(&id);
         self.outrun.remove(&id);
     }
 
@@ -107,6 +112,7 @@ impl Outside {
         (id, input): (ServerId, &Input),
         (now, awake): (Instant, Instant),
     ) -> Verdict {
+        let awake = awake.max(self.rested(id));
         if let Some(looking) = self.looking.get_mut(&id) {
             looking.joins(tally, id, (now, awake))?;
             if let Input::Election(from, said) = input {
@@ -132,7 +138,13 @@ impl Outside {
         id: ServerId,
         Acts { peers, election, status, .. }: &Acts<'_>,
         (now, awake): (Instant, Instant),
+        tick: Duration,
     ) -> Verdict {
+        let no_room =
+            |command: &PeerCommand| matches!(command, PeerCommand::Close(_, Why::NoRoom(_)));
+        if peers.iter().any(no_room) {
+            self.resting.insert(id, now.after(tick * REST_TICKS));
+        }
         if status.mode != Mode::Leader {
             self.outrun.remove(&id);
         }
@@ -158,8 +170,12 @@ impl Outside {
         let Some(looking) = before.filter(goes_on).or(round.map(Looking::new)) else {
             return Ok(());
         };
-        looking.joins(tally, id, (now, awake))?;
+        looking.joins(tally, id, (now, awake.max(self.rested(id))))?;
         self.looking.insert(id, looking);
         Ok(())
+    }
+
+    fn rested(&self, id: ServerId) -> Instant {
+        self.resting.get(&id).copied().unwrap_or_default()
     }
 }

@@ -408,6 +408,10 @@ impl World {
                 let (node, shared) = self.node(server);
                 node.lane_done(life, lane, shared);
             }
+            Event::Quiet { server, life } => {
+                let (node, shared) = self.node(server);
+                node.log_is_quiet(life, shared);
+            }
             Event::Look { server, life } => {
                 let (node, shared) = self.node(server);
                 node.look(life, shared);

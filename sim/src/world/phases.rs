@@ -33,6 +33,8 @@ const LOOK: u64 = 20 * MS;
 /// Handles that a store may hold: a segment, the state file, a snapshot, some for what it is about to do, and the
 /// snapshots that its reader has sent to as many links.
 const HANDLES_MAX: u32 = 8 + 64;
+/// Ticks, by the slowest clock, after which a server that had no room for a snapshot has tried again at the latest.
+const PAUSE_TICKS: u32 = 2 * 256;
 
 /// How long the service took to recover, and how long it might have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -286,11 +288,13 @@ impl World {
             let few = if handles <= HANDLES_MAX { Ok(()) } else { Err(format!("{handles} open")) };
             shared.hold(Check::HANDLES, few);
             let limits = node.limits();
+            let longest = shared.options.server.tick() * PAUSE_TICKS;
+            let waits = node.lacked_room().is_some_and(|at| shared.now < at.after(longest));
             // Where a learner was slow, older ones stay until the next one is complete.
             let most =
                 if held_back { usize::MAX } else { 1 + limits.snapshots_kept.max(1) as usize };
             let kept = left_over(&node.disk().borrow().names(), most)
-                .and_then(|()| goes_on((status.snapshot, applied), limits));
+                .and_then(|()| goes_on((status.snapshot, applied), limits, waits));
             shared.hold(Check::FILES, kept.map_err(|what| format!("s{server}: {what}")));
         }
         self.end_digest = digests.first().map(|(_, digest)| *digest);
@@ -320,8 +324,11 @@ fn left_over(names: &[String], most: usize) -> Result<(), String> {
 }
 
 /// Are snapshots taken as often as they are wanted? Counted within the newest epoch, whose counters have no gaps. One or two
-/// may have been given up for a leader's, which then did not arrive.
-fn goes_on((snapshot, applied): (Zxid, Zxid), limits: &Limits) -> Result<(), String> {
+/// may have been given up for a leader's, which then did not arrive. Who had no room waits longer each time.
+fn goes_on((snapshot, applied): (Zxid, Zxid), limits: &Limits, waits: bool) -> Result<(), String> {
+    if waits {
+        return Ok(());
+    }
     let before = if snapshot.epoch() == applied.epoch() { snapshot.counter() } else { 0 };
     let since = applied.counter().saturating_sub(before);
     let wanted = limits.snapshot_txns.saturating_add(1);

@@ -127,6 +127,7 @@ impl World {
         let hit = match fault {
             Fault::NodeKill => self.end_server(server, Some(Crash::Kill)),
             Fault::NodePower => self.end_server(server, None),
+            Fault::NodeStop => self.stop_server(server),
             Fault::NodeKillLeader => self.end_leader(),
             Fault::NodeBlackout => self.black_out(),
             Fault::NodePause => self.pause_server(server),
@@ -137,6 +138,7 @@ impl World {
             | Fault::DiskStall
             | Fault::DiskWriteError
             | Fault::DiskFull
+            | Fault::DiskSnapshotsFull
             | Fault::DiskFsyncError => self.trouble_disk(fault, server),
             Fault::NetReset => self.trouble_conn(fault, only, |shared, _, conn| {
                 shared.net.break_off(shared.now, conn, Break::Both);
@@ -277,6 +279,22 @@ impl World {
 
     /// A server ends, and is started again some time later.
     pub(super) fn crash(&mut self, server: ServerId, life: u64, how: Crash) {
+        self.let_end(server, life, Some(how));
+    }
+
+    /// A server is told to stop, and is started again some time later.
+    pub(super) fn stop_server(&mut self, server: ServerId) -> bool {
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        let (up, life) = (node.is_up(), node.life());
+        if up {
+            shared.hit(Hit::Server(server), None);
+            self.let_end(server, life, None);
+        }
+        up
+    }
+
+    /// Without a way given, it stops as it is told to.
+    pub(super) fn let_end(&mut self, server: ServerId, life: u64, how: Option<Crash>) {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         if life != node.life() || !node.is_running() {
             return;
@@ -288,7 +306,10 @@ impl World {
         };
         let fate = dice.fork();
         let after = if dice.chance(1, 4) { dice.below(50) } else { dice.range(50, 5_000) };
-        node.crash(how, fate, shared);
+        match how {
+            Some(how) => node.crash(how, fate, shared),
+            None => node.stop(fate, shared),
+        }
         shared.after(after * MS, Event::Start { server });
         shared.tell(|| format!("it starts again after {after} ms"));
     }

@@ -13,7 +13,7 @@ use crate::node::Node;
 impl World {
     /// The disk of a server is lost, if the others can spare it.
     pub(super) fn wipe_disk(&mut self, server: ServerId) -> bool {
-        let ends = self.end_if_spared(server);
+        let ends = self.end_if_spared(server, Some(Crash::Kill));
         if ends {
             let (node, shared) = self.node(server);
             node.wipe(shared);
@@ -23,11 +23,19 @@ impl World {
     }
 
     /// What is durable on a server's disk is damaged while it is down, if the others can spare all of it. It either knows
-    /// everything again, or refuses to start, and gets an empty disk.
+    /// everything again, or refuses to start, and gets an empty disk. Before, it is killed, loses power, or is told to stop.
     pub(super) fn damage_disk(&mut self, server: ServerId) -> bool {
-        if !self.end_if_spared(server) {
+        if !self.can_spare(server) {
             return false;
         }
+        let power = self.nodes[&server].power(&self.shared);
+        // A schedule that says nothing of it means a kill.
+        let how = match self.fault_dice[Fault::DiskRot as usize].below(4) {
+            2 => Some(power),
+            3 => None,
+            _ => Some(Crash::Kill),
+        };
+        self.end_if_spared(server, how);
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let damaged = node.damage(&mut self.fault_dice[Fault::DiskRot as usize], shared);
         if damaged {
@@ -36,12 +44,12 @@ impl World {
         damaged
     }
 
-    /// Its process ends, if the others can spare all that it knows.
-    fn end_if_spared(&mut self, server: ServerId) -> bool {
+    /// Its process ends, if the others can spare all that it knows; without a way given, it stops as it is told to.
+    fn end_if_spared(&mut self, server: ServerId, how: Option<Crash>) -> bool {
         let spared = self.can_spare(server);
         if spared {
             let life = self.nodes[&server].life();
-            self.crash(server, life, Crash::Kill);
+            self.let_end(server, life, how);
         }
         spared
     }

@@ -1,9 +1,9 @@
 //! Whom a reign leaves outside (Z26), who is heard although he has come again (Z23), what a reign begins with (Z27), and what
 //! confirms it (C5).
 
-use zabkeeper_core::io::PeerEvent;
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
-use zabkeeper_core::{ConnId, Epoch, Input, Instant, LinkId, ServerId, Zxid};
+use zabkeeper_core::{ConnId, Epoch, Input, Instant, LinkId, ServerId, Why, Zxid};
 
 use super::cast::link;
 use super::ensembles::only_the_leader_logs;
@@ -43,6 +43,22 @@ fn z26_who_hears_of_a_reign_goes_on_looking() {
         hears_from(h, S3, S1, Stance::Leading, 7);
         h.waits(1_100);
         if lie { looks(h, S3) } else { h.turns_to(S3, S1) }
+    });
+}
+
+/// Who had no room for a leader's snapshot may wait, and no longer than that.
+#[test]
+fn z26_who_has_room_again_goes_on_looking() {
+    twins_of(3, "Z26", |h, lie| {
+        let close = PeerCommand::Close(link(S3, S1), Why::NoRoom("disk full".to_owned()));
+        h.looks(S3);
+        h.puts(S3, &[], &[close]);
+        let vote = h.own_vote(S3);
+        h.votes(S3, vote, Voice::Full);
+        hears_from(h, S3, S2, Stance::Following, 1);
+        hears_from(h, S3, S1, Stance::Leading, 7);
+        h.waits(if lie { 33_000 } else { 15_000 });
+        h.shows(S3);
     });
 }
 
