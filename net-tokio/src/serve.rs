@@ -134,12 +134,56 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
     warn_of_readers([&log_dir, &snapshot_dir]);
     let mut options = Options::new(random());
     options.segment_bytes = settings.preallocate_bytes;
-    let opened = storage_fs::open(log_dir, snapshot_dir, options)
-        .map_err(|error| Failure::of_store(&log, &error))?;
+    let place = log.display();
+    let opened = match storage_fs::open(log_dir.clone(), snapshot_dir.clone(), options) {
+        Err(error @ StoreError::Damaged { .. }) if can_be_filled(settings) => {
+            tracing::error!("{place}: {error}");
+            let failed = |error: StoreError| Failure::of_store(&log, &error);
+            let kept = storage_fs::set_aside(log_dir.clone(), snapshot_dir.clone(), options)
+                .map_err(failed)?;
+            tracing::warn!(
+                "set aside as {}; this server has no vote until a leader has filled it",
+                kept.join(", ")
+            );
+            storage_fs::open(log_dir, snapshot_dir, options).map_err(failed)?
+        }
+        Err(error @ StoreError::Damaged { .. }) => {
+            return Err(Failure::Data(remedy(&error, &log, settings)));
+        }
+        opened => opened.map_err(|error| Failure::of_store(&log, &error))?,
+    };
     for note in &opened.notes {
         tracing::warn!("{note}");
     }
     Ok(opened)
+}
+
+/// Are there so many others that a majority of all is among them, who hold what this server has lost?
+fn can_be_filled(settings: &Settings) -> bool {
+    let members = settings.ensemble.as_ref().map_or(1, |ensemble| ensemble.members.len());
+    members - 1 > members / 2
+}
+
+/// What is wrong with the data, and what to do. A copy is older than what the others hold, so a member must not begin with
+/// one.
+fn remedy(error: &StoreError, log: &Path, settings: &Settings) -> String {
+    let (place, data) = (log.display(), settings.data_dir.display());
+    let what = match error {
+        StoreError::Damaged { .. } if settings.ensemble.is_some() => format!(
+            "; do not restore it from a copy: where the other server has all of its data, move {data} \
+             away on this one and start it, and the other one fills it"
+        ),
+        StoreError::Damaged { .. } => format!(
+            "; restore {data} from a copy, which loses what was written since, or have the files looked at"
+        ),
+        StoreError::InUse { .. }
+        | StoreError::DiskFull { .. }
+        | StoreError::TooManyFiles { .. }
+        | StoreError::Io { .. }
+        | StoreError::UnknownVersion { .. }
+        | StoreError::ForeignCluster { .. } => String::new(),
+    };
+    format!("{place}: {error}{what}")
 }
 
 /// Directories that this server has not created keep their mode: somebody may rely on it.

@@ -1,6 +1,7 @@
 //! What can go wrong with the disk, sorted by what the operator has to do.
 //!
-//! Owns the words that operators read. Must not decide what happens next: nearly every one of these stops the server.
+//! Owns the words that operators read. Must not decide what happens next: every one of these stops the server, unless it is
+//! [`StoreError::Damaged`] and the driver knows of others who hold what is lost.
 
 use std::fmt;
 use std::io;
@@ -111,8 +112,8 @@ impl fmt::Display for StoreError {
             }
             StoreError::Damaged { what, place } => write!(
                 f,
-                "{place} is damaged: {what}; going on could lose acknowledged writes, so the \
-                 server stops and leaves the files as they are: restore the directory from a copy"
+                "{place} is damaged: {what}; going on could lose acknowledged writes, so the files are \
+                 left as they are"
             ),
             StoreError::UnknownVersion { file, found, known } => write!(
                 f,

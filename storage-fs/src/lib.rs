@@ -11,12 +11,14 @@
 //!   -> LogLane                  appends and state writes   log
 //!   -> SnapshotLane             snapshots and purging      lane
 //!   -> ReaderLane               what learners lack         read
+//! set_aside(..)                 begins anew, without a say aside
 //! ```
 //!
 //! The lanes are for three threads: they share no memory, and no file that two of them write. The two that write stop
 //! for good at their first error; only where room or descriptors lack for a snapshot, that is given up and the lane goes on.
 //! The reader changes nothing, and its failures are answers.
 
+mod aside;
 mod block;
 mod cut;
 mod dir;
@@ -35,6 +37,7 @@ mod state;
 mod tests;
 pub mod vfs;
 
+pub use aside::set_aside;
 pub use error::StoreError;
 pub use lane::SnapshotLane;
 pub use log::LogLane;

@@ -189,7 +189,7 @@ fn is_of_snapshots(name: FileName) -> bool {
 }
 
 /// Locks both directories, of which the second may be the first.
-fn lock<V: Vfs>(log: &Dir<V>, snapshots: &Dir<V>) -> Result<Locks<V::Lock>, StoreError> {
+pub(crate) fn lock<V: Vfs>(log: &Dir<V>, snapshots: &Dir<V>) -> Result<Locks<V::Lock>, StoreError> {
     let in_use = |dir: &Dir<V>| StoreError::InUse { place: dir.place() };
     let held = log.try_lock()?.ok_or_else(|| in_use(log))?;
     match snapshots.try_lock()? {

@@ -20,6 +20,8 @@ use crate::vfs::{BootId, Vfs};
 /// What slots begin with.
 const KIND: Kind = Kind { magic: *b"zabk-sta", version: 3, oldest: 1 };
 const SLOTS: [u64; 2] = [0, BLOCK_END];
+/// Bytes of the file.
+pub(crate) const BYTES: u64 = 2 * BLOCK_END;
 /// Bytes of a slot's content before the state and its length.
 const HEAD: usize = 40;
 /// The same in versions before 3, which had no boot id.

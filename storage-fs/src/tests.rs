@@ -1,5 +1,6 @@
 //! The store as a whole: on real files, and on a directory in memory that loses power.
 
+mod aside;
 mod crash;
 mod cut;
 mod damage;

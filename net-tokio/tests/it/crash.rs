@@ -123,7 +123,7 @@ fn newest_segment(folder: &Path) -> PathBuf {
 }
 
 /// Changes the last batch of the log below this folder.
-fn change_last_batch(folder: &Path, change: impl FnOnce(&mut Vec<u8>, usize)) {
+pub(crate) fn change_last_batch(folder: &Path, change: impl FnOnce(&mut Vec<u8>, usize)) {
     let segment = newest_segment(folder);
     let mut bytes = std::fs::read(&segment).expect("reads");
     let batch = bytes.windows(4).rposition(|magic| magic == b"zkba").expect("there is a batch");
@@ -158,6 +158,7 @@ fn a_last_write_that_was_damaged_is_noticed_after_sigterm_kill_9_and_a_quiet_sec
         let (code, text) = refused(&configure(free_port(), dir.path(), "preAllocSize=64"));
         assert_eq!(code, Some(3), "{text}");
         assert!(text.contains("log.") && text.contains(" is damaged: "), "{text}");
+        assert!(text.contains("restore ") && text.contains(" from a copy, which loses"), "{text}");
     }
 }
 

@@ -11,7 +11,7 @@ use zabkeeper_core::peer::frame::{Channel, Greeting};
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ServerId, SessionId};
 
-use crate::crash::check_all_there;
+use crate::crash::{change_last_batch, check_all_there};
 use crate::harness::eventually;
 use crate::members::{Ensemble, Writers};
 use crate::raw::{Raw, create, exists, get, set, sync};
@@ -293,6 +293,31 @@ fn a_wiped_server_is_brought_back_by_a_snapshot_under_load() {
     ensemble.boot(wiped);
     ensemble.await_serving(wiped);
     check_all_there(ensemble.server(wiped), &paths);
+}
+
+/// Its acknowledged writes are with the others; what was damaged is kept for whoever wants to look at it.
+#[test]
+fn a_member_whose_log_is_damaged_sets_it_aside_and_is_filled_by_the_others() {
+    let mut ensemble = Ensemble::start("");
+    let victim = (ensemble.leader() + 1) % 3;
+    let (mut raw, _) = Raw::open(ensemble.server(victim).port, 10_000);
+    let paths: Vec<String> = (0..20).map(|number| format!("/kept{number}")).collect();
+    for path in &paths {
+        assert_eq!(raw.call(create(path, path.as_bytes(), 0)).0, 0);
+    }
+    ensemble.terminate(victim);
+    let folder = ensemble.folder(victim);
+    change_last_batch(&folder, |bytes, batch| bytes[batch + 60] ^= 1);
+    ensemble.boot(victim);
+    ensemble.await_serving(victim);
+    check_all_there(ensemble.server(victim), &paths);
+    ensemble.server(victim).await_line(&[&"ERROR", &" is damaged: "]);
+    ensemble.server(victim).await_line(&[&"WARN", &"set aside as state.damaged, log."]);
+    assert!(folder.join("state.damaged").exists());
+    // With its voice again it makes up for another one.
+    ensemble.kill((victim + 1) % 3);
+    ensemble.await_serving(victim);
+    check_all_there(ensemble.server(victim), &paths);
 }
 
 #[test]
