@@ -155,27 +155,32 @@ fn after_item(item: Option<&SnapshotItem>) -> Option<SnapshotItem> {
             SnapshotItem::Header { header, slots: 300, nodes: 200 }
         }
         Some(SnapshotItem::Header { .. }) => SnapshotItem::Acl { id: AclId::NONE, list: acl() },
-        Some(SnapshotItem::Acl { .. }) => SnapshotItem::Node {
-            id: NodeId(9),
-            node: Node {
-                parent: NodeId::ROOT,
-                name: "n".into(),
-                data: data(),
-                acl: AclId::NONE,
-                czxid: ZXID,
-                mzxid: ZXID,
-                pzxid: Zxid::ZERO,
-                ctime: -1,
-                mtime: 1_000,
-                version: 1,
-                creates: 2,
-                aversion: 3,
-                owner: SESSION,
-            },
-        },
+        Some(SnapshotItem::Acl { .. }) => SnapshotItem::Node { id: NodeId(9), node: node() },
         Some(SnapshotItem::Node { .. }) => SnapshotItem::Owners(vec![(SESSION, ServerId(2))]),
-        Some(SnapshotItem::Owners(_)) => return None,
+        Some(SnapshotItem::Owners(_)) => {
+            SnapshotItem::NodeInTxn { id: NodeId(9), node: node(), txn_order: 1 }
+        }
+        Some(SnapshotItem::NodeInTxn { .. }) => return None,
     })
+}
+
+fn node() -> Node {
+    Node {
+        parent: NodeId::ROOT,
+        name: "n".into(),
+        data: data(),
+        acl: AclId::NONE,
+        czxid: ZXID,
+        mzxid: ZXID,
+        pzxid: Zxid::ZERO,
+        ctime: -1,
+        mtime: 1_000,
+        version: 1,
+        creates: 2,
+        aversion: 3,
+        owner: SESSION,
+        txn_order: 0,
+    }
 }
 
 fn notification(stance: Stance) -> Notification {

@@ -13,7 +13,7 @@ use crate::names::FileName;
 use crate::vfs::Vfs;
 
 /// What snapshots begin with.
-const KIND: Kind = Kind { magic: *b"zabk-snp", version: 1, oldest: 1 };
+const KIND: Kind = Kind { magic: *b"zabk-snp", version: 2, oldest: 1 };
 /// Offset of the first chunk.
 pub(crate) const FIRST_CHUNK: u64 = BLOCK_END;
 /// Bytes of a chunk before its content.

@@ -35,7 +35,7 @@ use crate::error::Inapplicable;
 use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
 use crate::wire::{Acl, Perms, Stat};
-use node::Links;
+use node::{Link, Links};
 use quota::Quotas;
 use snapshot::Walk;
 
@@ -89,10 +89,10 @@ impl Tree {
         let mut tree = Tree::bare(hash);
         tree.place(blank(NodeId::ROOT, "", AclId::NONE));
         let zookeeper = tree.place(blank(NodeId::ROOT, "zookeeper", AclId::NONE));
-        tree.place(blank(zookeeper, "quota", AclId::NONE));
         let readable = [Acl { perms: Perms::READ, scheme: "world".into(), id: "anyone".into() }];
         let acl = tree.acls.intern(&readable);
         tree.place(Node { aversion: -1, ..blank(zookeeper, "config", acl) });
+        tree.place(blank(zookeeper, "quota", AclId::NONE));
         tree
     }
 
@@ -133,7 +133,7 @@ impl Tree {
         self.node(id).stat(self.children_count(id))
     }
 
-    /// Names of the children, in no promised order (edge 70).
+    /// Names of the children in the order of their creation, on every server. ZooKeeper promises none (edge 70).
     pub(crate) fn children(&self, id: NodeId) -> Vec<String> {
         let mut names = Vec::with_capacity(self.children_count(id) as usize);
         names.extend(self.child_ids(id).map(|child| self.node(child).name.to_string()));
@@ -146,8 +146,8 @@ impl Tree {
     }
 
     fn child_ids(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
-        let first = self.slots[id.index()].links.first_child;
-        iter::successors(first, |child| self.slots[child.index()].links.after)
+        let first = self.slots[id.index()].links.first_child.get();
+        iter::successors(first, |child| self.slots[child.index()].links.after.get())
     }
 
     pub(crate) fn acls(&self) -> &AclTable {
@@ -229,6 +229,7 @@ impl Tree {
         let data = new.data.map(Bytes::copy_from_slice);
         let id = self.place(Node {
             data,
+            txn_order: self.next_txn_order(parent, zxid),
             czxid: zxid,
             mzxid: zxid,
             pzxid: zxid,
@@ -240,6 +241,13 @@ impl Tree {
         let stat = self.stat(id);
         self.use_created(new.path, id);
         Ok(stat)
+    }
+
+    /// Behind which siblings of the same transaction a new child comes.
+    fn next_txn_order(&self, parent: NodeId, zxid: Zxid) -> u32 {
+        let youngest = self.youngest_child(parent).map(|youngest| self.node(youngest));
+        let of_same_txn = youngest.filter(|youngest| youngest.czxid == zxid);
+        of_same_txn.map_or(0, |youngest| youngest.txn_order + 1)
     }
 
     /// Deletes a node without children. Returns its list, which says who may hear of it.
@@ -417,13 +425,7 @@ impl Tree {
                 hash_of(keyed, node.parent, &node.name)
             });
             self.unlist_lapse(parent);
-            let above = &mut self.slots[parent.index()].links;
-            above.children += 1;
-            let after = above.first_child.replace(id);
-            self.slots[id.index()].links.after = after;
-            if let Some(after) = after {
-                self.slots[after.index()].links.before = Some(id);
-            }
+            self.append_child(parent, id);
         }
         if let Some(session) = session {
             self.ephemerals.entry(session).or_default().insert(id);
@@ -433,6 +435,44 @@ impl Tree {
         self.list_quota(id);
         self.counts.nodes += 1;
         self.counts.bytes += data + self.path_length(id);
+    }
+
+    fn youngest_child(&self, parent: NodeId) -> Option<NodeId> {
+        let oldest = self.slots[parent.index()].links.first_child.get()?;
+        self.slots[oldest.index()].links.before.get()
+    }
+
+    /// Makes a node the youngest child of its parent.
+    fn append_child(&mut self, parent: NodeId, id: NodeId) {
+        let youngest = self.youngest_child(parent);
+        let above = &mut self.slots[parent.index()].links;
+        above.children += 1;
+        let oldest = above.first_child.get().unwrap_or(id);
+        above.first_child = Link::to(oldest);
+        if let Some(youngest) = youngest {
+            self.slots[youngest.index()].links.after = Link::to(id);
+            self.slots[id.index()].links.before = Link::to(youngest);
+        }
+        self.slots[oldest.index()].links.before = Link::to(id);
+    }
+
+    /// Takes a node out of the list of its siblings; its own links become blank.
+    fn remove_child(&mut self, parent: NodeId, id: NodeId) {
+        let Links { before, after, .. } = mem::take(&mut self.slots[id.index()].links);
+        let above = &mut self.slots[parent.index()].links;
+        above.children -= 1;
+        if above.first_child == Link::to(id) {
+            above.first_child = after;
+        } else {
+            let older = before.get().expect("only the oldest has no older sibling");
+            self.slots[older.index()].links.after = after;
+        }
+        // Behind the youngest comes none: the oldest names it.
+        let oldest = self.slots[parent.index()].links.first_child;
+        let next = if after == Link::NONE { oldest } else { after };
+        if let Some(next) = next.get() {
+            self.slots[next.index()].links.before = before;
+        }
     }
 
     /// The reverse of [`Tree::place`]. The caller has touched the slot.
@@ -445,17 +485,8 @@ impl Tree {
         let hash = hash_of(&self.hash, node.parent, &node.name);
         let entry = self.names.find_entry(hash, |other| *other == id);
         entry.expect("every node but the root is named").remove();
-        let slot = &mut self.slots[id.index()];
-        let node = slot.node.take().expect("a displaced node is there");
-        let Links { before, after, .. } = mem::take(&mut slot.links);
-        match before {
-            Some(before) => self.slots[before.index()].links.after = after,
-            None => self.slots[node.parent.index()].links.first_child = after,
-        }
-        if let Some(after) = after {
-            self.slots[after.index()].links.before = before;
-        }
-        self.slots[node.parent.index()].links.children -= 1;
+        let node = self.slots[id.index()].node.take().expect("a displaced node is there");
+        self.remove_child(node.parent, id);
         self.list_lapse(node.parent);
         if node.is_ephemeral() {
             let of_session = self.ephemerals.get_mut(&node.owner).expect("ephemerals are indexed");
@@ -504,6 +535,7 @@ fn blank(parent: NodeId, name: &str, acl: AclId) -> Node {
         creates: 0,
         aversion: 0,
         owner: SessionId(0),
+        txn_order: 0,
     }
 }
 

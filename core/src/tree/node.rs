@@ -42,16 +42,39 @@ pub(crate) struct Node {
     pub(crate) aversion: i32,
     /// What [`Lifetime::owner`] makes of it; the session of an ephemeral node.
     pub(crate) owner: SessionId,
+    /// Orders siblings that one transaction has created, oldest first. Not part of the record that older snapshots have.
+    #[serde(skip)]
+    pub(crate) txn_order: u32,
 }
 
-/// A node's place among its siblings: a doubly linked list, so that creating and deleting under a parent with a
-/// million children costs what it costs under one with none.
+/// A node's place among its siblings: a doubly linked list in the order of creation, so that creating and deleting under
+/// a parent with a million children costs what it costs under one with none.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Links {
     pub(crate) children: u32,
-    pub(crate) first_child: Option<NodeId>,
-    pub(crate) before: Option<NodeId>,
-    pub(crate) after: Option<NodeId>,
+    /// The oldest child.
+    pub(crate) first_child: Link,
+    /// The next older sibling; of the oldest one the youngest, so that a parent need not hold both ends.
+    pub(crate) before: Link,
+    /// The next younger sibling.
+    pub(crate) after: Link,
+}
+
+/// A node or none. The root is nobody's child, so its number stands for none, which saves half of an `Option`'s room.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Link(u32);
+
+impl Link {
+    pub(crate) const NONE: Link = Link(0);
+
+    pub(crate) fn to(child: NodeId) -> Link {
+        assert_ne!(child, NodeId::ROOT, "the root is nobody's child");
+        Link(child.0)
+    }
+
+    pub(crate) fn get(self) -> Option<NodeId> {
+        (self != Link::NONE).then_some(NodeId(self.0))
+    }
 }
 
 impl Node {

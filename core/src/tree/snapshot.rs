@@ -33,10 +33,26 @@ pub(crate) struct SnapshotHeader {
 /// Stored by position: append only.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Item {
-    Header { header: SnapshotHeader, slots: u32, nodes: u64 },
-    Acl { id: AclId, list: Vec<Acl> },
-    Node { id: NodeId, node: Node },
+    Header {
+        header: SnapshotHeader,
+        slots: u32,
+        nodes: u64,
+    },
+    Acl {
+        id: AclId,
+        list: Vec<Acl>,
+    },
+    Node {
+        id: NodeId,
+        node: Node,
+    },
     Owners(Vec<(SessionId, ServerId)>),
+    /// A node with a sibling that the same transaction has created before it. Older snapshots have a plain one there.
+    NodeInTxn {
+        id: NodeId,
+        node: Node,
+        txn_order: u32,
+    },
 }
 
 /// A walk under way.
@@ -82,7 +98,7 @@ impl Tree {
         let mut slice = std::mem::take(&mut walk.head);
         while slice.len() < bytes {
             if let Some((id, node)) = walk.aside.pop() {
-                slice = encode(slice, &Item::Node { id, node });
+                slice = encode(slice, &item(id, node));
             } else if walk.cursor < walk.end {
                 let id = NodeId(walk.cursor);
                 walk.cursor += 1;
@@ -90,7 +106,7 @@ impl Tree {
                 if slot.walked != walk.number
                     && let Some(node) = &slot.node
                 {
-                    slice = encode(slice, &Item::Node { id, node: node.clone() });
+                    slice = encode(slice, &item(id, node.clone()));
                 }
             } else {
                 self.walk = None;
@@ -141,10 +157,11 @@ pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotH
                 }
                 Item::Owners(owners) => owned = owners,
                 Item::Acl { id, list } => lists.push((id, list)),
-                Item::Node { id, node } => match tree.slots.get_mut(id.index()) {
-                    Some(Slot { node: place @ None, .. }) => *place = Some(node),
-                    _ => return Err(corrupt(&format!("place {} is taken or outside", id.0))),
-                },
+                Item::Node { id, node } => tree.restore(id, node).map_err(|what| corrupt(&what))?,
+                Item::NodeInTxn { id, node, txn_order } => {
+                    let node = Node { txn_order, ..node };
+                    tree.restore(id, node).map_err(|what| corrupt(&what))?;
+                }
             }
         }
     }
@@ -160,11 +177,21 @@ pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotH
 }
 
 impl Tree {
+    /// Puts a record where it was.
+    fn restore(&mut self, id: NodeId, node: Node) -> Result<(), String> {
+        match self.slots.get_mut(id.index()) {
+            Some(Slot { node: place @ None, .. }) => *place = Some(node),
+            _ => return Err(format!("place {} is taken or outside", id.0)),
+        }
+        Ok(())
+    }
+
     /// Rebuilds all that is not in the records: links, names, counts, references, free places.
     fn relink(&mut self) -> Result<(), String> {
         if self.slots.first().is_none_or(|slot| slot.node.is_none()) {
             return Err("there is no root".into());
         }
+        let mut found = Vec::new();
         for index in 0..self.slots.len() {
             let id = NodeId(u32::try_from(index).expect("the header's count is 32-bit"));
             let Some(node) = &self.slots[index].node else {
@@ -172,6 +199,7 @@ impl Tree {
                 continue;
             };
             let (parent, acl) = (node.parent, node.acl);
+            found.push((node.czxid, node.txn_order, id));
             if self.slots.get(parent.index()).is_none_or(|slot| slot.node.is_none()) {
                 return Err(format!("place {} has no parent", id.0));
             }
@@ -181,6 +209,14 @@ impl Tree {
             if !self.acls.reference(acl) {
                 return Err(format!("place {} names a list that is not there", id.0));
             }
+        }
+        // Places say nothing of age: they are used again. Names decide where a snapshot of an older build does not say which
+        // siblings of a transaction came first, so that all servers that load it agree.
+        found.sort_unstable_by(|one, other| {
+            let name = |id| &self.node(id).name;
+            (one.0, one.1).cmp(&(other.0, other.1)).then_with(|| name(one.2).cmp(name(other.2)))
+        });
+        for (_, _, id) in found {
             self.link(id);
         }
         // Lowest place first, so that a reloaded slab fills up as it lies.
@@ -200,6 +236,13 @@ impl Tree {
             }
         }
         false
+    }
+}
+
+fn item(id: NodeId, node: Node) -> Item {
+    match node.txn_order {
+        0 => Item::Node { id, node },
+        txn_order => Item::NodeInTxn { id, node, txn_order },
     }
 }
 

@@ -83,6 +83,90 @@ fn paths_are_found_component_by_component() {
 }
 
 #[test]
+fn op_08_children_are_listed_in_the_order_of_creation() {
+    let mut tree = tree();
+    assert_eq!(names(&tree, "/zookeeper"), ["config", "quota"]);
+    create(&mut tree, "/p", NOBODY, 1);
+    for (name, zxid) in [("d", 2), ("b", 3), ("e", 4), ("a", 4), ("c", 4)] {
+        create(&mut tree, &format!("/p/{name}"), NOBODY, zxid);
+    }
+    assert_eq!(names(&tree, "/p"), ["d", "b", "e", "a", "c"]);
+    // The oldest, the youngest, and one in between; who comes again is the youngest.
+    for (name, left) in [("d", "b e a c d"), ("d", "b e a c d"), ("a", "b e c d a")] {
+        tree.delete(&format!("/p/{name}"), Zxid(5)).expect("fits");
+        create(&mut tree, &format!("/p/{name}"), NOBODY, 5);
+        assert_eq!(names(&tree, "/p").join(" "), left);
+    }
+    for name in ["a", "e", "b", "d", "c"] {
+        tree.delete(&format!("/p/{name}"), Zxid(6)).expect("fits");
+    }
+    create(&mut tree, "/p/f", NOBODY, 7);
+    assert_eq!(names(&tree, "/p"), ["f"]);
+}
+
+/// An older build has no word for which siblings of one transaction came first.
+#[test]
+fn op_08_whoever_loads_a_snapshot_of_an_older_build_lists_children_alike() {
+    let mut tree = tree();
+    create(&mut tree, "/gone", NOBODY, 1);
+    create(&mut tree, "/p", NOBODY, 1);
+    tree.delete("/gone", Zxid(2)).expect("fits");
+    for (name, zxid) in [("z", 2), ("y", 2), ("b", 3), ("x", 4), ("c", 4)] {
+        create(&mut tree, &format!("/p/{name}"), NOBODY, zxid);
+    }
+    let (chunk, _) = snapshot(&mut tree);
+    assert_eq!(
+        names(&load(std::slice::from_ref(&chunk), KeyedHash::default()).expect("whole").0, "/p"),
+        ["z", "y", "b", "x", "c"]
+    );
+    let mut loaded = load(&[as_older_build(&chunk)], KeyedHash::default()).expect("whole").0;
+    assert_eq!(
+        names(&loaded, "/p"),
+        ["y", "z", "b", "c", "x"],
+        "by name where nothing else decides"
+    );
+    create(&mut loaded, "/p/a", NOBODY, 5);
+    let (chunk, _) = snapshot(&mut loaded);
+    let again = load(&[chunk], KeyedHash::default()).expect("whole").0;
+    assert_eq!(names(&again, "/p"), ["y", "z", "b", "c", "x", "a"]);
+}
+
+fn names(tree: &Tree, path: &str) -> Vec<String> {
+    tree.children(tree.find(path).expect("the node exists"))
+}
+
+/// All of it at once.
+fn snapshot(tree: &mut Tree) -> (Bytes, bool) {
+    let header = SnapshotHeader {
+        zxid: Zxid(9),
+        sessions: vec![],
+        owners: vec![],
+        last_session_ids: vec![],
+    };
+    tree.begin_snapshot(header, 1);
+    tree.snapshot_slice(1 << 20)
+}
+
+/// The same snapshot, as builds write it that do not know `NodeInTxn`.
+fn as_older_build(chunk: &[u8]) -> Bytes {
+    let mut rest = chunk;
+    let mut older = Vec::new();
+    while !rest.is_empty() {
+        let (item, behind) = postcard::take_from_bytes(rest).expect("a whole chunk");
+        let item = match item {
+            SnapshotItem::NodeInTxn { id, node, .. } => SnapshotItem::Node { id, node },
+            other @ (SnapshotItem::Header { .. }
+            | SnapshotItem::Acl { .. }
+            | SnapshotItem::Node { .. }
+            | SnapshotItem::Owners(_)) => other,
+        };
+        older = postcard::to_extend(&item, older).expect("plain data encodes");
+        rest = behind;
+    }
+    Bytes::from(older)
+}
+
+#[test]
 fn ephemerals_are_known_by_session() {
     let mut tree = tree();
     create(&mut tree, "/p", NOBODY, 1);
@@ -107,7 +191,7 @@ fn a_snapshot_is_exact_whatever_changes_meanwhile() {
             for _ in 0..rng.below(60) {
                 change(&mut tree, &mut rng, &mut zxid);
             }
-            let before = (tree.digest(), tree.counts(), tree.lapses.clone(), tree.quotas.clone());
+            let before = picture(&tree);
             let header = SnapshotHeader {
                 zxid: Zxid(zxid),
                 sessions: vec![(SessionId(3), 400)],
@@ -128,9 +212,7 @@ fn a_snapshot_is_exact_whatever_changes_meanwhile() {
             }
             let hash = KeyedHash::new(&mut rng);
             let (loaded, found) = load(&chunks, hash).expect("a whole snapshot");
-            let after =
-                (loaded.digest(), loaded.counts(), loaded.lapses.clone(), loaded.quotas.clone());
-            assert_eq!(after, before, "seed {seed}");
+            assert_eq!(picture(&loaded), before, "seed {seed}");
             assert_eq!(found, header);
             if rng.below(2) == 0 {
                 // Life goes on from what was loaded.
@@ -162,9 +244,17 @@ fn cut_and_mangled_snapshots_are_refused() {
     assert!(load(&[whole.clone(), whole], hash).is_err(), "every place is filled once");
 }
 
-/// One random change among a few paths.
+/// All that must be the same in a tree that was loaded.
+fn picture(tree: &Tree) -> impl PartialEq + std::fmt::Debug + use<> {
+    let ids = (0..u32::try_from(tree.slots.len()).expect("few")).map(NodeId);
+    let ids = ids.filter(|id| tree.slots[id.index()].node.is_some());
+    let lists: BTreeMap<_, _> = ids.map(|id| (tree.path_of(id), tree.children(id))).collect();
+    (tree.digest(), tree.counts(), tree.lapses.clone(), tree.quotas.clone(), lists)
+}
+
+/// One random change among a few paths, sometimes by the same transaction as the one before.
 fn change(tree: &mut Tree, rng: &mut Rng, zxid: &mut u64) {
-    *zxid += 1;
+    *zxid += u64::from(rng.below(3) > 0);
     let top = format!("/n{}", rng.below(8));
     let path = if rng.below(2) == 0 { top.clone() } else { format!("{top}/c{}", rng.below(4)) };
     let below = if path == top { Lifetime::Persistent } else { Lifetime::Ephemeral };

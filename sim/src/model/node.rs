@@ -3,7 +3,7 @@
 //! Owns the versions of a node by zxid, the coming and going of its children, and what could have been watched there.
 //! Must not know any rule about which changes are allowed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,9 +41,10 @@ pub struct Node {
 #[derive(Clone, Default, Debug)]
 pub struct PathHistory {
     versions: Vec<(Zxid, Option<Node>)>,
-    children: BTreeSet<String>,
-    /// Sum over the children's names: compares a list in any order without sorting it.
-    sum: u64,
+    /// The children now, each with the move with which it came.
+    children: BTreeMap<Arc<str>, usize>,
+    /// The same, oldest first.
+    by_age: BTreeSet<usize>,
     moves: Vec<Move>,
     data_firings: Vec<Arc<Firing>>,
     child_firings: Vec<Arc<Firing>>,
@@ -53,8 +54,9 @@ pub struct PathHistory {
 #[derive(Clone, Debug)]
 struct Move {
     zxid: Zxid,
-    came: bool,
-    name: String,
+    name: Arc<str>,
+    /// Of a child that went: the move with which it had come.
+    went: Option<usize>,
 }
 
 impl Node {
@@ -116,14 +118,6 @@ impl Node {
     }
 }
 
-/// FNV-1a over 64 bits, mixed once more so that sums do not cancel.
-fn fingerprint(name: &str) -> u64 {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
-}
-
 impl PathHistory {
     pub(super) fn begin(node: Node) -> PathHistory {
         PathHistory { versions: vec![(Zxid::ZERO, Some(node))], ..PathHistory::default() }
@@ -150,44 +144,33 @@ impl PathHistory {
 
     /// A child came or went.
     pub(super) fn moved(&mut self, zxid: Zxid, came: bool, name: &str) {
-        let share = fingerprint(name);
-        if came {
-            self.children.insert(name.to_owned());
-            self.sum = self.sum.wrapping_add(share);
+        let name: Arc<str> = name.into();
+        let went = if came {
+            self.children.insert(name.clone(), self.moves.len());
+            self.by_age.insert(self.moves.len());
+            None
         } else {
-            self.children.remove(name);
-            self.sum = self.sum.wrapping_sub(share);
-        }
-        self.moves.push(Move { zxid, came, name: name.to_owned() });
+            let birth = self.children.remove(&name).expect("who goes has come");
+            self.by_age.remove(&birth);
+            Some(birth)
+        };
+        self.moves.push(Move { zxid, name, went });
     }
 
-    /// Are these, in any order, the children right after the transaction `zxid`? Wrong once in 2^64 times.
-    pub(super) fn had_children(&self, zxid: Zxid, names: &[String]) -> bool {
-        let (mut count, mut sum) = (self.children.len(), self.sum);
-        for undone in self.moves.iter().rev().take_while(|each| each.zxid > zxid) {
-            let share = fingerprint(&undone.name);
-            if undone.came {
-                (count, sum) = (count - 1, sum.wrapping_sub(share));
-            } else {
-                (count, sum) = (count + 1, sum.wrapping_add(share));
-            }
-        }
-        let found = names.iter().fold(0_u64, |sum, name| sum.wrapping_add(fingerprint(name)));
-        names.len() == count && found == sum
-    }
-
-    /// Names of the children right after the transaction `zxid`, in order. Costs as much as there are children and
-    /// later moves: reads are judged near the tip.
-    pub(super) fn children_at(&self, zxid: Zxid) -> Vec<&str> {
-        let mut names: BTreeSet<&str> = self.children.iter().map(String::as_str).collect();
-        for undone in self.moves.iter().rev().take_while(|each| each.zxid > zxid) {
-            if undone.came {
-                names.remove(undone.name.as_str());
-            } else {
-                names.insert(&undone.name);
-            }
-        }
-        names.into_iter().collect()
+    /// Names of the children right after the transaction `zxid`, oldest first: that is the order in which servers list
+    /// them. Costs as much as there are children and later moves: reads are judged near the tip.
+    pub(super) fn children_at(&self, zxid: Zxid) -> impl Iterator<Item = &str> {
+        let later = self.moves.partition_point(|each| each.zxid <= zxid);
+        let gone_since = self.moves[later..].iter().filter_map(|each| each.went);
+        let gone_since: BTreeSet<usize> = gone_since.filter(|birth| *birth < later).collect();
+        let mut staying = self.by_age.range(..later).copied().peekable();
+        let mut gone_since = gone_since.into_iter().peekable();
+        let births = std::iter::from_fn(move || match (staying.peek(), gone_since.peek()) {
+            (Some(stays), Some(gone)) if gone < stays => gone_since.next(),
+            (Some(_), _) => staying.next(),
+            (None, _) => gone_since.next(),
+        });
+        births.map(|birth| &*self.moves[birth].name)
     }
 
     pub(super) fn fired(&mut self, firing: Arc<Firing>) {

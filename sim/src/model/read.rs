@@ -21,7 +21,7 @@ pub struct Resumption {
 }
 
 impl Model {
-    /// The answer to a read right after the transaction `zxid`, children in order; `None` where the tree does not
+    /// The answer to a read right after the transaction `zxid`, children oldest first; `None` where the tree does not
     /// decide it.
     pub fn read(
         &self,
@@ -43,7 +43,7 @@ impl Model {
                 self.readable(ids, path, zxid).and_then(|node| {
                     let history = self.history(read_as(path)).expect("it has a node");
                     let children: Vec<String> =
-                        history.children_at(zxid).into_iter().map(str::to_owned).collect();
+                        history.children_at(zxid).map(str::to_owned).collect();
                     self.rules().fits(bounds::of_names(&children))?;
                     Ok(match with_stat {
                         true => ReplyBody::ChildrenStat(children, node.stat()),
@@ -102,8 +102,8 @@ impl Model {
         })
     }
 
-    /// Is this the answer to a read right after the transaction `zxid`, children and identities in any order? `None`
-    /// as for `read`.
+    /// Is this the answer to a read right after the transaction `zxid`, identities and paths of ephemeral nodes in any
+    /// order? `None` as for `read`.
     pub fn is_answer(
         &self,
         asker: Asker<'_>,
@@ -111,7 +111,7 @@ impl Model {
         zxid: Zxid,
         found: &Result<ReplyBody, ErrorCode>,
     ) -> Option<bool> {
-        // Long lists are the dear ones: they are neither copied nor sorted.
+        // Long lists are the dear ones: they are not copied.
         if let (Request::GetChildren { path, .. }, Ok(body)) = (request, found)
             && let Ok(node) = self.readable(asker.ids, path, zxid)
         {
@@ -134,7 +134,7 @@ impl Model {
             let history = self.history(read_as(path)).expect("it has a node");
             let same_stat = stat.is_none_or(|stat| stat == node.stat());
             let fits = self.rules().fits(bounds::of_names(names)).is_ok();
-            return Some(same_stat && fits && history.had_children(zxid, names));
+            return Some(same_stat && fits && history.children_at(zxid).eq(names));
         }
         let right = self.read(asker, request, zxid)?;
         Some(right == *found || in_order(right) == in_order(found.clone()))
@@ -247,8 +247,6 @@ fn in_order(answer: Result<ReplyBody, ErrorCode>) -> Result<ReplyBody, ErrorCode
             ids.sort();
             ReplyBody::Identities(ids)
         }
-        ReplyBody::Multi(results) => ReplyBody::Multi(lists_in_order(results)),
-        ReplyBody::BrokenMulti(results) => ReplyBody::BrokenMulti(lists_in_order(results)),
         ReplyBody::Empty
         | ReplyBody::Path(_)
         | ReplyBody::PathStat(..)
@@ -258,15 +256,8 @@ fn in_order(answer: Result<ReplyBody, ErrorCode>) -> Result<ReplyBody, ErrorCode
         | ReplyBody::Acl(..)
         | ReplyBody::Number(_)
         | ReplyBody::NullPath
+        | ReplyBody::Multi(_)
+        | ReplyBody::BrokenMulti(_)
         | ReplyBody::Token(_) => body,
     })
-}
-
-fn lists_in_order(mut results: Vec<MultiResult>) -> Vec<MultiResult> {
-    for result in &mut results {
-        if let MultiResult::Children(names) = result {
-            names.sort();
-        }
-    }
-    results
 }

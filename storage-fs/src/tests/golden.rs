@@ -125,6 +125,25 @@ fn undump(dump: &str) -> Vec<(String, Vec<u8>)> {
     files
 }
 
+#[test]
+fn a_snapshot_of_version_1_is_read() {
+    let dir = MemDir::new();
+    let mut store = reopen(&dir).expect("a new store");
+    let (zxid, bytes) = (Zxid((5 << 32) + 2), Bytes::from_static(b"some nodes"));
+    let chunk = DiskCommand::SnapshotChunk { zxid, index: 0, bytes: bytes.clone(), last: true };
+    store.snapshots.run(&chunk).expect("nothing is in the way");
+    drop(store);
+    let name = "snapshot.0000000500000002";
+    let written = dir.bytes(name);
+    assert_eq!(written[8], 2);
+    let old = Kind { magic: *b"zabk-snp", version: 1, oldest: 1 }.seal(&written[16..32]);
+    let mut file = dir.open(name).expect("it was written");
+    file.write_at(0, &old).expect("nothing is in the way");
+    let store = reopen(&dir).expect("it is sound");
+    let found = store.recovered.snapshot.expect("it is used");
+    assert_eq!((found.zxid, found.chunks, store.notes), (zxid, vec![bytes], Vec::new()));
+}
+
 /// Sixteen bytes a line; lines of zeros are left out.
 fn hex(dump: &mut String, bytes: &[u8]) {
     for (number, line) in bytes.chunks(16).enumerate() {

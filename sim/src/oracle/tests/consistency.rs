@@ -414,6 +414,37 @@ fn c9_the_wrong_operation_of_a_multi_is_said_to_have_failed() {
     });
 }
 
+/// Whoever lists children sees them in the order of their creation, alone and among other reads.
+#[test]
+fn c3_op_08_children_are_listed_in_another_order() {
+    let list = || Request::GetChildren { path: "/p".into(), watch: false, with_stat: false };
+    for read in [list(), Request::MultiRead(vec![list()])] {
+        twins("C3", |h, lie| {
+            let a = h.client(0);
+            h.writes(a, create("/p"));
+            h.asks(a, Request::Multi(vec![create("/p/b"), create("/p/a")]));
+            h.does(a);
+            h.answers(a);
+            h.writes(a, create("/p/0"));
+            h.asks(a, read.clone());
+            h.answers_as(a, |reply| {
+                let names = match &mut reply.result {
+                    Ok(ReplyBody::Children(names)) => names,
+                    Ok(ReplyBody::Multi(results)) => match &mut results[0] {
+                        MultiResult::Children(names) => names,
+                        other => panic!("{other:?}"),
+                    },
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(*names, ["b", "a", "0"]);
+                if lie {
+                    names.swap(0, 1);
+                }
+            });
+        });
+    }
+}
+
 #[test]
 fn multi_01_edges_81_to_90_each_operation_sees_the_earlier_ones() {
     let mut h = History::new();
