@@ -55,4 +55,4 @@ pub use io::{Input, Now, Outbox, Pressure};
 pub use quorum::Voters;
 pub use replica::{Replayed, replay};
 pub use server::Server;
-pub use status::{Backlog, Halted, Mode, SessionInfo, Status, WatchSummary};
+pub use status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};

@@ -268,9 +268,12 @@ impl Replica {
     }
 
     /// The voters that the last epoch was established under. Where nobody knows, they are taken for those of now, of whom
-    /// none is new.
+    /// none is new. A lone voter was this server, whatever number it had: a server alone need not have one.
     pub(crate) fn voters_before(&self, config: &Config) -> Voters {
-        config.voters().or(&self.state.voters)
+        match self.state.voters.len() {
+            1 => Voters::new([config.id()]),
+            _ => config.voters().or(&self.state.voters),
+        }
     }
 
     pub(crate) fn outstanding(&self) -> usize {

@@ -34,7 +34,7 @@ use crate::peer::Vote;
 use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::session::SessionTracker;
-use crate::status::{Backlog, Halted, Mode, SessionInfo, Status, WatchSummary};
+use crate::status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
 use crate::timer::{Timer, TimerTable};
 use crate::wire::WatcherType;
 use crate::zab::{Broadcast, Follower, Leader, News, Verdict};
@@ -154,6 +154,30 @@ impl Server {
     /// Why it does nothing any more, if it does not.
     pub fn halted(&self) -> Option<&Halted> {
         self.halted.as_ref()
+    }
+
+    /// What it waits for, where it serves nobody.
+    pub fn waiting(&self) -> Option<Waiting> {
+        if self.serves() || self.halted.is_some() {
+            return None;
+        }
+        let (own, voters) = (self.config.id(), self.config.voters());
+        let voice_of = |id: ServerId| match &self.role {
+            Role::Looking(looking) => looking.voice_of(id),
+            Role::Leading(leader) => leader.voice_of(id, own),
+            Role::Following(_) => (id == own).then(|| self.replica.voice()),
+        };
+        Some(Waiting {
+            id: own,
+            elected: match &self.role {
+                Role::Looking(_) => None,
+                Role::Following(follower) => Some(follower.leader()),
+                Role::Leading(_) => Some(own),
+            },
+            needed: voters.ids().count() / 2 + 1,
+            voters: voters.ids().map(|id| (id, voice_of(id))).collect(),
+            before: self.replica.voters_before(&self.config).ids().collect(),
+        })
     }
 
     /// Should clients be read?

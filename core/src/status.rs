@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
+use crate::peer::Voice;
 
 /// What a server is doing, under the names that ZooKeeper prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -73,6 +74,54 @@ pub struct Status {
     pub watches: usize,
     /// Why the server has halted, if it has.
     pub halted: Option<Halted>,
+}
+
+/// What a server that serves nobody waits for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Waiting {
+    /// This server.
+    pub id: ServerId,
+    /// Whom it has elected, if it has.
+    pub elected: Option<ServerId>,
+    /// How many of the voters decide.
+    pub needed: usize,
+    /// All voters, by id, and what the word of each is worth; `None` of whom nothing was heard since this server looks for a
+    /// leader, or of whom does not follow it since it was elected.
+    pub voters: Vec<(ServerId, Option<Voice>)>,
+    /// The voters of the last established epoch, as far as this server knows.
+    pub before: Vec<ServerId>,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Waiting { id, elected, needed, voters, before } = self;
+        match elected {
+            None => write!(f, "no leader yet")?,
+            Some(leader) if leader == id => write!(f, "elected, and waits for followers")?,
+            Some(leader) => write!(f, "waits for server {leader}, which is elected")?,
+        }
+        write!(f, ": {needed} of {} servers are needed", voters.len())?;
+        for (voter, voice) in voters {
+            let this = if voter == id { " (this one)" } else { "" };
+            write!(f, "; server {voter}{this} ")?;
+            f.write_str(match voice {
+                None => "was not heard of",
+                Some(Voice::Full) => "has its data",
+                Some(Voice::Blank) if before.contains(voter) => "is empty",
+                Some(Voice::Blank) => "is new",
+                Some(Voice::Damaged) => "has lost data and is not refilled",
+            })?;
+        }
+        let heard = voters.iter().filter(|(_, voice)| voice.is_some()).count();
+        if heard >= *needed && voters.iter().any(|(_, voice)| *voice == Some(Voice::Full)) {
+            write!(
+                f,
+                ". Servers whose data is lost do not count: start those that are missing. Where their data is lost for good, \
+                 start one that has its data with only itself in zoo.cfg, then the others with empty directories"
+            )?;
+        }
+        Ok(())
+    }
 }
 
 /// Why a server does nothing any more. Its process ends; what was acknowledged is on the disk.

@@ -27,6 +27,10 @@ const BATCH: usize = 4096;
 /// is to hold up nobody else's request for longer than some milliseconds.
 const TOLD: usize = 256;
 
+/// How long a server waits for others before it says so, and how often it says so then.
+const WAIT_TOLD_FIRST: Duration = Duration::from_secs(5);
+const WAIT_TOLD_AGAIN: Duration = Duration::from_secs(15);
+
 /// Time for the log's end to be recorded when the server stops with requests unanswered.
 const LAST_RECORD: Duration = Duration::from_secs(1);
 
@@ -47,6 +51,8 @@ pub(crate) struct Hub {
     announced: bool,
     /// What operators were told last.
     role: Option<(Mode, Option<ServerId>, bool)>,
+    /// While nobody is served: since when, and when operators are told next what for.
+    waits: Option<(Instant, Instant)>,
 }
 
 /// How the hub ended.
@@ -72,6 +78,7 @@ impl Hub {
             timer_at: Instant::default(),
             announced: false,
             role: None,
+            waits: None,
         }
     }
 
@@ -114,7 +121,8 @@ impl Hub {
         if !self.told.is_empty() {
             return tokio::task::yield_now().await;
         }
-        let deadlines = [self.server.next_deadline(), self.shared.stopping()];
+        let tell_at = self.waits.map(|(_, tell_at)| tell_at);
+        let deadlines = [self.server.next_deadline(), self.shared.stopping(), tell_at];
         let Some(at) = deadlines.into_iter().flatten().min() else {
             return self.shared.wake().notified().await;
         };
@@ -199,6 +207,27 @@ impl Hub {
         if status.serving && !self.announced {
             self.announced = true;
             announce(&self.shared.settings, &status);
+        }
+        if !alone {
+            self.tell_what_it_waits_for(status.serving);
+        }
+    }
+
+    /// Waiting is never silent: whoever starts a server, or has lost a quorum, reads what is missing.
+    fn tell_what_it_waits_for(&mut self, serving: bool) {
+        if serving || self.shared.stopping().is_some() {
+            self.waits = None;
+            return;
+        }
+        let now = self.shared.clock.mono();
+        let (since, tell_at) = *self.waits.get_or_insert((now, now.after(WAIT_TOLD_FIRST)));
+        if now < tell_at {
+            return;
+        }
+        self.waits = Some((since, now.after(WAIT_TOLD_AGAIN)));
+        if let Some(waiting) = self.server.waiting() {
+            let seconds = now.since(since).as_secs();
+            tracing::warn!("nobody is served for {seconds} s: {waiting}");
         }
     }
 

@@ -170,6 +170,15 @@ impl Looking {
         })
     }
 
+    /// What the word of a voter is worth, if it was heard.
+    pub(crate) fn voice_of(&self, id: ServerId) -> Option<Voice> {
+        if id == self.own {
+            return self.initial.map(|own| own.voice);
+        }
+        let looking = self.received.get(&id).map(|word| word.voice);
+        looking.or(self.settled.get(&id).map(|said| said.voice))
+    }
+
     /// Another server has spoken.
     pub(crate) fn hear(
         &mut self,

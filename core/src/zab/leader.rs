@@ -113,6 +113,14 @@ impl Leader {
         }
     }
 
+    /// What the word of a voter is worth that is this leader, or one of its learners.
+    pub(crate) fn voice_of(&self, id: ServerId, own: ServerId) -> Option<Voice> {
+        if id == own {
+            return Some(self.voice);
+        }
+        self.learners.values().find(|learner| learner.server == id).map(|learner| learner.voice)
+    }
+
     /// The links of its learners.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> {
         self.learners.keys().copied()

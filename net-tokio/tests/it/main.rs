@@ -12,6 +12,7 @@ mod crash;
 mod descriptors;
 mod ensemble;
 mod faults;
+mod grow;
 mod harness;
 mod limits;
 mod log_tool;
