@@ -151,6 +151,11 @@ impl Server {
         if self.halted.is_some() { None } else { self.timers.next() }
     }
 
+    /// The ensemble that this server belongs to, for the greetings of its links; 0 while it does not know.
+    pub fn ensemble_id(&self) -> u64 {
+        0
+    }
+
     /// Why it does nothing any more, if it does not.
     pub fn halted(&self) -> Option<&Halted> {
         self.halted.as_ref()

@@ -93,6 +93,7 @@ impl Hub {
                 self.shared.note_too_large();
             }
             self.disk.send(&mut self.outbox.disk);
+            self.peers.set_ensemble(self.server.ensemble_id());
             self.peers.carry_out(&mut self.outbox);
             self.deliver(now.mono);
             self.tell_operators();

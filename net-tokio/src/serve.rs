@@ -91,6 +91,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     let signals = signals().map_err(|e| Failure::Other(format!("cannot wait for signals: {e}")))?;
     tokio::task::spawn_local(stop_on(signals, accepting.abort_handle(), Rc::clone(&shared)));
     let peers = Peers::start(&shared);
+    peers.set_ensemble(server.ensemble_id());
     peers::open(&peers, doors).map_err(Failure::Other)?;
     // A task like the readers: the runtime asks the kernel for events each time before it polls its main future.
     let hub = tokio::task::spawn_local(Hub::new(server, Rc::clone(&shared), peers, disk).run());

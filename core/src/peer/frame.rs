@@ -1,175 +1,205 @@
-//! The bytes on connections between servers: a greeting, then frames. Both worlds, real and simulated, use these.
+//! The frames on connections between servers, once these have greeted each other. Both worlds, real and simulated, use them.
 //!
-//! Owns framing, checksums and versions. Must not know what messages mean.
+//! Owns framing, checksums and signatures, and how long a frame may be. Must not know what messages mean.
 //!
 //! ```text
-//! greeting  magic "zabk-peer" | version u8 | kind u8 | from u64 | to u64 | crc32c u32        (31 bytes, once)
-//! frame     length u32 | crc32c of the content u32 | content, postcard                       (then, any number)
+//! frame         length u32 | crc32c of the content u32   | content, postcard
+//! signed frame  length u32 | HMAC-SHA-256, 16 bytes of it | content, postcard
 //! ```
 //!
-//! All numbers are little-endian. Whoever dials greets; whoever answers says nothing until it has the greeting, and
-//! closes where it is wrong.
+//! All numbers are little-endian. Frames are signed where both ends have proved that they know a secret (`greeting`).
+//! Nothing is allocated for what a length announces: a buffer holds what has arrived.
 
 use std::fmt;
 
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{Buf, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::ids::ServerId;
+use super::secret::{FrameKey, SIGNATURE_BYTES};
 
-const MAGIC: &[u8; 9] = b"zabk-peer";
-/// Raised where an older server would misread the greeting, a frame or a message: a variant that it does not know, or one
-/// that has changed or moved. Servers of two versions do not talk.
-const VERSION: u8 = 3;
-/// Bytes of a [`Greeting`].
-pub const GREETING_BYTES: usize = 31;
-/// Bytes before a frame's content.
-const HEAD_BYTES: usize = 8;
+/// Bytes of a frame's length.
+const LENGTH_BYTES: usize = 4;
+/// Bytes of a checksum.
+const SUM_BYTES: usize = 4;
 /// Longest content accepted: a request of the largest frame that can be configured, with room around it.
 pub const CONTENT_MAX: usize = 256 << 20;
-
-/// Which conversation a connection is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Channel {
-    /// Notifications, one way: from whoever dialled.
-    Election,
-    /// A link between learner and leader, both ways.
-    Quorum,
-}
-
-/// The first bytes of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Greeting {
-    /// What for.
-    pub channel: Channel,
-    /// Who dials.
-    pub from: ServerId,
-    /// Who is meant: a wrong address in a configuration is found here.
-    pub to: ServerId,
-}
+/// Longest content of all messages but a few kinds.
+const SMALL_MAX: usize = 8 << 10;
 
 /// Bytes that are not from a server like this one: the connection is closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BadFrame {
     /// The greeting is not one of ours.
     Stranger,
-    /// Another version of the protocol.
-    Version(u8),
-    /// A greeting for another channel than the port's, or of no known one.
-    Channel(u8),
-    /// Longer than [`CONTENT_MAX`].
-    Length(u32),
+    /// Longer than what is accepted at this point: its length, and that bound.
+    Length(u32, usize),
     /// The checksum is not that of the content.
     Checksum,
+    /// It is not signed by the other end as the next frame.
+    Signature,
     /// The content is no message.
     Content,
 }
 
-impl Greeting {
-    /// As bytes.
-    pub fn encode(&self) -> [u8; GREETING_BYTES] {
-        let mut bytes = [0; GREETING_BYTES];
-        let mut rest = &mut bytes[..];
-        rest.put_slice(MAGIC);
-        rest.put_u8(VERSION);
-        rest.put_u8(self.channel.number());
-        rest.put_u64_le(self.from.0);
-        rest.put_u64_le(self.to.0);
-        let sum = crc32c::crc32c(&bytes[..GREETING_BYTES - 4]);
-        bytes[GREETING_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
-        bytes
+/// How long the frames may be that come on a connection, by the first byte of their content, which is their kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    any: usize,
+    long: usize,
+    long_kinds: &'static [u8],
+}
+
+impl Bounds {
+    /// Of notifications, which have some 40 bytes.
+    pub const NOTIFICATION: Bounds = Bounds { any: 1 << 10, long: 0, long_kinds: &[] };
+
+    /// Of whoever has greeted, and has not been taken for a learner yet.
+    pub const GREETED: Bounds = Bounds { any: SMALL_MAX, long: 0, long_kinds: &[] };
+
+    /// Of a leader: pieces of a snapshot and transactions may be long.
+    pub const LEADER: Bounds =
+        Bounds { any: SMALL_MAX, long: CONTENT_MAX, long_kinds: &[SNAP, PROPOSAL] };
+
+    /// Of a learner: requests of clients and lists of sessions may be long, up to this.
+    pub fn learner(long: usize) -> Bounds {
+        Bounds { any: SMALL_MAX, long: long.min(CONTENT_MAX), long_kinds: &[PONG, REQUEST] }
     }
 
-    /// From bytes.
+    fn of(&self, kind: Option<u8>) -> usize {
+        match kind {
+            Some(kind) if !self.long_kinds.contains(&kind) => self.any,
+            Some(_) | None => self.any.max(self.long),
+        }
+    }
+}
+
+// Places in `PeerMessage`.
+const SNAP: u8 = 4;
+const PROPOSAL: u8 = 6;
+const PONG: u8 = 13;
+const REQUEST: u8 = 14;
+
+/// Writes the frames of one direction of a connection.
+#[derive(Clone, Default, Debug)]
+pub struct Writer {
+    key: Option<FrameKey>,
+}
+
+impl Writer {
+    pub(super) fn signed(key: FrameKey) -> Writer {
+        Writer { key: Some(key) }
+    }
+
+    /// Appends a message as the next frame.
+    pub fn encode<T: Serialize>(&mut self, message: &T, out: &mut Vec<u8>) {
+        let start = out.len();
+        let head = head_bytes(self.key.as_ref());
+        // Enough for all but transactions and pieces of a snapshot, of which there are few.
+        out.reserve(64);
+        out.extend_from_slice(&[0; LENGTH_BYTES + SIGNATURE_BYTES][..head]);
+        *out = postcard::to_extend(message, std::mem::take(out)).expect("plain data encodes");
+        let (before, content) = out.split_at_mut(start + head);
+        let length = u32::try_from(content.len()).expect("messages are bounded far below 4 GiB");
+        let (length_at, sum_at) = before[start..].split_at_mut(LENGTH_BYTES);
+        length_at.copy_from_slice(&length.to_le_bytes());
+        match &mut self.key {
+            Some(key) => sum_at.copy_from_slice(&key.sign(content)),
+            None => sum_at.copy_from_slice(&crc32c::crc32c(content).to_le_bytes()),
+        }
+    }
+}
+
+/// Reads the frames of one direction of a connection.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    key: Option<FrameKey>,
+    bounds: Bounds,
+}
+
+impl Default for Reader {
+    fn default() -> Reader {
+        Reader { key: None, bounds: Bounds::GREETED }
+    }
+}
+
+impl Reader {
+    pub(super) fn signed(key: FrameKey) -> Reader {
+        Reader { key: Some(key), ..Reader::default() }
+    }
+
+    /// From now on frames may be so long.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+    }
+
+    /// Takes the next whole frame off `buffer`; `None` where there is none yet.
     ///
     /// # Errors
-    /// A stranger, another version, or a damaged greeting.
-    pub fn decode(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, BadFrame> {
-        let (content, sum) = bytes.split_at(GREETING_BYTES - 4);
-        let Some(mut content_after_magic) = content.strip_prefix(MAGIC) else {
-            return Err(BadFrame::Stranger);
+    /// [`BadFrame`]; the connection is of no use any more.
+    pub fn decode<T: DeserializeOwned>(
+        &mut self,
+        buffer: &mut BytesMut,
+    ) -> Result<Option<T>, BadFrame> {
+        let head = head_bytes(self.key.as_ref());
+        let Some(mut length) = buffer.get(..LENGTH_BYTES) else {
+            return Ok(None);
         };
-        // Before the checksum: another version may place it elsewhere.
-        let version = content_after_magic.get_u8();
-        if version != VERSION {
-            return Err(BadFrame::Version(version));
+        let length = length.get_u32_le();
+        // The kind comes first, so that a short beginning shows whether a long frame may follow.
+        let bound = self.bounds.of(buffer.get(head).copied());
+        let whole = usize::try_from(length).ok().filter(|bytes| *bytes <= bound);
+        let Some(whole) = whole else {
+            return Err(BadFrame::Length(length, bound));
+        };
+        if buffer.len() < head + whole {
+            return Ok(None);
         }
-        if crc32c::crc32c(content).to_le_bytes() != sum {
+        let frame = buffer.split_to(head + whole);
+        let (mut sum, content) = (&frame[LENGTH_BYTES..head], &frame[head..]);
+        if let Some(key) = &mut self.key {
+            if !key.verify(content, sum) {
+                return Err(BadFrame::Signature);
+            }
+        } else if crc32c::crc32c(content) != sum.get_u32_le() {
             return Err(BadFrame::Checksum);
         }
-        let channel = match content_after_magic.get_u8() {
-            0 => Channel::Election,
-            1 => Channel::Quorum,
-            other => return Err(BadFrame::Channel(other)),
-        };
-        let from = ServerId(content_after_magic.get_u64_le());
-        let to = ServerId(content_after_magic.get_u64_le());
-        Ok(Greeting { channel, from, to })
+        postcard::from_bytes(content).map(Some).map_err(|_| BadFrame::Content)
     }
 }
 
-impl Channel {
-    /// As in the greeting.
-    pub fn number(self) -> u8 {
-        match self {
-            Channel::Election => 0,
-            Channel::Quorum => 1,
-        }
-    }
+fn head_bytes(key: Option<&FrameKey>) -> usize {
+    LENGTH_BYTES + key.map_or(SUM_BYTES, |_| SIGNATURE_BYTES)
 }
 
-/// Appends a message as a frame.
+/// Appends a message as a frame that is not signed.
 pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) {
-    let start = out.len();
-    // Enough for all but transactions and pieces of a snapshot, of which there are few.
-    out.reserve(64);
-    out.extend_from_slice(&[0; HEAD_BYTES]);
-    *out = postcard::to_extend(message, std::mem::take(out)).expect("plain data encodes");
-    let content = &out[start + HEAD_BYTES..];
-    let sum = crc32c::crc32c(content);
-    let length = u32::try_from(content.len()).expect("messages are bounded far below 4 GiB");
-    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
-    out[start + 4..start + HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
+    Writer::default().encode(message, out);
 }
 
-/// Takes the next whole frame off `buffer`; `None` where there is none yet.
+/// Takes the next whole frame off `buffer`, which is not signed and may be as long as any; `None` where there is none yet.
 ///
 /// # Errors
 /// [`BadFrame`]; the connection is of no use any more.
 pub fn decode<T: DeserializeOwned>(buffer: &mut BytesMut) -> Result<Option<T>, BadFrame> {
-    let Some((head, _)) = buffer.split_first_chunk::<HEAD_BYTES>() else {
-        return Ok(None);
-    };
-    let (mut length, mut sum) = (&head[..4], &head[4..]);
-    let (length, sum) = (length.get_u32_le(), sum.get_u32_le());
-    let whole = usize::try_from(length).ok().filter(|bytes| *bytes <= CONTENT_MAX);
-    let Some(whole) = whole else {
-        return Err(BadFrame::Length(length));
-    };
-    if buffer.len() < HEAD_BYTES + whole {
-        return Ok(None);
-    }
-    let frame = buffer.split_to(HEAD_BYTES + whole);
-    let content = &frame[HEAD_BYTES..];
-    if crc32c::crc32c(content) != sum {
-        return Err(BadFrame::Checksum);
-    }
-    postcard::from_bytes(content).map(Some).map_err(|_| BadFrame::Content)
+    let bounds = Bounds { any: CONTENT_MAX, long: 0, long_kinds: &[] };
+    Reader { key: None, bounds }.decode(buffer)
 }
 
 impl fmt::Display for BadFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadFrame::Stranger => write!(f, "not a Zabkeeper server: the greeting is unknown"),
-            BadFrame::Version(version) => {
-                write!(f, "peer protocol version {version}, this server speaks {VERSION}")
-            }
-            BadFrame::Channel(number) => write!(f, "channel {number} does not belong here"),
-            BadFrame::Length(length) => {
-                write!(f, "a frame of {length} bytes, at most {CONTENT_MAX} are accepted")
-            }
+            BadFrame::Length(length, bound) => write!(
+                f,
+                "a frame of {length} bytes, at most {bound} are accepted here; jute.maxbuffer has to be the same on all \
+                 servers"
+            ),
             BadFrame::Checksum => write!(f, "the checksum is wrong"),
+            BadFrame::Signature => write!(
+                f,
+                "a frame without the right signature: somebody changes, repeats or inserts what the other server sends"
+            ),
             BadFrame::Content => write!(f, "a frame that is no message"),
         }
     }
@@ -180,9 +210,11 @@ impl std::error::Error for BadFrame {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Epoch, Zxid};
+    use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
     use crate::io::Entry;
-    use crate::peer::PeerMessage;
+    use crate::peer::{PeerMessage, Standing};
+    use crate::txn::Origin;
+    use crate::wire::Request;
 
     fn messages() -> Vec<PeerMessage> {
         let entry = Entry { zxid: Zxid(7), bytes: vec![5; 300].into() };
@@ -220,20 +252,49 @@ mod tests {
         }
     }
 
+    /// The first byte of a frame's content says how long it may be.
     #[test]
-    fn a_greeting_names_both_ends_and_strangers_are_known() {
-        let greeting =
-            Greeting { channel: Channel::Quorum, from: ServerId(1), to: ServerId(u64::MAX) };
-        let bytes = greeting.encode();
-        assert_eq!(Greeting::decode(&bytes), Ok(greeting));
-        let mut later = bytes;
-        later[9] = VERSION + 1;
-        assert_eq!(Greeting::decode(&later), Err(BadFrame::Version(VERSION + 1)));
-        assert_eq!(Greeting::decode(&[b'G'; GREETING_BYTES]), Err(BadFrame::Stranger));
-        for at in 10..GREETING_BYTES {
-            let mut damaged = bytes;
-            damaged[at] ^= 1;
-            assert_eq!(Greeting::decode(&damaged), Err(BadFrame::Checksum), "byte {at}");
+    fn only_some_kinds_may_be_long_and_only_where_they_are_expected() {
+        let entry = Entry { zxid: Zxid(7), bytes: vec![5; 20_000].into() };
+        let pong = PeerMessage::Pong {
+            round: 1,
+            sent: Instant(0),
+            echo: Instant(0),
+            touched: vec![(SessionId(-1), 30_000); 5_000],
+        };
+        let request = PeerMessage::Request {
+            session: SessionId(1),
+            origin: Origin { server: ServerId(1), conn: ConnId(1), request: 1 },
+            ids: [].into(),
+            request: Request::Delete { path: "x".repeat(20_000), version: -1 },
+            standing: Standing::Global,
+        };
+        let bytes = vec![1; 20_000].into();
+        let snap = PeerMessage::Snap { zxid: Zxid(1), index: 0, bytes, last: false };
+        let learner = Bounds::learner(1 << 20);
+        for (message, kind, of_learner) in [
+            (&PeerMessage::Proposal(entry), PROPOSAL, false),
+            (&snap, SNAP, false),
+            (&pong, PONG, true),
+            (&request, REQUEST, true),
+        ] {
+            let mut bytes = Vec::new();
+            encode(message, &mut bytes);
+            assert_eq!(bytes[8], kind);
+            let accepts = |bounds| {
+                let mut reader = Reader { key: None, bounds };
+                let mut start = BytesMut::from(&bytes[..9]);
+                let begun = reader.decode::<PeerMessage>(&mut start).is_ok();
+                let whole = reader.decode::<PeerMessage>(&mut BytesMut::from(&bytes[..]));
+                assert_eq!(begun, whole.is_ok());
+                begun
+            };
+            let accepted = [Bounds::GREETED, learner, Bounds::LEADER].map(accepts);
+            assert_eq!(accepted, [false, of_learner, !of_learner]);
         }
+        let too_long = [&(2_u32 << 20).to_le_bytes()[..], &[0; 4]].concat();
+        let mut reader = Reader { key: None, bounds: learner };
+        let refused = reader.decode::<PeerMessage>(&mut BytesMut::from(&too_long[..]));
+        assert_eq!(refused, Err(BadFrame::Length(2 << 20, 1 << 20)));
     }
 }

@@ -1,9 +1,12 @@
 //! What servers say to each other: notifications while they look for a leader, then messages on a link.
 //!
 //! Owns the vocabulary (`zab` draws who says what when, `docs/design/001-ensemble.md` has the table) and, in [`frame`],
-//! its encoding. Must not decide anything.
+//! its encoding; [`greeting`] is how connections begin, and [`secret`] how servers prove that they are some. Must not
+//! decide anything.
 
 pub mod frame;
+pub mod greeting;
+pub mod secret;
 
 use std::collections::BTreeSet;
 use std::fmt;

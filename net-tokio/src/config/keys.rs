@@ -115,6 +115,8 @@ const KEYS: &[(&str, Kind)] = &[
     ("preAllocSize", Property),
     ("quorum.auth.learnerRequireSasl", Property),
     ("quorum.auth.serverRequireSasl", Property),
+    ("quorum.secretFile", Line),
+    ("quorum.secretRequired", Line),
     ("quorumCnxnTimeoutMs", Later),
     ("quorumListenOnAllIPs", Line),
     ("readonlymode.enabled", Later),

@@ -4,12 +4,15 @@
 //! it. Must not resolve names nor open sockets.
 
 use std::fmt;
+use std::io::{self, Read};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::{ServerId, Voters};
 
 use super::fit;
-use super::properties::{BadSetting, Entry, Properties};
+use super::properties::{BadSetting, Entry, Place, Properties};
 
 /// The servers that decide together, and how this one reaches them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,8 +23,22 @@ pub(crate) struct Ensemble {
     pub(crate) listen_everywhere: bool,
     /// `cnxTimeout`: time for one attempt to connect to one address.
     pub(crate) connect_timeout: Duration,
+    /// `quorum.secretFile`: where the secret of the ensemble is, which its servers prove to each other that they know.
+    pub(crate) secret_file: Option<SecretFile>,
+    /// `quorum.secretRequired`: are servers that do not know it refused?
+    pub(crate) demands_secret: bool,
+    /// What the file holds; nothing until it is read.
+    pub(crate) secrets: Secrets,
     /// `electionPortBindRetry`: how often an address that cannot be had is tried again, a second apart; none is for ever.
     pub(crate) bind_retries: Option<u32>,
+}
+
+/// Where secrets are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SecretFile {
+    pub(crate) path: PathBuf,
+    /// The line that says so.
+    entry: Entry,
 }
 
 /// What a `server.N` line says.
@@ -159,8 +176,13 @@ pub(super) fn ensemble(
     let connect_ms = keys.number("cnxTimeout", 1..=3_600_000, hint)?.unwrap_or(CONNECT_TIME_MS);
     let hint = "a number of times, or 0 for ever";
     let retries = keys.number("electionPortBindRetry", 0..=i64::from(u32::MAX), hint)?;
+    let secret_file = secret_file(keys)?;
+    let required = keys.switch("quorum.secretRequired", super::TRUE_FALSE)?;
     Ok(Some(Ensemble {
         members,
+        demands_secret: required.unwrap_or(secret_file.is_some()),
+        secret_file,
+        secrets: Secrets::default(),
         listen_everywhere: keys
             .take("quorumListenOnAllIPs")
             .is_some_and(|entry| entry.value.eq_ignore_ascii_case("true")),
@@ -171,6 +193,58 @@ pub(super) fn ensemble(
             Some(times) => Some(fit(times)),
         },
     }))
+}
+
+fn secret_file(keys: &mut Properties) -> Result<Option<SecretFile>, BadSetting> {
+    let entry = keys.entry("quorum.secretFile").cloned();
+    let path = keys.text("quorum.secretFile", "a file with the secret, the same on all servers")?;
+    let required = keys.entry("quorum.secretRequired").cloned();
+    if let (None, Some(required)) = (&path, required)
+        && required.value == "true"
+    {
+        let what = "there is no secret to require: name its file, as quorum.secretFile=/etc/zabkeeper/secret";
+        return Err(keys.refuse(&required, what));
+    }
+    Ok(path.zip(entry).map(|(path, entry)| SecretFile { path: path.into(), entry }))
+}
+
+impl SecretFile {
+    /// Reads the secrets, unless others may read the file, too.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn read(&self, zoo_cfg: &str) -> Result<Secrets, BadSetting> {
+        let path = self.path.display();
+        let read = || -> io::Result<(u32, String)> {
+            let mut file = std::fs::File::open(&self.path)?;
+            let mode = mode(&file.metadata()?);
+            let mut text = String::new();
+            // Enough for any that is accepted: it is not to fill the memory.
+            file.by_ref().take(1 << 16).read_to_string(&mut text)?;
+            Ok((mode, text))
+        };
+        let secrets = match read() {
+            Err(error) => Err(format!("cannot be read: {error}")),
+            Ok((mode, _)) if mode & 0o077 != 0 => Err(format!(
+                "others than its owner can reach it (mode {mode:04o}): chmod 600 {path}"
+            )),
+            Ok((_, text)) => Secrets::parse(&text),
+        };
+        secrets.map_err(|what| {
+            let Entry { key, place, .. } = &self.entry;
+            let place = match place {
+                Place::Line(line) => format!("{zoo_cfg}:{line}"),
+                Place::Flag(variable) => (*variable).to_owned(),
+            };
+            BadSetting::new(format!("{place}: {key}: {path}: {what}"))
+        })
+    }
+}
+
+#[cfg(unix)]
+fn mode(file: &std::fs::Metadata) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    file.permissions().mode() & 0o7777
 }
 
 impl Ensemble {

@@ -1,7 +1,7 @@
 //! What the operator decides, read from `zoo.cfg` into values that are valid by construction.
 //!
 //! Owns the keys that `members`, `access` and `limits` do not, with their defaults, and what comes of all together.
-//! Must not touch files but the one it is told to read and `myid`, nor sockets.
+//! Must not touch files but the one it is told to read, `myid` and the secret, nor sockets.
 
 mod access;
 mod java_properties;
@@ -123,8 +123,13 @@ impl Settings {
             }
         }
         let flags: Vec<_> = flags.iter().map(|(variable, text)| (*variable, &**text)).collect();
-        let (settings, mut warnings) =
+        let (mut settings, mut warnings) =
             parse(&file, &text, &flags, &|myid| std::fs::read_to_string(myid))?;
+        if let Some(ensemble) = &mut settings.ensemble
+            && let Some(secret_file) = &ensemble.secret_file
+        {
+            ensemble.secrets = secret_file.read(&file)?;
+        }
         warnings.splice(..0, warning);
         Ok((settings, warnings))
     }

@@ -29,7 +29,7 @@ pub(crate) struct Properties {
 }
 
 /// One value and where it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) place: Place,
     /// As it is written.

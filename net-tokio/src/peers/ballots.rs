@@ -3,24 +3,35 @@
 //! Owns both ends of them. Must not know what is voted on. Loss is allowed: only the newest word of a server counts, so
 //! an older one that has not left yet is replaced, never queued.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until, timeout};
 use zabkeeper_core::Input;
 use zabkeeper_core::peer::Notification;
-use zabkeeper_core::peer::frame::{self, BadFrame, Channel};
+use zabkeeper_core::peer::frame::{BadFrame, Bounds, Reader};
+use zabkeeper_core::peer::greeting::Channel;
 
+use super::admission::TokenBucket;
 use super::dial::connect;
-use super::{Peer, Peers};
+use super::unfinished::Unfinished;
+use super::{Greeted, Peer, Peers};
 
-/// A notification has some 40 bytes: whoever announces more has something else in mind.
-const FRAME_MAX: usize = 1024;
+/// Connections on which one other server, or whoever takes its name, may speak. An honest one has one at a time, or two
+/// where the first is broken and this end does not know.
+const LISTENERS: usize = 4;
+
+/// Notifications of one connection that are handed over at once, and the time after which there may be one more; only
+/// the newest counts, and an election has a few.
+const BURST: u32 = 50;
+const REFILL: Duration = Duration::from_millis(10);
 
 /// The newest notification for a peer, until it is sent.
 #[derive(Default)]
@@ -47,7 +58,7 @@ impl Newest {
 pub(super) async fn tell(peers: Rc<Peers>, peer: Rc<Peer>) {
     let mut bytes = Vec::new();
     loop {
-        let mut stream = dialled_when_needed(&peers, &peer).await;
+        let Greeted { mut stream, mut established, .. } = dialled_when_needed(&peers, &peer).await;
         loop {
             tokio::select! {
                 // First, so that nothing is written to a connection that is known to be gone.
@@ -57,7 +68,7 @@ pub(super) async fn tell(peers: Rc<Peers>, peer: Rc<Peer>) {
             }
             let Some(notification) = peer.newest.waiting.take() else { continue };
             bytes.clear();
-            frame::encode(&notification, &mut bytes);
+            established.writer.encode(&notification, &mut bytes);
             let written = timeout(peers.connect_timeout(), stream.write_all(&bytes)).await;
             if !matches!(written, Ok(Ok(()))) {
                 peer.newest.put_back(notification);
@@ -68,27 +79,21 @@ pub(super) async fn tell(peers: Rc<Peers>, peer: Rc<Peer>) {
 }
 
 /// A connection to the peer's election port, once there is something to say.
-async fn dialled_when_needed(peers: &Peers, peer: &Peer) -> TcpStream {
+async fn dialled_when_needed(peers: &Peers, peer: &Peer) -> Greeted {
     loop {
         while peer.newest.waiting.get().is_none() {
             peer.newest.arrived.notified().await;
         }
         peer.ballot_backoff.wait().await;
         match connect(peers, peer, Channel::Election).await {
-            Ok(stream) => {
+            Ok(greeted) => {
                 peer.ballot_backoff.reset();
                 // What waits is to be seen by whoever sends.
                 peer.newest.arrived.notify_one();
-                return stream;
+                return greeted;
             }
-            Err(error) => {
-                let (to, address) = (peer.member.id, peer.member.election_address());
-                if peer.ballot_backoff.fail() {
-                    tracing::info!(
-                        server = to.0,
-                        "cannot tell server {to} at {address} about the election: {error}"
-                    );
-                }
+            Err(failure) => {
+                failure.log(peer, &peer.ballot_backoff, &peer.member.election_address());
             }
         }
     }
@@ -99,23 +104,54 @@ async fn ended(stream: &mut TcpStream) {
     let _any = stream.read(&mut [0; 1]).await;
 }
 
+/// The connections on which one other server, or whoever takes its name, speaks.
+#[derive(Default)]
+pub(super) struct Listeners(RefCell<Vec<Listener>>);
+
+struct Listener {
+    task: AbortHandle,
+    /// Has a notification come?
+    spoken: Rc<Cell<bool>>,
+}
+
+impl Listeners {
+    /// One more. Where it has proved who it is, all others are broken or not that server's; else the one goes that has never
+    /// said anything, or the oldest, if there are too many.
+    pub(super) fn enter(&self, task: AbortHandle, spoken: Rc<Cell<bool>>, proven: bool) {
+        let mut listeners = self.0.borrow_mut();
+        listeners.retain(|listener| !listener.task.is_finished());
+        if proven {
+            listeners.drain(..).for_each(|listener| listener.task.abort());
+        } else if listeners.len() >= LISTENERS {
+            let silent = listeners.iter().position(|listener| !listener.spoken.get());
+            listeners.remove(silent.unwrap_or(0)).task.abort();
+        }
+        listeners.push(Listener { task, spoken });
+    }
+}
+
 /// Reads the notifications of a peer from a connection that it has dialled.
 pub(super) async fn listen(
     peers: Rc<Peers>,
     peer: Rc<Peer>,
-    stream: TcpStream,
+    greeted: Greeted,
     address: SocketAddr,
+    spoken: Rc<Cell<bool>>,
 ) {
+    let Greeted { stream, established, mut buffer } = greeted;
+    let mut reader = established.reader;
+    reader.set_bounds(Bounds::NOTIFICATION);
     let (mut socket, _unused) = stream.into_split();
-    let mut buffer = BytesMut::new();
+    let mut pace = TokenBucket::new(BURST, REFILL, Instant::now());
+    let mut unfinished = Unfinished::new(peers.shared.settings.core.sync_limit());
     loop {
-        match peers.shared.read(&mut socket, &mut buffer).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        match newest(&mut buffer) {
+        match newest(&mut reader, &mut buffer) {
             Ok(Some(notification)) => {
+                spoken.set(true);
                 peers.shared.push(Input::Election(peer.member.id, notification));
+                if let Err(next) = pace.take(Instant::now()) {
+                    sleep_until(next).await;
+                }
             }
             Ok(None) => {}
             Err(bad) => {
@@ -123,23 +159,34 @@ pub(super) async fn listen(
                 return;
             }
         }
+        unfinished.note(buffer.len(), Instant::now());
         peers.shared.room().await;
+        let read = tokio::select! {
+            biased;
+            read = peers.shared.read(&mut socket, &mut buffer) => read,
+            () = unfinished.late() => {
+                tracing::warn!("closed the connection from {address}: a message that does not end");
+                return;
+            }
+        };
+        if matches!(read, Ok(0) | Err(_)) {
+            return;
+        }
     }
 }
 
 /// The last whole notification in the buffer; the older ones count no more.
-fn newest(buffer: &mut BytesMut) -> Result<Option<Notification>, BadFrame> {
+fn newest(reader: &mut Reader, buffer: &mut BytesMut) -> Result<Option<Notification>, BadFrame> {
     let mut newest = None;
-    while let Some(notification) = frame::decode(buffer)? {
+    while let Some(notification) = reader.decode(buffer)? {
         newest = Some(notification);
     }
-    // What is left is the beginning of a frame.
-    if buffer.len() > FRAME_MAX { Err(BadFrame::Content) } else { Ok(newest) }
+    Ok(newest)
 }
 
 #[cfg(test)]
 mod tests {
-    use zabkeeper_core::peer::{Stance, Voice, Vote};
+    use zabkeeper_core::peer::{Stance, Voice, Vote, frame};
     use zabkeeper_core::{Epoch, ServerId, Zxid};
 
     use super::*;
@@ -154,20 +201,20 @@ mod tests {
         let mut bytes = Vec::new();
         (1..=3).for_each(|round| frame::encode(&notification(round), &mut bytes));
         let last = bytes.len() - 1;
+        let mut reader = Reader::default();
         let mut buffer = BytesMut::from(&bytes[..last]);
-        assert_eq!(newest(&mut buffer), Ok(Some(notification(2))));
-        assert_eq!(newest(&mut buffer), Ok(None));
+        assert_eq!(newest(&mut reader, &mut buffer), Ok(Some(notification(2))));
+        assert_eq!(newest(&mut reader, &mut buffer), Ok(None));
         buffer.extend_from_slice(&bytes[last..]);
-        assert_eq!(newest(&mut buffer), Ok(Some(notification(3))));
+        assert_eq!(newest(&mut reader, &mut buffer), Ok(Some(notification(3))));
     }
 
     #[test]
     fn a_frame_that_no_notification_can_have_is_not_waited_for() {
+        let mut reader = Reader::default();
+        reader.set_bounds(Bounds::NOTIFICATION);
         let mut buffer = BytesMut::from(&100_000u32.to_le_bytes()[..]);
-        buffer.resize(FRAME_MAX, 0);
-        assert_eq!(newest(&mut buffer), Ok(None));
-        buffer.resize(FRAME_MAX + 1, 0);
-        assert_eq!(newest(&mut buffer), Err(BadFrame::Content));
+        assert_eq!(newest(&mut reader, &mut buffer), Err(BadFrame::Length(100_000, 1024)));
     }
 
     #[test]

@@ -1,26 +1,28 @@
 //! The quorum and election ports of this server: who gets in, and as whom.
 //!
-//! Owns binding, accepting and the greeting. Must not read beyond the greeting.
+//! Owns binding, accepting, the greeting and its answer. Must not judge what comes behind them.
 //!
-//! Nobody here has proved who it is: a stranger holds one of a few places for some seconds, and gives it up to whoever
-//! comes later where all are taken. A server greets at once.
+//! Until its greeting nobody here has said who it is: a stranger holds one of a few places for some seconds, and gives it
+//! up to whoever comes later where all are taken. A server greets at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zabkeeper_core::ServerId;
-use zabkeeper_core::peer::frame::{BadFrame, Channel, GREETING_BYTES, Greeting};
+use zabkeeper_core::peer::greeting::{Accepting, Channel, Established, Greeting, Refusal};
 
-use super::{Peers, ballots};
+use super::dial::READ_BYTES;
+use super::{Greeted, Peer, Peers, ballots};
 use crate::config::{Ensemble, Member};
 use crate::descriptors::Reserve;
 use crate::listener::bind_to;
@@ -29,8 +31,8 @@ use crate::names;
 /// Connections that have not greeted yet, on both ports together.
 const UNGREETED: usize = 64;
 
-/// Time for a greeting.
-const GREETING_TIME: Duration = Duration::from_secs(3);
+/// Time for a greeting, and for the proof that follows it.
+pub(super) const GREETING_TIME: Duration = Duration::from_secs(3);
 
 /// Connections that the kernel completes before we accept them.
 const BACKLOG: u32 = 128;
@@ -50,17 +52,12 @@ pub(crate) struct Door {
 }
 
 /// Why a connection is closed at the door.
-enum Refusal {
+enum Refused {
     Silent,
     Crowded,
-    Bad(BadFrame),
-    /// A name that it takes for another server.
-    ForAnother {
-        to: ServerId,
-        here: ServerId,
-    },
-    /// It says that it is a server that is not listed here.
-    Unlisted(ServerId),
+    /// It has gone where its proof was to come.
+    Unproven(ServerId),
+    Greeting(Refusal),
 }
 
 /// Those who have not greeted yet, oldest first.
@@ -167,7 +164,7 @@ async fn accept(peers: Rc<Peers>, porch: Rc<Porch>, channel: Channel, listener: 
             Ok((stream, from)) => {
                 let from = SocketAddr::new(from.ip().to_canonical(), from.port());
                 if let Some(oldest) = porch.make_room() {
-                    Refusal::Crowded.log(oldest);
+                    Refused::Crowded.log(oldest);
                 }
                 let ticket = porch.next.replace(porch.next.get() + 1);
                 let task =
@@ -192,50 +189,130 @@ async fn admit(
     from: SocketAddr,
     ticket: u64,
 ) {
-    let greeting = timeout(GREETING_TIME, greeting(&mut stream)).await;
+    let mut buffer = BytesMut::new();
+    let greeting = timeout(GREETING_TIME, read_greeting(&mut stream, &mut buffer)).await;
     porch.leave(ticket);
-    let here = peers.shared.settings.core.id();
-    let checked = match greeting {
-        Err(_) => Err(Refusal::Silent),
+    let refusal = match greeting {
+        Err(_) => Refused::Silent,
         // Gone before it said anything: a probe of the port.
         Ok(Err(_)) => return,
-        Ok(Ok(Err(bad))) => Err(Refusal::Bad(bad)),
-        Ok(Ok(Ok(greeting))) => check(greeting, channel, here),
+        Ok(Ok(Err(refusal))) => Refused::Greeting(refusal),
+        Ok(Ok(Ok(greeting))) => {
+            let answered = answer(&peers, channel, &mut stream, from.ip(), greeting, &mut buffer);
+            match answered.await {
+                Ok((peer, established)) => {
+                    let greeted = Greeted { stream, established, buffer };
+                    return welcome(&peers, channel, peer, greeted, from).await;
+                }
+                Err(refused) => refused,
+            }
+        }
     };
-    let peer = checked.and_then(|id| peers.peers.get(&id).cloned().ok_or(Refusal::Unlisted(id)));
-    let peer = match peer {
-        Ok(peer) => peer,
-        Err(refusal) => return refusal.log(from),
+    refusal.log(from);
+}
+
+/// Who is let in, and how it is talked to.
+async fn answer(
+    peers: &Rc<Peers>,
+    channel: Channel,
+    stream: &mut TcpStream,
+    from: IpAddr,
+    greeting: Greeting,
+    buffer: &mut BytesMut,
+) -> Result<(Rc<Peer>, Established), Refused> {
+    let local = peers.local();
+    let id = greeting.from();
+    let checked = greeting.check(&local, channel, |id| peers.peers.contains_key(&id));
+    let checked = match (checked, peers.peers.get(&id)) {
+        (Err(refusal), _) => Err(refusal),
+        (Ok(()), None) => Err(Refusal::Unlisted(id)),
+        (Ok(()), Some(peer)) if greeting.proves_to(&local) => Ok(peer),
+        (Ok(()), Some(peer)) => {
+            let place = peers.await_place(peer, channel, from).await;
+            if place { Ok(peer) } else { Err(Refusal::Busy(id)) }
+        }
     };
-    peers.tune(&stream);
+    let peer = match checked {
+        Ok(peer) => Rc::clone(peer),
+        Err(refusal) => {
+            let bytes = greeting.refuse(&local, &refusal, Peers::nonce());
+            // A new socket has room for it; whoever does not read it learns less.
+            let _best_effort = timeout(GREETING_TIME, stream.write_all(&bytes)).await;
+            return Err(Refused::Greeting(refusal));
+        }
+    };
+    let (accepting, bytes) = greeting.welcome(&local, Peers::nonce());
+    let established = timeout(GREETING_TIME, establish(&accepting, stream, &bytes, buffer)).await;
+    match established {
+        Err(_) => Err(Refused::Silent),
+        Ok(Err(_)) => Err(Refused::Unproven(id)),
+        Ok(Ok(Err(refusal))) => Err(Refused::Greeting(refusal)),
+        Ok(Ok(Ok(established))) => Ok((peer, established)),
+    }
+}
+
+/// Answers a greeting, and reads the proof if there has to be one.
+async fn establish(
+    accepting: &Accepting,
+    stream: &mut TcpStream,
+    answer: &[u8],
+    buffer: &mut BytesMut,
+) -> io::Result<Result<Established, Refusal>> {
+    stream.write_all(answer).await?;
+    loop {
+        if let Some(established) = accepting.establish(buffer).transpose() {
+            return Ok(established);
+        }
+        read_more(stream, buffer).await?;
+    }
+}
+
+async fn welcome(
+    peers: &Rc<Peers>,
+    channel: Channel,
+    peer: Rc<Peer>,
+    greeted: Greeted,
+    from: SocketAddr,
+) {
+    peers.tune(&greeted.stream);
     peer.heard();
     match channel {
-        Channel::Quorum => peers.enter(peers.deal(), &peer, stream, false).await,
+        Channel::Quorum => peers.enter(peers.deal(), &peer, greeted, false).await,
         Channel::Election => {
-            let task = ballots::listen(Rc::clone(&peers), Rc::clone(&peer), stream, from);
+            let (proven, spoken) = (greeted.established.proven, Rc::default());
+            let task = ballots::listen(
+                Rc::clone(peers),
+                Rc::clone(&peer),
+                greeted,
+                from,
+                Rc::clone(&spoken),
+            );
             let task = tokio::task::spawn_local(task).abort_handle();
-            // The peer has one at a time: what it spoke on before is broken.
-            if let Some(before) = peer.ballots.replace(Some(task)) {
-                before.abort();
-            }
+            peer.listeners.enter(task, spoken, proven);
         }
     }
 }
 
-async fn greeting(stream: &mut TcpStream) -> io::Result<Result<Greeting, BadFrame>> {
-    let mut bytes = [0; GREETING_BYTES];
-    stream.read_exact(&mut bytes).await?;
-    Ok(Greeting::decode(&bytes))
+async fn read_greeting(
+    stream: &mut TcpStream,
+    buffer: &mut BytesMut,
+) -> io::Result<Result<Greeting, Refusal>> {
+    loop {
+        read_more(stream, buffer).await?;
+        if let Some(greeting) = Greeting::take(buffer).transpose() {
+            return Ok(greeting);
+        }
+    }
 }
 
-fn check(greeting: Greeting, channel: Channel, here: ServerId) -> Result<ServerId, Refusal> {
-    let Greeting { channel: meant, from, to } = greeting;
-    if meant != channel {
-        Err(Refusal::Bad(BadFrame::Channel(meant.number())))
-    } else if to != here {
-        Err(Refusal::ForAnother { to, here })
-    } else {
-        Ok(from)
+async fn read_more(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<()> {
+    let mut part = [0; READ_BYTES];
+    match stream.read(&mut part).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        read => {
+            buffer.extend_from_slice(&part[..read]);
+            Ok(())
+        }
     }
 }
 
@@ -256,56 +333,30 @@ impl Porch {
     }
 }
 
-impl Refusal {
+impl Refused {
     /// Whose port is on the other side is a matter of configuration: says what is wrong with a connection.
     fn log(&self, from: SocketAddr) {
         let kind = match self {
-            Refusal::Silent => "silent",
-            Refusal::Crowded => "crowded",
-            Refusal::Bad(_) => "bad",
-            Refusal::ForAnother { .. } => "for another",
-            Refusal::Unlisted(_) => "unlisted",
+            Refused::Silent => "silent",
+            Refused::Crowded => "crowded",
+            Refused::Unproven(_) => "unproven",
+            Refused::Greeting(refusal) => refusal.kind(),
         };
         tracing::warn!(kind, "closed the connection from {from}: {self}");
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Silent => write!(f, "no greeting within {} s", GREETING_TIME.as_secs()),
-            Refusal::Crowded => write!(f, "{UNGREETED} others came and it had not greeted"),
-            Refusal::Bad(bad) => write!(f, "{bad}"),
-            Refusal::ForAnother { to, here } => write!(
+            Refused::Silent => write!(f, "no greeting within {} s", GREETING_TIME.as_secs()),
+            Refused::Crowded => write!(f, "{UNGREETED} others came and it had not greeted"),
+            Refused::Unproven(id) => write!(
                 f,
-                "it wants server {to} and this is server {here}: compare its server.{to} with server.{here}"
+                "server {id} closed it instead of proving that it knows the secret: compare the files that \
+                 quorum.secretFile names on both servers"
             ),
-            Refusal::Unlisted(id) => {
-                write!(f, "it says it is server {id}, and another server.{id} is not listed here")
-            }
+            Refused::Greeting(refusal) => write!(f, "{refusal}"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(channel: Channel, to: u64) -> String {
-        let greeting = Greeting { channel, from: ServerId(2), to: ServerId(to) };
-        match check(greeting, Channel::Quorum, ServerId(1)) {
-            Ok(from) => format!("from {from}"),
-            Err(refusal) => refusal.to_string(),
-        }
-    }
-
-    #[test]
-    fn a_greeting_is_for_this_server_and_this_port() {
-        assert_eq!(refusal(Channel::Quorum, 1), "from 2");
-        assert_eq!(refusal(Channel::Election, 1), "channel 0 does not belong here");
-        assert_eq!(
-            refusal(Channel::Quorum, 3),
-            "it wants server 3 and this is server 1: compare its server.3 with server.1"
-        );
     }
 }

@@ -16,19 +16,24 @@ use bytes::BytesMut;
 use socket2::SockRef;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use zabkeeper_core::LinkId;
 use zabkeeper_core::io::PeerEvent;
 use zabkeeper_core::peer::PeerMessage;
-use zabkeeper_core::peer::frame::{self, BadFrame};
+use zabkeeper_core::peer::frame::{BadFrame, Bounds, Reader, Writer};
 
+use super::unfinished::Unfinished;
 use super::{Peer, Peers};
 
 /// Output that a peer has not taken, above which it is given up: it is alive, as the core hears from it, and hopelessly
 /// behind. A new link brings what it lacks from the disk.
 const OUTPUT_BYTES: usize = 256 << 20;
 
-/// Capacity that an empty output buffer may keep.
+/// Longest message of a learner, unless requests of clients may be longer: the sessions that some hundred thousand clients
+/// have touched since the last ping.
+const LEARNER_BYTES: usize = 8 << 20;
+
+/// Capacity that an empty buffer may keep.
 const IDLE_BYTES: usize = 1 << 20;
 
 /// Time for the last output to leave and for the other end to close its side, once this one is closed.
@@ -41,10 +46,15 @@ pub(super) struct Link {
     pub(super) dialled: bool,
     socket: OwnedWriteHalf,
     output: RefCell<Output>,
+    writer: RefCell<Writer>,
     /// Does the core know of it?
     open: Cell<bool>,
     /// Has anything come from the other end?
     heard: Cell<bool>,
+    /// When the last message came, or when the link began.
+    heard_at: Cell<Instant>,
+    /// Has the core ever said something here? Then it has taken the link.
+    taken: Cell<bool>,
     /// Why it is of no use any more, until the reader has seen it.
     fault: RefCell<Option<End>>,
     changed: Notify,
@@ -68,21 +78,32 @@ pub(super) enum End {
     WithinFrame,
     ByThisServer,
     Malformed(BadFrame),
+    /// A message has begun, and has not ended in time.
+    Unfinished(Duration),
     Broken(io::Error),
     /// It does not take what it is sent.
     Overfull,
 }
 
 impl Link {
-    pub(super) fn new(id: LinkId, peer: Rc<Peer>, dialled: bool, socket: OwnedWriteHalf) -> Link {
+    pub(super) fn new(
+        id: LinkId,
+        peer: Rc<Peer>,
+        dialled: bool,
+        socket: OwnedWriteHalf,
+        writer: Writer,
+    ) -> Link {
         Link {
             id,
             peer,
             dialled,
             socket,
             output: RefCell::default(),
+            writer: RefCell::new(writer),
             open: Cell::new(true),
             heard: Cell::new(false),
+            heard_at: Cell::new(Instant::now()),
+            taken: Cell::new(false),
             fault: RefCell::default(),
             changed: Notify::new(),
         }
@@ -96,7 +117,8 @@ impl Link {
             self.fail(End::Overfull);
             return false;
         }
-        frame::encode(message, &mut output.bytes);
+        self.taken.set(true);
+        self.writer.borrow_mut().encode(message, &mut output.bytes);
         !std::mem::replace(&mut output.due, true)
     }
 
@@ -163,9 +185,20 @@ impl Link {
         !matches!(end, End::ByThisServer) && !self.heard.get()
     }
 
-    /// Reads messages and hands them over until the link ends; why it did.
-    pub(super) async fn attend(&self, peers: &Rc<Peers>, mut socket: OwnedReadHalf) -> End {
-        let end = self.read(peers, &mut socket).await;
+    /// When the other end was heard of last.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.heard_at.get()
+    }
+
+    /// Reads messages, of which the first bytes may have come, and hands them over until the link ends; why it did.
+    pub(super) async fn attend(
+        &self,
+        peers: &Rc<Peers>,
+        mut socket: OwnedReadHalf,
+        reader: Reader,
+        buffer: BytesMut,
+    ) -> End {
+        let end = self.read(peers, &mut socket, reader, buffer).await;
         if let End::ByThisServer = end {
             let farewell = self.hang_up(peers, &mut socket);
             let _in_time = timeout(LINGER, farewell).await;
@@ -176,10 +209,32 @@ impl Link {
         end
     }
 
-    async fn read(&self, peers: &Rc<Peers>, socket: &mut OwnedReadHalf) -> End {
+    async fn read(
+        &self,
+        peers: &Rc<Peers>,
+        socket: &mut OwnedReadHalf,
+        mut reader: Reader,
+        mut buffer: BytesMut,
+    ) -> End {
         let shared = &peers.shared;
-        let mut buffer = BytesMut::new();
+        let limit = shared.settings.core.sync_limit();
+        let mut unfinished = Unfinished::new(limit);
+        if self.dialled {
+            reader.set_bounds(Bounds::LEADER);
+        }
+        // What came with the greeting.
+        let mut fresh = buffer.len();
         loop {
+            if fresh > 0 {
+                if let Err(bad) = self.hand_over(peers, &mut reader, &mut buffer, &mut unfinished) {
+                    return End::Malformed(bad);
+                }
+                if fresh == shared.read_bytes() {
+                    // There may be more, but first the hub's turn.
+                    tokio::task::yield_now().await;
+                }
+                fresh = 0;
+            }
             shared.room().await;
             if !self.open.get() {
                 return End::ByThisServer;
@@ -191,32 +246,45 @@ impl Link {
                 biased;
                 () = self.changed.notified() => continue,
                 read = shared.read_on(socket, &mut buffer) => read,
+                () = unfinished.late() => return End::Unfinished(limit),
             };
             match read {
                 Ok(0) if buffer.is_empty() => return End::ByPeer,
                 Ok(0) => return End::WithinFrame,
-                Ok(bytes) => {
-                    if let Err(bad) = self.hand_over(peers, &mut buffer) {
-                        return End::Malformed(bad);
-                    }
-                    if bytes == shared.read_bytes() {
-                        // There may be more, but first the hub's turn.
-                        tokio::task::yield_now().await;
-                    }
-                }
+                Ok(bytes) => fresh = bytes,
                 Err(error) => return End::Broken(error),
             }
         }
     }
 
     /// Gives all whole messages to the hub.
-    fn hand_over(&self, peers: &Peers, buffer: &mut BytesMut) -> Result<(), BadFrame> {
-        while let Some(message) = frame::decode(buffer)? {
+    fn hand_over(
+        &self,
+        peers: &Peers,
+        reader: &mut Reader,
+        buffer: &mut BytesMut,
+        unfinished: &mut Unfinished,
+    ) -> Result<(), BadFrame> {
+        if !self.dialled && self.taken.get() {
+            let requests = 2 * peers.shared.settings.limits.max_frame as usize;
+            reader.set_bounds(Bounds::learner(requests.max(LEARNER_BYTES)));
+        }
+        let before = buffer.len();
+        while let Some(message) = reader.decode(buffer)? {
             if !self.heard.replace(true) {
                 self.peer.heard();
             }
+            unfinished.ended();
             peers.tell(self.id, PeerEvent::Message(message));
         }
+        let now = Instant::now();
+        if buffer.len() < before {
+            self.heard_at.set(now);
+        }
+        if buffer.is_empty() && before > IDLE_BYTES {
+            *buffer = BytesMut::new();
+        }
+        unfinished.note(buffer.len(), now);
         Ok(())
     }
 
@@ -260,6 +328,9 @@ impl fmt::Display for End {
             End::WithinFrame => write!(f, "the other end went away in the middle of a message"),
             End::ByThisServer => write!(f, "this server closed it"),
             End::Malformed(bad) => write!(f, "{bad}"),
+            End::Unfinished(limit) => {
+                write!(f, "a message from it does not end within {} ms", limit.as_millis())
+            }
             End::Broken(error) => write!(f, "{error}"),
             End::Overfull => {
                 write!(f, "the other end has not taken {} MiB", OUTPUT_BYTES >> 20)

@@ -9,35 +9,40 @@
 //! doors -> greeting -> link, or ballots                                     whoever dials this server
 //! ```
 
+mod admission;
 mod backoff;
 mod ballots;
 mod dial;
 mod doors;
 mod link;
+mod unfinished;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::Notification;
+use zabkeeper_core::peer::greeting::{Channel, Established, Local, Nonce};
+use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::{Input, LinkId, Outbox, ServerId};
 
 use crate::clock::random;
 use crate::config::Member;
 use crate::shared::Shared;
+use admission::Admission;
 use backoff::Backoff;
-use ballots::Newest;
+use ballots::{Listeners, Newest};
+use doors::GREETING_TIME;
 pub(crate) use doors::{bind, open};
 use link::Link;
-
-/// Links of one peer that it has dialled. The core closes those it has no use for, so that more than one or two are
-/// those of a peer that lost its power, over and over.
-const ACCEPTED_LINKS: usize = 8;
 
 /// How long a connection between servers is silent before the kernel asks whether the other end is there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -50,6 +55,18 @@ pub(crate) struct Peers {
     next_link: Cell<u64>,
     /// Links with output to send at the end of this turn.
     due: RefCell<Vec<Rc<Link>>>,
+    /// What this server brings to a greeting.
+    local: RefCell<Local>,
+    /// A link has ended: whoever waits for its place may have it.
+    vacant: Notify,
+}
+
+/// A connection whose ends know each other.
+struct Greeted {
+    stream: TcpStream,
+    established: Established,
+    /// What has come behind the greeting.
+    buffer: BytesMut,
 }
 
 /// Another server of the ensemble.
@@ -61,8 +78,10 @@ struct Peer {
     ballot_backoff: Backoff,
     /// What it is to be told next in an election.
     newest: Newest,
-    /// The task that reads its notifications.
-    ballots: RefCell<Option<AbortHandle>>,
+    /// The connections on which it sends notifications.
+    listeners: Listeners,
+    /// How often somebody comes in its name.
+    admission: Admission,
 }
 
 impl Peers {
@@ -78,6 +97,8 @@ impl Peers {
             // As with connections, though links only have to differ within the life of a process.
             next_link: Cell::new(random() & 0x7fff_ffff_0000_0000),
             due: RefCell::default(),
+            local: RefCell::new(local(shared)),
+            vacant: Notify::new(),
         });
         for peer in peers.peers.values() {
             let task = ballots::tell(Rc::clone(&peers), Rc::clone(peer));
@@ -146,19 +167,46 @@ impl Peers {
         self.shared.push(Input::Peer(link, event));
     }
 
+    /// The core's ensemble, for greetings.
+    pub(crate) fn set_ensemble(&self, ensemble: u64) {
+        self.local.borrow_mut().ensemble = ensemble;
+    }
+
+    fn local(&self) -> Local {
+        self.local.borrow().clone()
+    }
+
+    fn nonce() -> Nonce {
+        let mut nonce = Nonce::default();
+        let (high, low) = nonce.split_at_mut(8);
+        high.copy_from_slice(&random().to_le_bytes());
+        low.copy_from_slice(&random().to_le_bytes());
+        nonce
+    }
+
     /// A link stands: serves it until it ends.
-    async fn enter(self: &Rc<Self>, id: LinkId, peer: &Rc<Peer>, stream: TcpStream, dialled: bool) {
+    async fn enter(self: &Rc<Self>, id: LinkId, peer: &Rc<Peer>, greeted: Greeted, dialled: bool) {
+        let Greeted { stream, established, buffer } = greeted;
+        let Established { proven, reader, writer, .. } = established;
         let (socket, output) = stream.into_split();
-        let link = Rc::new(Link::new(id, Rc::clone(peer), dialled, output));
+        let link = Rc::new(Link::new(id, Rc::clone(peer), dialled, output, writer));
         if !dialled {
-            self.make_room(peer.member.id);
+            if !proven && self.silent_from(peer).is_some_and(|at| at > Instant::now()) {
+                // Somebody else was faster.
+                return;
+            }
+            let why =
+                if proven { "the server has dialled anew" } else { "the other end is silent" };
+            for before in self.accepted(peer.member.id) {
+                self.leave(&before, why);
+            }
         }
         self.links.borrow_mut().insert(id, Rc::clone(&link));
         let how = if dialled { "dialled" } else { "accepted" };
         let server = peer.member.id;
         tracing::info!(link = %id, server = server.0, "link with server {server} is up, {how}");
         self.tell(id, PeerEvent::Up { peer: peer.member.id, dialled });
-        let end = link.attend(self, socket).await;
+        let end = link.attend(self, socket, reader, buffer).await;
         if dialled && link.was_refused(&end) {
             // Whoever dials again at once is refused again, as long as nothing changes.
             peer.link_backoff.fail();
@@ -175,16 +223,53 @@ impl Peers {
         tracing::info!(link = %link.id, server = server.0, "link with server {server} is down: {why}");
         link.close(self);
         self.tell(link.id, PeerEvent::Down);
+        self.vacant.notify_waiters();
     }
 
-    /// Gives up the oldest link that a peer has dialled, where it has too many.
-    fn make_room(&self, peer: ServerId) {
+    /// The links that a peer has dialled.
+    fn accepted(&self, peer: ServerId) -> Vec<Rc<Link>> {
         let of_peer = |link: &&Rc<Link>| !link.dialled && link.peer.member.id == peer;
-        let links = self.links.borrow();
-        let accepted: Vec<Rc<Link>> = links.values().filter(of_peer).cloned().collect();
-        drop(links);
-        if accepted.len() >= ACCEPTED_LINKS {
-            self.leave(&accepted[0], "the server has dialled too many others since");
+        self.links.borrow().values().filter(of_peer).cloned().collect()
+    }
+
+    /// When the link that a peer has dialled counts as silent, if there is one. A leader's pings are answered more often.
+    fn silent_from(&self, peer: &Peer) -> Option<Instant> {
+        let heard = self.accepted(peer.member.id).iter().map(|link| link.heard_at()).max();
+        heard.map(|heard| heard + self.shared.settings.core.sync_limit() / 2)
+    }
+
+    /// Is somebody to be let in who says that it is `peer`, and cannot prove it? Not where somebody comes too often; and on a
+    /// link only once the one before it is gone, or nothing is heard on it any more. An honest server closes a link
+    /// before it dials another one.
+    async fn await_place(&self, peer: &Peer, channel: Channel, from: IpAddr) -> bool {
+        let began = Instant::now();
+        if !peer.admission.admits(from, began) {
+            return false;
+        }
+        if channel == Channel::Election {
+            return true;
+        }
+        let Some(_waiting) = peer.admission.wait() else {
+            return false;
+        };
+        loop {
+            // Before the look at the links, so that no end of one is missed.
+            let vacant = self.vacant.notified();
+            let Some(silent) = self.silent_from(peer) else {
+                return true;
+            };
+            let now = Instant::now();
+            if silent <= now {
+                return true;
+            }
+            if now >= began + GREETING_TIME {
+                return false;
+            }
+            let until = tokio::time::sleep_until(silent.min(began + GREETING_TIME));
+            tokio::select! {
+                () = vacant => {}
+                () = until => {}
+            }
         }
     }
 
@@ -205,6 +290,36 @@ impl Peers {
         let ensemble = self.shared.settings.ensemble.as_ref();
         ensemble.expect("only an ensemble has peers to dial").connect_timeout
     }
+
+    /// Time for the answer to a greeting; whoever answers may wait for the end of an older link.
+    fn answer_timeout(&self) -> Duration {
+        self.connect_timeout() + GREETING_TIME
+    }
+}
+
+/// What this server brings to a greeting, and a word to the operator about what it lacks.
+fn local(shared: &Shared) -> Local {
+    let id = shared.settings.core.id();
+    let Some(ensemble) = &shared.settings.ensemble else {
+        return Local { id, ensemble: 0, secrets: Secrets::default(), demands_secret: false };
+    };
+    if ensemble.secrets.is_empty() {
+        let me = ensemble.member(id).expect("it is one of them");
+        tracing::warn!(
+            "whoever reaches the ports {} and {} can act as a server of this ensemble: read and change all data, and stop \
+             the service; this line in zoo.cfg closes them to all but servers with the same secret: \
+             quorum.secretFile=/etc/zabkeeper/secret",
+            me.quorum_port,
+            me.election_port
+        );
+    } else if !ensemble.demands_secret {
+        tracing::warn!(
+            "quorum.secretRequired=false: servers that do not know the secret are let in; set it to true once all \
+             servers have quorum.secretFile"
+        );
+    }
+    let secrets = ensemble.secrets.clone();
+    Local { id, ensemble: 0, secrets, demands_secret: ensemble.demands_secret }
 }
 
 impl Peer {
@@ -214,7 +329,8 @@ impl Peer {
             link_backoff: Backoff::default(),
             ballot_backoff: Backoff::default(),
             newest: Newest::default(),
-            ballots: RefCell::default(),
+            listeners: Listeners::default(),
+            admission: Admission::default(),
         }
     }
 

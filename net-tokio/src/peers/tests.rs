@@ -10,7 +10,9 @@ use bytes::Bytes;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Instant, timeout};
 use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::frame::{self, Channel, Greeting};
+use zabkeeper_core::peer::frame;
+use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
+use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
 use zabkeeper_core::{Epoch, Input, LinkId, Outbox, ServerId, Why, Zxid};
 
@@ -126,37 +128,31 @@ fn a_dial_is_answered_and_messages_go_both_ways_in_order() {
             let (mut one, mut two) = (End::start(1, &lines).await, End::start(2, &lines).await);
             let [here, there] = linked(&mut one, &mut two).await;
             let sent: Vec<PeerMessage> = (0..300).map(|i| proposal(i, 10_000)).collect();
-            let peers = sent.iter().map(|m| PeerCommand::Send(here, m.clone())).collect();
-            one.peers.carry_out(&mut Outbox { peers, ..Outbox::default() });
-            two.order(PeerCommand::Send(
-                there,
-                PeerMessage::Ping {
-                    round: 7,
-                    sent: zabkeeper_core::Instant(0),
-                    echo: zabkeeper_core::Instant(0),
-                },
-            ));
+            // A leader sends transactions, a learner dials.
+            let peers = sent.iter().map(|m| PeerCommand::Send(there, m.clone())).collect();
+            two.peers.carry_out(&mut Outbox { peers, ..Outbox::default() });
+            one.order(PeerCommand::Send(here, ping(7)));
             for message in sent {
-                assert_eq!(two.event(there).await, PeerEvent::Message(message));
+                assert_eq!(one.event(here).await, PeerEvent::Message(message));
             }
             let mut drained = 0;
-            let mut ping = one.next().await;
-            while ping == Input::Peer(here, PeerEvent::Drained) {
+            let mut last = two.next().await;
+            while last == Input::Peer(there, PeerEvent::Drained) {
                 drained += 1;
-                ping = one.next().await;
+                last = two.next().await;
             }
-            let message = PeerEvent::Message(PeerMessage::Ping {
-                round: 7,
-                sent: zabkeeper_core::Instant(0),
-                echo: zabkeeper_core::Instant(0),
-            });
-            assert_eq!(ping, Input::Peer(here, message));
+            assert_eq!(last, Input::Peer(there, PeerEvent::Message(ping(7))));
             if drained == 0 {
-                assert_eq!(one.next().await, Input::Peer(here, PeerEvent::Drained));
+                assert_eq!(two.next().await, Input::Peer(there, PeerEvent::Drained));
             }
             assert!(drained <= 1, "all left once");
         });
     }
+}
+
+fn ping(round: u64) -> PeerMessage {
+    let never = zabkeeper_core::Instant(0);
+    PeerMessage::Ping { round, sent: never, echo: never }
 }
 
 #[test]
@@ -167,14 +163,14 @@ fn close_sends_what_was_queued_and_both_ends_hear_of_the_end_once() {
         let [here, there] = linked(&mut one, &mut two).await;
         // More than the kernel takes at once.
         let sent: Vec<PeerMessage> = (0..9).map(|i| proposal(i, 1 << 20)).collect();
-        let mut peers: Vec<_> = sent.iter().map(|m| PeerCommand::Send(here, m.clone())).collect();
-        peers.extend([(); 2].map(|()| PeerCommand::Close(here, Why::Unwanted)));
-        one.peers.carry_out(&mut Outbox { peers, ..Outbox::default() });
-        assert_eq!(one.next().await, Input::Peer(here, PeerEvent::Down));
+        let mut peers: Vec<_> = sent.iter().map(|m| PeerCommand::Send(there, m.clone())).collect();
+        peers.extend([(); 2].map(|()| PeerCommand::Close(there, Why::Unwanted)));
+        two.peers.carry_out(&mut Outbox { peers, ..Outbox::default() });
+        assert_eq!(two.next().await, Input::Peer(there, PeerEvent::Down));
         for message in sent {
-            assert_eq!(two.event(there).await, PeerEvent::Message(message));
+            assert_eq!(one.event(here).await, PeerEvent::Message(message));
         }
-        assert_eq!(two.event(there).await, PeerEvent::Down);
+        assert_eq!(one.event(here).await, PeerEvent::Down);
         // Nothing else is heard of it, and the next one has a greater id.
         let [later, later_there] = linked(&mut one, &mut two).await;
         assert!(later > here && later_there > there);
@@ -254,15 +250,27 @@ fn stranger(end: &End, channel: Channel) -> TcpStream {
 
 fn greeted(end: &End, channel: Channel, from: u64, to: u64) -> TcpStream {
     let mut stream = stranger(end, channel);
-    let greeting = Greeting { channel, from: ServerId(from), to: ServerId(to) };
-    stream.write_all(&greeting.encode()).unwrap();
+    stream.write_all(&greeting(channel, from, to)).unwrap();
     stream
 }
 
-/// Is the connection closed without a word? Waits on a thread of its own.
+/// Bytes of an answer that welcomes.
+const ANSWER_BYTES: usize = 63;
+
+fn greeting(channel: Channel, from: u64, to: u64) -> Vec<u8> {
+    let (id, secrets) = (ServerId(from), Secrets::default());
+    let local = Local { id, ensemble: 0, secrets, demands_secret: false };
+    Dialling::begin(local, channel, ServerId(to), [0; 16]).1
+}
+
+/// Is the connection closed, with nothing but an answer before that? Waits on a thread of its own.
 async fn closed(mut stream: TcpStream) -> bool {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let read = thread::spawn(move || stream.read(&mut [0; 1]));
+    let read = thread::spawn(move || {
+        let mut answer = Vec::new();
+        let end = stream.read_to_end(&mut answer);
+        if answer.len() > ANSWER_BYTES { Ok(answer.len()) } else { end.map(|_| 0) }
+    });
     while !read.is_finished() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -289,33 +297,18 @@ fn strangers_and_garbage_are_shown_out_and_disturb_nobody() {
             assert!(closed(stranger(&two, channel)).await);
             let mut liar = greeted(&two, channel, 1, 2);
             if channel == Channel::Quorum {
-                assert!(!two.up().await.2);
+                // The link of the real one is heard.
+                assert_eq!(read(&liar, ANSWER_BYTES).await[VERDICT_AT], BUSY);
+            } else {
+                liar.write_all(&[0xff; 100]).unwrap();
             }
-            liar.write_all(&[0xff; 100]).unwrap();
             assert!(closed(liar).await);
-            if channel == Channel::Quorum {
-                assert!(matches!(two.next().await, Input::Peer(_, PeerEvent::Down)));
-            }
         }
-        let wrong_port =
-            Greeting { channel: Channel::Election, from: ServerId(1), to: ServerId(2) };
         let mut confused = stranger(&two, Channel::Quorum);
-        confused.write_all(&wrong_port.encode()).unwrap();
+        confused.write_all(&greeting(Channel::Election, 1, 2)).unwrap();
         assert!(closed(confused).await);
-        one.order(PeerCommand::Send(
-            here,
-            PeerMessage::Ping {
-                round: 1,
-                sent: zabkeeper_core::Instant(0),
-                echo: zabkeeper_core::Instant(0),
-            },
-        ));
-        let ping = PeerEvent::Message(PeerMessage::Ping {
-            round: 1,
-            sent: zabkeeper_core::Instant(0),
-            echo: zabkeeper_core::Instant(0),
-        });
-        assert_eq!(two.event(there).await, ping);
+        one.order(PeerCommand::Send(here, ping(1)));
+        assert_eq!(two.event(there).await, PeerEvent::Message(ping(1)));
     });
 }
 
@@ -332,20 +325,121 @@ fn a_crowd_of_silent_strangers_keeps_no_server_out() {
     });
 }
 
+/// Reads from a connection on a thread of its own, so that the servers of the test go on; whole once it is so long.
+async fn read(stream: &TcpStream, bytes: usize) -> Vec<u8> {
+    let mut stream = stream.try_clone().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let reader = thread::spawn(move || {
+        let mut read = vec![0; bytes];
+        stream.read_exact(&mut read).map(|()| read)
+    });
+    while !reader.is_finished() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    reader.join().unwrap().unwrap()
+}
+
+/// Place of the verdict in an answer, and what it says to who comes too often.
+const VERDICT_AT: usize = 11;
+const BUSY: u8 = 8;
+
 #[test]
-fn a_peer_that_dials_again_and_again_keeps_a_bounded_number_of_links() {
+fn a_link_that_is_heard_is_not_replaced_and_one_that_is_silent_is() {
+    block_on(async {
+        // A link is silent after a second.
+        let lines = lines("127.0.0.1", free_ports()) + "tickTime=1000\nsyncLimit=2\n";
+        let mut two = End::start(2, &lines).await;
+        let began = Instant::now();
+        let mut old = greeted(&two, Channel::Quorum, 1, 2);
+        let link = two.up().await.0;
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let mut bytes = Vec::new();
+        frame::encode(&PeerMessage::Ack { zxid: Zxid(5) }, &mut bytes);
+        old.write_all(&bytes).unwrap();
+        assert!(matches!(two.event(link).await, PeerEvent::Message(_)));
+        let _later = greeted(&two, Channel::Quorum, 1, 2);
+        assert_eq!(two.next().await, Input::Peer(link, PeerEvent::Down));
+        assert!(began.elapsed() > Duration::from_millis(1_600), "{:?}", began.elapsed());
+        let next = two.up().await.0;
+        // An end that is known makes room at once.
+        drop(_later);
+        let (gone, _last) = (Instant::now(), greeted(&two, Channel::Quorum, 1, 2));
+        assert_eq!(two.next().await, Input::Peer(next, PeerEvent::Down));
+        two.up().await;
+        assert!(gone.elapsed() < Duration::from_millis(500), "{:?}", gone.elapsed());
+    });
+}
+
+#[test]
+fn who_comes_too_often_is_told_that_the_server_is_busy() {
     block_on(async {
         let lines = lines("127.0.0.1", free_ports());
         let mut two = End::start(2, &lines).await;
-        let mut kept = Vec::new();
-        let mut links = Vec::new();
-        for _ in 0..8 {
-            kept.push(greeted(&two, Channel::Quorum, 1, 2));
-            links.push(two.up().await.0);
+        let _stands = greeted(&two, Channel::Quorum, 1, 2);
+        two.up().await;
+        let crowd: Vec<TcpStream> =
+            (0..100).map(|_| greeted(&two, Channel::Quorum, 1, 2)).collect();
+        for last in crowd.iter().rev().take(50) {
+            assert_eq!(read(last, ANSWER_BYTES).await[VERDICT_AT], BUSY);
         }
-        kept.push(greeted(&two, Channel::Quorum, 1, 2));
-        assert_eq!(two.next().await, Input::Peer(links[0], PeerEvent::Down));
-        assert!(two.up().await.0 > links[7]);
+        assert!(two.seen.is_empty());
+        let mut inputs = Vec::new();
+        two.shared.take_inputs(10, &mut inputs);
+        assert_eq!(inputs, [], "the core hears of none of them");
+    });
+}
+
+#[test]
+fn long_frames_are_read_only_on_links_that_the_core_has_taken() {
+    block_on(async {
+        let lines = lines("127.0.0.1", free_ports());
+        let mut two = End::start(2, &lines).await;
+        for (content, taken, long) in [
+            // A request of a client, of 5 MiB.
+            (14, true, true),
+            (14, false, false),
+            // A proposal, which no learner sends.
+            (6, true, false),
+        ] {
+            let mut liar = greeted(&two, Channel::Quorum, 1, 2);
+            let link = two.up().await.0;
+            if taken {
+                two.order(PeerCommand::Send(link, PeerMessage::Commit { zxid: Zxid(1) }));
+            }
+            read(&liar, ANSWER_BYTES).await;
+            let head = [&(5_u32 << 20).to_le_bytes()[..], &[0; 4], &[content; 9]].concat();
+            liar.write_all(&head).unwrap();
+            if long {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                drop(liar);
+            }
+            assert_eq!(two.event(link).await, PeerEvent::Down);
+        }
+    });
+}
+
+#[test]
+fn a_message_that_does_not_end_ends_the_link() {
+    block_on(async {
+        let lines = lines("127.0.0.1", free_ports()) + "tickTime=500\nsyncLimit=1\n";
+        let mut two = End::start(2, &lines).await;
+        let mut slow = greeted(&two, Channel::Quorum, 1, 2);
+        let link = two.up().await.0;
+        let began = Instant::now();
+        let mut bytes = Vec::new();
+        frame::encode(&PeerMessage::Ack { zxid: Zxid(5) }, &mut bytes);
+        for byte in bytes {
+            // Whole messages of other links and drips of this one do not prolong it.
+            if slow.write_all(&[byte]).is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(two.event(link).await, PeerEvent::Down);
+        assert!(began.elapsed() > Duration::from_millis(450), "{:?}", began.elapsed());
+        let mut slow = greeted(&two, Channel::Election, 1, 2);
+        slow.write_all(&[9]).unwrap();
+        assert!(closed(slow).await);
     });
 }
 

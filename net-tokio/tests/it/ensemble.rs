@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use zabkeeper_core::peer::frame::{Channel, Greeting};
+use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
+use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ServerId, SessionId};
 
@@ -85,7 +86,9 @@ fn strangers_on_the_ports_for_servers_cause_a_few_lines_only() {
     let [_, quorum, election] = ensemble.ports[0];
     ensemble.server(0).await_line(&[&"looks for a leader"]);
     let greeting = |channel, from| {
-        Greeting { channel, from: ServerId(from), to: ServerId(0) }.encode().to_vec()
+        let (id, secrets) = (ServerId(from), Secrets::default());
+        let local = Local { id, ensemble: 0, secrets, demands_secret: false };
+        Dialling::begin(local, channel, ServerId(0), [0; 16]).1
     };
     for (port, bytes) in [
         (quorum, greeting(Channel::Quorum, 1)),

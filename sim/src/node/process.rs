@@ -17,12 +17,13 @@ mod tell;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use zabkeeper_core::io::{
     ClientCommand, ClientEvent, DiskEvent, Lane, Mark, Outbox, PeerCommand, PeerEvent,
 };
 use zabkeeper_core::peer::PeerMessage;
-use zabkeeper_core::peer::frame::{self, BadFrame, Channel, GREETING_BYTES, Greeting};
+use zabkeeper_core::peer::frame::{self, BadFrame};
+use zabkeeper_core::peer::greeting::Channel;
 use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
@@ -41,7 +42,7 @@ use crate::guard;
 use crate::heal::Fate;
 use crate::judge::Check;
 use crate::observe::{ClientId, Observation};
-use crate::options::{Options, PeerOptions};
+use crate::options::PeerOptions;
 use crate::roles::Role;
 use crate::seed::Dice;
 use crate::shared::{Event, Shared};

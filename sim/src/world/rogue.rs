@@ -10,13 +10,15 @@
 //! what nobody may do: to forget what is committed, or to log what does not follow.
 
 use bytes::Bytes;
-use zabkeeper_core::peer::frame::{self, Channel, Greeting};
+use zabkeeper_core::peer::frame;
+use zabkeeper_core::peer::greeting::Channel;
 use zabkeeper_core::peer::{PeerMessage, Standing, Voice};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ConnId, Epoch, Instant, ServerId, SessionId, Status, WallMs, Zxid};
 
 use super::World;
+use super::stranger::greeting;
 use crate::faults::Fault;
 use crate::seed::Dice;
 use crate::shared::Event;
@@ -71,10 +73,9 @@ impl World {
         if node.accept(conn, Party::Stranger, shared) != Some(true) {
             return false;
         }
-        let words = Greeting { channel: Channel::Quorum, from: mask, to: server }.encode();
         let rogue = Rogue { server, mask, leads: false, said: 0, words: 0, dice };
         self.begin_rogue(conn, [Party::Stranger, Party::Server(server)], rogue);
-        self.send_as_rogue(conn, End::Dialler, Bytes::copy_from_slice(&words));
+        self.send_as_rogue(conn, End::Dialler, greeting(Channel::Quorum, mask, server));
         true
     }
 
@@ -93,6 +94,8 @@ impl World {
         let dice = usurped.dice.fork();
         let rogue = Rogue { server: from, mask: to, leads: true, said: 0, words: 0, dice };
         self.begin_rogue(conn, [Party::Server(from), Party::Stranger], rogue);
+        // The answer to a greeting, which it does not wait for.
+        self.send_as_rogue(conn, End::Acceptor, greeting(Channel::Quorum, to, from));
         true
     }
 

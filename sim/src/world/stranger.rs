@@ -4,7 +4,8 @@
 //! at that meanwhile.
 
 use bytes::Bytes;
-use zabkeeper_core::peer::frame::{Channel, Greeting};
+use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
+use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::{ConnId, ServerId};
 
 use super::World;
@@ -58,11 +59,17 @@ impl World {
     }
 }
 
+/// A greeting in the name of a server; it is the answer to one, too.
+pub(super) fn greeting(channel: Channel, from: ServerId, to: ServerId) -> Bytes {
+    let local = Local { id: from, ensemble: 0, secrets: Secrets::default(), demands_secret: false };
+    Dialling::begin(local, channel, to, [0; 16]).1.into()
+}
+
 /// What a stranger says. After some of it a server takes it for another server that hangs.
 fn words(server: ServerId, servers: &[ServerId], dice: &mut Dice) -> Bytes {
     let others: Vec<ServerId> = servers.iter().copied().filter(|other| *other != server).collect();
     let other = if others.is_empty() { ServerId(99) } else { *dice.pick(&others) };
-    let greeting = |channel, from, to| Greeting { channel, from, to }.encode().to_vec();
+    let greeting = |channel, from, to| greeting(channel, from, to).to_vec();
     let good = || greeting(Channel::Quorum, other, server);
     let mut noise = [0; 64];
     dice.fill(&mut noise);
@@ -72,7 +79,7 @@ fn words(server: ServerId, servers: &[ServerId], dice: &mut Dice) -> Bytes {
         2 => greeting(Channel::Quorum, ServerId(99), server),
         3 => greeting(Channel::Quorum, other, other),
         4 => greeting(Channel::Election, other, server),
-        5 => good()[..dice.upto(30)].to_vec(),
+        5 => good()[..dice.upto(62)].to_vec(),
         6 => good(),
         7 => [good(), noise.to_vec()].concat(),
         _ => {

@@ -4,6 +4,9 @@
 //! said.
 
 use zabkeeper_core::Why;
+use zabkeeper_core::peer::frame::{Bounds, Reader, Writer};
+use zabkeeper_core::peer::greeting::{Dialling, Established, Greeting, Local, Nonce, Refusal};
+use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::peer::{Notification, PeerMessage};
 
 use super::*;
@@ -12,6 +15,9 @@ use super::*;
 const BACKOFF_FIRST: u64 = 10_000_000;
 /// The longest pause, ns.
 const BACKOFF_LONGEST: u64 = 1_000_000_000;
+
+/// Longest message of a learner: as the shipped driver has it.
+const LEARNER_BYTES: usize = 8 << 20;
 
 /// A notification: whose, which, and when it was sent.
 pub(crate) type Heard = (ServerId, Notification, Instant);
@@ -38,8 +44,12 @@ pub(super) enum LinkEvent {
 #[derive(Debug)]
 pub(super) struct Link {
     end: End,
-    /// Who is at the other end, once it is known.
+    /// Who is at the other end, once it is known; the server knows of the link then.
     peer: Option<ServerId>,
+    /// This process has greeted, and waits for the answer.
+    dialling: Option<(ServerId, Dialling)>,
+    reader: Reader,
+    writer: Writer,
     buffer: BytesMut,
     /// What waits for room.
     outbound: Vec<u8>,
@@ -67,6 +77,34 @@ impl Backoff {
 }
 
 impl Link {
+    fn new(end: End) -> Link {
+        Link {
+            end,
+            peer: None,
+            dialling: None,
+            reader: Reader::default(),
+            writer: Writer::default(),
+            buffer: BytesMut::new(),
+            outbound: Vec::new(),
+        }
+    }
+
+    /// The next message, if all of it is there.
+    fn read(&mut self) -> Result<Option<PeerEvent>, BadFrame> {
+        Ok(self.reader.decode(&mut self.buffer)?.map(PeerEvent::Message))
+    }
+
+    /// Both ends know each other.
+    fn establish(&mut self, established: Established) -> PeerEvent {
+        let Established { peer, reader, writer, .. } = established;
+        (self.peer, self.reader, self.writer) = (Some(peer), reader, writer);
+        let dialled = self.dialling.take().is_some();
+        if dialled {
+            self.reader.set_bounds(Bounds::LEADER);
+        }
+        PeerEvent::Up { peer, dialled }
+    }
+
     /// Who is at the other end, once that is known.
     pub(super) fn peer(&self) -> Option<ServerId> {
         self.peer
@@ -76,7 +114,7 @@ impl Link {
 impl Process {
     /// Its links with other servers, for dumps.
     pub(in crate::node) fn links_held(&self) -> String {
-        let line = |(link, Link { end, peer, buffer, outbound }): (&LinkId, &Link)| {
+        let line = |(link, Link { end, peer, buffer, outbound, .. }): (&LinkId, &Link)| {
             let peer =
                 peer.map_or("somebody who has not greeted yet".to_owned(), |id| format!("s{id}"));
             let dialled = if *end == End::Dialler { ", which this server dialled" } else { "" };
@@ -133,20 +171,17 @@ impl Process {
         event: LinkEvent,
         shared: &mut Shared,
     ) {
-        let fresh = |end, peer| Link { end, peer, buffer: BytesMut::new(), outbound: Vec::new() };
         match event {
             LinkEvent::Accepted => {
-                self.links.insert(link, fresh(End::Acceptor, None));
+                self.links.insert(link, Link::new(End::Acceptor));
             }
             LinkEvent::Dialled(peer) => {
-                self.backoff.heard(peer);
-                self.links.insert(link, fresh(End::Dialler, Some(peer)));
-                let greeting = Greeting { channel: Channel::Quorum, from: self.id, to: peer };
-                let bytes = Bytes::copy_from_slice(&greeting.encode());
-                self.put(ConnId(link.0), End::Dialler, bytes, shared);
+                let (dialling, bytes) =
+                    Dialling::begin(self.local(), Channel::Quorum, peer, nonce(link, 0));
+                let dialling = Some((peer, dialling));
+                self.links.insert(link, Link { dialling, ..Link::new(End::Dialler) });
+                self.put(ConnId(link.0), End::Dialler, bytes.into(), shared);
                 shared.schedule_arrivals();
-                let up = PeerEvent::Up { peer, dialled: true };
-                self.step(now, Input::Peer(link, up), shared);
             }
             LinkEvent::Unreachable(peer) => {
                 self.backoff.failed(peer);
@@ -170,16 +205,16 @@ impl Process {
     }
 
     fn read_link(&mut self, now: Now, link: LinkId, shared: &mut Shared) {
-        while let Some(state) = self.links.get_mut(&link) {
+        loop {
+            let Some(state) = self.links.get_mut(&link) else { return };
             let read = match state.peer {
-                None => greeted(&mut state.buffer, self.id, &shared.options),
-                Some(_) => frame::decode(&mut state.buffer).map(|m| m.map(PeerEvent::Message)),
+                None => self.greet(link, shared).map_err(|refusal| refusal.to_string()),
+                Some(_) => state.read().map_err(|bad| bad.to_string()),
             };
             match read {
                 Ok(None) => return,
                 Ok(Some(event)) => {
                     if let PeerEvent::Up { peer, .. } = event {
-                        state.peer = Some(peer);
                         self.backoff.heard(peer);
                     } else {
                         shared.tally.counts.peer_messages += 1;
@@ -196,6 +231,49 @@ impl Process {
         }
     }
 
+    /// What this server brings to a greeting.
+    fn local(&self) -> Local {
+        let (id, ensemble) = (self.id, self.server.ensemble_id());
+        Local { id, ensemble, secrets: Secrets::default(), demands_secret: false }
+    }
+
+    /// Goes on with the greeting of a link; the server hears of it when both ends know each other.
+    fn greet(&mut self, link: LinkId, shared: &mut Shared) -> Result<Option<PeerEvent>, Refusal> {
+        let local = self.local();
+        let Some(state) = self.links.get_mut(&link) else { return Ok(None) };
+        let (established, bytes) = match &state.dialling {
+            Some((_, dialling)) => {
+                let Some((established, proof)) = dialling.establish(&mut state.buffer)? else {
+                    return Ok(None);
+                };
+                (established, Bytes::from(proof))
+            }
+            None => {
+                let Some(greeting) = Greeting::take(&mut state.buffer)? else {
+                    return Ok(None);
+                };
+                let lists = |id| shared.options.voters().any(|voter| voter == id);
+                let (end, nonce) = (state.end, nonce(link, 1));
+                if let Err(refusal) = greeting.check(&local, Channel::Quorum, lists) {
+                    let bytes = greeting.refuse(&local, &refusal, nonce);
+                    self.put(ConnId(link.0), end, bytes.into(), shared);
+                    return Err(refusal);
+                }
+                let (accepting, answer) = greeting.welcome(&local, nonce);
+                // Without a secret there is no proof to wait for.
+                let Some(established) = accepting.establish(&mut state.buffer)? else {
+                    return Ok(None);
+                };
+                (established, Bytes::from(answer))
+            }
+        };
+        let event = state.establish(established);
+        let end = state.end;
+        self.put(ConnId(link.0), end, bytes, shared);
+        shared.schedule_arrivals();
+        Ok(Some(event))
+    }
+
     /// The link is no more: the server is told, if it knew of it.
     fn link_gone(&mut self, now: Now, link: LinkId, shared: &mut Shared) {
         let Some(state) = self.links.remove(&link) else {
@@ -205,6 +283,9 @@ impl Process {
         shared.schedule_arrivals();
         if state.peer.is_some() {
             self.step(now, Input::Peer(link, PeerEvent::Down), shared);
+        } else if let Some((peer, _)) = state.dialling {
+            self.backoff.failed(peer);
+            self.step(now, Input::Peer(link, PeerEvent::Unreachable { peer }), shared);
         }
     }
 
@@ -220,7 +301,10 @@ impl Process {
                 PeerCommand::Send(link, message) => {
                     self.maybe_stall(link, &message, shared);
                     if let Some(state) = self.links.get_mut(&link) {
-                        frame::encode(&message, &mut state.outbound);
+                        if state.end == End::Acceptor {
+                            state.reader.set_bounds(Bounds::learner(LEARNER_BYTES));
+                        }
+                        state.writer.encode(&message, &mut state.outbound);
                         touched.insert(link);
                     }
                 }
@@ -368,24 +452,12 @@ impl Process {
 /// How late a notification may be in the mean, ns.
 const VOTE_LATE: u64 = 300_000_000;
 
-/// The greeting of whoever has dialled, if all of it is there.
-fn greeted(
-    buffer: &mut BytesMut,
-    me: ServerId,
-    options: &Options,
-) -> Result<Option<PeerEvent>, BadFrame> {
-    let Some(bytes) = buffer.first_chunk::<GREETING_BYTES>() else {
-        return Ok(None);
-    };
-    let Greeting { channel, from, to } = Greeting::decode(bytes)?;
-    if channel != Channel::Quorum {
-        return Err(BadFrame::Channel(channel.number()));
-    }
-    if to != me || from == me || !options.voters().any(|voter| voter == from) {
-        return Err(BadFrame::Stranger);
-    }
-    buffer.advance(GREETING_BYTES);
-    Ok(Some(PeerEvent::Up { peer: from, dialled: false }))
+/// No number comes twice, as each connection has a number of its own; without a secret nobody needs to be surprised.
+fn nonce(link: LinkId, end: u8) -> Nonce {
+    let mut nonce = Nonce::default();
+    nonce[..8].copy_from_slice(&link.0.to_le_bytes());
+    nonce[8] = end;
+    nonce
 }
 
 #[cfg(test)]

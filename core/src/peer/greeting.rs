@@ -1,0 +1,564 @@
+//! How a connection between servers begins: the dialler's greeting, the listener's answer, and, where both know a secret,
+//! proofs of it. Both worlds, real and simulated, use these.
+//!
+//! Owns these bytes, and who is refused with which words. Must not know what servers say afterwards.
+//!
+//! ```text
+//! dialler  -> facts                        magic "zabk-peer" | highest version u8 | lowest version u8 | verdict u8
+//! listener -> facts [proof [proof]]          | length u16 of all facts | channel u8 | features u32 | from u64 | to u64
+//! dialler  ->       [proof]                  | ensemble u64 | nonce 16 bytes | what later versions add | crc32c u32
+//! ```
+//!
+//! All numbers are little-endian. Before it has a whole greeting, a listener says nothing. A verdict other than 0 is a
+//! refusal, and the connection ends with it. Proofs have 32 bytes; they are there where both ends say that they know a
+//! secret, and what the dialler sends then is signed (`frame`). A greeting of version 2 has 2 for the highest version.
+
+use std::fmt;
+
+use bytes::{Buf, BufMut, BytesMut};
+
+use super::frame::{BadFrame, Reader, Writer};
+use super::secret::{self, FrameKey, PROOF_BYTES, Secrets, Side};
+use crate::ids::ServerId;
+
+const MAGIC: &[u8; 9] = b"zabk-peer";
+/// Raised where an older server would misread the greeting, a frame or a message: a variant that it does not know, or one
+/// that has changed or moved.
+const VERSION: u8 = 3;
+/// The oldest version that this server speaks.
+const VERSION_MIN: u8 = 3;
+/// Bytes up to the length of the facts.
+const HEAD_BYTES: usize = 14;
+/// Bytes of the facts of version 3.
+const FACTS_BYTES: usize = 63;
+/// Longest facts that a later version may have.
+const FACTS_BYTES_MAX: usize = 1024;
+/// The first version whose greeting has this form.
+const FIRST_ANSWERED: u8 = 3;
+
+/// Feature: this end knows a secret.
+const KNOWS_SECRET: u32 = 1;
+/// Feature: this end talks only to those who know one.
+const WANTS_SECRET: u32 = 2;
+
+/// Which conversation a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channel {
+    /// Notifications, one way: from whoever dialled.
+    Election,
+    /// A link between learner and leader, both ways.
+    Quorum,
+}
+
+/// What a server brings to a greeting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Local {
+    /// Its id.
+    pub id: ServerId,
+    /// Its ensemble; 0 where it does not know it yet.
+    pub ensemble: u64,
+    /// What it can prove itself with.
+    pub secrets: Secrets,
+    /// Does it talk only to those who know a secret?
+    pub demands_secret: bool,
+}
+
+/// A number used once, unpredictable: from the driver.
+pub type Nonce = [u8; 16];
+
+/// What one end says about itself and about the other one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Facts {
+    highest: u8,
+    lowest: u8,
+    verdict: u8,
+    channel: u8,
+    features: u32,
+    from: ServerId,
+    to: ServerId,
+    ensemble: u64,
+    nonce: Nonce,
+}
+
+/// A greeting as the listener has read it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Greeting {
+    facts: Facts,
+    /// As it came.
+    bytes: Vec<u8>,
+}
+
+/// The dialler's half: it has greeted, and waits for the answer.
+#[derive(Clone, Debug)]
+pub struct Dialling {
+    local: Local,
+    channel: Channel,
+    to: ServerId,
+    /// Its greeting.
+    transcript: Vec<u8>,
+}
+
+/// The listener's half: it has answered, and may wait for a proof.
+#[derive(Clone, Debug)]
+pub struct Accepting {
+    secrets: Secrets,
+    peer: ServerId,
+    /// Greeting and answer.
+    transcript: Vec<u8>,
+    wants_proof: bool,
+}
+
+/// A connection whose ends know each other.
+#[derive(Debug)]
+pub struct Established {
+    /// Who is at the other end; where it is not proven, by its own word.
+    pub peer: ServerId,
+    /// Do both know the secret?
+    pub proven: bool,
+    /// For what comes.
+    pub reader: Reader,
+    /// For what goes.
+    pub writer: Writer,
+}
+
+/// Why a connection ends with its greeting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The bytes are not those of a server.
+    Malformed(BadFrame),
+    /// No version that both speak: the other one's lowest and highest.
+    Version(u8, u8),
+    /// For another channel than the port's.
+    Channel(u8),
+    /// The dialler means another server than the one that it has reached.
+    WrongServer {
+        /// Whom it means.
+        meant: ServerId,
+        /// Whom it has reached.
+        reached: ServerId,
+    },
+    /// The listener's configuration has no such server.
+    Unlisted(ServerId),
+    /// The configuration at the other end does not have this server.
+    UnlistedThere(ServerId),
+    /// The two belong to two ensembles.
+    OtherEnsemble {
+        /// The other server.
+        server: ServerId,
+        /// Its ensemble.
+        theirs: u64,
+        /// This server's.
+        ours: u64,
+    },
+    /// The other one demands a secret, and this server has none.
+    NoSecretHere(ServerId),
+    /// This server demands a secret, and the other one has none.
+    NoSecretThere(ServerId),
+    /// Both have a secret, and not the same.
+    WrongSecret(ServerId),
+    /// Another connection of this server stands, or it comes too often.
+    Busy(ServerId),
+    /// A reason that a later version has.
+    Unknown(ServerId, u8),
+}
+
+impl Channel {
+    fn number(self) -> u8 {
+        match self {
+            Channel::Election => 0,
+            Channel::Quorum => 1,
+        }
+    }
+}
+
+impl Local {
+    fn facts(&self, channel: u8, to: ServerId, nonce: Nonce) -> Facts {
+        let knows = if self.secrets.is_empty() { 0 } else { KNOWS_SECRET };
+        let wants = if self.demands_secret { WANTS_SECRET } else { 0 };
+        Facts {
+            highest: VERSION,
+            lowest: VERSION_MIN,
+            verdict: 0,
+            channel,
+            features: knows | wants,
+            from: self.id,
+            to,
+            ensemble: self.ensemble,
+            nonce,
+        }
+    }
+
+    /// What both ends check alike of each other.
+    fn check(&self, theirs: &Facts) -> Result<(), Refusal> {
+        let server = theirs.from;
+        if self.ensemble != 0 && theirs.ensemble != 0 && self.ensemble != theirs.ensemble {
+            let (theirs, ours) = (theirs.ensemble, self.ensemble);
+            return Err(Refusal::OtherEnsemble { server, theirs, ours });
+        }
+        if self.demands_secret && theirs.features & KNOWS_SECRET == 0 {
+            return Err(Refusal::NoSecretThere(server));
+        }
+        if self.secrets.is_empty() && theirs.features & WANTS_SECRET != 0 {
+            return Err(Refusal::NoSecretHere(server));
+        }
+        Ok(())
+    }
+
+    fn proves_to(&self, theirs: &Facts) -> bool {
+        !self.secrets.is_empty() && theirs.features & KNOWS_SECRET != 0
+    }
+}
+
+impl Facts {
+    fn encode(&self) -> [u8; FACTS_BYTES] {
+        let mut bytes = [0; FACTS_BYTES];
+        let mut rest = &mut bytes[..];
+        rest.put_slice(MAGIC);
+        rest.put_u8(self.highest);
+        rest.put_u8(self.lowest);
+        rest.put_u8(self.verdict);
+        rest.put_u16_le(u16::try_from(FACTS_BYTES).expect("short"));
+        rest.put_u8(self.channel);
+        rest.put_u32_le(self.features);
+        rest.put_u64_le(self.from.0);
+        rest.put_u64_le(self.to.0);
+        rest.put_u64_le(self.ensemble);
+        rest.put_slice(&self.nonce);
+        let sum = crc32c::crc32c(&bytes[..FACTS_BYTES - 4]);
+        bytes[FACTS_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Takes facts off `buffer`, with their bytes; `None` where they are not whole yet. Whatever cannot become facts is
+    /// refused with the byte that shows it.
+    fn take(buffer: &mut BytesMut) -> Result<Option<(Facts, Vec<u8>)>, Refusal> {
+        let known = buffer.len().min(MAGIC.len());
+        if buffer[..known] != MAGIC[..known] {
+            return Err(Refusal::Malformed(BadFrame::Stranger));
+        }
+        if let Some(&highest) = buffer.get(MAGIC.len())
+            && highest < FIRST_ANSWERED
+        {
+            return Err(Refusal::Version(highest, highest));
+        }
+        let Some(head) = buffer.first_chunk::<HEAD_BYTES>() else {
+            return Ok(None);
+        };
+        let length = usize::from((&head[HEAD_BYTES - 2..]).get_u16_le());
+        if !(FACTS_BYTES..=FACTS_BYTES_MAX).contains(&length) {
+            return Err(Refusal::Malformed(BadFrame::Stranger));
+        }
+        if buffer.len() < length {
+            return Ok(None);
+        }
+        let bytes = buffer.split_to(length).to_vec();
+        let (content, mut sum) = bytes.split_at(length - 4);
+        if crc32c::crc32c(content) != sum.get_u32_le() {
+            return Err(Refusal::Malformed(BadFrame::Checksum));
+        }
+        let mut rest = &content[MAGIC.len()..];
+        let [highest, lowest, verdict] = [(); 3].map(|()| rest.get_u8());
+        rest.advance(2);
+        let (channel, features) = (rest.get_u8(), rest.get_u32_le());
+        let [from, to, ensemble] = [(); 3].map(|()| rest.get_u64_le());
+        let nonce = *rest.first_chunk().expect("the length was checked");
+        let (from, to) = (ServerId(from), ServerId(to));
+        let facts =
+            Facts { highest, lowest, verdict, channel, features, from, to, ensemble, nonce };
+        Ok(Some((facts, bytes)))
+    }
+}
+
+impl Greeting {
+    /// Takes a greeting off `buffer`; `None` where it is not whole yet.
+    ///
+    /// # Errors
+    /// Of bytes that are no greeting.
+    pub fn take(buffer: &mut BytesMut) -> Result<Option<Greeting>, Refusal> {
+        Ok(Facts::take(buffer)?.map(|(facts, bytes)| Greeting { facts, bytes }))
+    }
+
+    /// Who says it is there.
+    pub fn from(&self) -> ServerId {
+        self.facts.from
+    }
+
+    /// Will it have to prove that it knows a secret?
+    pub fn proves_to(&self, local: &Local) -> bool {
+        local.proves_to(&self.facts)
+    }
+
+    /// Is the connection to be refused at `local`'s port for `channel`? `lists` says who is in its configuration.
+    ///
+    /// # Errors
+    /// Why.
+    pub fn check(
+        &self,
+        local: &Local,
+        channel: Channel,
+        lists: impl Fn(ServerId) -> bool,
+    ) -> Result<(), Refusal> {
+        let Facts { highest, lowest, channel: meant, from, to, .. } = self.facts;
+        if highest < VERSION_MIN || lowest > VERSION {
+            Err(Refusal::Version(lowest, highest))
+        } else if meant != channel.number() {
+            Err(Refusal::Channel(meant))
+        } else if to != local.id {
+            Err(Refusal::WrongServer { meant: to, reached: local.id })
+        } else if from == local.id || !lists(from) {
+            Err(Refusal::Unlisted(from))
+        } else {
+            local.check(&self.facts)
+        }
+    }
+
+    /// The bytes that refuse it.
+    pub fn refuse(&self, local: &Local, why: &Refusal, nonce: Nonce) -> Vec<u8> {
+        let mut facts = local.facts(self.facts.channel, self.facts.from, nonce);
+        facts.verdict = why.verdict();
+        facts.encode().to_vec()
+    }
+
+    /// Welcomes it: what comes next, and the bytes that say so.
+    pub fn welcome(self, local: &Local, nonce: Nonce) -> (Accepting, Vec<u8>) {
+        let answer = local.facts(self.facts.channel, self.facts.from, nonce).encode();
+        let wants_proof = local.proves_to(&self.facts);
+        let mut transcript = self.bytes;
+        transcript.extend_from_slice(&answer);
+        let mut bytes = answer.to_vec();
+        if wants_proof {
+            local.secrets.prove_all(&transcript, &mut bytes);
+        }
+        let (secrets, peer) = (local.secrets.clone(), self.facts.from);
+        (Accepting { secrets, peer, transcript, wants_proof }, bytes)
+    }
+}
+
+impl Accepting {
+    /// Takes the dialler's proof off `buffer`, if there has to be one; `None` where it is not whole yet.
+    ///
+    /// # Errors
+    /// It is a wrong one.
+    pub fn establish(&self, buffer: &mut BytesMut) -> Result<Option<Established>, Refusal> {
+        if !self.wants_proof {
+            return Ok(Some(Established::unproven(self.peer)));
+        }
+        if buffer.len() < PROOF_BYTES {
+            return Ok(None);
+        }
+        let proof = buffer.split_to(PROOF_BYTES);
+        let secret = self.secrets.find(Side::Dialler, &self.transcript, &proof);
+        let secret = secret.ok_or(Refusal::WrongSecret(self.peer))?;
+        Ok(Some(Established::proven(self.peer, secret, Side::Listener, &self.transcript)))
+    }
+
+    /// Who has dialled.
+    pub fn peer(&self) -> ServerId {
+        self.peer
+    }
+}
+
+impl Dialling {
+    /// Begins to talk to `to`: what comes next, and the greeting.
+    pub fn begin(
+        local: Local,
+        channel: Channel,
+        to: ServerId,
+        nonce: Nonce,
+    ) -> (Dialling, Vec<u8>) {
+        let bytes = local.facts(channel.number(), to, nonce).encode().to_vec();
+        (Dialling { local, channel, to, transcript: bytes.clone() }, bytes)
+    }
+
+    /// Takes the answer off `buffer`: the connection, and the bytes that go first on it; `None` where the answer is not
+    /// whole yet.
+    ///
+    /// # Errors
+    /// One of both refuses the other.
+    pub fn establish(
+        &self,
+        buffer: &mut BytesMut,
+    ) -> Result<Option<(Established, Vec<u8>)>, Refusal> {
+        // Facts and proofs are taken together, so that a cut between them does no harm.
+        let mut ahead = buffer.clone();
+        let Some((answer, bytes)) = Facts::take(&mut ahead)? else {
+            return Ok(None);
+        };
+        self.check(&answer)?;
+        if !self.local.proves_to(&answer) {
+            *buffer = ahead;
+            return Ok(Some((Established::unproven(self.to), Vec::new())));
+        }
+        if ahead.len() < 2 * PROOF_BYTES {
+            return Ok(None);
+        }
+        let proofs = ahead.split_to(2 * PROOF_BYTES);
+        *buffer = ahead;
+        let transcript = [&self.transcript[..], &bytes].concat();
+        let secret = self.local.secrets.find(Side::Listener, &transcript, &proofs);
+        let secret = secret.ok_or(Refusal::WrongSecret(self.to))?;
+        let proof = secret::prove(secret, Side::Dialler, &transcript).to_vec();
+        Ok(Some((Established::proven(self.to, secret, Side::Dialler, &transcript), proof)))
+    }
+
+    fn check(&self, answer: &Facts) -> Result<(), Refusal> {
+        let &Facts { highest, lowest, verdict, channel, from, ensemble, .. } = answer;
+        let refused = match verdict {
+            0 => None,
+            VERSION_REFUSED => Some(Refusal::Version(lowest, highest)),
+            CHANNEL_REFUSED => Some(Refusal::Channel(self.channel.number())),
+            UNLISTED => Some(Refusal::UnlistedThere(from)),
+            OTHER_ENSEMBLE => {
+                let (theirs, ours) = (ensemble, self.local.ensemble);
+                Some(Refusal::OtherEnsemble { server: from, theirs, ours })
+            }
+            // What is there for the listener is here for the dialler.
+            NO_SECRET_WITH_DIALLER => Some(Refusal::NoSecretHere(from)),
+            NO_SECRET_WITH_LISTENER => Some(Refusal::NoSecretThere(from)),
+            BUSY => Some(Refusal::Busy(from)),
+            WRONG_SERVER => None,
+            other => Some(Refusal::Unknown(from, other)),
+        };
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        if highest < VERSION_MIN || lowest > VERSION {
+            return Err(Refusal::Version(lowest, highest));
+        }
+        if from != self.to || verdict == WRONG_SERVER {
+            return Err(Refusal::WrongServer { meant: self.to, reached: from });
+        }
+        if channel != self.channel.number() {
+            return Err(Refusal::Channel(channel));
+        }
+        self.local.check(answer)
+    }
+}
+
+impl Established {
+    fn unproven(peer: ServerId) -> Established {
+        Established { peer, proven: false, reader: Reader::default(), writer: Writer::default() }
+    }
+
+    fn proven(peer: ServerId, secret: &[u8], own: Side, transcript: &[u8]) -> Established {
+        let other = match own {
+            Side::Dialler => Side::Listener,
+            Side::Listener => Side::Dialler,
+        };
+        let reader = Reader::signed(FrameKey::new(secret, other, transcript));
+        let writer = Writer::signed(FrameKey::new(secret, own, transcript));
+        Established { peer, proven: true, reader, writer }
+    }
+}
+
+const VERSION_REFUSED: u8 = 1;
+const CHANNEL_REFUSED: u8 = 2;
+const WRONG_SERVER: u8 = 3;
+const UNLISTED: u8 = 4;
+const OTHER_ENSEMBLE: u8 = 5;
+const NO_SECRET_WITH_DIALLER: u8 = 6;
+const NO_SECRET_WITH_LISTENER: u8 = 7;
+const BUSY: u8 = 8;
+const MALFORMED: u8 = 9;
+const WRONG_SECRET: u8 = 10;
+
+impl Refusal {
+    /// As the listener answers it.
+    fn verdict(&self) -> u8 {
+        match self {
+            Refusal::Malformed(_) => MALFORMED,
+            Refusal::Version(..) => VERSION_REFUSED,
+            Refusal::Channel(_) => CHANNEL_REFUSED,
+            Refusal::WrongServer { .. } => WRONG_SERVER,
+            Refusal::Unlisted(_) | Refusal::UnlistedThere(_) => UNLISTED,
+            Refusal::OtherEnsemble { .. } => OTHER_ENSEMBLE,
+            Refusal::NoSecretThere(_) => NO_SECRET_WITH_DIALLER,
+            Refusal::NoSecretHere(_) => NO_SECRET_WITH_LISTENER,
+            Refusal::WrongSecret(_) => WRONG_SECRET,
+            Refusal::Busy(_) => BUSY,
+            Refusal::Unknown(_, verdict) => *verdict,
+        }
+    }
+
+    /// A short name, so that logs bound each kind of refusal on its own.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Refusal::Malformed(_) => "malformed",
+            Refusal::Version(..) => "version",
+            Refusal::Channel(_) => "channel",
+            Refusal::WrongServer { .. } => "wrong server",
+            Refusal::Unlisted(_) | Refusal::UnlistedThere(_) => "unlisted",
+            Refusal::OtherEnsemble { .. } => "other ensemble",
+            Refusal::NoSecretThere(_) | Refusal::NoSecretHere(_) => "no secret",
+            Refusal::WrongSecret(_) => "wrong secret",
+            Refusal::Busy(_) => "busy",
+            Refusal::Unknown(..) => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Malformed(bad) => write!(f, "{bad}"),
+            Refusal::Version(lowest, highest) => write!(
+                f,
+                "it speaks the peer protocol's versions {lowest} to {highest}, this server {VERSION_MIN} to {VERSION}: \
+                 run the same release on all servers"
+            ),
+            Refusal::Channel(0) => write!(
+                f,
+                "it is an election connection on a quorum port: compare the ports of both server lines"
+            ),
+            Refusal::Channel(1) => write!(
+                f,
+                "it is a quorum connection on an election port: compare the ports of both server lines"
+            ),
+            Refusal::Channel(number) => write!(f, "channel {number} does not exist"),
+            Refusal::WrongServer { meant, reached } => write!(
+                f,
+                "it was meant for server {meant} and reached server {reached}: compare the lines server.{meant} \
+                 and server.{reached} on both servers"
+            ),
+            Refusal::Unlisted(id) => {
+                write!(f, "it says it is server {id}, and another server.{id} is not listed here")
+            }
+            Refusal::UnlistedThere(id) => write!(
+                f,
+                "server {id} does not list this server as another one: compare its server lines and the myid files"
+            ),
+            Refusal::OtherEnsemble { server, theirs, ours } => write!(
+                f,
+                "server {server} belongs to another ensemble: id {theirs:016x}, this one is {ours:016x}: \
+                 one of both has a foreign data directory; move it away on that server and start it again"
+            ),
+            Refusal::NoSecretHere(id) => write!(
+                f,
+                "server {id} talks only to servers that know the ensemble's secret, and this one has none: set \
+                 quorum.secretFile to a file with the same secret here"
+            ),
+            Refusal::NoSecretThere(id) => write!(
+                f,
+                "server {id} has no secret, and quorum.secretRequired=true here: set quorum.secretFile on it, or \
+                 quorum.secretRequired=false here until all servers have one"
+            ),
+            Refusal::WrongSecret(id) => write!(
+                f,
+                "server {id} has another secret: compare the files that quorum.secretFile names on both servers"
+            ),
+            Refusal::Busy(id) => {
+                write!(f, "server {id} has another connection already, or it comes too often")
+            }
+            Refusal::Unknown(id, verdict) => write!(
+                f,
+                "server {id} refuses it for a reason that this release does not know (number {verdict}); its log says \
+                 why"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests;
