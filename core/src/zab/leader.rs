@@ -440,7 +440,10 @@ impl Leader {
 
     fn on_ack(&mut self, link: LinkId, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
         let learner = self.learners.get_mut(&link).filter(|learner| learner.is_synced());
-        let Some(learner) = learner.filter(|_| zxid <= replica.log().appended()) else {
+        // Beyond what is committed already, only positions of transactions: what is between two of them cannot be committed.
+        let exists = zxid <= replica.log().committed()
+            || replica.history().last_at_or_before(zxid) == Some(zxid);
+        let Some(learner) = learner.filter(|_| exists) else {
             let what = format!("it acknowledged {zxid}, which it was not sent");
             return self.refuse(link, what, cx);
         };

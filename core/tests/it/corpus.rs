@@ -9,6 +9,10 @@ mod client_frames;
 #[allow(dead_code, reason = "what else a check can see is for other targets")]
 mod live_server;
 
+#[path = "../../../fuzz/checks/peer_frames.rs"]
+#[allow(dead_code, reason = "what else a check can see is for other targets")]
+mod peer_frames;
+
 /// Every input of a corpus.
 #[expect(
     clippy::disallowed_methods,
@@ -44,4 +48,50 @@ fn live_server_corpus() {
         events += served.events;
     }
     assert!(sessions > 5 && answers > 50 && events > 0, "{sessions} {answers} {events}");
+}
+
+#[test]
+fn peer_frames_corpus() {
+    let (mut led, mut followed, mut messages, mut refused, mut logged) = (0, 0, 0, 0, 0);
+    for input in corpus("peer_frames") {
+        let reached = peer_frames::check(&input);
+        led += usize::from(reached.led);
+        followed += usize::from(reached.followed);
+        messages += reached.messages;
+        refused += reached.refused;
+        logged += reached.logged;
+    }
+    let all = (led, followed, messages, refused, logged);
+    assert!(led > 3 && followed > 0 && messages > 50 && refused > 3 && logged > 10, "{all:?}");
+}
+
+/// Inputs that nobody has chosen, the same each time.
+#[test]
+fn peer_frames_of_inputs_by_chance() {
+    let mut state = 1_u64;
+    let mut byte = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    let (mut led, mut logged) = (0, 0);
+    for _ in 0..6_000 {
+        let mut input = vec![byte() & 1];
+        for _ in 0..12 {
+            // Whatever comes, and then a new session of s1, or a write of one of its sessions.
+            input.extend((0..byte() % 20).map(|_| byte()));
+            input.extend([25, 8, byte()]);
+            if byte() & 1 == 0 {
+                input.extend([15, 1]);
+            } else {
+                input.extend([18, byte(), byte(), 1]);
+            }
+            input.extend((0..byte() % 40).map(|_| byte()));
+        }
+        let reached = peer_frames::check(&input);
+        led += usize::from(reached.led);
+        logged += reached.logged;
+    }
+    assert!(led > 500 && logged > 1_000, "{led} {logged}");
 }

@@ -1,0 +1,689 @@
+//! What must hold for any bytes that come in the names of other servers, whatever role this one is in. Shared by the fuzz
+//! target and the test that replays its corpus.
+//!
+//! An input is one thing that happens after the other; see `happens`. The server is s2 of three. Its disk is ideal, its
+//! links go through the real greetings and frames.
+
+mod request;
+mod source;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use source::Source;
+use zabkeeper_core::io::{
+    DiskCommand, DiskEvent, DurableState, Entry, Lane, Outbox, PeerCommand, PeerEvent, Recovered,
+    SnapshotImage,
+};
+use zabkeeper_core::peer::frame::{self, Bounds, Reader, Writer};
+use zabkeeper_core::peer::greeting::{Accepting, Channel, Dialling, Greeting, Local};
+use zabkeeper_core::peer::secret::Secrets;
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Standing, Voice, Vote};
+use zabkeeper_core::txn::{Origin, Txn, TxnOp};
+use zabkeeper_core::{
+    Config, ConnId, Epoch, ErrorCode, Halted, History, Input, Instant, LinkId, Mode, Now, Server,
+    ServerId, SessionId, Status, Voters, WallMs, Zxid,
+};
+
+const HERE: ServerId = ServerId(2);
+const BEGIN: WallMs = WallMs(1_795_274_515_500);
+/// Longest frame of a learner, as the shipped driver has it.
+const LEARNER_BYTES: usize = 8 << 20;
+/// What a link that the core has not taken may hold, besides one piece of bytes.
+const GREETED_BYTES: usize = (8 << 10) + 64;
+/// More rounds than a role takes to do what it can without others.
+const ROUNDS: usize = 1_000;
+
+/// What an input has come to.
+#[derive(Default, Debug)]
+pub(crate) struct Reached {
+    /// Did it lead, and serve?
+    pub(crate) led: bool,
+    /// Did it follow?
+    pub(crate) followed: bool,
+    /// Messages that came out of bytes.
+    pub(crate) messages: usize,
+    /// Connections that were closed for their bytes.
+    pub(crate) refused: usize,
+    /// Transactions that were logged.
+    pub(crate) logged: usize,
+}
+
+/// A connection that somebody has dialled, or that this server has.
+struct Link {
+    id: LinkId,
+    dialled: bool,
+    /// The core knows of it.
+    up: bool,
+    /// The core has said something on it.
+    taken: bool,
+    waits: Option<Accepting>,
+    reader: Reader,
+    buffer: BytesMut,
+}
+
+/// See the module.
+struct Live {
+    config: Config,
+    server: Option<Server>,
+    now: Instant,
+    lives: u64,
+    disk: Disk,
+    slots: [Option<Link>; 4],
+    next_link: u64,
+    dials: VecDeque<ServerId>,
+    /// The last notification that it has sent.
+    sent: Option<Notification>,
+    /// A leader may have sent transactions that cannot be applied.
+    trusts: bool,
+    reached: Reached,
+}
+
+#[derive(Default)]
+struct Disk {
+    state: DurableState,
+    entries: Vec<Entry>,
+    log_after: Zxid,
+    snapshots: BTreeMap<Zxid, Vec<Bytes>>,
+    writing: Vec<Bytes>,
+    log: VecDeque<DiskCommand>,
+    others: VecDeque<DiskCommand>,
+}
+
+/// Checks one input.
+///
+/// # Panics
+/// Where something does not hold.
+pub(crate) fn check(input: &[u8]) -> Reached {
+    let mut source = Source(input);
+    let mut live = Live::new(source.byte());
+    while !source.0.is_empty() && live.server.is_some() {
+        live.happens(&mut source);
+    }
+    live.settle();
+    live.replay();
+    live.reached
+}
+
+impl Live {
+    fn new(choice: u8) -> Live {
+        let voters = Voters::new([1, 2, 3].map(ServerId));
+        let mut config =
+            Config::new(HERE, voters, Duration::from_secs(2)).expect("a tick, and a voter");
+        config.limits.snapshot_txns = if choice & 1 == 0 { 100_000 } else { 4 };
+        let state = DurableState {
+            accepted_epoch: Epoch(3),
+            current_epoch: Epoch(3),
+            ..DurableState::default()
+        };
+        // A server with data may lead; a blank one waits for the others.
+        let state = if choice & 2 == 0 { state } else { DurableState::default() };
+        let mut live = Live {
+            config,
+            server: None,
+            now: Instant(0),
+            lives: 0,
+            disk: Disk { state, ..Disk::default() },
+            slots: [const { None }; 4],
+            next_link: 1,
+            dials: VecDeque::new(),
+            sent: None,
+            trusts: false,
+            reached: Reached::default(),
+        };
+        live.boot();
+        live
+    }
+
+    fn boot(&mut self) {
+        self.lives += 1;
+        self.slots = [const { None }; 4];
+        self.dials.clear();
+        let recovered = self.disk.recovered();
+        match Server::recover(self.config.clone(), self.lives, recovered) {
+            Ok(server) => self.server = Some(server),
+            Err(corrupt) => assert!(self.trusts, "its own disk: {corrupt}"),
+        }
+        self.settle();
+    }
+
+    fn happens(&mut self, source: &mut Source<'_>) {
+        let what = source.byte();
+        let slot = usize::from(what >> 6);
+        match what & 31 {
+            0..=2 => self.read(slot, source.bytes()),
+            3 | 4 => {
+                self.greet(slot, if source.byte() & 1 == 0 { ServerId(1) } else { ServerId(3) })
+            }
+            5..=7 => {
+                // A whole frame, whatever is in it.
+                let content = source.bytes();
+                let length = u32::try_from(content.len()).expect("inputs are short");
+                let sum = crc(content);
+                self.read(slot, &[&length.to_le_bytes()[..], &sum, content].concat());
+            }
+            8..=14 => {
+                let message = self.message(source);
+                self.send(slot, &message);
+            }
+            15 | 16 => {
+                let notification = self.notification(source);
+                let from = ServerId(u64::from(source.below(4)));
+                self.step(Input::Election(from, notification));
+            }
+            17 => self.pass(Duration::from_millis(u64::from(source.byte()).pow(2))),
+            18 | 19 => self.finish_log(usize::from(source.byte())),
+            20 => self.finish_other(),
+            21 | 22 => self.settle(),
+            23 => self.end(slot),
+            24 => self.answer_dial(slot, source.byte() & 3 != 0),
+            25 | 26 => self.lead(),
+            27 | 28 => self.follow(),
+            29 => self.boot(),
+            _ => {
+                let junk = source.bytes();
+                let read = frame::decode::<Notification>(&mut BytesMut::from(junk));
+                if let Ok(Some(notification)) = read {
+                    self.step(Input::Election(ServerId(3), notification));
+                }
+            }
+        }
+    }
+
+    /// The others agree that this server leads, and one of them follows it.
+    fn lead(&mut self) {
+        self.settle();
+        let Some(sent) = self.sent else { return };
+        let vote = Vote { candidate: HERE, ..sent.vote };
+        for from in [1, 3].map(ServerId) {
+            let said = Notification { stance: Stance::Looking, vote, voice: Voice::Full, ..sent };
+            self.step(Input::Election(from, said));
+        }
+        self.greet(0, ServerId(1));
+        let Some(status) = self.status() else { return };
+        let accepted = status.accepted_epoch;
+        self.send(0, &PeerMessage::FollowerInfo { accepted, voice: Voice::Full });
+        self.settle();
+        let Some(status) = self.status() else { return };
+        let (current, last) = (status.current_epoch, status.appended);
+        self.send(0, &PeerMessage::AckEpoch { fresh: true, current, last });
+        self.settle();
+        let Some(status) = self.status() else { return };
+        self.send(0, &PeerMessage::AckNewLeader { epoch: status.accepted_epoch });
+        self.settle();
+    }
+
+    /// Another one leads, and this server follows it.
+    fn follow(&mut self) {
+        self.settle();
+        let Some(sent) = self.sent else { return };
+        let vote = Vote { epoch: Epoch(9), zxid: Zxid(9 << 32), candidate: ServerId(3) };
+        for (from, stance) in [(3, Stance::Leading), (1, Stance::Following)] {
+            let said = Notification { stance, vote, voice: Voice::Full, ..sent };
+            self.step(Input::Election(ServerId(from), said));
+        }
+        self.answer_dial(1, true);
+        let Some(status) = self.status() else { return };
+        let epoch = Epoch(status.accepted_epoch.0.saturating_add(1));
+        self.send(1, &PeerMessage::LeaderInfo { epoch, empty: false });
+        self.settle();
+        self.send(1, &PeerMessage::NewLeader { epoch });
+        self.settle();
+        let Some(status) = self.status() else { return };
+        self.send(1, &PeerMessage::UpToDate { committed: status.appended });
+        self.settle();
+    }
+
+    fn status(&self) -> Option<Status> {
+        self.server.as_ref().map(Server::status)
+    }
+
+    fn message(&self, source: &mut Source<'_>) -> PeerMessage {
+        let status = self.status().expect("it runs");
+        let near = |source: &mut Source<'_>, of: u64| match source.below(8) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => of.wrapping_sub(1),
+            3 => of.wrapping_add(1),
+            4 => u64::from(u32::MAX >> 1),
+            _ => of,
+        };
+        let epoch = |source: &mut Source<'_>| {
+            let epoch = near(source, u64::from(status.accepted_epoch.0));
+            Epoch(u32::try_from(epoch).unwrap_or(u32::MAX))
+        };
+        let zxid = |source: &mut Source<'_>| Zxid(near(source, status.appended.0));
+        let session = |source: &mut Source<'_>| match source.below(4) {
+            0 => SessionId(source.long()),
+            1 => SessionId(0),
+            n => SessionId(i64::from(n) << 56 | i64::from(source.byte())),
+        };
+        let origin = |source: &mut Source<'_>| Origin {
+            server: ServerId(u64::from(source.below(4))),
+            conn: ConnId(u64::from(source.byte())),
+            request: u64::from(source.byte()),
+        };
+        let timeout_ms = 4_000 + u32::from(source.byte());
+        match source.below(20) {
+            0 => PeerMessage::FollowerInfo { accepted: epoch(source), voice: voice(source) },
+            1 => PeerMessage::LeaderInfo { epoch: epoch(source), empty: source.byte() & 1 == 0 },
+            2 => PeerMessage::AckEpoch {
+                fresh: source.byte() & 1 == 0,
+                current: epoch(source),
+                last: zxid(source),
+            },
+            3 => PeerMessage::Trunc { to: zxid(source) },
+            4 => PeerMessage::Snap {
+                zxid: zxid(source),
+                index: u32::from(source.below(3)),
+                last: source.byte() & 1 == 0,
+                bytes: Bytes::copy_from_slice(source.bytes()),
+            },
+            5 => PeerMessage::SyncAt { last: zxid(source) },
+            6 => {
+                let bytes = Bytes::copy_from_slice(source.bytes());
+                PeerMessage::Proposal(Entry { zxid: zxid(source), bytes })
+            }
+            7 => {
+                let next = status.appended.next().unwrap_or(Zxid::ZERO);
+                let op = match source.below(3) {
+                    0 => TxnOp::CloseSession,
+                    1 => TxnOp::CreateSession { timeout_ms },
+                    _ => TxnOp::Error { code: ErrorCode::NoNode },
+                };
+                let session = session(source);
+                let txn = Txn { zxid: next, session, time: WallMs(0), origin: None, op };
+                PeerMessage::Proposal(txn.encode())
+            }
+            8 => PeerMessage::NewLeader { epoch: epoch(source) },
+            9 => PeerMessage::AckNewLeader { epoch: epoch(source) },
+            10 => PeerMessage::UpToDate { committed: zxid(source) },
+            11 => PeerMessage::Ack { zxid: zxid(source) },
+            12 => PeerMessage::Commit { zxid: zxid(source) },
+            13 => PeerMessage::Ping { round: 1, sent: self.now, echo: Instant(0) },
+            14 => PeerMessage::Pong {
+                round: u64::from(source.byte()),
+                sent: Instant(near(source, self.now.0)),
+                echo: Instant(near(source, self.now.0)),
+                touched: vec![(session(source), timeout_ms)],
+            },
+            15 => PeerMessage::CreateSession { timeout_ms, origin: origin(source) },
+            16 => PeerMessage::Revalidate { conn: ConnId(7), session: session(source), timeout_ms },
+            17 => PeerMessage::Sync { conn: ConnId(7), request: u64::from(source.byte()) },
+            _ => {
+                let standing = match source.below(3) {
+                    0 => Standing::Global,
+                    1 => Standing::Local,
+                    _ => Standing::Upgrading { timeout_ms },
+                };
+                let (session, origin) = (session(source), origin(source));
+                let request = request::request(source, false);
+                PeerMessage::Request { session, origin, ids: [].into(), request, standing }
+            }
+        }
+    }
+
+    fn notification(&self, source: &mut Source<'_>) -> Notification {
+        let vote = Vote {
+            epoch: Epoch(u32::from(source.byte())),
+            zxid: Zxid(u64::from(source.byte()) << 32),
+            candidate: ServerId(u64::from(source.below(4))),
+        };
+        let sent = self.sent;
+        let vote = if source.byte() & 1 == 0 { vote } else { sent.map_or(vote, |sent| sent.vote) };
+        let stance = *[Stance::Looking, Stance::Following, Stance::Leading]
+            .get(usize::from(source.below(3)))
+            .expect("one of them");
+        let round = match source.below(4) {
+            0 => u64::MAX,
+            1 => 0,
+            n => sent.map_or(0, |sent| sent.round).saturating_add(u64::from(n) - 2),
+        };
+        Notification { stance, round, vote, voice: voice(source) }
+    }
+
+    /// Somebody dials, in the name of a server.
+    fn greet(&mut self, slot: usize, from: ServerId) {
+        self.end(slot);
+        let (_, bytes) = Dialling::begin(local(from), Channel::Quorum, HERE, [7; 16]);
+        self.read(slot, &bytes);
+    }
+
+    /// This server has dialled: it gets through, or not.
+    fn answer_dial(&mut self, slot: usize, stands: bool) {
+        let Some(peer) = self.dials.pop_front() else { return };
+        if !stands {
+            let id = self.deal();
+            return self.step(Input::Peer(id, PeerEvent::Unreachable { peer }));
+        }
+        self.end(slot);
+        let (dialling, _) = Dialling::begin(local(HERE), Channel::Quorum, peer, [1; 16]);
+        // The answer to a greeting looks as one.
+        let (_, answer) = Dialling::begin(local(peer), Channel::Quorum, HERE, [2; 16]);
+        let mut buffer = BytesMut::from(&answer[..]);
+        let read = dialling.establish(&mut buffer).expect("a good answer").expect("whole");
+        let mut reader = read.0.reader;
+        reader.set_bounds(Bounds::LEADER);
+        let id = self.deal();
+        let link = Link { id, dialled: true, up: true, taken: true, waits: None, reader, buffer };
+        self.slots[slot] = Some(link);
+        self.step(Input::Peer(id, PeerEvent::Up { peer, dialled: true }));
+    }
+
+    fn deal(&mut self) -> LinkId {
+        self.next_link += 1;
+        LinkId(self.next_link)
+    }
+
+    /// A message from the other end.
+    fn send(&mut self, slot: usize, message: &PeerMessage) {
+        let mut bytes = Vec::new();
+        Writer::default().encode(message, &mut bytes);
+        // In two pieces, as a network might.
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        self.read(slot, first);
+        self.read(slot, second);
+    }
+
+    /// Bytes arrive, on a connection that is begun by them where there is none.
+    fn read(&mut self, slot: usize, bytes: &[u8]) {
+        if self.slots[slot].is_none() {
+            let id = self.deal();
+            let (reader, buffer) = (Reader::default(), BytesMut::new());
+            let (up, taken, waits) = (false, false, None);
+            self.slots[slot] = Some(Link { id, dialled: false, up, taken, waits, reader, buffer });
+        }
+        let link = self.slots[slot].as_mut().expect("there is one");
+        link.buffer.extend_from_slice(bytes);
+        let id = link.id;
+        while let Some(link) = self.slots[slot].as_mut().filter(|link| link.id == id) {
+            match link.next() {
+                Err(()) => {
+                    self.reached.refused += 1;
+                    return self.end(slot);
+                }
+                Ok(None) => {
+                    let bound = if link.taken { frame::CONTENT_MAX } else { GREETED_BYTES };
+                    assert!(link.buffer.len() <= bound + bytes.len(), "it holds too much");
+                    return;
+                }
+                Ok(Some(event)) => {
+                    if let PeerEvent::Message(message) = &event {
+                        self.reached.messages += 1;
+                        let of_leader =
+                            matches!(message, PeerMessage::Proposal(_) | PeerMessage::Snap { .. });
+                        self.trusts |= of_leader && link.dialled;
+                    }
+                    self.step(Input::Peer(id, event));
+                }
+            }
+        }
+    }
+
+    /// A connection ends.
+    fn end(&mut self, slot: usize) {
+        if let Some(link) = self.slots[slot].take()
+            && link.up
+        {
+            self.step(Input::Peer(link.id, PeerEvent::Down));
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now.after(time);
+        let mut spins = 0;
+        while let Some(deadline) = self.server.as_ref().and_then(Server::next_deadline)
+            && deadline <= end
+        {
+            spins = if deadline > self.now { 0 } else { spins + 1 };
+            assert!(spins < 100, "the deadline {deadline} comes again and again");
+            self.now = self.now.max(deadline);
+            self.step(Input::Timeout);
+        }
+        self.now = end;
+    }
+
+    fn finish_log(&mut self, count: usize) {
+        if let Some(done) = self.disk.finish_log(count) {
+            self.step(Input::Disk(done));
+        }
+    }
+
+    fn finish_other(&mut self) {
+        if let Some(done) = self.disk.finish_other() {
+            self.step(Input::Disk(done));
+        }
+    }
+
+    /// Whatever is due, and whatever the disk has to do.
+    fn settle(&mut self) {
+        for _ in 0..ROUNDS {
+            let due = self.server.as_ref().and_then(Server::next_deadline);
+            let due = due.is_some_and(|at| at <= self.now);
+            if due {
+                self.step(Input::Timeout);
+            }
+            self.finish_log(usize::MAX);
+            self.finish_other();
+            if !due && self.disk.log.is_empty() && self.disk.others.is_empty() {
+                return;
+            }
+        }
+        panic!("it is never idle: {:?}", self.status());
+    }
+
+    fn step(&mut self, input: Input) {
+        let Some(server) = &mut self.server else { return };
+        let ms = i64::try_from(self.now.0 / 1_000_000).unwrap_or(i64::MAX >> 1);
+        let now = Now { mono: self.now, wall: WallMs(BEGIN.0.saturating_add(ms)) };
+        let mut out = Outbox::default();
+        server.step(now, input, &mut out);
+        let status = server.status();
+        self.reached.led |= status.serving && status.mode == Mode::Leader;
+        self.reached.followed |= status.serving && status.mode == Mode::Follower;
+        for command in out.disk.drain(..) {
+            if let DiskCommand::Append { .. } = command {
+                self.reached.logged += 1;
+            }
+            match command.lane() {
+                Lane::Log => self.disk.log.push_back(command),
+                Lane::Snapshot | Lane::Reader => self.disk.others.push_back(command),
+            }
+        }
+        if let Some((_, notification)) = out.election.last() {
+            self.sent = Some(*notification);
+        }
+        let mut closed = Vec::new();
+        for command in out.peers.drain(..) {
+            match command {
+                PeerCommand::Dial(to) => self.dials.push_back(to),
+                PeerCommand::Send(link, message) => {
+                    let mut bytes = Vec::new();
+                    frame::encode(&message, &mut bytes);
+                    let read = frame::decode(&mut BytesMut::from(&bytes[..]));
+                    assert_eq!(read, Ok(Some(message)), "what it says can be read");
+                    let links = self.slots.iter_mut().flatten();
+                    links.filter(|other| other.id == link).for_each(Link::take);
+                }
+                PeerCommand::Close(link, _) => closed.push(link),
+            }
+        }
+        if let Some(halted) = status.halted {
+            assert!(
+                self.trusts && matches!(halted, Halted::Inapplicable { .. }),
+                "no leader asked for it: {halted:?}"
+            );
+            self.server = None;
+            return;
+        }
+        for link in closed {
+            let slot =
+                self.slots.iter().position(|other| other.as_ref().is_some_and(|l| l.id == link));
+            if let Some(slot) = slot {
+                self.end(slot);
+            }
+        }
+    }
+
+    /// All that was logged can be applied, unless a leader has made it up.
+    fn replay(&mut self) {
+        match zabkeeper_core::replay(self.disk.recovered()) {
+            Ok(replayed) => assert!(
+                self.trusts || replayed.halted.is_none(),
+                "it has logged what cannot be applied: {:?}",
+                replayed.halted
+            ),
+            Err(corrupt) => assert!(self.trusts, "its own disk: {corrupt}"),
+        }
+    }
+}
+
+impl Link {
+    fn next(&mut self) -> Result<Option<PeerEvent>, ()> {
+        if !self.up {
+            if self.waits.is_none() {
+                let Some(greeting) = Greeting::take(&mut self.buffer).map_err(drop)? else {
+                    return Ok(None);
+                };
+                let lists = |id: ServerId| id == ServerId(1) || id == ServerId(3);
+                greeting.check(&local(HERE), Channel::Quorum, lists).map_err(drop)?;
+                self.waits = Some(greeting.welcome(&local(HERE), [3; 16]).0);
+            }
+            let accepting = self.waits.as_ref().expect("set above");
+            let established = accepting.establish(&mut self.buffer).map_err(drop)?;
+            let Some(established) = established else { return Ok(None) };
+            (self.up, self.reader) = (true, established.reader);
+            return Ok(Some(PeerEvent::Up { peer: established.peer, dialled: false }));
+        }
+        let message = self.reader.decode(&mut self.buffer).map_err(drop)?;
+        Ok(message.map(PeerEvent::Message))
+    }
+
+    fn take(&mut self) {
+        if !self.dialled {
+            self.reader.set_bounds(Bounds::learner(LEARNER_BYTES));
+        }
+        self.taken = true;
+    }
+}
+
+impl Disk {
+    fn finish_log(&mut self, count: usize) -> Option<DiskEvent> {
+        let mut done = None;
+        for _ in 0..count.min(self.log.len()) {
+            match self.log.pop_front().expect("counted") {
+                DiskCommand::Append { id, entry } => {
+                    self.entries.push(entry);
+                    done = Some(id);
+                }
+                DiskCommand::SaveState { id, state } => {
+                    self.state = state;
+                    done = Some(id);
+                }
+                DiskCommand::Truncate { id, to } => {
+                    self.entries.retain(|entry| entry.zxid <= to);
+                    done = Some(id);
+                }
+                DiskCommand::Rebase { id, snapshot } => {
+                    self.entries.clear();
+                    self.log_after = snapshot;
+                    done = Some(id);
+                }
+                other => panic!("not of the log's lane: {other}"),
+            }
+        }
+        done.map(DiskEvent::Done)
+    }
+
+    fn finish_other(&mut self) -> Option<DiskEvent> {
+        match self.others.pop_front()? {
+            DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {
+                if index == 0 {
+                    self.writing.clear();
+                }
+                self.writing.push(bytes);
+                if last {
+                    self.snapshots.insert(zxid, std::mem::take(&mut self.writing));
+                }
+                Some(DiskEvent::ChunkDone { zxid, index })
+            }
+            DiskCommand::DropSnapshot { zxid } => {
+                self.writing.clear();
+                self.snapshots.remove(&zxid);
+                None
+            }
+            DiskCommand::Purge { oldest } => {
+                self.snapshots.retain(|zxid, _| *zxid >= oldest);
+                self.entries.retain(|entry| entry.zxid > oldest);
+                self.log_after = self.log_after.max(oldest);
+                None
+            }
+            DiskCommand::ReadLog { link, after, .. } => {
+                let found: Vec<Entry> =
+                    self.entries.iter().filter(|entry| entry.zxid > after).cloned().collect();
+                let found =
+                    if found.is_empty() { Err("nothing there".to_owned()) } else { Ok(found) };
+                Some(DiskEvent::LogRead { link, found })
+            }
+            DiskCommand::ReadSnapshot { link, zxid, index } => {
+                let chunks = self.snapshots.get(&zxid);
+                let at = usize::try_from(index).expect("few");
+                let found = chunks
+                    .and_then(|chunks| Some((chunks.get(at)?.clone(), at + 1 == chunks.len())))
+                    .ok_or_else(|| "no such snapshot".to_owned());
+                Some(DiskEvent::SnapshotRead { link, zxid, index, found })
+            }
+            other => panic!("of the log's lane: {other}"),
+        }
+    }
+
+    /// What a server finds after a power failure.
+    fn recovered(&mut self) -> Recovered {
+        self.log.clear();
+        self.others.clear();
+        self.writing.clear();
+        // The state file names the snapshot that counts.
+        let named = self.snapshots.get_key_value(&self.state.snapshot);
+        let snapshot =
+            named.map(|(zxid, chunks)| SnapshotImage { zxid: *zxid, chunks: chunks.clone() });
+        let after = snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
+        if self.entries.last().is_none_or(|entry| entry.zxid < after) {
+            self.entries.clear();
+            self.log_after = after;
+        }
+        let mut history = History::after(self.log_after);
+        self.entries.iter().for_each(|entry| history.push(entry.zxid));
+        Recovered {
+            state: self.state.clone(),
+            snapshot,
+            entries: self.entries.iter().filter(|entry| entry.zxid > after).cloned().collect(),
+            snapshots: self.snapshots.keys().copied().filter(|zxid| *zxid <= after).collect(),
+            history,
+        }
+    }
+}
+
+fn voice(source: &mut Source<'_>) -> Voice {
+    match source.below(4) {
+        0 => Voice::Blank,
+        1 => Voice::Damaged,
+        _ => Voice::Full,
+    }
+}
+
+fn local(id: ServerId) -> Local {
+    Local { id, ensemble: 0, secrets: Secrets::default(), demands_secret: false }
+}
+
+/// The checksum of a frame: CRC-32C, bit by bit, as inputs are short.
+fn crc(content: &[u8]) -> [u8; 4] {
+    let mut sum = u32::MAX;
+    for byte in content {
+        sum ^= u32::from(*byte);
+        for _ in 0..8 {
+            sum = if sum & 1 == 1 { (sum >> 1) ^ 0x82f6_3b78 } else { sum >> 1 };
+        }
+    }
+    (!sum).to_le_bytes()
+}

@@ -1,0 +1,10 @@
+//! Any bytes in the names of other servers, with a live server in any role.
+#![no_main]
+
+#[path = "../checks/peer_frames.rs"]
+#[allow(dead_code, reason = "what else a check can see is for other targets")]
+mod peer_frames;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    peer_frames::check(data);
+});
