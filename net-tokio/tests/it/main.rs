@@ -14,6 +14,7 @@ mod ensemble;
 mod faults;
 mod grow;
 mod harness;
+mod hostile_peers;
 mod limits;
 mod log_tool;
 mod members;

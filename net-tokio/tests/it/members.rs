@@ -73,6 +73,16 @@ impl Ensemble {
         self.servers[id] = Some(Server::spawn(command(&file), port));
     }
 
+    /// More lines for those that are started from now on.
+    pub(crate) fn configure(&mut self, settings: &str) {
+        settings.clone_into(&mut self.settings);
+    }
+
+    /// Waits for a server to end by itself.
+    pub(crate) fn wait(&mut self, id: usize) -> (ExitStatus, String) {
+        self.servers[id].take().expect("is up").wait()
+    }
+
     /// A server that is up.
     pub(crate) fn server(&self, id: usize) -> &Server {
         self.servers[id].as_ref().expect("is up")

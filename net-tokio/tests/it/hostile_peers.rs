@@ -1,0 +1,293 @@
+//! Somebody who reaches the ports for servers and means harm, against three real servers.
+//!
+//! Owns what such a one does. Clients go on, memory stays bounded, and nobody gets in without the secret.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use zabkeeper_core::peer::frame;
+use zabkeeper_core::peer::greeting::{Channel, Dialling, Established, Local, Refusal};
+use zabkeeper_core::peer::secret::Secrets;
+use zabkeeper_core::peer::{PeerMessage, Voice};
+use zabkeeper_core::{Epoch, ServerId};
+
+use crate::harness::PATIENCE;
+use crate::members::Ensemble;
+use crate::raw::{Raw, create};
+
+const SECRET: &str = "a secret that only tests would use";
+/// More memory than this for what strangers send would be too much.
+const MEMORY: u64 = 64 << 20;
+
+fn local(from: usize, secret: Option<&str>) -> Local {
+    let secrets = secret.map(|text| Secrets::parse(text).expect("a secret"));
+    let demands_secret = secrets.is_some();
+    let secrets = secrets.unwrap_or_default();
+    Local { id: ServerId(from as u64), ensemble: 0, secrets, demands_secret }
+}
+
+/// Greets in the name of a server, and does not wait for the answer.
+fn greet(port: u16, channel: Channel, from: usize, to: usize) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let to = ServerId(to as u64);
+    let (_, greeting) = Dialling::begin(local(from, None), channel, to, [1; 16]);
+    stream.write_all(&greeting).ok()?;
+    Some(stream)
+}
+
+/// What comes of a greeting with this secret, and the connection.
+fn dial(
+    port: u16,
+    from: usize,
+    to: usize,
+    secret: Option<&str>,
+) -> (TcpStream, Result<(Established, Vec<u8>), Option<Refusal>>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("is a duration");
+    let to = ServerId(to as u64);
+    let (dialling, greeting) = Dialling::begin(local(from, secret), Channel::Quorum, to, [1; 16]);
+    stream.write_all(&greeting).expect("has room");
+    let (mut buffer, mut part) = (BytesMut::new(), [0; 512]);
+    loop {
+        let read = stream.read(&mut part).unwrap_or(0);
+        if read == 0 {
+            return (stream, Err(None));
+        }
+        buffer.extend_from_slice(&part[..read]);
+        match dialling.establish(&mut buffer) {
+            Ok(None) => {}
+            Ok(Some(established)) => return (stream, Ok(established)),
+            Err(refusal) => return (stream, Err(Some(refusal))),
+        }
+    }
+}
+
+/// Is the connection closed by the other end, whatever it says before?
+fn is_closed(mut stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(PATIENCE)).expect("is a duration");
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+fn follower_info() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let message = PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged };
+    frame::encode(&message, &mut bytes);
+    bytes
+}
+
+/// Writes until told to stop: the longest time that one write took.
+fn longest_write(port: u16, stop: &AtomicBool) -> Duration {
+    let (mut raw, _) = Raw::open(port, 10_000);
+    let (mut longest, mut number) = (Duration::ZERO, 0);
+    while !stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        let (err, _) = raw.call(create(&format!("/{port}-{number}"), b"", 0));
+        assert_eq!(err, 0);
+        longest = longest.max(began.elapsed());
+        number += 1;
+    }
+    assert!(number > 50, "{number}");
+    longest
+}
+
+#[test]
+fn links_that_come_again_and_again_in_every_name_interrupt_nobody() {
+    let ensemble = Ensemble::start("");
+    let leader = ensemble.leader();
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers = ensemble.up().into_iter().map(|id| {
+        let (port, stop) = (ensemble.server(id).port, Arc::clone(&stop));
+        thread::spawn(move || longest_write(port, &stop))
+    });
+    let writers: Vec<_> = writers.collect();
+    let until = Instant::now() + Duration::from_secs(5);
+    let mut held = Vec::new();
+    while Instant::now() < until {
+        for to in 0..3 {
+            let [_, quorum, election] = ensemble.ports[to];
+            for from in (0..3).filter(|from| *from != to) {
+                for _ in 0..8 {
+                    let link = greet(quorum, Channel::Quorum, from, to);
+                    held.extend(link.map(|mut link| {
+                        // It may be closed by now.
+                        let _refused = link.write_all(&follower_info());
+                        link
+                    }));
+                }
+                held.extend(greet(election, Channel::Election, from, to));
+            }
+        }
+        let surplus = held.len().saturating_sub(200);
+        held.drain(..surplus);
+        thread::sleep(Duration::from_millis(20));
+    }
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        let longest = writer.join().expect("writes");
+        assert!(longest < Duration::from_secs(1), "{longest:?}\n{}", ensemble.logs());
+    }
+    assert_eq!(ensemble.leader(), leader);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn frames_without_an_end_take_little_memory_and_little_time() {
+    let ensemble = Ensemble::start("tickTime=500\n");
+    let leader = ensemble.leader();
+    let other = (0..3).find(|id| *id != leader).expect("there are three");
+    let before = ensemble.server(leader).peak_memory().expect("Linux tells");
+    let [_, quorum, election] = ensemble.ports[leader];
+    let mut flooding = Vec::new();
+    for n in 0..16 {
+        let (port, channel) =
+            if n < 12 { (quorum, Channel::Quorum) } else { (election, Channel::Election) };
+        let Some(mut link) = greet(port, channel, other, leader) else { continue };
+        flooding.push(thread::spawn(move || {
+            // A request of 256 MiB less a bit, of which all but the end is sent.
+            let length = (256_u32 << 20) - 1;
+            let _refused = link.write_all(&[&length.to_le_bytes()[..], &[0; 4], &[14]].concat());
+            let part = vec![0; 1 << 20];
+            let mut sent = 0;
+            while sent < 255 && link.write_all(&part).is_ok() {
+                sent += 1;
+            }
+            sent
+        }));
+    }
+    for flood in flooding {
+        assert!(flood.join().expect("ends") < 64, "a server has read on");
+    }
+    let after = ensemble.server(leader).peak_memory().expect("Linux tells");
+    assert!(after - before < MEMORY, "{} MiB", (after - before) >> 20);
+    assert_eq!(ensemble.leader(), leader);
+}
+
+/// A multi in a multi in a multi, 200,000 deep, used to overflow the stack.
+#[test]
+fn a_nested_multi_is_refused() {
+    let mut ensemble = Ensemble::prepare("127.0.0.1", "");
+    // Alone it waits, and takes links of the others.
+    ensemble.boot(0);
+    ensemble.server(0).await_line(&[&"looks for a leader"]);
+    let nested: Vec<u8> = [14, 2, 2, 1, 1, 0].into_iter().chain([13, 1].repeat(3_000)).collect();
+    let mut bytes = u32::try_from(nested.len()).expect("short").to_le_bytes().to_vec();
+    bytes.extend_from_slice(&crc32c(&nested));
+    bytes.extend_from_slice(&nested);
+    let [_, quorum, _] = ensemble.ports[0];
+    let mut link = greet(quorum, Channel::Quorum, 1, 0).expect("listens");
+    link.write_all(&bytes).expect("has room");
+    assert!(is_closed(&link));
+    ensemble.terminate(0);
+}
+
+/// CRC-32C, bit by bit.
+fn crc32c(content: &[u8]) -> [u8; 4] {
+    let mut sum = u32::MAX;
+    for byte in content {
+        sum ^= u32::from(*byte);
+        for _ in 0..8 {
+            sum = if sum & 1 == 1 { (sum >> 1) ^ 0x82f6_3b78 } else { sum >> 1 };
+        }
+    }
+    (!sum).to_le_bytes()
+}
+
+fn secret_file(folder: &Path, text: &str) -> String {
+    let path = folder.join("secret");
+    std::fs::write(&path, text).expect("writes");
+    set_mode(&path, 0o600);
+    format!("quorum.secretFile={}\n", path.display())
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("is ours");
+}
+
+#[test]
+fn nobody_gets_in_without_the_secret_or_with_a_wrong_one_or_with_frames_of_before() {
+    let folder = tempfile::tempdir().expect("creates");
+    let ensemble = Ensemble::start(&secret_file(folder.path(), SECRET));
+    let leader = ensemble.leader();
+    let other = (0..3).find(|id| *id != leader).expect("there are three");
+    let (server, [_, quorum, _]) = (ensemble.server(leader), ensemble.ports[leader]);
+    assert!(!server.log().contains("can act as a server"), "{}", server.log());
+
+    let (_, refused) = dial(quorum, other, leader, None);
+    assert_eq!(refused.unwrap_err(), Some(Refusal::NoSecretHere(ServerId(leader as u64))));
+    server.await_line(&[&"closed the connection from", &"has no secret"]);
+
+    let (stream, refused) = dial(quorum, other, leader, Some("another secret of some length"));
+    assert_eq!(refused.unwrap_err(), Some(Refusal::WrongSecret(ServerId(leader as u64))));
+    drop(stream);
+    server.await_line(&[&"closed it instead of proving that it knows the secret"]);
+
+    // With the secret, and then with frames that are not signed, or signed twice the same.
+    for replays in [false, true] {
+        let (mut stream, established) = dial(quorum, other, leader, Some(SECRET));
+        let (mut established, proof) = established.expect("it knows the secret");
+        let mut bytes = Vec::new();
+        let message = PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged };
+        established.writer.encode(&message, &mut bytes);
+        // At once, as the server whose name it takes is about to dial again.
+        let bytes = if replays {
+            [&proof[..], &bytes, &bytes].concat()
+        } else {
+            // Filled up, so that it is as long as a signed one.
+            [proof, follower_info(), vec![0; 64]].concat()
+        };
+        stream.write_all(&bytes).expect("has room");
+        assert!(is_closed(&stream), "replays {replays}");
+    }
+    ensemble.eventually("the reason in the log, twice", || {
+        server.log().matches("a frame without the right signature").count() == 2
+    });
+    // The one whose name was taken has dialled again.
+    ensemble.await_serving(other);
+    let (mut raw, _) = Raw::open(ensemble.server(other).port, 10_000);
+    assert_eq!(raw.call(create("/served", b"", 0)).0, 0);
+}
+
+#[test]
+fn a_secret_is_introduced_one_server_after_the_other() {
+    let folder = tempfile::tempdir().expect("creates");
+    let line = secret_file(folder.path(), SECRET);
+    let mut ensemble = Ensemble::start("");
+    ensemble.server(0).await_line(&[&"WARN", &"can act as a server", &"quorum.secretFile="]);
+    for settings in [line.clone() + "quorum.secretRequired=false\n", line] {
+        ensemble.configure(&settings);
+        for id in 0..3 {
+            ensemble.terminate(id);
+            ensemble.boot(id);
+            (0..3).for_each(|id| ensemble.await_serving(id));
+            let (mut raw, _) = Raw::open(ensemble.server(id).port, 10_000);
+            let (err, _) = raw.call(create("/one", b"", 0));
+            assert!(err == 0 || err == -110, "{err}");
+        }
+    }
+    let (_, refused) = dial(ensemble.ports[0][1], 1, 0, None);
+    assert_eq!(refused.unwrap_err(), Some(Refusal::NoSecretHere(ServerId(0))));
+}
+
+#[test]
+fn a_secret_that_others_can_read_stops_the_start() {
+    let folder = tempfile::tempdir().expect("creates");
+    let line = secret_file(folder.path(), SECRET);
+    set_mode(&folder.path().join("secret"), 0o640);
+    let mut ensemble = Ensemble::prepare("127.0.0.1", &line);
+    ensemble.boot(0);
+    let (status, log) = ensemble.wait(0);
+    assert!(!status.success());
+    assert!(log.contains("mode 0640") && log.contains("chmod 600 "), "{log}");
+    assert!(!log.contains(SECRET), "{log}");
+}
