@@ -4,26 +4,27 @@
 //! An input is one thing that happens after the other; see `happens`. The server is s2 of three. Its disk is ideal, its
 //! links go through the real greetings and frames.
 
+mod peer_disk;
+#[allow(clippy::duplicate_mod, reason = "targets are built apart, and tests replay several")]
 mod request;
+#[allow(clippy::duplicate_mod, reason = "targets are built apart, and tests replay several")]
 mod source;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use peer_disk::Disk;
 use source::Source;
-use zabkeeper_core::io::{
-    DiskCommand, DiskEvent, DurableState, Entry, Lane, Outbox, PeerCommand, PeerEvent, Recovered,
-    SnapshotImage,
-};
+use zabkeeper_core::io::{DiskCommand, DurableState, Entry, Lane, Outbox, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame::{self, Bounds, Reader, Writer};
 use zabkeeper_core::peer::greeting::{Accepting, Channel, Dialling, Greeting, Local};
 use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Standing, Voice, Vote};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::{
-    Config, ConnId, Epoch, ErrorCode, Halted, History, Input, Instant, LinkId, Mode, Now, Server,
-    ServerId, SessionId, Status, Voters, WallMs, Zxid,
+    Config, ConnId, Epoch, ErrorCode, Halted, Input, Instant, LinkId, Mode, Now, Server, ServerId,
+    SessionId, Status, Voters, WallMs, Zxid,
 };
 
 const HERE: ServerId = ServerId(2);
@@ -78,17 +79,6 @@ struct Live {
     /// A leader may have sent transactions that cannot be applied.
     trusts: bool,
     reached: Reached,
-}
-
-#[derive(Default)]
-struct Disk {
-    state: DurableState,
-    entries: Vec<Entry>,
-    log_after: Zxid,
-    snapshots: BTreeMap<Zxid, Vec<Bytes>>,
-    writing: Vec<Bytes>,
-    log: VecDeque<DiskCommand>,
-    others: VecDeque<DiskCommand>,
 }
 
 /// Checks one input.
@@ -565,102 +555,6 @@ impl Link {
             self.reader.set_bounds(Bounds::learner(LEARNER_BYTES));
         }
         self.taken = true;
-    }
-}
-
-impl Disk {
-    fn finish_log(&mut self, count: usize) -> Option<DiskEvent> {
-        let mut done = None;
-        for _ in 0..count.min(self.log.len()) {
-            match self.log.pop_front().expect("counted") {
-                DiskCommand::Append { id, entry } => {
-                    self.entries.push(entry);
-                    done = Some(id);
-                }
-                DiskCommand::SaveState { id, state } => {
-                    self.state = state;
-                    done = Some(id);
-                }
-                DiskCommand::Truncate { id, to } => {
-                    self.entries.retain(|entry| entry.zxid <= to);
-                    done = Some(id);
-                }
-                DiskCommand::Rebase { id, snapshot } => {
-                    self.entries.clear();
-                    self.log_after = snapshot;
-                    done = Some(id);
-                }
-                other => panic!("not of the log's lane: {other}"),
-            }
-        }
-        done.map(DiskEvent::Done)
-    }
-
-    fn finish_other(&mut self) -> Option<DiskEvent> {
-        match self.others.pop_front()? {
-            DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {
-                if index == 0 {
-                    self.writing.clear();
-                }
-                self.writing.push(bytes);
-                if last {
-                    self.snapshots.insert(zxid, std::mem::take(&mut self.writing));
-                }
-                Some(DiskEvent::ChunkDone { zxid, index })
-            }
-            DiskCommand::DropSnapshot { zxid } => {
-                self.writing.clear();
-                self.snapshots.remove(&zxid);
-                None
-            }
-            DiskCommand::Purge { oldest } => {
-                self.snapshots.retain(|zxid, _| *zxid >= oldest);
-                self.entries.retain(|entry| entry.zxid > oldest);
-                self.log_after = self.log_after.max(oldest);
-                None
-            }
-            DiskCommand::ReadLog { link, after, .. } => {
-                let found: Vec<Entry> =
-                    self.entries.iter().filter(|entry| entry.zxid > after).cloned().collect();
-                let found =
-                    if found.is_empty() { Err("nothing there".to_owned()) } else { Ok(found) };
-                Some(DiskEvent::LogRead { link, found })
-            }
-            DiskCommand::ReadSnapshot { link, zxid, index } => {
-                let chunks = self.snapshots.get(&zxid);
-                let at = usize::try_from(index).expect("few");
-                let found = chunks
-                    .and_then(|chunks| Some((chunks.get(at)?.clone(), at + 1 == chunks.len())))
-                    .ok_or_else(|| "no such snapshot".to_owned());
-                Some(DiskEvent::SnapshotRead { link, zxid, index, found })
-            }
-            other => panic!("of the log's lane: {other}"),
-        }
-    }
-
-    /// What a server finds after a power failure.
-    fn recovered(&mut self) -> Recovered {
-        self.log.clear();
-        self.others.clear();
-        self.writing.clear();
-        // The state file names the snapshot that counts.
-        let named = self.snapshots.get_key_value(&self.state.snapshot);
-        let snapshot =
-            named.map(|(zxid, chunks)| SnapshotImage { zxid: *zxid, chunks: chunks.clone() });
-        let after = snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
-        if self.entries.last().is_none_or(|entry| entry.zxid < after) {
-            self.entries.clear();
-            self.log_after = after;
-        }
-        let mut history = History::after(self.log_after);
-        self.entries.iter().for_each(|entry| history.push(entry.zxid));
-        Recovered {
-            state: self.state.clone(),
-            snapshot,
-            entries: self.entries.iter().filter(|entry| entry.zxid > after).cloned().collect(),
-            snapshots: self.snapshots.keys().copied().filter(|zxid| *zxid <= after).collect(),
-            history,
-        }
     }
 }
 

@@ -41,13 +41,11 @@ fn greet(port: u16, channel: Channel, from: usize, to: usize) -> Option<TcpStrea
     Some(stream)
 }
 
+/// The connection and the own proof; or why there is none, if that was said.
+type Dialled = Result<(Established, Vec<u8>), Option<Refusal>>;
+
 /// What comes of a greeting with this secret, and the connection.
-fn dial(
-    port: u16,
-    from: usize,
-    to: usize,
-    secret: Option<&str>,
-) -> (TcpStream, Result<(Established, Vec<u8>), Option<Refusal>>) {
+fn dial(port: u16, from: usize, to: usize, secret: Option<&str>) -> (TcpStream, Dialled) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("is a duration");
     let to = ServerId(to as u64);
