@@ -218,7 +218,7 @@ impl Live {
         let epoch = Epoch(status.accepted_epoch.0.saturating_add(1));
         self.send(1, &PeerMessage::LeaderInfo { epoch, empty: false });
         self.settle();
-        self.send(1, &PeerMessage::NewLeader { epoch });
+        self.send(1, &PeerMessage::NewLeader { epoch, voters: [ServerId(1), ServerId(2)].into() });
         self.settle();
         let Some(status) = self.status() else { return };
         self.send(1, &PeerMessage::UpToDate { committed: status.appended });
@@ -286,7 +286,10 @@ impl Live {
                 let txn = Txn { zxid: next, session, time: WallMs(0), origin: None, op };
                 PeerMessage::Proposal(txn.encode())
             }
-            8 => PeerMessage::NewLeader { epoch: epoch(source) },
+            8 => PeerMessage::NewLeader {
+                epoch: epoch(source),
+                voters: [ServerId(source.byte().into())].into(),
+            },
             9 => PeerMessage::AckNewLeader { epoch: epoch(source) },
             10 => PeerMessage::UpToDate { committed: zxid(source) },
             11 => PeerMessage::Ack { zxid: zxid(source) },
@@ -330,7 +333,7 @@ impl Live {
             1 => 0,
             n => sent.map_or(0, |sent| sent.round).saturating_add(u64::from(n) - 2),
         };
-        Notification { stance, round, vote, voice: voice(source) }
+        Notification { stance, round, vote, voice: voice(source), newcomers: source.byte().into() }
     }
 
     /// Somebody dials, in the name of a server.

@@ -103,9 +103,13 @@ impl fmt::Display for StoreError {
                 "the {place} is in use by another process: stop that one, or give this server a \
                  directory of its own"
             ),
-            StoreError::DiskFull { .. } | StoreError::TooManyFiles { .. } => {
+            StoreError::DiskFull { .. } => {
                 let lacks = self.shortage().unwrap_or_default();
-                write!(f, "{lacks}; nothing acknowledged is lost: mend that and start again")
+                write!(f, "{lacks}; nothing acknowledged is lost: make room and start again")
+            }
+            StoreError::TooManyFiles { .. } => {
+                let lacks = self.shortage().unwrap_or_default();
+                write!(f, "{lacks}; nothing acknowledged is lost: start again then")
             }
             StoreError::Io { operation, file, place, kind: _, message } => {
                 write!(f, "cannot {operation} {file} in the {place}: {message}")

@@ -38,6 +38,8 @@ fn one_server_with_data_and_two_empty_ones_become_an_ensemble() {
 #[test]
 fn who_waits_says_for_whom_and_what_would_end_it() {
     let mut ensemble = Ensemble::start(SETTINGS);
+    let (mut client, _) = Raw::open(ensemble.ports[0][0], 10_000);
+    assert_eq!(client.call(create("/kept", b"", 0)).0, 0);
     for id in 0..3 {
         ensemble.terminate(id);
     }
