@@ -428,13 +428,14 @@ fn c3_op_08_children_are_listed_in_another_order() {
             h.writes(a, create("/p/0"));
             h.asks(a, read.clone());
             h.answers_as(a, |reply| {
-                let names = match &mut reply.result {
-                    Ok(ReplyBody::Children(names)) => names,
-                    Ok(ReplyBody::Multi(results)) => match &mut results[0] {
-                        MultiResult::Children(names) => names,
-                        other => panic!("{other:?}"),
-                    },
-                    other => panic!("{other:?}"),
+                let names = if let Ok(ReplyBody::Children(names)) = &mut reply.result {
+                    names
+                } else if let Ok(ReplyBody::Multi(results)) = &mut reply.result
+                    && let [MultiResult::Children(names)] = &mut results[..]
+                {
+                    names
+                } else {
+                    panic!("no children: {reply:?}")
                 };
                 assert_eq!(*names, ["b", "a", "0"]);
                 if lie {
