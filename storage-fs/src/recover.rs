@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use zabkeeper_core::io::{Entry, Recovered, SnapshotImage};
+use zabkeeper_core::io::{DurableState, Entry, Recovered, SnapshotImage};
 use zabkeeper_core::{History, Zxid};
 
 use crate::cut;
@@ -110,18 +110,36 @@ pub fn inspect<V: Vfs>(log_dir: V, snapshot_dir: V) -> Result<Inspected, StoreEr
     let Some((slot, _)) = read_state(&log_dir, &log_names, &snapshot_names)? else {
         return Err(log_dir.damaged(&FileName::State.to_string(), "it is missing".to_owned()));
     };
-    let snapshots = Snapshots::read(&snapshot_dir, &snapshot_names, slot.cluster)?;
-    let log = Log::read(&log_dir, &log_names, snapshots.base(), slot.cluster)?;
-    check_promises(&log_dir, &slot, &log)?;
+    let (snapshots, log) = judge(&log_dir, &snapshot_dir, [&log_names, &snapshot_names], &slot)?;
     let torn_bytes = log.newest.as_ref().map_or(0, |(_, end)| end.torn);
-    let recovered = Recovered {
-        state: slot.state,
+    let replaced = log.replaced;
+    Ok(Inspected { recovered: recovered(slot.state, snapshots, log), torn_bytes, replaced })
+}
+
+/// Reads everything and judges it; nothing is changed.
+fn judge<V: Vfs>(
+    log_dir: &Dir<V>,
+    snapshot_dir: &Dir<V>,
+    [log_names, snapshot_names]: [&[String]; 2],
+    slot: &Slot,
+) -> Result<(Snapshots, Log<V>), StoreError> {
+    let snapshots = Snapshots::read(snapshot_dir, snapshot_names, slot.cluster)?;
+    let log = Log::read(log_dir, log_names, snapshots.base(), slot.cluster)?;
+    if slot.boot.is_some() && slot.boot == log_dir.boot_id() {
+        check_last_write(&log, snapshots.base())?;
+    }
+    check_promises(log_dir, slot, &log)?;
+    Ok((snapshots, log))
+}
+
+fn recovered<V: Vfs>(state: DurableState, snapshots: Snapshots, log: Log<V>) -> Recovered {
+    Recovered {
+        state,
         snapshot: snapshots.image,
         entries: log.entries,
         snapshots: snapshots.usable,
         history: log.history,
-    };
-    Ok(Inspected { recovered, torn_bytes, replaced: log.replaced })
+    }
 }
 
 /// What an open has found, and the state file that was written for it.
@@ -138,14 +156,9 @@ fn mend<V: Vfs>(
     mut slot: Slot,
     notes: &mut Vec<Note>,
 ) -> Result<Found<V>, StoreError> {
-    let snapshots = Snapshots::read(snapshot_dir, snapshot_names, slot.cluster)?;
-    let log = Log::read(log_dir, log_names, snapshots.base(), slot.cluster)?;
-    let boot = log_dir.boot_id();
-    if slot.boot.is_some() && slot.boot == boot {
-        check_last_write(&log, snapshots.base())?;
-    }
-    slot.boot = boot;
-    check_promises(log_dir, &slot, &log)?;
+    let names = [log_names, snapshot_names];
+    let (snapshots, log) = judge(log_dir, snapshot_dir, names, &slot)?;
+    slot.boot = log_dir.boot_id();
 
     remove_unfinished(log_dir, log_names, is_of_log)?;
     remove_unfinished(snapshot_dir, snapshot_names, is_of_snapshots)?;
@@ -167,14 +180,7 @@ fn mend<V: Vfs>(
         cut::remove_log(log_dir, log_names)?;
         notes.push(Note::LogReplaced { end, snapshot: snapshots.base() });
     }
-    let recovered = Recovered {
-        state: state.current().state.clone(),
-        snapshot: snapshots.image,
-        entries: log.entries,
-        snapshots: snapshots.usable,
-        history: log.history,
-    };
-    Ok(Found { recovered, state })
+    Ok(Found { recovered: recovered(state.current().state.clone(), snapshots, log), state })
 }
 
 fn is_of_log(name: FileName) -> bool {

@@ -261,7 +261,15 @@ fn no_change_of_a_single_file_loses_an_acknowledged_write_in_silence() {
                 let copy = dir.copy();
                 let what = mutate(&copy, end, &mut Rng(seed * 1_000 + number));
                 let before = copy.contents();
-                match model.reopen(&copy).map(|store| store.recovered) {
+                let inspected = model.inspect(&copy);
+                assert_eq!(copy.contents(), before, "to look at a store does not change it");
+                let reopened = model.reopen(&copy).map(|store| store.recovered);
+                assert_eq!(
+                    inspected.is_ok(),
+                    reopened.is_ok(),
+                    "seed {seed}, {end:?}: {what}: an open and a look at it judge alike"
+                );
+                match reopened {
                     Ok(found) => {
                         kept += 1;
                         let told = format!("seed {seed}, {end:?}: {what}");

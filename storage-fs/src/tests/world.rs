@@ -7,7 +7,7 @@ use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, Recovered}
 use zabkeeper_core::{Epoch, History, LinkId, WriteId, Zxid};
 
 use super::mem::{MemDir, Rng};
-use crate::{Opened, Options, StoreError, open};
+use crate::{Inspected, Opened, Options, StoreError, inspect, open};
 
 pub(super) const CLUSTER: u64 = 0x00c0_ffee_0bad_cafe;
 
@@ -83,6 +83,12 @@ impl Model {
     /// Opens this user's store.
     pub(super) fn reopen(&self, dir: &MemDir) -> Result<Opened<MemDir>, StoreError> {
         if self.apart { reopen_both(dir, &dir.for_snapshots()) } else { reopen(dir) }
+    }
+
+    /// What a look at the store finds.
+    pub(super) fn inspect(&self, dir: &MemDir) -> Result<Inspected, StoreError> {
+        let snapshots = if self.apart { dir.for_snapshots() } else { dir.clone() };
+        inspect(dir.clone(), snapshots)
     }
 
     /// Uses the store for so many steps, opening it again now and then.
