@@ -179,25 +179,13 @@ fn a_nested_multi_is_refused() {
     ensemble.server(0).await_line(&[&"looks for a leader"]);
     let nested: Vec<u8> = [14, 2, 2, 1, 1, 0].into_iter().chain([13, 1].repeat(3_000)).collect();
     let mut bytes = u32::try_from(nested.len()).expect("short").to_le_bytes().to_vec();
-    bytes.extend_from_slice(&crc32c(&nested));
+    bytes.extend_from_slice(&crc32c::crc32c(&nested).to_le_bytes());
     bytes.extend_from_slice(&nested);
     let [_, quorum, _] = ensemble.ports[0];
     let mut link = greet(quorum, Channel::Quorum, 1, 0).expect("listens");
     link.write_all(&bytes).expect("has room");
     assert!(is_closed(&link));
     ensemble.terminate(0);
-}
-
-/// CRC-32C, bit by bit.
-fn crc32c(content: &[u8]) -> [u8; 4] {
-    let mut sum = u32::MAX;
-    for byte in content {
-        sum ^= u32::from(*byte);
-        for _ in 0..8 {
-            sum = if sum & 1 == 1 { (sum >> 1) ^ 0x82f6_3b78 } else { sum >> 1 };
-        }
-    }
-    (!sum).to_le_bytes()
 }
 
 fn secret_file(folder: &Path, text: &str) -> String {
