@@ -149,7 +149,8 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
             storage_fs::open(log_dir, snapshot_dir, options).map_err(failed)?
         }
         Err(error @ StoreError::Damaged { .. }) => {
-            return Err(Failure::Data(remedy(&error, &log, settings)));
+            let remedy = damage_remedy(settings);
+            return Err(Failure::Data(format!("{place}: {error}; {remedy}")));
         }
         opened => opened.map_err(|error| Failure::of_store(&log, &error))?,
     };
@@ -165,26 +166,20 @@ fn can_be_filled(settings: &Settings) -> bool {
     members - 1 > members / 2
 }
 
-/// What is wrong with the data, and what to do. A copy is older than what the others hold, so a member must not begin with
+/// What to do about damaged data. A copy is older than what the others hold, so a member must not begin with
 /// one.
-fn remedy(error: &StoreError, log: &Path, settings: &Settings) -> String {
-    let (place, data) = (log.display(), settings.data_dir.display());
-    let what = match error {
-        StoreError::Damaged { .. } if settings.ensemble.is_some() => format!(
-            "; do not restore it from a copy: where the other server has all of its data, move {data} \
+fn damage_remedy(settings: &Settings) -> String {
+    let data = settings.data_dir.display();
+    if settings.ensemble.is_some() {
+        format!(
+            "do not restore it from a copy: where the other server has all of its data, move {data} \
              away on this one and start it, and the other one fills it"
-        ),
-        StoreError::Damaged { .. } => format!(
-            "; restore {data} from a copy, which loses what was written since, or have the files looked at"
-        ),
-        StoreError::InUse { .. }
-        | StoreError::DiskFull { .. }
-        | StoreError::TooManyFiles { .. }
-        | StoreError::Io { .. }
-        | StoreError::UnknownVersion { .. }
-        | StoreError::ForeignCluster { .. } => String::new(),
-    };
-    format!("{place}: {error}{what}")
+        )
+    } else {
+        format!(
+            "restore {data} from a copy, which loses what was written since, or have the files looked at"
+        )
+    }
 }
 
 /// Directories that this server has not created keep their mode: somebody may rely on it.

@@ -103,13 +103,13 @@ impl fmt::Display for StoreError {
                 "the {place} is in use by another process: stop that one, or give this server a \
                  directory of its own"
             ),
-            StoreError::DiskFull { .. } => {
-                let lacks = self.shortage().unwrap_or_default();
-                write!(f, "{lacks}; nothing acknowledged is lost: make room and start again")
-            }
-            StoreError::TooManyFiles { .. } => {
-                let lacks = self.shortage().unwrap_or_default();
-                write!(f, "{lacks}; nothing acknowledged is lost: start again then")
+            StoreError::DiskFull { .. } | StoreError::TooManyFiles { .. } => {
+                let is_full = matches!(self, StoreError::DiskFull { .. });
+                let (lacks, remedy) = (
+                    self.shortage().unwrap_or_default(),
+                    if is_full { "make room and start again" } else { "start again then" },
+                );
+                write!(f, "{lacks}; nothing acknowledged is lost: {remedy}")
             }
             StoreError::Io { operation, file, place, kind: _, message } => {
                 write!(f, "cannot {operation} {file} in the {place}: {message}")
