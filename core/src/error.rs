@@ -169,14 +169,6 @@ impl Inapplicable {
     }
 }
 
-impl fmt::Display for Inapplicable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Inapplicable {}
-
 /// Why a server ends a link with another: for its log, and of no other effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Why {

@@ -34,6 +34,11 @@ impl Voters {
         self.0.len() == 1
     }
 
+    /// How many are the smallest majority.
+    pub(crate) fn quorum_size(&self) -> usize {
+        self.0.len() / 2 + 1
+    }
+
     /// Are those who `acked` a majority? Others than voters do not count (Z21).
     pub fn is_quorum(&self, acked: impl Fn(ServerId) -> bool) -> bool {
         self.0.iter().filter(|id| acked(**id)).count() > self.0.len() / 2

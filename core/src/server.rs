@@ -151,7 +151,8 @@ impl Server {
         if self.halted.is_some() { None } else { self.timers.next() }
     }
 
-    /// The ensemble that this server belongs to, for the greetings of its links; 0 while it does not know.
+    /// The ensemble that this server belongs to, for the greetings of its links; 0 while it does not know. No server knows it
+    /// yet: nothing draws such an id.
     pub fn ensemble_id(&self) -> u64 {
         0
     }
@@ -174,12 +175,8 @@ impl Server {
         };
         Some(Waiting {
             id: own,
-            elected: match &self.role {
-                Role::Looking(_) => None,
-                Role::Following(follower) => Some(follower.leader()),
-                Role::Leading(_) => Some(own),
-            },
-            needed: voters.ids().count() / 2 + 1,
+            elected: self.leader(),
+            needed: voters.quorum_size(),
             voters: voters.ids().map(|id| (id, voice_of(id))).collect(),
             before: self.replica.voters_before(&self.config).ids().collect(),
         })
@@ -200,11 +197,11 @@ impl Server {
         let state = self.replica.state();
         let counts = self.replica.tree().counts();
         let own = self.config.id();
-        let (mode, leader) = match &self.role {
-            Role::Looking(_) => (Mode::Looking, None),
-            Role::Following(follower) => (Mode::Follower, Some(follower.leader())),
-            Role::Leading(_) if self.config.voters().alone() => (Mode::Standalone, Some(own)),
-            Role::Leading(_) => (Mode::Leader, Some(own)),
+        let mode = match &self.role {
+            Role::Looking(_) => Mode::Looking,
+            Role::Following(_) => Mode::Follower,
+            Role::Leading(_) if self.config.voters().alone() => Mode::Standalone,
+            Role::Leading(_) => Mode::Leader,
         };
         let (followers, pending_syncs) = match &self.role {
             Role::Leading(leader) => {
@@ -215,7 +212,7 @@ impl Server {
         Status {
             id: own,
             mode,
-            leader,
+            leader: self.leader(),
             synced_followers: followers.0,
             learners: followers.1,
             pending_syncs,
@@ -567,6 +564,15 @@ impl Server {
         }
         if count > 1 {
             cx.mark(Mark::CommitBatch);
+        }
+    }
+
+    /// Whom it follows, or itself where it leads.
+    fn leader(&self) -> Option<ServerId> {
+        match &self.role {
+            Role::Looking(_) => None,
+            Role::Following(follower) => Some(follower.leader()),
+            Role::Leading(_) => Some(self.config.id()),
         }
     }
 

@@ -2,7 +2,7 @@
 //! of its variant, and a struct as its fields in their order.
 //!
 //! A line that is new is fine, once its variant is the last of its enum. A line that changes breaks the logs, snapshots
-//! and peers of earlier servers: raise `VERSION` in `peer::frame`, and the format version of the files it is in
+//! and peers of earlier servers: raise `VERSION` in `peer::greeting`, and the format version of the files it is in
 //! (`storage-fs::block`), which then have to be read in both forms.
 
 use std::fmt::{Debug, Write as _};

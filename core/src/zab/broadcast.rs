@@ -279,7 +279,7 @@ impl Broadcast {
         let has = |id: &ServerId| self.acked.get(id).is_some_and(|acked| *acked >= committed);
         let count = cx.config.voters().ids().filter(has).count();
         let counts = before < committed && committed <= zxid;
-        if counts && count == cx.config.voters().ids().count() / 2 + 1 {
+        if counts && count == cx.config.voters().quorum_size() {
             cx.mark(Mark::CommitExact);
             if from == cx.config.id() {
                 cx.mark(Mark::CommitLeaderLast);

@@ -5,7 +5,7 @@
 
 mod establish;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::broadcast::{Broadcast, Resumption, Write};
 use super::learner::{Learner, Stage};
@@ -28,7 +28,7 @@ pub(crate) struct Leader {
     before: Voters,
     learners: BTreeMap<LinkId, Learner>,
     /// Servers that have promised an epoch far beyond all others.
-    far_ahead: BTreeMap<ServerId, Epoch>,
+    far_ahead: BTreeSet<ServerId>,
     /// The last ping.
     round: u64,
     /// The last ping that each learner has answered.
@@ -76,7 +76,7 @@ impl Leader {
             voice: replica.voice(),
             before: replica.voters_before(cx.config),
             learners: BTreeMap::new(),
-            far_ahead: BTreeMap::new(),
+            far_ahead: BTreeSet::new(),
             round: 0,
             answered: BTreeMap::new(),
             next_ping: now.after(cx.config.tick() / 2),

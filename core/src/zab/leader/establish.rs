@@ -59,8 +59,8 @@ impl Leader {
             self.far_ahead.remove(&server);
             return true;
         }
-        self.far_ahead.insert(server, accepted);
-        let far_ahead = |id| self.far_ahead.contains_key(&id);
+        self.far_ahead.insert(server);
+        let far_ahead = |id| self.far_ahead.contains(&id);
         accepted < Epoch::END && cx.config.voters().is_quorum(far_ahead)
     }
 
@@ -213,7 +213,7 @@ impl Leader {
             return;
         }
         cx.mark(Mark::DiscoveryPromised);
-        if promised.len() == cx.config.voters().ids().count() / 2 + 1 {
+        if promised.len() == cx.config.voters().quorum_size() {
             cx.mark(Mark::DiscoveryMinimal);
         }
         let epoch = *epoch;
