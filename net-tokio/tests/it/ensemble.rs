@@ -104,10 +104,13 @@ fn strangers_on_the_ports_for_servers_cause_a_few_lines_only() {
         }
     }
     let server = ensemble.server(0);
-    server.await_line(&[&"suppressed ", &" like: link with server 1 is up"]);
-    server.await_line(&[&"suppressed ", &" like: link with server 1 is down"]);
     server.await_line(&[&"suppressed ", &" like: closed the connection from ", &"server.7 is not"]);
     let log = server.log();
+    // Connections in the name of a member may be turned away before they become links, so that only the bound is certain.
+    for line in ["link with server 1 is up", "link with server 1 is down"] {
+        let lines = log.lines().filter(|logged| logged.contains(line)).count();
+        assert!((1..=21).contains(&lines), "{lines} lines of {line:?}: {log}");
+    }
     assert!(log.lines().count() < 120, "{log}");
 }
 
