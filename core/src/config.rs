@@ -211,6 +211,11 @@ impl Config {
         if tick.is_zero() {
             return Err(ConfigError { key: "tickTime", what: "0 ms is no tick; use 2000".into() });
         }
+        let count = voters.set().len();
+        if count > Voters::MAX {
+            let what = format!("{count} servers vote; at most {} can", Voters::MAX);
+            return Err(ConfigError { key: "server", what });
+        }
         if !voters.contains(id) {
             let what = format!("server {id} is not among the servers listed");
             return Err(ConfigError { key: "myid", what });

@@ -62,13 +62,14 @@ pub fn node(node: &NodeView<'_>) -> u64 {
     hash.0
 }
 
-/// Share of one session in the digest: its id, the timeout that its createSession carried, ms, and the server that its
-/// client connected to last.
-pub fn session(id: SessionId, timeout_ms: u32, server: Option<ServerId>) -> u64 {
+/// Share of one session in the digest: its id, the timeout that its createSession carried, ms, the server that its
+/// client connected to last, and whether its password is of the ensemble's secret.
+pub fn session(id: SessionId, timeout_ms: u32, server: Option<ServerId>, keyed: bool) -> u64 {
     let mut hash = Fnv::new();
     hash.text("session");
     hash.number(id.0.cast_unsigned());
     hash.number(u64::from(timeout_ms));
+    hash.byte(u8::from(keyed));
     match server {
         None => hash.byte(0),
         Some(server) => {

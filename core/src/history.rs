@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::Zxid;
+use crate::ids::{Epoch, Zxid};
 
 /// The transactions on a disk: everything after a position, as spans of epochs.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -39,6 +39,11 @@ impl History {
     /// The last transaction, or the position that the log begins after.
     pub fn end(&self) -> Zxid {
         self.spans.last().map_or(self.after, |span| span.last)
+    }
+
+    /// Are there transactions of this epoch, or does the log begin after one of them?
+    pub(crate) fn holds(&self, epoch: Epoch) -> bool {
+        self.after.epoch() == epoch || self.spans.iter().any(|span| span.first.epoch() == epoch)
     }
 
     /// May a transaction with this zxid come next? The following one of the same epoch, or the first of a later one.

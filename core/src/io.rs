@@ -33,6 +33,7 @@ use crate::auth::{Schemes, TooMany};
 use crate::config::Config;
 use crate::error::Why;
 use crate::history::History;
+use crate::identity::{EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, WallMs, WriteId, Zxid};
 use crate::peer::{Notification, PeerMessage};
 use crate::rng::Rng;
@@ -289,6 +290,12 @@ pub struct DurableState {
     /// The voters that the last epoch was established under, as far as this server knows; empty where nobody has said so: data
     /// of before format 3. Whoever is none of them has acknowledged nothing so far.
     pub voters: BTreeSet<ServerId>,
+    /// The ensemble; `None` before this server has followed a leader, or led, in a build that knows identities.
+    pub identity: Option<Identity>,
+    /// The random numbers of the epochs that its log has transactions of, rising, as far as they are known.
+    pub nonces: Vec<EpochNonce>,
+    /// A leader has found that what is here is not the ensemble's: the next start sets it aside.
+    pub differs: bool,
 }
 
 /// What recovery found on the disk.
@@ -450,9 +457,13 @@ impl fmt::Display for Input {
 
 impl fmt::Display for DurableState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DurableState { accepted_epoch, current_epoch, snapshot, damaged, voters: _ } = self;
+        let DurableState { accepted_epoch, current_epoch, snapshot, damaged, differs, .. } = self;
         let damaged = if *damaged { " damaged" } else { "" };
-        write!(f, "accepted={accepted_epoch} current={current_epoch} snapshot={snapshot}{damaged}")
+        let differs = if *differs { " differs" } else { "" };
+        write!(
+            f,
+            "accepted={accepted_epoch} current={current_epoch} snapshot={snapshot}{damaged}{differs}"
+        )
     }
 }
 

@@ -22,6 +22,7 @@ pub mod digest;
 mod election;
 mod error;
 mod history;
+mod identity;
 mod ids;
 pub mod io;
 mod log;
@@ -50,6 +51,7 @@ pub use config::{
 };
 pub use error::{Corrupt, ErrorCode, Lost, Malformed, Why};
 pub use history::History;
+pub use identity::{EpochNonce, Identity, Seed, SessionSecret};
 pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
 pub use io::{Input, Now, Outbox, Pressure};
 pub use quorum::Voters;

@@ -293,6 +293,12 @@ marks! {
     SnapshotFailed,
     /// there is no room for a leader's snapshot: the server leaves that leader for now
     SnapshotRefused,
+    /// a server of another ensemble is refused
+    EnsembleDiffers,
+    /// a learner's history has an epoch of another leader with the same number
+    HistoryDiffers,
+    /// a server sets its data aside, which is not the ensemble's
+    SetsAside,
 }
 
 /// A set of [`Mark`]s.

@@ -24,6 +24,9 @@ impl Voters {
         Voters(ids)
     }
 
+    /// More voters than this no configuration has: each has a bit in what servers say of newcomers.
+    pub(crate) const MAX: usize = u64::BITS as usize;
+
     /// Does this server vote?
     pub fn contains(&self, id: ServerId) -> bool {
         self.0.contains(&id)

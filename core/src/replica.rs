@@ -12,19 +12,20 @@ use bytes::Bytes;
 use crate::config::Config;
 use crate::error::{Corrupt, Inapplicable};
 use crate::history::History;
+use crate::identity::{self, Seed};
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered};
 use crate::log::Log;
-use crate::peer::{Voice, Vote};
+use crate::peer::{PeerMessage, Voice, Vote};
 use crate::quorum::Voters;
 use crate::recent::Recent;
 use crate::rng::{KeyedHash, Rng};
-use crate::session::SessionTable;
+use crate::session::{self, SessionTable};
 use crate::status::{Backlog, Halted};
 use crate::tree::{self, NewNode, SnapshotHeader, Tree};
 use crate::txn::{Origin, Txn, TxnOp};
 use crate::watch::Watches;
-use crate::wire::{Acl, EventType, Stat};
+use crate::wire::{Acl, EventType, Password, Stat};
 
 /// Ticks until a snapshot is tried again for which there was no room; each further time it is twice as long, so often.
 const FIRST_PAUSE: u32 = 4;
@@ -194,11 +195,7 @@ impl Replica {
         }
         Ok(Replica {
             tree,
-            sessions: SessionTable::restore(
-                header.sessions,
-                header.owners,
-                header.last_session_ids,
-            ),
+            sessions: table(header),
             watches: Watches::new(hash),
             log: Log::recovered(applied, last),
             history: recovered.history,
@@ -262,9 +259,57 @@ impl Replica {
         }
     }
 
-    /// The same as they are on the disk, or empty.
-    pub(crate) fn saved_voters(&self) -> &BTreeSet<ServerId> {
-        &self.saved.voters
+    /// The ensemble that it belongs to, once it is known to be a quorum's; 0 before.
+    pub(crate) fn ensemble_id(&self) -> u64 {
+        self.saved.identity.filter(|identity| identity.established).map_or(0, |known| known.id)
+    }
+
+    /// The password of a session (HS-08).
+    ///
+    /// # Panics
+    /// Before this server has followed a leader or led: nobody asks for passwords then.
+    pub(crate) fn password(&self, session: SessionId) -> Password {
+        if self.sessions.has_zookeeper_password(session) {
+            return session::zookeeper_password(session);
+        }
+        self.state.identity.expect("known before service").secret.password(session)
+    }
+
+    /// Is this the password of the session?
+    pub(crate) fn is_password(&self, session: SessionId, claimed: &[u8]) -> bool {
+        if self.sessions.has_zookeeper_password(session) {
+            return claimed == session::zookeeper_password(session);
+        }
+        let identity = self.state.identity.expect("known before service");
+        identity.secret.is_password(session, claimed)
+    }
+
+    /// The random number of the epoch that this transaction is of; 0 where it is not known.
+    pub(crate) fn nonce_at(&self, zxid: Zxid) -> u64 {
+        identity::nonce_of(&self.state.nonces, zxid.epoch()).unwrap_or(0)
+    }
+
+    /// Enters an epoch that this server begins. The history is on the disk already, so the epoch may follow it (Z18).
+    pub(crate) fn begin_epoch(&mut self, epoch: Epoch, seed: &Seed, cx: &mut Cx<'_>) -> WriteId {
+        let mut nonces = self.state.nonces.clone();
+        let needed = |epoch| self.history.holds(epoch);
+        identity::note_epoch(&mut nonces, seed.epoch_nonce(epoch), needed);
+        self.save_state(cx, |state| {
+            state.current_epoch = epoch;
+            state.nonces = nonces;
+            state.identity.get_or_insert_with(|| seed.identity(epoch));
+        })
+    }
+
+    /// Is it durable that the ensemble, as this server knows it, is a quorum's, and that these are its voters?
+    pub(crate) fn is_established_under(&self, voters: &BTreeSet<ServerId>) -> bool {
+        self.saved.voters == *voters && self.saved.identity.is_some_and(|known| known.established)
+    }
+
+    /// What a learner of this server enters the epoch with.
+    pub(crate) fn new_leader(&self, epoch: Epoch, voters: BTreeSet<ServerId>) -> PeerMessage {
+        let identity = self.state.identity.expect("known since the epoch began");
+        PeerMessage::NewLeader { epoch, voters, identity, nonces: self.state.nonces.clone() }
     }
 
     /// The voters that the last epoch was established under. Where nobody knows, they are taken for those of now, of whom
@@ -518,10 +563,10 @@ impl Replica {
             }
             TxnOp::CreateSession { timeout_ms } => {
                 let owner = txn.origin.map(|origin| origin.server);
-                self.sessions.create(txn.session, *timeout_ms, owner)?;
+                self.create_session(txn, *timeout_ms, owner)?;
             }
             TxnOp::UpgradeSession { timeout_ms, server } => {
-                self.sessions.create(txn.session, *timeout_ms, Some(*server))?;
+                self.create_session(txn, *timeout_ms, Some(*server))?;
             }
             TxnOp::MoveSession { server } => self.sessions.move_to(txn.session, *server)?,
             TxnOp::CloseSession => {
@@ -535,6 +580,17 @@ impl Replica {
             TxnOp::Check { .. } | TxnOp::Error { .. } | TxnOp::MultiRefused { .. } => {}
         }
         Ok(())
+    }
+
+    fn create_session(
+        &mut self,
+        txn: &Txn,
+        timeout_ms: u32,
+        owner: Option<ServerId>,
+    ) -> Result<(), Inapplicable> {
+        let identity = self.state.identity;
+        let keyed = identity.is_some_and(|identity| identity.covers(txn.zxid.epoch()));
+        self.sessions.create(txn.session, timeout_ms, owner, keyed)
     }
 
     /// WATCH-10: whoever watches the node's data or its children hears once that it is gone.
@@ -581,8 +637,7 @@ impl Replica {
             return Err(format!("snapshot {zxid} holds the picture of {}", header.zxid));
         }
         self.tree = tree;
-        self.sessions =
-            SessionTable::restore(header.sessions, header.owners, header.last_session_ids);
+        self.sessions = table(header);
         self.watches = Watches::new(hash);
         self.unapplied.clear();
         self.history = History::after(zxid);
@@ -592,7 +647,11 @@ impl Replica {
         self.snapshots.replaced = true;
         self.snapshots.txns = 0;
         // The one write that switches: whatever the log holds then counts for nothing any more.
-        self.save_state(cx, |state| state.snapshot = zxid);
+        self.save_state(cx, |state| {
+            state.snapshot = zxid;
+            // What was known of the log that it replaces.
+            state.nonces.clear();
+        });
         cx.out.disk.push(self.log.rebase(zxid));
         cx.mark(Mark::SnapshotInstalled);
         Ok(())
@@ -621,6 +680,7 @@ impl Replica {
             sessions: self.sessions.live().collect(),
             owners: self.sessions.owners().collect(),
             last_session_ids: self.sessions.last().collect(),
+            keyed: self.sessions.keyed().collect(),
         };
         self.tree.begin_snapshot(header, snapshots.begun);
         self.write_slice(zxid, 0, cx);
@@ -747,6 +807,12 @@ impl SnapshotHeader {
             sessions: Vec::new(),
             owners: Vec::new(),
             last_session_ids: Vec::new(),
+            keyed: Vec::new(),
         }
     }
+}
+
+fn table(header: SnapshotHeader) -> SessionTable {
+    let SnapshotHeader { zxid: _, sessions, last_session_ids, owners, keyed } = header;
+    SessionTable::restore(sessions, owners, last_session_ids, keyed)
 }

@@ -24,6 +24,7 @@ use crate::auth::{Scheme, Schemes};
 use crate::config::Config;
 use crate::election::Looking;
 use crate::error::{Corrupt, Why};
+use crate::identity::Seed;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{
     ClientCommand, Cx, DiskEvent, DurableState, Input, Mark, Now, Outbox, PeerCommand, Pressure,
@@ -51,6 +52,7 @@ use peers::Inbound;
 pub struct Server {
     config: Arc<Config>,
     schemes: Arc<Schemes>,
+    seed: Seed,
     rng: Rng,
     role: Role,
     replica: Replica,
@@ -66,6 +68,8 @@ pub struct Server {
     local: LocalSessions,
     /// Since when clients are not read.
     paused_since: Option<Instant>,
+    /// Where a leader has found that the history here differs.
+    differs_at: Zxid,
     halted: Option<Halted>,
 }
 
@@ -80,12 +84,17 @@ enum Role {
 impl Server {
     /// A server as the disk left it. It knows no leader; the first [`Input::Timeout`], due at once, starts it.
     ///
-    /// `seed` feeds every choice that needs variety: equal seeds and inputs give equal outputs.
+    /// `seed` feeds every choice that needs variety, and every secret: equal seeds and inputs give equal outputs.
     ///
     /// # Errors
     /// Content that passed its checksums and still makes no sense.
-    pub fn recover(config: Config, seed: u64, recovered: Recovered) -> Result<Server, Corrupt> {
-        let mut rng = Rng::new(seed).with_map_salt(config.map_salt);
+    pub fn recover(
+        config: Config,
+        seed: impl Into<Seed>,
+        recovered: Recovered,
+    ) -> Result<Server, Corrupt> {
+        let seed = seed.into();
+        let mut rng = Rng::new(seed.number()).with_map_salt(config.map_salt);
         let replica = Replica::recover(recovered, &mut rng)?;
         let mut timers = TimerTable::default();
         timers.set(Timer::Election, Some(Instant(0)));
@@ -94,6 +103,7 @@ impl Server {
             schemes: Arc::new(Schemes::new(&config.auth)),
             local: LocalSessions::new(config.tick()),
             config: Arc::new(config),
+            seed,
             rng,
             role: Role::Looking(looking),
             replica,
@@ -104,6 +114,7 @@ impl Server {
             conns: BTreeMap::new(),
             by_session: BTreeMap::new(),
             paused_since: None,
+            differs_at: Zxid::ZERO,
             halted: None,
         })
     }
@@ -151,10 +162,9 @@ impl Server {
         if self.halted.is_some() { None } else { self.timers.next() }
     }
 
-    /// The ensemble that this server belongs to, for the greetings of its links; 0 while it does not know. No server knows it
-    /// yet: nothing draws such an id.
+    /// The ensemble that this server belongs to, for the greetings of its links; 0 while it does not know.
     pub fn ensemble_id(&self) -> u64 {
-        0
+        self.replica.ensemble_id()
     }
 
     /// Why it does nothing any more, if it does not.
@@ -403,6 +413,9 @@ impl Server {
 
     fn on_state_durable(&mut self, id: WriteId, state: &DurableState, cx: &mut Cx<'_>) {
         self.replica.on_saved(state);
+        if state.differs {
+            return self.halt(Halted::Differs { zxid: self.differs_at }, cx);
+        }
         // True of most state writes, of which only the first after a snapshot finds something to purge.
         if state.snapshot == self.replica.state().snapshot {
             let needed = match &self.role {
@@ -470,8 +483,22 @@ impl Server {
                 self.resume_clients(cx);
             }
             News::Synced(conn, request) => self.confirm_sync(conn, request, cx),
+            News::Differs(zxid) => self.on_difference(zxid, cx),
             News::Abandon(why) => self.look(None, why, cx),
         }
+    }
+
+    /// What this server has is not what the ensemble has. It has no say from now on, and stops once that is durable: the next
+    /// start sets its data aside.
+    fn on_difference(&mut self, zxid: Zxid, cx: &mut Cx<'_>) {
+        cx.mark(Mark::SetsAside);
+        self.differs_at = zxid;
+        self.replica.save_state(cx, |state| {
+            state.damaged = true;
+            state.differs = true;
+        });
+        let what = format!("what this server has at {zxid} is not what the ensemble has there");
+        self.look(None, Why::Refused(what), cx);
     }
 
     /// The initial history is committed, because a quorum has it; then service begins.
@@ -493,7 +520,7 @@ impl Server {
     fn lead(&mut self, cx: &mut Cx<'_>) {
         let alone = cx.config.voters().alone();
         cx.mark(if alone { Mark::ElectionAlone } else { Mark::ElectionWon });
-        self.role = Role::Leading(Leader::begin(&mut self.replica, cx));
+        self.role = Role::Leading(Leader::begin(self.seed, &mut self.replica, cx));
         self.adopt_inbound(cx);
     }
 

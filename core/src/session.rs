@@ -32,6 +32,8 @@ struct Session {
     /// The server that the client connected to last; nobody else writes for it (SESS-09). `None` where a snapshot does
     /// not say.
     owner: Option<ServerId>,
+    /// Is its password of the ensemble's secret? Else it is ZooKeeper's (HS-08).
+    keyed: bool,
 }
 
 /// Who is alive: the leader's view of all sessions, and a server's of those that only it knows.
@@ -56,13 +58,19 @@ impl SessionTable {
         live: impl IntoIterator<Item = (SessionId, u32)>,
         owners: impl IntoIterator<Item = (SessionId, ServerId)>,
         last: impl IntoIterator<Item = (u8, SessionId)>,
+        keyed: impl IntoIterator<Item = SessionId>,
     ) -> SessionTable {
-        let session = |timeout_ms| Session { timeout_ms, owner: None };
+        let session = |timeout_ms| Session { timeout_ms, owner: None, keyed: false };
         let live = live.into_iter().map(|(id, timeout_ms)| (id, session(timeout_ms))).collect();
         let mut table = SessionTable { live, last: last.into_iter().collect() };
         for (id, owner) in owners {
             if let Some(session) = table.live.get_mut(&id) {
                 session.owner = Some(owner);
+            }
+        }
+        for id in keyed {
+            if let Some(session) = table.live.get_mut(&id) {
+                session.keyed = true;
             }
         }
         table
@@ -74,6 +82,16 @@ impl SessionTable {
 
     pub(crate) fn owners(&self) -> impl Iterator<Item = (SessionId, ServerId)> {
         self.live.iter().filter_map(|(id, session)| session.owner.map(|owner| (*id, owner)))
+    }
+
+    /// Those whose passwords are of the ensemble's secret.
+    pub(crate) fn keyed(&self) -> impl Iterator<Item = SessionId> {
+        self.live.iter().filter_map(|(id, session)| session.keyed.then_some(*id))
+    }
+
+    /// Has the session ZooKeeper's password? One that is not known here is younger than the secret, or is over.
+    pub(crate) fn has_zookeeper_password(&self, id: SessionId) -> bool {
+        self.live.get(&id).is_some_and(|session| !session.keyed)
     }
 
     /// The timeout that the session was created with, ms; `None` where there is no such session.
@@ -101,11 +119,12 @@ impl SessionTable {
         id: SessionId,
         timeout_ms: u32,
         owner: Option<ServerId>,
+        keyed: bool,
     ) -> Result<(), Inapplicable> {
         if self.live.contains_key(&id) {
             return Err(Inapplicable::new(format!("session {id} exists")));
         }
-        self.live.insert(id, Session { timeout_ms, owner });
+        self.live.insert(id, Session { timeout_ms, owner, keyed });
         let last = self.last.entry(top_byte(id)).or_insert(id);
         *last = id.max(*last);
         Ok(())
@@ -165,7 +184,8 @@ impl SessionTable {
 
     pub(crate) fn digest(&self) -> u64 {
         let live = self.live.iter();
-        let live = live.map(|(id, held)| digest::session(*id, held.timeout_ms, held.owner));
+        let live =
+            live.map(|(id, held)| digest::session(*id, held.timeout_ms, held.owner, held.keyed));
         let last = self.last().map(|(server, id)| digest::last_session(server, id));
         live.chain(last).fold(0, u64::wrapping_add)
     }
@@ -206,9 +226,9 @@ pub(crate) fn top_byte(id: SessionId) -> u8 {
     id.0.to_be_bytes()[0]
 }
 
-/// The password of a session (HS-08): 16 bytes of Java's `Random` seeded with the id and a constant. Any server can
-/// compute it; it guards against mistakes, not against enemies.
-pub(crate) fn password(id: SessionId) -> Password {
+/// The password that ZooKeeper gives a session (HS-08): 16 bytes of Java's `Random` seeded with the id and a constant.
+/// Anybody can compute it who knows the id. Sessions have it that are older than their ensemble's secret.
+pub(crate) fn zookeeper_password(id: SessionId) -> Password {
     const MASK: u64 = (1 << 48) - 1;
     const MULTIPLIER: u64 = 0x5_deec_e66d;
     let mut state = ((id.0 ^ 0xb341_5c00).cast_unsigned() ^ MULTIPLIER) & MASK;
@@ -371,7 +391,7 @@ mod tests {
     }
 
     fn tracker() -> SessionTracker {
-        SessionTracker::new(&SessionTable::restore([(ID, 1000)], [], []), TICK, at(0))
+        SessionTracker::new(&SessionTable::restore([(ID, 1000)], [], [], []), TICK, at(0))
     }
 
     #[test]
@@ -427,7 +447,7 @@ mod tests {
         assert_eq!(first, by_clock(server, now));
         // Of three sessions the second was upgraded, and the third is not known any more.
         let [second, third] = [1, 2].map(|n| SessionId(first.0 + n));
-        table.create(second, 4000, Some(server)).expect("fits");
+        table.create(second, 4000, Some(server), true).expect("fits");
         let again = table.first_id(server, WallMs(now.0 - 1), &mut rng);
         assert!(again.0 > third.0 + 0xffff - 2, "{again} after {third}");
         assert_eq!(top_byte(again), 3);
@@ -473,7 +493,7 @@ mod tests {
         for pair in pairs {
             let (id, expected) = pair.split_once(' ').unwrap();
             let id = SessionId(u64::from_str_radix(id, 16).unwrap().cast_signed());
-            let hex = password(id).map(|byte| format!("{byte:02x}")).concat();
+            let hex = zookeeper_password(id).map(|byte| format!("{byte:02x}")).concat();
             assert_eq!(hex, expected, "{id}");
         }
     }
@@ -489,8 +509,8 @@ mod tests {
             first,
             SessionId((3 << 56) | ((1_700_000_000_000_u64 << 24) >> 8).cast_signed())
         );
-        table.create(first, 4000, None).expect("fits");
-        table.create(next_id(first), 4000, None).expect("fits");
+        table.create(first, 4000, None, true).expect("fits");
+        table.create(next_id(first), 4000, None, true).expect("fits");
         table.close(first).expect("fits");
         let after_clock_step = table.first_id(server, WallMs(1_600_000_000_000), &mut rng);
         assert!(after_clock_step.0 >= first.0 + 0x1_0000, "{after_clock_step} leaps");

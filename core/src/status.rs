@@ -140,12 +140,21 @@ pub enum Halted {
         /// What the state has against it.
         what: String,
     },
+    /// What this server has at this position is not what the ensemble has there. Its state file says so: the next start
+    /// sets its data aside, and the leader fills it anew.
+    Differs {
+        /// The position.
+        zxid: Zxid,
+    },
 }
 
 impl fmt::Display for Halted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Halted::Disk(what) => f.write_str(what),
+            Halted::Differs { zxid } => {
+                write!(f, "what this server has at {zxid} is not what the ensemble has there")
+            }
             Halted::Inapplicable { zxid, session, record, what } => {
                 write!(
                     f,

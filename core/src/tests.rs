@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ErrorCode;
+use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WallMs, Zxid};
 use crate::io::{DurableState, Entry};
 use crate::peer::{Notification, PeerMessage, Stance, Standing, Voice, Vote};
@@ -47,6 +48,9 @@ fn what_is_stored_and_what_servers_say_to_each_other_keeps_its_bytes() {
             snapshot: ZXID,
             damaged: true,
             voters: [1, 3].map(ServerId).into(),
+            identity: Some(Seed::from(1).identity(Epoch(4))),
+            nonces: vec![Seed::from(1).epoch_nonce(Epoch(5))],
+            differs: true,
         }]),
     );
     section("Notification", lines(chain(after_stance).into_iter().map(notification)));
@@ -151,6 +155,7 @@ fn after_item(item: Option<&SnapshotItem>) -> Option<SnapshotItem> {
                 sessions: vec![(SESSION, 4_000)],
                 last_session_ids: vec![(1, SESSION)],
                 owners: Vec::new(),
+                keyed: Vec::new(),
             };
             SnapshotItem::Header { header, slots: 300, nodes: 200 }
         }
@@ -160,7 +165,8 @@ fn after_item(item: Option<&SnapshotItem>) -> Option<SnapshotItem> {
         Some(SnapshotItem::Owners(_)) => {
             SnapshotItem::NodeInTxn { id: NodeId(9), node: node(), txn_order: 1 }
         }
-        Some(SnapshotItem::NodeInTxn { .. }) => return None,
+        Some(SnapshotItem::NodeInTxn { .. }) => SnapshotItem::KeyedSessions(vec![SESSION]),
+        Some(SnapshotItem::KeyedSessions(_)) => return None,
     })
 }
 
@@ -185,7 +191,7 @@ fn node() -> Node {
 
 fn notification(stance: Stance) -> Notification {
     let vote = Vote { epoch: Epoch(5), zxid: ZXID, candidate: ServerId(3) };
-    Notification { stance, round: 8, vote, voice: Voice::Full, newcomers: 4 }
+    Notification { stance, round: 8, vote, voice: Voice::Full, newcomers: 4, ensemble: 70_000 }
 }
 
 fn after_stance(stance: Option<&Stance>) -> Option<Stance> {
@@ -210,22 +216,25 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
     let (session, timeout_ms, origin, epoch, zxid) = (SESSION, 4_000, ORIGIN, Epoch(6), ZXID);
     let (conn, request) = (ConnId(300), 4);
     Some(match message {
-        None => PeerMessage::FollowerInfo { accepted: epoch, voice: Voice::Full },
-        Some(PeerMessage::FollowerInfo { .. }) => PeerMessage::LeaderInfo { epoch, empty: true },
+        None => PeerMessage::FollowerInfo { accepted: epoch, voice: Voice::Full, ensemble: 0 },
+        Some(PeerMessage::FollowerInfo { .. }) => {
+            PeerMessage::LeaderInfo { epoch, empty: true, ensemble: 70_000 }
+        }
         Some(PeerMessage::LeaderInfo { .. }) => {
-            PeerMessage::AckEpoch { fresh: true, current: Epoch(5), last: zxid }
+            PeerMessage::AckEpoch { fresh: true, current: Epoch(5), last: zxid, nonce: 70_001 }
         }
         Some(PeerMessage::AckEpoch { .. }) => PeerMessage::Trunc { to: zxid },
         Some(PeerMessage::Trunc { .. }) => {
             let bytes = Bytes::from_static(b"some nodes");
             PeerMessage::Snap { zxid, index: 2, bytes, last: true }
         }
-        Some(PeerMessage::Snap { .. }) => PeerMessage::SyncAt { last: zxid },
+        Some(PeerMessage::Snap { .. }) => PeerMessage::SyncAt { last: zxid, nonce: 70_001 },
         Some(PeerMessage::SyncAt { .. }) => {
             PeerMessage::Proposal(Entry { zxid, bytes: Bytes::from_static(b"a change") })
         }
         Some(PeerMessage::Proposal(_)) => {
-            PeerMessage::NewLeader { epoch, voters: [1, 3].map(ServerId).into() }
+            let (identity, nonces) = (Seed::from(1).identity(Epoch(4)), Vec::new());
+            PeerMessage::NewLeader { epoch, voters: [1, 3].map(ServerId).into(), identity, nonces }
         }
         Some(PeerMessage::NewLeader { .. }) => PeerMessage::AckNewLeader { epoch },
         Some(PeerMessage::AckNewLeader { .. }) => PeerMessage::UpToDate { committed: zxid },
@@ -251,7 +260,8 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
         }
         Some(PeerMessage::Revalidate { .. }) => PeerMessage::Sync { conn, request },
         Some(PeerMessage::Sync { .. }) => PeerMessage::Synced { conn, request },
-        Some(PeerMessage::Synced { .. }) => return None,
+        Some(PeerMessage::Synced { .. }) => PeerMessage::Differs { zxid },
+        Some(PeerMessage::Differs { .. }) => return None,
     })
 }
 

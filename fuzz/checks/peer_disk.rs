@@ -19,6 +19,15 @@ pub(super) struct Disk {
 }
 
 impl Disk {
+    /// What the next start does with data that is not the ensemble's. Is it known that it is not?
+    pub(super) fn set_aside(&mut self) -> bool {
+        let DurableState { accepted_epoch, identity, differs, .. } = self.state;
+        let state =
+            DurableState { accepted_epoch, identity, damaged: true, ..DurableState::default() };
+        *self = Disk { state, ..Disk::default() };
+        differs
+    }
+
     pub(super) fn finish_log(&mut self, count: usize) -> Option<DiskEvent> {
         let mut done = None;
         for _ in 0..count.min(self.log.len()) {

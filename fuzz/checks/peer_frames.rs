@@ -23,8 +23,8 @@ use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Standing, Voice, Vote};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::{
-    Config, ConnId, Epoch, ErrorCode, Halted, Input, Instant, LinkId, Mode, Now, Server, ServerId,
-    SessionId, Status, Voters, WallMs, Zxid,
+    Config, ConnId, Epoch, ErrorCode, Halted, Identity, Input, Instant, LinkId, Mode, Now, Seed,
+    Server, ServerId, SessionId, Status, Voters, WallMs, Zxid,
 };
 
 const HERE: ServerId = ServerId(2);
@@ -193,11 +193,11 @@ impl Live {
         self.greet(0, ServerId(1));
         let Some(status) = self.status() else { return };
         let accepted = status.accepted_epoch;
-        self.send(0, &PeerMessage::FollowerInfo { accepted, voice: Voice::Full });
+        self.send(0, &PeerMessage::FollowerInfo { accepted, voice: Voice::Full, ensemble: 0 });
         self.settle();
         let Some(status) = self.status() else { return };
         let (current, last) = (status.current_epoch, status.appended);
-        self.send(0, &PeerMessage::AckEpoch { fresh: true, current, last });
+        self.send(0, &PeerMessage::AckEpoch { fresh: true, current, last, nonce: 0 });
         self.settle();
         let Some(status) = self.status() else { return };
         self.send(0, &PeerMessage::AckNewLeader { epoch: status.accepted_epoch });
@@ -216,9 +216,10 @@ impl Live {
         self.answer_dial(1, true);
         let Some(status) = self.status() else { return };
         let epoch = Epoch(status.accepted_epoch.0.saturating_add(1));
-        self.send(1, &PeerMessage::LeaderInfo { epoch, empty: false });
+        self.send(1, &PeerMessage::LeaderInfo { epoch, empty: false, ensemble: 0 });
         self.settle();
-        self.send(1, &PeerMessage::NewLeader { epoch, voters: [ServerId(1), ServerId(2)].into() });
+        let (voters, identity) = ([1, 2].map(ServerId).into(), Seed::from(1).identity(epoch));
+        self.send(1, &PeerMessage::NewLeader { epoch, voters, identity, nonces: Vec::new() });
         self.settle();
         let Some(status) = self.status() else { return };
         self.send(1, &PeerMessage::UpToDate { committed: status.appended });
@@ -255,13 +256,23 @@ impl Live {
             request: u64::from(source.byte()),
         };
         let timeout_ms = 4_000 + u32::from(source.byte());
-        match source.below(20) {
-            0 => PeerMessage::FollowerInfo { accepted: epoch(source), voice: voice(source) },
-            1 => PeerMessage::LeaderInfo { epoch: epoch(source), empty: source.byte() & 1 == 0 },
+        match source.below(21) {
+            18 => PeerMessage::Differs { zxid: zxid(source) },
+            0 => PeerMessage::FollowerInfo {
+                accepted: epoch(source),
+                voice: voice(source),
+                ensemble: ensemble(source),
+            },
+            1 => PeerMessage::LeaderInfo {
+                epoch: epoch(source),
+                empty: source.byte() & 1 == 0,
+                ensemble: ensemble(source),
+            },
             2 => PeerMessage::AckEpoch {
                 fresh: source.byte() & 1 == 0,
                 current: epoch(source),
                 last: zxid(source),
+                nonce: u64::from(source.below(3)),
             },
             3 => PeerMessage::Trunc { to: zxid(source) },
             4 => PeerMessage::Snap {
@@ -270,7 +281,7 @@ impl Live {
                 last: source.byte() & 1 == 0,
                 bytes: Bytes::copy_from_slice(source.bytes()),
             },
-            5 => PeerMessage::SyncAt { last: zxid(source) },
+            5 => PeerMessage::SyncAt { last: zxid(source), nonce: u64::from(source.below(3)) },
             6 => {
                 let bytes = Bytes::copy_from_slice(source.bytes());
                 PeerMessage::Proposal(Entry { zxid: zxid(source), bytes })
@@ -289,6 +300,11 @@ impl Live {
             8 => PeerMessage::NewLeader {
                 epoch: epoch(source),
                 voters: [ServerId(source.byte().into())].into(),
+                identity: Identity {
+                    id: ensemble(source),
+                    ..Seed::from(1).identity(epoch(source))
+                },
+                nonces: vec![Seed::from(1).epoch_nonce(epoch(source)); source.byte().into()],
             },
             9 => PeerMessage::AckNewLeader { epoch: epoch(source) },
             10 => PeerMessage::UpToDate { committed: zxid(source) },
@@ -333,7 +349,8 @@ impl Live {
             1 => 0,
             n => sent.map_or(0, |sent| sent.round).saturating_add(u64::from(n) - 2),
         };
-        Notification { stance, round, vote, voice: voice(source), newcomers: source.byte().into() }
+        let (newcomers, ensemble) = (source.byte().into(), ensemble(source));
+        Notification { stance, round, vote, voice: voice(source), newcomers, ensemble }
     }
 
     /// Somebody dials, in the name of a server.
@@ -503,10 +520,13 @@ impl Live {
             }
         }
         if let Some(halted) = status.halted {
-            assert!(
-                self.trusts && matches!(halted, Halted::Inapplicable { .. }),
-                "no leader asked for it: {halted:?}"
-            );
+            let asked_for = match halted {
+                Halted::Inapplicable { .. } => self.trusts,
+                // Its data is set aside at the next start.
+                Halted::Differs { .. } => self.disk.set_aside(),
+                Halted::Disk(_) => false,
+            };
+            assert!(asked_for, "no leader asked for it: {halted:?}");
             self.server = None;
             return;
         }
@@ -559,6 +579,10 @@ impl Link {
         }
         self.taken = true;
     }
+}
+
+fn ensemble(source: &mut Source<'_>) -> u64 {
+    u64::from(source.below(3))
 }
 
 fn voice(source: &mut Source<'_>) -> Voice {

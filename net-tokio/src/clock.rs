@@ -1,10 +1,9 @@
-//! The two clocks and the dice of the process: the only place where the world's time and randomness enter.
+//! The two clocks of the process: the only place where the world's time enters.
 //!
 //! Owns when monotonic time began. Must not know what either is asked for.
 //!
 //! Invariant: monotonic time starts near zero with the process and never goes back.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use zabkeeper_core::{Instant as CoreInstant, Now, WallMs};
@@ -45,9 +44,4 @@ pub(crate) fn wall() -> WallMs {
         Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
     };
     WallMs(ms)
-}
-
-/// A number that nobody can guess: std seeds its hashers from the operating system.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

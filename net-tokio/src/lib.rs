@@ -36,6 +36,7 @@ mod monitor;
 mod names;
 mod peers;
 mod quiet;
+mod random;
 mod reader;
 mod report;
 mod serve;
@@ -45,8 +46,10 @@ pub mod words;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use args::Invocation;
 use config::Settings;
@@ -56,6 +59,8 @@ use serve::Failure;
 const FAILED: u8 = 1;
 const BAD_INVOCATION: u8 = 2;
 const BAD_DATA: u8 = 3;
+
+const PAUSE_BEFORE_ANEW: Duration = Duration::from_secs(1);
 
 /// Does what the arguments ask for, the program's name left out; the exit statuses are those of the help.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -67,22 +72,33 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             match log_tool::run(&command, &mut std::io::stdout().lock()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(Failure::Data(what)) => fail(BAD_DATA, &what),
-                Err(Failure::Other(what)) => fail(FAILED, &what),
+                Err(Failure::Differs(what) | Failure::Other(what)) => fail(FAILED, &what),
             }
         }
         Ok(Invocation::Serve(file)) => match Logging::start() {
             Ok(logging) => {
-                let status = serve(file, &logging);
+                let end = serve(file, &logging);
                 logging.finish();
-                ExitCode::from(status)
+                match end {
+                    End::Status(status) => ExitCode::from(status),
+                    End::Anew => begin_anew(),
+                }
             }
             Err(error) => fail(FAILED, &format!("cannot start a thread: {error}")),
         },
     }
 }
 
-/// Serves as the file says; the exit status.
-fn serve(file: Option<PathBuf>, logging: &Logging) -> u8 {
+/// How serving has ended.
+enum End {
+    /// With this exit status.
+    Status(u8),
+    /// To be begun anew.
+    Anew,
+}
+
+/// Serves as the file says.
+fn serve(file: Option<PathBuf>, logging: &Logging) -> End {
     let settings = match file {
         None => Ok((Settings::for_a_try(), Vec::new())),
         Some(path) => Settings::from_file(&path),
@@ -91,7 +107,7 @@ fn serve(file: Option<PathBuf>, logging: &Logging) -> u8 {
         Ok(settings) => settings,
         Err(error) => {
             logging.write_line(&format!("zabkeeper: {error}"));
-            return BAD_INVOCATION;
+            return End::Status(BAD_INVOCATION);
         }
     };
     if settings.ensemble.is_some() {
@@ -101,15 +117,27 @@ fn serve(file: Option<PathBuf>, logging: &Logging) -> u8 {
         tracing::warn!("{warning}");
     }
     match serve::run(settings, logging) {
-        Ok(()) => 0,
+        Ok(()) => End::Status(0),
         Err(failure) => {
             tracing::error!("{failure}");
             match failure {
-                Failure::Data(_) => BAD_DATA,
-                Failure::Other(_) => FAILED,
+                Failure::Data(_) => End::Status(BAD_DATA),
+                Failure::Differs(_) => End::Anew,
+                Failure::Other(_) => End::Status(FAILED),
             }
         }
     }
+}
+
+/// Replaces this process by one with the same arguments, so that nothing of what it held is left.
+fn begin_anew() -> ExitCode {
+    // Where it is filled in vain, it must not ask for a snapshot without a pause.
+    std::thread::sleep(PAUSE_BEFORE_ANEW);
+    let failed = match std::env::current_exe() {
+        Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).exec(),
+        Err(error) => error,
+    };
+    fail(FAILED, &format!("cannot begin anew, start it again: {failed}"))
 }
 
 /// Writes what the user asked for; that it cannot be written is a failure.

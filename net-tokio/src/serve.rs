@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zabkeeper_core::{Halted, Membership, Server, Status};
 
-use crate::clock::{random, wall};
+use crate::clock::wall;
 use crate::config::{OUR_FOLDER, Settings};
 use crate::descriptors;
 use crate::disk::Disk;
@@ -23,6 +23,7 @@ use crate::hub::{Ended, Hub};
 use crate::listener;
 use crate::logging::{self, Logging};
 use crate::peers::{self, Peers};
+use crate::random;
 use crate::shared::Shared;
 
 /// Time for writes under way to become durable once a signal has come; below the 10 s after which service managers
@@ -40,6 +41,8 @@ const LAST_REPLIES: Duration = Duration::from_secs(1);
 pub(crate) enum Failure {
     /// The data directory cannot be used.
     Data(String),
+    /// What is in it is not what the ensemble has: the process begins anew, and the next start sets it aside.
+    Differs(String),
     /// Anything else.
     Other(String),
 }
@@ -78,7 +81,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
         }
     };
     let opened = open(&settings)?;
-    let server = Server::recover(settings.core.clone(), random(), opened.recovered)
+    let server = Server::recover(settings.core.clone(), random::bytes::<32>(), opened.recovered)
         .map_err(|damage| Failure::Data(format!("{}: {damage}", settings.data_dir.display())))?;
     logging.limit_lines();
     let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
@@ -112,6 +115,11 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
         Ended::Halted(Halted::Disk(why), _) => {
             return Err(Failure::Other(format!("the disk failed: {why}")));
         }
+        Ended::Halted(why @ Halted::Differs { .. }, _) => {
+            return Err(Failure::Differs(format!(
+                "{why}; this process begins anew, and sets its data aside"
+            )));
+        }
         Ended::Halted(why @ Halted::Inapplicable { .. }, applied) => {
             return Err(Failure::inapplicable(&why, applied, &shared.settings.data_dir));
         }
@@ -133,7 +141,7 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
         });
     let (log_dir, snapshot_dir) = (log_dir?, snapshot_dir?);
     warn_of_readers([&log_dir, &snapshot_dir]);
-    let mut options = Options::new(random());
+    let mut options = Options::new(random::number());
     options.segment_bytes = settings.preallocate_bytes;
     let place = log.display();
     let opened = match storage_fs::open(log_dir.clone(), snapshot_dir.clone(), options) {
@@ -315,7 +323,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Data(what) | Failure::Other(what) => f.write_str(what),
+            Failure::Data(what) | Failure::Differs(what) | Failure::Other(what) => {
+                f.write_str(what)
+            }
         }
     }
 }

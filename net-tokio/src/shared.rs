@@ -23,9 +23,10 @@ use zabkeeper_core::io::ClientEvent;
 use zabkeeper_core::throttle::{ConnectThrottle, Handshake};
 use zabkeeper_core::{ConnId, Input, Instant, Server};
 
-use crate::clock::{Clock, random};
+use crate::clock::Clock;
 use crate::config::Settings;
 use crate::conn::Conn;
+use crate::random;
 use crate::traffic::Traffic;
 use crate::words::ClientLine;
 
@@ -71,7 +72,7 @@ impl Shared {
     pub(crate) fn new(settings: Settings) -> Shared {
         let clock = Clock::start();
         let throttle =
-            ConnectThrottle::new(settings.limits.throttle.clone(), random(), clock.mono());
+            ConnectThrottle::new(settings.limits.throttle.clone(), random::number(), clock.mono());
         Shared {
             settings,
             clock,
@@ -79,7 +80,7 @@ impl Shared {
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             conns: RefCell::default(),
             // Random above, room to count below: ids of an earlier run of the process do not come again.
-            next_conn: Cell::new(random() & 0x7fff_ffff_0000_0000),
+            next_conn: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
             inbox: RefCell::default(),
             room: Notify::new(),
             questions: RefCell::default(),

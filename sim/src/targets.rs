@@ -290,6 +290,9 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SnapshotAbandoned
         | Mark::SnapshotFailed
         | Mark::SnapshotRefused
+        | Mark::EnsembleDiffers
+        | Mark::HistoryDiffers
+        | Mark::SetsAside
         | Mark::LeaderLeftUncommitted
         | Mark::LinkUnwanted
         | Mark::PurgeHeld

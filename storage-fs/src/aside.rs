@@ -12,7 +12,7 @@ use zabkeeper_core::{Epoch, Zxid};
 use crate::Options;
 use crate::dir::Dir;
 use crate::error::StoreError;
-use crate::names::FileName;
+use crate::names::{FileName, free_name};
 use crate::recover;
 use crate::state::{self, Slot, StateFile};
 use crate::vfs::Vfs;
@@ -69,7 +69,10 @@ pub fn set_aside<V: Vfs>(
 fn blank(old: Option<Slot>, newest: Epoch, cluster: u64) -> Slot {
     let mut slot = old.unwrap_or_else(|| Slot::fresh(cluster));
     let accepted_epoch = slot.state.accepted_epoch.max(newest);
-    slot.state = DurableState { accepted_epoch, damaged: true, ..DurableState::default() };
+    // To which ensemble it belongs is true whatever has become of its history.
+    let identity = slot.state.identity;
+    slot.state =
+        DurableState { accepted_epoch, damaged: true, identity, ..DurableState::default() };
     slot.log_end = Zxid::ZERO;
     slot.generation += 1;
     slot
@@ -100,12 +103,4 @@ fn copy_state<V: Vfs>(dir: &Dir<V>, names: &[String]) -> Result<String, StoreErr
 
 fn kept_before(kept: &[String], name: &str) -> bool {
     kept.iter().any(|aside| aside.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
-}
-
-/// A name for it that no file has: what was set aside before stays, too.
-fn free_name(name: &str, names: &[String]) -> String {
-    let first = FileName::parse(name).map_or_else(|| format!("{name}.damaged"), FileName::damaged);
-    let more = (2..).map(|number: u32| format!("{first}.{number}"));
-    let mut all = std::iter::once(first.clone()).chain(more);
-    all.find(|aside| !names.contains(aside)).expect("there are more names than files")
 }

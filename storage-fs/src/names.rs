@@ -50,6 +50,14 @@ impl FileName {
     }
 }
 
+/// A name for what cannot be used that no file has: what was set aside before stays, too.
+pub(crate) fn free_name(name: &str, names: &[String]) -> String {
+    let first = FileName::parse(name).map_or_else(|| format!("{name}.damaged"), FileName::damaged);
+    let more = (2..).map(|number: u32| format!("{first}.{number}"));
+    let mut all = std::iter::once(first.clone()).chain(more);
+    all.find(|aside| !names.contains(aside)).expect("there are more names than files")
+}
+
 /// The file of ours that has this name because it was never completed.
 pub(crate) fn unfinished(name: &str) -> Option<FileName> {
     name.strip_suffix(UNFINISHED).and_then(FileName::parse)

@@ -78,8 +78,8 @@ impl Slot {
             state.push(0);
         }
         if version < 3 {
-            // Nor who the voters were: nobody.
-            state.push(0);
+            // Nor who the voters were, nor the ensemble and its epochs.
+            state.extend([0; 4]);
         }
         Some(Slot {
             generation: block::u64_at(content, 0),

@@ -157,8 +157,8 @@ impl Looking {
         self.proposal
     }
 
-    /// What there is to tell; `None` before the own vote.
-    pub(crate) fn notification(&self) -> Option<Notification> {
+    /// What a server of this ensemble (0: it does not know which) has to tell; `None` before the own vote.
+    pub(crate) fn notification(&self, ensemble: u64) -> Option<Notification> {
         // A damaged server that has heard of no candidate names itself, so that others answer. They know not to follow.
         let own = self.initial?;
         Some(Notification {
@@ -167,6 +167,7 @@ impl Looking {
             vote: self.proposal.unwrap_or(own.vote),
             voice: own.voice,
             newcomers: self.newcomers.1,
+            ensemble,
         })
     }
 
@@ -280,7 +281,7 @@ impl Looking {
 
     /// A server without a vote listens for the outcome. It is answered, and never counted (FLE-09).
     fn hear_non_voter(&self, said: &Notification) -> Reaction {
-        let Some(ours) = self.notification() else {
+        let Some(ours) = self.notification(0) else {
             return Reaction::Nothing;
         };
         let older = said.round < ours.round;
@@ -327,7 +328,7 @@ impl Looking {
         }
         // Who votes for ever better ones hears others, and will hear us. Who repeats a worse vote has not.
         let repeats = before.is_none_or(|before| word.vote <= before.vote);
-        let worse = self.notification().is_some_and(|ours| word.vote < ours.vote);
+        let worse = self.notification(0).is_some_and(|ours| word.vote < ours.vote);
         if before.is_none() || (worse && repeats) {
             Reaction::TellSender
         } else {

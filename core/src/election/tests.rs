@@ -29,7 +29,7 @@ fn limits() -> Limits {
 }
 
 fn says(stance: Stance, round: u64, vote: Vote, voice: Voice) -> Notification {
-    Notification { stance, round, vote, voice, newcomers: 0 }
+    Notification { stance, round, vote, voice, newcomers: 0, ensemble: 0 }
 }
 
 fn looks(round: u64, vote: Vote) -> Notification {
@@ -70,14 +70,14 @@ impl Case {
 fn fle_03_nothing_is_said_before_the_own_vote_and_what_is_heard_is_kept() {
     let mut looking = Looking::new(id(1), 0, None);
     let voters = voters(3);
-    assert_eq!((looking.has_voted(), looking.notification()), (false, None));
+    assert_eq!((looking.has_voted(), looking.notification(0)), (false, None));
     let reaction = looking.hear(id(3), &looks(4, vote(2, 9, 3)), &voters, ms(0));
     assert_eq!((reaction, looking.round()), (Reaction::Nothing, 4));
     looking.hear(id(2), &looks(4, vote(2, 9, 3)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(9_000)), None);
     assert_eq!((looking.next_deadline(), looking.take_resend(&limits(), ms(0))), (None, false));
     looking.vote(vote(1, 5, 1), Voice::Full, 0, ms(0));
-    assert_eq!(looking.notification(), Some(looks(4, vote(2, 9, 3))));
+    assert_eq!(looking.notification(0), Some(looks(4, vote(2, 9, 3))));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(3))));
 }
 
@@ -119,8 +119,8 @@ fn fle_04_a_higher_round_voids_the_votes_of_the_old_one() {
 fn fle_04_equal_votes_heard_again_are_not_answered() {
     let (mut one, mut two) =
         (Case::new(vote(1, 5, 1), Voice::Full, 3), Case::new(vote(1, 5, 2), Voice::Full, 3));
-    let mut to_two = vec![one.looking.notification().expect("voted")];
-    let mut to_one = vec![two.looking.notification().expect("voted")];
+    let mut to_two = vec![one.looking.notification(0).expect("voted")];
+    let mut to_one = vec![two.looking.notification(0).expect("voted")];
     let mut messages = 0;
     while !to_one.is_empty() || !to_two.is_empty() {
         messages += to_one.len() + to_two.len();
@@ -128,17 +128,17 @@ fn fle_04_equal_votes_heard_again_are_not_answered() {
         let (for_one, for_two) = (std::mem::take(&mut to_one), std::mem::take(&mut to_two));
         for said in for_one {
             if one.hear(2, said) != Reaction::Nothing {
-                to_two.extend(one.looking.notification());
+                to_two.extend(one.looking.notification(0));
             }
         }
         for said in for_two {
             if two.hear(1, said) != Reaction::Nothing {
-                to_one.extend(two.looking.notification());
+                to_one.extend(two.looking.notification(0));
             }
         }
     }
     let agreed = looks(5, vote(1, 5, 2));
-    assert_eq!(one.looking.notification(), Some(agreed));
+    assert_eq!(one.looking.notification(0), Some(agreed));
     assert_eq!(one.hear(2, agreed), Reaction::Nothing);
     assert_eq!(two.hear(1, agreed), Reaction::Nothing);
 }
@@ -289,7 +289,7 @@ fn fle_07_a_leader_alone_is_found_by_one_that_begins_low() {
     looking.vote(vote(1, 5, 3), Voice::Full, 0, ms(0));
     let alone = leads(8, vote(2, 1, 2));
     assert_eq!(looking.hear(id(2), &alone, &voters, ms(0)), Reaction::TellAll);
-    assert_eq!(looking.notification(), Some(looks(8, vote(2, 1, 2))));
+    assert_eq!(looking.notification(0), Some(looks(8, vote(2, 1, 2))));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
     // It goes on leading, and its position with it: that is no news.
     let later = leads(8, vote(2, 2, 2));
@@ -298,7 +298,7 @@ fn fle_07_a_leader_alone_is_found_by_one_that_begins_low() {
 
     let mut better = Case::new(vote(3, 1, 1), Voice::Full, 3);
     assert_eq!(better.hear(2, alone), Reaction::TellAll, "a higher round");
-    assert_eq!(better.looking.notification(), Some(looks(8, vote(3, 1, 1))), "not a better vote");
+    assert_eq!(better.looking.notification(0), Some(looks(8, vote(3, 1, 1))), "not a better vote");
     assert_eq!(better.outcome(9_000), None);
 }
 
@@ -355,7 +355,7 @@ fn trap_2_a_damaged_server_asks_and_never_leads() {
     let mut case = Case::new(vote(3, 9, 3), Voice::Damaged, 3);
     assert_eq!(case.looking.proposal(), None);
     let asks = says(Stance::Looking, 5, vote(0, 0, 3), Voice::Damaged);
-    assert_eq!(case.looking.notification(), Some(asks));
+    assert_eq!(case.looking.notification(0), Some(asks));
     assert_eq!(case.outcome(9_000), None);
     assert_eq!(
         case.hear(1, looks(5, vote(3, 9, 3))),
@@ -494,7 +494,7 @@ impl World {
 
     fn tell_all(&mut self, from: ServerId) {
         let looking = self.servers[&from].looking.as_ref().expect("it looks");
-        let said = looking.notification().expect("it has voted");
+        let said = looking.notification(0).expect("it has voted");
         for to in self.voters.clone().ids().filter(|to| *to != from) {
             self.send(from, to, said);
         }
@@ -518,7 +518,7 @@ impl World {
                 Reaction::Nothing => {}
                 Reaction::TellAll => self.tell_all(to),
                 Reaction::TellSender => {
-                    let answer = looking.notification().expect("it has voted");
+                    let answer = looking.notification(0).expect("it has voted");
                     self.send(to, from, answer);
                 }
             }

@@ -218,10 +218,7 @@ mod tests {
 
     fn messages() -> Vec<PeerMessage> {
         let entry = Entry { zxid: Zxid(7), bytes: vec![5; 300].into() };
-        vec![
-            PeerMessage::NewLeader { epoch: Epoch(3), voters: [ServerId(1)].into() },
-            PeerMessage::Proposal(entry),
-        ]
+        vec![PeerMessage::AckNewLeader { epoch: Epoch(3) }, PeerMessage::Proposal(entry)]
     }
 
     #[test]

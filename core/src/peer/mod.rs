@@ -15,6 +15,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::Ids;
+use crate::identity::{EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::Entry;
 use crate::session;
@@ -85,6 +86,8 @@ pub struct Notification {
     /// Which voters of the sender's configuration were none in the last epoch that was established, as far as it knows: one
     /// bit for each, by the order of their ids. Only what a full voice says counts.
     pub newcomers: u64,
+    /// The sender's ensemble; 0 where it does not know it yet.
+    pub ensemble: u64,
 }
 
 /// A message on a link between a learner, who has dialled, and its leader. First in, first out. Sent by position: append
@@ -97,6 +100,8 @@ pub enum PeerMessage {
         accepted: Epoch,
         /// What its word is worth.
         voice: Voice,
+        /// Its ensemble; 0 where it does not know it yet.
+        ensemble: u64,
     },
     /// Leader: the epoch it proposes to begin, or has begun (ZAB-03).
     LeaderInfo {
@@ -105,6 +110,8 @@ pub enum PeerMessage {
         /// Is there nothing that the learner can have forgotten, if it is blank? The leader has logged nothing at all, or the
         /// learner was no voter of the last epoch that was established.
         empty: bool,
+        /// Its ensemble; 0 where it does not know it yet.
+        ensemble: u64,
     },
     /// Learner: the promise not to follow an older epoch is durable (ZAB-04).
     AckEpoch {
@@ -114,6 +121,8 @@ pub enum PeerMessage {
         current: Epoch,
         /// Last transaction of its history.
         last: Zxid,
+        /// The random number of the epoch of that transaction; 0 where it is not known.
+        nonce: u64,
     },
     /// Leader: forget what comes after this position (ZAB-07).
     Trunc {
@@ -135,6 +144,8 @@ pub enum PeerMessage {
     SyncAt {
         /// Last transaction.
         last: Zxid,
+        /// The random number of its epoch; 0 where it is not known.
+        nonce: u64,
     },
     /// Leader: the next transaction (ZAB-09, ZAB-14).
     Proposal(Entry),
@@ -144,6 +155,10 @@ pub enum PeerMessage {
         epoch: Epoch,
         /// The voters that it is established under.
         voters: BTreeSet<ServerId>,
+        /// The ensemble.
+        identity: Identity,
+        /// The random numbers of the epochs of the history.
+        nonces: Vec<EpochNonce>,
     },
     /// Learner: history and epoch are durable.
     AckNewLeader {
@@ -231,6 +246,11 @@ pub enum PeerMessage {
         /// Number of the request on that connection.
         request: u64,
     },
+    /// Leader: what the learner has at this position is not what the ensemble has there.
+    Differs {
+        /// The position.
+        zxid: Zxid,
+    },
 }
 
 impl Standing {
@@ -255,7 +275,7 @@ impl fmt::Display for Vote {
 
 impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Notification { stance, round, vote, voice, newcomers: _ } = self;
+        let Notification { stance, round, vote, voice, newcomers: _, ensemble: _ } = self;
         match stance {
             Stance::Looking => write!(f, "looking round {round}: {vote}")?,
             Stance::Following => write!(f, "following {vote}, round {round}")?,
@@ -272,13 +292,13 @@ impl fmt::Display for Notification {
 impl fmt::Display for PeerMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PeerMessage::FollowerInfo { accepted, voice } => {
+            PeerMessage::FollowerInfo { accepted, voice, .. } => {
                 write!(f, "FOLLOWERINFO accepted={accepted} {voice:?}")
             }
-            PeerMessage::LeaderInfo { epoch, empty } => {
+            PeerMessage::LeaderInfo { epoch, empty, .. } => {
                 write!(f, "LEADERINFO epoch={epoch}{}", if *empty { " empty" } else { "" })
             }
-            PeerMessage::AckEpoch { fresh, current, last } => {
+            PeerMessage::AckEpoch { fresh, current, last, .. } => {
                 let old = if *fresh { "" } else { " not fresh" };
                 write!(f, "ACKEPOCH current={current} last={last}{old}")
             }
@@ -287,7 +307,7 @@ impl fmt::Display for PeerMessage {
                 let end = if *last { " last" } else { "" };
                 write!(f, "SNAP {zxid} piece {index} {}B{end}", bytes.len())
             }
-            PeerMessage::SyncAt { last } => write!(f, "at {last}"),
+            PeerMessage::SyncAt { last, .. } => write!(f, "at {last}"),
             PeerMessage::Proposal(entry) => {
                 write!(f, "PROPOSAL {} {}B", entry.zxid, entry.bytes.len())
             }
@@ -316,6 +336,7 @@ impl fmt::Display for PeerMessage {
             }
             PeerMessage::Sync { conn, request } => write!(f, "SYNC {conn}#{request}"),
             PeerMessage::Synced { conn, request } => write!(f, "SYNCED {conn}#{request}"),
+            PeerMessage::Differs { zxid } => write!(f, "DIFFERS at {zxid}"),
         }
     }
 }

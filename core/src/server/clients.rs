@@ -11,7 +11,6 @@ use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientCommand, ClientEvent, Cx, Mark, Pressure};
 use crate::peer::PeerMessage;
 use crate::request::order::Queue;
-use crate::session;
 use crate::timer::Timer;
 use crate::txn::Origin;
 use crate::wire::{ConnectRequest, ConnectResponse};
@@ -138,7 +137,7 @@ impl Server {
     fn resume_session(&mut self, conn: ConnId, request: ConnectRequest, cx: &mut Cx<'_>) {
         let session = request.session;
         // ZooKeeper closes an older connection first; so anybody could throw anybody out, knowing no password.
-        if request.password != session::password(session)[..] {
+        if !self.replica.is_password(session, &request.password) {
             return self.refuse_session(conn, request.read_only, cx);
         }
         if let Some(older) = self.by_session.get(&session).copied() {
@@ -250,7 +249,7 @@ impl Server {
         let response = ConnectResponse {
             timeout_ms: i32::try_from(timeout_ms).unwrap_or(i32::MAX),
             session,
-            password: session::password(session),
+            password: self.replica.password(session),
             read_only: read_only.map(|_| false),
         };
         cx.send(conn, ClientCommand::Connected(response));

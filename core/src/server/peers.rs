@@ -20,6 +20,10 @@ pub(super) struct Inbound {
 
 impl Server {
     pub(super) fn on_notification(&mut self, from: ServerId, said: &Notification, cx: &mut Cx<'_>) {
+        let ours = self.replica.ensemble_id();
+        if ours != 0 && said.ensemble != 0 && ours != said.ensemble {
+            return cx.mark(Mark::EnsembleDiffers);
+        }
         if self.is_overtaken(from, said, cx) {
             cx.mark(Mark::ElectionOvertaken);
             self.look(None, Why::Looks(Lost::Overtaken), cx);
@@ -35,7 +39,9 @@ impl Server {
             Reaction::Nothing => {}
             Reaction::TellAll => self.tell_all(cx),
             Reaction::TellSender => {
-                cx.out.election.extend(looking.notification().map(|ours| (from, ours)));
+                let ensemble = self.replica.ensemble_id();
+                let notification = looking.notification(ensemble);
+                cx.out.election.extend(notification.map(|ours| (from, ours)));
             }
         }
         self.continue_election(cx);
@@ -100,7 +106,7 @@ impl Server {
         let Role::Looking(looking) = &self.role else {
             return;
         };
-        if let Some(notification) = looking.notification() {
+        if let Some(notification) = looking.notification(self.replica.ensemble_id()) {
             let own = cx.config.id();
             let others = cx.config.voters().ids().filter(|id| *id != own);
             cx.out.election.extend(others.map(|id| (id, notification)));
@@ -116,8 +122,15 @@ impl Server {
         };
         let (round, voice) = (self.round, self.replica.voice());
         let newcomers = cx.config.voters().newcomers(&self.replica.voters_before(cx.config));
-        let notification =
-            self.elected.map(|vote| Notification { stance, round, vote, voice, newcomers });
+        let ensemble = self.replica.ensemble_id();
+        let notification = self.elected.map(|vote| Notification {
+            stance,
+            round,
+            vote,
+            voice,
+            newcomers,
+            ensemble,
+        });
         cx.out.election.extend(notification.map(|notification| (from, notification)));
     }
 
@@ -165,9 +178,19 @@ impl Server {
 
     fn on_message(&mut self, link: LinkId, message: PeerMessage, cx: &mut Cx<'_>) {
         if let Some(inbound) = self.inbound.get_mut(&link) {
-            if let PeerMessage::FollowerInfo { accepted, voice } = message
+            if let PeerMessage::FollowerInfo { accepted, voice, ensemble } = message
                 && inbound.said.is_none()
             {
+                let ours = self.replica.ensemble_id();
+                if ours != 0 && ensemble != 0 && ours != ensemble {
+                    cx.mark(Mark::EnsembleDiffers);
+                    let peer = inbound.peer;
+                    self.inbound.remove(&link);
+                    let why = Why::Refused(format!(
+                        "server {peer} belongs to ensemble {ensemble:#018x}, and this one to {ours:#018x}"
+                    ));
+                    return cx.out.peers.push(PeerCommand::Close(link, why));
+                }
                 inbound.said = Some((accepted, voice));
                 self.maybe_lead_inbound(cx);
                 self.adopt_inbound(cx);

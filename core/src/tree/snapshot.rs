@@ -28,6 +28,9 @@ pub(crate) struct SnapshotHeader {
     /// The servers that their clients connected to last. An item of its own: older snapshots have none.
     #[serde(skip)]
     pub(crate) owners: Vec<(SessionId, ServerId)>,
+    /// The sessions whose passwords are of the ensemble's secret. An item of its own: older snapshots have none.
+    #[serde(skip)]
+    pub(crate) keyed: Vec<SessionId>,
 }
 
 /// Stored by position: append only.
@@ -53,6 +56,7 @@ pub(crate) enum Item {
         node: Node,
         txn_order: u32,
     },
+    KeyedSessions(Vec<SessionId>),
 }
 
 /// A walk under way.
@@ -73,9 +77,10 @@ impl Tree {
         assert_ne!(number, 0, "zero is the number of no walk");
         let end = u32::try_from(self.slots.len()).expect("places are 32-bit");
         let owners = Item::Owners(header.owners.clone());
+        let keyed = Item::KeyedSessions(header.keyed.clone());
         let nodes = self.counts.nodes as u64;
         let mut head = encode(Vec::new(), &Item::Header { header, slots: end, nodes });
-        head = encode(head, &owners);
+        head = encode(encode(head, &owners), &keyed);
         for (id, list) in self.acls.in_use() {
             head = encode(head, &Item::Acl { id, list: list.to_vec() });
         }
@@ -142,7 +147,7 @@ pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotH
     let corrupt = |what: &str| Corrupt { what: format!("snapshot: {what}") };
     let mut tree = Tree::bare(hash);
     let mut found = None;
-    let mut owned = Vec::new();
+    let (mut owned, mut with_secret) = (Vec::new(), Vec::new());
     let mut lists: Vec<(AclId, Vec<Acl>)> = Vec::new();
     for chunk in chunks {
         let mut rest = &chunk[..];
@@ -156,6 +161,7 @@ pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotH
                     tree.slots.resize_with(slots as usize, Slot::empty);
                 }
                 Item::Owners(owners) => owned = owners,
+                Item::KeyedSessions(sessions) => with_secret = sessions,
                 Item::Acl { id, list } => lists.push((id, list)),
                 Item::Node { id, node } => tree.restore(id, node).map_err(|what| corrupt(&what))?,
                 Item::NodeInTxn { id, node, txn_order } => {
@@ -167,7 +173,7 @@ pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotH
     }
     let (mut header, nodes): (SnapshotHeader, u64) =
         found.ok_or_else(|| corrupt("there is no header"))?;
-    header.owners = owned;
+    (header.owners, header.keyed) = (owned, with_secret);
     tree.acls = AclTable::restore(lists);
     tree.relink().map_err(|what| corrupt(&what))?;
     if tree.counts.nodes as u64 != nodes {

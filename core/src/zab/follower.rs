@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::error::{Lost, Why};
+use crate::identity::{self, EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
 use crate::peer::{PeerMessage, Voice};
+use crate::quorum::Voters;
 use crate::replica::Replica;
 
 /// A server that follows another.
@@ -57,6 +59,8 @@ pub(crate) enum News {
     Serve(Zxid),
     /// This client may be answered.
     Synced(ConnId, u64),
+    /// What this server has at this position is not what the ensemble has there.
+    Differs(Zxid),
     /// This leader cannot be followed: look for one.
     Abandon(Why),
 }
@@ -124,7 +128,8 @@ impl Follower {
     pub(crate) fn on_up(&mut self, link: LinkId, replica: &Replica, cx: &mut Cx<'_>) {
         self.phase = Phase::Discovery { link };
         let (accepted, voice) = (replica.state().accepted_epoch, replica.voice());
-        cx.tell(link, PeerMessage::FollowerInfo { accepted, voice });
+        let ensemble = replica.ensemble_id();
+        cx.tell(link, PeerMessage::FollowerInfo { accepted, voice, ensemble });
         self.deadline = cx.now.mono.after(cx.config.discovery_limit() * 2);
     }
 
@@ -140,7 +145,12 @@ impl Follower {
             self.deadline = cx.now.mono.after(cx.config.init_limit());
         }
         match message {
-            PeerMessage::LeaderInfo { epoch, empty } => {
+            PeerMessage::LeaderInfo { epoch, empty, ensemble } => {
+                let ours = replica.ensemble_id();
+                if ours != 0 && ensemble != 0 && ours != ensemble {
+                    cx.mark(Mark::EnsembleDiffers);
+                    return self.refuse(other_ensemble(ensemble, ours), cx);
+                }
                 self.on_leader_info(epoch, empty, replica, cx)
             }
             PeerMessage::Trunc { to } => self.on_trunc(to, replica, cx),
@@ -148,8 +158,11 @@ impl Follower {
                 self.on_snap((zxid, index, bytes, last), replica, cx)
             }
             PeerMessage::Proposal(entry) => self.on_proposal(entry, replica, cx),
-            PeerMessage::NewLeader { epoch, voters } => {
-                self.on_new_leader(epoch, voters, replica, cx)
+            PeerMessage::NewLeader { epoch, voters, identity, nonces } => {
+                self.on_new_leader(epoch, (voters, identity, nonces), replica, cx)
+            }
+            PeerMessage::Differs { zxid } if cx.config.voters().set().len() > 2 => {
+                News::Differs(zxid)
             }
             PeerMessage::UpToDate { committed } => self.on_up_to_date(committed, replica, cx),
             PeerMessage::Commit { zxid } if serves && zxid <= replica.log().appended() => {
@@ -168,7 +181,8 @@ impl Follower {
             | PeerMessage::Request { .. }
             | PeerMessage::CreateSession { .. }
             | PeerMessage::Revalidate { .. }
-            | PeerMessage::Sync { .. } => {
+            | PeerMessage::Sync { .. }
+            | PeerMessage::Differs { .. } => {
                 self.refuse(format!("the leader said out of turn: {message}"), cx)
             }
         }
@@ -181,7 +195,8 @@ impl Follower {
                 let (link, epoch, fresh) = (*link, *epoch, *fresh);
                 self.phase = Phase::Synchronization { link, epoch };
                 let (current, last) = (replica.state().current_epoch, replica.log().appended());
-                cx.tell(link, PeerMessage::AckEpoch { fresh, current, last });
+                let nonce = replica.nonce_at(last);
+                cx.tell(link, PeerMessage::AckEpoch { fresh, current, last, nonce });
             }
             Phase::Entering { link, epoch, write } if *write == id => {
                 let (link, epoch) = (*link, *epoch);
@@ -224,7 +239,8 @@ impl Follower {
     /// The leader's snapshot has become the state.
     pub(crate) fn on_installed(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
         if let Phase::Synchronization { link, .. } = self.phase {
-            cx.tell(link, PeerMessage::SyncAt { last: replica.log().appended() });
+            let last = replica.log().appended();
+            cx.tell(link, PeerMessage::SyncAt { last, nonce: replica.nonce_at(last) });
         }
     }
 
@@ -297,7 +313,7 @@ impl Follower {
         match replica.truncate(to, cx) {
             Ok(last) => {
                 cx.mark(Mark::Truncated);
-                cx.tell(link, PeerMessage::SyncAt { last });
+                cx.tell(link, PeerMessage::SyncAt { last, nonce: replica.nonce_at(last) });
                 News::None
             }
             Err(what) => self.refuse(what, cx),
@@ -341,15 +357,26 @@ impl Follower {
     fn on_new_leader(
         &mut self,
         epoch: Epoch,
-        voters: BTreeSet<ServerId>,
+        (voters, identity, nonces): (BTreeSet<ServerId>, Identity, Vec<EpochNonce>),
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> News {
+        // All of it goes into the state file, which has one block for it.
+        if identity.id == 0 || voters.len() > Voters::MAX || nonces.len() > identity::EPOCHS {
+            return self.refuse(format!("the leader began epoch {epoch} with too much"), cx);
+        }
+        let known = replica.state().identity.filter(|known| known.established);
+        if let Some(known) = known.filter(|known| known.id != identity.id) {
+            cx.mark(Mark::EnsembleDiffers);
+            return self.refuse(other_ensemble(identity.id, known.id), cx);
+        }
         match self.phase {
             Phase::Synchronization { link, epoch: promised } if epoch == promised => {
                 let write = replica.save_state(cx, |state| {
                     state.current_epoch = epoch;
                     state.voters = voters;
+                    state.identity = known.or(Some(Identity { established: false, ..identity }));
+                    state.nonces = nonces;
                 });
                 self.phase = Phase::Entering { link, epoch, write };
                 News::None
@@ -394,8 +421,15 @@ impl Follower {
         cx.mark(Mark::FollowingBegun);
         self.deadline = cx.now.mono.after(cx.config.silence_limit());
         let damaged = replica.state().damaged;
-        let silent_until = damaged.then(|| replica.save_state(cx, |state| state.damaged = false));
-        self.phase = Phase::Following { link, silent_until };
+        let established = replica.state().identity.is_some_and(|known| known.established);
+        let write = (damaged || !established).then(|| {
+            replica.save_state(cx, |state| {
+                state.damaged = false;
+                // Its leader serves, so a quorum has it.
+                state.identity.iter_mut().for_each(|identity| identity.established = true);
+            })
+        });
+        self.phase = Phase::Following { link, silent_until: write.filter(|_| damaged) };
     }
 
     /// The leader had read what this server sent at `echo` when it sent this ping. While clients are served, nothing else
@@ -431,4 +465,8 @@ impl Follower {
         cx.mark(Mark::LeaderRefused);
         News::Abandon(Why::Refused(what))
     }
+}
+
+fn other_ensemble(theirs: u64, ours: u64) -> String {
+    format!("the leader belongs to ensemble {theirs:#018x}, and this server to {ours:#018x}")
 }

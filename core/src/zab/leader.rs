@@ -7,10 +7,12 @@ mod establish;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use self::establish::ends_in_another_epoch;
 use super::broadcast::{Broadcast, Resumption, Write};
 use super::learner::{Learner, Stage};
 use super::syncs::SyncWaiter;
 use crate::error::{Lost, Why};
+use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
 use crate::peer::{PeerMessage, Standing, Voice};
@@ -22,6 +24,8 @@ use crate::txn::Origin;
 #[derive(Debug)]
 pub(crate) struct Leader {
     phase: Phase,
+    /// Feeds what it draws.
+    seed: Seed,
     /// What its word was worth when it was elected.
     voice: Voice,
     /// The voters of the epoch before this one, as its disk said then.
@@ -69,10 +73,11 @@ pub(crate) enum Verdict {
 
 impl Leader {
     /// Begins a reign: waits for a quorum, which may be this server alone.
-    pub(crate) fn begin(replica: &mut Replica, cx: &mut Cx<'_>) -> Leader {
+    pub(crate) fn begin(seed: Seed, replica: &mut Replica, cx: &mut Cx<'_>) -> Leader {
         let now = cx.now.mono;
         let mut leader = Leader {
             phase: Phase::Gathering,
+            seed,
             voice: replica.voice(),
             before: replica.voters_before(cx.config),
             learners: BTreeMap::new(),
@@ -149,13 +154,19 @@ impl Leader {
             return Verdict::GoOn;
         };
         learner.on_message(cx.now.mono);
+        if let PeerMessage::AckEpoch { last, nonce, .. } | PeerMessage::SyncAt { last, nonce } =
+            message
+            && ends_in_another_epoch(last, nonce, replica)
+        {
+            return self.on_difference(link, last, cx);
+        }
         // Whoever does not serve has no clients to speak for.
         let (server, serves) = (learner.server, learner.stage == Stage::Serving);
         match message {
-            PeerMessage::AckEpoch { fresh, current, last } => {
+            PeerMessage::AckEpoch { fresh, current, last, nonce: _ } => {
                 self.on_ack_epoch(link, fresh, current, last, replica, cx)
             }
-            PeerMessage::SyncAt { last } => self.on_sync_at(link, last, replica, cx),
+            PeerMessage::SyncAt { last, nonce: _ } => self.on_sync_at(link, last, replica, cx),
             PeerMessage::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
             PeerMessage::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
             PeerMessage::Pong { round, echo, sent, touched } => {
@@ -196,7 +207,8 @@ impl Leader {
             | PeerMessage::UpToDate { .. }
             | PeerMessage::Commit { .. }
             | PeerMessage::Ping { .. }
-            | PeerMessage::Synced { .. } => {
+            | PeerMessage::Synced { .. }
+            | PeerMessage::Differs { .. } => {
                 self.refuse(link, format!("it said what is not its to say: {message}"), cx)
             }
         }

@@ -223,7 +223,7 @@ impl Learner {
         // In this very step nothing is left, so no proposal falls between.
         self.stage = Stage::Live;
         let voters = cx.config.voters().set().clone();
-        cx.tell(self.link, PeerMessage::NewLeader { epoch, voters });
+        cx.tell(self.link, replica.new_leader(epoch, voters));
     }
 
     /// The disk has read what was asked for.

@@ -14,6 +14,8 @@
 //! kill N ..                   the process dies; what its disk has not done is lost, what it has sent still arrives
 //! vanish N                    its machine dies: nothing of it arrives, and nobody is told
 //! wipe N                      its disk is emptied
+//! keep N NAME                 a copy of its disk is kept under this name, whatever ensemble comes after this one
+//! put N NAME                  the copy takes the place of its disk
 //! settle                      deliver and finish everything that is not held, until all is quiet; no time passes
 //! wait MS                     time passes, and all settles at every deadline
 //! hold A->B | hold disk N     nothing passes from A to B any more; the disk stands still; `*` is everybody
@@ -21,6 +23,7 @@
 //! deliver A->B [COUNT]        what waits, although it is held
 //! disk N [COUNT]              the same for a disk
 //! disk N log                  what its log lane has, which overtakes the others
+//! rot N                       the snapshots that it has cannot be read any more
 //! disk N full | disk N roomy  from now on there is no room for snapshots, or some again
 //! lose A->B                   what a dead server has sent does not arrive
 //! cut A-B | mend A-B          links break at once, and what was under way is lost; until mended there are no new ones
@@ -80,6 +83,8 @@ struct Play {
     leaders: BTreeMap<Epoch, ServerId>,
     /// What clients were told.
     heard: Vec<(ConnId, ClientCommand)>,
+    /// Copies of disks.
+    kept: BTreeMap<String, Disk>,
 }
 
 struct Member {
@@ -137,6 +142,7 @@ impl Play {
             trees: BTreeMap::new(),
             leaders: BTreeMap::new(),
             heard: Vec::new(),
+            kept: BTreeMap::new(),
         }
     }
 
@@ -150,7 +156,21 @@ impl Play {
 
     fn command(&mut self, words: &[&str]) {
         match words {
-            ["ensemble", count] => self.assemble(count.parse().unwrap()),
+            ["ensemble", count] => {
+                self.members.clear();
+                self.forget();
+                self.assemble(count.parse().unwrap());
+            }
+            ["keep", server, name] => {
+                let disk = self.members[&id(server)].disk.clone();
+                self.kept.insert((*name).to_owned(), disk);
+            }
+            ["put", server, name] => {
+                let member = self.members.get_mut(&id(server)).unwrap();
+                assert!(member.server.is_none(), "kill it first");
+                member.disk = self.kept[*name].clone();
+                self.forget();
+            }
             ["grow", count] => {
                 let before = std::mem::take(&mut self.members);
                 self.assemble(count.parse().unwrap());
@@ -212,6 +232,7 @@ impl Play {
             ["disk", server, room @ ("full" | "roomy")] => {
                 self.members.get_mut(&id(server)).unwrap().disk.full = *room == "full";
             }
+            ["rot", server] => self.members.get_mut(&id(server)).unwrap().disk.rot(),
             ["disk", server, count] => self.finish(id(server), count.parse().unwrap()),
             ["lose", way] => {
                 let ways = self.ways(way);
@@ -235,6 +256,12 @@ impl Play {
             }
             words => panic!("what is {words:?}?"),
         }
+    }
+
+    /// What was true of positions and epochs is so no more.
+    fn forget(&mut self) {
+        self.trees.clear();
+        self.leaders.clear();
     }
 
     fn assemble(&mut self, count: u64) {
@@ -294,6 +321,9 @@ impl Play {
         let member = self.members.get_mut(&id).unwrap();
         if member.server.is_some() {
             return;
+        }
+        if member.disk.state.differs {
+            member.disk.set_aside();
         }
         let recovered = member.disk.recovered();
         let server = Server::recover(member.config.clone(), id.0, recovered);

@@ -4,6 +4,7 @@
 mod corpus;
 mod ensemble;
 mod golden;
+mod passwords;
 mod play;
 mod scenarios;
 mod tidy;

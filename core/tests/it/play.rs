@@ -18,7 +18,7 @@ use zabkeeper_core::wire::{
 use zabkeeper_core::{ConnId, History, SessionId, Zxid};
 
 /// Content by what was done; commands under way.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Disk {
     pub(crate) state: DurableState,
     /// The log begins after this position.
@@ -32,10 +32,28 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
+    /// These are in the log already.
+    pub(crate) fn log(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        self.entries.extend(entries);
+    }
+
+    /// Snapshots cannot be read any more.
+    pub(crate) fn rot(&mut self) {
+        self.snapshots.clear();
+    }
+
     /// What is under way is lost.
     pub(crate) fn lose_power(&mut self) {
         self.queue.clear();
         self.writing.clear();
+    }
+
+    /// What a start does first with data that is not the ensemble's.
+    pub(crate) fn set_aside(&mut self) {
+        let DurableState { accepted_epoch, identity, .. } = self.state;
+        let state =
+            DurableState { accepted_epoch, identity, damaged: true, ..DurableState::default() };
+        *self = Disk { state, ..Disk::default() };
     }
 
     /// What a server finds that starts on it.

@@ -193,7 +193,14 @@ mod tests {
 
     fn notification(round: u64) -> Notification {
         let vote = Vote { epoch: Epoch(1), zxid: Zxid(2), candidate: ServerId(3) };
-        Notification { stance: Stance::Looking, round, vote, voice: Voice::Full, newcomers: 0 }
+        Notification {
+            stance: Stance::Looking,
+            round,
+            vote,
+            voice: Voice::Full,
+            newcomers: 0,
+            ensemble: 0,
+        }
     }
 
     #[test]

@@ -34,8 +34,8 @@ use zabkeeper_core::peer::greeting::{Channel, Established, Local, Nonce};
 use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::{Input, LinkId, Outbox, ServerId};
 
-use crate::clock::random;
 use crate::config::Member;
+use crate::random;
 use crate::shared::Shared;
 use admission::Admission;
 use backoff::Backoff;
@@ -95,7 +95,7 @@ impl Peers {
             peers: others.map(|member| (member.id, Rc::new(Peer::new(member)))).collect(),
             links: RefCell::default(),
             // As with connections, though links only have to differ within the life of a process.
-            next_link: Cell::new(random() & 0x7fff_ffff_0000_0000),
+            next_link: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
             due: RefCell::default(),
             local: RefCell::new(local(shared)),
             vacant: Notify::new(),
@@ -177,11 +177,7 @@ impl Peers {
     }
 
     fn nonce() -> Nonce {
-        let mut nonce = Nonce::default();
-        let (high, low) = nonce.split_at_mut(8);
-        high.copy_from_slice(&random().to_le_bytes());
-        low.copy_from_slice(&random().to_le_bytes());
-        nonce
+        random::bytes()
     }
 
     /// A link stands: serves it until it ends.

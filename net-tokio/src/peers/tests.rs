@@ -103,7 +103,14 @@ impl End {
 
 fn notification(round: u64) -> Notification {
     let vote = Vote { epoch: Epoch(1), zxid: Zxid(2), candidate: ServerId(1) };
-    Notification { stance: Stance::Looking, round, vote, voice: Voice::Full, newcomers: 0 }
+    Notification {
+        stance: Stance::Looking,
+        round,
+        vote,
+        voice: Voice::Full,
+        newcomers: 0,
+        ensemble: 0,
+    }
 }
 
 fn proposal(counter: u64, size: usize) -> PeerMessage {

@@ -78,7 +78,8 @@ fn is_closed(mut stream: &TcpStream) -> bool {
 
 fn follower_info() -> Vec<u8> {
     let mut bytes = Vec::new();
-    let message = PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged };
+    let message =
+        PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged, ensemble: 0 };
     frame::encode(&message, &mut bytes);
     bytes
 }
@@ -223,7 +224,8 @@ fn nobody_gets_in_without_the_secret_or_with_a_wrong_one_or_with_frames_of_befor
         let (mut stream, established) = dial(quorum, other, leader, Some(SECRET));
         let (mut established, proof) = established.expect("it knows the secret");
         let mut bytes = Vec::new();
-        let message = PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged };
+        let message =
+            PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged, ensemble: 0 };
         established.writer.encode(&message, &mut bytes);
         // At once, as the server whose name it takes is about to dial again.
         let bytes = if replays {

@@ -15,6 +15,7 @@ mod faults;
 mod grow;
 mod harness;
 mod hostile_peers;
+mod identity;
 mod limits;
 mod log_tool;
 mod members;

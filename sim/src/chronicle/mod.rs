@@ -506,7 +506,7 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::AckEpoch { last, .. } => ("ACKEPOCH", last.0),
         PeerMessage::Trunc { to } => ("TRUNC", to.0),
         PeerMessage::Snap { zxid, .. } => ("SNAP", zxid.0),
-        PeerMessage::SyncAt { last } => ("SYNC AT", last.0),
+        PeerMessage::SyncAt { last, .. } => ("SYNC AT", last.0),
         PeerMessage::Proposal(entry) => ("PROPOSAL", entry.zxid.0),
         PeerMessage::NewLeader { epoch, .. } => ("NEWLEADER", epoch.0.into()),
         PeerMessage::AckNewLeader { epoch } => ("ACK NEWLEADER", epoch.0.into()),
@@ -520,6 +520,7 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::Revalidate { .. } => ("REVALIDATE", 0),
         PeerMessage::Sync { .. } => ("SYNC", 0),
         PeerMessage::Synced { .. } => ("SYNCED", 0),
+        PeerMessage::Differs { zxid } => ("DIFFERS", zxid.0),
     }
 }
 

@@ -412,7 +412,7 @@ impl Model {
     }
 }
 
-/// Share of a session in the digest.
+/// Share of a session in the digest. All are younger than the secret of their ensemble.
 fn session_share(id: SessionId, session: &Session) -> u64 {
-    digest::session(id, session.timeout_ms, session.server_at(Zxid(u64::MAX)))
+    digest::session(id, session.timeout_ms, session.server_at(Zxid(u64::MAX)), true)
 }

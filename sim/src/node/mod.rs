@@ -362,6 +362,10 @@ impl Node {
             return;
         }
         let sampled = process.run(&self.clock, self.slowness, &self.disk, shared);
+        if process.differs() {
+            // The next start sets the data aside.
+            self.rot = Rot::Perhaps;
+        }
         if process.has_halted() && !self.doomed {
             self.doomed = true;
             let how = self.power(shared);

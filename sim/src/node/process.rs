@@ -219,6 +219,11 @@ impl Process {
         self.lacked_room
     }
 
+    /// Has its leader found that its data is not the ensemble's?
+    pub(super) fn differs(&self) -> bool {
+        matches!(self.server.halted(), Some(Halted::Differs { .. }))
+    }
+
     pub(super) fn has_halted(&self) -> bool {
         self.halted
     }

@@ -5,7 +5,9 @@
 use storage_fs::vfs::Vfs;
 use storage_fs::{Options, ReaderLane};
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, Outbox, Recovered};
-use zabkeeper_core::{Config, History, Input, Instant, LinkId, Now, Server, WriteId, Zxid};
+use zabkeeper_core::{
+    Config, Epoch, History, Input, Instant, LinkId, Now, Seed, Server, WriteId, Zxid,
+};
 
 use crate::fs::{Disk, Luck, SimFs};
 use crate::guard;
@@ -151,6 +153,9 @@ fn replay<T>(
     let state = recovered.state.clone();
     // It has no say in its ensemble, but what it holds is whole.
     recovered.state.damaged = false;
+    // A learner may have logged a part of the history before it hears which ensemble that is of, and applies nothing before.
+    let of_all = || Seed::from(0).identity(Epoch(0));
+    recovered.state.identity.get_or_insert_with(of_all);
     let last = last_of(&recovered);
     let mut server =
         Server::recover(config.clone(), 0, recovered).map_err(|error| error.to_string())?;

@@ -1,7 +1,8 @@
 //! The first frames of a connection: which session it gets, and whether it may.
 //!
-//! Owns what is promised of a handshake, and what a connection takes over from earlier ones of its session. The
-//! password of a session is a function of its id (HS-08), written here once more from its definition.
+//! Owns what is promised of a handshake, and what a connection takes over from earlier ones of its session. A session's
+//! password is the one that its first client was given: no other session has it, and nobody can compute it from the id, as
+//! ZooKeeper's (HS-08), which is written here once more from its definition.
 
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ impl Oracles {
             }
             let clean = response.timeout_ms == 0 && response.password == [0; 16];
             self.tally.hold(Id::S6, clean, || vec![format!("{who}: refused with {response:?}")])?;
-            if is_password(&hello) {
+            if self.is_password(&hello) {
                 self.is_over(id, hello.session, alive)?;
                 self.is_not_refused(id, hello.session, asked)?;
             }
@@ -80,10 +81,7 @@ impl Oracles {
         } else {
             self.is_made_for(id, &response, who)?;
         }
-        let right = password(response.session);
-        self.tally.hold(Id::S4, response.password == right, || {
-            vec![format!("{who}: got the password {:?}, not {right:?}", response.password)]
-        })?;
+        self.is_given_its_password(&response, who)?;
         self.is_not_ahead(id, &hello, who)?;
         self.attach(id, &response, hello.last_zxid_seen, (at, asked))
     }
@@ -145,7 +143,8 @@ impl Oracles {
         self.tally.hold(Id::S6, response.session == session, || {
             vec![format!("{who}: asked for {session} and got {}", response.session)]
         })?;
-        self.tally.hold(Id::S4, is_password(hello), || {
+        let right = self.is_password(hello);
+        self.tally.hold(Id::S4, right, || {
             vec![format!("{who}: accepted with the password {:?}", hello.password)]
         })?;
         let known = self.model.session(session);
@@ -155,6 +154,31 @@ impl Oracles {
         let alive = alive || self.locals.was_of_since(session, server, asked);
         self.tally.hold(Id::S6, alive, || {
             vec![format!("{who}: accepted, and the session is not alive: {known:?}")]
+        })
+    }
+
+    /// Does the client show the password that was given for the session?
+    fn is_password(&self, hello: &ConnectRequest) -> bool {
+        let view = self.sessions.get(&hello.session);
+        let given = view.and_then(|view| view.password);
+        given.is_some_and(|given| hello.password[..] == given)
+    }
+
+    /// The password is the session's, from its first answer on.
+    fn is_given_its_password(&mut self, response: &ConnectResponse, who: Who) -> Verdict {
+        let (session, password) = (response.session, response.password);
+        let computed = zookeeper_password(session);
+        self.tally.hold(Id::S4, password != computed, || {
+            vec![format!("{who}: got a password that follows from the id: {password:?}")]
+        })?;
+        let owner = *self.passwords.entry(password).or_insert(session);
+        let view = self.sessions.entry(session).or_default();
+        let given = *view.password.get_or_insert(password);
+        self.tally.hold(Id::S4, given == password && owner == session, || {
+            vec![format!(
+                "{who}: got the password {password:?}; {given:?} is the one of session {session}, and session {owner} has \
+                 this one"
+            )]
         })
     }
 
@@ -387,12 +411,8 @@ fn set_watches(asked: &Asked) -> Option<&SetWatches> {
     }
 }
 
-fn is_password(hello: &ConnectRequest) -> bool {
-    hello.password[..] == password(hello.session)
-}
-
 /// Java's `Random`, seeded with the salted id: the 16 bytes of `nextBytes`.
-pub(super) fn password(session: SessionId) -> Password {
+pub(super) fn zookeeper_password(session: SessionId) -> Password {
     const MULTIPLIER: u64 = 0x5_deec_e66d;
     const MASK: u64 = (1 << 48) - 1;
     let mut state = ((session.0 ^ PASSWORD_SALT).cast_unsigned() ^ MULTIPLIER) & MASK;

@@ -60,6 +60,7 @@ use std::fmt;
 
 use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
 use zabkeeper_core::peer::Notification;
+use zabkeeper_core::wire::Password;
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Status, Zxid};
 
 pub use catalog::Violation;
@@ -86,6 +87,8 @@ pub struct Oracles {
     /// Boxed, because a map that is filled in order keeps room for as many again.
     conns: BTreeMap<ConnId, Box<Conn>>,
     sessions: BTreeMap<SessionId, SessionView>,
+    /// Whose each password is.
+    passwords: BTreeMap<Password, SessionId>,
     locals: Locals,
     armed: Armed,
     heard: Heard,
@@ -115,6 +118,8 @@ pub struct Oracles {
 /// A session as its clients have seen it.
 #[derive(Clone, Default, Debug)]
 struct SessionView {
+    /// As its clients were told.
+    password: Option<Password>,
     /// Highest zxid in its replies.
     seen: Zxid,
     /// Highest zxid of its acknowledged writes.
@@ -182,6 +187,7 @@ impl Oracles {
             ledger: Ledger::new(voters),
             conns: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            passwords: BTreeMap::new(),
             locals: Locals::default(),
             armed: Armed::default(),
             heard: Heard::default(),

@@ -148,14 +148,14 @@ impl Ledger {
                 }
                 if let PeerMessage::LeaderInfo { epoch, .. } = message {
                     view.epoch = Some(*epoch);
-                } else if let PeerMessage::FollowerInfo { accepted, voice } = message {
+                } else if let PeerMessage::FollowerInfo { accepted, voice, .. } = message {
                     view.voice = Some(*voice);
                     view.comes = *accepted < Epoch::END;
                 } else if let PeerMessage::AckNewLeader { .. } = message {
                     view.synced = true;
                 } else if let PeerMessage::Snap { zxid, .. } = message {
                     view.snapshot = Some(*zxid);
-                } else if let PeerMessage::AckEpoch { fresh: true, current, last } = message {
+                } else if let PeerMessage::AckEpoch { fresh: true, current, last, .. } = message {
                     let (peer, voice) = (view.peer, view.voice.unwrap_or(Voice::Damaged));
                     server.promises.voices.insert(peer, voice);
                     let held = server.mirror.issued();

@@ -23,7 +23,7 @@ pub(super) fn made_for_another(who: Who, session: SessionId, attached: Option<At
 
 /// What a disk says of epochs and its snapshot.
 pub(super) fn kept(state: &DurableState) -> String {
-    let DurableState { accepted_epoch, current_epoch, snapshot, damaged, voters: _ } = state;
+    let DurableState { accepted_epoch, current_epoch, snapshot, damaged, .. } = state;
     let damaged = if *damaged { ", damaged" } else { "" };
     format!(
         "promised epoch {}, history of epoch {}, snapshot {snapshot}{damaged}",

@@ -15,7 +15,7 @@ use zabkeeper_core::peer::greeting::Channel;
 use zabkeeper_core::peer::{PeerMessage, Standing, Voice};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
-use zabkeeper_core::{ConnId, Epoch, Instant, ServerId, SessionId, Status, WallMs, Zxid};
+use zabkeeper_core::{ConnId, Epoch, Instant, Seed, ServerId, SessionId, Status, WallMs, Zxid};
 
 use super::World;
 use super::stranger::greeting;
@@ -176,7 +176,7 @@ impl Rogue {
             4 => Epoch(known.saturating_add(2 * Epoch::LEAD_MAX)),
             _ => Epoch(known),
         };
-        PeerMessage::FollowerInfo { accepted, voice: Voice::Damaged }
+        PeerMessage::FollowerInfo { accepted, voice: Voice::Damaged, ensemble: 0 }
     }
 
     /// As a learner: what is refused, or counts for nothing from one that is damaged.
@@ -185,9 +185,9 @@ impl Rogue {
         match self.dice.below(10) {
             0..2 => {
                 let last = *self.dice.pick(&[Zxid::ZERO, FAR]);
-                PeerMessage::AckEpoch { fresh: false, current: Epoch(0), last }
+                PeerMessage::AckEpoch { fresh: false, current: Epoch(0), last, nonce: 0 }
             }
-            2 => PeerMessage::SyncAt { last: Zxid::ZERO },
+            2 => PeerMessage::SyncAt { last: Zxid::ZERO, nonce: 0 },
             3 => PeerMessage::AckNewLeader { epoch: Epoch::END },
             4 => PeerMessage::Ack { zxid: FAR },
             5 => PeerMessage::Pong {
@@ -204,7 +204,9 @@ impl Rogue {
                 request: Request::Delete { path: "/n0".to_owned(), version: -1 },
                 standing: Standing::Global,
             },
-            8 => PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged },
+            8 => {
+                PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged, ensemble: 0 }
+            }
             _ => self.out_of_place(),
         }
     }
@@ -219,7 +221,7 @@ impl Rogue {
             2 => Epoch(known.saturating_sub(1)),
             _ => Epoch(known),
         };
-        PeerMessage::LeaderInfo { epoch, empty: true }
+        PeerMessage::LeaderInfo { epoch, empty: true, ensemble: 0 }
     }
 
     /// As a leader: what nobody may do.
@@ -230,7 +232,12 @@ impl Rogue {
             1 => self.snapshot(),
             2..5 => self.proposal(status),
             5 => PeerMessage::UpToDate { committed: FAR },
-            6 => PeerMessage::AckEpoch { fresh: false, current: Epoch(0), last: Zxid::ZERO },
+            6 => PeerMessage::AckEpoch {
+                fresh: false,
+                current: Epoch(0),
+                last: Zxid::ZERO,
+                nonce: 0,
+            },
             _ => self.out_of_place(),
         }
     }
@@ -258,11 +265,16 @@ impl Rogue {
     /// What neither may say at this time.
     fn out_of_place(&mut self) -> PeerMessage {
         match self.dice.below(5) {
-            0 => PeerMessage::NewLeader { epoch: Epoch::END, voters: [ServerId(9)].into() },
+            0 => PeerMessage::NewLeader {
+                epoch: Epoch::END,
+                voters: [ServerId(9)].into(),
+                identity: Seed::from(0).identity(Epoch::END),
+                nonces: Vec::new(),
+            },
             1 => PeerMessage::Commit { zxid: FAR },
             2 => PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) },
             3 => PeerMessage::Synced { conn: ConnId(1), request: 1 },
-            _ => PeerMessage::LeaderInfo { epoch: Epoch::END, empty: false },
+            _ => PeerMessage::LeaderInfo { epoch: Epoch::END, empty: false, ensemble: 0 },
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DurableState, Entry};
-use zabkeeper_core::{Epoch, ServerId, WriteId, Zxid};
+use zabkeeper_core::{Epoch, Seed, ServerId, WriteId, Zxid};
 
 use super::mem::MemDir;
 use super::world::{CLUSTER, reopen};
@@ -27,6 +27,9 @@ fn formats_are_what_they_were() {
         snapshot: Zxid((5 << 32) + 2),
         damaged: false,
         voters: [1, 2, 300].map(ServerId).into(),
+        identity: Some(Seed::from(1).identity(Epoch(4))),
+        nonces: vec![Seed::from(1).epoch_nonce(Epoch(5))],
+        differs: false,
     };
     let save = DiskCommand::SaveState { id: WriteId(2), state };
     let commands = [append(1, "first"), append(2, "second"), save];
@@ -64,8 +67,7 @@ fn a_state_file_of_version_1_is_read_as_not_damaged_and_becomes_one_of_version_3
         accepted_epoch: Epoch(6),
         current_epoch: Epoch(5),
         snapshot: Zxid::ZERO,
-        damaged: false,
-        voters: [].into(),
+        ..DurableState::default()
     };
     let store = reopen(&dir).expect("it is sound");
     assert_eq!((store.recovered.state, store.notes), (expected, Vec::new()));
@@ -86,8 +88,7 @@ fn files_of_state_format_2_are_read_and_the_log_goes_on_behind_them() {
         accepted_epoch: Epoch(6),
         current_epoch: Epoch(5),
         snapshot: Zxid((5 << 32) + 2),
-        damaged: false,
-        voters: [].into(),
+        ..DurableState::default()
     };
     let mut store = reopen(&dir).expect("it is sound");
     assert_eq!((&store.recovered.state, &store.notes[..]), (&expected, &[][..]));

@@ -79,7 +79,8 @@ impl Leader {
     ) -> Verdict {
         cx.mark(Mark::LearnerRefused);
         let epoch = self.known_epoch(replica);
-        cx.tell(link, PeerMessage::LeaderInfo { epoch, empty: false });
+        let ensemble = replica.ensemble_id();
+        cx.tell(link, PeerMessage::LeaderInfo { epoch, empty: false, ensemble });
         let what = format!(
             "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move the data directory of server \
              {server} away and start it, so that it is filled anew"
@@ -154,13 +155,29 @@ impl Leader {
         if !promised {
             return;
         }
-        let empty = replica.log().is_empty();
+        let (empty, ensemble) = (replica.log().is_empty(), replica.ensemble_id());
         let before = &self.before;
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
             learner.stage = Stage::Promising;
             let empty = empty || !before.contains(learner.server);
-            cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty });
+            cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty, ensemble });
         }
+    }
+
+    /// The learner sets its history aside, to be filled anew. Of two servers none can say which is right.
+    pub(super) fn on_difference(&mut self, link: LinkId, zxid: Zxid, cx: &mut Cx<'_>) -> Verdict {
+        cx.mark(Mark::HistoryDiffers);
+        if cx.config.voters().set().len() < 3 {
+            let what = format!(
+                "what it has at {zxid} is not what this server has there, and two servers cannot tell which is right: decide                  which of them keeps its data, move the data directory of the other one away, and start the one that has                  its data with only itself in zoo.cfg, then the other"
+            );
+            return self.refuse(link, what, cx);
+        }
+        cx.tell(link, PeerMessage::Differs { zxid });
+        let what = format!(
+            "what it has at {zxid} is not what this server has there: it sets its data aside"
+        );
+        self.refuse(link, what, cx)
     }
 
     pub(super) fn on_ack_epoch(
@@ -217,8 +234,7 @@ impl Leader {
             cx.mark(Mark::DiscoveryMinimal);
         }
         let epoch = *epoch;
-        // The history is on the disk already, so the epoch may follow it (Z18).
-        let write = replica.save_state(cx, |state| state.current_epoch = epoch);
+        let write = replica.begin_epoch(epoch, &self.seed, cx);
         self.phase = Phase::Synchronization { epoch, write, own: false, recording: None };
         for learner in self.learners.values_mut() {
             if let Stage::Promised { last } = learner.stage {
@@ -269,8 +285,8 @@ impl Leader {
         self.maybe_establish(replica, cx)
     }
 
-    /// A quorum has the history durably. Before anything is committed in this epoch, its voters are durable here: who is none
-    /// of them has acknowledged nothing of it.
+    /// A quorum has the history durably, and the identity of the ensemble. Before anything is committed in this epoch, that is
+    /// durable here, and so are its voters: who is none of them has acknowledged nothing of it.
     fn maybe_establish(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> Verdict {
         let Phase::Synchronization { own, recording, .. } = self.phase else {
             return Verdict::GoOn;
@@ -280,11 +296,14 @@ impl Leader {
             return Verdict::GoOn;
         }
         let voters = cx.config.voters().set();
-        if replica.saved_voters() == voters {
+        if replica.is_established_under(voters) {
             return Verdict::Establish;
         }
         if recording.is_none() {
-            let write = replica.save_state(cx, |state| state.voters.clone_from(voters));
+            let write = replica.save_state(cx, |state| {
+                state.voters.clone_from(voters);
+                state.identity.iter_mut().for_each(|identity| identity.established = true);
+            });
             if let Phase::Synchronization { recording, .. } = &mut self.phase {
                 *recording = Some(write);
             }
@@ -312,4 +331,11 @@ impl Leader {
         let own = own.then(|| (cx.config.id(), self.voice));
         learners.map(|learner| (learner.server, learner.voice)).chain(own).collect()
     }
+}
+
+/// Does a learner's history end in an epoch of the same number as one here, and of another leader? An operator who puts back
+/// an older copy of a directory lets a second leader begin an epoch that there was before.
+pub(super) fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -> bool {
+    let ours = replica.nonce_at(last);
+    ours != 0 && nonce != 0 && ours != nonce
 }

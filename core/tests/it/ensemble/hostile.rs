@@ -165,7 +165,7 @@ fn a_lone_promise_near_the_last_epoch_binds_nobody() {
             }
             let link = LinkId(1 << 40);
             let up = PeerEvent::Up { peer: HOSTILE, dialled: false };
-            let promise = PeerMessage::FollowerInfo { accepted: Epoch(ahead), voice };
+            let promise = PeerMessage::FollowerInfo { accepted: Epoch(ahead), voice, ensemble: 0 };
             for event in [up, PeerEvent::Message(promise), PeerEvent::Down] {
                 play.step(LEADER, Input::Peer(link, event));
             }
@@ -333,9 +333,9 @@ impl Dice {
             4..6 => PeerMessage::CreateSession { timeout_ms, origin: origin(0) },
             6 => PeerMessage::Revalidate { conn: ConnId(7_000), session, timeout_ms },
             7 => PeerMessage::Ack { zxid },
-            8 => PeerMessage::AckEpoch { fresh: true, current: epoch, last: zxid },
-            9 => PeerMessage::FollowerInfo { accepted: epoch, voice: Voice::Full },
-            10 => PeerMessage::SyncAt { last: zxid },
+            8 => PeerMessage::AckEpoch { fresh: true, current: epoch, last: zxid, nonce: 0 },
+            9 => PeerMessage::FollowerInfo { accepted: epoch, voice: Voice::Full, ensemble: 0 },
+            10 => PeerMessage::SyncAt { last: zxid, nonce: 0 },
             _ => PeerMessage::Pong {
                 round: self.below(4),
                 sent: Instant(u64::MAX),
@@ -358,7 +358,7 @@ impl Dice {
             }
             3 => PeerMessage::Proposal(Entry { zxid, bytes: vec![4, 1, 4].into() }),
             4..6 => PeerMessage::Commit { zxid: status.appended },
-            6 => PeerMessage::LeaderInfo { epoch, empty: false },
+            6 => PeerMessage::LeaderInfo { epoch, empty: false, ensemble: 0 },
             7 => PeerMessage::Trunc { to: zxid },
             8 => PeerMessage::Snap { zxid, index: 0, bytes: vec![0, 9, 9].into(), last: true },
             _ => PeerMessage::UpToDate { committed: zxid },

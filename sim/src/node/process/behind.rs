@@ -62,15 +62,17 @@ mod tests {
 
     #[test]
     fn e4_what_is_kept_for_a_learner_that_is_gone_is_noticed() {
-        let at = || learner(PeerMessage::SyncAt { last: Zxid(5) });
+        let at = || learner(PeerMessage::SyncAt { last: Zxid(5), nonce: 0 });
         assert!(at().is_somebody(ServerId(1)).is_ok());
         let mut gone = at();
         gone.hears(&Input::Peer(LINK, PeerEvent::Down));
         assert!(gone.is_somebody(ServerId(1)).is_err());
         let mut has_all = at();
         let epoch = zabkeeper_core::Epoch(1);
-        has_all
-            .says(&[PeerCommand::Send(LINK, PeerMessage::NewLeader { epoch, voters: [].into() })]);
+        let identity = zabkeeper_core::Seed::from(1).identity(epoch);
+        let (voters, nonces) = ([].into(), Vec::new());
+        let new_leader = PeerMessage::NewLeader { epoch, voters, identity, nonces };
+        has_all.says(&[PeerCommand::Send(LINK, new_leader)]);
         assert!(has_all.is_somebody(ServerId(1)).is_err());
         let pong = learner(PeerMessage::Pong {
             round: 1,

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
-use zabkeeper_core::{Epoch, Input, LinkId, Mode, ServerId, SessionOptions, Status, WriteId, Zxid};
+use zabkeeper_core::{
+    Epoch, Input, LinkId, Mode, Seed, ServerId, SessionOptions, Status, WriteId, Zxid,
+};
 
 use super::history::History;
 use crate::observe::Observation;
@@ -205,7 +207,14 @@ impl History {
 
     pub(super) fn votes(&mut self, by: ServerId, vote: Vote, voice: Voice) {
         let status = self.member(by).status();
-        let word = Notification { stance: Stance::Looking, round: 1, vote, voice, newcomers: 0 };
+        let word = Notification {
+            stance: Stance::Looking,
+            round: 1,
+            vote,
+            voice,
+            newcomers: 0,
+            ensemble: 0,
+        };
         let election = &[(ServerId(9), word)];
         let (disk, peers) = (&[], &[]);
         self.sees(Observation::Output { server: by, disk, peers, election, status: &status });
@@ -239,7 +248,7 @@ impl History {
             self.is_linked(server, link, peer, dialled);
         }
         let (accepted, voice) = (self.member(id).state.accepted_epoch, self.voice(id));
-        self.sends(id, leader, PeerMessage::FollowerInfo { accepted, voice });
+        self.sends(id, leader, PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
     }
 
     pub(super) fn voice(&mut self, id: ServerId) -> Voice {
@@ -262,7 +271,7 @@ impl History {
 
     pub(super) fn is_told_epoch(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
         let empty = self.member(leader).log.is_empty();
-        self.sends(leader, id, PeerMessage::LeaderInfo { epoch, empty });
+        self.sends(leader, id, PeerMessage::LeaderInfo { epoch, empty, ensemble: 0 });
     }
 
     pub(super) fn acks_epoch(&mut self, id: ServerId, leader: ServerId) {
@@ -272,7 +281,7 @@ impl History {
     pub(super) fn acks_epoch_as(&mut self, id: ServerId, leader: ServerId, fresh: bool) {
         let member = self.member(id);
         let (current, last) = (member.state.current_epoch, member.end());
-        self.sends(id, leader, PeerMessage::AckEpoch { fresh, current, last });
+        self.sends(id, leader, PeerMessage::AckEpoch { fresh, current, last, nonce: 0 });
     }
 
     /// The leader's own promise.
@@ -296,12 +305,12 @@ impl History {
         if kept < self.member(id).end() {
             self.sends(leader, id, PeerMessage::Trunc { to: kept });
             self.cuts(id, kept);
-            self.sends(id, leader, PeerMessage::SyncAt { last: kept });
+            self.sends(id, leader, PeerMessage::SyncAt { last: kept, nonce: 0 });
         }
         for entry in theirs.into_iter().filter(|entry| entry.zxid > kept) {
             self.gets(id, leader, &entry);
         }
-        self.sends(leader, id, PeerMessage::NewLeader { epoch, voters: [].into() });
+        self.sends(leader, id, new_leader(epoch));
     }
 
     /// A learner is sent a proposal, and logs it.
@@ -453,4 +462,10 @@ impl History {
 /// The servers by id.
 pub(super) fn cast(count: u64) -> BTreeMap<ServerId, Member> {
     (1..=count).map(|id| (ServerId(id), Member::new(ServerId(id)))).collect()
+}
+
+/// A leader begins this epoch.
+pub(super) fn new_leader(epoch: Epoch) -> PeerMessage {
+    let identity = Seed::from(1).identity(epoch);
+    PeerMessage::NewLeader { epoch, voters: [].into(), identity, nonces: Vec::new() }
 }

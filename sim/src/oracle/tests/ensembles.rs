@@ -5,7 +5,7 @@ use zabkeeper_core::io::{DiskCommand, Entry, PeerCommand};
 use zabkeeper_core::peer::{PeerMessage, Voice, Vote};
 use zabkeeper_core::{Epoch, Instant, Lost, ServerId, Why, Zxid};
 
-use super::cast::link;
+use super::cast::{self, link};
 use super::history::{History, create, twins_of};
 use crate::observe::Observation;
 
@@ -291,7 +291,7 @@ fn z11_a_leader_lacks_what_was_committed() {
         if !lie {
             h.is_mended(follower, leader, E2);
         } else {
-            h.sends(leader, follower, PeerMessage::NewLeader { epoch: E2, voters: [].into() });
+            h.sends(leader, follower, cast::new_leader(E2));
         }
         h.enters(follower, leader, E2);
         (h.leader, h.epoch) = (leader, E2);

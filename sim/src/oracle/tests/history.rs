@@ -9,15 +9,15 @@ use zabkeeper_core::io::{DurableState, Entry};
 use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{
-    Acl, ConnectRequest, ConnectResponse, EventType, Id, Perms, Reply, ReplyBody, Request,
-    RequestFrame, Secret, WatchEvent, XID_AUTH,
+    Acl, ConnectRequest, ConnectResponse, EventType, Id, Password, Perms, Reply, ReplyBody,
+    Request, RequestFrame, Secret, WatchEvent, XID_AUTH,
 };
 use zabkeeper_core::{ConnId, Epoch, ErrorCode, Instant, Mode, ServerId, SessionId, WallMs, Zxid};
 
 use super::cast::{self, Member};
 use crate::model::{self, Asker, Model, Rules};
 use crate::observe::{ClientId, Observation, Observed};
-use crate::oracle::handshake::password;
+use crate::oracle::handshake::zookeeper_password;
 use crate::oracle::{Oracles, Violation};
 
 pub(super) const SERVER: ServerId = ServerId(1);
@@ -653,4 +653,9 @@ pub(super) fn container(path: &str) -> Request {
 pub(super) fn timed(path: &str, ttl: i64) -> Request {
     let (path, acl) = (path.into(), Acl::open());
     Request::CreateTtl { path, data: None, acl, flags: 5, ttl }
+}
+
+/// A password that nobody can compute.
+pub(super) fn password(session: SessionId) -> Password {
+    zookeeper_password(session).map(|byte| !byte)
 }

@@ -29,7 +29,7 @@ pub(super) fn hears_from(
     round: u64,
 ) {
     let vote = Vote { epoch: Epoch(1), zxid: Zxid::ZERO, candidate: S1 };
-    let said = Notification { stance, round, vote, voice: Voice::Full, newcomers: 0 };
+    let said = Notification { stance, round, vote, voice: Voice::Full, newcomers: 0, ensemble: 0 };
     h.takes(id, &Input::Election(from, said));
     h.shows(id);
 }
@@ -79,7 +79,7 @@ fn z26_a_leader_goes_on_that_is_outrun() {
     twins_of(3, "Z26", |h, lie| {
         let accepted = h.member(S1).state.accepted_epoch.next().expect("room");
         let voice = Voice::Full;
-        h.hears_on(S1, link(S3, S1), PeerMessage::FollowerInfo { accepted, voice });
+        h.hears_on(S1, link(S3, S1), PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
         if !lie {
             looks(h, S1);
         }
@@ -100,12 +100,12 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
         }
         let (first, second) = if lie { (older, newer) } else { (newer, older) };
         let (accepted, voice) = (h.member(S2).state.accepted_epoch, Voice::Full);
-        h.hears_on(S1, first, PeerMessage::FollowerInfo { accepted, voice });
-        h.hears_on(S1, second, PeerMessage::FollowerInfo { accepted, voice });
+        h.hears_on(S1, first, PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
+        h.hears_on(S1, second, PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
         if !lie {
             let newest = LinkId(1_000);
             h.is_linked(S1, newest, S2, false);
-            h.hears_on(S1, newest, PeerMessage::FollowerInfo { accepted, voice });
+            h.hears_on(S1, newest, PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
             h.takes(S1, &Input::Peer(newest, PeerEvent::Down));
         }
         h.hears_on(

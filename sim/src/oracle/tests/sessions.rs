@@ -6,10 +6,10 @@ use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::ConnectResponse;
 use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
 
-use super::history::{History, create, create_with, get, twins, twins_under};
+use super::history::{History, create, create_with, get, password, twins, twins_under};
 use crate::model::Rules;
 use crate::observe::Observation;
-use crate::oracle::handshake::password;
+use crate::oracle::handshake::zookeeper_password;
 
 /// The session ends on the server's own decision, after more than its timeout.
 fn expires(h: &mut History, session: SessionId) -> Zxid {
@@ -30,7 +30,7 @@ fn hs_08_passwords_are_those_that_java_makes() {
         (0x1_0000_0001, 0x054c_5a64_3732_14a8_15e7_4d1d_0c73_dfa6_u128),
         (0x0770_1a2b_3c4d_5e6f, 0x72d7_5eb8_13db_5957_f5c8_6648_a876_2869_u128),
     ] {
-        assert_eq!(password(SessionId(id)), bytes.to_be_bytes());
+        assert_eq!(zookeeper_password(SessionId(id)), bytes.to_be_bytes());
     }
 }
 
@@ -169,10 +169,40 @@ fn s4_a_wrong_password_is_given() {
         let session = SessionId(0x77);
         let txn = h.session_txn(a, session);
         h.commits(txn);
+        h.welcomes(a, session);
+        h.closes(a);
+        let a = h.greets(0, session, Zxid::ZERO);
         let mut password = password(session);
         password[3] ^= u8::from(lie);
         let read_only = None;
         h.welcomes_as(a, ConnectResponse { timeout_ms: 4_000, session, password, read_only });
+    });
+}
+
+#[test]
+fn s4_a_password_follows_from_the_id() {
+    twins("S4", |h, lie| {
+        let a = h.greets(0, SessionId(0), Zxid::ZERO);
+        let session = SessionId(0x77);
+        let txn = h.session_txn(a, session);
+        h.commits(txn);
+        let (timeout_ms, read_only) = (4_000, None);
+        let password = if lie { zookeeper_password(session) } else { password(session) };
+        h.welcomes_as(a, ConnectResponse { timeout_ms, session, password, read_only });
+    });
+}
+
+#[test]
+fn s4_two_sessions_have_one_password() {
+    twins("S4", |h, lie| {
+        let a = h.client(0);
+        let b = h.greets(1, SessionId(0), Zxid::ZERO);
+        let session = SessionId(0x77);
+        let txn = h.session_txn(b, session);
+        h.commits(txn);
+        let (timeout_ms, read_only) = (4_000, None);
+        let password = password(if lie { h.session(a) } else { session });
+        h.welcomes_as(b, ConnectResponse { timeout_ms, session, password, read_only });
     });
 }
 
