@@ -299,6 +299,8 @@ marks! {
     HistoryDiffers,
     /// a server sets its data aside, which is not the ensemble's
     SetsAside,
+    /// a learner waits for a snapshot, because the last one cannot be read
+    SyncAwaitsSnapshot,
 }
 
 /// A set of [`Mark`]s.

@@ -69,6 +69,10 @@ struct Snapshots {
     running: Option<Running>,
     /// Chunks at the disk, of this server's snapshots and of a leader's.
     at_disk: u32,
+    /// Is one to be taken at once, whatever is due? Learners need what could not be read.
+    wanted: bool,
+    /// Does the history begin after it, once it is taken? Older parts of the log cannot be read.
+    forgets: bool,
     /// Transactions applied since the last one began.
     txns: u32,
     /// How many make the next one due.
@@ -206,6 +210,8 @@ impl Replica {
             snapshots: Snapshots {
                 running: None,
                 at_disk: 0,
+                wanted: false,
+                forgets: false,
                 txns: 0,
                 due: 0,
                 begun: 0,
@@ -666,11 +672,15 @@ impl Replica {
         }
         // Chunks of a snapshot that was given up must not be taken for those of the next one.
         let idle = snapshots.at_disk == 0 && self.incoming.is_none();
-        let due = idle && snapshots.txns >= snapshots.due && snapshots.not_before <= cx.now.mono;
+        let wanted = snapshots.wanted || snapshots.txns >= snapshots.due;
+        let due = idle && wanted && snapshots.not_before <= cx.now.mono;
         if !due || self.log.durable() < self.log.applied() {
             return;
         }
         cx.mark(Mark::SnapshotBegun);
+        if std::mem::take(&mut snapshots.wanted) {
+            snapshots.not_before = cx.now.mono.after(cx.config.tick() * FIRST_PAUSE);
+        }
         snapshots.txns = 0;
         snapshots.due = 0;
         snapshots.begun += 1;
@@ -714,7 +724,12 @@ impl Replica {
         if running.last {
             cx.mark(Mark::SnapshotDone);
             self.snapshots.failures = 0;
+            // One that could not be read may have been of the same position.
+            self.snapshots.kept.retain(|kept| *kept < zxid);
             self.snapshots.kept.push_back(zxid);
+            if std::mem::take(&mut self.snapshots.forgets) {
+                self.history.forget(zxid);
+            }
             self.save_state(cx, |state| state.snapshot = zxid);
         } else {
             self.write_slice(zxid, index + 1, cx);
@@ -746,6 +761,18 @@ impl Replica {
         is_leaders
     }
 
+    /// A learner needs this snapshot, and it cannot be read: it counts no more, and another one is taken at once.
+    pub(crate) fn on_snapshot_unreadable(&mut self, zxid: Zxid) {
+        self.snapshots.kept.retain(|kept| *kept != zxid);
+        self.snapshots.wanted = true;
+    }
+
+    /// A learner needs a part of the log that cannot be read: a snapshot is taken that makes it needless.
+    pub(crate) fn on_log_unreadable(&mut self) {
+        self.snapshots.wanted = true;
+        self.snapshots.forgets = true;
+    }
+
     /// Until when no leader's snapshot is to come, because there was no room for the last one.
     pub(crate) fn rests_until(&self, now: Instant) -> Option<Instant> {
         let Snapshots { rests, not_before, .. } = self.snapshots;
@@ -768,7 +795,7 @@ impl Replica {
         if dropped < surplus {
             cx.mark(Mark::PurgeHeld);
         }
-        if dropped == 0 && !*replaced {
+        if kept.is_empty() || (dropped == 0 && !*replaced) {
             return;
         }
         cx.mark(Mark::SnapshotPurged);

@@ -376,13 +376,14 @@ impl Server {
             }
             DiskEvent::LogRead { link, found } => {
                 if let Role::Leading(leader) = &mut self.role {
-                    let verdict = leader.on_log_read(link, found, &self.replica, cx);
+                    let verdict = leader.on_log_read(link, found, &mut self.replica, cx);
                     self.carry_out(verdict, cx);
                 }
             }
-            DiskEvent::SnapshotRead { link, index, found, .. } => {
+            DiskEvent::SnapshotRead { link, zxid, index, found } => {
                 if let Role::Leading(leader) = &mut self.role {
-                    let verdict = leader.on_snapshot_read(link, index, found, cx);
+                    let replica = &mut self.replica;
+                    let verdict = leader.on_snapshot_read(link, (zxid, index), found, replica, cx);
                     self.carry_out(verdict, cx);
                 }
             }
@@ -436,7 +437,11 @@ impl Server {
 
     fn on_chunk_done(&mut self, zxid: Zxid, index: u32, cx: &mut Cx<'_>) {
         match self.replica.on_chunk_done(zxid, index, cx) {
-            Ok(false) => {}
+            Ok(false) => {
+                if let Role::Leading(leader) = &mut self.role {
+                    leader.on_snapshot_taken(&self.replica, cx);
+                }
+            }
             Ok(true) => {
                 // What their writes have become cannot be known, and their watches were on another tree.
                 self.close_all(cx);

@@ -293,6 +293,7 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::EnsembleDiffers
         | Mark::HistoryDiffers
         | Mark::SetsAside
+        | Mark::SyncAwaitsSnapshot
         | Mark::LeaderLeftUncommitted
         | Mark::LinkUnwanted
         | Mark::PurgeHeld

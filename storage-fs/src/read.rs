@@ -1,7 +1,8 @@
 //! The reader lane: log and snapshots, as learners need them.
 //!
 //! Owns no file: it only reads what the other lanes have written, and what it has opened it may go on reading when
-//! they have removed it. Must not change anything, nor rely on a file that it has seen before.
+//! they have removed it. Must not change anything, nor rely on a file that it has seen before; but a snapshot that it finds
+//! damaged it sets aside, so that nobody else takes it for one.
 //!
 //! The log lane may be writing the batch behind the last one: a torn batch is the end. Beside what is durable the
 //! reader may find a batch that is about to be; a leader has proposed that to its learners already.
@@ -14,7 +15,7 @@ use zabkeeper_core::{LinkId, Zxid};
 
 use crate::dir::Dir;
 use crate::error::StoreError;
-use crate::names;
+use crate::names::{self, FileName};
 use crate::scan::{Place, Segment};
 use crate::snapshot::{ChunkPlace, Snapshot};
 use crate::vfs::Vfs;
@@ -66,7 +67,10 @@ impl<V: Vfs> ReaderLane<V> {
                 DiskEvent::LogRead { link: *link, found }
             }
             DiskCommand::ReadSnapshot { link, zxid, index } => {
-                let found = self.read_snapshot(*link, *zxid, *index);
+                let found = self.read_snapshot(*link, *zxid, *index).map_err(|fault| match fault {
+                    Fault::Damaged(what) => self.set_aside(*zxid, what),
+                    Fault::Unread(what) => what,
+                });
                 DiskEvent::SnapshotRead { link: *link, zxid: *zxid, index: *index, found }
             }
             DiskCommand::Append { .. }
@@ -106,27 +110,25 @@ impl<V: Vfs> ReaderLane<V> {
         link: LinkId,
         zxid: Zxid,
         index: u32,
-    ) -> Result<(Bytes, bool), String> {
+    ) -> Result<(Bytes, bool), Fault> {
         let known = self.streams.remove(&link);
         let mut stream = match known.filter(|s| s.zxid == zxid && s.next.index <= index) {
             Some(stream) => stream,
             None => self.open_snapshot(zxid)?,
         };
         loop {
-            let unusable = |why| format!("the snapshot at {zxid} is damaged: {why}");
-            let chunk = stream.snapshot.next_chunk(&mut stream.next).map_err(words)?;
+            let unusable =
+                |why| Fault::Damaged(format!("the snapshot at {zxid} is damaged: {why}"));
+            let chunk = stream.snapshot.next_chunk(&mut stream.next)?;
             let Some(bytes) = chunk.map_err(unusable)? else {
-                return Err(format!("the snapshot at {zxid} ends before chunk {index}"));
+                let what = format!("the snapshot at {zxid} ends before chunk {index}");
+                return Err(Fault::Damaged(what));
             };
             // Chunks before it are there only for a link that had been given up.
             if stream.next.index > index {
                 let last = stream.next.index == stream.snapshot.count();
                 if last {
-                    stream
-                        .snapshot
-                        .next_chunk(&mut stream.next)
-                        .map_err(words)?
-                        .map_err(unusable)?;
+                    stream.snapshot.next_chunk(&mut stream.next)?.map_err(unusable)?;
                 } else {
                     self.streams.insert(link, stream);
                     if self.streams.len() > LINKS {
@@ -138,10 +140,45 @@ impl<V: Vfs> ReaderLane<V> {
         }
     }
 
-    fn open_snapshot(&self, zxid: Zxid) -> Result<Stream<V>, String> {
-        match Snapshot::open(&self.snapshot_dir, zxid, self.cluster).map_err(words)? {
+    fn open_snapshot(&self, zxid: Zxid) -> Result<Stream<V>, Fault> {
+        match Snapshot::open(&self.snapshot_dir, zxid, self.cluster)? {
             Ok(snapshot) => Ok(Stream { zxid, snapshot, next: ChunkPlace::START }),
-            Err(why) => Err(format!("the snapshot at {zxid} is damaged: {why}")),
+            Err(why) => Err(Fault::Damaged(format!("the snapshot at {zxid} is damaged: {why}"))),
+        }
+    }
+
+    /// Gives a damaged snapshot another name, and says what has become of it.
+    fn set_aside(&self, zxid: Zxid, what: String) -> String {
+        let name = FileName::Snapshot(zxid).to_string();
+        let renamed = self.snapshot_dir.list().and_then(|names| {
+            let aside = names::free_name(&name, &names);
+            self.snapshot_dir.rename(&name, &aside).map(|()| aside)
+        });
+        match renamed {
+            Ok(aside) => format!("{what}; it is kept as {aside}"),
+            Err(error) => format!("{what}; it cannot be set aside: {}", words(error)),
+        }
+    }
+}
+
+/// Why there is no chunk.
+enum Fault {
+    /// Its file is not what was written.
+    Damaged(String),
+    /// The operating system has not given it.
+    Unread(String),
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Fault {
+        match error {
+            StoreError::Damaged { .. } => Fault::Damaged(words(error)),
+            StoreError::InUse { .. }
+            | StoreError::DiskFull { .. }
+            | StoreError::TooManyFiles { .. }
+            | StoreError::Io { .. }
+            | StoreError::UnknownVersion { .. }
+            | StoreError::ForeignCluster { .. } => Fault::Unread(words(error)),
         }
     }
 }

@@ -240,7 +240,7 @@ impl Leader {
         &mut self,
         link: LinkId,
         found: Result<Vec<Entry>, String>,
-        replica: &Replica,
+        replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Verdict {
         match self.learners.get_mut(&link).map(|learner| learner.on_log_read(found, replica, cx)) {
@@ -248,6 +248,7 @@ impl Leader {
             None | Some(Ok(())) => Verdict::GoOn,
             Some(Err(what)) => {
                 cx.mark(Mark::LogReadFailed);
+                replica.on_log_unreadable();
                 self.refuse(link, what, cx)
             }
         }
@@ -257,8 +258,9 @@ impl Leader {
     pub(crate) fn on_snapshot_read(
         &mut self,
         link: LinkId,
-        index: u32,
+        (zxid, index): (Zxid, u32),
         found: Result<(bytes::Bytes, bool), String>,
+        replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Verdict {
         let learner = self.learners.get_mut(&link);
@@ -266,7 +268,21 @@ impl Leader {
             None | Some(Ok(())) => Verdict::GoOn,
             Some(Err(what)) => {
                 cx.mark(Mark::LogReadFailed);
+                replica.on_snapshot_unreadable(zxid);
                 self.refuse(link, what, cx)
+            }
+        }
+    }
+
+    /// A snapshot of this server is durable: learners may have waited for one.
+    pub(crate) fn on_snapshot_taken(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
+        let (Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. }) = self.phase
+        else {
+            return;
+        };
+        for learner in self.learners.values_mut() {
+            if let Stage::Promised { last } = learner.stage {
+                learner.bring_in(last, replica, epoch, cx);
             }
         }
     }

@@ -150,12 +150,18 @@ impl Learner {
                 self.stage = Stage::Truncating;
                 cx.tell(self.link, PeerMessage::Trunc { to: shared });
             }
-            None => {
-                cx.mark(Mark::SyncSnap);
-                let zxid = replica.newest_snapshot().expect("a log that lacks its start has one");
-                self.stage = Stage::Snapshotting { zxid, next: Some(0) };
-                self.pump(replica, epoch, cx);
-            }
+            None => match replica.newest_snapshot() {
+                Some(zxid) => {
+                    cx.mark(Mark::SyncSnap);
+                    self.stage = Stage::Snapshotting { zxid, next: Some(0) };
+                    self.pump(replica, epoch, cx);
+                }
+                // There was one, and it could not be read: the next one is being taken.
+                None => {
+                    cx.mark(Mark::SyncAwaitsSnapshot);
+                    self.stage = Stage::Promised { last };
+                }
+            },
         }
     }
 

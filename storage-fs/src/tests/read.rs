@@ -7,6 +7,7 @@ use zabkeeper_core::{LinkId, WriteId, Zxid};
 use super::damage::{append, last_batch, sample, sample_with_gap, snapshot, zxid};
 use super::mem::MemDir;
 use super::world::{CLUSTER, reopen};
+use crate::vfs::Vfs;
 use crate::{Opened, Options, open};
 
 const LINK: LinkId = LinkId(1);
@@ -228,14 +229,18 @@ fn links_beyond_the_bound_are_served_with_a_search() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_not_forwarded() {
+fn a_damaged_snapshot_is_not_forwarded_and_set_aside() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let name = sample.snapshots[1];
     for at in 0..sample.dir.bytes(name).len() {
         sample.dir.rot(name, |bytes| bytes[at] ^= 1 << (at % 8));
         let chunks = [0, 1].map(|index| chunk(&mut store, LINK, zxid(9), index));
-        assert!(chunks.iter().any(Result::is_err), "byte {at}: {chunks:?}");
+        let found = chunks.iter().find_map(|chunk| chunk.as_ref().err());
+        let what = found.unwrap_or_else(|| panic!("byte {at}: {chunks:?}"));
+        let aside = format!("{name}.damaged");
+        assert!(what.ends_with(&format!("is kept as {aside}")), "byte {at}: {what}");
+        sample.dir.rename(&aside, name).expect("nothing is in the way");
         sample.dir.rot(name, |bytes| bytes[at] ^= 1 << (at % 8));
     }
 }
