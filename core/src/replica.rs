@@ -576,9 +576,8 @@ impl Replica {
             }
             TxnOp::MoveSession { server } => self.sessions.move_to(txn.session, *server)?,
             TxnOp::CloseSession => {
-                let mut ephemerals = Vec::from_iter(self.tree.ephemerals(txn.session));
-                ephemerals.sort_unstable();
-                for path in ephemerals {
+                let ephemerals = self.tree.ephemerals(txn.session, "").map(str::to_owned);
+                for path in Vec::from_iter(ephemerals) {
                     self.delete(&path, txn.zxid, effects)?;
                 }
                 self.sessions.close(txn.session)?;

@@ -274,10 +274,10 @@ impl Server {
         self.replica.sessions().live().map(info).collect()
     }
 
-    /// Sessions that have ephemeral nodes, by id, with their paths.
-    pub fn ephemerals(&self) -> impl Iterator<Item = (SessionId, Vec<String>)> {
+    /// Sessions that have ephemeral nodes, by id, with their paths in their order.
+    pub fn ephemerals(&self) -> impl Iterator<Item = (SessionId, impl Iterator<Item = &str>)> {
         let tree = self.replica.tree();
-        tree.owners().map(|session| (session, tree.ephemerals(session).collect()))
+        tree.owners().map(|session| (session, tree.ephemerals(session, "")))
     }
 
     /// What the data table of watches holds.

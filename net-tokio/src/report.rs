@@ -73,7 +73,10 @@ async fn answer_serving(shared: &Rc<Shared>, word: Word, status: &Status) -> Opt
             let dump = move |server: &Server| {
                 let sessions = server.sessions();
                 let local_sessions = has_local.then(|| server.local_sessions());
-                let ephemerals = server.ephemerals().collect();
+                let ephemerals = server.ephemerals();
+                let ephemerals = ephemerals
+                    .map(|(session, paths)| (session, paths.map(str::to_owned).collect()))
+                    .collect();
                 words::dump(&Dump {
                     mode,
                     sessions,

@@ -369,9 +369,9 @@ impl Prep {
 
     /// SESS-07: the ephemerals that the session will have had when this transaction is applied.
     fn close_session(&mut self, case: &Case<'_>) -> TxnOp {
-        let stays = |path: &String| self.pending.get(path).is_none();
+        let stays = |path: &&str| self.pending.get(path).is_none();
         let mut paths = self.pending.ephemerals(case.session);
-        paths.extend(case.tree.ephemerals(case.session).filter(stays).map(Arc::from));
+        paths.extend(case.tree.ephemerals(case.session, "").filter(stays).map(Arc::from));
         for path in &paths {
             let parent_path = parent_of(path).expect("a node's path has a slash");
             let parent = self.look_up(case.tree, parent_path).expect("the parent of a node exists");

@@ -221,12 +221,13 @@ fn get_acl(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<ReplyBody, Erro
 fn ephemerals(tree: &Tree, asker: &Asker<'_>, prefix: &str) -> Result<Vec<String>, ErrorCode> {
     let all = matches!(prefix.trim_matches(|c| c <= ' '), "" | "/");
     let mut size = 0;
-    let own = tree.ephemerals(asker.session).filter(|path| all || path.starts_with(prefix));
-    own.map(|path| {
-        size += text_size(&path);
-        fit(size, asker.room).map(|()| path)
-    })
-    .collect()
+    let found = tree.ephemerals(asker.session, if all { "" } else { prefix });
+    found
+        .map(|path| {
+            size += text_size(path);
+            fit(size, asker.room).map(|()| path.to_owned())
+        })
+        .collect()
 }
 
 /// An answer has to fit into a frame, and into memory: ZooKeeper runs out of it.

@@ -13,7 +13,7 @@ mod path;
 mod quota;
 mod snapshot;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::{iter, mem};
@@ -48,7 +48,8 @@ pub(crate) struct Tree {
     names: HashTable<NodeId>,
     hash: KeyedHash,
     acls: AclTable,
-    ephemerals: BTreeMap<SessionId, BTreeSet<NodeId>>,
+    /// By session, and for each by path: whoever asks for those below a prefix visits no others.
+    ephemerals: BTreeSet<(SessionId, Box<str>)>,
     lapses: BTreeSet<(Lapse, NodeId)>,
     quotas: Quotas,
     counts: Counts,
@@ -87,12 +88,13 @@ impl Tree {
     /// The tree of a new server (DATA-25).
     pub(crate) fn new(hash: KeyedHash) -> Tree {
         let mut tree = Tree::bare(hash);
-        tree.place(blank(NodeId::ROOT, "", AclId::NONE));
-        let zookeeper = tree.place(blank(NodeId::ROOT, "zookeeper", AclId::NONE));
+        tree.place(blank(NodeId::ROOT, "", AclId::NONE), "/");
+        let zookeeper = tree.place(blank(NodeId::ROOT, "zookeeper", AclId::NONE), "/zookeeper");
         let readable = [Acl { perms: Perms::READ, scheme: "world".into(), id: "anyone".into() }];
         let acl = tree.acls.intern(&readable);
-        tree.place(Node { aversion: -1, ..blank(zookeeper, "config", acl) });
-        tree.place(blank(zookeeper, "quota", AclId::NONE));
+        let config = Node { aversion: -1, ..blank(zookeeper, "config", acl) };
+        tree.place(config, "/zookeeper/config");
+        tree.place(blank(zookeeper, "quota", AclId::NONE), "/zookeeper/quota");
         tree
     }
 
@@ -103,7 +105,7 @@ impl Tree {
             names: HashTable::new(),
             hash,
             acls: AclTable::default(),
-            ephemerals: BTreeMap::new(),
+            ephemerals: BTreeSet::new(),
             lapses: BTreeSet::new(),
             quotas: Quotas::default(),
             counts: Counts::default(),
@@ -163,13 +165,8 @@ impl Tree {
 
     /// How many nodes are below this one, at any depth.
     pub(crate) fn descendants(&self, id: NodeId) -> i32 {
-        let mut count = 0_i32;
-        let mut next = vec![id];
-        while let Some(above) = next.pop() {
-            next.extend(self.child_ids(above));
-            count += i32::try_from(self.children_count(above)).expect("places are fewer");
-        }
-        count
+        let count = self.slots[id.index()].links.descendants;
+        i32::try_from(count).expect("fewer nodes than 2^31")
     }
 
     /// The access control list of a node.
@@ -182,14 +179,26 @@ impl Tree {
         self.acls.share(self.node(id).acl)
     }
 
-    /// Paths of the ephemeral nodes of a session, in the order of their slots.
-    pub(crate) fn ephemerals(&self, session: SessionId) -> impl Iterator<Item = String> {
-        self.ephemerals.get(&session).into_iter().flatten().map(|id| self.path_of(*id))
+    /// Paths of a session's ephemeral nodes that begin with `prefix`, in their order. It visits no others.
+    pub(crate) fn ephemerals<'a>(
+        &'a self,
+        session: SessionId,
+        prefix: &str,
+    ) -> impl Iterator<Item = &'a str> {
+        let own = self.ephemerals.range((session, Box::from(prefix))..);
+        own.map(|(owner, path)| (*owner, &**path))
+            .take_while(move |(owner, path)| *owner == session && path.starts_with(prefix))
+            .map(|(_, path)| path)
     }
 
     /// Sessions that have ephemeral nodes, by id.
     pub(crate) fn owners(&self) -> impl Iterator<Item = SessionId> {
-        self.ephemerals.keys().copied()
+        let first_from = |session: SessionId| {
+            let mut later = self.ephemerals.range((session, Box::default())..);
+            later.next().map(|(owner, _)| *owner)
+        };
+        let next = move |owner: &SessionId| first_from(SessionId(owner.0.checked_add(1)?));
+        iter::successors(first_from(SessionId(i64::MIN)), next)
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -227,7 +236,7 @@ impl Tree {
         let acl = self.acls.intern(new.acl);
         // The only copy of the payload: a slice of the frame or of the log would keep all of that alive.
         let data = new.data.map(Bytes::copy_from_slice);
-        let id = self.place(Node {
+        let node = Node {
             data,
             txn_order: self.next_txn_order(parent, zxid),
             czxid: zxid,
@@ -237,7 +246,8 @@ impl Tree {
             mtime: time.0,
             owner: new.owner,
             ..blank(parent, name, acl)
-        });
+        };
+        let id = self.place(node, new.path);
         let stat = self.stat(id);
         self.use_created(new.path, id);
         Ok(stat)
@@ -269,7 +279,7 @@ impl Tree {
         self.node_mut(parent).pzxid = zxid;
         let acl = self.share_acl(id);
         let bytes = self.node(id).length();
-        self.displace(id);
+        self.displace(id, path);
         self.use_more(path, -1, -signed(bytes));
         Ok(acl)
     }
@@ -387,20 +397,8 @@ impl Tree {
         names.iter().rev().fold(String::new(), |path, name| path + "/" + name)
     }
 
-    /// In UTF-16 units, as Java counts.
-    fn path_length(&self, id: NodeId) -> u64 {
-        let mut length = 0;
-        let mut at = id;
-        while at != NodeId::ROOT {
-            let node = self.node(at);
-            length += 1 + node.name.encode_utf16().count() as u64;
-            at = node.parent;
-        }
-        length.max(1)
-    }
-
-    /// Puts a node into a slot and links it under its parent.
-    fn place(&mut self, node: Node) -> NodeId {
+    /// Puts a node that belongs at `path` into a slot, links it under its parent, and counts it.
+    fn place(&mut self, node: Node, path: &str) -> NodeId {
         let id = self.free.pop().unwrap_or_else(|| {
             let id = NodeId(u32::try_from(self.slots.len()).expect("places are 32-bit"));
             self.slots.push(Slot::empty());
@@ -409,14 +407,20 @@ impl Tree {
         self.touch(id);
         assert!(self.slots[id.index()].node.replace(node).is_none(), "a free slot is empty");
         self.link(id);
+        // As many steps as the path has names, which it took to find the parent.
+        let mut at = id;
+        while at != NodeId::ROOT {
+            at = self.node(at).parent;
+            self.slots[at.index()].links.descendants += 1;
+        }
+        self.count(id, path, utf16_units(path));
         id
     }
 
-    /// Links a node that is in its slot under its parent, and counts it.
+    /// Links a node that is in its slot under its parent.
     fn link(&mut self, id: NodeId) {
         let node = self.node(id);
-        let (parent, data) = (node.parent, node.length() as u64);
-        let session = node.is_ephemeral().then_some(node.owner);
+        let parent = node.parent;
         if id != NodeId::ROOT {
             let hash = hash_of(&self.hash, parent, &node.name);
             let (slots, keyed) = (&self.slots, &self.hash);
@@ -427,14 +431,21 @@ impl Tree {
             self.unlist_lapse(parent);
             self.append_child(parent, id);
         }
-        if let Some(session) = session {
-            self.ephemerals.entry(session).or_default().insert(id);
+        self.list_lapse(id);
+    }
+
+    /// Counts a linked node, which is at `path` (of so many UTF-16 units), and lists it where it is looked for by path.
+    fn count(&mut self, id: NodeId, path: &str, units: u64) {
+        let node = self.node(id);
+        let data = node.length() as u64;
+        if node.is_ephemeral() {
+            let owner = node.owner;
+            self.ephemerals.insert((owner, path.into()));
             self.counts.ephemerals += 1;
         }
-        self.list_lapse(id);
-        self.list_quota(id);
+        self.list_quota(id, path);
         self.counts.nodes += 1;
-        self.counts.bytes += data + self.path_length(id);
+        self.counts.bytes += data + units;
     }
 
     fn youngest_child(&self, parent: NodeId) -> Option<NodeId> {
@@ -476,28 +487,29 @@ impl Tree {
     }
 
     /// The reverse of [`Tree::place`]. The caller has touched the slot.
-    fn displace(&mut self, id: NodeId) {
-        self.counts.bytes -= self.path_length(id);
+    fn displace(&mut self, id: NodeId, path: &str) {
         self.unlist_lapse(id);
         self.unlist_lapse(self.node(id).parent);
-        self.unlist_quota(id);
-        let node = self.slots[id.index()].node.as_ref().expect("a displaced node is there");
+        self.unlist_quota(id, path);
+        let node = self.node(id);
         let hash = hash_of(&self.hash, node.parent, &node.name);
         let entry = self.names.find_entry(hash, |other| *other == id);
         entry.expect("every node but the root is named").remove();
+        let mut at = id;
+        while at != NodeId::ROOT {
+            at = self.node(at).parent;
+            self.slots[at.index()].links.descendants -= 1;
+        }
         let node = self.slots[id.index()].node.take().expect("a displaced node is there");
         self.remove_child(node.parent, id);
         self.list_lapse(node.parent);
         if node.is_ephemeral() {
-            let of_session = self.ephemerals.get_mut(&node.owner).expect("ephemerals are indexed");
-            of_session.remove(&id);
-            if of_session.is_empty() {
-                self.ephemerals.remove(&node.owner);
-            }
+            let listed = self.ephemerals.remove(&(node.owner, path.into()));
+            assert!(listed, "ephemerals are listed");
             self.counts.ephemerals -= 1;
         }
         self.counts.nodes -= 1;
-        self.counts.bytes -= node.length() as u64;
+        self.counts.bytes -= node.length() as u64 + utf16_units(path);
         self.free.push(id);
         self.acls.release(node.acl);
     }
@@ -507,6 +519,11 @@ impl Slot {
     fn empty() -> Slot {
         Slot { node: None, links: Links::default(), walked: 0 }
     }
+}
+
+/// Length of a path as Java counts.
+fn utf16_units(path: &str) -> u64 {
+    path.encode_utf16().count() as u64
 }
 
 fn signed(bytes: usize) -> i64 {

@@ -52,6 +52,8 @@ pub(crate) struct Node {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Links {
     pub(crate) children: u32,
+    /// Nodes below this one, at any depth.
+    pub(crate) descendants: u32,
     /// The oldest child.
     pub(crate) first_child: Link,
     /// The next older sibling; of the oldest one the youngest, so that a parent need not hold both ends.

@@ -108,27 +108,26 @@ impl Tree {
         self.replace_data(stats, Some(Bytes::from(track.text())));
     }
 
-    /// A node is linked: does it hold limits?
-    pub(super) fn list_quota(&mut self, id: NodeId) {
-        if let Some(limited) = self.limited(id) {
+    /// A node is linked at `path`: does it hold limits?
+    pub(super) fn list_quota(&mut self, id: NodeId, path: &str) {
+        if let Some(limited) = self.limited(id, path) {
             self.quotas.0.insert(limited);
         }
     }
 
     /// A node goes.
-    pub(super) fn unlist_quota(&mut self, id: NodeId) {
-        if let Some(limited) = self.limited(id) {
+    pub(super) fn unlist_quota(&mut self, id: NodeId, path: &str) {
+        if let Some(limited) = self.limited(id, path) {
             self.quotas.0.remove(&limited);
         }
     }
 
     /// The path that this node holds the limits of. The root has no quota.
-    fn limited(&self, id: NodeId) -> Option<Box<str>> {
+    fn limited(&self, id: NodeId, path: &str) -> Option<Box<str>> {
         if &*self.node(id).name != LIMITS {
             return None;
         }
-        let path = self.path_of(id);
-        let limited = normal(limited_by(&path)?);
+        let limited = normal(limited_by(path)?);
         (!limited.is_empty()).then(|| limited.into())
     }
 

@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{AclId, AclTable, Node, NodeId, Slot, Tree};
+use super::{AclId, AclTable, Node, NodeId, Slot, Tree, utf16_units};
 use crate::error::Corrupt;
 use crate::ids::{ServerId, SessionId, Zxid};
 use crate::rng::KeyedHash;
@@ -209,9 +209,6 @@ impl Tree {
             if self.slots.get(parent.index()).is_none_or(|slot| slot.node.is_none()) {
                 return Err(format!("place {} has no parent", id.0));
             }
-            if !self.reaches_root(id) {
-                return Err(format!("place {} is its own ancestor", id.0));
-            }
             if !self.acls.reference(acl) {
                 return Err(format!("place {} names a list that is not there", id.0));
             }
@@ -222,26 +219,42 @@ impl Tree {
             let name = |id| &self.node(id).name;
             (one.0, one.1).cmp(&(other.0, other.1)).then_with(|| name(one.2).cmp(name(other.2)))
         });
-        for (_, _, id) in found {
-            self.link(id);
+        for (_, _, id) in &found {
+            self.link(*id);
+        }
+        if self.recount() < found.len() {
+            return Err("some places are their own ancestors".into());
         }
         // Lowest place first, so that a reloaded slab fills up as it lies.
         self.free.reverse();
         Ok(())
     }
 
-    fn reaches_root(&self, id: NodeId) -> bool {
-        let mut at = id;
-        for _ in 0..=self.slots.len() {
-            if at == NodeId::ROOT {
-                return true;
+    /// Counts all nodes that the root leads to. Each name is visited once, however deep the tree is.
+    fn recount(&mut self) -> usize {
+        let mut order = Vec::new();
+        let mut path = String::new();
+        let mut next = vec![(NodeId::ROOT, 0, 0)];
+        while let Some((id, length, mut units)) = next.pop() {
+            path.truncate(length);
+            if id == NodeId::ROOT {
+                self.count(id, "/", 1);
+            } else {
+                let name = &self.node(id).name;
+                path.push('/');
+                path.push_str(name);
+                units += 1 + utf16_units(name);
+                self.count(id, &path, units);
             }
-            match self.slots.get(at.index()).and_then(|slot| slot.node.as_ref()) {
-                Some(node) => at = node.parent,
-                None => return false,
-            }
+            order.push(id);
+            next.extend(self.child_ids(id).map(|child| (child, path.len(), units)));
         }
-        false
+        for id in order.iter().rev().filter(|id| **id != NodeId::ROOT) {
+            let below = self.slots[id.index()].links.descendants;
+            let parent = self.node(*id).parent;
+            self.slots[parent.index()].links.descendants += below + 1;
+        }
+        order.len()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of the tree: statistics by row, and snapshots taken while everything changes.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::config::TreeOptions;
 use crate::rng::Rng;
@@ -131,6 +133,63 @@ fn op_08_whoever_loads_a_snapshot_of_an_older_build_lists_children_alike() {
     assert_eq!(names(&again, "/p"), ["y", "z", "b", "c", "x", "a"]);
 }
 
+#[test]
+fn op_104_descendants_are_counted_at_every_level() {
+    let mut tree = tree();
+    let below = |tree: &Tree| {
+        ["/", "/a", "/a/b"].map(|path| tree.descendants(tree.find(path).expect("there")))
+    };
+    for (path, zxid) in [("/a", 1), ("/a/b", 2), ("/a/b/c", 3), ("/a/d", 4)] {
+        create(&mut tree, path, NOBODY, zxid);
+    }
+    assert_eq!(below(&tree), [7, 3, 1]);
+    tree.delete("/a/b/c", Zxid(5)).expect("fits");
+    assert_eq!(below(&tree), [6, 2, 0]);
+}
+
+/// A count that each change keeps is what a walk finds.
+#[test]
+fn descendants_and_ephemerals_are_those_that_a_walk_finds_whatever_changes() {
+    for seed in 0..100 {
+        let mut rng = Rng::new(seed);
+        let (mut tree, mut zxid) = (Tree::new(KeyedHash::new(&mut rng)), 0);
+        for _ in 0..60 {
+            change(&mut tree, &mut rng, &mut zxid);
+            let mut ephemerals = BTreeSet::new();
+            let nodes = walk(&tree, NodeId::ROOT, &mut ephemerals);
+            assert_eq!(tree.counts().nodes, nodes);
+            assert_eq!(tree.ephemerals, ephemerals, "seed {seed}");
+            assert_eq!(tree.counts().ephemerals, ephemerals.len());
+        }
+    }
+}
+
+/// Visits a node and all below it; how many these are.
+fn walk(tree: &Tree, id: NodeId, ephemerals: &mut BTreeSet<(SessionId, Box<str>)>) -> usize {
+    let node = tree.node(id);
+    if node.is_ephemeral() {
+        ephemerals.insert((node.owner, tree.path_of(id).into()));
+    }
+    let below: usize = tree.child_ids(id).map(|child| walk(tree, child, ephemerals)).sum();
+    assert_eq!(tree.descendants(id), i32::try_from(below).expect("few"), "{}", tree.path_of(id));
+    below + 1
+}
+
+/// Whoever is its own ancestor is led to by nobody.
+#[test]
+fn a_snapshot_with_a_circle_is_refused() {
+    let mut tree = tree();
+    for path in ["/a", "/a/zookeeper_limits", "/a/e"] {
+        create(&mut tree, path, NOBODY, 1);
+    }
+    let (a, limits) =
+        (tree.find("/a").expect("there"), tree.find("/a/zookeeper_limits").expect("there"));
+    tree.node_mut(a).parent = limits;
+    let (chunk, _) = snapshot(&mut tree);
+    let refused = load(&[chunk], KeyedHash::default()).expect_err("it is no tree");
+    assert_eq!(refused.what, "snapshot: some places are their own ancestors");
+}
+
 fn names(tree: &Tree, path: &str) -> Vec<String> {
     tree.children(tree.find(path).expect("the node exists"))
 }
@@ -177,11 +236,25 @@ fn ephemerals_are_known_by_session() {
     create(&mut tree, "/p", NOBODY, 1);
     create(&mut tree, "/p/e", SessionId(9), 2);
     create(&mut tree, "/f", SessionId(9), 3);
-    assert_eq!(Vec::from_iter(tree.ephemerals(SessionId(9))), ["/p/e", "/f"]);
+    create(&mut tree, "/p/em", SessionId(9), 3);
+    create(&mut tree, "/p/o", SessionId(8), 3);
+    for (prefix, below) in [
+        ("", &["/f", "/p/e", "/p/em"][..]),
+        ("/p/e", &["/p/e", "/p/em"]),
+        ("/p/em", &["/p/em"]),
+        ("/p/o", &[]),
+        ("/q", &[]),
+        ("x", &[]),
+    ] {
+        assert_eq!(Vec::from_iter(tree.ephemerals(SessionId(9), prefix)), below, "{prefix}");
+    }
+    assert_eq!(Vec::from_iter(tree.owners()), [SessionId(8), SessionId(9)]);
+    tree.delete("/p/em", Zxid(4)).expect("fits");
+    tree.delete("/p/o", Zxid(4)).expect("fits");
     assert_eq!(stat(&tree, "/f").ephemeral_owner, SessionId(9));
     tree.delete("/p/e", Zxid(4)).expect("fits");
     tree.delete("/f", Zxid(4)).expect("fits");
-    assert_eq!(tree.ephemerals(SessionId(9)).count(), 0);
+    assert_eq!(tree.owners().count(), 0);
     assert_eq!(tree.counts().ephemerals, 0);
 }
 
@@ -255,8 +328,10 @@ fn cut_and_mangled_snapshots_are_refused() {
 fn picture(tree: &Tree) -> impl PartialEq + std::fmt::Debug + use<> {
     let ids = (0..u32::try_from(tree.slots.len()).expect("few")).map(NodeId);
     let ids = ids.filter(|id| tree.slots[id.index()].node.is_some());
-    let lists: BTreeMap<_, _> = ids.map(|id| (tree.path_of(id), tree.children(id))).collect();
-    (tree.digest(), tree.counts(), tree.lapses.clone(), tree.quotas.clone(), lists)
+    let below = |id| (tree.children(id), tree.descendants(id));
+    let lists: BTreeMap<_, _> = ids.map(|id| (tree.path_of(id), below(id))).collect();
+    let (lapses, quotas) = (tree.lapses.clone(), tree.quotas.clone());
+    (tree.digest(), tree.counts(), lapses, quotas, tree.ephemerals.clone(), lists)
 }
 
 /// One random change among a few paths, sometimes by the same transaction as the one before.

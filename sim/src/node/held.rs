@@ -86,7 +86,8 @@ fn of_server(server: &Server) -> String {
         server.backlog()
     );
     text.push_str("\nsessions, of everybody and then its own local ones (a leader knows at which server they are)\n");
-    let ephemerals: BTreeMap<_, _> = server.ephemerals().collect();
+    let ephemerals: BTreeMap<_, Vec<&str>> =
+        server.ephemerals().map(|(session, paths)| (session, paths.collect())).collect();
     let everybodys = server.sessions().into_iter().map(|session| (session, ""));
     let own = server.local_sessions().into_iter().map(|session| (session, " local,"));
     for (session, standing) in everybodys.chain(own) {

@@ -91,7 +91,10 @@ impl Process {
             sessions: server.sessions(),
             unapplied: self.unapplied.len(),
             local_sessions: server.local_sessions(),
-            ephemerals: server.ephemerals().collect(),
+            ephemerals: server
+                .ephemerals()
+                .map(|(session, paths)| (session, paths.map(str::to_owned).collect()))
+                .collect(),
             watched: server.watch_summary(),
             by_conn: server.watches_by_conn().map(|(conn, path)| (conn, path.to_owned())).collect(),
             by_path: server.watches_by_path().map(|(path, conn)| (conn, path.to_owned())).collect(),
