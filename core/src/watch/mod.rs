@@ -16,11 +16,13 @@ use std::hash::{BuildHasher, Hasher};
 use hashbrown::HashTable;
 
 use crate::ids::ConnId;
-use crate::rng::KeyedHash;
+use crate::rng::{KeyedHash, KeyedHasher};
 use crate::status::WatchSummary;
-use crate::tree::split;
 use crate::wire::{AddWatchMode, EventType, WatcherType};
 use list::{List, Watcher};
+
+/// Bytes that are hashed at once.
+const WORD: usize = 8;
 
 /// All watches of a server.
 #[derive(Debug)]
@@ -128,17 +130,11 @@ impl Watches {
             EventType::NodeDeleted => Modes::DATA_TABLE.with(Modes::CHILD_TABLE),
         };
         let mut told = Vec::new();
+        if self.counts.recursive > 0 && table.meets(Modes::RECURSIVE) {
+            self.collect_above(path, &mut told);
+        }
         if let Some(id) = self.find(path) {
             self.fire_at(id, table, &mut told);
-        }
-        if self.counts.recursive > 0 && table.meets(Modes::RECURSIVE) {
-            let mut below = path;
-            while let Some((above, _)) = split(below) {
-                if let Some(id) = self.find(above) {
-                    self.collect_recursive(id, &mut told);
-                }
-                below = above;
-            }
         }
         // Slots are dealt anew: their order is not that of connections. A connection may watch several ancestors.
         told.sort_unstable();
@@ -192,7 +188,7 @@ impl Watches {
         WatchSummary { connections, paths, watches: self.counts.data }
     }
 
-    /// The data table, connection by connection, both in their order.
+    /// The data table, connection by connection in their order; the paths of each come in no particular one.
     pub(crate) fn data_by_conn(&self) -> impl Iterator<Item = (ConnId, &str)> {
         self.paths_by_conn(Modes::DATA_TABLE)
     }
@@ -202,14 +198,14 @@ impl Watches {
         self.paths_by_conn(Modes::of(which))
     }
 
-    /// Each connection with each path that it watches in any of these modes, each path once.
+    /// Each connection with each path that it watches in any of these modes, each path once. It takes four bytes for each
+    /// path of one connection at a time.
     fn paths_by_conn(&self, modes: Modes) -> impl Iterator<Item = (ConnId, &str)> {
         self.by_conn.iter().flat_map(move |(conn, slot)| {
-            let paths = self.paths_of(*slot, modes).map(|id| &*self.path(id).path);
-            let mut paths = Vec::from_iter(paths);
+            let mut paths = Vec::from_iter(self.paths_of(*slot, modes));
             paths.sort_unstable();
             paths.dedup();
-            paths.into_iter().map(|path| (*conn, path))
+            paths.into_iter().map(|id| (*conn, &*self.path(id).path))
         })
     }
 
@@ -305,13 +301,39 @@ impl Watches {
         self.forget_if_unwatched(id);
     }
 
-    fn collect_recursive(&self, id: PathId, told: &mut Vec<ConnId>) {
-        let path = self.path(id);
-        if path.recursive > 0 {
-            let recursive = |watcher: &&Watcher| watcher.modes().meets(Modes::RECURSIVE);
-            let watchers = path.list.as_slice().iter().filter(recursive);
-            told.extend(watchers.map(|watcher| self.conns[watcher.slot().index()].id));
+    /// Whoever watches all that is below a path above this one. Hashes each byte of the path once, and compares it only with
+    /// those above it that have such watchers.
+    fn collect_above(&self, path: &str, told: &mut Vec<ConnId>) {
+        if path.len() > 1
+            && path.starts_with('/')
+            && let Some(root) = self.find("/")
+        {
+            self.collect_recursive(root, told);
         }
+        let mut hasher = self.hash.build_hasher();
+        let mut hashed = 0;
+        // What comes before the first slash is nothing: the root has been looked for by its own name.
+        for (end, _) in path.match_indices('/').skip(1) {
+            while hashed + WORD <= end {
+                hash_word(&mut hasher, &path.as_bytes()[hashed..]);
+                hashed += WORD;
+            }
+            let mut above = hasher;
+            above.write(&path.as_bytes()[hashed..end]);
+            let is_above = |id: &PathId| {
+                let watched = self.path(*id);
+                watched.recursive > 0 && *watched.path == path[..end]
+            };
+            if let Some(id) = self.by_path.find(above.finish(), is_above) {
+                self.collect_recursive(*id, told);
+            }
+        }
+    }
+
+    fn collect_recursive(&self, id: PathId, told: &mut Vec<ConnId>) {
+        let recursive = |watcher: &&Watcher| watcher.modes().meets(Modes::RECURSIVE);
+        let watchers = self.path(id).list.as_slice().iter().filter(recursive);
+        told.extend(watchers.map(|watcher| self.conns[watcher.slot().index()].id));
     }
 
     fn forget_if_unwatched(&mut self, id: PathId) {
@@ -430,10 +452,22 @@ impl PathId {
     }
 }
 
+/// Whole words, and then the rest: so the hash of a path is made of the same words as those of all paths above it.
 fn hash_of(keyed: &KeyedHash, path: &str) -> u64 {
     let mut hasher = keyed.build_hasher();
-    hasher.write(path.as_bytes());
+    let mut rest = path.as_bytes();
+    while rest.len() >= WORD {
+        hash_word(&mut hasher, rest);
+        rest = &rest[WORD..];
+    }
+    hasher.write(rest);
     hasher.finish()
+}
+
+/// The first word of what is left.
+fn hash_word(hasher: &mut KeyedHasher, bytes: &[u8]) {
+    let word = bytes.first_chunk().expect("the caller has seen that there is one");
+    hasher.write_u64(u64::from_le_bytes(*word));
 }
 
 #[cfg(test)]

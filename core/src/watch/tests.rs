@@ -292,7 +292,21 @@ fn check(watches: &Watches, model: &Model) {
 
 #[test]
 fn watch_01_to_11_and_26_to_28_as_zookeepers_tables_whatever_happens() {
-    let paths = ["/", "/a", "/a/b", "/a/b/c", "/ab", "/a/bc", "/z", "/z/z/z", "no path", ""];
+    let paths = [
+        "/",
+        "/a",
+        "/a/b",
+        "/a/b/c",
+        "/ab",
+        "/a/bc",
+        "/z",
+        "/z/z/z",
+        "/a/b/cdefgh",
+        "/a/b/cdefgh/ijklmnopqrs",
+        "/a/b/cdefgh/ijklmnopqrs/t",
+        "no path",
+        "",
+    ];
     let kinds = [Kind::Data, Kind::Child, Kind::Persistent, Kind::Recursive];
     let events = [
         EventType::NodeCreated,
@@ -333,7 +347,7 @@ fn watch_01_to_11_and_26_to_28_as_zookeepers_tables_whatever_happens() {
                     assert_eq!(model.remove(path, conn, which), had);
                 }
                 4..=8 => {
-                    let (event, path) = (events[pick(4)], paths[pick(8)]);
+                    let (event, path) = (events[pick(4)], paths[pick(11)]);
                     let told = Vec::from_iter(model.fire(event, path));
                     assert_eq!(watches.fire(event, path), told, "{event:?} {path}");
                 }
