@@ -1,16 +1,15 @@
 //! Fingerprints of replicated state: equal digests at equal zxids mean equal replicas.
 //!
-//! Owns what counts as state and how it is hashed. A replica's digest is the wrapping sum over all nodes and sessions,
-//! so the order in which they are visited does not matter. Not cryptographic.
+//! Owns what counts as state and how it is hashed. A replica's digest is the wrapping sum over all nodes and sessions, so that
+//! it can be kept up to date: what changes takes its old share out and brings its new one in. Not cryptographic.
 
 use crate::ids::{ServerId, SessionId, Zxid};
 use crate::wire::Acl;
 
-/// All that is replicated of one node.
+/// All that is replicated of one node, its path apart.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the names are those of `wire::Stat`")]
 pub struct NodeView<'a> {
-    pub path: &'a str,
     pub data: Option<&'a [u8]>,
     /// Empty for the nodes that the server makes itself (no list: no restriction).
     pub acl: &'a [Acl],
@@ -27,16 +26,21 @@ pub struct NodeView<'a> {
     pub children: u32,
 }
 
-/// Share of one node in the digest.
-pub fn node(node: &NodeView<'_>) -> u64 {
+/// Share of the node at `path` in the digest.
+pub fn node(path: &str, node: &NodeView<'_>) -> u64 {
+    named(path.rsplit('/').filter(|name| !name.is_empty()), node)
+}
+
+/// The same by the names of which the path consists, the last one first, so that whoever holds links need not make a path.
+pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>, node: &NodeView<'_>) -> u64 {
     let mut hash = Fnv::new();
-    hash.text(node.path);
+    names.for_each(|name| hash.text(name));
     match node.data {
         None => hash.byte(0),
         Some(data) => {
             hash.byte(1);
             hash.number(data.len() as u64);
-            hash.bytes(data);
+            hash.long(data);
         }
     }
     hash.number(node.acl.len() as u64);
@@ -59,7 +63,8 @@ pub fn node(node: &NodeView<'_>) -> u64 {
     ] {
         hash.number(number);
     }
-    hash.0
+    // Whoever keeps shares has other uses for the outermost values.
+    hash.0.clamp(1, u64::MAX - 1)
 }
 
 /// Share of one session in the digest: its id, the timeout that its createSession carried, ms, the server that its
@@ -114,6 +119,22 @@ impl Fnv {
         for byte in rest {
             self.byte(*byte);
         }
+    }
+
+    /// The same for bytes that may be many: four words at a time, none of which waits for another.
+    fn long(&mut self, bytes: &[u8]) {
+        let (blocks, rest) = bytes.as_chunks::<32>();
+        if !blocks.is_empty() {
+            let mut lanes = [(); 4].map(|()| Fnv::new());
+            for block in blocks {
+                let (words, _) = block.as_chunks::<8>();
+                for (lane, word) in lanes.iter_mut().zip(words) {
+                    lane.number(u64::from_le_bytes(*word));
+                }
+            }
+            lanes.iter().for_each(|lane| self.number(lane.0));
+        }
+        self.bytes(rest);
     }
 
     fn text(&mut self, text: &str) {

@@ -301,6 +301,8 @@ marks! {
     SetsAside,
     /// a learner waits for a snapshot, because the last one cannot be read
     SyncAwaitsSnapshot,
+    /// two servers have different states at one position
+    StateDiffers,
 }
 
 /// A set of [`Mark`]s.

@@ -52,7 +52,12 @@ pub(crate) struct Replica {
     snapshots: Snapshots,
     /// A leader's snapshot that is arriving.
     incoming: Option<Incoming>,
+    /// Fingerprints of the state at the last positions at which servers compare them, oldest first.
+    digests: VecDeque<(Zxid, u64)>,
 }
+
+/// Fingerprints that are kept: as many comparisons may be under way.
+const DIGESTS: usize = 64;
 
 /// A transaction that waits to be committed.
 #[derive(Debug)]
@@ -222,6 +227,7 @@ impl Replica {
                 rests: false,
             },
             incoming: None,
+            digests: VecDeque::new(),
         })
     }
 
@@ -360,6 +366,28 @@ impl Replica {
     /// Sum over nodes and sessions; see [`crate::digest`].
     pub(crate) fn digest(&self) -> u64 {
         self.tree.digest().wrapping_add(self.sessions.digest())
+    }
+
+    /// A transaction is applied: keeps the fingerprint where servers compare theirs.
+    pub(crate) fn note_digest(&mut self, config: &Config) {
+        let at = self.log.applied();
+        if at.counter().is_multiple_of(config.limits.compare_txns.max(1)) {
+            self.digests.push_back((at, self.digest()));
+            let surplus = self.digests.len().saturating_sub(DIGESTS);
+            self.digests.drain(..surplus);
+        }
+    }
+
+    /// The newest fingerprints after this position, at most so many of them.
+    pub(crate) fn digests_after(&self, zxid: Zxid, most: usize) -> Vec<(Zxid, u64)> {
+        let first = self.digests.partition_point(|(at, _)| *at <= zxid);
+        let first = first.max(self.digests.len().saturating_sub(most));
+        self.digests.range(first..).copied().collect()
+    }
+
+    /// The own fingerprint at such a position, if it is still known.
+    pub(crate) fn digest_at(&self, zxid: Zxid) -> Option<u64> {
+        self.digests.iter().find(|(at, _)| *at == zxid).map(|(_, digest)| *digest)
     }
 
     /// Changes the durable promises. What depends on that waits for this very write: an earlier one that is still under
@@ -528,6 +556,7 @@ impl Replica {
             });
         }
         self.log.apply(txn.zxid);
+        self.tree.settle_digest();
         self.snapshots.txns = self.snapshots.txns.saturating_add(1);
         Ok(Some(Applied { txn, effects }))
     }
@@ -642,6 +671,7 @@ impl Replica {
             return Err(format!("snapshot {zxid} holds the picture of {}", header.zxid));
         }
         self.tree = tree;
+        self.digests.clear();
         self.sessions = table(header);
         self.watches = Watches::new(hash);
         self.unapplied.clear();

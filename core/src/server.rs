@@ -27,8 +27,8 @@ use crate::error::{Corrupt, Why};
 use crate::identity::Seed;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{
-    ClientCommand, Cx, DiskEvent, DurableState, Input, Mark, Now, Outbox, PeerCommand, Pressure,
-    Recovered,
+    ClientCommand, Cx, DiskEvent, DurableState, Input, Mark, Now, Outbox, PeerCommand,
+    Pressure, Recovered,
 };
 use crate::log::Written;
 use crate::peer::Vote;
@@ -468,6 +468,7 @@ impl Server {
                     self.confirm_sync(waiter.conn, waiter.request, cx);
                 }
             }
+            Verdict::Differs(zxid) => self.on_difference(zxid, cx),
             Verdict::StepDown(lost) => self.look(None, Why::Looks(lost), cx),
         }
     }
@@ -587,6 +588,7 @@ impl Server {
                 }
             };
             count += 1;
+            self.replica.note_digest(cx.config);
             if let Role::Leading(leader) = &mut self.role
                 && let Some(broadcast) = leader.broadcast()
             {

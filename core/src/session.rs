@@ -23,6 +23,8 @@ pub(crate) struct SessionTable {
     /// By creating server (top byte of the id): the highest id ever, so that a clock that was set back, or a restart,
     /// deals none twice (S4).
     last: BTreeMap<u8, SessionId>,
+    /// Sum of the shares of those that live in the digest.
+    digest: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,7 @@ impl SessionTable {
     ) -> SessionTable {
         let session = |timeout_ms| Session { timeout_ms, owner: None, keyed: false };
         let live = live.into_iter().map(|(id, timeout_ms)| (id, session(timeout_ms))).collect();
-        let mut table = SessionTable { live, last: last.into_iter().collect() };
+        let mut table = SessionTable { live, last: last.into_iter().collect(), digest: 0 };
         for (id, owner) in owners {
             if let Some(session) = table.live.get_mut(&id) {
                 session.owner = Some(owner);
@@ -73,6 +75,8 @@ impl SessionTable {
                 session.keyed = true;
             }
         }
+        let shares = table.live.iter().map(|(id, session)| session.share(*id));
+        table.digest = shares.fold(0, u64::wrapping_add);
         table
     }
 
@@ -124,7 +128,9 @@ impl SessionTable {
         if self.live.contains_key(&id) {
             return Err(Inapplicable::new(format!("session {id} exists")));
         }
-        self.live.insert(id, Session { timeout_ms, owner, keyed });
+        let session = Session { timeout_ms, owner, keyed };
+        self.digest = self.digest.wrapping_add(session.share(id));
+        self.live.insert(id, session);
         let last = self.last.entry(top_byte(id)).or_insert(id);
         *last = id.max(*last);
         Ok(())
@@ -133,15 +139,19 @@ impl SessionTable {
     /// # Errors
     /// Where there is no such session: only live ones move.
     pub(crate) fn move_to(&mut self, id: SessionId, owner: ServerId) -> Result<(), Inapplicable> {
-        self.live.get_mut(&id).ok_or_else(|| Inapplicable::new(no_session(id)))?.owner =
-            Some(owner);
+        let session = self.live.get_mut(&id).ok_or_else(|| Inapplicable::new(no_session(id)))?;
+        let before = session.share(id);
+        session.owner = Some(owner);
+        self.digest = self.digest.wrapping_sub(before).wrapping_add(session.share(id));
         Ok(())
     }
 
     /// # Errors
     /// Where there is no such session: it is closed once.
     pub(crate) fn close(&mut self, id: SessionId) -> Result<(), Inapplicable> {
-        self.live.remove(&id).map(|_| ()).ok_or_else(|| Inapplicable::new(no_session(id)))
+        let session = self.live.remove(&id).ok_or_else(|| Inapplicable::new(no_session(id)))?;
+        self.digest = self.digest.wrapping_sub(session.share(id));
+        Ok(())
     }
 
     /// The first id that a server deals, or its leader for it, which begins to create sessions at this wall time (SESS-01).
@@ -183,11 +193,15 @@ impl SessionTable {
     }
 
     pub(crate) fn digest(&self) -> u64 {
-        let live = self.live.iter();
-        let live =
-            live.map(|(id, held)| digest::session(*id, held.timeout_ms, held.owner, held.keyed));
         let last = self.last().map(|(server, id)| digest::last_session(server, id));
-        live.chain(last).fold(0, u64::wrapping_add)
+        last.fold(self.digest, u64::wrapping_add)
+    }
+}
+
+impl Session {
+    /// Share in the digest.
+    fn share(&self, id: SessionId) -> u64 {
+        digest::session(id, self.timeout_ms, self.owner, self.keyed)
     }
 }
 

@@ -248,6 +248,7 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
             sent: Instant(500),
             echo: Instant(300),
             touched: vec![(session, timeout_ms)],
+            digests: vec![(zxid, 70_002)],
         },
         Some(PeerMessage::Pong { .. }) => {
             let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();

@@ -316,6 +316,7 @@ impl Live {
                 sent: Instant(near(source, self.now.0)),
                 echo: Instant(near(source, self.now.0)),
                 touched: vec![(session(source), timeout_ms)],
+                digests: vec![(zxid(source), source.byte().into())],
             },
             15 => PeerMessage::CreateSession { timeout_ms, origin: origin(source) },
             16 => PeerMessage::Revalidate { conn: ConnId(7), session: session(source), timeout_ms },

@@ -228,6 +228,12 @@ impl Check {
         id: "E3",
         sentence: "what is kept of the log in memory is its end, and its bytes are counted",
     };
+    /// Servers compare their states by themselves.
+    pub const ALIKE: Check = Check {
+        class: Class::Safety,
+        id: "T1",
+        sentence: "no server finds that its state is another one than its leader's",
+    };
     /// No handle is left over.
     pub const HANDLES: Check =
         Check { class: Class::Safety, id: "E4", sentence: "files and connections are given back" };

@@ -258,6 +258,7 @@ mod tests {
             sent: Instant(0),
             echo: Instant(0),
             touched: vec![(SessionId(-1), 30_000); 5_000],
+            digests: Vec::new(),
         };
         let request = PeerMessage::Request {
             session: SessionId(1),

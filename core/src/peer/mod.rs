@@ -200,6 +200,8 @@ pub enum PeerMessage {
         echo: Instant,
         /// The sessions, and the timeout that each was granted last, ms (SESS-16).
         touched: Vec<(SessionId, u32)>,
+        /// Fingerprints of its state at positions at which servers compare them.
+        digests: Vec<(Zxid, u64)>,
     },
     /// Learner: a client's write (ZAB-16).
     Request {

@@ -4,7 +4,7 @@
 //! Must not know sessions' timeouts, watches or connections, and takes no `Cx`: it cannot act.
 //!
 //! Nodes lie in a slab and are found by one table from (parent, name) to place, so a name is stored once and a path
-//! never. A snapshot walks the slab (`snapshot`); whoever changes a node calls `touch` first.
+//! never. A snapshot walks the slab (`snapshot`), and the digest is a sum over it: whoever changes a node calls `touch` first.
 
 mod acl;
 mod lapse;
@@ -54,12 +54,25 @@ pub(crate) struct Tree {
     quotas: Quotas,
     counts: Counts,
     walk: Option<Walk>,
+    /// Sum of the shares of all nodes in the digest, except those of `changed`.
+    digest: u64,
+    /// Slots whose share is not in the sum, each once.
+    changed: Vec<NodeId>,
 }
+
+/// Values that [`digest::node`] does not have.
+const NOT_IN_SUM: u64 = 0;
+const NO_NODE: u64 = u64::MAX;
+
+/// Changed nodes until their shares are brought into the digest: what many changes touch is hashed once.
+const CHANGED: usize = 64;
 
 #[derive(Debug)]
 struct Slot {
     node: Option<Node>,
     links: Links,
+    /// Share in the digest's sum; [`NOT_IN_SUM`] for those in `changed`, [`NO_NODE`] where there is none.
+    share: u64,
     /// The walk that need not visit this slot: it was set aside, or empty when the walk began.
     walked: u32,
 }
@@ -110,6 +123,8 @@ impl Tree {
             quotas: Quotas::default(),
             counts: Counts::default(),
             walk: None,
+            digest: 0,
+            changed: Vec::new(),
         }
     }
 
@@ -343,30 +358,58 @@ impl Tree {
         Ok(self.stat(id))
     }
 
-    /// Sum over all nodes; see [`digest`].
+    /// Sum over all nodes; see [`digest`]. Visits those that have changed of late.
     pub(crate) fn digest(&self) -> u64 {
-        let mut sum = 0_u64;
-        for (index, slot) in self.slots.iter().enumerate() {
-            let Some(node) = &slot.node else { continue };
-            let id = NodeId(u32::try_from(index).expect("places are 32-bit"));
-            let path = self.path_of(id);
-            sum = sum.wrapping_add(digest::node(&NodeView {
-                path: &path,
-                data: node.data.as_deref(),
-                acl: self.acls.list(node.acl),
-                czxid: node.czxid,
-                mzxid: node.mzxid,
-                pzxid: node.pzxid,
-                ctime: node.ctime,
-                mtime: node.mtime,
-                version: node.version,
-                creates: node.creates,
-                aversion: node.aversion,
-                owner: node.owner,
-                children: slot.links.children,
-            }));
+        let changed = self.changed.iter().filter_map(|id| self.share(*id));
+        changed.fold(self.digest, u64::wrapping_add)
+    }
+
+    /// A transaction is applied: the shares of what it has changed may be brought into the digest.
+    pub(crate) fn settle_digest(&mut self) {
+        if self.changed.len() >= CHANGED {
+            self.bring_in_changes();
         }
-        sum
+    }
+
+    pub(super) fn bring_in_changes(&mut self) {
+        for id in mem::take(&mut self.changed) {
+            let share = self.share(id);
+            self.slots[id.index()].share = share.unwrap_or(NO_NODE);
+            self.digest = self.digest.wrapping_add(share.unwrap_or(0));
+        }
+    }
+
+    /// The slot is about to change: its share is taken out of the digest.
+    pub(super) fn take_out_share(&mut self, id: NodeId) {
+        match mem::replace(&mut self.slots[id.index()].share, NOT_IN_SUM) {
+            NOT_IN_SUM => return,
+            NO_NODE => {}
+            share => self.digest = self.digest.wrapping_sub(share),
+        }
+        self.changed.push(id);
+    }
+
+    /// Share of the node in this slot, if there is one.
+    fn share(&self, id: NodeId) -> Option<u64> {
+        let slot = &self.slots[id.index()];
+        let node = slot.node.as_ref()?;
+        let view = NodeView {
+            data: node.data.as_deref(),
+            acl: self.acls.list(node.acl),
+            czxid: node.czxid,
+            mzxid: node.mzxid,
+            pzxid: node.pzxid,
+            ctime: node.ctime,
+            mtime: node.mtime,
+            version: node.version,
+            creates: node.creates,
+            aversion: node.aversion,
+            owner: node.owner,
+            children: slot.links.children,
+        };
+        let above = |id: &NodeId| Some(self.node(*id).parent);
+        let nodes = iter::successors(Some(id), above).take_while(|id| *id != NodeId::ROOT);
+        Some(digest::named(nodes.map(|id| &*self.node(id).name), &view))
     }
 
     fn child(&self, parent: NodeId, name: &str) -> Option<NodeId> {
@@ -517,7 +560,7 @@ impl Tree {
 
 impl Slot {
     fn empty() -> Slot {
-        Slot { node: None, links: Links::default(), walked: 0 }
+        Slot { node: None, links: Links::default(), share: NO_NODE, walked: 0 }
     }
 }
 

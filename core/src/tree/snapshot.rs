@@ -123,6 +123,7 @@ impl Tree {
 
     /// To be called before a slot changes.
     pub(super) fn touch(&mut self, id: NodeId) {
+        self.take_out_share(id);
         let Some(walk) = &mut self.walk else { return };
         let slot = &mut self.slots[id.index()];
         if (walk.cursor..walk.end).contains(&id.0) && slot.walked != walk.number {
@@ -225,6 +226,8 @@ impl Tree {
         if self.recount() < found.len() {
             return Err("some places are their own ancestors".into());
         }
+        found.iter().for_each(|(_, _, id)| self.take_out_share(*id));
+        self.bring_in_changes();
         // Lowest place first, so that a reloaded slab fills up as it lies.
         self.free.reverse();
         Ok(())

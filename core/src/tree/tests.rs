@@ -337,6 +337,7 @@ fn picture(tree: &Tree) -> impl PartialEq + std::fmt::Debug + use<> {
 /// One random change among a few paths, sometimes by the same transaction as the one before.
 fn change(tree: &mut Tree, rng: &mut Rng, zxid: &mut u64) {
     *zxid += u64::from(rng.below(3) > 0);
+    tree.settle_digest();
     let top = format!("/n{}", rng.below(8));
     let path = if rng.below(2) == 0 { top.clone() } else { format!("{top}/c{}", rng.below(4)) };
     let below = if path == top { Lifetime::Persistent } else { Lifetime::Ephemeral };

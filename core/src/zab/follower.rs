@@ -26,7 +26,12 @@ pub(crate) struct Follower {
     deadline: Instant,
     /// Heard of since the last ping, with the timeout granted here, ms.
     touched: BTreeMap<SessionId, u32>,
+    /// Fingerprints up to here were told to the leader.
+    compared: Zxid,
 }
+
+/// Fingerprints in one answer to a ping.
+const DIGESTS: usize = 16;
 
 /// Where the follower stands; drawn in the module above.
 #[derive(Debug)]
@@ -75,6 +80,7 @@ impl Follower {
             phase: Phase::Dialling,
             deadline: cx.now.mono.after(cx.config.discovery_limit() * 2),
             touched: BTreeMap::new(),
+            compared: Zxid::ZERO,
         }
     }
 
@@ -168,7 +174,7 @@ impl Follower {
             PeerMessage::Commit { zxid } if serves && zxid <= replica.log().appended() => {
                 News::Commit(zxid)
             }
-            PeerMessage::Ping { round, sent, echo } => self.on_ping(round, sent, echo, cx),
+            PeerMessage::Ping { round, sent, echo } => self.on_ping(round, sent, echo, replica, cx),
             PeerMessage::Synced { conn, request } if serves => News::Synced(conn, request),
             PeerMessage::Commit { .. }
             | PeerMessage::Synced { .. }
@@ -439,6 +445,7 @@ impl Follower {
         round: u64,
         leaders_clock: Instant,
         echo: Instant,
+        replica: &Replica,
         cx: &mut Cx<'_>,
     ) -> News {
         match self.phase {
@@ -448,8 +455,10 @@ impl Follower {
                     self.deadline = self.deadline.max(fresh_until);
                 }
                 let touched = std::mem::take(&mut self.touched).into_iter().collect();
-                let sent = cx.now.mono;
-                cx.tell(link, PeerMessage::Pong { round, sent, echo: leaders_clock, touched });
+                let digests = replica.digests_after(self.compared, DIGESTS);
+                self.compared = digests.last().map_or(self.compared, |(zxid, _)| *zxid);
+                let (sent, echo) = (cx.now.mono, leaders_clock);
+                cx.tell(link, PeerMessage::Pong { round, sent, echo, touched, digests });
                 News::None
             }
             Phase::Dialling

@@ -3,12 +3,14 @@
 //! Owns its learners, who has promised and who has the history, and the pings. Must not decide writes (`broadcast`
 //! does), nor answer clients. It says what has become true, and `server` acts on it.
 
+mod differences;
 mod establish;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::establish::ends_in_another_epoch;
+use self::differences::ends_in_another_epoch;
 use super::broadcast::{Broadcast, Resumption, Write};
+use super::digests::Digests;
 use super::learner::{Learner, Stage};
 use super::syncs::SyncWaiter;
 use crate::error::{Lost, Why};
@@ -37,6 +39,7 @@ pub(crate) struct Leader {
     round: u64,
     /// The last ping that each learner has answered.
     answered: BTreeMap<ServerId, u64>,
+    digests: Digests,
     next_ping: Instant,
     /// When to give up, if service has not begun (ZAB-06).
     begin_by: Instant,
@@ -67,6 +70,8 @@ pub(crate) enum Verdict {
     Establish,
     /// These clients of this server may be answered.
     Synced(Vec<SyncWaiter>),
+    /// A majority has another state at this position than this server.
+    Differs(Zxid),
     /// There is no quorum to lead, or somebody else knows more: look for a leader.
     StepDown(Lost),
 }
@@ -84,6 +89,7 @@ impl Leader {
             far_ahead: BTreeSet::new(),
             round: 0,
             answered: BTreeMap::new(),
+            digests: Digests::default(),
             next_ping: now.after(cx.config.tick() / 2),
             begin_by: now.after(cx.config.discovery_limit()),
         };
@@ -169,9 +175,12 @@ impl Leader {
             PeerMessage::SyncAt { last, nonce: _ } => self.on_sync_at(link, last, replica, cx),
             PeerMessage::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
             PeerMessage::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
-            PeerMessage::Pong { round, echo, sent, touched } => {
+            PeerMessage::Pong { round, echo, sent, touched, digests } => {
                 learner.on_pong(sent, echo, cx.now.mono);
-                self.on_pong(link, round, &touched, cx)
+                match self.compare(server, &digests, replica, cx) {
+                    Verdict::GoOn => self.on_pong(link, round, &touched, cx),
+                    verdict => verdict,
+                }
             }
             PeerMessage::Request { session, origin, ids, request, standing }
                 if serves

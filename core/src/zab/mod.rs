@@ -28,6 +28,7 @@
 
 mod broadcast;
 mod cleaning;
+mod digests;
 mod follower;
 mod leader;
 mod learner;

@@ -6,7 +6,7 @@
 //! ```text
 //! ensemble N                  servers 1 to N, with empty disks, a tick of 1 s
 //! grow N                      servers 1 to N from now on, those that are new with empty disks; for the next boots
-//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns, snapshot_slice_bytes, kept,
+//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns, snapshot_slice_bytes, kept, compare,
 //!                             epoch_txns, hold_ms; check_ms and per_minute, of containers; local and upgrade, 1 or 0
 //! start                       boot all and settle, without a trace: for plays that begin later
 //! boot [N ..]                 start these servers, or all, on what their disks hold
@@ -23,6 +23,7 @@
 //! deliver A->B [COUNT]        what waits, although it is held
 //! disk N [COUNT]              the same for a disk
 //! disk N log                  what its log lane has, which overtakes the others
+//! forge N                     the data of the last node that its log creates is another one, whatever the others have
 //! rot N                       the snapshots that it has cannot be read any more
 //! disk N full | disk N roomy  from now on there is no room for snapshots, or some again
 //! lose A->B                   what a dead server has sent does not arrive
@@ -83,6 +84,8 @@ struct Play {
     leaders: BTreeMap<Epoch, ServerId>,
     /// What clients were told.
     heard: Vec<(ConnId, ClientCommand)>,
+    /// Has a log been forged, so that trees differ?
+    forged: bool,
     /// Copies of disks.
     kept: BTreeMap<String, Disk>,
 }
@@ -142,6 +145,7 @@ impl Play {
             trees: BTreeMap::new(),
             leaders: BTreeMap::new(),
             heard: Vec::new(),
+            forged: false,
             kept: BTreeMap::new(),
         }
     }
@@ -232,6 +236,12 @@ impl Play {
             ["disk", server, room @ ("full" | "roomy")] => {
                 self.members.get_mut(&id(server)).unwrap().disk.full = *room == "full";
             }
+            ["forge", server] => {
+                let member = self.members.get_mut(&id(server)).unwrap();
+                assert!(member.server.is_none(), "kill it first");
+                member.disk.forge();
+                self.forged = true;
+            }
             ["rot", server] => self.members.get_mut(&id(server)).unwrap().disk.rot(),
             ["disk", server, count] => self.finish(id(server), count.parse().unwrap()),
             ["lose", way] => {
@@ -290,6 +300,7 @@ impl Play {
                 "snapshot_txns" => limits.snapshot_txns = n,
                 "snapshot_slice_bytes" => limits.snapshot_slice_bytes = n,
                 "kept" => limits.snapshots_kept = n,
+                "compare" => limits.compare_txns = n,
                 "epoch_txns" => limits.epoch_txns = n,
                 "check_ms" => tree.container_check_ms = n.into(),
                 "per_minute" => tree.container_max_per_minute = n,
@@ -545,7 +556,7 @@ impl Play {
     fn check(&mut self, id: ServerId, before: Zxid) {
         let server = self.server(id).expect("it has just acted");
         let status = server.status();
-        if status.applied != before {
+        if status.applied != before && !self.forged {
             let digest = server.digest();
             let known = *self.trees.entry(status.applied).or_insert(digest);
             assert_eq!(

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use zabkeeper_core::io::{
     ClientCommand, DiskCommand, DiskEvent, DurableState, Entry, Outbox, Recovered, SnapshotImage,
 };
+use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::{
     Acl, AddWatchMode, ConnectRequest, ConnectResponse, Id, OpCode, Perms, Request, RequestFrame,
     Secret, SetWatches, WatcherType,
@@ -35,6 +36,18 @@ impl Disk {
     /// These are in the log already.
     pub(crate) fn log(&mut self, entries: impl IntoIterator<Item = Entry>) {
         self.entries.extend(entries);
+    }
+
+    /// The data of the last node that the log creates is another one.
+    pub(crate) fn forge(&mut self) {
+        let forged = self.entries.iter_mut().rev().find_map(|entry| {
+            let mut txn = Txn::decode(entry).ok()?;
+            let TxnOp::Create { data, .. } = &mut txn.op else { return None };
+            *data = Some(Bytes::from_static(b"forged"));
+            *entry = txn.encode();
+            Some(())
+        });
+        assert!(forged.is_some(), "there is no such node");
     }
 
     /// Snapshots cannot be read any more.

@@ -100,8 +100,7 @@ impl Node {
 
     /// Share in the digest.
     pub(super) fn share(&self, path: &str) -> u64 {
-        digest::node(&digest::NodeView {
-            path,
+        let view = digest::NodeView {
             data: self.data.as_deref(),
             acl: &self.acl,
             czxid: self.czxid,
@@ -114,7 +113,8 @@ impl Node {
             aversion: self.aversion,
             owner: lifetime::owner_field(self.lifetime, self.owner),
             children: self.children,
-        })
+        };
+        digest::node(path, &view)
     }
 }
 

@@ -555,6 +555,10 @@ impl Process {
             return shared.panicked(&format!("s{}, apply", self.id), &halted.to_string());
         }
         let role = self.told.0;
+        if self.out.marks.contains(Mark::StateDiffers) {
+            let at = format!("s{} leads, and a learner differs at {}", self.id, status.applied);
+            shared.hold(Check::ALIKE, Err(at));
+        }
         if self.out.marks.contains(Mark::PurgeHeld) {
             shared.hold(Check::FILES, self.behind.is_somebody(self.id));
         }

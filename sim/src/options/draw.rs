@@ -369,7 +369,7 @@ impl ServerOptions {
             limits.epoch_txns = dice.range_u32(5, 300);
         }
         draw_pace(&mut limits, &usual, tick_ms, rare, dice);
-        ServerOptions {
+        let mut options = ServerOptions {
             tick_ms,
             phase_ticks: (dice.range_u32(3, 10), dice.range_u32(2, 5)),
             limits,
@@ -386,7 +386,9 @@ impl ServerOptions {
             timer_slack_us: 0,
             log_pause_us: 0,
             snapshot_pause_us: 0,
-        }
+        };
+        options.limits.compare_txns = *dice.pick(&[1, 7, 50, usual.compare_txns]);
+        options
     }
 }
 

@@ -89,11 +89,12 @@ impl fmt::Display for Options {
         )?;
         writeln!(
             f,
-            "snapshots every {}..{} txns, slice={}B, kept={}; log segment={}B, batch={}",
+            "snapshots every {}..{} txns, slice={}B, kept={}, compared every {}; log segment={}B, batch={}",
             limits.snapshot_txns / 2 + 1,
             limits.snapshot_txns,
             limits.snapshot_slice_bytes,
             limits.snapshots_kept,
+            limits.compare_txns,
             server.segment_bytes,
             if server.batch_commands == usize::MAX { 0 } else { server.batch_commands }
         )?;

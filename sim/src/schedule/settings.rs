@@ -117,6 +117,7 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         | "sync_ticks"
         | "container_check_ms"
         | "container_max_per_minute"
+        | "compare_txns"
         | "batch_inputs"
         | "batch_commands"
         | "notify_min_us"
@@ -317,6 +318,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         undurable_bytes,
         snapshot_txns,
         snapshot_slice_bytes,
+        compare_txns,
         snapshots_kept,
         epoch_txns,
         hold,
@@ -353,6 +355,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("undurable_bytes", undurable_bytes);
     visit("snapshot_txns", snapshot_txns);
     visit("snapshot_slice_bytes", snapshot_slice_bytes);
+    visit("compare_txns", compare_txns);
     visit("snapshots_kept", snapshots_kept);
     visit("epoch_txns", epoch_txns);
     visit("hold_us", hold);

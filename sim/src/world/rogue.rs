@@ -195,6 +195,7 @@ impl Rogue {
                 sent: Instant(u64::MAX),
                 echo: Instant(u64::MAX),
                 touched: Vec::new(),
+                digests: vec![(FAR, 1)],
             },
             6 => PeerMessage::CreateSession { timeout_ms: 1_000, origin: elsewhere },
             7 => PeerMessage::Request {

@@ -164,22 +164,6 @@ impl Leader {
         }
     }
 
-    /// The learner sets its history aside, to be filled anew. Of two servers none can say which is right.
-    pub(super) fn on_difference(&mut self, link: LinkId, zxid: Zxid, cx: &mut Cx<'_>) -> Verdict {
-        cx.mark(Mark::HistoryDiffers);
-        if cx.config.voters().set().len() < 3 {
-            let what = format!(
-                "what it has at {zxid} is not what this server has there, and two servers cannot tell which is right: decide                  which of them keeps its data, move the data directory of the other one away, and start the one that has                  its data with only itself in zoo.cfg, then the other"
-            );
-            return self.refuse(link, what, cx);
-        }
-        cx.tell(link, PeerMessage::Differs { zxid });
-        let what = format!(
-            "what it has at {zxid} is not what this server has there: it sets its data aside"
-        );
-        self.refuse(link, what, cx)
-    }
-
     pub(super) fn on_ack_epoch(
         &mut self,
         link: LinkId,
@@ -331,11 +315,4 @@ impl Leader {
         let own = own.then(|| (cx.config.id(), self.voice));
         learners.map(|learner| (learner.server, learner.voice)).chain(own).collect()
     }
-}
-
-/// Does a learner's history end in an epoch of the same number as one here, and of another leader? An operator who puts back
-/// an older copy of a directory lets a second leader begin an epoch that there was before.
-pub(super) fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -> bool {
-    let ours = replica.nonce_at(last);
-    ours != 0 && nonce != 0 && ours != nonce
 }

@@ -341,6 +341,7 @@ impl Dice {
                 sent: Instant(u64::MAX),
                 echo: Instant(u64::MAX),
                 touched: vec![(session, u32::MAX)],
+                digests: vec![(zxid, 7)],
             },
         }
     }

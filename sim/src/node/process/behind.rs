@@ -79,6 +79,7 @@ mod tests {
             sent: Instant(0),
             echo: Instant(0),
             touched: Vec::new(),
+            digests: Vec::new(),
         });
         assert!(pong.is_somebody(ServerId(1)).is_err());
     }

@@ -45,6 +45,7 @@ fn pongs(h: &mut History, id: ServerId, touched: &[SessionId]) {
         echo: Instant(0),
         round: 1,
         touched: touched.iter().map(|session| (*session, 1_000)).collect(),
+        digests: Vec::new(),
     };
     h.puts(id, &[], &[PeerCommand::Send(link(id, S1), pong.clone())]);
     h.hears(S1, id, pong);
@@ -301,7 +302,13 @@ fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
         h.sends(
             S2,
             S1,
-            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+            PeerMessage::Pong {
+                round: 1,
+                sent: Instant(0),
+                echo: Instant(0),
+                touched: Vec::new(),
+                digests: Vec::new(),
+            },
         );
         if !lie {
             expires(h, session);

@@ -672,6 +672,7 @@ fn z25_a_leader_hears_nobody() {
                     sent: Instant(0),
                     echo: Instant(0),
                     touched: Vec::new(),
+                    digests: Vec::new(),
                 },
             );
         }

@@ -126,7 +126,13 @@ fn o1_sess_16_a_leader_that_was_told_shows_the_first_timeout() {
         h.sends(
             if lie { S3 } else { S2 },
             SERVER,
-            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched },
+            PeerMessage::Pong {
+                round: 1,
+                sent: Instant(0),
+                echo: Instant(0),
+                touched,
+                digests: Vec::new(),
+            },
         );
         let mut told = report(h);
         told.sessions[0].server = Some(S3);

@@ -111,7 +111,13 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
         h.hears_on(
             S1,
             first,
-            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+            PeerMessage::Pong {
+                round: 1,
+                sent: Instant(0),
+                echo: Instant(0),
+                touched: Vec::new(),
+                digests: Vec::new(),
+            },
         );
         h.logs(S1, &entry);
     });
@@ -151,7 +157,13 @@ fn c5_an_answer_to_what_left_before_a_sync_came_confirms_it() {
         h.sends(
             S2,
             S1,
-            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+            PeerMessage::Pong {
+                round: 1,
+                sent: Instant(0),
+                echo: Instant(0),
+                touched: Vec::new(),
+                digests: Vec::new(),
+            },
         );
         h.whispers(S1, S2, PeerMessage::Synced { conn, request });
     });

@@ -30,7 +30,13 @@ fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
         h.sends(
             S2,
             S1,
-            PeerMessage::Pong { round: 1, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+            PeerMessage::Pong {
+                round: 1,
+                sent: Instant(0),
+                echo: Instant(0),
+                touched: Vec::new(),
+                digests: Vec::new(),
+            },
         );
         if !lie {
             h.logs(S2, &entry);
@@ -160,7 +166,13 @@ fn l11_who_acknowledges_nothing_is_given_up_at_once() {
         h.sends(
             S3,
             S1,
-            PeerMessage::Pong { round: 0, sent: Instant(0), echo: Instant(0), touched: Vec::new() },
+            PeerMessage::Pong {
+                round: 0,
+                sent: Instant(0),
+                echo: Instant(0),
+                touched: Vec::new(),
+                digests: Vec::new(),
+            },
         );
         gives_up(h, S1);
     });
@@ -187,7 +199,13 @@ fn l11_a_follower_leaves_a_leader_that_it_has_just_heard() {
         h.sends(
             S3,
             S1,
-            PeerMessage::Pong { round: 0, sent: answered, echo: Instant(0), touched: Vec::new() },
+            PeerMessage::Pong {
+                round: 0,
+                sent: answered,
+                echo: Instant(0),
+                touched: Vec::new(),
+                digests: Vec::new(),
+            },
         );
         h.sends(S1, S3, PeerMessage::Ping { round: 1, sent: Instant(0), echo: answered });
         h.waits(if lie { 2_000 } else { 3_000 });

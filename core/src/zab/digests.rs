@@ -1,0 +1,95 @@
+//! Whether all servers have the same state: fingerprints at the same positions, as a leader hears of them.
+//!
+//! Owns what was heard and who differs from a majority. Must not act on it. Of servers that differ without a majority on
+//! either side nobody can say which is right.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ids::{ServerId, Zxid};
+use crate::quorum::Voters;
+
+/// Positions that are waited at for more voices.
+const POSITIONS: usize = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Digests {
+    heard: BTreeMap<Zxid, BTreeMap<ServerId, u64>>,
+}
+
+impl Digests {
+    /// Two servers have these fingerprints at a position. Returns who differs there from a majority of the voters.
+    pub(super) fn hear(
+        &mut self,
+        zxid: Zxid,
+        fingerprints: [(ServerId, u64); 2],
+        voters: &Voters,
+    ) -> BTreeSet<ServerId> {
+        let heard = self.heard.entry(zxid).or_default();
+        heard.extend(fingerprints);
+        let agree = |digest: u64| voters.is_quorum(|id| heard.get(&id) == Some(&digest));
+        let right =
+            fingerprints.map(|(_, digest)| digest).into_iter().find(|digest| agree(*digest));
+        let differing = heard.iter().filter(|(_, digest)| right.is_some_and(|it| it != **digest));
+        let differing = differing.map(|(id, _)| *id).collect();
+        while self.heard.len() > POSITIONS {
+            self.heard.pop_first();
+        }
+        differing
+    }
+
+    /// The server will have another state from now on.
+    pub(super) fn forget(&mut self, server: ServerId) {
+        self.heard.values_mut().for_each(|heard| {
+            heard.remove(&server);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Zxid = Zxid(1_000);
+
+    fn ids(ids: &[u64]) -> BTreeSet<ServerId> {
+        ids.iter().map(|id| ServerId(*id)).collect()
+    }
+
+    #[test]
+    fn who_differs_from_a_majority_is_known_once_there_is_one() {
+        let voters = Voters::new([1, 2, 3].map(ServerId));
+        let mut digests = Digests::default();
+        let mut hear = |zxid, one: (u64, u64), other: (u64, u64)| {
+            let [one, other] = [one, other].map(|(id, digest)| (ServerId(id), digest));
+            digests.hear(zxid, [one, other], &voters)
+        };
+        assert_eq!(hear(AT, (1, 7), (2, 7)), ids(&[]));
+        assert_eq!(hear(AT, (1, 7), (3, 8)), ids(&[3]), "a learner");
+        assert_eq!(hear(Zxid(2_000), (1, 7), (2, 8)), ids(&[]), "nobody can say which is right");
+        assert_eq!(hear(Zxid(2_000), (1, 7), (3, 8)), ids(&[1]), "the leader");
+        assert_eq!(hear(Zxid(3_000), (1, 7), (2, 8)), ids(&[]));
+        assert_eq!(hear(Zxid(3_000), (1, 7), (3, 9)), ids(&[]), "three opinions");
+    }
+
+    #[test]
+    fn of_two_servers_none_is_right() {
+        let voters = Voters::new([1, 2].map(ServerId));
+        let pair = [(ServerId(1), 7), (ServerId(2), 8)];
+        assert_eq!(Digests::default().hear(AT, pair, &voters), ids(&[]));
+    }
+
+    #[test]
+    fn positions_are_bounded_and_a_refilled_server_begins_anew() {
+        let voters = Voters::new([1, 2, 3].map(ServerId));
+        let mut digests = Digests::default();
+        for zxid in 0..1_000 {
+            let pair = [(ServerId(1), 7), (ServerId(2), 7)];
+            assert!(digests.hear(Zxid(zxid), pair, &voters).is_empty());
+        }
+        assert_eq!(digests.heard.len(), POSITIONS);
+        digests.hear(AT, [(ServerId(1), 7), (ServerId(3), 8)], &voters);
+        digests.forget(ServerId(3));
+        assert!(digests.hear(AT, [(ServerId(1), 7), (ServerId(2), 7)], &voters).is_empty());
+    }
+}

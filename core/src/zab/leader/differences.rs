@@ -1,0 +1,71 @@
+//! Servers that have at one position what the ensemble has not there: an operator has put back an older copy of a data
+//! directory, or a memory or a program is at fault.
+//!
+//! Owns who is sent away for it, and when this leader has to go itself. Must not decide what is right: a majority does.
+
+use super::{Leader, Verdict};
+use crate::ids::{LinkId, ServerId, Zxid};
+use crate::io::{Cx, Mark};
+use crate::peer::PeerMessage;
+use crate::replica::Replica;
+
+impl Leader {
+    /// A learner tells the fingerprints of its state at some positions. Whoever differs from a majority of all is sent away.
+    pub(super) fn compare(
+        &mut self,
+        server: ServerId,
+        digests: &[(Zxid, u64)],
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        let own = cx.config.id();
+        for (zxid, theirs) in digests {
+            let Some(ours) = replica.digest_at(*zxid) else {
+                continue;
+            };
+            if ours != *theirs {
+                cx.mark(Mark::StateDiffers);
+            }
+            let fingerprints = [(own, ours), (server, *theirs)];
+            let differing = self.digests.hear(*zxid, fingerprints, cx.config.voters());
+            if differing.contains(&own) {
+                return Verdict::Differs(*zxid);
+            }
+            for server in differing {
+                self.digests.forget(server);
+                let learner = self.learners.values().find(|learner| learner.server == server);
+                let Some(link) = learner.map(|learner| learner.link) else {
+                    continue;
+                };
+                match self.on_difference(link, *zxid, cx) {
+                    Verdict::GoOn => {}
+                    verdict => return verdict,
+                }
+            }
+        }
+        Verdict::GoOn
+    }
+
+    /// The learner sets its data aside, to be filled anew. Of two servers none can say which is right.
+    pub(super) fn on_difference(&mut self, link: LinkId, zxid: Zxid, cx: &mut Cx<'_>) -> Verdict {
+        cx.mark(Mark::HistoryDiffers);
+        if cx.config.voters().set().len() < 3 {
+            let what = format!(
+                "what it has at {zxid} is not what this server has there, and two servers cannot tell which is right: decide                  which of them keeps its data, move the data directory of the other one away, and start the one that has                  its data with only itself in zoo.cfg, then the other"
+            );
+            return self.refuse(link, what, cx);
+        }
+        cx.tell(link, PeerMessage::Differs { zxid });
+        let what = format!(
+            "what it has at {zxid} is not what this server has there: it sets its data aside"
+        );
+        self.refuse(link, what, cx)
+    }
+}
+
+/// Does a learner's history end in an epoch of the same number as one here, and of another leader? An operator who puts back
+/// an older copy of a directory lets a second leader begin an epoch that there was before.
+pub(super) fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -> bool {
+    let ours = replica.nonce_at(last);
+    ours != 0 && nonce != 0 && ours != nonce
+}
