@@ -25,6 +25,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ use crate::config::Config;
 use crate::error::Why;
 use crate::history::History;
 use crate::identity::{EpochNonce, Identity};
-use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, WallMs, WriteId, Zxid};
+use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
 use crate::peer::{Notification, PeerMessage};
 use crate::rng::Rng;
 use crate::wire::{
@@ -163,8 +164,49 @@ pub struct Outbox {
     pub election: Vec<(ServerId, Notification)>,
     /// For links with other servers: first in, first out on each.
     pub peers: Vec<PeerCommand>,
+    /// For the operator's log.
+    pub notices: Vec<Notice>,
     /// Which notable branches were taken, for tests and the simulator.
     pub marks: Marks,
+}
+
+/// What an operator wants to read in the log. It has no other effect.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Notice {
+    /// This server leaves the leader that it has followed; itself where it has led.
+    LeavesLeader {
+        /// That leader.
+        leader: ServerId,
+        /// Why.
+        why: Why,
+    },
+    /// This server ends a session, of which nothing was heard for too long.
+    SessionExpires {
+        /// Which.
+        session: SessionId,
+        /// Timeout negotiated last, ms.
+        timeout_ms: u32,
+        /// How long nothing was heard of it.
+        silent: Duration,
+        /// How long this server has watched over it.
+        watched: Duration,
+        /// The server that its client connected to last, as far as it is known.
+        server: Option<ServerId>,
+    },
+    /// A session of which nothing was heard has ended, and this is its client's connection, which is closed.
+    SessionExpired {
+        /// Which.
+        session: SessionId,
+        /// The connection.
+        conn: ConnId,
+    },
+    /// A server that follows this one has another state at this position.
+    StatesDiffer {
+        /// The server.
+        server: ServerId,
+        /// The position.
+        zxid: Zxid,
+    },
 }
 
 /// An order to the disk.
@@ -451,6 +493,34 @@ impl fmt::Display for Input {
             Input::Disk(DiskEvent::SnapshotFailed { zxid, index, why }) => {
                 write!(f, "snapshot {zxid} chunk {index} failed: {why}")
             }
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::LeavesLeader { leader, why } => write!(f, "leaves leader {leader}: {why}"),
+            Notice::SessionExpires { session, timeout_ms, silent, watched, server } => {
+                let (silent_ms, seconds) = (silent.as_millis(), watched.as_secs());
+                write!(
+                    f,
+                    "session {session} expires: nothing was heard of it for {silent_ms} ms, its timeout is {timeout_ms} ms; "
+                )?;
+                match server {
+                    Some(server) => write!(f, "its client was connected to server {server}, ")?,
+                    None => write!(f, "nobody knows where its client was connected, ")?,
+                }
+                write!(f, "and this server has watched over it for {seconds} s")
+            }
+            Notice::SessionExpired { session, conn } => {
+                write!(f, "session {session} has expired; closed its connection {conn}")
+            }
+            Notice::StatesDiffer { server, zxid } => write!(
+                f,
+                "server {server} has another state at {zxid} than this server: whoever differs from a majority sets its \
+                 data aside; where there is none, compare the data of both"
+            ),
         }
     }
 }

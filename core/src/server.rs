@@ -27,7 +27,7 @@ use crate::error::{Corrupt, Why};
 use crate::identity::Seed;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{
-    ClientCommand, Cx, DiskEvent, DurableState, Input, Mark, Now, Outbox, PeerCommand,
+    ClientCommand, Cx, DiskEvent, DurableState, Input, Mark, Notice, Now, Outbox, PeerCommand,
     Pressure, Recovered,
 };
 use crate::log::Written;
@@ -550,6 +550,9 @@ impl Server {
         };
         let close = |link| PeerCommand::Close(link, why.clone());
         cx.out.peers.extend(links.into_iter().map(close));
+        if let Some(leader) = self.leader() {
+            cx.out.notices.push(Notice::LeavesLeader { leader, why });
+        }
         self.replica.abandon_incoming(cx);
         if self.replica.outstanding() > 0 {
             match &self.role {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::digest;
 use crate::error::Inapplicable;
 use crate::ids::{Instant, ServerId, SessionId, WallMs};
+use crate::io::Notice;
 use crate::rng::Rng;
 use crate::wire::Password;
 
@@ -51,6 +52,10 @@ pub(crate) struct SessionTracker {
 struct Tracked {
     timeout_ms: u32,
     expires: Instant,
+    /// Since when it is watched over.
+    since: Instant,
+    /// When it was heard of last.
+    heard: Instant,
     /// The server that the client is connected to, as far as it is known, moves under way included.
     owner: Option<ServerId>,
 }
@@ -272,8 +277,11 @@ impl SessionTracker {
     /// Begins to watch over a session, or gives it another timeout (SESS-16).
     pub(crate) fn track(&mut self, id: SessionId, timeout_ms: u32, now: Instant) {
         let expires = self.deadline(timeout_ms, now);
-        let owner = self.sessions.get(&id).and_then(|tracked| tracked.owner);
-        if let Some(before) = self.sessions.insert(id, Tracked { timeout_ms, expires, owner }) {
+        let before = self.sessions.get(&id).copied();
+        let owner = before.and_then(|tracked| tracked.owner);
+        let since = before.map_or(now, |tracked| tracked.since);
+        self.sessions.insert(id, Tracked { timeout_ms, expires, since, heard: now, owner });
+        if let Some(before) = before {
             self.leave_bucket(before.expires, id);
         }
         self.buckets.entry(expires).or_default().insert(id);
@@ -295,12 +303,13 @@ impl SessionTracker {
     /// The session has been heard of; `false` where it is closing or gone (SESS-08). `granted_ms`: the timeout that its
     /// client goes by, where that is known: a new leader knows only what the session was created with (SESS-16).
     pub(crate) fn touch(&mut self, id: SessionId, granted_ms: Option<u32>, now: Instant) -> bool {
-        let Some(Tracked { timeout_ms: before, expires, .. }) = self.sessions.get(&id).copied()
-        else {
+        let Some(tracked) = self.sessions.get_mut(&id) else {
             return false;
         };
+        tracked.heard = now;
+        let Tracked { timeout_ms: before, expires, .. } = *tracked;
         let timeout_ms = granted_ms.unwrap_or(before);
-        // The common case costs no change: most touches fall into the bucket that the session is in.
+        // The common case costs no other change: most touches fall into the bucket that the session is in.
         if timeout_ms != before || self.deadline(timeout_ms, now) > expires {
             self.track(id, timeout_ms, now);
         }
@@ -365,16 +374,20 @@ impl SessionTracker {
         self.buckets.first_key_value().map(|(deadline, _)| *deadline)
     }
 
-    /// The sessions whose time has come; they are forgotten here.
-    pub(crate) fn expire(&mut self, now: Instant) -> Vec<SessionId> {
+    /// The sessions whose time has come, and what an operator wants to know of each; they are forgotten here.
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<(SessionId, Notice)> {
         let mut expired = Vec::new();
         while let Some(bucket) = self.buckets.first_entry().filter(|first| *first.key() <= now) {
             expired.extend(bucket.remove());
         }
-        for id in &expired {
-            self.sessions.remove(id);
-        }
-        expired
+        expired.into_iter().map(|id| (id, self.expire_one(id, now))).collect()
+    }
+
+    fn expire_one(&mut self, session: SessionId, now: Instant) -> Notice {
+        let tracked = self.sessions.remove(&session).expect("whatever is in a bucket is tracked");
+        let Tracked { timeout_ms, since, heard, owner: server, .. } = tracked;
+        let (silent, watched) = (now.since(heard), now.since(since));
+        Notice::SessionExpires { session, timeout_ms, silent, watched, server }
     }
 
     /// Never early, up to a tick late: the first multiple of the tick after the timeout (SESS-04).
@@ -404,6 +417,10 @@ mod tests {
         Instant(ms * 1_000_000)
     }
 
+    fn expired(tracker: &mut SessionTracker, now: Instant) -> Vec<SessionId> {
+        tracker.expire(now).into_iter().map(|(id, _)| id).collect()
+    }
+
     fn tracker() -> SessionTracker {
         SessionTracker::new(&SessionTable::restore([(ID, 1000)], [], [], []), TICK, at(0))
     }
@@ -414,7 +431,7 @@ mod tests {
         assert!(tracker.touch(ID, None, at(120)));
         assert_eq!(tracker.next_expiry(), Some(at(1500)));
         assert!(tracker.expire(at(1499)).is_empty());
-        assert_eq!(tracker.expire(at(1500)), [ID]);
+        assert_eq!(expired(&mut tracker, at(1500)), [ID]);
         assert!(!tracker.touch(ID, None, at(1500)), "SESS-08: no touch revives it");
     }
 
@@ -424,7 +441,7 @@ mod tests {
         tracker.track(ID, 4000, at(100));
         assert_eq!(tracker.get(ID), Some((4000, at(4500))));
         tracker.track(ID, 1000, at(200));
-        assert_eq!(tracker.expire(at(1500)), [ID]);
+        assert_eq!(expired(&mut tracker, at(1500)), [ID]);
         assert_eq!(tracker.next_expiry(), None);
     }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Sleep;
-use zabkeeper_core::io::{ClientCommand, DiskCommand, Mark};
+use zabkeeper_core::io::{ClientCommand, DiskCommand, Mark, Notice};
 use zabkeeper_core::{
     Halted, Input, Instant, Mode, Now, Outbox, Pressure, Server, ServerId, Status, Zxid,
 };
@@ -92,6 +92,7 @@ impl Hub {
             if std::mem::take(&mut self.outbox.marks).contains(Mark::RecordTooLarge) {
                 self.shared.note_too_large();
             }
+            self.tell_notices();
             self.disk.send(&mut self.outbox.disk);
             self.peers.set_ensemble(self.server.ensemble_id());
             self.peers.carry_out(&mut self.outbox);
@@ -211,6 +212,22 @@ impl Hub {
         }
         if !alone {
             self.tell_what_it_waits_for(status.serving);
+        }
+    }
+
+    /// Writes what the core has to say to operators. Connections are still known: what closes them comes later.
+    fn tell_notices(&mut self) {
+        for notice in self.outbox.notices.drain(..) {
+            match &notice {
+                Notice::LeavesLeader { .. } => tracing::info!("{notice}"),
+                Notice::SessionExpires { .. } => tracing::info!(kind = "expires", "{notice}"),
+                Notice::SessionExpired { conn, .. } => {
+                    let conn = self.shared.conn(*conn);
+                    let from = conn.map_or_else(String::new, |conn| format!(" from {}", conn.peer));
+                    tracing::info!(kind = "expired", "{notice}{from}");
+                }
+                Notice::StatesDiffer { .. } => tracing::warn!(kind = "differ", "{notice}"),
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::{Role, Server};
 use crate::auth::Known;
 use crate::error::{Lost, Why};
 use crate::ids::{ConnId, Instant, SessionId};
-use crate::io::{ClientCommand, ClientEvent, Cx, Mark, Pressure};
+use crate::io::{ClientCommand, ClientEvent, Cx, Mark, Notice, Pressure};
 use crate::peer::PeerMessage;
 use crate::request::order::Queue;
 use crate::timer::Timer;
@@ -413,12 +413,13 @@ impl Server {
             return broadcast.tracker.touch_all(now);
         }
         // Where the epoch ends within the loop, the rest is not lost: the next leader tracks every session anew.
-        for session in broadcast.tracker.expire(now) {
+        for (session, notice) in broadcast.tracker.expire(now) {
             if !self.ensure_room(cx) {
                 return;
             }
             if let Role::Leading(leader) = &mut self.role {
                 cx.mark(Mark::SessionExpired);
+                cx.out.notices.push(notice);
                 leader.propose_expiry(session, &mut self.replica, cx);
             }
         }
@@ -433,9 +434,21 @@ impl Server {
         if now.since(deadline) > cx.config.tick() {
             return self.local.touch_all(now);
         }
-        for session in self.local.expire(now) {
+        for (session, mut notice) in self.local.expire(now) {
             cx.mark(Mark::SessionExpired);
+            if let Notice::SessionExpires { server, .. } = &mut notice {
+                *server = Some(cx.config.id());
+            }
+            cx.out.notices.push(notice);
+            self.note_expired(session, cx);
             self.end_session(session, cx);
+        }
+    }
+
+    /// The client of a session that nothing was heard of may be connected here: its address is worth a line.
+    pub(super) fn note_expired(&self, session: SessionId, cx: &mut Cx<'_>) {
+        if let Some(conn) = self.by_session.get(&session).copied() {
+            cx.out.notices.push(Notice::SessionExpired { session, conn });
         }
     }
 

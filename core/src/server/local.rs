@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::ids::{Instant, SessionId};
-use crate::io::Cx;
+use crate::io::{Cx, Notice};
 use crate::peer::Standing;
 use crate::session::{self, SessionTable, SessionTracker};
 use crate::status::SessionInfo;
@@ -133,7 +133,7 @@ impl LocalSessions {
     }
 
     /// Those whose time has come; they are forgotten here.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<SessionId> {
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<(SessionId, Notice)> {
         self.own.expire(now)
     }
 

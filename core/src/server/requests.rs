@@ -320,6 +320,9 @@ impl Server {
         match txn.op {
             TxnOp::CloseSession => {
                 cx.mark(Mark::SessionClosed);
+                if txn.origin.is_none() {
+                    self.note_expired(txn.session, cx);
+                }
                 self.end_session(txn.session, cx);
             }
             TxnOp::MoveSession { server } if server != cx.config.id() => {

@@ -555,6 +555,7 @@ impl Process {
             return shared.panicked(&format!("s{}, apply", self.id), &halted.to_string());
         }
         let role = self.told.0;
+        self.out.notices.clear();
         if self.out.marks.contains(Mark::StateDiffers) {
             let at = format!("s{} leads, and a learner differs at {}", self.id, status.applied);
             shared.hold(Check::ALIKE, Err(at));

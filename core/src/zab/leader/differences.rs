@@ -5,7 +5,7 @@
 
 use super::{Leader, Verdict};
 use crate::ids::{LinkId, ServerId, Zxid};
-use crate::io::{Cx, Mark};
+use crate::io::{Cx, Mark, Notice};
 use crate::peer::PeerMessage;
 use crate::replica::Replica;
 
@@ -25,6 +25,7 @@ impl Leader {
             };
             if ours != *theirs {
                 cx.mark(Mark::StateDiffers);
+                cx.out.notices.push(Notice::StatesDiffer { server, zxid: *zxid });
             }
             let fingerprints = [(own, ours), (server, *theirs)];
             let differing = self.digests.hear(*zxid, fingerprints, cx.config.voters());
