@@ -155,6 +155,9 @@ pub struct Limits {
     /// A learner that is behind is sent a snapshot, if there is one that is newer than what it has, rather than the log.
     /// Default no.
     pub prefer_snapshots: bool,
+    /// Units of work after which a step leaves the rest to the next one; see [`Outbox`](crate::Outbox). At least 1. One
+    /// request or transaction is never split. Default 5,000, which take some milliseconds.
+    pub step_units: u64,
 }
 
 /// A setting that cannot be: the server does not start.
@@ -184,6 +187,7 @@ impl Limits {
             record_bytes: 64 << 20,
             bulk_bytes: 1 << 20,
             prefer_snapshots: false,
+            step_units: 5_000,
         }
     }
 }

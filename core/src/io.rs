@@ -168,6 +168,10 @@ pub struct Outbox {
     pub notices: Vec<Notice>,
     /// Which notable branches were taken, for tests and the simulator.
     pub marks: Marks,
+    /// Units of work that the steps have taken, as far as they depend on what others ask for: each about a node visited, a
+    /// record made or sent, a path looked up, or a KiB copied, and one for the step. The driver ends its turn when they are
+    /// many, and counts anew.
+    pub cost: u64,
 }
 
 /// What an operator wants to read in the log. It has no other effect.
@@ -395,6 +399,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) schemes: &'a Schemes,
     pub(crate) rng: &'a mut Rng,
     pub(crate) out: &'a mut Outbox,
+    /// The cost at which the step stops.
+    pub(crate) stop_at: u64,
 }
 
 impl Outbox {
@@ -426,6 +432,26 @@ impl DiskCommand {
 impl Cx<'_> {
     pub(crate) fn mark(&mut self, mark: Mark) {
         self.out.marks.hit(mark);
+    }
+
+    /// So much work has been done.
+    pub(crate) fn spend(&mut self, units: u64) {
+        self.out.cost += units;
+    }
+
+    /// Has the step done its share?
+    pub(crate) fn is_spent(&self) -> bool {
+        self.out.cost >= self.stop_at
+    }
+
+    /// From now on it may do its share.
+    pub(crate) fn renew(&mut self) {
+        self.stop_at = self.out.cost.saturating_add(self.config.limits.step_units.max(1));
+    }
+
+    /// From now on it does everything.
+    pub(crate) fn spend_freely(&mut self) {
+        self.stop_at = u64::MAX;
     }
 
     pub(crate) fn send(&mut self, conn: ConnId, command: ClientCommand) {

@@ -126,6 +126,8 @@ pub(crate) struct Effects {
     pub(crate) stats: Vec<Stat>,
     /// Who is to be told what, in order.
     pub(crate) fired: Vec<Fired>,
+    /// Units of work that it took; see [`Outbox`](crate::Outbox).
+    pub(crate) units: u64,
 }
 
 /// An event and the connections that watch for it.
@@ -137,6 +139,11 @@ pub(crate) struct Fired {
     pub(crate) conns: Vec<ConnId>,
     /// Who may hear of it: who may read the node (WATCH-17).
     pub(crate) acl: Arc<[Acl]>,
+}
+
+/// Units that copying a payload takes.
+fn kib(data: Option<&[u8]>) -> u64 {
+    data.map_or(0, |data| data.len() as u64 >> 10)
 }
 
 /// How far a log can be applied.
@@ -567,8 +574,10 @@ impl Replica {
         op: &TxnOp,
         effects: &mut Effects,
     ) -> Result<(), Inapplicable> {
+        effects.units += 1;
         match op {
             TxnOp::Create { path, data, acl, lifetime, parent_creates } => {
+                effects.units += kib(data.as_deref());
                 if !lifetime.is_possible() {
                     return Err(Inapplicable::new(format!(
                         "{lifetime:?} of {path} is out of range"
@@ -584,6 +593,7 @@ impl Replica {
             TxnOp::Delete { path } => self.delete(path, txn.zxid, effects)?,
             TxnOp::SetData { path, data, version } => {
                 let data = data.as_deref();
+                effects.units += kib(data);
                 let stat = self.tree.set_data(path, data, *version, txn.zxid, txn.time)?;
                 effects.stats.push(stat);
                 self.fire(EventType::NodeDataChanged, path, effects);
@@ -637,6 +647,7 @@ impl Replica {
         let acl = self.tree.delete(path, zxid)?;
         let event = EventType::NodeDeleted;
         let conns = self.watches.fire(event, path);
+        effects.units += 1 + conns.len() as u64;
         if !conns.is_empty() {
             effects.fired.push(Fired { event, path: path.into(), conns, acl });
         }
@@ -655,6 +666,7 @@ impl Replica {
         if conns.is_empty() {
             return;
         }
+        effects.units += conns.len() as u64;
         let id = self.tree.find(path).expect("an event is about a node that is there");
         let acl = self.tree.share_acl(id);
         effects.fired.push(Fired { event, path: path.into(), conns, acl });

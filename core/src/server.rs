@@ -15,6 +15,7 @@ mod clients;
 mod local;
 mod peers;
 mod requests;
+mod work;
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -42,6 +43,7 @@ use crate::zab::{Broadcast, Follower, Leader, News, Verdict};
 use clients::Conn;
 use local::LocalSessions;
 use peers::Inbound;
+use work::Work;
 
 /// A server of an ensemble.
 ///
@@ -66,6 +68,7 @@ pub struct Server {
     /// The connection of each session that has one here.
     by_session: BTreeMap<SessionId, ConnId>,
     local: LocalSessions,
+    work: Work,
     /// Since when clients are not read.
     paused_since: Option<Instant>,
     /// Where a leader has found that the history here differs.
@@ -113,6 +116,7 @@ impl Server {
             inbound: BTreeMap::new(),
             conns: BTreeMap::new(),
             by_session: BTreeMap::new(),
+            work: Work::default(),
             paused_since: None,
             differs_at: Zxid::ZERO,
             halted: None,
@@ -126,7 +130,8 @@ impl Server {
         self
     }
 
-    /// Takes one input and appends to `out` what is to be done about it.
+    /// Takes one input and appends to `out` what is to be done about it, and what that has cost. What would take too long is
+    /// left to later steps, and the next deadline is at once then.
     pub fn step(&mut self, now: Now, input: Input, out: &mut Outbox) {
         if self.halted.is_some() {
             return;
@@ -134,7 +139,9 @@ impl Server {
         let config = self.config.clone();
         let mut rng = mem::replace(&mut self.rng, Rng::new(0));
         let schemes = self.schemes.clone();
-        let mut cx = Cx { now, config: &config, schemes: &schemes, rng: &mut rng, out };
+        let mut cx = Cx { now, config: &config, schemes: &schemes, rng: &mut rng, out, stop_at: 0 };
+        cx.spend(1);
+        cx.renew();
         if matches!(input, Input::Client(..))
             && self.serves()
             && self.timers.due(Timer::Role, now.mono)
@@ -347,6 +354,9 @@ impl Server {
         if self.timers.due(Timer::Cleaning, now) {
             self.clean(cx);
         }
+        if self.timers.due(Timer::Work, now) && self.serves() {
+            self.go_on(cx);
+        }
     }
 
     /// A leader whose clients have to wait does nothing of its own, either (DATA-22).
@@ -479,7 +489,7 @@ impl Server {
             News::None => {}
             News::Commit(zxid) => self.commit(zxid, cx),
             News::Serve(committed) => {
-                self.commit(committed, cx);
+                self.commit_all(committed, cx);
                 if self.halted.is_some() {
                     return;
                 }
@@ -513,7 +523,7 @@ impl Server {
         if history > self.replica.log().applied() {
             cx.mark(Mark::HistoryReplayed);
         }
-        self.commit(history, cx);
+        self.commit_all(history, cx);
         if self.halted.is_some() {
             return;
         }
@@ -554,6 +564,7 @@ impl Server {
             cx.out.notices.push(Notice::LeavesLeader { leader, why });
         }
         self.replica.abandon_incoming(cx);
+        self.forget_confirmed();
         if self.replica.outstanding() > 0 {
             match &self.role {
                 Role::Looking(_) => {}
@@ -566,42 +577,6 @@ impl Server {
             self.start_hold_timer(cx);
         }
         self.continue_election(cx);
-    }
-
-    /// The history is committed up to `zxid`: apply it, tell learners and watchers, answer.
-    fn commit(&mut self, zxid: Zxid, cx: &mut Cx<'_>) {
-        if zxid <= self.replica.log().committed() {
-            return;
-        }
-        self.replica.log.commit(zxid);
-        if let Role::Leading(leader) = &self.role {
-            leader.send_commit(zxid, cx);
-        }
-        let mut count = 0;
-        loop {
-            if let Some(origin) = self.replica.next_origin() {
-                self.before_apply(origin, cx);
-            }
-            let applied = match self.replica.apply_next() {
-                Ok(Some(applied)) => applied,
-                Ok(None) => break,
-                Err(halted) => {
-                    cx.mark(Mark::Inapplicable);
-                    return self.halt(halted, cx);
-                }
-            };
-            count += 1;
-            self.replica.note_digest(cx.config);
-            if let Role::Leading(leader) = &mut self.role
-                && let Some(broadcast) = leader.broadcast()
-            {
-                broadcast.on_applied(&applied.txn, cx);
-            }
-            self.on_applied(applied, cx);
-        }
-        if count > 1 {
-            cx.mark(Mark::CommitBatch);
-        }
     }
 
     /// Whom it follows, or itself where it leads.
@@ -687,6 +662,7 @@ impl Server {
         self.timers.set(Timer::Cleaning, cleaning);
         let local = self.local.next_expiry().filter(|_| !paused && self.serves());
         self.timers.set(Timer::LocalExpiry, local);
+        self.timers.set(Timer::Work, self.has_work().then_some(now));
     }
 
     /// Nothing that is said from now on could be kept, or nothing of what is here is true: there is no more to say.

@@ -20,11 +20,13 @@ pub(crate) enum Timer {
     Hold,
     /// The leader looks for nodes that go by themselves, or for the next one.
     Cleaning,
+    /// A step has left something to do.
+    Work,
 }
 
 /// One deadline for each [`Timer`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TimerTable([Option<Instant>; 6]);
+pub(crate) struct TimerTable([Option<Instant>; 7]);
 
 impl TimerTable {
     pub(crate) fn set(&mut self, timer: Timer, deadline: Option<Instant>) {

@@ -29,6 +29,8 @@ pub enum Site {
     ClientHops,
     LogSlow,
     SnapshotSlow,
+    StepSmall,
+    TurnSmall,
 }
 
 /// Which sites a user wants.
@@ -46,7 +48,7 @@ pub const FIRES_ONE_IN: u64 = 4;
 
 impl Site {
     /// All of them, in order.
-    pub const ALL: [Site; 18] = [
+    pub const ALL: [Site; 20] = [
         Site::BatchInputs,
         Site::BatchCommands,
         Site::RequestsFew,
@@ -65,6 +67,8 @@ impl Site {
         Site::ClientHops,
         Site::LogSlow,
         Site::SnapshotSlow,
+        Site::StepSmall,
+        Site::TurnSmall,
     ];
 
     /// As it is selected.
@@ -112,6 +116,10 @@ impl Site {
                 "snapshot.slow",
                 "whoever writes snapshots pauses behind each piece, and much changes meanwhile",
             ),
+            Site::StepSmall => {
+                ("step.small", "a step applies and answers little, and leaves the rest")
+            }
+            Site::TurnSmall => ("turn.small", "the driver's turn ends after little work"),
         }
     }
 
@@ -126,6 +134,8 @@ impl Site {
                 | Site::ClientHops
                 | Site::LogSlow
                 | Site::SnapshotSlow
+                | Site::StepSmall
+                | Site::TurnSmall
         )
     }
 
@@ -152,6 +162,8 @@ impl Site {
             Site::ClientHops => options.workload.hops = true,
             Site::LogSlow => options.server.log_pause_us = dice.magnitude(5_000, tick_us / 4),
             Site::SnapshotSlow => options.server.snapshot_pause_us = dice.magnitude(1_000, 50_000),
+            Site::StepSmall => limits.step_units = dice.range(1, 20),
+            Site::TurnSmall => options.server.turn_units = dice.range(1, 50),
         }
     }
 
@@ -180,6 +192,8 @@ impl Site {
             Site::ClientHops => options.workload.hops = false,
             Site::LogSlow => options.server.log_pause_us = 0,
             Site::SnapshotSlow => options.server.snapshot_pause_us = 0,
+            Site::StepSmall => limits.step_units = usual.limits.step_units,
+            Site::TurnSmall => options.server.turn_units = usual.turn_units,
         }
     }
 }

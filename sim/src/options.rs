@@ -173,6 +173,8 @@ pub struct ServerOptions {
     pub segment_bytes: u64,
     /// Inputs that the driver takes at once.
     pub batch_inputs: usize,
+    /// Units of work after which the driver takes no more inputs in a turn.
+    pub turn_units: u64,
     /// Commands that the log worker takes at once.
     pub batch_commands: usize,
     /// Virtual time of one step, ns.
@@ -426,6 +428,7 @@ impl ServerOptions {
             tree: TreeOptions::default(),
             segment_bytes: 1 << 20,
             batch_inputs: 64,
+            turn_units: 10_000,
             batch_commands: usize::MAX,
             step_ns: 1_000,
             timer_slack_us: 0,

@@ -295,6 +295,8 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SetsAside
         | Mark::SyncAwaitsSnapshot
         | Mark::StateDiffers
+        | Mark::ApplySliced
+        | Mark::ReadsSliced
         | Mark::LeaderLeftUncommitted
         | Mark::LinkUnwanted
         | Mark::PurgeHeld

@@ -14,10 +14,12 @@
 //! * `outcome`: from a transaction that is applied back to what its request is answered with.
 //! * `read`: from the local tree.
 //! * `order`: keeps each connection's answers in the order of its requests (CommitProcessor).
+//! * `cost`: how much work that is.
 //!
 //! Owns whose turn it is, what a request is decided to be, and what it is answered with. Must not send anything:
 //! `server` does.
 
+pub(crate) mod cost;
 pub(crate) mod order;
 pub(crate) mod outcome;
 mod pending;

@@ -236,15 +236,22 @@ impl Queue {
         })
     }
 
-    /// The next request that waits for no transaction and whose turn has come.
+    /// Has the turn come of a request that waits for no transaction?
+    pub(crate) fn has_read(&self) -> bool {
+        match self.waiting.front() {
+            Some(Waiting::Request(asked)) => is_read(asked),
+            Some(Waiting::Sync { confirmed, .. }) => *confirmed,
+            Some(Waiting::Farewell(_)) => true,
+            Some(Waiting::Write { .. } | Waiting::Early(_)) | None => false,
+        }
+    }
+
+    /// That request.
     pub(crate) fn next_read(&mut self) -> Option<Asked> {
-        let ready = |waiting: &mut Waiting| match waiting {
-            Waiting::Request(asked) => is_read(asked),
-            Waiting::Sync { confirmed, .. } => *confirmed,
-            Waiting::Farewell(_) => true,
-            Waiting::Write { .. } | Waiting::Early(_) => false,
-        };
-        match self.waiting.pop_front_if(ready)? {
+        if !self.has_read() {
+            return None;
+        }
+        match self.waiting.pop_front()? {
             Waiting::Request(asked) | Waiting::Sync { asked, .. } | Waiting::Farewell(asked) => {
                 Some(asked)
             }

@@ -66,7 +66,7 @@ pub(crate) fn answer(
         Request::GetChildren { path, watch, with_stat } => {
             let (id, stat) = readable(tree, asker, &path)?;
             // Whoever is refused has no watch.
-            fit(tree.names_size(id), asker.room)?;
+            fit(tree.names_size(id, asker.room), asker.room)?;
             if watch {
                 watches.add(Kind::Child, &path, conn);
             }
@@ -105,7 +105,12 @@ pub(crate) fn answer(
                 if let Request::NoPath { .. } = request {
                     return Ok(ReplyBody::BrokenMulti(results));
                 }
-                let result = multi_part(answer(tree, watches, asker, request));
+                let result = answer(tree, watches, asker, request);
+                if result == Err(ErrorCode::Marshalling) {
+                    // A part that has no room alone leaves none for the whole, and would be looked through thousands of times.
+                    return Err(ErrorCode::Marshalling);
+                }
+                let result = multi_part(result);
                 // A few bytes ask for a node of a megabyte, thousands of times.
                 size += part_size(&result);
                 fit(size, asker.room)?;

@@ -32,6 +32,8 @@ pub(super) struct Conn {
     pub(super) queue: Queue,
     /// Who the client has shown to be; they are of the connection, and only become more (ACL-17).
     pub(super) known: Known,
+    /// Is it among those whose reads have their turn?
+    pub(super) is_ready: bool,
 }
 
 #[derive(Debug)]
@@ -54,7 +56,8 @@ impl Server {
         match event {
             ClientEvent::Opened(request, ids) => {
                 let (phase, queue) = (ConnPhase::Held(request), Queue::default());
-                let new = Conn { phase, queue, known: cx.schemes.opened(ids) };
+                let known = cx.schemes.opened(ids);
+                let new = Conn { phase, queue, known, is_ready: false };
                 let before = self.conns.insert(conn, new);
                 assert!(before.is_none(), "{conn} was dealt twice");
                 if self.serves() {

@@ -13,6 +13,7 @@ use crate::ids::{ConnId, SessionId, Zxid};
 use crate::io::{ClientCommand, Cx, Mark};
 use crate::peer::PeerMessage;
 use crate::replica::{Applied, Fired};
+use crate::request::cost;
 use crate::request::order::{Anew, Asked, Form, Resumed};
 use crate::request::outcome;
 use crate::request::read::{self, Asker};
@@ -40,6 +41,7 @@ impl Server {
             }) => return queue.push_early(frame),
         };
         let RequestFrame { xid, request } = frame;
+        cx.spend(cost::of_request(&request));
         // These do not wait for others, and do not show that the session is in use.
         if let Request::Auth { scheme, auth } = &request {
             return self.authenticate(conn, xid, scheme, auth.0.as_deref(), cx);
@@ -180,7 +182,7 @@ impl Server {
         }
     }
 
-    /// Asks for a quorum's word, which comes to `confirm_sync`.
+    /// Asks for a quorum's word, which comes to `Server::confirm_sync`.
     pub(super) fn sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         match &mut self.role {
             Role::Looking(_) => unreachable!("only who serves syncs"),
@@ -196,8 +198,8 @@ impl Server {
         }
     }
 
-    /// A quorum has confirmed that what is committed here is all there was when the sync came.
-    pub(super) fn confirm_sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
+    /// What was committed when a quorum confirmed the sync is applied.
+    pub(super) fn on_confirmed(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         if request == Origin::HANDSHAKE {
             return self.on_resumption_synced(conn, cx);
         }
@@ -208,8 +210,9 @@ impl Server {
     }
 
     /// Answers a request whose turn has come and that is no write.
-    fn read(&mut self, conn: ConnId, asked: Asked, cx: &mut Cx<'_>) {
+    pub(super) fn read(&mut self, conn: ConnId, asked: Asked, cx: &mut Cx<'_>) {
         let Asked { frame: RequestFrame { xid, request }, ids } = asked;
+        cx.spend(1);
         if let Request::Unknown { .. } = request {
             // WIRE-14.
             cx.mark(Mark::RequestUnknown);
@@ -258,8 +261,14 @@ impl Server {
             let found = result.is_ok();
             cx.mark(if found { Mark::WatchRemoved } else { Mark::WatchMissing });
         }
-        if readable && result == Err(ErrorCode::Marshalling) {
-            cx.mark(Mark::RecordTooLarge);
+        match &result {
+            Ok(body) => cx.spend(cost::of_answer(body)),
+            Err(ErrorCode::Marshalling) if readable => {
+                // It was looked through before.
+                cx.spend(cost::of_bytes(room));
+                cx.mark(Mark::RecordTooLarge);
+            }
+            Err(_) => {}
         }
         self.reply(conn, xid, result, cx);
     }
@@ -277,15 +286,21 @@ impl Server {
         self.end_session(session, cx);
     }
 
-    /// A write is committed: what waits before it on its connection is answered while the tree is as it was (CONS-02).
-    pub(super) fn before_apply(&mut self, origin: Origin, cx: &mut Cx<'_>) {
-        if origin.server == cx.config.id()
-            && let Some(Conn { queue, .. }) = self.conns.get_mut(&origin.conn)
-            && queue.confirm_before(origin.request)
-        {
-            cx.mark(Mark::SyncByWrite);
-            self.serve_reads(origin.conn, cx);
+    /// A write is committed: what waits before it on its connection is answered while the tree is as it was (CONS-02). Is that
+    /// done, so that the write may be applied?
+    pub(super) fn before_apply(&mut self, origin: Origin, cx: &mut Cx<'_>) -> bool {
+        if origin.server != cx.config.id() {
+            return true;
         }
+        let Some(Conn { queue, is_ready, .. }) = self.conns.get_mut(&origin.conn) else {
+            return true;
+        };
+        let confirms = queue.confirm_before(origin.request);
+        let waits = confirms || *is_ready;
+        if confirms {
+            cx.mark(Mark::SyncByWrite);
+        }
+        !waits || self.serve_reads(origin.conn, cx)
     }
 
     /// A transaction has been applied: watchers hear of it before whoever asked for it (WATCH-18).
@@ -366,14 +381,6 @@ impl Server {
             } else {
                 cx.out.marks.hit(Mark::WatchFiltered);
             }
-        }
-    }
-
-    /// Reads that waited for a write, up to the next one.
-    fn serve_reads(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
-        // What is applied is committed, so they may be answered even while a new leader still applies its history.
-        while let Some(asked) = self.conns.get_mut(&conn).and_then(|conn| conn.queue.next_read()) {
-            self.read(conn, asked, cx);
         }
     }
 

@@ -157,9 +157,16 @@ impl Tree {
         names
     }
 
-    /// Bytes of the children's names as they are sent.
-    pub(crate) fn names_size(&self, id: NodeId) -> usize {
-        self.child_ids(id).map(|child| 4 + self.node(child).name.len()).sum()
+    /// Bytes of the children's names as they are sent; where they are more than `most`, some number above it.
+    pub(crate) fn names_size(&self, id: NodeId, most: usize) -> usize {
+        let mut size = 0;
+        let mut sizes = self.child_ids(id).map(|child| 4 + self.node(child).name.len());
+        while size <= most
+            && let Some(one) = sizes.next()
+        {
+            size += one;
+        }
+        size
     }
 
     fn child_ids(&self, id: NodeId) -> impl Iterator<Item = NodeId> {

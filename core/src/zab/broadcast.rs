@@ -13,6 +13,7 @@ use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::{Cx, Entry, Mark};
 use crate::peer::Standing;
 use crate::replica::Replica;
+use crate::request::cost;
 use crate::request::prep::{Case, Prep};
 use crate::rng::KeyedHash;
 use crate::session::{self, SessionTracker};
@@ -172,6 +173,7 @@ impl Broadcast {
         if matches!(op, TxnOp::Error { .. }) {
             cx.mark(Mark::WriteRefused);
         }
+        cx.spend(cost::of_decision(&op));
         if closes {
             // Nothing that comes later can revive it or create for it (SESS-06).
             self.tracker.forget(session);

@@ -8,3 +8,4 @@ mod passwords;
 mod play;
 mod scenarios;
 mod tidy;
+mod work;

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! config KEY=N ...          before `boot`: snapshot_txns, snapshot_slice_bytes, epoch_txns, undurable_bytes, kept,
-//!                           extended_types, enforce_quota, check_ms, per_minute, never_used_ms, super, required
+//!                           step_units, extended_types, enforce_quota, check_ms, per_minute, never_used_ms, super, required
 //! boot                      recover from the disk as it is, and begin
 //! power off                 the server is gone; what was not done by `disk` is lost
 //! disk [N]                  the disk finishes everything (or N commands), in order
@@ -125,6 +125,7 @@ impl Play {
             "epoch_txns" => limits.epoch_txns = n,
             "undurable_bytes" => limits.undurable_bytes = n.into(),
             "kept" => limits.snapshots_kept = n,
+            "step_units" => limits.step_units = n.into(),
             "extended_types" => tree.extended_types = n == 1,
             "enforce_quota" => tree.enforce_quota = n == 1,
             "check_ms" => tree.container_check_ms = n.into(),

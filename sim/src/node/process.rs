@@ -404,7 +404,11 @@ impl Process {
         }
         let steps_before = shared.tally.counts.steps;
         let now = clock.read(shared.now);
+        self.out.cost = 0;
         for _ in 0..shared.options.server.batch_inputs {
+            if self.out.cost >= shared.options.server.turn_units {
+                break;
+            }
             match self.inbox.pop_front() {
                 Some(delivered) if !self.ending => self.take(now, delivered, shared),
                 Some(_) | None => break,

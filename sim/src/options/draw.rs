@@ -379,6 +379,7 @@ impl ServerOptions {
             tree: draw_tree(dice),
             segment_bytes: *dice.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
             batch_inputs: *dice.pick(&[1, 4, 64, 4_096]),
+            turn_units: 10_000,
             batch_commands: *dice.pick(&[1, 3, usize::MAX]),
             // What is to be done within a tick must fit into it: sessions may be that short, and with 7 servers and 71 ms a
             // step of 198 us kept a leader busy for ever with clients that had just expired (swarm 0xc1070067).

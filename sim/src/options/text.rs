@@ -144,6 +144,10 @@ impl fmt::Display for Options {
         if log_us > 0 || pieces_us > 0 {
             writeln!(f, "pauses    log<={log_us}us snapshots<={pieces_us}us")?;
         }
+        let usual = ServerOptions::usual();
+        if (limits.step_units, server.turn_units) != (usual.limits.step_units, usual.turn_units) {
+            writeln!(f, "work      step={} turn={}", limits.step_units, server.turn_units)?;
+        }
         write!(
             f,
             "disk      sync={}us op={}us; link {}us+{}us tail=1/{} cut=1/{}",

@@ -120,6 +120,8 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         | "compare_txns"
         | "batch_inputs"
         | "batch_commands"
+        | "step_units"
+        | "turn_units"
         | "notify_min_us"
         | "notify_max_us"
         | "epoch_txns"
@@ -307,6 +309,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         tree,
         segment_bytes,
         batch_inputs,
+        turn_units,
         batch_commands,
         step_ns,
         timer_slack_us,
@@ -329,6 +332,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         bulk_bytes,
         record_bytes,
         prefer_snapshots,
+        step_units,
     } = limits;
     let TreeOptions {
         extended_types,
@@ -378,6 +382,8 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("log_pause_us", log_pause_us);
     visit("snapshot_pause_us", snapshot_pause_us);
     visit("prefer_snapshots", prefer_snapshots);
+    visit("step_units", step_units);
+    visit("turn_units", turn_units);
 }
 
 fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
