@@ -58,3 +58,4 @@ pub use quorum::Voters;
 pub use replica::{Replayed, replay};
 pub use server::Server;
 pub use status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
+pub use watch::WatchListing;

@@ -38,6 +38,7 @@ use crate::rng::Rng;
 use crate::session::SessionTracker;
 use crate::status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
 use crate::timer::{Timer, TimerTable};
+use crate::watch::WatchListing;
 use crate::wire::WatcherType;
 use crate::zab::{Broadcast, Follower, Leader, News, Verdict};
 use clients::Conn;
@@ -287,6 +288,14 @@ impl Server {
         tree.owners().map(|session| (session, tree.ephemerals(session, "")))
     }
 
+    /// The same as pairs, from behind one of them.
+    pub fn ephemerals_behind(
+        &self,
+        last: Option<(SessionId, &str)>,
+    ) -> impl Iterator<Item = (SessionId, &str)> {
+        self.replica.tree().ephemerals_behind(last)
+    }
+
     /// What the data table of watches holds.
     pub fn watch_summary(&self) -> WatchSummary {
         self.replica.watches.data_summary()
@@ -305,6 +314,26 @@ impl Server {
     /// What [`Server::watches_by_conn`] tells, path by path.
     pub fn watches_by_path(&self) -> impl Iterator<Item = (&str, ConnId)> {
         self.replica.watches.data_by_path()
+    }
+
+    /// Some lines more of what [`Server::watches_by_conn`] tells, paths of one connection together. Is there more?
+    pub fn list_watches_by_conn(
+        &self,
+        at: &mut WatchListing,
+        lines: usize,
+        put: impl FnMut(ConnId, &str),
+    ) -> bool {
+        self.replica.watches.list_by_conn(at, lines, put)
+    }
+
+    /// The same path by path. All who watch one path come at once.
+    pub fn list_watches_by_path(
+        &self,
+        at: &mut WatchListing,
+        lines: usize,
+        put: impl FnMut(&str, ConnId),
+    ) -> bool {
+        self.replica.watches.list_by_path(at, lines, put)
     }
 
     /// What it holds for work under way; see [`Backlog`]. Visits every connection and every node.

@@ -15,6 +15,7 @@ mod snapshot;
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::{iter, mem};
 
@@ -211,6 +212,17 @@ impl Tree {
         own.map(|(owner, path)| (*owner, &**path))
             .take_while(move |(owner, path)| *owner == session && path.starts_with(prefix))
             .map(|(_, path)| path)
+    }
+
+    /// All ephemeral nodes with their sessions, in the order of both, from behind one of them.
+    pub(crate) fn ephemerals_behind(
+        &self,
+        last: Option<(SessionId, &str)>,
+    ) -> impl Iterator<Item = (SessionId, &str)> {
+        let last = last.map(|(session, path)| (session, Box::from(path)));
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.ephemerals.range((from, Bound::Unbounded));
+        behind.map(|(session, path)| (*session, &**path))
     }
 
     /// Sessions that have ephemeral nodes, by id.

@@ -249,6 +249,10 @@ fn ephemerals_are_known_by_session() {
         assert_eq!(Vec::from_iter(tree.ephemerals(SessionId(9), prefix)), below, "{prefix}");
     }
     assert_eq!(Vec::from_iter(tree.owners()), [SessionId(8), SessionId(9)]);
+    let behind = |last| Vec::from_iter(tree.ephemerals_behind(last));
+    assert_eq!(behind(Some((SessionId(9), "/p/e"))), [(SessionId(9), "/p/em")]);
+    assert_eq!(behind(Some((SessionId(8), "/p/o"))), behind(None)[1..]);
+    assert_eq!(behind(None)[0], (SessionId(8), "/p/o"));
     tree.delete("/p/em", Zxid(4)).expect("fits");
     tree.delete("/p/o", Zxid(4)).expect("fits");
     assert_eq!(stat(&tree, "/f").ephemeral_owner, SessionId(9));

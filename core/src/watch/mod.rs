@@ -12,6 +12,7 @@ mod list;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
+use std::ops::Bound;
 
 use hashbrown::HashTable;
 
@@ -69,6 +70,8 @@ struct Path {
     list: List,
     /// How many of the watchers are recursive: below a path without any, nobody looks at the list.
     recursive: u32,
+    /// How many are in the data table.
+    data: u32,
 }
 
 /// A connection that watches or has watched, or a free place.
@@ -79,6 +82,19 @@ struct Conn {
     paths: Vec<PathId>,
     /// How many it watches.
     live: u32,
+    /// How many of those in the data table.
+    data: u32,
+}
+
+/// How far a long listing of watches has come. Each line is true when it is listed; what changes between two parts may be in it
+/// or not.
+#[derive(Debug, Default)]
+pub struct WatchListing {
+    /// The place of the next path.
+    place: usize,
+    /// The connection that is being listed, and what is left of its paths, last first.
+    conn: Option<ConnId>,
+    paths: Vec<PathId>,
 }
 
 /// Sums over all watchers: of the data table, of the child table (WATCH-28), and recursive ones.
@@ -87,6 +103,9 @@ struct Counts {
     data: usize,
     child: usize,
     recursive: usize,
+    /// Paths and connections that the data table has.
+    data_paths: usize,
+    data_conns: usize,
 }
 
 impl Watches {
@@ -178,14 +197,10 @@ impl Watches {
         self.counts.data + self.counts.child
     }
 
-    /// How many connections watch how many paths; of the data table only (WATCH-28). Visits every path.
+    /// How many connections watch how many paths; of the data table only (WATCH-28).
     pub(crate) fn data_summary(&self) -> WatchSummary {
-        let watched =
-            |path: &&Path| path.list.as_slice().iter().any(|watcher| watcher.modes().is_data());
-        let paths = self.paths.iter().filter(watched).count();
-        let watches = |slot: &&Slot| self.paths_of(**slot, Modes::DATA_TABLE).next().is_some();
-        let connections = self.by_conn.values().filter(watches).count();
-        WatchSummary { connections, paths, watches: self.counts.data }
+        let Counts { data, data_paths, data_conns, .. } = self.counts;
+        WatchSummary { connections: data_conns, paths: data_paths, watches: data }
     }
 
     /// The data table, connection by connection in their order; the paths of each come in no particular one.
@@ -215,6 +230,54 @@ impl Watches {
             let watchers = path.list.as_slice().iter().filter(|watcher| watcher.modes().is_data());
             watchers.map(|watcher| (&*path.path, self.conns[watcher.slot().index()].id))
         })
+    }
+
+    /// Some lines more of the data table, connection by connection. Is there more?
+    pub(crate) fn list_by_conn(
+        &self,
+        at: &mut WatchListing,
+        lines: usize,
+        mut put: impl FnMut(ConnId, &str),
+    ) -> bool {
+        for _ in 0..lines {
+            if let (Some(conn), Some(id)) = (at.conn, at.paths.pop()) {
+                let slot = self.by_conn.get(&conn);
+                // It may have been given to another path since, or the connection may be gone.
+                if slot.is_some_and(|slot| self.path(id).list.modes(*slot).is_data()) {
+                    put(conn, &self.path(id).path);
+                }
+                continue;
+            }
+            let from = at.conn.map_or(Bound::Unbounded, Bound::Excluded);
+            let Some((conn, slot)) = self.by_conn.range((from, Bound::Unbounded)).next() else {
+                return false;
+            };
+            at.conn = Some(*conn);
+            at.paths = self.paths_of(*slot, Modes::DATA_TABLE).collect();
+            at.paths.sort_unstable_by(|one, other| other.cmp(one));
+            at.paths.dedup();
+        }
+        true
+    }
+
+    /// The same path by path; those who watch one path are not told apart from the others.
+    pub(crate) fn list_by_path(
+        &self,
+        at: &mut WatchListing,
+        lines: usize,
+        mut put: impl FnMut(&str, ConnId),
+    ) -> bool {
+        let mut listed = 0;
+        while listed < lines {
+            let Some(path) = self.paths.get(at.place) else { return false };
+            at.place += 1;
+            listed += 1;
+            for watcher in path.list.as_slice().iter().filter(|watcher| watcher.modes().is_data()) {
+                put(&path.path, self.conns[watcher.slot().index()].id);
+                listed += 1;
+            }
+        }
+        true
     }
 
     /// Paths that the connection watches in any of these modes; some may come twice.
@@ -260,7 +323,7 @@ impl Watches {
     fn seat(&mut self, conn: ConnId) -> Slot {
         let slot = self.free_conns.pop().unwrap_or_else(|| {
             let slot = Slot(u32::try_from(self.conns.len()).expect("places are 32-bit"));
-            self.conns.push(Conn { id: conn, paths: Vec::new(), live: 0 });
+            self.conns.push(Conn { id: conn, paths: Vec::new(), live: 0, data: 0 });
             slot
         });
         self.conns[slot.index()].id = conn;
@@ -278,6 +341,12 @@ impl Watches {
         path.recursive += u32::from(after.meets(Modes::RECURSIVE));
         path.recursive -= u32::from(before.meets(Modes::RECURSIVE));
         self.counts.count(before, after);
+        let conn = &mut self.conns[slot.index()];
+        let held = [
+            (&mut path.data, &mut self.counts.data_paths),
+            (&mut conn.data, &mut self.counts.data_conns),
+        ];
+        count_data(before, after, held);
         self.forget_if_unwatched(id);
     }
 
@@ -292,6 +361,11 @@ impl Watches {
                 let conn = &mut self.conns[watcher.slot().index()];
                 told.push(conn.id);
                 self.counts.count(before, after);
+                let held = [
+                    (&mut path.data, &mut self.counts.data_paths),
+                    (&mut conn.data, &mut self.counts.data_conns),
+                ];
+                count_data(before, after, held);
                 if after == Modes::NONE {
                     conn.lose_one();
                 }
@@ -352,6 +426,15 @@ impl Watches {
         conn.paths.sort_unstable();
         conn.paths.dedup();
         conn.paths.retain(|id| paths[id.index()].list.modes(slot) != Modes::NONE);
+    }
+}
+
+/// A watcher has changed: how many there are of the data table at its path and its connection, and how many of these have any.
+fn count_data(before: Modes, after: Modes, held: [(&mut u32, &mut usize); 2]) {
+    for (watchers, holders) in held {
+        let had_any = *watchers > 0;
+        *watchers = *watchers + u32::from(after.is_data()) - u32::from(before.is_data());
+        *holders = *holders + usize::from(*watchers > 0) - usize::from(had_any);
     }
 }
 

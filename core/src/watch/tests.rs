@@ -282,6 +282,19 @@ fn check(watches: &Watches, model: &Model) {
     assert!(by_conn.is_sorted_by_key(|(_, conn)| conn));
     by_conn.sort_unstable();
     assert_eq!(by_conn, by_path);
+    for lines in [1, 3] {
+        let (mut at, mut listed) = (WatchListing::default(), Vec::new());
+        let mut put = |conn, path: &str| listed.push((conn, path.to_owned()));
+        while watches.list_by_conn(&mut at, lines, &mut put) {}
+        let whole = watches.data_by_conn().map(|(conn, path)| (conn, path.to_owned()));
+        assert_eq!(listed, Vec::from_iter(whole));
+
+        let (mut at, mut listed) = (WatchListing::default(), Vec::new());
+        let mut put = |path: &str, conn| listed.push((path.to_owned(), conn));
+        while watches.list_by_path(&mut at, lines, &mut put) {}
+        let whole = watches.data_by_path().map(|(path, conn)| (path.to_owned(), conn));
+        assert_eq!(listed, Vec::from_iter(whole));
+    }
     let summary = WatchSummary {
         connections: data.iter().map(|(_, conn)| conn).collect::<BTreeSet<_>>().len(),
         paths: data.iter().map(|(path, _)| path).collect::<BTreeSet<_>>().len(),
