@@ -121,6 +121,9 @@ pub struct Limits {
     /// Transactions between snapshots (`snapCount`): one is begun at a random count within half of it and all of it,
     /// so that replicas do not all snapshot at once. At least 2, default 100,000.
     pub snapshot_txns: u32,
+    /// Bytes of transactions between snapshots (`snapSizeLimitInKb`): one is begun at a random size within half of it and all
+    /// of it, however few transactions that are. Default 4 GiB.
+    pub snapshot_bytes: u64,
     /// Servers compare fingerprints of their states at every zxid whose counter is a multiple of this. At least 1, default 1,000.
     /// All servers of an ensemble should have the same.
     pub compare_txns: u32,
@@ -175,6 +178,7 @@ impl Limits {
             requests_per_conn: 1_000,
             undurable_bytes: 64 << 20,
             snapshot_txns: 100_000,
+            snapshot_bytes: 4 << 30,
             compare_txns: 1_000,
             snapshot_slice_bytes: 128 << 10,
             snapshots_kept: 3,

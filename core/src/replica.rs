@@ -82,6 +82,10 @@ struct Snapshots {
     txns: u32,
     /// How many make the next one due.
     due: u32,
+    /// Bytes of the transactions logged since the last one began.
+    bytes: u64,
+    /// How many make the next one due.
+    due_bytes: u64,
     /// How many were begun in this life.
     begun: u32,
     /// Those on the disk, oldest first.
@@ -209,6 +213,7 @@ impl Replica {
             // Decoded here once for its errors, so that it need not be looked at again before it is applied.
             Txn::decode(entry)?;
         }
+        let bytes = recovered.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
         Ok(Replica {
             tree,
             sessions: table(header),
@@ -226,6 +231,8 @@ impl Replica {
                 forgets: false,
                 txns: 0,
                 due: 0,
+                bytes,
+                due_bytes: 0,
                 begun: 0,
                 kept: recovered.snapshots.into(),
                 replaced: false,
@@ -439,6 +446,7 @@ impl Replica {
     fn keep(&mut self, entry: Entry, txn: Txn, cx: &mut Cx<'_>) {
         self.history.push(entry.zxid);
         self.recent.push(entry.clone());
+        self.snapshots.bytes += entry.bytes.len() as u64;
         self.recent.trim(cx.config.limits.recent_bytes, self.log.durable());
         cx.out.disk.push(self.log.append(entry));
         self.unapplied.push_back(Unapplied::Decided(txn));
@@ -692,7 +700,7 @@ impl Replica {
         self.snapshots.kept = [zxid].into();
         self.snapshots.failures = 0;
         self.snapshots.replaced = true;
-        self.snapshots.txns = 0;
+        (self.snapshots.txns, self.snapshots.bytes) = (0, 0);
         // The one write that switches: whatever the log holds then counts for nothing any more.
         self.save_state(cx, |state| {
             state.snapshot = zxid;
@@ -709,11 +717,17 @@ impl Replica {
         let snapshots = &mut self.snapshots;
         if snapshots.due == 0 {
             let half = cx.config.limits.snapshot_txns / 2;
-            snapshots.due = half + 1 + cx.rng.below(half.max(1));
+            let more = cx.rng.below(half.max(1));
+            snapshots.due = half + 1 + more;
+            let half_bytes = cx.config.limits.snapshot_bytes / 2;
+            let share = u128::from(half_bytes) * u128::from(more + 1) / u128::from(half.max(1));
+            snapshots.due_bytes = half_bytes + u64::try_from(share).expect("at most the half");
         }
         // Chunks of a snapshot that was given up must not be taken for those of the next one.
         let idle = snapshots.at_disk == 0 && self.incoming.is_none();
-        let wanted = snapshots.wanted || snapshots.txns >= snapshots.due;
+        let wanted = snapshots.wanted
+            || snapshots.txns >= snapshots.due
+            || (snapshots.bytes >= snapshots.due_bytes && snapshots.txns > 0);
         let due = idle && wanted && snapshots.not_before <= cx.now.mono;
         if !due || self.log.durable() < self.log.applied() {
             return;
@@ -722,7 +736,7 @@ impl Replica {
         if std::mem::take(&mut snapshots.wanted) {
             snapshots.not_before = cx.now.mono.after(cx.config.tick() * FIRST_PAUSE);
         }
-        snapshots.txns = 0;
+        (snapshots.txns, snapshots.bytes) = (0, 0);
         snapshots.due = 0;
         snapshots.begun += 1;
         let zxid = self.log.applied();

@@ -142,7 +142,7 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
     let (log_dir, snapshot_dir) = (log_dir?, snapshot_dir?);
     warn_of_readers([&log_dir, &snapshot_dir]);
     let mut options = Options::new(random::number());
-    options.segment_bytes = settings.preallocate_bytes;
+    options.segment_bytes = settings.segment_bytes;
     let place = log.display();
     let opened = match storage_fs::open(log_dir.clone(), snapshot_dir.clone(), options) {
         Err(error @ StoreError::Damaged { .. }) if can_be_filled(settings) => {

@@ -3,7 +3,7 @@
 //! A script has one command a line; `#` begins a comment, and the first line says what the play teaches.
 //!
 //! ```text
-//! config KEY=N ...          before `boot`: snapshot_txns, snapshot_slice_bytes, epoch_txns, undurable_bytes, kept,
+//! config KEY=N ...          before `boot`: snapshot_txns, snapshot_bytes, snapshot_slice_bytes, epoch_txns, undurable_bytes, kept,
 //!                           step_units, extended_types, enforce_quota, check_ms, per_minute, never_used_ms, super, required
 //! boot                      recover from the disk as it is, and begin
 //! power off                 the server is gone; what was not done by `disk` is lost
@@ -121,6 +121,7 @@ impl Play {
         let n: u32 = value.parse().unwrap();
         match key {
             "snapshot_txns" => limits.snapshot_txns = n,
+            "snapshot_bytes" => limits.snapshot_bytes = n.into(),
             "snapshot_slice_bytes" => limits.snapshot_slice_bytes = n,
             "epoch_txns" => limits.epoch_txns = n,
             "undurable_bytes" => limits.undurable_bytes = n.into(),

@@ -41,8 +41,8 @@ pub struct Settings {
     pub(crate) log_dir: PathBuf,
     /// `datadir.autocreate`: may the folders of ours be made where there are none?
     pub(crate) create_folders: bool,
-    /// `preAllocSize`, in bytes here (KiB in the file): how far ahead of its end the log reserves room.
-    pub(crate) preallocate_bytes: u64,
+    /// Of a segment of the log: `preAllocSize`, or `txnLogSizeLimitInKb` where that is less, in bytes here (KiB in the file).
+    pub(crate) segment_bytes: u64,
     /// `fsync.warningthresholdms`: a write to the log that takes longer is logged.
     pub(crate) slow_write: Duration,
     /// What clients may take up.
@@ -94,7 +94,7 @@ impl Settings {
             log_dir: data_dir.clone(),
             data_dir,
             create_folders: true,
-            preallocate_bytes: 64 << 20,
+            segment_bytes: 64 << 20,
             slow_write: SLOW_WRITE,
             limits: Limits::default(),
             backlog: None,
@@ -214,6 +214,9 @@ pub fn parse(
     let host = keys.text("clientPortAddress", "an address of this machine")?;
     let host = host.map(|host| members::without_brackets(&host).to_owned());
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
+    let hint = "KiB, such as 65536; -1: no limit but preAllocSize";
+    let rolled = keys.number("txnLogSizeLimitInKb", -1..=1 << 40, hint)?.filter(|kib| *kib > 0);
+    let segment_kib = preallocate.unwrap_or(65_536).min(rolled.unwrap_or(i64::MAX));
     let hint = "milliseconds, such as 1000";
     let slow_write = keys.number("fsync.warningthresholdms", 0..=i64::from(i32::MAX), hint)?;
     let settings = Settings {
@@ -224,7 +227,7 @@ pub fn parse(
         data_dir,
         log_dir,
         create_folders: keys.switch("datadir.autocreate", TRUE_FALSE)?.unwrap_or(true),
-        preallocate_bytes: fit::<u64>(preallocate.unwrap_or(65_536)) << 10,
+        segment_bytes: fit::<u64>(segment_kib) << 10,
         slow_write: slow_write.map_or(SLOW_WRITE, |ms| Duration::from_millis(fit(ms))),
         limits,
         backlog: backlog(&mut keys)?,
@@ -297,6 +300,10 @@ fn core_config(keys: &mut Properties, id: ServerId, voters: Voters) -> Result<Co
     let snap_count = keys.number("snapCount", 2..=1 << 31, "transactions, such as 100000")?;
     if let Some(count) = snap_count {
         core.limits.snapshot_txns = fit(count);
+    }
+    let limit = keys.number("snapSizeLimitInKb", -1..=1 << 40, "KiB, such as 4194304; 0: no limit")?;
+    if let Some(kib) = limit {
+        core.limits.snapshot_bytes = if kib > 0 { fit::<u64>(kib) << 10 } else { u64::MAX };
     }
     let retained = keys.entry("autopurge.snapRetainCount").cloned();
     let kept = keys.number("autopurge.snapRetainCount", 0..=1 << 20, "3 or more")?;

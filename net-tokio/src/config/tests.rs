@@ -252,11 +252,17 @@ fn conf_22_29_and_48_log_and_snapshots() {
     let show = |s: &Settings| {
         let limits = &s.core.limits;
         let (txns, kept) = (limits.snapshot_txns, limits.snapshots_kept);
-        format!("{txns} {kept} {} {}", s.preallocate_bytes, s.limits.max_frame)
+        format!("{txns} {kept} {} {}", s.segment_bytes, s.limits.max_frame)
     };
     check("", show, "100000 3 67108864 1048575");
     check("snapCount=50\nautopurge.snapRetainCount=5", show, "50 5 67108864 1048575");
     check("preAllocSize=64\njute.maxbuffer=0x3fffff", show, "100000 3 65536 4194303");
+    check("txnLogSizeLimitInKb=64", show, "100000 3 65536 1048575");
+    check("txnLogSizeLimitInKb=-1\npreAllocSize=32", show, "100000 3 32768 1048575");
+    let bytes = |s: &Settings| s.core.limits.snapshot_bytes.to_string();
+    check("", bytes, &(4_u64 << 30).to_string());
+    check("snapSizeLimitInKb=64", bytes, "65536");
+    check("snapSizeLimitInKb=-1", bytes, &u64::MAX.to_string());
     check("jute.maxbuffer=100", show, "100000 3 67108864 100");
     check(
         "jute.maxbuffer=99",

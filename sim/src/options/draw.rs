@@ -388,6 +388,9 @@ impl ServerOptions {
             log_pause_us: 0,
             snapshot_pause_us: 0,
         };
+        if rare(dice) {
+            options.limits.snapshot_bytes = dice.magnitude(500, 100_000);
+        }
         options.limits.compare_txns = *dice.pick(&[1, 7, 50, usual.compare_txns]);
         options
     }

@@ -89,9 +89,10 @@ impl fmt::Display for Options {
         )?;
         writeln!(
             f,
-            "snapshots every {}..{} txns, slice={}B, kept={}, compared every {}; log segment={}B, batch={}",
+            "snapshots every {}..{} txns or {}B, slice={}B, kept={}, compared every {}; log segment={}B, batch={}",
             limits.snapshot_txns / 2 + 1,
             limits.snapshot_txns,
+            limits.snapshot_bytes,
             limits.snapshot_slice_bytes,
             limits.snapshots_kept,
             limits.compare_txns,

@@ -322,6 +322,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         snapshot_txns,
         snapshot_slice_bytes,
         compare_txns,
+        snapshot_bytes,
         snapshots_kept,
         epoch_txns,
         hold,
@@ -360,6 +361,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("snapshot_txns", snapshot_txns);
     visit("snapshot_slice_bytes", snapshot_slice_bytes);
     visit("compare_txns", compare_txns);
+    visit("snapshot_bytes", snapshot_bytes);
     visit("snapshots_kept", snapshots_kept);
     visit("epoch_txns", epoch_txns);
     visit("hold_us", hold);
