@@ -204,6 +204,15 @@ pub enum Notice {
         /// The connection.
         conn: ConnId,
     },
+    /// This server follows a leader whose configuration has other voters.
+    VotersDiffer {
+        /// The leader.
+        leader: ServerId,
+        /// The voters there.
+        there: BTreeSet<ServerId>,
+        /// The voters here.
+        here: BTreeSet<ServerId>,
+    },
     /// A server that follows this one has another state at this position.
     StatesDiffer {
         /// The server.
@@ -541,6 +550,18 @@ impl fmt::Display for Notice {
             }
             Notice::SessionExpired { session, conn } => {
                 write!(f, "session {session} has expired; closed its connection {conn}")
+            }
+            Notice::VotersDiffer { leader, there, here } => {
+                let list = |ids: &BTreeSet<ServerId>| {
+                    let ids: Vec<String> = ids.iter().map(ServerId::to_string).collect();
+                    ids.join(", ")
+                };
+                write!(
+                    f,
+                    "server {leader} leads the servers {}, and here zoo.cfg has {}: give all of them the same server.N lines",
+                    list(there),
+                    list(here)
+                )
             }
             Notice::StatesDiffer { server, zxid } => write!(
                 f,

@@ -226,6 +226,7 @@ impl Hub {
                     let from = conn.map_or_else(String::new, |conn| format!(" from {}", conn.peer));
                     tracing::info!(kind = "expired", "{notice}{from}");
                 }
+                Notice::VotersDiffer { .. } => tracing::warn!("{notice}"),
                 Notice::StatesDiffer { .. } => tracing::warn!(kind = "differ", "{notice}"),
             }
         }
@@ -245,7 +246,8 @@ impl Hub {
         self.waits = Some((since, now.after(WAIT_TOLD_AGAIN)));
         if let Some(waiting) = self.server.waiting() {
             let seconds = now.since(since).as_secs();
-            tracing::warn!("nobody is served for {seconds} s: {waiting}");
+            let troubles = self.peers.troubles();
+            tracing::warn!("nobody is served for {seconds} s: {waiting}{troubles}");
         }
     }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::error::{Lost, Why};
 use crate::identity::{self, EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
-use crate::io::{Cx, Entry, Mark, PeerCommand};
+use crate::io::{Cx, Entry, Mark, Notice, PeerCommand};
 use crate::peer::{PeerMessage, Voice};
 use crate::quorum::Voters;
 use crate::replica::Replica;
@@ -378,6 +378,11 @@ impl Follower {
         }
         match self.phase {
             Phase::Synchronization { link, epoch: promised } if epoch == promised => {
+                if voters != *cx.config.voters().set() {
+                    let here = cx.config.voters().set().clone();
+                    let (leader, there) = (self.leader, voters.clone());
+                    cx.out.notices.push(Notice::VotersDiffer { leader, there, here });
+                }
                 let write = replica.save_state(cx, |state| {
                     state.current_epoch = epoch;
                     state.voters = voters;

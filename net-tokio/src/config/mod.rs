@@ -301,7 +301,8 @@ fn core_config(keys: &mut Properties, id: ServerId, voters: Voters) -> Result<Co
     if let Some(count) = snap_count {
         core.limits.snapshot_txns = fit(count);
     }
-    let limit = keys.number("snapSizeLimitInKb", -1..=1 << 40, "KiB, such as 4194304; 0: no limit")?;
+    let limit =
+        keys.number("snapSizeLimitInKb", -1..=1 << 40, "KiB, such as 4194304; 0: no limit")?;
     if let Some(kib) = limit {
         core.limits.snapshot_bytes = if kib > 0 { fit::<u64>(kib) << 10 } else { u64::MAX };
     }

@@ -128,6 +128,11 @@ impl Listeners {
         }
         listeners.push(Listener { task, spoken });
     }
+
+    /// Is there any?
+    pub(super) fn any(&self) -> bool {
+        self.0.borrow().iter().any(|listener| !listener.task.is_finished())
+    }
 }
 
 /// Reads the notifications of a peer from a connection that it has dialled.

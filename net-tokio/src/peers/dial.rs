@@ -46,6 +46,7 @@ impl Failure {
     pub(super) fn log(&self, peer: &Peer, backoff: &Backoff, address: &str) {
         let to = peer.member.id;
         let first = backoff.fail();
+        peer.trouble.replace(Some(format!("{address}: {self}")));
         match self {
             Failure::Unreachable(error) if first => {
                 tracing::info!(server = to.0, "cannot reach server {to} at {address}: {error}");
@@ -146,6 +147,7 @@ async fn greet(
             dialling.establish(&mut buffer).map_err(Failure::Refused)?
         {
             stream.write_all(&proof).await?;
+            peer.trouble.replace(None);
             return Ok(Greeted { stream, established, buffer });
         }
     }

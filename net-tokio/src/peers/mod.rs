@@ -82,6 +82,8 @@ struct Peer {
     listeners: Listeners,
     /// How often somebody comes in its name.
     admission: Admission,
+    /// Why the last attempt to dial it has failed, if it has.
+    trouble: RefCell<Option<String>>,
 }
 
 impl Peers {
@@ -133,6 +135,23 @@ impl Peers {
         for link in self.due.borrow_mut().drain(..) {
             link.flush(self);
         }
+    }
+
+    /// What stands between this server and each other one, for operators.
+    pub(crate) fn troubles(&self) -> String {
+        let ensemble = self.shared.settings.ensemble.as_ref();
+        let me = ensemble.and_then(|ensemble| ensemble.member(self.shared.settings.core.id()));
+        let trouble = |peer: &Rc<Peer>| {
+            let id = peer.member.id;
+            if let Some(trouble) = &*peer.trouble.borrow() {
+                return Some(format!("; cannot reach server {id} at {trouble}"));
+            }
+            let own = me.map(Member::election_address).filter(|_| !peer.listeners.any())?;
+            Some(format!(
+                "; server {id} has not connected to this server, which its zoo.cfg should have at {own}"
+            ))
+        };
+        self.peers.values().filter_map(trouble).collect()
     }
 
     fn notify(&self, to: ServerId, notification: Notification) {
@@ -327,6 +346,7 @@ impl Peer {
             newest: Newest::default(),
             listeners: Listeners::default(),
             admission: Admission::default(),
+            trouble: RefCell::default(),
         }
     }
 

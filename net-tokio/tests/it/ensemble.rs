@@ -454,3 +454,25 @@ fn blow_after_blow_under_load_and_nothing_acknowledged_is_lost() {
         check_all_there(ensemble.server(id), &acknowledged);
     }
 }
+
+/// What operators look for first when a lock is gone, or nobody was served for a while.
+#[test]
+fn sessions_that_expire_and_leaders_that_are_left_are_logged_with_the_reason() {
+    let mut ensemble = Ensemble::start("tickTime=300\ninitLimit=20\nsyncLimit=10");
+    let leader = ensemble.leader();
+    let elsewhere = (0..3).find(|id| *id != leader).expect("there are three");
+    let (silent, session) = Raw::open(ensemble.ports[elsewhere][0], 1_000);
+    let id = session.session;
+    ensemble.server(leader).await_line(&[
+        &format!("session {id} expires: nothing was heard of it for "),
+        &"its timeout is 1000 ms; its client was connected to server ",
+    ]);
+    let address = silent.address();
+    ensemble
+        .server(elsewhere)
+        .await_line(&[&format!("session {id} has expired"), &format!(" from {address}")]);
+    ensemble.kill(leader);
+    for id in ensemble.up() {
+        ensemble.server(id).await_line(&[&format!("leaves leader {leader}: ")]);
+    }
+}

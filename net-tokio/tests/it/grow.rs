@@ -52,6 +52,7 @@ fn who_waits_says_for_whom_and_what_would_end_it() {
         "nobody is served for",
         "2 of 3 servers are needed; server 0 (this one) has its data; server 1 is empty; server 2 was not heard of",
         "start one that has its data with only itself in zoo.cfg",
+        "; cannot reach server 2 at 127.0.0.1:",
     ] {
         ensemble.eventually(line, || ensemble.server(0).log().contains(line));
     }
