@@ -204,6 +204,15 @@ pub enum Notice {
         /// The connection.
         conn: ConnId,
     },
+    /// This server makes a tree of its leader's snapshot.
+    Loading {
+        /// The snapshot's position.
+        zxid: Zxid,
+        /// Parts of the work that are done.
+        done: u64,
+        /// All of them.
+        all: u64,
+    },
     /// This server follows a leader whose configuration has other voters.
     VotersDiffer {
         /// The leader.
@@ -550,6 +559,10 @@ impl fmt::Display for Notice {
             }
             Notice::SessionExpired { session, conn } => {
                 write!(f, "session {session} has expired; closed its connection {conn}")
+            }
+            Notice::Loading { zxid, done, all } => {
+                let percent = done * 100 / (*all).max(1);
+                write!(f, "loads the leader's snapshot {zxid}: {percent} %")
             }
             Notice::VotersDiffer { leader, there, here } => {
                 let list = |ids: &BTreeSet<ServerId>| {

@@ -303,6 +303,8 @@ marks! {
     SyncAwaitsSnapshot,
     /// two servers have different states at one position
     StateDiffers,
+    /// a step has done its share of loading a leader's snapshot
+    LoadSliced,
     /// a step has done its share, and committed transactions wait for the next one
     ApplySliced,
     /// a step has done its share, and reads whose turn has come wait for the next one

@@ -22,7 +22,7 @@ use crate::recent::Recent;
 use crate::rng::{KeyedHash, Rng};
 use crate::session::{self, SessionTable};
 use crate::status::{Backlog, Halted};
-use crate::tree::{self, NewNode, SnapshotHeader, Tree};
+use crate::tree::{self, Loader, NewNode, SnapshotHeader, Tree};
 use crate::txn::{Origin, Txn, TxnOp};
 use crate::watch::Watches;
 use crate::wire::{Acl, EventType, Password, Stat};
@@ -108,12 +108,17 @@ struct Running {
     last: bool,
 }
 
-/// Pieces of a snapshot, kept until the last one is durable: then they become the tree.
+/// A snapshot whose pieces come. Once the last one is durable, it becomes the tree.
 #[derive(Debug)]
 struct Incoming {
     zxid: Zxid,
-    chunks: Vec<Bytes>,
+    /// Pieces so far.
+    pieces: u32,
+    /// What they become.
+    loader: Box<Loader>,
     complete: bool,
+    /// Are all of them durable, so that what is left is to make a tree of them?
+    loading: bool,
 }
 
 /// A transaction that the tree now has.
@@ -357,7 +362,7 @@ impl Replica {
             undurable_bytes: self.log.undurable_bytes(),
             tail_faults: self.recent.faults(self.log.appended()),
             walks: usize::from(self.tree.is_walked() && self.snapshots.running.is_none()),
-            pieces: self.incoming.as_ref().map_or(0, |incoming| incoming.chunks.len()),
+            pieces: self.incoming.as_ref().map_or(0, |incoming| incoming.pieces as usize),
             pieces_at_disk: self.snapshots.at_disk as usize,
             lists: self.tree.unused_lists(),
             ..Backlog::default()
@@ -494,15 +499,18 @@ impl Replica {
             }
             self.tree.cancel_snapshot();
             self.abandon_incoming(cx);
-            self.incoming = Some(Incoming { zxid, chunks: Vec::new(), complete: false });
+            let loader = Box::new(Loader::new(KeyedHash::new(cx.rng)));
+            self.incoming =
+                Some(Incoming { zxid, pieces: 0, loader, complete: false, loading: false });
         }
         let incoming = self.incoming.as_mut().filter(|incoming| {
-            incoming.zxid == zxid && incoming.chunks.len() == index as usize && !incoming.complete
+            incoming.zxid == zxid && incoming.pieces == index && !incoming.complete
         });
         let Some(incoming) = incoming else {
             return Err(format!("piece {index} of snapshot {zxid} is out of order"));
         };
-        incoming.chunks.push(bytes.clone());
+        incoming.loader.take(&bytes).map_err(|corrupt| corrupt.to_string())?;
+        incoming.pieces += 1;
         incoming.complete = last;
         self.snapshots.at_disk += 1;
         cx.out.disk.push(DiskCommand::SnapshotChunk { zxid, index, bytes, last });
@@ -680,20 +688,49 @@ impl Replica {
         effects.fired.push(Fired { event, path: path.into(), conns, acl });
     }
 
-    /// A leader's snapshot is durable: it becomes the state.
+    /// Is a leader's snapshot durable, and not the state yet?
+    pub(crate) fn is_loading(&self) -> bool {
+        self.incoming.as_ref().is_some_and(|incoming| incoming.loading)
+    }
+
+    /// How far that is: parts of the work, of so many.
+    pub(crate) fn loading_progress(&self) -> Option<(Zxid, u64, u64)> {
+        let incoming = self.incoming.as_ref().filter(|incoming| incoming.loading)?;
+        let (done, all) = incoming.loader.progress();
+        Some((incoming.zxid, done, all))
+    }
+
+    /// Makes more of the tree of a leader's snapshot that is durable, as far as this step may. Is it the state now?
+    ///
+    /// # Errors
+    /// A snapshot that makes no sense.
+    pub(crate) fn go_on_loading(&mut self, cx: &mut Cx<'_>) -> Result<bool, String> {
+        while let Some(incoming) = self.incoming.as_mut().filter(|incoming| incoming.loading) {
+            if cx.is_spent() {
+                cx.mark(Mark::LoadSliced);
+                return Ok(false);
+            }
+            cx.spend(tree::PART as u64);
+            if incoming.loader.go_on().map_err(|corrupt| corrupt.to_string())? {
+                return self.install(cx).map(|()| true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A leader's snapshot is durable, and a tree: it becomes the state.
     fn install(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        let Some(Incoming { zxid, chunks, .. }) = self.incoming.take() else {
+        let Some(Incoming { zxid, loader, .. }) = self.incoming.take() else {
             unreachable!("a snapshot that has arrived")
         };
-        let hash = KeyedHash::new(cx.rng);
-        let (tree, header) = tree::load(&chunks, hash).map_err(|corrupt| corrupt.to_string())?;
+        let (tree, header) = loader.finish();
         if header.zxid != zxid || zxid <= self.log.appended() {
             return Err(format!("snapshot {zxid} holds the picture of {}", header.zxid));
         }
         self.tree = tree;
         self.digests.clear();
         self.sessions = table(header);
-        self.watches = Watches::new(hash);
+        self.watches = Watches::new(self.tree.hash());
         self.unapplied.clear();
         self.history = History::after(zxid);
         self.recent = Recent::after(zxid);
@@ -763,13 +800,14 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) -> Result<bool, String> {
         self.snapshots.at_disk -= 1;
-        if let Some(incoming) = &self.incoming {
+        if let Some(incoming) = &mut self.incoming {
             // The disk answers in order. Pieces of an attempt that was given up may bear the same numbers as these, so only
             // the last of all answers says that this snapshot is durable.
             if !incoming.complete || self.snapshots.at_disk > 0 {
                 return Ok(false);
             }
-            return self.install(cx).map(|()| true);
+            incoming.loading = true;
+            return self.go_on_loading(cx);
         }
         let Some(running) = self.snapshots.running.take_if(|running| running.zxid == zxid) else {
             // Of a snapshot that was given up.

@@ -383,7 +383,7 @@ impl Server {
         if self.timers.due(Timer::Cleaning, now) {
             self.clean(cx);
         }
-        if self.timers.due(Timer::Work, now) && self.serves() {
+        if self.timers.due(Timer::Work, now) && self.has_work() {
             self.go_on(cx);
         }
     }
@@ -475,7 +475,13 @@ impl Server {
     }
 
     fn on_chunk_done(&mut self, zxid: Zxid, index: u32, cx: &mut Cx<'_>) {
-        match self.replica.on_chunk_done(zxid, index, cx) {
+        let loaded = self.replica.on_chunk_done(zxid, index, cx);
+        self.on_loaded(loaded, cx);
+    }
+
+    /// A piece of a snapshot is durable, or more of a leader's one is a tree: has that become the state?
+    fn on_loaded(&mut self, loaded: Result<bool, String>, cx: &mut Cx<'_>) {
+        match loaded {
             Ok(false) => {
                 if let Role::Leading(leader) = &mut self.role {
                     leader.on_snapshot_taken(&self.replica, cx);

@@ -262,7 +262,8 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
         Some(PeerMessage::Revalidate { .. }) => PeerMessage::Sync { conn, request },
         Some(PeerMessage::Sync { .. }) => PeerMessage::Synced { conn, request },
         Some(PeerMessage::Synced { .. }) => PeerMessage::Differs { zxid },
-        Some(PeerMessage::Differs { .. }) => return None,
+        Some(PeerMessage::Differs { .. }) => PeerMessage::Loading { done: 300, all: 400 },
+        Some(PeerMessage::Loading { .. }) => return None,
     })
 }
 

@@ -256,7 +256,8 @@ impl Live {
             request: u64::from(source.byte()),
         };
         let timeout_ms = 4_000 + u32::from(source.byte());
-        match source.below(21) {
+        match source.below(22) {
+            19 => PeerMessage::Loading { done: 1, all: 0 },
             18 => PeerMessage::Differs { zxid: zxid(source) },
             0 => PeerMessage::FollowerInfo {
                 accepted: epoch(source),

@@ -219,6 +219,7 @@ impl Hub {
     fn tell_notices(&mut self) {
         for notice in self.outbox.notices.drain(..) {
             match &notice {
+                Notice::Loading { .. } => tracing::info!("{notice}"),
                 Notice::LeavesLeader { .. } => tracing::info!("{notice}"),
                 Notice::SessionExpires { .. } => tracing::info!(kind = "expires", "{notice}"),
                 Notice::SessionExpired { conn, .. } => {

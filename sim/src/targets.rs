@@ -295,6 +295,7 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SetsAside
         | Mark::SyncAwaitsSnapshot
         | Mark::StateDiffers
+        | Mark::LoadSliced
         | Mark::ApplySliced
         | Mark::ReadsSliced
         | Mark::LeaderLeftUncommitted

@@ -248,6 +248,13 @@ pub enum PeerMessage {
         /// Number of the request on that connection.
         request: u64,
     },
+    /// Learner: it makes a tree of the snapshot that it was sent, which takes its time.
+    Loading {
+        /// Parts of the work that are done.
+        done: u64,
+        /// All of them.
+        all: u64,
+    },
     /// Leader: what the learner has at this position is not what the ensemble has there.
     Differs {
         /// The position.
@@ -338,6 +345,7 @@ impl fmt::Display for PeerMessage {
             }
             PeerMessage::Sync { conn, request } => write!(f, "SYNC {conn}#{request}"),
             PeerMessage::Synced { conn, request } => write!(f, "SYNCED {conn}#{request}"),
+            PeerMessage::Loading { done, all } => write!(f, "LOADING {done} of {all}"),
             PeerMessage::Differs { zxid } => write!(f, "DIFFERS at {zxid}"),
         }
     }

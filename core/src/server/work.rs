@@ -25,12 +25,16 @@ impl Server {
     /// Is there something to do that nothing else has to happen for?
     pub(super) fn has_work(&self) -> bool {
         let log = self.replica.log();
-        self.serves() && (!self.work.ready.is_empty() || log.applied() < log.committed())
+        let serving = !self.work.ready.is_empty() || log.applied() < log.committed();
+        self.replica.is_loading() || (self.serves() && serving)
     }
 
     /// Goes on with what earlier steps have left.
     pub(super) fn go_on(&mut self, cx: &mut Cx<'_>) {
         cx.renew();
+        if self.replica.is_loading() {
+            return self.go_on_loading(cx);
+        }
         for _ in 0..self.work.ready.len() {
             if cx.is_spent() {
                 break;
@@ -44,6 +48,17 @@ impl Server {
         // However many reads there are, writes go on.
         cx.renew();
         self.apply_committed(cx);
+    }
+
+    /// Makes more of a leader's snapshot, and tells it that somebody is there.
+    fn go_on_loading(&mut self, cx: &mut Cx<'_>) {
+        if let (Role::Following(follower), Some(progress)) =
+            (&mut self.role, self.replica.loading_progress())
+        {
+            follower.is_loading(progress, cx);
+        }
+        let loaded = self.replica.go_on_loading(cx);
+        self.on_loaded(loaded, cx);
     }
 
     /// The history is committed up to `zxid`: tell learners, and apply it.

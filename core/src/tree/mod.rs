@@ -8,6 +8,7 @@
 
 mod acl;
 mod lapse;
+mod load;
 mod node;
 mod path;
 mod quota;
@@ -24,12 +25,13 @@ use hashbrown::HashTable;
 
 pub(crate) use acl::{AclId, AclTable};
 pub(crate) use lapse::Lapse;
+pub(crate) use load::{Loader, PART, load};
 pub(crate) use node::{Node, NodeId};
 pub(crate) use path::{is_reserved, is_valid, split};
 pub(crate) use quota::Verdict as QuotaVerdict;
 #[cfg(test)]
 pub(crate) use snapshot::Item as SnapshotItem;
-pub(crate) use snapshot::{SnapshotHeader, load};
+pub(crate) use snapshot::SnapshotHeader;
 
 use crate::digest::{self, NodeView};
 use crate::error::Inapplicable;
@@ -173,6 +175,11 @@ impl Tree {
     fn child_ids(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let first = self.slots[id.index()].links.first_child.get();
         iter::successors(first, |child| self.slots[child.index()].links.after.get())
+    }
+
+    /// How its maps are keyed.
+    pub(crate) fn hash(&self) -> KeyedHash {
+        self.hash
     }
 
     pub(crate) fn acls(&self) -> &AclTable {

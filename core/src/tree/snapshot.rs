@@ -1,4 +1,4 @@
-//! An exact picture of the tree at one zxid, taken in slices while the tree goes on changing, and its way back.
+//! An exact picture of the tree at one zxid, taken in slices while the tree goes on changing. `load` is the way back.
 //!
 //! Owns the walk and the content of snapshot chunks (postcard items; the file's format version covers them). Must not
 //! know files.
@@ -10,10 +10,8 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{AclId, AclTable, Node, NodeId, Slot, Tree, utf16_units};
-use crate::error::Corrupt;
+use super::{AclId, Node, NodeId, Tree};
 use crate::ids::{ServerId, SessionId, Zxid};
-use crate::rng::KeyedHash;
 use crate::wire::Acl;
 
 /// What a snapshot holds besides nodes.
@@ -137,127 +135,6 @@ impl Tree {
     /// How many old nodes a running walk keeps.
     pub(crate) fn set_aside(&self) -> usize {
         self.walk.as_ref().map_or(0, |walk| walk.aside.len())
-    }
-}
-
-/// The tree and the header that the chunks of a snapshot hold.
-///
-/// # Errors
-/// Chunks that are no whole snapshot.
-pub(crate) fn load(chunks: &[Bytes], hash: KeyedHash) -> Result<(Tree, SnapshotHeader), Corrupt> {
-    let corrupt = |what: &str| Corrupt { what: format!("snapshot: {what}") };
-    let mut tree = Tree::bare(hash);
-    let mut found = None;
-    let (mut owned, mut with_secret) = (Vec::new(), Vec::new());
-    let mut lists: Vec<(AclId, Vec<Acl>)> = Vec::new();
-    for chunk in chunks {
-        let mut rest = &chunk[..];
-        while !rest.is_empty() {
-            let (item, behind) = postcard::take_from_bytes::<Item>(rest)
-                .map_err(|error| corrupt(&format!("an item cannot be decoded: {error}")))?;
-            rest = behind;
-            match item {
-                Item::Header { header, slots, nodes } => {
-                    found = Some((header, nodes));
-                    tree.slots.resize_with(slots as usize, Slot::empty);
-                }
-                Item::Owners(owners) => owned = owners,
-                Item::KeyedSessions(sessions) => with_secret = sessions,
-                Item::Acl { id, list } => lists.push((id, list)),
-                Item::Node { id, node } => tree.restore(id, node).map_err(|what| corrupt(&what))?,
-                Item::NodeInTxn { id, node, txn_order } => {
-                    let node = Node { txn_order, ..node };
-                    tree.restore(id, node).map_err(|what| corrupt(&what))?;
-                }
-            }
-        }
-    }
-    let (mut header, nodes): (SnapshotHeader, u64) =
-        found.ok_or_else(|| corrupt("there is no header"))?;
-    (header.owners, header.keyed) = (owned, with_secret);
-    tree.acls = AclTable::restore(lists);
-    tree.relink().map_err(|what| corrupt(&what))?;
-    if tree.counts.nodes as u64 != nodes {
-        return Err(corrupt(&format!("{} of {nodes} nodes are there", tree.counts.nodes)));
-    }
-    Ok((tree, header))
-}
-
-impl Tree {
-    /// Puts a record where it was.
-    fn restore(&mut self, id: NodeId, node: Node) -> Result<(), String> {
-        match self.slots.get_mut(id.index()) {
-            Some(Slot { node: place @ None, .. }) => *place = Some(node),
-            _ => return Err(format!("place {} is taken or outside", id.0)),
-        }
-        Ok(())
-    }
-
-    /// Rebuilds all that is not in the records: links, names, counts, references, free places.
-    fn relink(&mut self) -> Result<(), String> {
-        if self.slots.first().is_none_or(|slot| slot.node.is_none()) {
-            return Err("there is no root".into());
-        }
-        let mut found = Vec::new();
-        for index in 0..self.slots.len() {
-            let id = NodeId(u32::try_from(index).expect("the header's count is 32-bit"));
-            let Some(node) = &self.slots[index].node else {
-                self.free.push(id);
-                continue;
-            };
-            let (parent, acl) = (node.parent, node.acl);
-            found.push((node.czxid, node.txn_order, id));
-            if self.slots.get(parent.index()).is_none_or(|slot| slot.node.is_none()) {
-                return Err(format!("place {} has no parent", id.0));
-            }
-            if !self.acls.reference(acl) {
-                return Err(format!("place {} names a list that is not there", id.0));
-            }
-        }
-        // Places say nothing of age: they are used again. Names decide where a snapshot of an older build does not say which
-        // siblings of a transaction came first, so that all servers that load it agree.
-        found.sort_unstable_by(|one, other| {
-            let name = |id| &self.node(id).name;
-            (one.0, one.1).cmp(&(other.0, other.1)).then_with(|| name(one.2).cmp(name(other.2)))
-        });
-        for (_, _, id) in &found {
-            self.link(*id);
-        }
-        if self.recount() < found.len() {
-            return Err("some places are their own ancestors".into());
-        }
-        found.iter().for_each(|(_, _, id)| self.take_out_share(*id));
-        self.bring_in_changes();
-        // Lowest place first, so that a reloaded slab fills up as it lies.
-        self.free.reverse();
-        Ok(())
-    }
-
-    /// Counts all nodes that the root leads to. Each name is visited once, however deep the tree is.
-    fn recount(&mut self) -> usize {
-        let mut order = Vec::new();
-        let mut path = String::new();
-        let mut next = vec![(NodeId::ROOT, 0, 0)];
-        while let Some((id, length, mut units)) = next.pop() {
-            path.truncate(length);
-            if id == NodeId::ROOT {
-                self.count(id, "/", 1);
-            } else {
-                let name = &self.node(id).name;
-                path.push('/');
-                path.push_str(name);
-                units += 1 + utf16_units(name);
-                self.count(id, &path, units);
-            }
-            order.push(id);
-            next.extend(self.child_ids(id).map(|child| (child, path.len(), units)));
-        }
-        for id in order.iter().rev().filter(|id| **id != NodeId::ROOT) {
-            let below = self.slots[id.index()].links.descendants;
-            let parent = self.node(*id).parent;
-            self.slots[parent.index()].links.descendants += below + 1;
-        }
-        order.len()
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Follower {
     touched: BTreeMap<SessionId, u32>,
     /// Fingerprints up to here were told to the leader.
     compared: Zxid,
+    /// While it makes a tree of the leader's snapshot: when it says so next.
+    says_loading: Instant,
 }
 
 /// Fingerprints in one answer to a ping.
@@ -81,6 +83,7 @@ impl Follower {
             deadline: cx.now.mono.after(cx.config.discovery_limit() * 2),
             touched: BTreeMap::new(),
             compared: Zxid::ZERO,
+            says_loading: Instant(0),
         }
     }
 
@@ -188,6 +191,7 @@ impl Follower {
             | PeerMessage::CreateSession { .. }
             | PeerMessage::Revalidate { .. }
             | PeerMessage::Sync { .. }
+            | PeerMessage::Loading { .. }
             | PeerMessage::Differs { .. } => {
                 self.refuse(format!("the leader said out of turn: {message}"), cx)
             }
@@ -247,6 +251,19 @@ impl Follower {
         if let Phase::Synchronization { link, .. } = self.phase {
             let last = replica.log().appended();
             cx.tell(link, PeerMessage::SyncAt { last, nonce: replica.nonce_at(last) });
+        }
+    }
+
+    /// It makes a tree of the leader's snapshot, and neither has anything else to say meanwhile.
+    pub(crate) fn is_loading(&mut self, (zxid, done, all): (Zxid, u64, u64), cx: &mut Cx<'_>) {
+        self.deadline = cx.now.mono.after(cx.config.init_limit());
+        let Phase::Synchronization { link, .. } = self.phase else {
+            return;
+        };
+        if self.says_loading <= cx.now.mono {
+            self.says_loading = cx.now.mono.after(cx.config.tick() / 2);
+            cx.tell(link, PeerMessage::Loading { done, all });
+            cx.out.notices.push(Notice::Loading { zxid, done, all });
         }
     }
 

@@ -175,6 +175,8 @@ impl Leader {
             PeerMessage::SyncAt { last, nonce: _ } => self.on_sync_at(link, last, replica, cx),
             PeerMessage::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
             PeerMessage::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
+            // That it says something is what it says.
+            PeerMessage::Loading { .. } => Verdict::GoOn,
             PeerMessage::Pong { round, echo, sent, touched, digests } => {
                 learner.on_pong(sent, echo, cx.now.mono);
                 match self.compare(server, &digests, replica, cx) {

@@ -6,7 +6,7 @@
 //! ```text
 //! ensemble N                  servers 1 to N, with empty disks, a tick of 1 s
 //! grow N                      servers 1 to N from now on, those that are new with empty disks; for the next boots
-//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns, snapshot_slice_bytes, kept, compare,
+//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns, snapshot_slice_bytes, kept, compare, step_units,
 //!                             epoch_txns, hold_ms; check_ms and per_minute, of containers; local and upgrade, 1 or 0
 //! start                       boot all and settle, without a trace: for plays that begin later
 //! boot [N ..]                 start these servers, or all, on what their disks hold
@@ -301,6 +301,7 @@ impl Play {
                 "snapshot_slice_bytes" => limits.snapshot_slice_bytes = n,
                 "kept" => limits.snapshots_kept = n,
                 "compare" => limits.compare_txns = n,
+                "step_units" => limits.step_units = n.into(),
                 "epoch_txns" => limits.epoch_txns = n,
                 "check_ms" => tree.container_check_ms = n.into(),
                 "per_minute" => tree.container_max_per_minute = n,

@@ -520,6 +520,7 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::Revalidate { .. } => ("REVALIDATE", 0),
         PeerMessage::Sync { .. } => ("SYNC", 0),
         PeerMessage::Synced { .. } => ("SYNCED", 0),
+        PeerMessage::Loading { done, .. } => ("LOADING", *done),
         PeerMessage::Differs { zxid } => ("DIFFERS", zxid.0),
     }
 }
