@@ -292,7 +292,18 @@ impl Replica {
 
     /// The ensemble that it belongs to, once it is known to be a quorum's; 0 before.
     pub(crate) fn ensemble_id(&self) -> u64 {
+        if self.has_nothing_to_lose() { 0 } else { self.last_ensemble_id() }
+    }
+
+    /// The same, also where nothing was ever logged here.
+    pub(crate) fn last_ensemble_id(&self) -> u64 {
         self.saved.identity.filter(|identity| identity.established).map_or(0, |known| known.id)
+    }
+
+    /// Nothing was ever logged here: whatever ensemble it belonged to, it may become part of another one. New servers that were
+    /// started before one that has data have begun an ensemble of their own.
+    pub(crate) fn has_nothing_to_lose(&self) -> bool {
+        self.log.is_empty() && !self.state.damaged
     }
 
     /// The password of a session (HS-08).

@@ -218,7 +218,7 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
     Some(match message {
         None => PeerMessage::FollowerInfo { accepted: epoch, voice: Voice::Full, ensemble: 0 },
         Some(PeerMessage::FollowerInfo { .. }) => {
-            PeerMessage::LeaderInfo { epoch, empty: true, ensemble: 70_000 }
+            PeerMessage::LeaderInfo { epoch, empty: true, ensemble: 70_000, blank: false }
         }
         Some(PeerMessage::LeaderInfo { .. }) => {
             PeerMessage::AckEpoch { fresh: true, current: Epoch(5), last: zxid, nonce: 70_001 }

@@ -216,7 +216,7 @@ impl Live {
         self.answer_dial(1, true);
         let Some(status) = self.status() else { return };
         let epoch = Epoch(status.accepted_epoch.0.saturating_add(1));
-        self.send(1, &PeerMessage::LeaderInfo { epoch, empty: false, ensemble: 0 });
+        self.send(1, &PeerMessage::LeaderInfo { epoch, empty: false, ensemble: 0, blank: false });
         self.settle();
         let (voters, identity) = ([1, 2].map(ServerId).into(), Seed::from(1).identity(epoch));
         self.send(1, &PeerMessage::NewLeader { epoch, voters, identity, nonces: Vec::new() });
@@ -268,6 +268,7 @@ impl Live {
                 epoch: epoch(source),
                 empty: source.byte() & 1 == 0,
                 ensemble: ensemble(source),
+                blank: source.byte() & 1 == 0,
             },
             2 => PeerMessage::AckEpoch {
                 fresh: source.byte() & 1 == 0,

@@ -112,6 +112,8 @@ pub enum PeerMessage {
         empty: bool,
         /// Its ensemble; 0 where it does not know it yet.
         ensemble: u64,
+        /// Has it logged nothing at all, so that it may become part of another ensemble?
+        blank: bool,
     },
     /// Learner: the promise not to follow an older epoch is durable (ZAB-04).
     AckEpoch {

@@ -28,6 +28,9 @@ pub(crate) struct Follower {
     touched: BTreeMap<SessionId, u32>,
     /// Fingerprints up to here were told to the leader.
     compared: Zxid,
+    /// The leader has no data, and comes from an ensemble of its own: it may take over what is here, and not the other way
+    /// round.
+    keeps_data: bool,
     /// While it makes a tree of the leader's snapshot: when it says so next.
     says_loading: Instant,
 }
@@ -83,6 +86,7 @@ impl Follower {
             deadline: cx.now.mono.after(cx.config.discovery_limit() * 2),
             touched: BTreeMap::new(),
             compared: Zxid::ZERO,
+            keeps_data: false,
             says_loading: Instant(0),
         }
     }
@@ -154,12 +158,14 @@ impl Follower {
             self.deadline = cx.now.mono.after(cx.config.init_limit());
         }
         match message {
-            PeerMessage::LeaderInfo { epoch, empty, ensemble } => {
+            PeerMessage::LeaderInfo { epoch, empty, ensemble, blank } => {
                 let ours = replica.ensemble_id();
-                if ours != 0 && ensemble != 0 && ours != ensemble {
+                let differs = ours != 0 && ensemble != 0 && ours != ensemble;
+                if differs && !blank {
                     cx.mark(Mark::EnsembleDiffers);
                     return self.refuse(other_ensemble(ensemble, ours), cx);
                 }
+                self.keeps_data = differs;
                 self.on_leader_info(epoch, empty, replica, cx)
             }
             PeerMessage::Trunc { to } => self.on_trunc(to, replica, cx),
@@ -315,9 +321,12 @@ impl Follower {
         }
         let fresh = epoch > state.accepted_epoch;
         let forgetful = replica.voice() == Voice::Blank && !empty;
+        let joins = replica.has_nothing_to_lose();
         let write = replica.save_state(cx, |state| {
             state.accepted_epoch = epoch;
             state.damaged |= forgetful;
+            // It takes over the leader's, whatever it has been told before.
+            state.identity.take_if(|_| joins);
         });
         self.phase = Phase::Promising { link, epoch, fresh, write };
         if !fresh {
@@ -333,6 +342,12 @@ impl Follower {
         let Phase::Synchronization { link, .. } = self.phase else {
             return self.refuse(format!("the leader asked to truncate to {to} out of turn"), cx);
         };
+        if self.keeps_data {
+            cx.mark(Mark::EnsembleDiffers);
+            let what = "the leader has no data, and its epoch is later than that of the data here: stop the servers without \
+                        data, remove their data directories, and start them after this one";
+            return self.refuse(what.to_owned(), cx);
+        }
         match replica.truncate(to, cx) {
             Ok(last) => {
                 cx.mark(Mark::Truncated);

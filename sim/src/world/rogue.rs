@@ -222,7 +222,7 @@ impl Rogue {
             2 => Epoch(known.saturating_sub(1)),
             _ => Epoch(known),
         };
-        PeerMessage::LeaderInfo { epoch, empty: true, ensemble: 0 }
+        PeerMessage::LeaderInfo { epoch, empty: true, ensemble: 0, blank: false }
     }
 
     /// As a leader: what nobody may do.
@@ -275,7 +275,12 @@ impl Rogue {
             1 => PeerMessage::Commit { zxid: FAR },
             2 => PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) },
             3 => PeerMessage::Synced { conn: ConnId(1), request: 1 },
-            _ => PeerMessage::LeaderInfo { epoch: Epoch::END, empty: false, ensemble: 0 },
+            _ => PeerMessage::LeaderInfo {
+                epoch: Epoch::END,
+                empty: false,
+                ensemble: 0,
+                blank: false,
+            },
         }
     }
 }

@@ -68,5 +68,6 @@ impl Leader {
 /// an older copy of a directory lets a second leader begin an epoch that there was before.
 pub(super) fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -> bool {
     let ours = replica.nonce_at(last);
-    ours != 0 && nonce != 0 && ours != nonce
+    let holds = replica.history().holds(last.epoch());
+    holds && ours != 0 && nonce != 0 && ours != nonce
 }

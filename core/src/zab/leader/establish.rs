@@ -79,8 +79,8 @@ impl Leader {
     ) -> Verdict {
         cx.mark(Mark::LearnerRefused);
         let epoch = self.known_epoch(replica);
-        let ensemble = replica.ensemble_id();
-        cx.tell(link, PeerMessage::LeaderInfo { epoch, empty: false, ensemble });
+        let (ensemble, blank) = (replica.last_ensemble_id(), replica.has_nothing_to_lose());
+        cx.tell(link, PeerMessage::LeaderInfo { epoch, empty: false, ensemble, blank });
         let what = format!(
             "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move the data directory of server \
              {server} away and start it, so that it is filled anew"
@@ -155,12 +155,13 @@ impl Leader {
         if !promised {
             return;
         }
-        let (empty, ensemble) = (replica.log().is_empty(), replica.ensemble_id());
+        let (empty, ensemble) = (replica.log().is_empty(), replica.last_ensemble_id());
+        let blank = replica.has_nothing_to_lose();
         let before = &self.before;
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
             learner.stage = Stage::Promising;
             let empty = empty || !before.contains(learner.server);
-            cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty, ensemble });
+            cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty, ensemble, blank });
         }
     }
 

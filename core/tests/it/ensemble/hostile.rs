@@ -359,7 +359,7 @@ impl Dice {
             }
             3 => PeerMessage::Proposal(Entry { zxid, bytes: vec![4, 1, 4].into() }),
             4..6 => PeerMessage::Commit { zxid: status.appended },
-            6 => PeerMessage::LeaderInfo { epoch, empty: false, ensemble: 0 },
+            6 => PeerMessage::LeaderInfo { epoch, empty: false, ensemble: 0, blank: false },
             7 => PeerMessage::Trunc { to: zxid },
             8 => PeerMessage::Snap { zxid, index: 0, bytes: vec![0, 9, 9].into(), last: true },
             _ => PeerMessage::UpToDate { committed: zxid },

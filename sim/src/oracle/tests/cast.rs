@@ -271,7 +271,7 @@ impl History {
 
     pub(super) fn is_told_epoch(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
         let empty = self.member(leader).log.is_empty();
-        self.sends(leader, id, PeerMessage::LeaderInfo { epoch, empty, ensemble: 0 });
+        self.sends(leader, id, PeerMessage::LeaderInfo { epoch, empty, ensemble: 0, blank: false });
     }
 
     pub(super) fn acks_epoch(&mut self, id: ServerId, leader: ServerId) {
