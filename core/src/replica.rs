@@ -559,11 +559,11 @@ impl Replica {
         self.unapplied.iter().filter_map(upgrade).collect()
     }
 
-    /// Who asked in this life for the next committed transaction, if there is one.
-    pub(crate) fn next_origin(&self) -> Option<Origin> {
+    /// The position of the next transaction to apply, and who asked for it in this life.
+    pub(crate) fn next_unapplied(&self) -> Option<(Zxid, Option<Origin>)> {
         match self.unapplied.front()? {
-            Unapplied::Decided(txn) if txn.zxid <= self.log.committed() => txn.origin,
-            Unapplied::Decided(_) | Unapplied::Recovered(_) => None,
+            Unapplied::Decided(txn) => Some((txn.zxid, txn.origin)),
+            Unapplied::Recovered(entry) => Some((entry.zxid, None)),
         }
     }
 

@@ -599,7 +599,7 @@ impl Server {
             cx.out.notices.push(Notice::LeavesLeader { leader, why });
         }
         self.replica.abandon_incoming(cx);
-        self.forget_confirmed();
+        self.forget_agreed();
         if self.replica.outstanding() > 0 {
             match &self.role {
                 Role::Looking(_) => {}

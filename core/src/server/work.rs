@@ -1,4 +1,4 @@
-//! What a step leaves to later ones: transactions that are committed and not applied, and reads whose turn has come.
+//! What a step leaves to later ones: transactions that a quorum has, and reads whose turn has come.
 //!
 //! Owns when that goes on. A step stops when it has spent what [`Limits::step_units`](crate::config::Limits) allows, so that
 //! nobody waits for long because others ask for much; the rest is due at once, and everybody else has a turn in between.
@@ -11,10 +11,14 @@ use super::clients::Conn;
 use super::{Role, Server};
 use crate::ids::{ConnId, Zxid};
 use crate::io::{Cx, Mark};
+use crate::txn::Origin;
 
 /// What is left to do.
 #[derive(Debug, Default)]
 pub(super) struct Work {
+    /// How far the history is to be committed. What is committed is applied in the same breath, and learners hear of it then: what
+    /// a follower knows, its leader knows, too.
+    agreed: Zxid,
     /// Connections with reads whose turn has come, in the order in which they are served.
     ready: VecDeque<ConnId>,
     /// Syncs that are confirmed, and how much has to be applied before they are true of this server's tree.
@@ -24,9 +28,12 @@ pub(super) struct Work {
 impl Server {
     /// Is there something to do that nothing else has to happen for?
     pub(super) fn has_work(&self) -> bool {
-        let log = self.replica.log();
-        let serving = !self.work.ready.is_empty() || log.applied() < log.committed();
+        let serving = !self.work.ready.is_empty() || self.next_to_apply().is_some();
         self.replica.is_loading() || (self.serves() && serving)
+    }
+
+    fn next_to_apply(&self) -> Option<(Zxid, Option<Origin>)> {
+        self.replica.next_unapplied().filter(|(zxid, _)| *zxid <= self.work.agreed)
     }
 
     /// Goes on with what earlier steps have left.
@@ -61,46 +68,44 @@ impl Server {
         self.on_loaded(loaded, cx);
     }
 
-    /// The history is committed up to `zxid`: tell learners, and apply it.
+    /// A quorum has the history up to `zxid`: commit it, which is to apply it and to tell learners.
     pub(super) fn commit(&mut self, zxid: Zxid, cx: &mut Cx<'_>) {
-        if zxid > self.replica.log().committed() {
-            self.replica.log.commit(zxid);
-            if let Role::Leading(leader) = &self.role {
-                leader.send_commit(zxid, cx);
-            }
+        if zxid > self.work.agreed.max(self.replica.log().committed()) {
+            self.work.agreed = zxid;
             self.apply_committed(cx);
         }
     }
 
     /// The same before service begins, which needs all of it applied, whatever it costs.
     pub(super) fn commit_all(&mut self, zxid: Zxid, cx: &mut Cx<'_>) {
+        self.work.agreed = zxid;
         cx.spend_freely();
-        self.commit(zxid, cx);
-        if self.halted.is_none() {
-            self.apply_committed(cx);
-        }
+        self.apply_committed(cx);
         cx.renew();
     }
 
-    /// Applies what is committed, tells watchers, answers.
+    /// Applies what a quorum has, tells watchers, answers, and then tells learners.
     fn apply_committed(&mut self, cx: &mut Cx<'_>) {
+        let before = self.replica.log().committed();
         let mut count = 0;
-        while self.replica.log().applied() < self.replica.log().committed() {
+        while let Some((zxid, origin)) = self.next_to_apply() {
             if cx.is_spent() {
                 cx.mark(Mark::ApplySliced);
                 break;
             }
-            if let Some(origin) = self.replica.next_origin()
+            if let Some(origin) = origin
                 && !self.before_apply(origin, cx)
             {
                 break;
             }
+            self.replica.log.commit(zxid);
             let applied = match self.replica.apply_next() {
                 Ok(Some(applied)) => applied,
                 Ok(None) => break,
                 Err(halted) => {
                     cx.mark(Mark::Inapplicable);
-                    return self.halt(halted, cx);
+                    self.halt(halted, cx);
+                    break;
                 }
             };
             count += 1;
@@ -114,6 +119,12 @@ impl Server {
             self.on_applied(applied, cx);
             self.take_confirmed(cx);
         }
+        let committed = self.replica.log().committed();
+        if let Role::Leading(leader) = &self.role
+            && committed > before
+        {
+            leader.send_commit(committed, cx);
+        }
         if count > 1 {
             cx.mark(Mark::CommitBatch);
         }
@@ -121,21 +132,23 @@ impl Server {
 
     /// A quorum has confirmed that what is committed here is all there was when the sync came.
     pub(super) fn confirm_sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
-        self.work.confirmed.push_back((self.replica.log().committed(), conn, request));
+        self.work.confirmed.push_back((self.work.agreed, conn, request));
         self.take_confirmed(cx);
     }
 
     /// Syncs whose word is true by now.
     fn take_confirmed(&mut self, cx: &mut Cx<'_>) {
-        let applied = self.replica.log().applied();
+        let is_behind = self.next_to_apply().is_some();
+        let applied = if is_behind { self.replica.log().applied() } else { self.work.agreed };
         let is_true = |(zxid, ..): &mut (Zxid, ConnId, u64)| *zxid <= applied;
         while let Some((_, conn, request)) = self.work.confirmed.pop_front_if(is_true) {
             self.on_confirmed(conn, request, cx);
         }
     }
 
-    /// The role ends: whoever waits for a quorum's word asks the next leader for it.
-    pub(super) fn forget_confirmed(&mut self) {
+    /// The role ends: the next leader says what is committed, and whoever waits for a quorum's word asks it.
+    pub(super) fn forget_agreed(&mut self) {
+        self.work.agreed = self.replica.log().committed();
         self.work.confirmed.clear();
     }
 
