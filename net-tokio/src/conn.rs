@@ -1,6 +1,6 @@
 //! One client connection as the hub sees it: what is queued for it, what it still owes answers for.
 //!
-//! Owns the output buffer, the request window and the connection's counters. Must not read the socket: `reader` does.
+//! Owns the output that is queued, the request window and the connection's counters. Must not read the socket: `reader` does.
 //!
 //! Invariants: output leaves in the order in which it was queued; after [`Conn::close`] nothing more is queued.
 
@@ -11,13 +11,13 @@ use std::net::{Shutdown, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
 use socket2::SockRef;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 use zabkeeper_core::io::{ClientCommand, ClientEvent};
 use zabkeeper_core::{ConnId, Input, Instant, Now, SessionId, WallMs};
 
+use crate::output::Output;
 use crate::shared::Shared;
 use crate::traffic::{ConnStats, Load, Served, Traffic};
 use crate::words::ClientLine;
@@ -26,14 +26,15 @@ use crate::words::ClientLine;
 /// few of the largest answers that a default `jute.maxbuffer` allows. Such a client keeps its session while it takes some.
 const OUTPUT_BYTES: usize = 4 << 20;
 
+/// Bytes of events that wait for a client, above which its connection is closed: others decide how many there are. A client
+/// that comes back hears by setWatches of what it has missed.
+const EVENT_BYTES: u64 = 10 << 20;
+
 /// Requests handed over before the hub gets its turn, where answers are small: a pipelining client fills few turns.
 const BURST: u32 = 128;
 
 /// Time between two words to the core that a client which is not read takes its output: far below any session's timeout.
 const HEARD_PAUSE: Duration = Duration::from_millis(250);
-
-/// Capacity that an empty output buffer may keep, so that thousands of idle connections cost little.
-const IDLE_BYTES: usize = 64 << 10;
 
 pub(crate) struct Conn {
     pub(crate) id: ConnId,
@@ -41,19 +42,21 @@ pub(crate) struct Conn {
     /// When it was accepted.
     since: WallMs,
     socket: OwnedWriteHalf,
+    /// Bytes of output that may wait for the client to take them.
+    output_max: usize,
     state: RefCell<State>,
     changed: Notify,
 }
 
 struct State {
     phase: Phase,
-    output: BytesMut,
+    output: Output,
     /// Bytes of the largest message queued since the last flush.
     largest: usize,
     /// Bytes to reckon with for an answer, judged by the latest ones.
     expected: usize,
     /// Why no output leaves any more, until the reader has seen it.
-    fault: Option<io::Error>,
+    fault: Option<Fault>,
     /// On which of the hub's lists of those to flush is the connection?
     due: Due,
     /// Does a task wait for the socket to take more output?
@@ -99,6 +102,16 @@ pub(crate) enum Due {
     Answered,
 }
 
+/// Why no output leaves any more.
+pub(crate) enum Fault {
+    /// The network failed.
+    Broken(io::Error),
+    /// The client does not take the events that it watches for.
+    Events { bytes: u64 },
+    /// It does not take the answers that it has asked for.
+    Answers { bytes: usize },
+}
+
 /// How far the connection has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -113,10 +126,18 @@ enum Phase {
 }
 
 impl Conn {
-    pub(crate) fn new(id: ConnId, peer: SocketAddr, socket: OwnedWriteHalf, now: Now) -> Conn {
+    /// `record_bytes` may be those of one answer.
+    pub(crate) fn new(
+        id: ConnId,
+        peer: SocketAddr,
+        socket: OwnedWriteHalf,
+        record_bytes: usize,
+        now: Now,
+    ) -> Conn {
+        let output_max = OUTPUT_BYTES + 2 * record_bytes;
         let state = State {
             phase: Phase::Greeting,
-            output: BytesMut::new(),
+            output: Output::default(),
             largest: 0,
             // Cautious until answers have been seen.
             expected: OUTPUT_BYTES / 8,
@@ -136,7 +157,7 @@ impl Conn {
             stats: ConnStats::default(),
         };
         let (state, changed) = (RefCell::new(state), Notify::new());
-        Conn { id, peer, since: now.wall, socket, state, changed }
+        Conn { id, peer, since: now.wall, socket, output_max, state, changed }
     }
 
     /// The handshake has been read; for a new session?
@@ -199,7 +220,7 @@ impl Conn {
     }
 
     /// Why no output leaves any more; says so once.
-    pub(crate) fn take_fault(&self) -> Option<io::Error> {
+    pub(crate) fn take_fault(&self) -> Option<Fault> {
         self.state.borrow_mut().fault.take()
     }
 
@@ -261,10 +282,12 @@ impl Conn {
         traffic: &mut Traffic,
     ) -> Option<Due> {
         let mut state = self.state.borrow_mut();
-        let before = state.output.len();
-        match command {
+        if state.fault.is_some() {
+            return None;
+        }
+        let bytes = match command {
             ClientCommand::Connected(response) => {
-                response.encode(&mut state.output);
+                let bytes = state.output.add(|out| response.encode(out));
                 state.served = Served::of(response);
                 self.changed.notify_one();
                 if let (Some(arrival), Some(_)) = (state.handshake.take(), state.served) {
@@ -274,19 +297,21 @@ impl Conn {
                         traffic.latency.add(now.since(arrival.at));
                     }
                 }
+                bytes
             }
-            ClientCommand::Event(event) => event.encode(&mut state.output),
+            ClientCommand::Event(event) => state.output.add_event(|out| event.encode(out)),
             ClientCommand::Reply(reply) => {
-                reply.encode(&mut state.output);
+                let bytes = state.output.add(|out| reply.encode(out));
                 let arrival = state.answered(&mut traffic.load);
                 if let Some(arrival) = arrival {
                     traffic.latency.add(now.since(arrival));
                 }
                 state.stats.replied(reply, arrival, now);
+                bytes
             }
             ClientCommand::Close | ClientCommand::Complaint(_) => return None,
-        }
-        state.largest = state.largest.max(state.output.len() - before);
+        };
+        state.largest = state.largest.max(bytes);
         state.stats.sent += 1;
         traffic.sent += 1;
         let due = match command {
@@ -298,12 +323,33 @@ impl Conn {
         };
         let sooner = due > state.due;
         state.due = state.due.max(due);
+        if self.holds_too_much(&state).is_some() {
+            drop(state);
+            // Perhaps nobody has offered it to the client yet.
+            self.try_write();
+            let mut state = self.state.borrow_mut();
+            if let Some(fault) = self.holds_too_much(&state) {
+                state.output.clear();
+                state.fault.get_or_insert(fault);
+                self.changed.notify_one();
+                return None;
+            }
+        }
         sooner.then_some(due)
+    }
+
+    /// Is more queued than may wait for a client?
+    fn holds_too_much(&self, state: &State) -> Option<Fault> {
+        let (bytes, event_bytes) = (state.output.len(), state.output.event_bytes());
+        if event_bytes > EVENT_BYTES {
+            return Some(Fault::Events { bytes: event_bytes });
+        }
+        (bytes > self.output_max).then_some(Fault::Answers { bytes })
     }
 
     /// Queues the answer to a four-letter word.
     pub(crate) fn queue_text(&self, text: &str) {
-        self.state.borrow_mut().output.extend_from_slice(text.as_bytes());
+        self.state.borrow_mut().output.add(|out| out.extend_from_slice(text.as_bytes()));
     }
 
     /// Sends what the socket takes at once and leaves the rest to a task, so that a slow client holds up nobody.
@@ -317,8 +363,13 @@ impl Conn {
             state.expected = std::mem::take(&mut state.largest).max(state.expected / 2);
         }
         if self.write(shared) {
-            self.look_again();
-        } else if !std::mem::replace(&mut self.state.borrow_mut().writing, true) {
+            self.go_on(shared);
+            return;
+        }
+        if self.state.borrow().output.len() > OUTPUT_BYTES {
+            shared.park(self.id);
+        }
+        if !std::mem::replace(&mut self.state.borrow_mut().writing, true) {
             let (conn, shared) = (Rc::clone(self), Rc::clone(shared));
             tokio::task::spawn_local(async move { conn.write_rest(&shared).await });
         }
@@ -332,12 +383,18 @@ impl Conn {
             }
         }
         self.state.borrow_mut().writing = false;
+        self.go_on(shared);
+    }
+
+    /// The output has left: more may be asked and answered.
+    fn go_on(&self, shared: &Shared) {
+        shared.resume(self.id);
         self.look_again();
     }
 
     /// Drops what is queued and lets nothing more leave: whoever waits for the client to take output waits no longer.
     pub(crate) fn abandon(&self) {
-        self.state.borrow_mut().output = BytesMut::new();
+        self.state.borrow_mut().output.clear();
         // It may be broken already.
         let _best_effort = SockRef::from(self.socket.as_ref()).shutdown(Shutdown::Both);
     }
@@ -361,24 +418,17 @@ impl Conn {
     fn try_write(&self) -> bool {
         let mut state = self.state.borrow_mut();
         while !state.output.is_empty() {
-            match self.socket.try_write(&state.output) {
-                Ok(all) if all == state.output.len() => {
-                    state.output.clear();
-                    state.moved = true;
-                }
+            match self.socket.try_write(state.output.bytes()) {
                 Ok(some) => {
-                    state.output.advance(some);
+                    state.output.leave(some);
                     state.moved = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) => {
                     state.output.clear();
-                    state.fault = Some(error);
+                    state.fault.get_or_insert(Fault::Broken(error));
                 }
             }
-        }
-        if state.output.capacity() > IDLE_BYTES {
-            state.output = BytesMut::new();
         }
         true
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Sleep;
-use zabkeeper_core::io::{ClientCommand, DiskCommand, Mark, Notice};
+use zabkeeper_core::io::{ClientCommand, ClientEvent, DiskCommand, Mark, Notice};
 use zabkeeper_core::{
     Halted, Input, Instant, Mode, Now, Outbox, Pressure, Server, ServerId, Status, Zxid,
 };
@@ -19,13 +19,20 @@ use crate::peers::Peers;
 use crate::serve::announce;
 use crate::shared::Shared;
 
-/// Inputs stepped before their orders are handed out: bounds the delay of the first by the work of the others, to some
-/// ten milliseconds at worst.
+/// Inputs of servers, and of clients, stepped in a turn, before their orders are handed out: bounds the delay of the first by
+/// the work of the others.
 const BATCH: usize = 4096;
+
+/// Units of work, as the core counts them, after which a turn takes no more from servers, or from clients: some ten
+/// milliseconds. One input is not interrupted.
+const TURN_UNITS: u64 = 10_000;
 
 /// Connections to which events are sent before the hub looks for inputs again: a change that ten thousand clients hear of
 /// is to hold up nobody else's request for longer than some milliseconds.
 const TOLD: usize = 256;
+
+/// Questions of operators that are answered in a turn, each with a part of a listing at most.
+const QUESTIONS: usize = 4;
 
 /// How long a server waits for others before it says so, and how often it says so then.
 const WAIT_TOLD_FIRST: Duration = Duration::from_secs(5);
@@ -40,7 +47,6 @@ pub(crate) struct Hub {
     shared: Rc<Shared>,
     peers: Rc<Peers>,
     disk: Disk,
-    batch: Vec<Input>,
     outbox: Outbox,
     /// Have an answer to be sent, in this turn.
     answered: Vec<Rc<Conn>>,
@@ -70,7 +76,6 @@ impl Hub {
             shared,
             peers,
             disk,
-            batch: Vec::new(),
             outbox: Outbox::default(),
             answered: Vec::new(),
             told: VecDeque::new(),
@@ -84,10 +89,8 @@ impl Hub {
 
     pub(crate) async fn run(mut self) -> Ended {
         loop {
-            let now = self.collect();
-            for input in self.batch.drain(..) {
-                self.server.step(now, input, &mut self.outbox);
-            }
+            let now = self.shared.clock.now();
+            self.take_turn(now);
             self.note_proposals();
             if std::mem::take(&mut self.outbox.marks).contains(Mark::RecordTooLarge) {
                 self.shared.note_too_large();
@@ -105,22 +108,49 @@ impl Hub {
         }
     }
 
-    /// What has come from sockets and disk, the core's own deadline, and the time of it all.
-    fn collect(&mut self) -> Now {
-        self.shared.take_inputs(BATCH, &mut self.batch);
+    /// Steps the core: with what has come from the disk, with some of what has come from servers and clients, and with its own
+    /// deadline. However much clients ask for, the others have their turn.
+    fn take_turn(&mut self, now: Now) {
         for event in self.disk.completions() {
-            self.batch.push(Input::Disk(event));
+            self.step(now, Input::Disk(event));
         }
-        let now = self.shared.clock.now();
+        let mut spent = 0;
+        for _ in 0..BATCH {
+            if spent >= TURN_UNITS {
+                break;
+            }
+            let Some(input) = self.shared.next_of_servers() else { break };
+            spent += self.step(now, input);
+        }
+        let (mut spent, mut cost) = (0, 0);
+        for _ in 0..BATCH {
+            if spent >= TURN_UNITS {
+                break;
+            }
+            let Some(input) = self.shared.next_of_clients(std::mem::take(&mut cost)) else { break };
+            cost = self.step(now, input);
+            spent += cost;
+        }
+        self.shared.end_turn(cost);
         if self.server.next_deadline().is_some_and(|at| at <= now.mono) {
-            self.batch.push(Input::Timeout);
+            // What has arrived counts, although it waits for a later turn (SESS-05).
+            for conn in self.shared.unheard() {
+                self.step(now, Input::Client(conn, ClientEvent::Heard));
+            }
+            self.step(now, Input::Timeout);
         }
-        now
+    }
+
+    /// Gives what it has cost.
+    fn step(&mut self, now: Now, input: Input) -> u64 {
+        self.outbox.cost = 0;
+        self.server.step(now, input, &mut self.outbox);
+        self.outbox.cost
     }
 
     /// Until there is an input or the deadline has come; sometimes shorter.
     async fn sleep(&mut self) {
-        if !self.told.is_empty() {
+        if !self.told.is_empty() || self.shared.has_inputs() || self.shared.has_questions() {
             return tokio::task::yield_now().await;
         }
         let tell_at = self.waits.map(|(_, tell_at)| tell_at);
@@ -191,7 +221,8 @@ impl Hub {
 
     /// Answers questions, announces once that clients are served, and tells what has become of this server's role.
     fn tell_operators(&mut self) {
-        for question in self.shared.take_questions() {
+        for _ in 0..QUESTIONS {
+            let Some(question) = self.shared.take_question() else { break };
             question(&self.server);
         }
         let alone = self.shared.settings.ensemble.is_none();

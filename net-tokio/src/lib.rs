@@ -8,7 +8,7 @@
 //! a request changes hands without changing threads; three threads beside it write the log and the snapshots, and read.
 //!
 //! ```text
-//! listener -> reader (one task per connection) -> shared.inbox -> hub -> conn (output) -> socket
+//! listener -> reader (one task per connection) -> inbox -> hub -> conn (output) -> socket
 //!                                                                 |  ^
 //!                                                        commands v  | completions
 //!                                                            disk (three threads)
@@ -29,11 +29,13 @@ mod conn;
 mod descriptors;
 mod disk;
 mod hub;
+mod inbox;
 mod listener;
 mod log_tool;
 mod logging;
 mod monitor;
 mod names;
+mod output;
 mod peers;
 mod quiet;
 mod random;
@@ -42,6 +44,7 @@ mod report;
 mod serve;
 mod shared;
 pub mod traffic;
+mod unfinished;
 pub mod words;
 
 use std::ffi::OsString;

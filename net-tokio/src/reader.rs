@@ -23,10 +23,11 @@ use zabkeeper_core::wire::{
 use zabkeeper_core::{Input, Instant, Malformed, SessionId};
 
 use crate::config::Large;
-use crate::conn::Conn;
+use crate::conn::{Conn, Fault};
 use crate::listener::Permit;
 use crate::report;
 use crate::shared::Shared;
+use crate::unfinished::Unfinished;
 
 /// Time for the last output to leave and for the client to close its side, once the server has closed its own.
 const LINGER: Duration = Duration::from_secs(2);
@@ -53,6 +54,10 @@ enum End {
     TooLarge { length: u32, under_way: u64, bound: u64 },
     /// What came is no frame.
     Malformed(Malformed),
+    /// A frame has begun, and does not end while its session could live without a word.
+    Unfinished(Duration),
+    /// No output leaves any more.
+    Fault(Fault),
     /// The network failed.
     Broken(io::Error),
 }
@@ -76,6 +81,8 @@ struct Reader {
     in_line: Option<(Instant, usize)>,
     /// What the session may have been granted.
     session_timeout: Duration,
+    /// The frame that is being read.
+    unfinished: Unfinished,
 }
 
 /// Serves a connection until it ends.
@@ -99,7 +106,9 @@ pub(crate) async fn attend(
     let frames = ClientFrames::new(shared.settings.limits.max_frame);
     let buffer = BytesMut::new();
     let (in_line, session_timeout) = (None, Duration::ZERO);
-    let mut reader = Reader { shared, conn, socket, frames, buffer, in_line, session_timeout };
+    let unfinished = Unfinished::new(session_timeout);
+    let mut reader =
+        Reader { shared, conn, socket, frames, buffer, in_line, session_timeout, unfinished };
     let end = reader.run().await;
     let Reader { shared, conn, .. } = reader;
     shared.leave(&conn);
@@ -144,6 +153,7 @@ impl Reader {
                 self.shared.traffic.borrow_mut().handshakes += 1;
                 let granted_ms = self.shared.settings.core.negotiate(request.timeout_ms);
                 self.session_timeout = Duration::from_millis(granted_ms.into());
+                self.unfinished = Unfinished::new(self.session_timeout);
                 self.conn.open(new, self.shared.clock.mono());
                 // ACL-10: a socket for both families names IPv4 clients in IPv6 notation.
                 let address = self.conn.peer.ip().to_canonical();
@@ -192,7 +202,7 @@ impl Reader {
             }
             if let Some(fault) = self.conn.take_fault() {
                 // Nobody is left to answer: what else was asked need not be done.
-                return End::Broken(fault);
+                return End::Fault(fault);
             }
             let window = self.conn.window(&self.shared);
             if window > 0 {
@@ -215,17 +225,26 @@ impl Reader {
         }
     }
 
+    /// All whole frames have been taken. What is left must not hold its memory for longer than a session holds its own.
     async fn read_or_change(&mut self) -> Result<(), End> {
-        let conn = Rc::clone(&self.conn);
+        if self.buffer.is_empty() {
+            self.unfinished.ended();
+        } else {
+            self.unfinished.note(self.buffer.len(), tokio::time::Instant::now());
+        }
+        let (conn, unfinished) = (Rc::clone(&self.conn), self.unfinished);
         tokio::select! {
             biased;
             read = self.read() => read,
             () = conn.changed() => Ok(()),
+            () = unfinished.late() => Err(End::Unfinished(self.session_timeout)),
         }
     }
 
     /// Nothing may be asked now. What has come is left in the socket, unless how long it waits matters.
     async fn wait(&mut self) -> Result<(), End> {
+        // While nothing is read, no frame can end.
+        self.unfinished.ended();
         let timed = self.conn.is_crowded_out() && self.shared.is_line_timed();
         if timed && !self.buffer.is_empty() && self.in_line.is_none() {
             self.in_line = Some((self.shared.clock.mono(), self.buffer.len()));
@@ -302,6 +321,7 @@ impl Reader {
             }
         }
         if taken > 0 {
+            self.unfinished.ended();
             let now = now.unwrap_or_else(|| self.shared.clock.mono());
             let mut traffic = self.shared.traffic.borrow_mut();
             if small > 0 {
@@ -386,7 +406,9 @@ impl End {
             End::TooLarge { .. } => Some("too large"),
             End::Malformed(_) => Some("malformed"),
             End::WithinFrame => Some("cut"),
-            End::ByClient | End::ByServer | End::Broken(_) => None,
+            End::Unfinished(_) => Some("unfinished"),
+            End::Fault(Fault::Events { .. } | Fault::Answers { .. }) => Some("unread"),
+            End::ByClient | End::ByServer | End::Fault(Fault::Broken(_)) | End::Broken(_) => None,
         }
     }
 }
@@ -429,7 +451,20 @@ impl fmt::Display for End {
                 Ok(())
             }
             End::Malformed(malformed) => write!(f, "{malformed}"),
-            End::Broken(error) => write!(f, "{error}"),
+            End::Unfinished(limit) => {
+                let ms = limit.as_millis();
+                write!(f, "a frame has not ended within {ms} ms, the timeout of its session")
+            }
+            End::Fault(Fault::Events { bytes }) => write!(
+                f,
+                "{bytes} bytes of events wait for its client, which does not take them; when it comes back, it \
+                 hears of what has changed"
+            ),
+            End::Fault(Fault::Answers { bytes }) => write!(
+                f,
+                "{bytes} bytes of answers wait for its client, which does not take them; let it ask for less at once"
+            ),
+            End::Broken(error) | End::Fault(Fault::Broken(error)) => write!(f, "{error}"),
         }
     }
 }

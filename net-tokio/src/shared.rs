@@ -26,6 +26,7 @@ use zabkeeper_core::{ConnId, Input, Instant, Server};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::conn::Conn;
+use crate::inbox::Inbox;
 use crate::random;
 use crate::traffic::Traffic;
 use crate::words::ClientLine;
@@ -34,7 +35,7 @@ use crate::words::ClientLine;
 /// no client keeps the thread for long.
 const READ_BYTES: usize = 64 << 10;
 
-/// Inputs that wait for the hub, above which no other server is read: clients have their windows, servers have this.
+/// Inputs of other servers that wait for the hub, above which none is read: clients have their windows, servers have this.
 const INBOX: usize = 8192;
 
 /// One for the whole process.
@@ -46,9 +47,9 @@ pub(crate) struct Shared {
     scratch: RefCell<Box<[u8]>>,
     conns: RefCell<BTreeMap<ConnId, Rc<Conn>>>,
     next_conn: Cell<u64>,
-    inbox: RefCell<VecDeque<Input>>,
+    inbox: RefCell<Inbox>,
     room: Notify,
-    questions: RefCell<Vec<Question>>,
+    questions: RefCell<VecDeque<Question>>,
     /// Decides who may shake hands now.
     throttle: RefCell<ConnectThrottle>,
     /// Connections that wait until fewer requests are under way, in the order in which they came.
@@ -103,7 +104,8 @@ impl Shared {
     pub(crate) fn enter(&self, peer: SocketAddr, socket: OwnedWriteHalf) -> Rc<Conn> {
         let id = ConnId(self.next_conn.get());
         self.next_conn.set(id.0 + 1);
-        let conn = Rc::new(Conn::new(id, peer, socket, self.clock.now()));
+        let record_bytes = self.settings.core.limits.record_bytes;
+        let conn = Rc::new(Conn::new(id, peer, socket, record_bytes, self.clock.now()));
         self.conns.borrow_mut().insert(id, Rc::clone(&conn));
         conn
     }
@@ -200,27 +202,54 @@ impl Shared {
 
     /// Hands an input to the hub.
     pub(crate) fn push(&self, input: Input) {
-        self.inbox.borrow_mut().push_back(input);
+        self.inbox.borrow_mut().push(input);
         self.wake.notify_one();
     }
 
-    /// Takes up to `limit` inputs; the hub comes back at once if there are more.
-    pub(crate) fn take_inputs(&self, limit: usize, into: &mut Vec<Input>) {
+    /// The next input of another server.
+    pub(crate) fn next_of_servers(&self) -> Option<Input> {
         let mut inbox = self.inbox.borrow_mut();
-        let taken = inbox.len().min(limit);
-        let before = inbox.len();
-        into.extend(inbox.drain(..taken));
-        if before >= INBOX && inbox.len() < INBOX {
+        if inbox.servers() == INBOX {
             self.room.notify_waiters();
         }
-        if !inbox.is_empty() {
+        inbox.next_of_servers()
+    }
+
+    /// The next input of a client; the one before has cost so much.
+    pub(crate) fn next_of_clients(&self, cost: u64) -> Option<Input> {
+        self.inbox.borrow_mut().next_of_clients(cost)
+    }
+
+    /// The hub turns to other things; the last input of a client has cost so much.
+    pub(crate) fn end_turn(&self, cost: u64) {
+        self.inbox.borrow_mut().end_turn(cost);
+    }
+
+    /// Is there an input that the hub may take?
+    pub(crate) fn has_inputs(&self) -> bool {
+        !self.inbox.borrow().is_empty()
+    }
+
+    /// Clients of which something has come that waits for its turn.
+    pub(crate) fn unheard(&self) -> Vec<ConnId> {
+        self.inbox.borrow_mut().unheard()
+    }
+
+    /// The client does not take its output: what it has asked for waits.
+    pub(crate) fn park(&self, conn: ConnId) {
+        self.inbox.borrow_mut().park(conn);
+    }
+
+    /// It has taken its output.
+    pub(crate) fn resume(&self, conn: ConnId) {
+        if self.inbox.borrow_mut().resume(conn) {
             self.wake.notify_one();
         }
     }
 
     /// Returns when the hub keeps up with what is pushed.
     pub(crate) async fn room(&self) {
-        while self.inbox.borrow().len() >= INBOX {
+        while self.inbox.borrow().servers() >= INBOX {
             self.room.notified().await;
         }
     }
@@ -285,14 +314,19 @@ impl Shared {
         let (sender, receiver) = oneshot::channel();
         // Whoever asked may have gone.
         let ask = |server: &Server| drop(sender.send(question(server)));
-        self.questions.borrow_mut().push(Box::new(ask));
+        self.questions.borrow_mut().push_back(Box::new(ask));
         self.wake.notify_one();
         receiver.await.ok()
     }
 
-    /// What has been asked since the last call.
-    pub(crate) fn take_questions(&self) -> Vec<Question> {
-        std::mem::take(&mut *self.questions.borrow_mut())
+    /// The next question.
+    pub(crate) fn take_question(&self) -> Option<Question> {
+        self.questions.borrow_mut().pop_front()
+    }
+
+    /// Is there one?
+    pub(crate) fn has_questions(&self) -> bool {
+        !self.questions.borrow().is_empty()
     }
 
     /// May client sockets be read?

@@ -21,8 +21,8 @@ use zabkeeper_core::peer::greeting::Channel;
 
 use super::admission::TokenBucket;
 use super::dial::connect;
-use super::unfinished::Unfinished;
 use super::{Greeted, Peer, Peers};
+use crate::unfinished::Unfinished;
 
 /// Connections on which one other server, or whoever takes its name, may speak. An honest one has one at a time, or two
 /// where the first is broken and this end does not know.

@@ -22,8 +22,8 @@ use zabkeeper_core::io::PeerEvent;
 use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::peer::frame::{BadFrame, Bounds, Reader, Writer};
 
-use super::unfinished::Unfinished;
 use super::{Peer, Peers};
+use crate::unfinished::Unfinished;
 
 /// Output that a peer has not taken, above which it is given up: it is alive, as the core hears from it, and hopelessly
 /// behind. A new link brings what it lacks from the disk.

@@ -15,7 +15,6 @@ mod ballots;
 mod dial;
 mod doors;
 mod link;
-mod unfinished;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

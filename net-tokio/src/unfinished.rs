@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// The message whose beginning has come on a connection.
-pub(super) struct Unfinished {
+#[derive(Clone, Copy)]
+pub(crate) struct Unfinished {
     limit: Duration,
     /// When its end has to be there.
     due: Option<Instant>,
@@ -16,12 +17,12 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    pub(super) fn new(limit: Duration) -> Unfinished {
+    pub(crate) fn new(limit: Duration) -> Unfinished {
         Unfinished { limit, due: None, bytes: 0 }
     }
 
     /// All whole messages have been taken, and so many bytes are left.
-    pub(super) fn note(&mut self, bytes: usize, now: Instant) {
+    pub(crate) fn note(&mut self, bytes: usize, now: Instant) {
         // Where there are fewer than before, a message has ended and another one has begun.
         if bytes == 0 {
             self.due = None;
@@ -32,12 +33,12 @@ impl Unfinished {
     }
 
     /// One more message has come to its end.
-    pub(super) fn ended(&mut self) {
+    pub(crate) fn ended(&mut self) {
         self.due = None;
     }
 
     /// Returns when the end is late.
-    pub(super) async fn late(&self) {
+    pub(crate) async fn late(&self) {
         match self.due {
             Some(due) => sleep_until(due).await,
             None => pending().await,

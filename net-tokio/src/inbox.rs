@@ -1,0 +1,307 @@
+//! What waits for the hub, and what it takes next.
+//!
+//! Owns the order between connections; within each, inputs stay as they came. Must not know what an input means.
+//!
+//! Of the clients that wait, the one comes next for whom least work was done, in the units that the core counts. So whoever
+//! asks for little waits for one request of somebody else, and not behind all that others have asked for before.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use zabkeeper_core::io::ClientEvent;
+use zabkeeper_core::{ConnId, Input};
+
+/// Units that one client may have done in a row: as long as requests are cheap, those of one client share a turn.
+const QUANTUM: u64 = 256;
+
+/// Inputs that have arrived.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    /// Of servers; and that clients have taken output, which does not wait behind what they have asked for.
+    servers: VecDeque<Input>,
+    clients: BTreeMap<ConnId, Client>,
+    /// Those with inputs that may be taken, by what was done for them.
+    turns: BTreeSet<(u64, ConnId)>,
+    /// Whose turn it is.
+    current: Option<Turn>,
+    /// What was done for whoever came last. Those who ask for nothing do not save up.
+    level: u64,
+}
+
+/// A client's turn.
+struct Turn {
+    conn: ConnId,
+    /// What is left of what had come when it began.
+    events: VecDeque<ClientEvent>,
+    /// Units of work done for it, and where it ends.
+    used: u64,
+    until: u64,
+}
+
+#[derive(Default)]
+struct Client {
+    events: VecDeque<ClientEvent>,
+    /// Units of work done for it.
+    used: u64,
+    /// Does it not take its output?
+    is_parked: bool,
+    /// Has something come that the core has not heard of?
+    is_unheard: bool,
+}
+
+impl Inbox {
+    pub(crate) fn push(&mut self, input: Input) {
+        let (conn, event) = match input {
+            Input::Client(_, ClientEvent::Heard)
+            | Input::Timeout
+            | Input::Election(..)
+            | Input::Peer(..)
+            | Input::Disk(_) => return self.servers.push_back(input),
+            Input::Client(conn, event) => (conn, event),
+        };
+        if matches!(event, ClientEvent::Opened(..)) {
+            let used = self.level;
+            self.clients.insert(conn, Client { used, ..Client::default() });
+        }
+        // The core knows nothing of a connection that has not opened, or has closed.
+        let Some(client) = self.clients.get_mut(&conn) else { return };
+        // Nothing leaves any more, so nothing is waited for.
+        let resumes = matches!(event, ClientEvent::Closed) && client.is_parked;
+        client.is_parked &= !resumes;
+        client.is_unheard = true;
+        client.events.push_back(event);
+        if client.events.len() == 1 || resumes {
+            self.enlist(conn);
+        }
+    }
+
+    /// The next input of another server.
+    pub(crate) fn next_of_servers(&mut self) -> Option<Input> {
+        self.servers.pop_front()
+    }
+
+    /// How many of those wait.
+    pub(crate) fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// The next input of a client; the one before has cost so much.
+    pub(crate) fn next_of_clients(&mut self, cost: u64) -> Option<Input> {
+        if let Some(turn) = &mut self.current
+            && turn.used + cost < turn.until
+            && let Some(event) = turn.events.pop_front()
+        {
+            turn.used += cost;
+            return Some(self.take(event));
+        }
+        self.end_turn(cost);
+        let (used, conn) = self.turns.pop_first()?;
+        self.level = self.level.max(used);
+        let client = self.clients.get_mut(&conn).expect("who waits is known");
+        let mut events = std::mem::take(&mut client.events);
+        let event = events.pop_front().expect("who has a turn waits");
+        self.current = Some(Turn { conn, events, used, until: used + QUANTUM });
+        Some(self.take(event))
+    }
+
+    fn take(&mut self, event: ClientEvent) -> Input {
+        let conn = self.current.as_ref().expect("it is somebody's turn").conn;
+        if matches!(event, ClientEvent::Closed) {
+            self.clients.remove(&conn);
+        }
+        Input::Client(conn, event)
+    }
+
+    /// The hub turns to other things; the last input of a client has cost so much. What that client has not got done waits
+    /// before what has come since.
+    pub(crate) fn end_turn(&mut self, cost: u64) {
+        let Some(Turn { conn, mut events, used, .. }) = self.current.take() else { return };
+        if let Some(client) = self.clients.get_mut(&conn) {
+            client.used = used + cost;
+            events.append(&mut client.events);
+            client.events = events;
+            self.enlist(conn);
+        }
+    }
+
+    /// Between turns: is there nothing that may be taken?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.servers.is_empty() && self.turns.is_empty()
+    }
+
+    /// Between turns: clients of which something has come that waits for its turn; each once, until more comes.
+    pub(crate) fn unheard(&mut self) -> Vec<ConnId> {
+        let waiting = self.turns.iter().map(|(_, conn)| *conn);
+        let clients = &mut self.clients;
+        let is_unheard = |conn: &ConnId| {
+            let client = clients.get_mut(conn);
+            client.is_some_and(|client| {
+                !client.events.is_empty() && std::mem::take(&mut client.is_unheard)
+            })
+        };
+        waiting.filter(is_unheard).collect()
+    }
+
+    /// The client does not take its output: what it has asked for waits.
+    pub(crate) fn park(&mut self, conn: ConnId) {
+        if let Some(client) = self.clients.get_mut(&conn) {
+            client.is_parked = true;
+            self.turns.remove(&(client.used, conn));
+        }
+    }
+
+    /// It has taken its output. Was anything waiting for that?
+    pub(crate) fn resume(&mut self, conn: ConnId) -> bool {
+        let Some(client) = self.clients.get_mut(&conn) else { return false };
+        let waited = std::mem::take(&mut client.is_parked) && !client.events.is_empty();
+        if waited {
+            self.enlist(conn);
+        }
+        waited
+    }
+
+    /// Gives a client a turn if it waits for one.
+    fn enlist(&mut self, conn: ConnId) {
+        if self.current.as_ref().is_some_and(|turn| turn.conn == conn) {
+            return;
+        }
+        if let Some(client) = self.clients.get_mut(&conn)
+            && !client.events.is_empty()
+            && !client.is_parked
+        {
+            client.used = client.used.max(self.level);
+            self.turns.insert((client.used, conn));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use zabkeeper_core::io::PeerEvent;
+    use zabkeeper_core::wire::{ConnectRequest, Request, RequestFrame};
+    use zabkeeper_core::{LinkId, SessionId, Zxid};
+
+    use super::*;
+
+    const A: ConnId = ConnId(1);
+    const B: ConnId = ConnId(2);
+    /// What one request of somebody costs who asks for much.
+    const DEAR: u64 = 100_000;
+
+    fn open(inbox: &mut Inbox, conn: ConnId) {
+        let request = ConnectRequest {
+            last_zxid_seen: Zxid::ZERO,
+            timeout_ms: 10_000,
+            session: SessionId(0),
+            password: Bytes::new(),
+            read_only: None,
+        };
+        inbox.push(Input::Client(conn, ClientEvent::Opened(request, Vec::new())));
+        assert!(inbox.next_of_clients(0).is_some());
+        inbox.end_turn(1);
+    }
+
+    fn ask(inbox: &mut Inbox, conn: ConnId, xid: i32) {
+        let frame = RequestFrame { xid, request: Request::Ping };
+        inbox.push(Input::Client(conn, ClientEvent::Request(frame)));
+    }
+
+    /// Who is next, where each request costs so much.
+    fn order(inbox: &mut Inbox, cost: impl Fn(ConnId) -> u64) -> Vec<(u64, i32)> {
+        let (mut order, mut last) = (Vec::new(), 0);
+        while let Some(input) = inbox.next_of_clients(last) {
+            let Input::Client(conn, ClientEvent::Request(RequestFrame { xid, .. })) = input else {
+                panic!("{input} is no request");
+            };
+            last = cost(conn);
+            order.push((conn.0, xid));
+        }
+        order
+    }
+
+    #[test]
+    fn cheap_requests_of_one_client_come_together_and_in_order() {
+        let mut inbox = Inbox::default();
+        for conn in [A, B] {
+            open(&mut inbox, conn);
+        }
+        for xid in 0..3 {
+            ask(&mut inbox, A, xid);
+            ask(&mut inbox, B, xid);
+        }
+        let expected = [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)];
+        assert_eq!(order(&mut inbox, |_| 1), expected);
+        assert!(inbox.is_empty());
+    }
+
+    #[test]
+    fn who_asks_for_little_waits_for_one_dear_request_at_most() {
+        let mut inbox = Inbox::default();
+        for conn in [A, B] {
+            open(&mut inbox, conn);
+        }
+        for xid in 0..100 {
+            ask(&mut inbox, A, xid);
+        }
+        let first = inbox.next_of_clients(0);
+        assert!(matches!(first, Some(Input::Client(A, _))));
+        for xid in 0..100 {
+            ask(&mut inbox, B, xid);
+        }
+        let mut last = DEAR;
+        for number in 0..100 {
+            if number % 10 == 0 {
+                // The hub's turn may end at any time.
+                inbox.end_turn(std::mem::take(&mut last));
+            }
+            let next = inbox.next_of_clients(last);
+            assert!(matches!(next, Some(Input::Client(B, _))), "{next:?}");
+            last = 2;
+        }
+        // Having been idle, it has nothing saved up, and having asked for much, the other one is not forgotten.
+        assert!(matches!(inbox.next_of_clients(last), Some(Input::Client(A, _))));
+    }
+
+    #[test]
+    fn who_takes_no_output_waits_and_its_end_does_not() {
+        let mut inbox = Inbox::default();
+        for conn in [A, B] {
+            open(&mut inbox, conn);
+        }
+        ask(&mut inbox, A, 0);
+        inbox.park(A);
+        ask(&mut inbox, A, 1);
+        ask(&mut inbox, B, 0);
+        assert_eq!(inbox.unheard(), [B]);
+        assert_eq!(inbox.unheard(), []);
+        assert_eq!(order(&mut inbox, |_| 1), [(2, 0)]);
+        assert!(inbox.is_empty());
+        let heard = Input::Client(A, ClientEvent::Heard);
+        inbox.push(heard.clone());
+        assert_eq!(inbox.next_of_servers(), Some(heard), "it takes some");
+        assert!(inbox.resume(A) && !inbox.resume(A) && !inbox.resume(B));
+        assert_eq!(order(&mut inbox, |_| 1), [(1, 0), (1, 1)]);
+        inbox.park(A);
+        ask(&mut inbox, A, 2);
+        inbox.push(Input::Client(A, ClientEvent::Closed));
+        assert!(matches!(
+            inbox.next_of_clients(0),
+            Some(Input::Client(A, ClientEvent::Request(_)))
+        ));
+        assert_eq!(inbox.next_of_clients(0), Some(Input::Client(A, ClientEvent::Closed)));
+        ask(&mut inbox, A, 3);
+        assert!(inbox.is_empty() && inbox.clients.len() == 1, "it is forgotten");
+    }
+
+    #[test]
+    fn other_servers_do_not_wait_behind_clients() {
+        let mut inbox = Inbox::default();
+        open(&mut inbox, A);
+        ask(&mut inbox, A, 0);
+        let drained = Input::Peer(LinkId(7), PeerEvent::Drained);
+        inbox.push(drained.clone());
+        assert_eq!((inbox.servers(), inbox.is_empty()), (1, false));
+        assert_eq!(inbox.next_of_servers(), Some(drained));
+        assert_eq!((inbox.servers(), inbox.is_empty()), (0, false));
+    }
+}
