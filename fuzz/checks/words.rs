@@ -5,7 +5,6 @@
 
 mod source;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,13 +13,13 @@ use source::Source;
 use zabkeeper::config::{Settings, parse};
 use zabkeeper::traffic::{ConnStats, Served, Traffic};
 use zabkeeper::words::{
-    self, ClientLine, Descriptors, DiskUse, Dump, Environment, Figures, refused, watch_summary,
-    watches_by_path, watches_by_session,
+    self, ClientLine, Descriptors, DiskUse, Dump, Environment, Figures, Pairs, refused,
+    watch_summary,
 };
 use zabkeeper_core::io::Recovered;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, MAX_FRAME_DEFAULT, Reply, Word};
 use zabkeeper_core::{
-    ConnId, Epoch, ErrorCode, Instant, Mode, Now, Server, SessionId, SessionInfo, Status, WallMs,
+    Epoch, ErrorCode, Instant, Mode, Now, Server, SessionId, SessionInfo, Status, WallMs,
     WatchSummary, Zxid,
 };
 
@@ -91,28 +90,22 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
     let uptime = Duration::from_nanos(unsigned(source));
     let drop_probability = u32::from(source.byte()) * 4_000;
     let environment = Environment { user: text(source), ..Environment::default() };
-    let mut conns = BTreeMap::new();
-    let (mut clients, mut sessions, mut ephemerals) = (Vec::new(), Vec::new(), Vec::new());
-    let mut paths = Vec::new();
-    for number in 0..u64::from(source.below(8)) {
+    let (mut clients, mut sessions) = (Vec::new(), Vec::new());
+    let (mut listing, mut pairs_of) = (String::new(), Pairs::<String>::default());
+    for _ in 0..source.below(8) {
         let client = client(source);
         let id = SessionId(source.long());
         let expires = (source.below(2) == 1).then(|| instant(source));
         let timeout_ms = source.int().cast_unsigned();
         sessions.push(SessionInfo { id, timeout_ms, expires, server: None });
         let path = text(source).unwrap_or_default();
-        ephemerals.push((id, vec![path.clone(), format!("{path}/e")]));
-        paths.push((ConnId(number), path));
-        conns.insert(ConnId(number * 2), id);
+        pairs_of.add(&mut listing, path.as_str(), &path, id);
         clients.push(client);
     }
-    let by_conn = paths.iter().map(|(conn, path)| (*conn, path.as_str()));
-    let by_path = paths.iter().map(|(conn, path)| (path.as_str(), *conn));
     let mut texts = vec![
         words::dirs(&disk),
         words::envi(&environment),
-        watches_by_session(by_conn, &conns),
-        watches_by_path(by_path, &conns),
+        listing + "\n",
         watch_summary(WatchSummary { connections: size(source), ..WatchSummary::default() }),
     ];
     let figures = Figures {
@@ -137,8 +130,9 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
     let local_sessions =
         sessions.first().is_some_and(|s| s.timeout_ms & 1 == 1).then(|| sessions.clone());
     let mode = status.mode;
-    let dump = Dump { mode, sessions, local_sessions, ephemerals, clients, now, greeting };
-    texts.push(words::dump(&dump));
+    let owners = size(source);
+    let dump = Dump { mode, sessions, local_sessions, owners, clients, now, greeting };
+    texts.extend([words::dump_sessions(&dump), words::dump_connections(&dump)]);
     for text in &texts {
         // `conf` of an ensemble ends without, as ZooKeeper's does.
         assert!(text.ends_with('\n') || text.ends_with("version=0"), "{text:?}");

@@ -224,6 +224,11 @@ impl Conn {
         self.state.borrow_mut().fault.take()
     }
 
+    /// Does no output leave any more?
+    pub(crate) fn has_fault(&self) -> bool {
+        self.state.borrow().fault.is_some()
+    }
+
     /// Lets a paused reader look at its window again.
     pub(crate) fn look_again(&self) {
         if self.state.borrow().paused {

@@ -129,8 +129,7 @@ impl Reader {
             }
             Ok(Err(end)) => return end,
             Ok(Ok(Greeting::Word(word, mask))) => {
-                let text = report::answer(&self.shared, word, mask).await;
-                self.conn.queue_text(&text);
+                report::answer(&self.shared, &self.conn, word, mask).await;
                 self.shared.traffic.borrow_mut().sent += 1;
                 self.shared.close(&self.conn);
             }

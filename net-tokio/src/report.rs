@@ -2,19 +2,130 @@
 //!
 //! Owns the questions to the hub and to the operating system. Must not know the text: `words` does.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use zabkeeper_core::wire::Word;
-use zabkeeper_core::{ConnId, Instant, Server, SessionId, Status};
+use zabkeeper_core::{ConnId, Instant, Mode, Server, SessionId, Status, WatchListing};
 
+use crate::conn::Conn;
 use crate::shared::Shared;
-use crate::words::{self, Descriptors, DiskUse, Dump, Environment, Figures, NOT_SERVING};
+use crate::words::{self, Descriptors, DiskUse, Dump, Environment, Figures, NOT_SERVING, Pairs};
 
-/// The answer to a word; `mask` came with the one that sets the trace mask.
-pub(crate) async fn answer(shared: &Rc<Shared>, word: Word, mask: Option<i64>) -> String {
+/// Lines of a long answer that are made in one turn of the hub.
+const LINES: usize = 1_000;
+
+/// How long a client may take for each part of a long answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Queues the answer to a word; `mask` came with the one that sets the trace mask.
+pub(crate) async fn answer(shared: &Rc<Shared>, conn: &Conn, word: Word, mask: Option<i64>) {
+    let is_long = matches!(word, Word::Dump | Word::Wchc | Word::Wchp);
+    if !is_long || !shared.settings.words.allows(word) {
+        return conn.queue_text(&answer_short(shared, word, mask).await);
+    }
+    let Some(status) = shared.ask(|server| server.status()).await else { return };
+    if !status.serving {
+        return conn.queue_text(NOT_SERVING);
+    }
+    // Their length is others' affair, so they are made and sent part by part, and wait for whoever has asked.
+    let _told = if word == Word::Dump {
+        dump(shared, conn, status.mode).await
+    } else {
+        watches(shared, conn, word).await
+    };
+}
+
+/// FLW-14 and FLW-15; none where there is nobody left to tell.
+async fn watches(shared: &Rc<Shared>, conn: &Conn, word: Word) -> Option<()> {
+    if word == Word::Wchc {
+        let part: Part<ByConn> = |server, shared, (at, pairs), text| {
+            server.list_watches_by_conn(at, LINES, |conn, path| {
+                pairs.add(text, &conn, session_of(shared, conn), path);
+            })
+        };
+        send(shared, conn, part).await?;
+    } else {
+        let part: Part<ByPath> = |server, shared, (at, pairs), text| {
+            server.list_watches_by_path(at, LINES, |path, conn| {
+                pairs.add(text, path, path, session_of(shared, conn));
+            })
+        };
+        send(shared, conn, part).await?;
+    }
+    conn.queue_text("\n");
+    Some(())
+}
+
+/// FLW-05; none where there is nobody left to tell.
+async fn dump(shared: &Rc<Shared>, conn: &Conn, mode: Mode) -> Option<()> {
+    let (clients, now) = (shared.client_lines(), shared.clock.now());
+    let greeting = shared.settings.limits.greeting;
+    let has_local = shared.settings.core.sessions.local;
+    let collect = move |server: &Server| Dump {
+        mode,
+        sessions: server.sessions(),
+        local_sessions: has_local.then(|| server.local_sessions()),
+        owners: server.ephemerals().count(),
+        clients,
+        now,
+        greeting,
+    };
+    let dump = shared.ask(collect).await?;
+    conn.queue_text(&words::dump_sessions(&dump));
+    let part: Part<Ephemerals> = |server, _, (last, pairs), text| {
+        let begin = last.take();
+        let behind = begin.as_ref().map(|(session, path)| (*session, path.as_str()));
+        for (session, path) in server.ephemerals_behind(behind).take(LINES) {
+            pairs.add(text, &session, format_args!("{session}:"), path);
+            *last = Some((session, path.to_owned()));
+        }
+        last.is_some()
+    };
+    send(shared, conn, part).await?;
+    conn.queue_text(&words::dump_connections(&dump));
+    Some(())
+}
+
+/// How far a listing has come, and what it has printed last.
+type ByConn = (WatchListing, Pairs<ConnId>);
+type ByPath = (WatchListing, Pairs<String>);
+type Ephemerals = (Option<(SessionId, String)>, Pairs<SessionId>);
+
+/// Adds a part of a listing to the text. Is there more?
+type Part<S> = fn(&Server, &Shared, &mut S, &mut String) -> bool;
+
+/// Sends all parts; none where nobody takes them, or the hub has ended.
+async fn send<S: Default + 'static>(shared: &Rc<Shared>, conn: &Conn, part: Part<S>) -> Option<()> {
+    let mut state = S::default();
+    loop {
+        let known = Rc::clone(shared);
+        let make = move |server: &Server| {
+            let mut text = String::new();
+            let more = part(server, &known, &mut state, &mut text);
+            (state, text, more)
+        };
+        let (next, text, more) = shared.ask(make).await?;
+        state = next;
+        conn.queue_text(&text);
+        if !more {
+            return Some(());
+        }
+        timeout(PATIENCE, conn.write_rest(shared)).await.ok()?;
+        if conn.has_fault() {
+            return None;
+        }
+    }
+}
+
+fn session_of(shared: &Shared, conn: ConnId) -> SessionId {
+    shared.conn(conn).and_then(|conn| conn.session()).unwrap_or_default()
+}
+
+/// The answer to any other word.
+async fn answer_short(shared: &Rc<Shared>, word: Word, mask: Option<i64>) -> String {
     if !shared.settings.words.allows(word) {
         return words::refused(word);
     }
@@ -66,29 +177,6 @@ async fn answer_serving(shared: &Rc<Shared>, word: Word, status: &Status) -> Opt
             "Connection stats reset.\n".to_owned()
         }
         Word::Dirs => words::dirs(&disk_use(shared).await),
-        Word::Dump => {
-            let (mode, clients) = (status.mode, shared.client_lines());
-            let (now, greeting) = (shared.clock.now(), shared.settings.limits.greeting);
-            let has_local = shared.settings.core.sessions.local;
-            let dump = move |server: &Server| {
-                let sessions = server.sessions();
-                let local_sessions = has_local.then(|| server.local_sessions());
-                let ephemerals = server.ephemerals();
-                let ephemerals = ephemerals
-                    .map(|(session, paths)| (session, paths.map(str::to_owned).collect()))
-                    .collect();
-                words::dump(&Dump {
-                    mode,
-                    sessions,
-                    local_sessions,
-                    ephemerals,
-                    clients,
-                    now,
-                    greeting,
-                })
-            };
-            shared.ask(dump).await?
-        }
         Word::Mntr => words::mntr(&figures(shared, status, DiskUse::default(), descriptors())),
         Word::Srst => {
             shared.traffic.borrow_mut().reset();
@@ -96,23 +184,19 @@ async fn answer_serving(shared: &Rc<Shared>, word: Word, status: &Status) -> Opt
         }
         Word::Srvr => words::srvr(&figures(shared, status, DiskUse::default(), None)),
         Word::Stat => words::stat(&figures(shared, status, DiskUse::default(), None)),
-        Word::Wchc => {
-            let sessions = sessions(shared);
-            let text = shared
-                .ask(move |server| words::watches_by_session(server.watches_by_conn(), &sessions));
-            text.await?
-        }
-        Word::Wchp => {
-            let sessions = sessions(shared);
-            let text = shared
-                .ask(move |server| words::watches_by_path(server.watches_by_path(), &sessions));
-            text.await?
-        }
         Word::Wchs => words::watch_summary(shared.ask(|server| server.watch_summary()).await?),
         // FLW-18: the fingerprints of ZooKeeper's history are of its own encoding; nobody can compare them with ours.
         Word::Hash => String::new(),
-        Word::Ruok | Word::Envi | Word::Gtmk | Word::Stmk | Word::TelnetClose | Word::Isro => {
-            unreachable!("{} is answered before", word.name())
+        Word::Ruok
+        | Word::Envi
+        | Word::Gtmk
+        | Word::Stmk
+        | Word::TelnetClose
+        | Word::Isro
+        | Word::Dump
+        | Word::Wchc
+        | Word::Wchp => {
+            unreachable!("{} is answered elsewhere", word.name())
         }
     })
 }
@@ -137,12 +221,6 @@ fn figures<'a>(
         descriptors,
         drop_probability: shared.drop_probability(),
     }
-}
-
-/// The session of each connection that has one.
-fn sessions(shared: &Shared) -> BTreeMap<ConnId, SessionId> {
-    let conns = shared.conns();
-    conns.iter().filter_map(|conn| Some((conn.id, conn.session()?))).collect()
 }
 
 /// Away from this thread: the disk may be slow.

@@ -2,12 +2,13 @@
 //!
 //! Owns these texts. Must not collect what stands in them.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use zabkeeper_core::{ConnId, Instant, Mode, Now, SessionId, SessionInfo, WallMs, WatchSummary};
+use zabkeeper_core::{Instant, Mode, Now, SessionId, SessionInfo, WallMs, WatchSummary};
 
 use super::date;
 use crate::traffic::{ConnStats, Served, letters};
@@ -40,8 +41,8 @@ pub struct Dump {
     pub sessions: Vec<SessionInfo>,
     /// Those that only this server knows, where it may have some.
     pub local_sessions: Option<Vec<SessionInfo>>,
-    /// Sessions that have ephemeral nodes, with the paths.
-    pub ephemerals: Vec<(SessionId, Vec<String>)>,
+    /// How many sessions have ephemeral nodes.
+    pub owners: usize,
     /// Every open connection.
     pub clients: Vec<ClientLine>,
     /// Both clocks.
@@ -100,8 +101,8 @@ pub(super) fn full(clients: &[ClientLine]) -> String {
     clients.iter().map(|client| client.full() + "\n").collect::<String>() + "\n"
 }
 
-/// FLW-05.
-pub fn dump(dump: &Dump) -> String {
+/// FLW-05, up to the ephemeral nodes: they are [`Pairs`].
+pub fn dump_sessions(dump: &Dump) -> String {
     let mut text = "SessionTracker dump:\n".to_owned();
     if let Some(local) = &dump.local_sessions {
         text += "Local ";
@@ -119,16 +120,14 @@ pub fn dump(dump: &Dump) -> String {
             }
         }
     }
-    let owners = dump.ephemerals.len();
     text += "ephemeral nodes dump:\n";
-    put(&mut text, format_args!("Sessions with Ephemerals ({owners}):\n"));
-    for (session, paths) in &dump.ephemerals {
-        put(&mut text, format_args!("{session}:\n"));
-        for path in paths {
-            put(&mut text, format_args!("\t{path}\n"));
-        }
-    }
-    text + "Connections dump:\nConnections " + &connection_sets(dump)
+    put(&mut text, format_args!("Sessions with Ephemerals ({}):\n", dump.owners));
+    text
+}
+
+/// FLW-05, behind the ephemeral nodes.
+pub fn dump_connections(dump: &Dump) -> String {
+    "Connections dump:\nConnections ".to_owned() + &connection_sets(dump)
 }
 
 /// Sessions by the time at which they expire.
@@ -180,40 +179,31 @@ pub fn watch_summary(summary: WatchSummary) -> String {
     format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
-/// FLW-14: pairs of one connection stand together.
-pub fn watches_by_session<'a>(
-    watches: impl Iterator<Item = (ConnId, &'a str)>,
-    sessions: &BTreeMap<ConnId, SessionId>,
-) -> String {
-    let mut text = String::new();
-    let mut current = None;
-    for (conn, path) in watches {
-        if current.replace(conn) != Some(conn) {
-            put(&mut text, format_args!("{}\n", session(sessions, conn)));
-        }
-        put(&mut text, format_args!("\t{path}\n"));
-    }
-    text + "\n"
+/// What `wchc` (FLW-14), `wchp` (FLW-15) and `dump` (FLW-05) list: of pairs, that which several have in common stands once, and
+/// the other one of each below it. It goes on where it has stopped.
+pub struct Pairs<K> {
+    current: Option<K>,
 }
 
-/// FLW-15: pairs of one path stand together.
-pub fn watches_by_path<'a>(
-    watches: impl Iterator<Item = (&'a str, ConnId)>,
-    sessions: &BTreeMap<ConnId, SessionId>,
-) -> String {
-    let mut text = String::new();
-    let mut current = None;
-    for (path, conn) in watches {
-        if current.replace(path) != Some(path) {
-            put(&mut text, format_args!("{path}\n"));
-        }
-        put(&mut text, format_args!("\t{}\n", session(sessions, conn)));
+impl<K> Default for Pairs<K> {
+    fn default() -> Pairs<K> {
+        Pairs { current: None }
     }
-    text + "\n"
 }
 
-fn session(sessions: &BTreeMap<ConnId, SessionId>, conn: ConnId) -> SessionId {
-    sessions.get(&conn).copied().unwrap_or_default()
+impl<K> Pairs<K> {
+    /// One more, which stands below `head`, the text of its `key`.
+    pub fn add<Q>(&mut self, text: &mut String, key: &Q, head: impl Display, line: impl Display)
+    where
+        K: Borrow<Q>,
+        Q: PartialEq + ToOwned<Owned = K> + ?Sized,
+    {
+        if self.current.as_ref().map(Borrow::borrow) != Some(key) {
+            self.current = Some(key.to_owned());
+            put(text, format_args!("{head}\n"));
+        }
+        put(text, format_args!("\t{line}\n"));
+    }
 }
 
 fn put(text: &mut String, what: impl Display) {

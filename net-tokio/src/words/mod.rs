@@ -16,7 +16,7 @@ use crate::config::{Ensemble, Settings};
 use crate::listener::BACKLOG;
 use crate::traffic::Traffic;
 
-pub use conns::{ClientLine, Dump, dump, watch_summary, watches_by_path, watches_by_session};
+pub use conns::{ClientLine, Dump, Pairs, dump_connections, dump_sessions, watch_summary};
 
 /// Monitoring reads the first three numbers as the version of ZooKeeper whose behaviour to expect.
 const VERSION: &str = concat!("3.9.4-zabkeeper-", env!("CARGO_PKG_VERSION"));

@@ -115,19 +115,24 @@ fn a_dump(mode: Mode, local: Option<i64>) -> String {
         expires: (mode != Mode::Follower).then_some(Instant(expires * 1_000_000_000)),
         server: None,
     };
-    dump(&Dump {
+    let owners = 2;
+    let dump = Dump {
         mode,
         local_sessions: local
             .map(|id| vec![SessionInfo { expires: Some(NOW.mono), ..session(id, 0) }]),
         sessions: vec![session(0x1_0000, 10), session(0x1_0001, 20), session(-256, 10)],
-        ephemerals: vec![
-            (SessionId(0x1_0000), vec!["/w/f".to_owned(), "/w/e".to_owned()]),
-            (SessionId(-256), vec!["/w/g".to_owned()]),
-        ],
+        owners,
         clients: clients(),
         now: NOW,
         greeting: Duration::from_secs(10),
-    })
+    };
+    let mut text = dump_sessions(&dump);
+    let mut pairs = Pairs::<SessionId>::default();
+    for (session, path) in [(0x1_0000, "/w/f"), (0x1_0000, "/w/e"), (-256, "/w/g")] {
+        let session = SessionId(session);
+        pairs.add(&mut text, &session, format_args!("{session}:"), path);
+    }
+    text + &dump_connections(&dump)
 }
 
 #[test]
@@ -307,18 +312,17 @@ fn flw_13_to_15_watches() {
     let summary = WatchSummary { connections: 2, paths: 2, watches: 3 };
     assert_eq!(watch_summary(summary), "2 connections watching 2 paths\nTotal watches:3\n");
     let (a, b) = (ConnId(1), ConnId(2));
-    let sessions = [(a, SessionId(0x10)), (b, SessionId(-1))].into();
-    let by_conn = [(a, "/w"), (a, "/w/e"), (b, "/w")];
-    assert_eq!(
-        watches_by_session(by_conn.into_iter(), &sessions),
-        "0x10\n\t/w\n\t/w/e\n0xffffffffffffffff\n\t/w\n\n"
-    );
-    let by_path = [("/w", b), ("/w", a), ("/w/e", a)];
-    assert_eq!(
-        watches_by_path(by_path.into_iter(), &sessions),
-        "/w\n\t0xffffffffffffffff\n\t0x10\n/w/e\n\t0x10\n\n"
-    );
-    assert_eq!(watches_by_path([].into_iter(), &sessions), "\n");
+    let session = |conn| if conn == a { SessionId(0x10) } else { SessionId(-1) };
+    let (mut text, mut pairs) = (String::new(), Pairs::<ConnId>::default());
+    for (conn, path) in [(a, "/w"), (a, "/w/e"), (b, "/w")] {
+        pairs.add(&mut text, &conn, session(conn), path);
+    }
+    assert_eq!(text, "0x10\n\t/w\n\t/w/e\n0xffffffffffffffff\n\t/w\n");
+    let (mut text, mut pairs) = (String::new(), Pairs::<String>::default());
+    for (path, conn) in [("/w", b), ("/w", a), ("/w/e", a)] {
+        pairs.add(&mut text, path, path, session(conn));
+    }
+    assert_eq!(text, "/w\n\t0xffffffffffffffff\n\t0x10\n/w/e\n\t0x10\n");
 }
 
 #[test]
