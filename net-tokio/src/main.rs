@@ -4,6 +4,10 @@
 
 use std::process::ExitCode;
 
+/// It gives memory back to the system when answers and watches that took much of it are gone; the usual one keeps it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     zabkeeper::run(std::env::args_os().skip(1))
 }

@@ -17,6 +17,7 @@ mod harness;
 mod hostile_peers;
 mod identity;
 mod limits;
+mod load;
 mod log_tool;
 mod members;
 mod outputs;
