@@ -28,6 +28,8 @@ use crate::workload::{Op, Ops};
 pub(crate) use conns::whole_frame;
 
 use conns::Tap;
+#[cfg(test)]
+pub(crate) use lives::library_config;
 use memory::Memory;
 use patience::Patience;
 

@@ -3,9 +3,11 @@
 //! Owns profiles, what there is to be set, and the configuration that servers get. `draw` has the ranges, `text` the lines.
 //! Must not draw anything while the run goes on.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use zabkeeper_core::throttle::{ThrottleOptions, Weights};
+use zabkeeper_core::wire::MAX_FRAME_DEFAULT;
 use zabkeeper_core::{
     AuthOptions, Config, Limits, Membership, ServerId, SessionOptions, TreeOptions, Voters, WallMs,
 };
@@ -15,7 +17,7 @@ use crate::faults::{Fault, FaultPlan};
 use crate::fork::{self, Fork};
 use crate::fs::Pace;
 use crate::heal::LeftOut;
-use crate::model::{LocalRules, Rules};
+use crate::model::{LocalRules, Rules, TimeoutBounds};
 use crate::seed::{Dice, Seeds};
 use crate::selection::Selection;
 use crate::stream::LinkPace;
@@ -23,6 +25,9 @@ use crate::targets::{self, Rule};
 use crate::workload::{self, Op, OpMix};
 
 mod draw;
+#[cfg(test)]
+mod drawn;
+mod rare;
 mod text;
 
 pub(crate) use draw::{draw_pace, draw_room};
@@ -66,6 +71,8 @@ pub struct Pinned {
     pub buggify: Choice,
 }
 
+/// See `outbound_bytes`; where nobody says.
+pub const OUTBOUND_BYTES: usize = 64 << 10;
 /// See `digest_txns`; where nobody says.
 pub const DIGEST_TXNS: u64 = 16;
 /// See `truth_txns`; where nobody says.
@@ -163,6 +170,14 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// Bounds of session timeouts, in ticks.
     pub session_ticks: (u32, u32),
+    /// Of these servers they are others, as where an operator has forgotten some.
+    pub other_sessions: BTreeSet<ServerId>,
+    /// Which, in ticks.
+    pub other_session_ticks: (u32, u32),
+    /// Bytes of the longest frame that a client may send (`jute.maxbuffer`).
+    pub frame_bytes: u32,
+    /// Bytes on their way to a client above which its requests are not read.
+    pub outbound_bytes: usize,
     /// How many clients may connect in a time.
     pub throttle: Throttle,
     /// See [`AuthOptions`].
@@ -192,14 +207,20 @@ pub struct ServerOptions {
 pub struct Throttle {
     /// Zero lets everybody in.
     pub tokens: u32,
-    /// Time in which the bucket gets a token.
+    /// Time in which the bucket gets tokens.
     pub fill: Duration,
+    /// How many.
+    pub fill_count: u32,
     /// Time between changes of random drops; zero: there are none.
     pub freeze: Duration,
     /// What their probability gains and loses, in millionths.
     pub drops: (u32, u32),
+    /// Which part of the bucket may be missing where that probability falls, in millionths.
+    pub decrease_ratio: u32,
     /// Does a new session cost more than an old one?
     pub weighted: bool,
+    /// What a new session, a new local one, and going on with one cost then.
+    pub weights: (u32, u32, u32),
 }
 
 impl Throttle {
@@ -209,21 +230,25 @@ impl Throttle {
         fill: Duration::from_millis(1),
         freeze: Duration::ZERO,
         drops: (20_000, 2_000),
+        fill_count: 1,
+        decrease_ratio: 500_000,
         weighted: false,
+        weights: (3, 1, 2),
     };
 
     /// As the core has it.
     pub fn options(&self) -> ThrottleOptions {
-        let Throttle { tokens, fill, freeze, drops, weighted } = *self;
+        let Throttle { tokens, fill, fill_count, freeze, drops, .. } = *self;
+        let (global, local, renew) = self.weights;
         ThrottleOptions {
             tokens,
             fill_time: fill,
+            fill_count,
             freeze_time: (!freeze.is_zero()).then_some(freeze),
             drop_increase: drops.0,
             drop_decrease: drops.1,
-            decrease_ratio: 500_000,
-            weights: weighted.then(Weights::default),
-            ..ThrottleOptions::default()
+            decrease_ratio: self.decrease_ratio,
+            weights: self.weighted.then_some(Weights { global, local, renew }),
         }
     }
 }
@@ -249,6 +274,10 @@ pub struct WorkloadOptions {
     pub reconnect_ms: u64,
     /// Bytes of paths that a client puts into one request that sets watches again.
     pub watches_bytes: usize,
+    /// Bytes of the longest request that the client library sends.
+    pub request_bytes: u32,
+    /// Calls that it takes at once; one more fails.
+    pub calls_max: usize,
     /// One access control list in so many grants little; zero: all are open.
     pub narrow_one_in: u64,
     /// After one answer in so many a client makes another call at once, and after one event in so many it reads; zero: none.
@@ -298,6 +327,8 @@ impl Profile {
     }
 }
 
+/// See `calls_max`; where nobody says.
+pub const CALLS_MAX: usize = 10_000;
 /// More servers are never simulated.
 pub const SERVERS_MAX: u32 = 7;
 /// Most clients of a run: a world of them takes a gigabyte or so.
@@ -311,7 +342,6 @@ impl Options {
 
     /// What all servers are told that decides about requests.
     pub fn rules(&self) -> Rules {
-        let ServerOptions { tick_ms, session_ticks: (least, most), .. } = self.server;
         let tick = self.server.tick();
         Rules {
             auth: self.server.auth.clone(),
@@ -325,8 +355,17 @@ impl Options {
             init_limit: tick * self.server.phase_ticks.0,
             begin_limit: tick * (1 + self.server.phase_ticks.0),
             commit_within: self.commit_within(),
-            timeouts_ms: (tick_ms * least, tick_ms * most.max(least)),
+            timeouts: self.timeouts(),
         }
+    }
+
+    /// Which session timeouts servers grant.
+    fn timeouts(&self) -> TimeoutBounds {
+        let ServerOptions { tick_ms, session_ticks, other_sessions, other_session_ticks, .. } =
+            &self.server;
+        let ms = |(least, most): (u32, u32)| (tick_ms * least, tick_ms * most.max(least));
+        let (usual_ms, others_ms) = (ms(*session_ticks), ms(*other_session_ticks));
+        TimeoutBounds { usual_ms, others: other_sessions.clone(), others_ms }
     }
 
     /// The least time in which servers of this world find and establish a leader, about: a few messages each way, and a few
@@ -385,7 +424,11 @@ impl Options {
             .with_phase_limits(init, sync)
             .and_then(|config| config.with_tree(self.server.tree.clone()))
             .and_then(|config| {
-                let (tick, (min, max)) = (config.tick(), self.server.session_ticks);
+                let ServerOptions { session_ticks, other_sessions, other_session_ticks, .. } =
+                    &self.server;
+                let others = other_sessions.contains(&id);
+                let (tick, ticks) = (config.tick(), session_ticks);
+                let (min, max) = if others { *other_session_ticks } else { *ticks };
                 config.with_session_timeouts(tick * min, tick * max.max(min))
             })
             .expect("no limit is drawn as zero");
@@ -423,6 +466,10 @@ impl ServerOptions {
             phase_ticks: (10, 5),
             limits,
             session_ticks: (2, 20),
+            other_sessions: BTreeSet::new(),
+            other_session_ticks: (2, 20),
+            frame_bytes: MAX_FRAME_DEFAULT,
+            outbound_bytes: OUTBOUND_BYTES,
             throttle: Throttle::OPEN,
             auth: AuthOptions::default(),
             tree: TreeOptions::default(),

@@ -5,10 +5,31 @@
 use zabkeeper_client::{Config, ConnectString};
 
 use super::*;
+use crate::options::Options;
 use crate::stream::{Break, Silence};
 
 /// Least pause between attempts to connect: without any, a server that is down is dialled a thousand times a second.
 const ROUND_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// What the client library is told in this run.
+pub(crate) fn library_config(
+    options: &Options,
+    timeout_ms: i32,
+    resume: Option<(SessionId, Password)>,
+) -> Config {
+    let names: Vec<String> = options.voters().map(|id| format!("server{id}")).collect();
+    let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");
+    let workload = &options.workload;
+    let reconnect = std::time::Duration::from_millis(workload.reconnect_ms);
+    let mut config = Config::new(servers, timeout_ms);
+    config.resume = resume;
+    config.reconnect_delay_max = reconnect;
+    config.round_pause = reconnect.max(ROUND_PAUSE);
+    config.watches_bytes = workload.watches_bytes;
+    config.request_bytes_max = workload.request_bytes;
+    config.calls_max = workload.calls_max;
+    config
+}
 
 impl Client {
     /// Begins a new session, or goes on with one.
@@ -24,14 +45,7 @@ impl Client {
             None => (None, self.dice.range(low, high)),
         };
         let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
-        let names: Vec<String> = shared.options.voters().map(|id| format!("server{id}")).collect();
-        let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");
-        let mut config = Config::new(servers, timeout);
-        let reconnect = std::time::Duration::from_millis(shared.options.workload.reconnect_ms);
-        config.resume = resume;
-        config.reconnect_delay_max = reconnect;
-        config.round_pause = reconnect.max(ROUND_PAUSE);
-        config.watches_bytes = shared.options.workload.watches_bytes;
+        let config = library_config(&shared.options, timeout, resume);
         self.session = Some(Session::new(config, self.dice.word()));
         shared.tally.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);

@@ -123,8 +123,8 @@ pub struct Rules {
     pub begin_limit: Duration,
     /// In which time a quorum that is well commits what its leader proposes; zero: nothing is known of that.
     pub commit_within: Duration,
-    /// The least and the greatest timeout that is granted, ms; zeros: nothing is known of that.
-    pub timeouts_ms: (u32, u32),
+    /// Which timeouts are granted.
+    pub timeouts: TimeoutBounds,
 }
 
 impl Rules {
@@ -132,6 +132,27 @@ impl Rules {
     /// ping before, or the answer to that.
     pub(crate) fn silence_limit(&self) -> Duration {
         if self.sync_limit.is_zero() { Duration::ZERO } else { self.sync_limit + self.tick / 2 }
+    }
+}
+
+/// The least and the greatest timeout that each server grants, ms; zeros: nothing is known of that.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TimeoutBounds {
+    /// Of most servers.
+    pub usual_ms: (u32, u32),
+    /// These servers have others.
+    pub others: BTreeSet<ServerId>,
+    /// The bounds of those.
+    pub others_ms: (u32, u32),
+}
+
+impl TimeoutBounds {
+    /// What this server grants to a client that asks for so much (HS-06); `None` where that is not known.
+    pub(crate) fn granted_ms(&self, server: ServerId, asked_ms: i32) -> Option<u32> {
+        let others = self.others.contains(&server);
+        let (least, most) = if others { self.others_ms } else { self.usual_ms };
+        let asked_ms = u32::try_from(asked_ms).unwrap_or(0);
+        (most > 0).then(|| asked_ms.clamp(least, most))
     }
 }
 

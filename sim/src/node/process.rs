@@ -25,7 +25,7 @@ use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::peer::frame::{self, BadFrame};
 use zabkeeper_core::peer::greeting::Channel;
 use zabkeeper_core::throttle::ConnectThrottle;
-use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id, MAX_FRAME_DEFAULT};
+use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id};
 use zabkeeper_core::{
     Config, ConnId, Halted, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId,
     SessionId, Zxid,
@@ -58,8 +58,6 @@ use links::{Backoff, Link, LinkEvent};
 use orders::Orders;
 use tell::{Told, summary, told};
 
-/// Bytes on their way to a client above which its requests are not read.
-const OUTBOUND_MAX: usize = 64 << 10;
 /// Of more nodes a digest is taken less often, as it takes longer: of twice as many, half as often.
 const DIGEST_NODES: u64 = 64;
 /// Behind more transactions ground truth is looked at less often, for the same reason.
@@ -490,7 +488,7 @@ impl Process {
 
     fn take(&mut self, now: Now, delivered: Delivered, shared: &mut Shared) {
         match delivered {
-            Delivered::Accepted(conn, client) => self.accepted(conn, client),
+            Delivered::Accepted(conn, client) => self.accepted(conn, client, shared),
             Delivered::Bytes(conn, bytes) => self.received(now, conn, &bytes, shared),
             Delivered::Gone(conn) => self.gone(now, conn, shared),
             Delivered::Closed(conn) => {

@@ -165,6 +165,9 @@ impl Options {
                 workload.narrow_one_in = 2;
             }
         }
+        if profile != Profile::Perf {
+            rare::draw(seeds, servers, &mut server, &mut workload);
+        }
         workload.mix.select(&pinned.ops);
         let rest = draw_rest(profile, &mut seeds.stream("config/rest", 0));
         let gone_one_in = if rest.is_zero() || !faults.has(Fault::ClientDeath) { 0 } else { 2 };
@@ -344,6 +347,7 @@ impl Throttle {
             freeze: Duration::from_millis(if drops { dice.magnitude(1, 50) } else { 0 }),
             drops: (dice.range_u32(20_000, 300_000), dice.range_u32(50_000, 300_000)),
             weighted: dice.chance(1, 2),
+            ..Throttle::OPEN
         }
     }
 }
@@ -374,6 +378,10 @@ impl ServerOptions {
             phase_ticks: (dice.range_u32(3, 10), dice.range_u32(2, 5)),
             limits,
             session_ticks: (2, 20),
+            other_sessions: BTreeSet::new(),
+            other_session_ticks: (2, 20),
+            frame_bytes: MAX_FRAME_DEFAULT,
+            outbound_bytes: OUTBOUND_BYTES,
             throttle: Throttle::OPEN,
             auth: workload::known(),
             tree: draw_tree(dice),
@@ -472,6 +480,8 @@ impl WorkloadOptions {
             mix: OpMix::usual(),
             reconnect_ms: 1_000,
             watches_bytes: 128 << 10,
+            request_bytes: MAX_FRAME_DEFAULT,
+            calls_max: CALLS_MAX,
             narrow_one_in: 0,
             eager_one_in: 0,
             odd_one_in: 0,
@@ -500,6 +510,8 @@ impl WorkloadOptions {
             mix: OpMix::draw(wide, dice),
             reconnect_ms: *dice.pick(&[0, 100, 1_000]),
             watches_bytes: 128 << 10,
+            request_bytes: MAX_FRAME_DEFAULT,
+            calls_max: CALLS_MAX,
             narrow_one_in: *dice.pick(&[0, 0, 30, 8]),
             eager_one_in: 0,
             odd_one_in: *dice.pick(&[0, 0, 0, 40]),
@@ -538,7 +550,7 @@ mod tests {
     #[test]
     fn ensembles_have_five_servers_and_in_the_swarm_one_to_seven() {
         assert_eq!(drawn(3, Profile::Default).servers, 5);
-        let sizes: std::collections::BTreeSet<u32> =
+        let sizes: BTreeSet<u32> =
             (0..100).map(|seed| drawn(seed, Profile::Swarm).servers).collect();
         assert!(sizes.into_iter().eq(1..=7));
     }

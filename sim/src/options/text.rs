@@ -53,11 +53,14 @@ impl fmt::Display for Options {
             server.batch_inputs,
             server.step_ns
         )?;
-        let Throttle { tokens, fill, freeze, drops, weighted } = server.throttle;
+        let Throttle { tokens, fill, fill_count, freeze, drops, decrease_ratio, .. } =
+            server.throttle;
         if tokens > 0 {
+            let weights = server.throttle.weighted.then_some(server.throttle.weights);
             writeln!(
                 f,
-                "throttle  {tokens} at once, one in {fill:?}, drops +{} -{} in {freeze:?}, weighted={weighted}",
+                "throttle  {tokens} at once, {fill_count} in {fill:?}, drops +{} -{} at {decrease_ratio} in {freeze:?}, \
+                 weights={weights:?}",
                 drops.0, drops.1
             )?;
         }
@@ -69,6 +72,24 @@ impl fmt::Display for Options {
                 "auth      x509={x509} ensemble={ensemble}; sessions of {min}..{max} ticks"
             )?;
         }
+        let AuthOptions { skip_acl, digest_disabled, .. } = server.auth;
+        if skip_acl || digest_disabled {
+            writeln!(f, "auth      lists are skipped={skip_acl} without digest={digest_disabled}")?;
+        }
+        if !server.other_sessions.is_empty() {
+            let ids: Vec<String> = server.other_sessions.iter().map(ServerId::to_string).collect();
+            let (min, max) = server.other_session_ticks;
+            writeln!(f, "sessions  servers {}: of {min}..{max} ticks", ids.join(" "))?;
+        }
+        writeln!(
+            f,
+            "bounds    hold={:?} frame={}B outbound={}B; of clients request={}B calls={}",
+            limits.hold,
+            server.frame_bytes,
+            server.outbound_bytes,
+            workload.request_bytes,
+            workload.calls_max
+        )?;
         if !self.local.servers.is_empty() {
             let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
             writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;

@@ -30,10 +30,10 @@ impl Oracles {
             Err(_) => conn.phase = Phase::Opaque,
             Ok(request) => {
                 if let Some(view) = self.sessions.get_mut(&request.session) {
-                    let (least, most) = self.model.rules().timeouts_ms;
+                    let bounds = &self.model.rules().timeouts;
                     let asked_ms = u32::try_from(request.timeout_ms).unwrap_or(0);
-                    let bounded = if most > 0 { asked_ms.clamp(least, most) } else { asked_ms };
-                    view.timeouts.are_asked(id, bounded);
+                    let granted_ms = bounds.granted_ms(conn.server, request.timeout_ms);
+                    view.timeouts.are_asked(id, granted_ms.unwrap_or(asked_ms));
                 }
                 conn.phase = Phase::Greeted;
                 conn.session = request.session;
@@ -83,6 +83,7 @@ impl Oracles {
         }
         self.is_given_its_password(&response, who)?;
         self.is_not_ahead(id, &hello, who)?;
+        self.is_granted(&hello, &response, who)?;
         self.attach(id, &response, hello.last_zxid_seen, (at, asked))
     }
 
@@ -178,6 +179,25 @@ impl Oracles {
             vec![format!(
                 "{who}: got the password {password:?}; {given:?} is the one of session {session}, and session {owner} has \
                  this one"
+            )]
+        })
+    }
+
+    /// The timeout that was asked for, or the nearest that this server grants (HS-06).
+    fn is_granted(
+        &mut self,
+        hello: &ConnectRequest,
+        response: &ConnectResponse,
+        who: Who,
+    ) -> Verdict {
+        let server = self.conns[&who.id].server;
+        let granted_ms = self.model.rules().timeouts.granted_ms(server, hello.timeout_ms);
+        let answered_ms = u32::try_from(response.timeout_ms).ok();
+        let right = granted_ms.is_none() || granted_ms == answered_ms;
+        self.tally.hold(Id::S6, right, || {
+            let (asked, got) = (hello.timeout_ms, response.timeout_ms);
+            vec![format!(
+                "{who}: asked for a timeout of {asked} ms, was granted {got} ms, and server {server} grants {granted_ms:?}"
             )]
         })
     }

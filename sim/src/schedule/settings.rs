@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use zabkeeper_core::wire::MAX_FRAME_DEFAULT;
 use zabkeeper_core::{Limits, ServerId, TreeOptions};
 
 use crate::faults::FaultPlan;
@@ -14,12 +15,14 @@ use crate::fs::Pace;
 use crate::heal::LeftOut;
 use crate::model::LocalRules;
 use crate::options::{
-    CLIENTS_MAX, DIGEST_TXNS, Options, PeerOptions, SERVERS_MAX, ServerOptions, TRUTH_TXNS,
-    Throttle, VotePace, WorkloadOptions,
+    CALLS_MAX, CLIENTS_MAX, DIGEST_TXNS, Options, PeerOptions, SERVERS_MAX, ServerOptions,
+    TRUTH_TXNS, Throttle, VotePace, WorkloadOptions,
 };
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
 
+/// What any frame may have, bytes.
+const FRAME_LEAST: u64 = 256;
 /// Nothing takes longer, ms.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -125,12 +128,18 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         | "notify_min_us"
         | "notify_max_us"
         | "epoch_txns"
+        | "throttle.fill_count"
+        | "throttle.new_costs"
+        | "outbound_bytes"
+        | "calls_max"
         | "requests_per_conn"
         | "peers.window_bytes"
         | "digest_txns"
         | "truth_txns" => 1,
         // An answer of nothing but its head has to fit.
         "record_bytes" => 100,
+        // A handshake, and the write that shows that all is well.
+        "frame_bytes" | "request_bytes" => FRAME_LEAST,
         _ => 0,
     };
     let most = match name.rsplit_once(['.', '_']).map_or(name, |(_, unit)| unit) {
@@ -142,6 +151,8 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         "bytes" => 1 << 30,
         "ticks" => 10_000,
         "paths" | "hot" | "depth" => 10_000,
+        "ratio" => 1_000_000,
+        "costs" | "count" => 1_000,
         _ => u64::MAX,
     };
     least..=most
@@ -149,7 +160,7 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
 
 /// Is the setting a set of servers?
 pub(super) fn holds_servers(name: &str) -> bool {
-    name == "local.servers" || name.starts_with("heal.")
+    name.ends_with(".servers") || name.starts_with("heal.")
 }
 
 /// The same options but for one setting. `None` where there is none of this name.
@@ -193,6 +204,8 @@ pub fn plain() -> Options {
             mix: OpMix::usual(),
             reconnect_ms: 0,
             watches_bytes: 128 << 10,
+            request_bytes: MAX_FRAME_DEFAULT,
+            calls_max: CALLS_MAX,
             narrow_one_in: 0,
             eager_one_in: 0,
             odd_one_in: 0,
@@ -304,7 +317,12 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         phase_ticks,
         limits,
         session_ticks,
-        throttle: Throttle { tokens, fill, freeze, drops, weighted },
+        other_sessions,
+        other_session_ticks,
+        frame_bytes,
+        outbound_bytes,
+        throttle:
+            Throttle { tokens, fill, fill_count, freeze, drops, decrease_ratio, weighted, weights },
         auth,
         tree,
         segment_bytes,
@@ -347,15 +365,27 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("sync_ticks", &mut phase_ticks.1);
     visit("session_min_ticks", &mut session_ticks.0);
     visit("session_max_ticks", &mut session_ticks.1);
+    visit("other_sessions.servers", other_sessions);
+    visit("other_sessions.min_ticks", &mut other_session_ticks.0);
+    visit("other_sessions.max_ticks", &mut other_session_ticks.1);
+    visit("frame_bytes", frame_bytes);
+    visit("outbound_bytes", outbound_bytes);
     visit("throttle.tokens", tokens);
     visit("throttle.fill_us", fill);
+    visit("throttle.fill_count", fill_count);
     visit("throttle.freeze_us", freeze);
     visit("throttle.more_drops", &mut drops.0);
     visit("throttle.fewer_drops", &mut drops.1);
+    visit("throttle.decrease_ratio", decrease_ratio);
     visit("throttle.weighted", weighted);
+    visit("throttle.new_costs", &mut weights.0);
+    visit("throttle.local_costs", &mut weights.1);
+    visit("throttle.renewal_costs", &mut weights.2);
     // Nothing else of it is drawn.
     visit("auth.x509", &mut auth.x509);
     visit("auth.ensemble", &mut auth.ensemble);
+    visit("auth.skip_lists", &mut auth.skip_acl);
+    visit("auth.no_digest", &mut auth.digest_disabled);
     visit("requests_per_conn", requests_per_conn);
     visit("undurable_bytes", undurable_bytes);
     visit("snapshot_txns", snapshot_txns);
@@ -402,6 +432,8 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
         session_ms,
         reconnect_ms,
         watches_bytes,
+        request_bytes,
+        calls_max,
         narrow_one_in,
         odd_one_in,
         ephemeral_parts,
@@ -415,6 +447,8 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
     visit("session_max_ms", &mut session_ms.1);
     visit("reconnect_ms", reconnect_ms);
     visit("watches_bytes", watches_bytes);
+    visit("request_bytes", request_bytes);
+    visit("calls_max", calls_max);
     visit("narrow_one_in", narrow_one_in);
     visit("odd_one_in", odd_one_in);
     visit("ephemeral_parts", ephemeral_parts);

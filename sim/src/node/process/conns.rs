@@ -34,8 +34,8 @@ enum Read {
 }
 
 impl Process {
-    pub(super) fn accepted(&mut self, conn: ConnId, client: ClientId) {
-        let frames = ClientFrames::new(MAX_FRAME_DEFAULT);
+    pub(super) fn accepted(&mut self, conn: ConnId, client: ClientId, shared: &Shared) {
+        let frames = ClientFrames::new(shared.options.server.frame_bytes);
         let buffer = BytesMut::new();
         let new = Conn { client, frames, buffer, unanswered: 0, backlog: 0, told: Instant(0) };
         self.conns.insert(conn, new);
@@ -78,7 +78,7 @@ impl Process {
     pub(super) fn may_read(&self, conn: ConnId, shared: &Shared) -> bool {
         self.server.pressure() == Pressure::Accept
             && self.conns.get(&conn).is_some_and(|state| state.unanswered < self.requests_max)
-            && shared.net.under_way(conn, End::Dialler) < OUTBOUND_MAX
+            && shared.net.under_way(conn, End::Dialler) < shared.options.server.outbound_bytes
     }
 
     /// Reads what a connection has brought, as far as it may.

@@ -7,7 +7,7 @@ use zabkeeper_core::wire::ConnectResponse;
 use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
 
 use super::history::{History, create, create_with, get, password, twins, twins_under};
-use crate::model::Rules;
+use crate::model::{Rules, TimeoutBounds};
 use crate::observe::Observation;
 use crate::oracle::handshake::zookeeper_password;
 
@@ -110,7 +110,8 @@ fn s3_sess_16_a_session_goes_by_the_timeout_of_before() {
 
 fn timeouts_of_400_to_4000_ms() -> Rules {
     let tick = Duration::from_millis(200);
-    Rules { tick, timeouts_ms: (400, 4_000), ..Rules::default() }
+    let timeouts = TimeoutBounds { usual_ms: (400, 4_000), ..TimeoutBounds::default() };
+    Rules { tick, timeouts, ..Rules::default() }
 }
 
 #[test]
@@ -121,6 +122,18 @@ fn s3_a_leader_that_stood_still_gives_nobody_time() {
         h.sees(Observation::StandsStill { server: ServerId(1), until: Instant(7_000_000_000) });
         h.waits(7_000 + if lie { 500 } else { 4_000 });
         ends(h, h.session(a));
+    });
+}
+
+#[test]
+fn s6_hs_06_a_server_grants_more_than_it_may() {
+    twins_under(&timeouts_of_400_to_4000_ms(), "S6", |h, lie| {
+        let a = h.client(0);
+        let session = h.session(a);
+        h.closes(a);
+        let b = h.greets(0, session, Zxid::ZERO);
+        let (timeout_ms, password) = (if lie { 4_200 } else { 4_000 }, password(session));
+        h.welcomes_as(b, ConnectResponse { timeout_ms, session, password, read_only: None });
     });
 }
 

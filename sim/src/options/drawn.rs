@@ -1,0 +1,155 @@
+//! Every setting has more than one value among all runs, or stands here with the reason why not.
+//!
+//! Owns the reasons. Options are taken apart completely, or by their own serialization, so that a setting that is new is
+//! drawn, or given a reason, before these tests pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use zabkeeper_core::SessionId;
+use zabkeeper_core::throttle::{ThrottleOptions, Weights};
+
+use super::*;
+use crate::client::library_config;
+use crate::schedule::{setting, setting_names};
+
+/// What no seed changes, and why.
+const FIXED: &[(&str, &str)] = &[
+    ("auth.digest_alg", "the model hashes with SHA-1 only; unit tests have the others"),
+    ("auth.ensemble_names", "each client draws which of two names, or another one, it says"),
+    ("auth.key", "an example scheme that nobody deploys; unit tests have it"),
+    ("auth.required_schemes", "no client of this library could serve there; unit tests have it"),
+    ("auth.super_digest", "clients draw who they are: one user of several is this one"),
+    ("auth.x509_super_user", "the same"),
+    ("client.resume", "a client that goes on with a session says so; see `client.restart`"),
+    ("config.map_salt", "must change nothing, which a second run of the seed proves"),
+    ("digest_txns", "how often oracles look must change nothing; the shrinker changes it"),
+    ("disk.steady", "of schedules only: all that takes time takes the same time always"),
+    ("truth_txns", "as `digest_txns`"),
+];
+
+type Values = BTreeMap<String, BTreeSet<String>>;
+
+fn note(values: &mut Values, name: &str, value: impl std::fmt::Debug) {
+    values.entry(name.to_owned()).or_default().insert(format!("{value:?}"));
+}
+
+fn all_runs() -> impl Iterator<Item = Options> {
+    let faulty = |profile: &Profile| *profile != Profile::Perf;
+    let profiles = Profile::ALL.into_iter().filter(faulty);
+    profiles.flat_map(|profile| {
+        (0..300).map(move |seed| Options::draw(Seeds::new(seed), profile, &Pinned::default()))
+    })
+}
+
+/// The settings of a server, in groups as they are serialized: those of a group are `group.name`.
+fn of_server(values: &mut Values, config: &Config) {
+    let Ok(Value::Object(fields)) = serde_json::to_value(config) else {
+        panic!("a configuration has fields");
+    };
+    for (name, value) in fields {
+        match (&name[..], value) {
+            ("limits" | "tree" | "auth" | "sessions", Value::Object(group)) => {
+                for (field, value) in group {
+                    note(values, &format!("{name}.{field}"), value);
+                }
+            }
+            (_, value) => note(values, &format!("config.{name}"), value),
+        }
+    }
+}
+
+fn of_throttle(values: &mut Values, options: ThrottleOptions) {
+    let ThrottleOptions {
+        tokens,
+        fill_time,
+        fill_count,
+        freeze_time,
+        drop_increase,
+        drop_decrease,
+        decrease_ratio,
+        weights,
+    } = options;
+    note(values, "throttle.tokens", tokens);
+    note(values, "throttle.fill_time", fill_time);
+    note(values, "throttle.fill_count", fill_count);
+    note(values, "throttle.freeze_time", freeze_time);
+    note(values, "throttle.drop_increase", drop_increase);
+    note(values, "throttle.drop_decrease", drop_decrease);
+    note(values, "throttle.decrease_ratio", decrease_ratio);
+    if let Some(Weights { global, local, renew }) = weights {
+        note(values, "throttle.weights.global", global);
+        note(values, "throttle.weights.local", local);
+        note(values, "throttle.weights.renew", renew);
+    }
+}
+
+fn of_client(values: &mut Values, options: &Options) {
+    let (low, high) = options.workload.session_ms;
+    for timeout_ms in [low, high] {
+        let timeout_ms = i32::try_from(timeout_ms).expect("small");
+        let zabkeeper_client::Config {
+            servers,
+            session_timeout_ms,
+            resume,
+            calls_max,
+            request_bytes_max,
+            reconnect_delay_max,
+            round_pause,
+            watches_bytes,
+        } = library_config(options, timeout_ms, None);
+        note(values, "client.servers", servers);
+        note(values, "client.session_timeout_ms", session_timeout_ms);
+        note(values, "client.resume", resume.map(|(SessionId(id), _)| id));
+        note(values, "client.calls_max", calls_max);
+        note(values, "client.request_bytes_max", request_bytes_max);
+        note(values, "client.reconnect_delay_max", reconnect_delay_max);
+        note(values, "client.round_pause", round_pause);
+        note(values, "client.watches_bytes", watches_bytes);
+    }
+}
+
+#[test]
+fn every_setting_is_drawn_or_has_a_reason() {
+    let mut values = Values::new();
+    for options in all_runs() {
+        for name in setting_names() {
+            note(&mut values, name, setting(&options, name));
+        }
+        options.voters().for_each(|id| of_server(&mut values, &options.config(id)));
+        of_throttle(&mut values, options.server.throttle.options());
+        of_client(&mut values, &options);
+        // The id is the seed's.
+        let storage_fs::Options { segment_bytes, cluster_id: _ } = storage_fs::Options {
+            segment_bytes: options.server.segment_bytes,
+            ..storage_fs::Options::new(0)
+        };
+        note(&mut values, "store.segment_bytes", segment_bytes);
+    }
+    let reason = |name: &str| FIXED.iter().find(|(fixed, _)| *fixed == name).map(|(_, why)| *why);
+    let single = values.iter().filter(|(_, seen)| seen.len() == 1).map(|(name, _)| &name[..]);
+    let silent: Vec<&str> = single.filter(|name| reason(name).is_none()).collect();
+    assert_eq!(silent, Vec::<&str>::new(), "have one value in all runs: draw them, or say why not");
+    let drawn = |name: &str| values.get(name).is_none_or(|seen| seen.len() > 1);
+    let idle: Vec<&str> = FIXED.iter().map(|(name, _)| *name).filter(|name| drawn(name)).collect();
+    assert_eq!(idle, Vec::<&str>::new(), "have a reason why they are not drawn, and are");
+}
+
+#[test]
+fn what_few_runs_have_is_had_by_some_and_by_few() {
+    let all: Vec<Options> = all_runs().collect();
+    let count = |is: fn(&Options) -> bool| all.iter().filter(|options| is(options)).count();
+    for (what, some) in [
+        ("other timeouts", count(|o| !o.server.other_sessions.is_empty())),
+        ("short frames", count(|o| o.server.frame_bytes < MAX_FRAME_DEFAULT)),
+        ("short requests", count(|o| o.workload.request_bytes < MAX_FRAME_DEFAULT)),
+        ("few calls", count(|o| o.workload.calls_max < CALLS_MAX)),
+        ("skipped lists", count(|o| o.server.auth.skip_acl)),
+        ("no digests", count(|o| o.server.auth.digest_disabled)),
+        ("little on its way", count(|o| o.server.outbound_bytes < OUTBOUND_BYTES)),
+        ("other holds", count(|o| o.server.limits.hold != o.server.tick())),
+        ("a full bucket only", count(|o| o.server.throttle.decrease_ratio == 0)),
+    ] {
+        assert!((all.len() / 80..all.len() / 3).contains(&some), "{what}: {some} of {}", all.len());
+    }
+}

@@ -1,0 +1,84 @@
+//! Settings that most runs have as everybody has them, and few runs otherwise.
+//!
+//! Owns their ranges. Each has a stream of dice of its own, so that one more shifts no other. Must not touch what takes
+//! part in what a run costs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use zabkeeper_core::ServerId;
+
+use super::{ServerOptions, Throttle, WorkloadOptions};
+use crate::seed::Seeds;
+
+/// Bytes of a request besides its data, at most: its longest path, a list, what a multi has beside it.
+const BESIDES: u64 = 200;
+
+/// Draws them all.
+pub(super) fn draw(
+    seeds: Seeds,
+    servers: u32,
+    server: &mut ServerOptions,
+    workload: &mut WorkloadOptions,
+) {
+    let tick_us = u64::from(server.tick_ms) * 1_000;
+    let dice = &mut seeds.stream("config/hold", 0);
+    if dice.chance(1, 4) {
+        let hold_us = *dice.pick(&[0, tick_us / 10, tick_us * 4]);
+        server.limits.hold = Duration::from_micros(hold_us);
+    }
+    draw_bucket(seeds, &mut server.throttle);
+    let dice = &mut seeds.stream("config/timeouts", 1);
+    if dice.chance(1, 6) {
+        let ids = (1..=u64::from(servers)).map(ServerId);
+        server.other_sessions = ids.filter(|_| dice.chance(1, 2)).collect::<BTreeSet<_>>();
+        server.other_session_ticks = (dice.range_u32(1, 6), dice.range_u32(6, 60));
+    }
+    let dice = &mut seeds.stream("config/lists", 1);
+    server.auth.skip_acl = dice.chance(1, 16);
+    server.auth.digest_disabled = dice.chance(1, 16);
+    draw_frames(seeds, server, workload);
+    let dice = &mut seeds.stream("config/outbound", 0);
+    if dice.chance(1, 6) {
+        server.outbound_bytes = usize::try_from(dice.magnitude(1, 8 << 10)).expect("small");
+    }
+    let dice = &mut seeds.stream("config/calls", 0);
+    if dice.chance(1, 8) {
+        workload.calls_max = 1 + dice.upto(workload.depth - 1);
+    }
+}
+
+/// How the bucket of connecting clients is filled, and what they cost.
+fn draw_bucket(seeds: Seeds, throttle: &mut Throttle) {
+    if throttle.tokens == 0 {
+        return;
+    }
+    let dice = &mut seeds.stream("config/throttle", 1);
+    throttle.fill_count = dice.range_u32(1, 3);
+    // Of 0, ZooKeeper's default, refusals become fewer only while the bucket is full.
+    throttle.decrease_ratio = *dice.pick(&[0, 0, 100_000, 500_000, 1_000_000]);
+    let global = dice.range_u32(1, 5);
+    // What costs more than the bucket holds would never be let in.
+    throttle.weights = (global, dice.range_u32(0, global), dice.range_u32(0, global));
+}
+
+/// Some requests are longer than their server takes, or than their client sends.
+fn draw_frames(seeds: Seeds, server: &mut ServerOptions, workload: &mut WorkloadOptions) {
+    let dice = &mut seeds.stream("config/frames", 0);
+    let data_bytes = u64::try_from(workload.data_bytes).unwrap_or(u64::MAX);
+    let bytes = |dice: &mut crate::seed::Dice| {
+        u32::try_from(dice.range(BESIDES + data_bytes / 2, 2 * (BESIDES + data_bytes))).ok()
+    };
+    if dice.chance(1, 8)
+        && let Some(bytes) = bytes(dice)
+    {
+        workload.request_bytes = bytes.max(256);
+    }
+    if dice.chance(1, 8)
+        && let Some(bytes) = bytes(dice)
+    {
+        server.frame_bytes = bytes.max(256);
+        // Watches are set again in requests that the server takes; each path has a length before it.
+        workload.watches_bytes = workload.watches_bytes.min(server.frame_bytes as usize / 8);
+    }
+}
