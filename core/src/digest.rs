@@ -6,10 +6,11 @@
 use crate::ids::{ServerId, SessionId, Zxid};
 use crate::wire::Acl;
 
-/// All that is replicated of one node, its path apart.
+/// All that is replicated of one node.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the names are those of `wire::Stat`")]
 pub struct NodeView<'a> {
+    pub path: &'a str,
     pub data: Option<&'a [u8]>,
     /// Empty for the nodes that the server makes itself (no list: no restriction).
     pub acl: &'a [Acl],
@@ -26,12 +27,13 @@ pub struct NodeView<'a> {
     pub children: u32,
 }
 
-/// Share of the node at `path` in the digest.
-pub fn node(path: &str, node: &NodeView<'_>) -> u64 {
-    named(path.rsplit('/').filter(|name| !name.is_empty()), node)
+/// Share of one node in the digest.
+pub fn node(node: &NodeView<'_>) -> u64 {
+    named(node.path.rsplit('/').filter(|name| !name.is_empty()), node)
 }
 
-/// The same by the names of which the path consists, the last one first, so that whoever holds links need not make a path.
+/// The same by the names of which the path consists, the last one first, so that whoever holds links need not make a path: that
+/// of the view does not count.
 pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>, node: &NodeView<'_>) -> u64 {
     let mut hash = Fnv::new();
     names.for_each(|name| hash.text(name));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::config::Config;
+use crate::digest::NodeView;
 use crate::error::{Corrupt, Inapplicable};
 use crate::history::History;
 use crate::identity::{self, Seed};
@@ -391,6 +392,11 @@ impl Replica {
     /// Tree and watches side by side, for reads that leave a watch.
     pub(crate) fn reading(&mut self) -> (&Tree, &mut Watches) {
         (&self.tree, &mut self.watches)
+    }
+
+    /// Shows each node of the tree, in no particular order.
+    pub(crate) fn visit_nodes(&self, visit: &mut dyn FnMut(&NodeView<'_>)) {
+        self.tree.visit(visit);
     }
 
     /// Sum over nodes and sessions; see [`crate::digest`].

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use crate::auth::{Scheme, Schemes};
 use crate::config::Config;
+use crate::digest::NodeView;
 use crate::election::Looking;
 use crate::error::{Corrupt, Why};
 use crate::identity::Seed;
@@ -352,6 +353,12 @@ impl Server {
     /// How many of its clients' syncs wait for the leader's word, for checkers. Visits every connection.
     pub fn waiting_syncs(&self) -> usize {
         self.conns.values().map(|conn| conn.queue.unconfirmed().count()).sum()
+    }
+
+    /// Shows each node of the tree at `status().applied`, in no particular order: for whoever has found two digests that
+    /// differ.
+    pub fn visit_nodes(&self, visit: &mut dyn FnMut(&NodeView<'_>)) {
+        self.replica.visit_nodes(visit);
     }
 
     /// Fingerprint of tree and sessions at `status().applied`; see [`crate::digest`]. Visits every node.

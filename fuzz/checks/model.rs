@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 use live::{Judge, Live, Seen};
 use sim::model::Rules;
-use sim::observe::{ClientId, Observation, Observed};
+use sim::observe::{ClientId, Holder, Observation, Observed};
 use sim::oracle::Oracles;
 use source::Source;
 use zabkeeper_core::wire::{OpCode, Request, XID_AUTH};
@@ -60,7 +60,9 @@ impl Judge for Jury {
                 election: &out.election,
                 status,
             },
-            Seen::Applied(zxid, digest) => Observation::Applied { server, zxid, digest },
+            Seen::Applied(zxid, digest) => {
+                Observation::Applied { server, zxid, digest, holder: Holder(None) }
+            }
         };
         self.observe(at, what);
     }
@@ -97,8 +99,8 @@ pub(crate) fn check(input: &[u8]) -> Judged {
     }
     live.quieten();
     live.restart();
-    let (applied, digest, sessions) = live.holds();
-    let last = Observation::Final { server: SERVER, applied, digest, sessions };
+    let ((applied, digest, sessions), holder) = (live.holds(), Holder(None));
+    let last = Observation::Final { server: SERVER, applied, digest, holder, sessions };
     let at = live.now();
     live.judge.observe(at, last);
     let Jury(oracles) = &live.judge;

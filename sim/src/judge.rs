@@ -359,6 +359,7 @@ mod tests {
     use zabkeeper_core::SessionOptions;
 
     use super::*;
+    use crate::observe::Holder;
 
     const SERVER: ServerId = ServerId(1);
 
@@ -403,7 +404,11 @@ mod tests {
         let state = zabkeeper_core::io::DurableState::default();
         let last = zabkeeper_core::Zxid::ZERO;
         judge.observe(Instant(5), 9, Observation::Recovered { server: SERVER, state, last });
-        judge.observe(Instant(6), 10, Observation::Applied { server: SERVER, zxid, digest: None });
+        judge.observe(
+            Instant(6),
+            10,
+            Observation::Applied { server: SERVER, zxid, digest: None, holder: Holder(None) },
+        );
         let failure = judge.failure().expect("Z2");
         assert_eq!((failure.class.exit_code(), failure.at, failure.event), (1, Instant(6), 10));
     }

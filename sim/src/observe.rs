@@ -6,14 +6,15 @@
 //! and a fault of the server would hide behind it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::Ipv6Addr;
 
 use bytes::Bytes;
 use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::{
-    ConnId, Input, Instant, ServerId, SessionId, SessionInfo, SessionOptions, Status, WatchSummary,
-    Zxid,
+    ConnId, Input, Instant, Server, ServerId, SessionId, SessionInfo, SessionOptions, Status,
+    WatchSummary, Zxid,
 };
 
 /// Subject of the certificate of who may do everything.
@@ -42,6 +43,23 @@ impl ClientId {
             4 => Some(SUPER_SUBJECT),
             _ => None,
         }
+    }
+}
+
+/// Who holds what has a digest, for whoever has to say what differs.
+#[derive(Clone, Copy)]
+pub struct Holder<'a>(pub Option<&'a Server>);
+
+/// The digest stands beside it.
+impl PartialEq for Holder<'_> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Holder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Holder")
     }
 }
 
@@ -115,6 +133,8 @@ pub enum Observation<'a> {
         zxid: Zxid,
         /// Digest of tree and sessions, where the world took it (sampled).
         digest: Option<u64>,
+        /// Whose digest it is.
+        holder: Holder<'a>,
     },
     /// Ground truth, sampled: what a fresh recovery from only the durable bytes of a server's disk would find now.
     DurableTruth {
@@ -126,6 +146,8 @@ pub enum Observation<'a> {
         last: Zxid,
         /// Digest of tree and sessions when all that would survive is applied.
         digest: u64,
+        /// A server that has applied it.
+        holder: Holder<'a>,
     },
     /// Sampled beside it: what recovery would find if the power failed now and everything written happened to survive.
     CachedTruth {
@@ -212,6 +234,8 @@ pub enum Observation<'a> {
         applied: Zxid,
         /// Digest of tree and sessions.
         digest: u64,
+        /// Whose digest it is.
+        holder: Holder<'a>,
         /// Its live sessions.
         sessions: Vec<SessionId>,
     },

@@ -417,9 +417,30 @@ impl Tree {
 
     /// Share of the node in this slot, if there is one.
     fn share(&self, id: NodeId) -> Option<u64> {
+        let view = self.view(id, "")?;
+        let above = |id: &NodeId| Some(self.node(*id).parent);
+        let nodes = iter::successors(Some(id), above).take_while(|id| *id != NodeId::ROOT);
+        Some(digest::named(nodes.map(|id| &*self.node(id).name), &view))
+    }
+
+    /// Shows each node, in no particular order.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&NodeView<'_>)) {
+        for index in 0..self.slots.len() {
+            let id = NodeId(u32::try_from(index).expect("places are 32-bit"));
+            if self.slots[index].node.is_some() {
+                let path = self.path_of(id);
+                let view = self.view(id, &path);
+                visit(&view.expect("there is a node"));
+            }
+        }
+    }
+
+    /// The node in this slot, if there is one, under this path.
+    fn view<'a>(&'a self, id: NodeId, path: &'a str) -> Option<NodeView<'a>> {
         let slot = &self.slots[id.index()];
         let node = slot.node.as_ref()?;
-        let view = NodeView {
+        Some(NodeView {
+            path,
             data: node.data.as_deref(),
             acl: self.acls.list(node.acl),
             czxid: node.czxid,
@@ -432,10 +453,7 @@ impl Tree {
             aversion: node.aversion,
             owner: node.owner,
             children: slot.links.children,
-        };
-        let above = |id: &NodeId| Some(self.node(*id).parent);
-        let nodes = iter::successors(Some(id), above).take_while(|id| *id != NodeId::ROOT);
-        Some(digest::named(nodes.map(|id| &*self.node(id).name), &view))
+        })
     }
 
     fn child(&self, parent: NodeId, name: &str) -> Option<NodeId> {

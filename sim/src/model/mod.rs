@@ -340,6 +340,11 @@ impl Model {
         self.paths.get(path).and_then(|history| history.at(zxid))
     }
 
+    /// All nodes as they were right after the transaction `zxid`, by path.
+    pub fn nodes_at(&self, zxid: Zxid) -> impl Iterator<Item = (&str, &Node)> {
+        self.paths.iter().filter_map(move |(path, each)| Some((&**path, each.at(zxid)?)))
+    }
+
     /// The containers and timed nodes that there are.
     pub fn fleeting(&self) -> Vec<(&str, &Node)> {
         let nodes = self.paths.iter().filter_map(|(path, each)| Some((&**path, each.now()?)));

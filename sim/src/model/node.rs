@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use zabkeeper_core::digest::{self, NodeView};
 use zabkeeper_core::txn::Lifetime;
 use zabkeeper_core::wire::{Acl, Stat};
-use zabkeeper_core::{SessionId, Zxid, digest};
+use zabkeeper_core::{SessionId, Zxid};
 
 use super::{Firing, Table, lifetime};
 
@@ -100,7 +101,13 @@ impl Node {
 
     /// Share in the digest.
     pub(super) fn share(&self, path: &str) -> u64 {
-        let view = digest::NodeView {
+        digest::node(&self.view(path))
+    }
+
+    /// As it is replicated.
+    pub(crate) fn view<'a>(&'a self, path: &'a str) -> NodeView<'a> {
+        NodeView {
+            path,
             data: self.data.as_deref(),
             acl: &self.acl,
             czxid: self.czxid,
@@ -113,8 +120,7 @@ impl Node {
             aversion: self.aversion,
             owner: lifetime::owner_field(self.lifetime, self.owner),
             children: self.children,
-        };
-        digest::node(path, &view)
+        }
     }
 }
 

@@ -3,14 +3,14 @@
 //! Owns what is done to it from outside, and what is counted and told of it. Must not decide when any of it happens.
 //! How a disk behaves is in `fs`, how it is read back in `truth`.
 
-use zabkeeper_core::{Epoch, Server, Zxid};
+use zabkeeper_core::{Epoch, Zxid};
 
 use super::truth::{self, Truth};
 use super::{Node, Rot};
 use crate::faults::Fault;
 use crate::fs::{Losses, Luck};
 use crate::judge::Check;
-use crate::observe::Observation;
+use crate::observe::{Holder, Observation};
 use crate::seed::Dice;
 use crate::shared::Shared;
 use crate::sometimes::Sometimes;
@@ -83,7 +83,7 @@ impl Node {
         }
         let disk = self.disk.borrow();
         let (now, alone, store) = (shared.now, &self.alone, self.store);
-        let worst = truth::examine(&disk, now, Luck::Worst, alone, store, Server::digest);
+        let worst = truth::examine(&disk, now, Luck::Worst, alone, store, Box::new);
         let best = match &worst {
             // No luck is needed where everything is durable.
             Ok(Truth { state, last, mended, .. }) if !disk.is_in_doubt(now) => {
@@ -117,9 +117,9 @@ impl Node {
         };
         shared.hold(Check::RECOVERS, Ok(()));
         let server = self.id;
-        let (found, digest) = (worst.last, worst.seen);
-        let state = worst.state;
-        shared.observe(Observation::DurableTruth { server, state, last: found, digest });
+        let (found, digest) = (worst.last, worst.seen.digest());
+        let (state, holder) = (worst.state, Holder(Some(&worst.seen)));
+        shared.observe(Observation::DurableTruth { server, state, last: found, digest, holder });
         let Truth { state, last, .. } = best;
         shared.observe(Observation::CachedTruth { server, state, last });
         Some((found, digest))

@@ -148,6 +148,11 @@ impl Node {
         matches!(self.phase, Phase::Up(_))
     }
 
+    /// The server, while it is up.
+    pub fn server(&self) -> Option<&Server> {
+        self.process().map(Process::server)
+    }
+
     /// What the server says of itself.
     pub fn status(&self) -> Option<Status> {
         self.process().map(|process| process.server().status())

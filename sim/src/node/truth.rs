@@ -14,7 +14,7 @@ use crate::guard;
 use crate::seed::Dice;
 
 /// What recovery found on a copy.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct Truth<T> {
     /// The state file.
     pub state: DurableState,
@@ -37,7 +37,7 @@ pub fn examine<T>(
     luck: Luck,
     config: &Config,
     store: Options,
-    look: fn(&Server) -> T,
+    look: fn(Server) -> T,
 ) -> Result<Truth<T>, String> {
     let recover = || -> Result<Truth<T>, String> {
         let (log, snapshots) = SimFs::after_power_failure(disk, now, luck);
@@ -62,7 +62,7 @@ pub fn examine_cut_off(
     disk: &Disk,
     now: Instant,
     (config, store): (&Config, Options),
-    whole: &Truth<u64>,
+    whole: &Truth<Box<Server>>,
     mut dice: Dice,
 ) -> Result<(), String> {
     let (copy, log, snapshots) = SimFs::rehearsal(disk, now, Luck::Worst);
@@ -75,10 +75,10 @@ pub fn examine_cut_off(
     let at = Instant(dice.range(op.span.begin.0 + 1, op.span.end.0));
     let any = Luck::Drawn(dice.word());
     let luck = *dice.pick(&[Luck::Worst, Luck::Best, any]);
-    let found = examine(&cut_off, at, luck, config, store, Server::digest);
-    let said = |truth: &Truth<u64>| {
+    let found = examine(&cut_off, at, luck, config, store, Box::new);
+    let said = |truth: &Truth<Box<Server>>| {
         let DurableState { accepted_epoch, current_epoch, damaged, .. } = truth.state;
-        (truth.last, truth.seen, accepted_epoch, current_epoch, damaged)
+        (truth.last, truth.seen.digest(), accepted_epoch, current_epoch, damaged)
     };
     let so_far = || format!("mended as far as {:?} {}, then a power failure: ", op.kind, op.name);
     match found {
@@ -148,7 +148,7 @@ fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Resu
 fn replay<T>(
     config: &Config,
     (mut recovered, mended): (Recovered, bool),
-    look: fn(&Server) -> T,
+    look: fn(Server) -> T,
 ) -> Result<Truth<T>, String> {
     let state = recovered.state.clone();
     // It has no say in its ensemble, but what it holds is whole.
@@ -169,7 +169,7 @@ fn replay<T>(
     if applied != last {
         return Err(format!("the log ends at {last}, and recovery applied up to {applied}"));
     }
-    Ok(Truth { state, last, seen: look(&server), mended })
+    Ok(Truth { state, last, seen: look(server), mended })
 }
 
 /// The last transaction that was found.
@@ -225,10 +225,10 @@ mod tests {
         let config = Config::new(ServerId(1), Voters::new([ServerId(1)]), Duration::from_secs(1));
         let config = config.expect("is valid");
         let look = |disk: &Disk| {
-            examine(disk, LATER, Luck::Worst, &config, OPTIONS, Server::digest).expect("is whole")
+            examine(disk, LATER, Luck::Worst, &config, OPTIONS, Box::new).expect("is whole")
         };
         let whole = look(&disk.borrow());
-        let cut_off = |whole: &Truth<u64>, number| {
+        let cut_off = |whole: &Truth<Box<Server>>, number| {
             let dice = Seeds::new(number).stream("truth/cut-off", 1);
             examine_cut_off(&disk.borrow(), LATER, (&config, OPTIONS), whole, dice)
         };

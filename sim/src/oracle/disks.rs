@@ -6,11 +6,13 @@ use zabkeeper_core::io::{DiskEvent, DurableState, Input};
 use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
 use super::catalog::{Broken, Id, Tally, Verdict};
+use super::difference::Nodes;
 use super::history::Path;
 use super::ledger::Ledger;
 use super::mirror::Held;
 use super::words::kept;
 use crate::model::Model;
+use crate::observe::Holder;
 
 /// The state of tree and sessions on a disk.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub(super) struct DiskDigest {
     server: ServerId,
     zxid: Zxid,
     digest: u64,
+    /// What it holds there, if anybody knows.
+    nodes: Option<Nodes>,
 }
 
 /// What a disk holds, by sampling or by recovery.
@@ -121,13 +125,16 @@ impl Ledger {
         tally: &mut Tally,
         model: &Model,
         disk: &Disk<'_>,
-        digest: u64,
+        (digest, holder): (u64, Holder<'_>),
     ) -> Verdict {
         self.keeps_epochs(tally, disk)?;
         let explained = self.explain(tally, disk, Id::Z17)?;
         if explained.is_some() {
             let (server, zxid) = (disk.server, disk.last);
-            self.waiting.push(DiskDigest { server, zxid, digest });
+            // What is wrong is looked at once it is known to be wrong: now, or never by this server again.
+            let right = zxid <= self.committed.end() && model.digest_at(zxid) == digest;
+            let nodes = if right { None } else { holder.0.map(Nodes::of) };
+            self.waiting.push(DiskDigest { server, zxid, digest, nodes });
         }
         self.compare_disks(tally, model)
     }
@@ -247,15 +254,17 @@ impl Ledger {
     pub(super) fn compare_disks(&mut self, tally: &mut Tally, model: &Model) -> Verdict {
         let tip = self.committed.end();
         for disk in self.waiting.extract_if(.., |disk| disk.zxid <= tip) {
-            let DiskDigest { server, zxid, digest } = disk;
+            let DiskDigest { server, zxid, digest, nodes } = disk;
             if !self.committed.contains(zxid) {
                 continue;
             }
             let right = model.digest_at(zxid);
             tally.hold(Id::T2, digest == right, || {
-                vec![format!(
+                let mut evidence = vec![format!(
                     "the disk of server {server} holds {digest:#x} at {zxid}; the model {right:#x}"
-                )]
+                )];
+                evidence.extend(nodes.map(|nodes| nodes.differ_from(model, zxid)));
+                evidence
             })?;
         }
         Ok(())

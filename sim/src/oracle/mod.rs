@@ -32,6 +32,7 @@
 mod catalog;
 mod commit;
 mod conn;
+mod difference;
 mod disks;
 mod epochs;
 mod handshake;
@@ -66,7 +67,7 @@ use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Status, Zxid};
 pub use catalog::Violation;
 
 use crate::model::{Model, Rules};
-use crate::observe::{ClientId, Observation, Observed};
+use crate::observe::{ClientId, Holder, Observation, Observed};
 use catalog::{Broken, Id, Tally, Verdict};
 use conn::{Conn, Credential, Phase, Who};
 use disks::Disk;
@@ -293,10 +294,12 @@ impl Oracles {
             Observation::Output { server, disk, peers, election, status } => {
                 self.acted(*server, &Acts { disk, peers, election, status })
             }
-            Observation::Applied { server, zxid, digest } => self.applied(*server, *zxid, *digest),
-            Observation::DurableTruth { server, state, last, digest } => {
+            Observation::Applied { server, zxid, digest, holder } => {
+                self.applied(*server, *zxid, digest.map(|digest| (digest, *holder)))
+            }
+            Observation::DurableTruth { server, state, last, digest, holder } => {
                 let disk = Disk { server: *server, state, last: *last };
-                self.ledger.sampled(&mut self.tally, &self.model, &disk, *digest)
+                self.ledger.sampled(&mut self.tally, &self.model, &disk, (*digest, *holder))
             }
             Observation::CachedTruth { server, state, last } => {
                 let disk = Disk { server: *server, state, last: *last };
@@ -337,8 +340,8 @@ impl Oracles {
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
             Observation::Reported { server, report, open } => self.reported(*server, report, open),
             Observation::Recovered { server, state, last } => self.recovered(*server, state, *last),
-            Observation::Final { server, applied, digest, sessions } => {
-                self.audited(*server, *applied, *digest, sessions)
+            Observation::Final { server, applied, digest, holder, sessions } => {
+                self.audited(*server, *applied, (*digest, *holder), sessions)
             }
         }
     }
@@ -418,19 +421,30 @@ impl Oracles {
         self.relays(id, acts.peers)
     }
 
-    fn applied(&mut self, server: ServerId, zxid: Zxid, digest: Option<u64>) -> Verdict {
+    fn applied(
+        &mut self,
+        server: ServerId,
+        zxid: Zxid,
+        digest: Option<(u64, Holder<'_>)>,
+    ) -> Verdict {
         self.ledger.apply(&mut self.tally, server, zxid)?;
         match digest {
-            Some(digest) => self.compare(server, zxid, digest),
+            Some(held) => self.compare(server, zxid, held),
             None => Ok(()),
         }
     }
 
-    fn compare(&mut self, server: ServerId, zxid: Zxid, digest: u64) -> Verdict {
+    fn compare(
+        &mut self,
+        server: ServerId,
+        zxid: Zxid,
+        (digest, holder): (u64, Holder<'_>),
+    ) -> Verdict {
         let right = self.model.digest_at(zxid);
         self.tally.hold(Id::T1, digest == right, || {
             let mut evidence =
                 vec![format!("server {server} holds {digest:#x} at {zxid}; the model {right:#x}")];
+            evidence.extend(difference::first(&self.model, zxid, holder));
             evidence.extend(self.model.txn(zxid).map(|txn| format!("last transaction: {txn}")));
             evidence
         })
@@ -451,7 +465,7 @@ impl Oracles {
         &mut self,
         server: ServerId,
         applied: Zxid,
-        digest: u64,
+        held: (u64, Holder<'_>),
         sessions: &[SessionId],
     ) -> Verdict {
         self.audit = Some(self.now);
@@ -467,7 +481,7 @@ impl Oracles {
                 "server {server} has the sessions {found:?} at {applied}; right: {right:?}"
             )]
         })?;
-        self.compare(server, applied, digest)
+        self.compare(server, applied, held)
     }
 
     /// The connection, for evidence.

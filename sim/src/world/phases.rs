@@ -8,7 +8,7 @@ use zabkeeper_core::{Instant, Limits, ServerId, Status, Zxid};
 use super::{DIAL_TIMEOUT, World};
 use crate::judge::Check;
 use crate::node::{Node, is_snapshot};
-use crate::observe::Observation;
+use crate::observe::{Holder, Observation};
 use crate::roles::Role;
 use crate::seed::Dice;
 use crate::trace::Kind;
@@ -283,7 +283,8 @@ impl World {
             };
             shared.hold(Check::RECOVERS, same);
             digests.push((applied, digest));
-            shared.observe(Observation::Final { server, applied, digest, sessions });
+            let holder = Holder(node.server());
+            shared.observe(Observation::Final { server, applied, digest, holder, sessions });
             let handles = node.disk().borrow().handle_count();
             let few = if handles <= HANDLES_MAX { Ok(()) } else { Err(format!("{handles} open")) };
             shared.hold(Check::HANDLES, few);

@@ -7,7 +7,7 @@ use zabkeeper_core::{Input, ServerId, SessionId, Status, Zxid};
 
 use super::{DIGEST_NODES, FAR_BEHIND, Lengths, Process};
 use crate::judge::Check;
-use crate::observe::Observation;
+use crate::observe::{Holder, Observation};
 use crate::roles::Role;
 use crate::shared::Shared;
 use crate::sometimes::Sometimes;
@@ -145,7 +145,8 @@ impl Process {
                 self.digest_seen = self.commits;
                 shared.tally.counts.digests += 1;
             }
-            shared.observe(Observation::Applied { server: self.id, zxid, digest });
+            let (server, holder) = (self.id, Holder(Some(&self.server)));
+            shared.observe(Observation::Applied { server, zxid, digest, holder });
         }
         while self.unapplied.front().is_some_and(|first| *first <= self.applied) {
             self.unapplied.pop_front();

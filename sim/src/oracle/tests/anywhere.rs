@@ -9,7 +9,7 @@ use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
 
 use super::cast::link;
 use super::history::{History, create, create_with, get, set, twins_of, watch_data};
-use crate::observe::Observation;
+use crate::observe::{Holder, Observation};
 
 const S1: ServerId = ServerId(1);
 const S2: ServerId = ServerId(2);
@@ -360,7 +360,7 @@ fn t1_an_ephemeral_of_the_last_reign_outlives_its_session() {
         h.member(S3).committed = zxid;
         h.shows(S3);
         let digest = Some(h.model.digest_at(zxid).wrapping_add(left));
-        h.sees(Observation::Applied { server: S3, zxid, digest });
+        h.sees(Observation::Applied { server: S3, zxid, digest, holder: Holder(None) });
     });
 }
 
@@ -374,6 +374,6 @@ fn t1_a_follower_holds_another_tree() {
         h.sends(S1, S2, PeerMessage::Commit { zxid });
         h.member(S2).committed = zxid;
         h.shows(S2);
-        h.sees(Observation::Applied { server: S2, zxid, digest });
+        h.sees(Observation::Applied { server: S2, zxid, digest, holder: Holder(None) });
     });
 }

@@ -11,7 +11,7 @@ use zabkeeper_core::{
 };
 
 use super::history::History;
-use crate::observe::Observation;
+use crate::observe::{Holder, Observation};
 
 /// One server.
 #[derive(Clone, Debug)]
@@ -371,7 +371,7 @@ impl History {
 
     /// What is on this server's disk.
     pub(super) fn truth(&mut self, server: ServerId, state: DurableState, last: Zxid, digest: u64) {
-        self.sees(Observation::DurableTruth { server, state, last, digest });
+        self.sees(Observation::DurableTruth { server, state, last, digest, holder: Holder(None) });
     }
 
     /// A follower serves, and its tree leaves something out.
@@ -404,7 +404,7 @@ impl History {
         for zxid in zxids {
             self.member(id).applied = zxid;
             let digest = Some(self.model.digest_at(zxid));
-            self.sees(Observation::Applied { server: id, zxid, digest });
+            self.sees(Observation::Applied { server: id, zxid, digest, holder: Holder(None) });
         }
     }
 

@@ -16,7 +16,7 @@ use zabkeeper_core::{ConnId, Epoch, ErrorCode, Instant, Mode, ServerId, SessionI
 
 use super::cast::{self, Member};
 use crate::model::{self, Asker, Model, Rules};
-use crate::observe::{ClientId, Observation, Observed};
+use crate::observe::{ClientId, Holder, Observation, Observed};
 use crate::oracle::handshake::zookeeper_password;
 use crate::oracle::{Oracles, Violation};
 
@@ -459,7 +459,7 @@ impl History {
     pub(super) fn has_applied(&mut self, zxid: Zxid, digest: Option<u64>) {
         let server = self.leader;
         self.member(server).applied = zxid;
-        self.sees(Observation::Applied { server, zxid, digest });
+        self.sees(Observation::Applied { server, zxid, digest, holder: Holder(None) });
     }
 
     // Answers.
@@ -550,7 +550,13 @@ impl History {
     }
 
     pub(super) fn disk_with(&mut self, state: DurableState, last: Zxid, digest: u64) {
-        self.sees(Observation::DurableTruth { server: SERVER, state, last, digest });
+        self.sees(Observation::DurableTruth {
+            server: SERVER,
+            state,
+            last,
+            digest,
+            holder: Holder(None),
+        });
     }
 
     /// The disk would hold this if all that is written survived.
@@ -576,7 +582,7 @@ impl History {
     pub(super) fn ends_with(&mut self, digest: u64, sessions: Vec<SessionId>) {
         let applied = self.tip();
         let server = self.leader;
-        self.sees(Observation::Final { server, applied, digest, sessions });
+        self.sees(Observation::Final { server, applied, digest, holder: Holder(None), sessions });
         if self.violation.is_none() {
             self.violation = self.oracles.finish().err();
         }

@@ -9,7 +9,7 @@ use zabkeeper_core::{ConnId, ServerId, SessionId, SessionInfo, SessionOptions, W
 use super::history::{History, SERVER, create, create_with, get, twins, twins_under};
 use super::operators::{report, reports};
 use crate::model::{LocalRules, Rules};
-use crate::observe::Observation;
+use crate::observe::{Holder, Observation};
 
 const LOCAL: SessionId = SessionId(0x900);
 
@@ -156,7 +156,13 @@ fn s2_a_session_is_refused_elsewhere_that_was_everybodys_already() {
         h.refuses(b);
         h.waits(31_000);
         let (applied, digest) = (h.tip(), h.model.digest_at(h.tip()));
-        h.sees(Observation::Final { server, applied, digest, sessions: vec![LOCAL] });
+        h.sees(Observation::Final {
+            server,
+            applied,
+            digest,
+            holder: Holder(None),
+            sessions: vec![LOCAL],
+        });
         h.ends();
     });
 }

@@ -21,7 +21,7 @@ use zabkeeper_core::{
 
 use super::history::SERVER;
 use crate::model::Rules;
-use crate::observe::{ClientId, Observation, Observed};
+use crate::observe::{ClientId, Holder, Observation, Observed};
 use crate::oracle::{Oracles, Violation};
 
 /// A client that speaks raw frames and keeps its watches.
@@ -135,7 +135,12 @@ impl Play {
             .collect();
         for zxid in moved {
             let digest = (zxid == after).then(|| self.server.digest());
-            self.observe(Observation::Applied { server: SERVER, zxid, digest });
+            self.observe(Observation::Applied {
+                server: SERVER,
+                zxid,
+                digest,
+                holder: Holder(None),
+            });
         }
         for (conn, command) in mem::take(&mut self.out.clients) {
             let Some(client) = self.clients.iter_mut().find(|c| c.conn == Some(conn)) else {
@@ -208,7 +213,13 @@ impl Play {
         }
         let last = self.log.last().map_or(Zxid::ZERO, |entry| entry.zxid);
         let (state, digest) = (self.state.clone(), fresh.digest());
-        self.observe(Observation::DurableTruth { server: SERVER, state, last, digest });
+        self.observe(Observation::DurableTruth {
+            server: SERVER,
+            state,
+            last,
+            digest,
+            holder: Holder(None),
+        });
     }
 
     fn found(&self) -> Recovered {
@@ -440,7 +451,13 @@ impl Play {
         }
         let (digest, applied) = (self.server.digest(), self.server.status().applied);
         let sessions = self.server.sessions().iter().map(|session| session.id).collect();
-        self.observe(Observation::Final { server: SERVER, applied, digest, sessions });
+        self.observe(Observation::Final {
+            server: SERVER,
+            applied,
+            digest,
+            holder: Holder(None),
+            sessions,
+        });
         if self.verdict.is_ok() {
             self.verdict = self.oracles.finish();
         }
