@@ -154,6 +154,7 @@ impl Judge {
 pub fn promises() -> Vec<&'static str> {
     let checks = [
         Check::RECOVERS,
+        Check::REFUSES,
         Check::HALTS,
         Check::BOUNDED,
         Check::DRAINED,
@@ -194,6 +195,12 @@ impl Check {
         class: Class::Safety,
         id: "T2",
         sentence: "what any legal crash leaves can be recovered",
+    };
+    /// What can be recovered is.
+    pub const REFUSES: Check = Check {
+        class: Class::Safety,
+        id: "T11",
+        sentence: "a store is refused only where what it has acknowledged cannot be recovered",
     };
     /// Only who speaks in the place of a server may be refused.
     pub const WELCOME: Check = Check {

@@ -44,6 +44,8 @@ pub enum LogEnd {
 pub struct Rotten {
     /// In words.
     pub what: String,
+    /// The file's name.
+    pub file: String,
     /// Does it show only as long as the machine is not started again?
     pub under_this_boot: bool,
 }
@@ -65,7 +67,7 @@ impl Disk {
             return Some(self.cut_short(&place, dice));
         }
         let what = self.change(&place, only_a_bit, dice);
-        Some(Rotten { what, under_this_boot: only_a_bit })
+        Some(Rotten { what, file: place.name, under_this_boot: only_a_bit })
     }
 
     /// The file ends somewhere inside this place.
@@ -75,7 +77,7 @@ impl Disk {
         let file = self.file_mut(place.file);
         file.cut_durable(size);
         let what = format!("{} ends at byte {size}", place.name);
-        Rotten { what, under_this_boot: false }
+        Rotten { what, file: place.name.clone(), under_this_boot: false }
     }
 
     /// A bit changes in this place, or a sector.

@@ -3,7 +3,7 @@
 //! Owns what is done to it from outside, and what is counted and told of it. Must not decide when any of it happens.
 //! How a disk behaves is in `fs`, how it is read back in `truth`.
 
-use zabkeeper_core::{Epoch, Zxid};
+use zabkeeper_core::{Epoch, Instant, Zxid};
 
 use super::truth::{self, Truth};
 use super::{Node, Rot};
@@ -47,6 +47,7 @@ impl Node {
         shared.note(Kind::Life, (id.0, self.life), b"wipe", || format!("s{id} has an empty disk"));
         self.disk.borrow_mut().wipe();
         self.rot = Rot::No;
+        self.rotten.clear();
         self.promised = Epoch(0);
         shared.observe(Observation::Wiped { server: id });
     }
@@ -58,9 +59,18 @@ impl Node {
             return false;
         };
         self.rot = if rotten.under_this_boot { Rot::UnderThisBoot } else { Rot::Perhaps };
+        self.rotten.push(rotten.file);
         let (id, what) = (self.id, rotten.what);
         shared.note(Kind::Life, (id.0, self.life), b"rot", || format!("s{id}: {what}"));
         true
+    }
+
+    /// The store refuses what has rotted: could it do with what has not? Each slot of the state file is whole in itself, and an
+    /// older snapshot will do where the log goes on from there.
+    pub(super) fn could_recover(&self, now: Instant) -> bool {
+        let is_log = |file: &String| file != truth::STATE && !is_snapshot(file);
+        !self.rotten.iter().any(is_log)
+            && truth::opens_without(&self.disk.borrow(), now, &self.rotten, self.store)
     }
 
     /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each must be a disk that

@@ -70,6 +70,8 @@ pub struct Node {
     /// Every step costs so many times more.
     slowness: u64,
     rot: Rot,
+    /// Which files.
+    rotten: Vec<String>,
     /// What is known of the end of its log since its last process has ended.
     log_end: LogEnd,
 }
@@ -124,6 +126,7 @@ impl Node {
             doomed: false,
             slowness: 1,
             rot: Rot::No,
+            rotten: Vec::new(),
             log_end: LogEnd::Unknown,
         }
     }
@@ -289,6 +292,7 @@ impl Node {
 
     fn serve(&mut self, mut opened: Opened<SimFs>, shared: &mut Shared) {
         self.rot = Rot::No;
+        self.rotten.clear();
         let (id, life) = (self.id, self.life);
         let recovered = std::mem::take(&mut opened.recovered);
         let notes = std::mem::take(&mut opened.notes);
@@ -350,6 +354,11 @@ impl Node {
                 return shared.hold(Check::RECOVERS, Err(evidence));
             }
             self.rot = Rot::Found;
+            let needless = self.could_recover(shared.now).then(|| {
+                let files = self.rotten.join(", ");
+                format!("s{server} cannot open its store, and could without {files}: {why}")
+            });
+            shared.hold(Check::REFUSES, needless.map_or(Ok(()), Err));
             shared.tally.saw(Sometimes::DamageRefused);
             shared.after(1, Event::Crash { server, life, how: Crash::Kill });
             return shared.after(2, Event::Start { server });

@@ -2,7 +2,7 @@
 //!
 //! Owns the recovery of copies. Must not touch the server, its disk or any stream of randomness.
 
-use storage_fs::vfs::Vfs;
+use storage_fs::vfs::{Vfs, VfsFile};
 use storage_fs::{Options, ReaderLane};
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, Outbox, Recovered};
 use zabkeeper_core::{
@@ -12,6 +12,9 @@ use zabkeeper_core::{
 use crate::fs::{Disk, Luck, SimFs};
 use crate::guard;
 use crate::seed::Dice;
+
+/// What a server has promised.
+pub(super) const STATE: &str = "state";
 
 /// What recovery found on a copy.
 #[derive(Debug)]
@@ -51,6 +54,32 @@ pub fn examine<T>(
         Ok(result) => result.map_err(|why| format!("{luck:?} power failure: {why}")),
         Err(panic) => Err(format!("{luck:?} power failure: panic: {panic}")),
     }
+}
+
+/// Would the store open if these files were not damaged as they are: without the snapshots, and with the whole slot of the
+/// state file in the place of the other?
+pub(super) fn opens_without(disk: &Disk, now: Instant, damaged: &[String], store: Options) -> bool {
+    let (log, snapshots) = SimFs::after_power_failure(disk, now, Luck::Best);
+    let opens = move || {
+        for name in damaged {
+            if name == STATE {
+                copy_second_half(&log, name).ok()?;
+            } else {
+                snapshots.remove(name).ok()?;
+            }
+        }
+        storage_fs::open(log, snapshots, store).ok()
+    };
+    guard::catch(opens).is_ok_and(|opened| opened.is_some())
+}
+
+/// Of a file whose halves are alike.
+fn copy_second_half(folder: &SimFs, name: &str) -> std::io::Result<()> {
+    let mut file = folder.open(name)?;
+    let half = file.size()? / 2;
+    let mut bytes = vec![0; usize::try_from(half).expect("small")];
+    file.read_at(half, &mut bytes)?;
+    file.write_at(0, &bytes)
 }
 
 /// Whoever opens the disk after the worst power failure, and has found `whole`, may lose power before all is mended, and must
@@ -199,7 +228,6 @@ mod tests {
     use std::time::Duration;
 
     use storage_fs::Opened;
-    use storage_fs::vfs::VfsFile;
     use zabkeeper_core::{ServerId, Voters};
 
     use super::*;
@@ -244,6 +272,18 @@ mod tests {
         let lie = Truth { last: Zxid(7), ..whole };
         let noticed = cut_off(&lie, 1).expect_err("that is not there");
         assert!(noticed.contains("instead of (0x7, "), "{noticed}");
+    }
+
+    #[test]
+    fn t11_one_slot_of_the_state_file_can_be_done_without_and_both_cannot() {
+        let (disk, opened) = disk_and_store();
+        drop(opened);
+        let mut state = SimFs::new(&disk, FolderId::Log).open(STATE).expect("is there");
+        let opens = || opens_without(&disk.borrow(), LATER, &[STATE.to_owned()], OPTIONS);
+        state.write_at(0, &[0; 8]).expect("writes");
+        assert!(opens());
+        state.write_at(state.size().expect("is there") / 2, &[0; 8]).expect("writes");
+        assert!(!opens());
     }
 
     #[test]

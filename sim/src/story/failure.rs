@@ -25,7 +25,7 @@ const NEAR: u64 = 30_000_000_000;
 const LONG_AGO: usize = 3;
 /// Promises about what one server keeps, the first that the evidence names: what became of its disk is shown, however long
 /// ago, and not what others did.
-const ABOUT_DISKS: [&str; 6] = ["T2", "E4", "Z12", "Z14", "Z17", "Z18"];
+const ABOUT_DISKS: [&str; 7] = ["T2", "T11", "E4", "Z12", "Z14", "Z17", "Z18"];
 
 /// What is said of every failure: the promise, the evidence, and when it was.
 pub fn verdict(failure: &Failure) -> String {
