@@ -63,6 +63,15 @@ impl fmt::Debug for Holder<'_> {
     }
 }
 
+/// What a client waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// To be read: what it has sent has lain there since then, and it takes what it is sent.
+    Turn(Instant),
+    /// For the answer to what its server has read then.
+    Answer(Instant),
+}
+
 /// One thing that has happened, in the order of the world's events.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Observation<'a> {
@@ -211,6 +220,15 @@ pub enum Observation<'a> {
     Forgotten {
         /// Which.
         session: SessionId,
+    },
+    /// Told now and then: which client of a server has waited longest.
+    Waits {
+        /// Which server.
+        server: ServerId,
+        /// The client's connection.
+        conn: ConnId,
+        /// What for.
+        wait: Wait,
     },
     /// A fault strikes these servers, or what is between them, and lasts until then.
     Struck {

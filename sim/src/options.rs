@@ -355,6 +355,7 @@ impl Options {
             init_limit: tick * self.server.phase_ticks.0,
             begin_limit: tick * (1 + self.server.phase_ticks.0),
             commit_within: self.commit_within(),
+            answer_within: self.answer_within(),
             timeouts: self.timeouts(),
         }
     }
@@ -405,6 +406,25 @@ impl Options {
         let sync = Duration::from_nanos(sync).min(Duration::from_secs(10));
         let late = Duration::from_millis(words_late_ms);
         QUEUES + slowest * 4 + (sync + pause) * 2 + burst + late
+    }
+
+    /// What a client may have to wait where nothing is wrong with its server, nor with the quorum that this is in: what is
+    /// committed for it, a round of pings before that, and its turn behind all others where each write has a sync of its own.
+    fn answer_within(&self) -> Duration {
+        /// Syncs that a write costs without group commit, at most.
+        const SYNCS: u64 = 5;
+        let commit = self.commit_within();
+        if commit.is_zero() {
+            return commit;
+        }
+        let Pace { sync_mean, .. } = self.disk;
+        let calls = u64::from(self.clients) * self.workload.depth as u64;
+        let pause = self.server.log_pause_us * 1_000;
+        let alone = self.server.batch_commands < usize::MAX
+            || self.server.limits.undurable_bytes < ServerOptions::usual().limits.undurable_bytes;
+        let turns = if alone { calls } else { 0 };
+        let turns = Duration::from_nanos(turns * (SYNCS * sync_mean + pause));
+        commit + self.server.tick() * 2 + turns
     }
 
     /// As all servers are told. That they were told at different times is their drivers' affair.

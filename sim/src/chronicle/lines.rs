@@ -100,6 +100,7 @@ impl Lines {
                 );
             }
             Observation::StandsStill { .. }
+            | Observation::Waits { .. }
             | Observation::Struck { .. }
             | Observation::Forgotten { .. }
             | Observation::ConnOpened { .. }

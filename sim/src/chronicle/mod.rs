@@ -302,6 +302,7 @@ impl Chronicle {
             | Observation::CachedTruth { .. }
             | Observation::StandsStill { .. }
             | Observation::Unread { .. }
+            | Observation::Waits { .. }
             | Observation::Struck { .. }
             | Observation::Follows { .. }
             | Observation::Locals { .. }

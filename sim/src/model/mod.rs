@@ -123,6 +123,8 @@ pub struct Rules {
     pub begin_limit: Duration,
     /// In which time a quorum that is well commits what its leader proposes; zero: nothing is known of that.
     pub commit_within: Duration,
+    /// In which time a server in a quorum that is well reads and answers its clients; zero: nothing is known of that.
+    pub answer_within: Duration,
     /// Which timeouts are granted.
     pub timeouts: TimeoutBounds,
 }

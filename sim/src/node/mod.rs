@@ -291,6 +291,9 @@ impl Node {
     }
 
     fn serve(&mut self, mut opened: Opened<SimFs>, shared: &mut Shared) {
+        if self.rot != Rot::No {
+            shared.hold(Check::REFUSES, Ok(()));
+        }
         self.rot = Rot::No;
         self.rotten.clear();
         let (id, life) = (self.id, self.life);

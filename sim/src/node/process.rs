@@ -136,6 +136,8 @@ pub(super) struct Process {
     halted: bool,
     /// When there was no room for a snapshot last.
     lacked_room: Option<Instant>,
+    /// When it was told last who waits longest.
+    waits_told: Instant,
 }
 
 impl std::fmt::Debug for Process {
@@ -196,6 +198,7 @@ impl Process {
             ending: false,
             halted: false,
             lacked_room: None,
+            waits_told: Instant(0),
         }
     }
 
@@ -423,6 +426,7 @@ impl Process {
         self.flush_all(shared);
         self.trouble(disk, shared);
         self.dispatch(disk, shared);
+        self.tell_who_waits(shared);
         let steps = shared.tally.counts.steps - steps_before;
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
         self.plan(clock, shared);

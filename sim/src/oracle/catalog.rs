@@ -72,11 +72,13 @@ pub(super) enum Id {
     O1,
     L8,
     L11,
+    L13,
+    L14,
 }
 
 impl Id {
     /// All of them, in order.
-    pub(super) const ALL: [Id; 63] = [
+    pub(super) const ALL: [Id; 65] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -140,6 +142,8 @@ impl Id {
         Id::O1,
         Id::L8,
         Id::L11,
+        Id::L13,
+        Id::L14,
     ];
 
     /// As it is printed.
@@ -246,6 +250,13 @@ impl Id {
                  who leads nobody gives up",
             ),
             Id::L11 => ("L11", "nobody is given up without cause, or before the time that it has"),
+            Id::L13 => (
+                "L13",
+                "clients of a server that is well, in a quorum that is well, are read and answered in time",
+            ),
+            Id::L14 => {
+                ("L14", "a server says little in one round of an election, whatever goes wrong")
+            }
         }
     }
 }

@@ -197,6 +197,11 @@ impl Heard {
         self.here.range(servers).map(|(_, at)| *at).max().unwrap_or_default()
     }
 
+    /// When a server got no time last.
+    pub(super) fn last_pause(&self, id: ServerId) -> Pause {
+        self.pauses.get(&id).copied().unwrap_or_default()
+    }
+
     /// When the last pause of a server ended.
     pub(super) fn awake_since(&self, id: ServerId) -> Instant {
         self.pauses.get(&id).map(|pause| pause.end).unwrap_or_default()

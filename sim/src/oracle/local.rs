@@ -17,6 +17,7 @@ use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, SessionOptions};
 
 use super::catalog::{Id, Verdict};
 use super::conn::{Conn, Who};
+use super::heard::Pause;
 use super::words::made_for_another;
 use super::{Oracles, SessionView};
 use crate::model::LocalRules;
@@ -185,6 +186,23 @@ impl Oracles {
             vec![format!(
                 "server {id} ends session {session}, which only it knows: silent for {silent:?}, \
                  and its timeout is {timeout:?}"
+            )]
+        })?;
+        // Who stood still for longer than a client may be silent has not listened to any, and a deadline may be two ticks late.
+        let Pause { begin: stood, end: awake, .. } = self.heard.last_pause(id);
+        let tick = self.model.rules().tick;
+        let greatest_ms = view.map_or(0, |view| view.timeouts.greatest());
+        let longest = Duration::from_millis(greatest_ms.into()) + tick * 2;
+        let deaf = !tick.is_zero()
+            && self.ledger.role_since(id) < stood
+            && awake <= self.now
+            && awake.since(stood) > longest * 9 / 8;
+        let listened = self.now.since(awake);
+        self.tally.hold(Id::S3, !deaf || listened >= timeout * 7 / 8, || {
+            let still = awake.since(stood);
+            vec![format!(
+                "server {id} ends session {session}, which only it knows: it stood still for {still:?} and has listened for \
+                 {listened:?} since; the timeout is {timeout:?}"
             )]
         })
     }

@@ -16,7 +16,8 @@
 //! | `proof` | whether a quorum has confirmed a leader that answers a sync | C5 |
 //! | `silence` | who goes on although it hears nobody | Z25 |
 //! | `outside` | whom a reign leaves outside | Z26 |
-//! | `pace` | who keeps the others waiting, and who does not wait | L8 L11 |
+//! | `pace` | who keeps the others, or clients, waiting, and who does not wait | L8 L11 L13 |
+//! | `notifications` | how much servers say in elections | L14 |
 //! | `disks` | what servers keep | Z12 Z14 Z17 Z18 T2 C7 |
 //! | `heard` | when a leader has heard of a session | T10 S3 S7 |
 //! | `commit` | each committed transaction against its request | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
@@ -42,6 +43,7 @@ mod ledger;
 mod local;
 mod logs;
 mod mirror;
+mod notifications;
 mod operators;
 mod outside;
 mod pace;
@@ -74,6 +76,7 @@ use disks::Disk;
 use heard::Heard;
 use ledger::Ledger;
 use local::Locals;
+use notifications::Notifications;
 use outside::Outside;
 use pace::Pace;
 use timeouts::Timeouts;
@@ -93,6 +96,7 @@ pub struct Oracles {
     locals: Locals,
     armed: Armed,
     heard: Heard,
+    notifications: Notifications,
     outside: Outside,
     pace: Pace,
     /// Hashes of data that only one write attempt may have written (C8).
@@ -192,6 +196,7 @@ impl Oracles {
             locals: Locals::default(),
             armed: Armed::default(),
             heard: Heard::default(),
+            notifications: Notifications::default(),
             outside: Outside::default(),
             pace: Pace::default(),
             written: BTreeSet::new(),
@@ -282,6 +287,7 @@ impl Oracles {
             Observation::Input { server, input } => {
                 self.heard.relayed((&self.ledger, &self.model), *server, input, self.now);
                 self.pace.entered(&self.ledger, *server, input, self.now);
+                self.notifications.entered(*server, input);
                 let times = (self.now, self.heard.awake_since(*server));
                 let (tally, ledger) = (&mut self.tally, &self.ledger);
                 self.outside.entered(tally, ledger, (*server, input), times)?;
@@ -317,6 +323,12 @@ impl Oracles {
                 }
                 Ok(())
             }
+            Observation::Waits { server, conn, wait } => {
+                let times = (self.now, self.awake_with(*server));
+                let bound = self.model.rules().answer_within;
+                let judged = (&mut self.tally, &self.ledger);
+                self.pace.answers_in_time(judged, *server, (*conn, *wait), times, bound)
+            }
             Observation::Struck { servers, until } => {
                 self.pace.strikes(servers, *until);
                 Ok(())
@@ -346,7 +358,14 @@ impl Oracles {
         }
     }
 
+    /// When the last pause of a server, or of the one that it follows, ended.
+    fn awake_with(&self, server: ServerId) -> Instant {
+        let leader = self.ledger.follows(server).map_or(server, |(leader, _)| leader);
+        self.heard.awake_since(server).max(self.heard.awake_since(leader))
+    }
+
     fn restarted(&mut self, server: ServerId) {
+        self.notifications.restarted(server);
         self.ledger.restarted(server, self.now);
         self.heard.restarted(server);
         self.outside.restarted(server);
@@ -416,6 +435,7 @@ impl Oracles {
         self.pace.commits_in_time(tally, ledger, id, (now, awake), rules.commit_within)?;
         ledger.says(tally, id, acts.peers, now)?;
         ledger.votes(tally, id, acts.election)?;
+        self.notifications.acted((tally, ledger), id, acts.election, now)?;
         ledger.watermarks(tally, id, acts.status)?;
         self.nothing_is_local_and_global(id)?;
         self.relays(id, acts.peers)

@@ -1,5 +1,5 @@
 //! Who keeps the others waiting (L8): while a quorum is well, what its leader proposes is committed, a leader gives up who
-//! does not acknowledge, and gives up itself if nobody follows. And who does not wait (L11).
+//! does not acknowledge, and gives up itself if nobody follows. And who does not wait (L11), and who keeps clients waiting (L13).
 //!
 //! Owns what each leader waits for, whose leader has let them go, and until when whom a fault has struck is unwell. Must not believe what
 //! a server says of its health: only faults that have struck it make it unwell. Whom none has struck for the time
@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use zabkeeper_core::io::{DiskCommand, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{PeerMessage, Stance};
-use zabkeeper_core::{Input, Instant, LinkId, Lost, Mode, ServerId, Status, Why, Zxid};
+use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, Mode, ServerId, Status, Why, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
 use crate::model::Rules;
+use crate::observe::Wait;
 
 /// What a leader may take beyond its limit to give somebody up, as for silence.
 const SLACK: Duration = Duration::from_secs(2);
@@ -32,8 +33,8 @@ pub(super) struct Pace {
 /// What a leader waits for.
 #[derive(Clone, Default, Debug)]
 struct Reign {
-    /// Has it begun to serve?
-    begun: bool,
+    /// When it began to serve.
+    begun: Option<Instant>,
     /// Proposals that are not committed, and when they were made.
     open: VecDeque<(Zxid, Instant)>,
     learners: BTreeMap<LinkId, Debt>,
@@ -108,7 +109,9 @@ impl Pace {
         now: Instant,
     ) {
         let reign = self.reigns.entry(id).or_default();
-        reign.begun |= status.serving;
+        if status.serving {
+            reign.begun.get_or_insert(now);
+        }
         for command in disk {
             if let DiskCommand::Append { entry, .. } = command
                 && status.serving
@@ -278,7 +281,7 @@ impl Pace {
         (now, since): (Instant, Instant),
         begin_limit: Duration,
     ) -> Verdict {
-        let begun = self.reigns.get(&id).is_none_or(|reign| reign.begun);
+        let begun = self.reigns.get(&id).is_none_or(|reign| reign.begun.is_some());
         if begun || begin_limit.is_zero() {
             return Ok(());
         }
@@ -310,6 +313,75 @@ impl Pace {
         if !long(at.max(awake)) {
             return tally.hold(Id::L8, true, Vec::new);
         }
+        let well = self.well_behind(ledger, id, (now, bound));
+        tally.hold(Id::L8, well.is_empty(), || {
+            let well: Vec<String> = well.iter().map(|server| format!("server {server}")).collect();
+            vec![format!(
+                "server {id} has proposed {zxid} at {at}, and it is not committed; {} have been well and together \
+                 for longer than {bound:?}",
+                well.join(", ")
+            )]
+        })
+    }
+    /// A server in a quorum that has been well and together for `bound`, its leader among it, has read and answered all that
+    /// its clients had asked before, whatever goes on elsewhere.
+    pub(super) fn answers_in_time(
+        &self,
+        (tally, ledger): (&mut Tally, &Ledger),
+        id: ServerId,
+        (conn, waits): (ConnId, Wait),
+        (now, awake): (Instant, Instant),
+        bound: Duration,
+    ) -> Verdict {
+        if bound.is_zero() || !ledger.serves(id) {
+            return Ok(());
+        }
+        let long = |since: Instant| now.since(since) > bound;
+        let (Wait::Turn(since) | Wait::Answer(since)) = waits;
+        if !long(since.max(awake)) {
+            return tally.hold(Id::L13, true, Vec::new);
+        }
+        let leader = ledger.follows(id).map_or(id, |(leader, _)| leader);
+        let begun = if leader == id {
+            self.reigns.get(&id).and_then(|reign| reign.begun)
+        } else {
+            self.serves_since(ledger, leader, id)
+        };
+        let all_the_time = begun.is_some_and(long);
+        let well = self.well_behind(ledger, leader, (now, bound));
+        tally.hold(Id::L13, !all_the_time || !well.contains(&id), || {
+            let what = match waits {
+                Wait::Turn(_) => "is not read",
+                Wait::Answer(_) => "is not answered",
+            };
+            let well: Vec<String> = well.iter().map(|server| format!("server {server}")).collect();
+            vec![format!(
+                "{conn} of server {id} {what} since {since}; {} have been well and together for longer than {bound:?}, and server \
+                 {leader} leads",
+                well.join(", ")
+            )]
+        })
+    }
+
+    /// When its leader told a learner to serve, on a link that stands.
+    fn serves_since(&self, ledger: &Ledger, leader: ServerId, id: ServerId) -> Option<Instant> {
+        let links = &self.reigns.get(&leader)?.learners;
+        let own = links.iter().filter(|(link, _)| ledger.peer_of(leader, **link) == Some(id));
+        own.filter_map(|(_, debt)| debt.served).max()
+    }
+
+    /// Those whom no fault has struck for `bound`, and that have followed this leader for as long, with itself; empty where
+    /// they are no quorum, or it is not among them.
+    fn well_behind(
+        &self,
+        ledger: &Ledger,
+        id: ServerId,
+        (now, bound): (Instant, Duration),
+    ) -> Vec<ServerId> {
+        let Some(reign) = self.reigns.get(&id) else {
+            return Vec::new();
+        };
+        let long = |since: Instant| now.since(since) > bound;
         let unwell = |server: ServerId| self.unwell.get(&server).copied().unwrap_or_default();
         // A link of a server that has lost power stands until something is sent on it: that it was synced is not enough
         // (seed 0x3ef5726b3c29: the server had come back, and followed another).
@@ -324,19 +396,7 @@ impl Pace {
         };
         let is_well = |server: ServerId| long(unwell(server)) && (server == id || follows(server));
         let enough = long(ledger.role_since(id)) && is_well(id) && ledger.voters.most(is_well);
-        tally.hold(Id::L8, !enough, || {
-            let well: Vec<String> = ledger
-                .voters
-                .0
-                .iter()
-                .filter(|server| is_well(**server))
-                .map(|server| format!("server {server}"))
-                .collect();
-            vec![format!(
-                "server {id} has proposed {zxid} at {at}, and it is not committed; {} have been well and together \
-                 for longer than {bound:?}",
-                well.join(", ")
-            )]
-        })
+        let all = ledger.voters.0.iter().copied();
+        if enough { all.filter(|server| is_well(*server)).collect() } else { Vec::new() }
     }
 }

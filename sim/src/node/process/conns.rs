@@ -7,6 +7,8 @@ use std::time::Duration;
 use zabkeeper_core::throttle::Handshake;
 use zabkeeper_core::wire::Word;
 
+use crate::observe::Wait;
+
 use super::*;
 
 /// One connection of a client.
@@ -16,6 +18,10 @@ pub(super) struct Conn {
     frames: ClientFrames,
     pub(super) buffer: BytesMut,
     unanswered: u64,
+    /// When what is not answered was handed to the server, the handshake first.
+    waits: VecDeque<Instant>,
+    /// Since when it is not read although its client takes what it is sent.
+    unread_since: Option<Instant>,
     /// Bytes that were on their way to the client at the last look, and what was sent since.
     backlog: usize,
     /// When the server was told last that the client takes some of them.
@@ -24,6 +30,9 @@ pub(super) struct Conn {
 
 /// Time between two words to the server that a client which is not read takes its output.
 const HEARD_PAUSE: Duration = Duration::from_millis(250);
+
+/// Time between two looks at who waits.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// One thing read from a connection.
 enum Read {
@@ -37,7 +46,16 @@ impl Process {
     pub(super) fn accepted(&mut self, conn: ConnId, client: ClientId, shared: &Shared) {
         let frames = ClientFrames::new(shared.options.server.frame_bytes);
         let buffer = BytesMut::new();
-        let new = Conn { client, frames, buffer, unanswered: 0, backlog: 0, told: Instant(0) };
+        let new = Conn {
+            client,
+            frames,
+            buffer,
+            unanswered: 0,
+            waits: VecDeque::new(),
+            unread_since: None,
+            backlog: 0,
+            told: Instant(0),
+        };
         self.conns.insert(conn, new);
     }
 
@@ -89,11 +107,21 @@ impl Process {
             }
             if !self.may_read(conn, shared) {
                 self.held.insert(conn);
+                let bound = shared.options.server.outbound_bytes;
+                let takes = shared.net.under_way(conn, End::Dialler) < bound;
+                if let Some(state) = self.conns.get_mut(&conn) {
+                    let since = state.unread_since.unwrap_or(shared.now);
+                    state.unread_since = takes.then_some(since);
+                }
                 return self.note_taken(now, conn, shared);
             }
             match self.read_one(conn, now, shared) {
                 Ok(Some(Read::Event(event))) => {
                     shared.tally.counts.frames += 1;
+                    if let Some(state) = self.conns.get_mut(&conn) {
+                        state.unread_since = None;
+                        state.waits.push_back(shared.now);
+                    }
                     self.step(now, Input::Client(conn, event), shared);
                 }
                 Ok(Some(Read::Word(word))) => {
@@ -171,12 +199,32 @@ impl Process {
 
     pub(super) fn count_replies(&mut self, from: usize) {
         for (conn, command) in &self.out.clients[from..] {
-            if matches!(command, ClientCommand::Reply(_))
-                && let Some(state) = self.conns.get_mut(conn)
-            {
+            let Some(state) = self.conns.get_mut(conn) else {
+                continue;
+            };
+            if matches!(command, ClientCommand::Reply(_) | ClientCommand::Connected(_)) {
+                state.waits.pop_front();
+            }
+            if matches!(command, ClientCommand::Reply(_)) {
                 state.unanswered = state.unanswered.saturating_sub(1);
                 self.unanswered = self.unanswered.saturating_sub(1);
             }
+        }
+    }
+
+    /// Tells now and then which of its clients has waited longest: whether it should have waited is not for this server to say.
+    pub(super) fn tell_who_waits(&mut self, shared: &mut Shared) {
+        if shared.now < self.waits_told.after(LOOK) {
+            return;
+        }
+        self.waits_told = shared.now;
+        let waiting = self.conns.iter().flat_map(|(conn, state)| {
+            let turn = state.unread_since.map(|since| (since, *conn, Wait::Turn(since)));
+            let answer = state.waits.front().map(|at| (*at, *conn, Wait::Answer(*at)));
+            turn.into_iter().chain(answer)
+        });
+        if let Some((_, conn, wait)) = waiting.min_by_key(|(since, ..)| *since) {
+            shared.observe(Observation::Waits { server: self.id, conn, wait });
         }
     }
 

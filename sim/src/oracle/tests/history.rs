@@ -74,8 +74,11 @@ pub(super) fn twins_of(servers: u64, id: &str, story: impl Fn(&mut History, bool
 pub(super) fn twins_in_time(id: &str, story: impl Fn(&mut History, bool)) {
     let begin = || {
         let (sync_limit, commit_within) = (Duration::from_secs(5), Duration::from_secs(3));
-        let mut history =
-            History::under(3, Rules { sync_limit, commit_within, ..Rules::default() });
+        let answer_within = commit_within;
+        let mut history = History::under(
+            3,
+            Rules { sync_limit, commit_within, answer_within, ..Rules::default() },
+        );
         history.reign(SERVER, &[2, 3].map(ServerId));
         history.waits(4_000);
         history

@@ -1,10 +1,13 @@
 //! S8, and what other promises say of sessions that only one server knows.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
-use zabkeeper_core::{ConnId, ServerId, SessionId, SessionInfo, SessionOptions, WallMs, Zxid};
+use zabkeeper_core::{
+    ConnId, Instant, ServerId, SessionId, SessionInfo, SessionOptions, WallMs, Zxid,
+};
 
 use super::history::{History, SERVER, create, create_with, get, twins, twins_under};
 use super::operators::{report, reports};
@@ -188,6 +191,21 @@ fn s3_a_local_session_expires_although_it_was_heard() {
         h.waits(2_000);
         h.reads(a, get("/"));
         h.waits(if lie { 3_000 } else { 4_000 });
+        keeps(h, &[]);
+    });
+}
+
+fn rules_with_a_tick() -> Rules {
+    Rules { tick: Duration::from_millis(200), ..rules(false) }
+}
+
+#[test]
+fn s3_a_server_that_stood_still_gives_its_own_sessions_no_time() {
+    twins_under(&rules_with_a_tick(), "S3", |h, lie| {
+        let _a = client(h);
+        h.waits(10);
+        h.sees(Observation::StandsStill { server: SERVER, until: Instant(7_000_000_000) });
+        h.waits(7_000 + if lie { 500 } else { 4_000 });
         keeps(h, &[]);
     });
 }

@@ -34,6 +34,24 @@ pub(super) fn hears_from(
     h.shows(id);
 }
 
+/// Whoever says less may be told each time, and nobody else.
+#[test]
+fn l14_a_server_says_the_same_without_end() {
+    twins_of(3, "L14", |h, lie| {
+        let vote = h.own_vote(S3);
+        for _ in 0..200 {
+            if !lie {
+                let less = Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: S1 };
+                let (stance, voice) = (Stance::Looking, Voice::Full);
+                let said = Notification { stance, round: 1, vote: less, voice, newcomers: 0 };
+                h.takes(S3, &Input::Election(ServerId(9), said));
+            }
+            h.looks(S3);
+            h.votes(S3, vote, Voice::Full);
+        }
+    });
+}
+
 /// Their rounds need not agree.
 #[test]
 fn z26_who_hears_of_a_reign_goes_on_looking() {

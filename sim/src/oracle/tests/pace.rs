@@ -7,7 +7,7 @@ use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, ServerId, Why};
 use super::cast::link;
 use super::history::{History, twins_in_time, twins_of};
 use super::outside::hears_from;
-use crate::observe::Observation;
+use crate::observe::{Observation, Wait};
 
 const S1: ServerId = ServerId(1);
 const S2: ServerId = ServerId(2);
@@ -71,6 +71,44 @@ fn l8_a_quorum_that_is_well_does_not_commit() {
         }
         h.waits(4_000);
         h.shows(S1);
+    });
+}
+
+/// A client of a server waits since the reign began, and since then nobody is struck.
+fn waits_at(h: &mut History, server: ServerId, wait: fn(Instant) -> Wait) {
+    let conn = ConnId(77);
+    h.waits(4_000);
+    h.sees(Observation::Waits { server, conn, wait: wait(Instant(4_000_000_000)) });
+}
+
+#[test]
+fn l13_a_follower_that_is_well_answers_nobody() {
+    twins_in_time("L13", |h, lie| {
+        if !lie {
+            h.sees(Observation::Struck { servers: &[S2], until: Instant(6_000_000_000) });
+        }
+        waits_at(h, S2, Wait::Answer);
+    });
+}
+
+/// That another server is sick is no reason.
+#[test]
+fn l13_a_leader_reads_nobody_while_a_peer_is_sick() {
+    twins_in_time("L13", |h, lie| {
+        let sick: &[ServerId] = if lie { &[S3] } else { &[S2, S3] };
+        h.sees(Observation::Struck { servers: sick, until: Instant(60_000_000_000) });
+        waits_at(h, S1, Wait::Turn);
+    });
+}
+
+/// What came before service began is owed from then on.
+#[test]
+fn l13_what_was_asked_before_service_began_is_not_answered() {
+    twins_in_time("L13", |h, lie| {
+        let asked = Instant(1_000_000_000);
+        h.reign(S1, &[S2, S3]);
+        h.waits(if lie { 3_100 } else { 2_900 });
+        h.sees(Observation::Waits { server: S2, conn: ConnId(77), wait: Wait::Answer(asked) });
     });
 }
 

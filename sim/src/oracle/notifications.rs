@@ -1,0 +1,100 @@
+//! How much a server says in one round of an election (L14): its vote when it changes, again after pauses that double, and to
+//! whoever knows less. Whatever goes wrong, nobody is told the same without end.
+//!
+//! Owns what each server has told each other one in its round. Must not know who wins.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use zabkeeper_core::peer::{Notification, Stance, Vote};
+use zabkeeper_core::{Input, Instant, ServerId};
+
+use super::catalog::{Id, Tally, Verdict};
+use super::ledger::Ledger;
+
+/// How often a vote that stays is said again before the pauses are as long as they get.
+const DOUBLINGS: u32 = 9;
+/// Then it is said again after so long, at least: what is drawn, by a clock that runs fast.
+const PAUSE: Duration = Duration::from_millis(90);
+/// A vote only rises: it may be each voter's once, and some are voted for again with more that they have logged.
+const VOTES_PER_VOTER: u32 = 2;
+
+/// See the module.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Notifications(BTreeMap<ServerId, Round>);
+
+/// What a server that looks for a leader has said in its round.
+#[derive(Clone, Debug)]
+struct Round {
+    number: u64,
+    since: Instant,
+    vote: Vote,
+    /// How often each other server was told.
+    told: BTreeMap<ServerId, u32>,
+    /// How often it has said less than this server knew, and so may be told for that.
+    asked: BTreeMap<ServerId, u32>,
+}
+
+impl Notifications {
+    /// A server begins or ends a life.
+    pub(super) fn restarted(&mut self, id: ServerId) {
+        self.0.remove(&id);
+    }
+
+    /// What a server is about to hear.
+    pub(super) fn entered(&mut self, id: ServerId, input: &Input) {
+        let Input::Election(from, said) = input else {
+            return;
+        };
+        if let Some(round) = self.0.get_mut(&id) {
+            let older = said.round < round.number;
+            let less = said.round == round.number && said.vote < round.vote;
+            if older || less || said.stance != Stance::Looking {
+                *round.asked.entry(*from).or_default() += 1;
+            }
+        }
+    }
+
+    /// What a server says.
+    pub(super) fn acted(
+        &mut self,
+        (tally, ledger): (&mut Tally, &Ledger),
+        id: ServerId,
+        election: &[(ServerId, Notification)],
+        now: Instant,
+    ) -> Verdict {
+        let votes = VOTES_PER_VOTER * u32::try_from(ledger.voters.0.len()).unwrap_or(u32::MAX);
+        for (to, said) in election {
+            if said.stance != Stance::Looking {
+                self.0.remove(&id);
+                continue;
+            }
+            let anew = || Round {
+                number: said.round,
+                since: now,
+                vote: said.vote,
+                told: BTreeMap::new(),
+                asked: BTreeMap::new(),
+            };
+            let round = self.0.entry(id).or_insert_with(anew);
+            if round.number != said.round {
+                *round = anew();
+            }
+            round.vote = said.vote;
+            let told = round.told.entry(*to).or_default();
+            *told += 1;
+            let (told, asked) = (*told, round.asked.get(to).copied().unwrap_or_default());
+            let since = round.since;
+            let pauses = u32::try_from(now.since(since).as_nanos() / PAUSE.as_nanos());
+            let most = (votes + 1) * (DOUBLINGS + 2) + pauses.unwrap_or(u32::MAX) + asked;
+            tally.hold(Id::L14, told <= most, || {
+                vec![format!(
+                    "server {id} has told server {to} {told} times since {since} what it votes for in round {}, which has said \
+                     {asked} times that it knows less; now: {said}",
+                    said.round
+                )]
+            })?;
+        }
+        Ok(())
+    }
+}
