@@ -398,22 +398,28 @@ impl Options {
             return Duration::ZERO;
         }
         let burst = one * u64::from(self.clients) * self.workload.depth as u64 * 2;
-        let burst = Duration::from_millis(burst * 1_000 / carried);
         // One sync in a thousand takes a hundred times as long, on a disk that is well (seed 0x3b0080042 of the swarm with one
         // server: ten seconds).
-        let sync =
-            if self.disk.steady { self.disk.sync_mean } else { self.disk.sync_mean * WORST * 100 };
+        self.commit_with(100)
+    }
+
+    /// The same where the slowest sync takes so many times as long as others.
+    fn commit_with(&self, slower: u64) -> Duration {
+        let burst = Duration::from_millis(burst * 1_000 / carried);
+        let mean = self.disk.sync_mean;
+        let sync = if self.disk.steady { mean } else { mean * WORST * slower };
         let sync = Duration::from_nanos(sync).min(Duration::from_secs(10));
         let late = Duration::from_millis(words_late_ms);
         QUEUES + slowest * 4 + (sync + pause) * 2 + burst + late
     }
 
     /// What a client may have to wait where nothing is wrong with its server, nor with the quorum that this is in: what is
-    /// committed for it, a round of pings before that, and its turn behind all others where each write has a sync of its own.
+    /// committed for it, a ping before that, and its turn behind all others where each write has a sync of its own. Whose sync
+    /// takes much longer than others is not well meanwhile.
     fn answer_within(&self) -> Duration {
         /// Syncs that a write costs without group commit, at most.
         const SYNCS: u64 = 5;
-        let commit = self.commit_within();
+        let commit = self.commit_with(SYNCS);
         if commit.is_zero() {
             return commit;
         }
@@ -424,7 +430,7 @@ impl Options {
             || self.server.limits.undurable_bytes < ServerOptions::usual().limits.undurable_bytes;
         let turns = if alone { calls } else { 0 };
         let turns = Duration::from_nanos(turns * (SYNCS * sync_mean + pause));
-        commit + self.server.tick() * 2 + turns
+        commit + self.server.tick() + turns
     }
 
     /// As all servers are told. That they were told at different times is their drivers' affair.

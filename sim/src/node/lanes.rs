@@ -42,6 +42,9 @@ pub(super) struct Lanes {
     pauses: Dice,
 }
 
+/// A batch that takes so many mean syncs has met a slow one.
+const SLOW_SYNCS: u64 = 30;
+
 /// Is the end of the log recorded?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Recorded {
@@ -108,7 +111,11 @@ impl Lanes {
             let result = guard::catch(|| self.run(&batch));
             let done = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
             let end = Instant(done.0 + self.pause(lane, shared));
-            if shared.now < disk.borrow().trouble.slow_until {
+            // Nor is a disk well while one of its rare slow syncs lasts.
+            let usual =
+                SLOW_SYNCS * shared.options.disk.sync_mean + shared.options.disk.op_mean * 1_000;
+            let slow = lane == Lane::Log && done.since(shared.now).as_nanos() > usual.into();
+            if slow || shared.now < disk.borrow().trouble.slow_until {
                 // What begins on a slow disk may end long after that is over (seed 0x6001003a, L8).
                 shared.observe(Observation::Struck { servers: &[self.server], until: end });
             }
