@@ -16,6 +16,7 @@ use crate::guard;
 use crate::judge::Check;
 use crate::node::Clock;
 use crate::observe::{ClientId, Observation};
+use crate::options::{PING_PERCENT, WorkloadOptions};
 use crate::scene::Word;
 use crate::schedule::Act;
 use crate::seed::{Dice, Seeds};
@@ -57,6 +58,8 @@ pub struct Client {
     /// When it calls.
     pace: Dice,
     clock: Clock,
+    /// After which part of its timeout it pings, in percent.
+    pings_percent: u32,
     frozen_until: Instant,
     deadline_at: Option<Instant>,
     probe: Probe,
@@ -96,6 +99,9 @@ impl Client {
         let drifts = shared.options.faults.has(Fault::ClientDrift);
         let drift = if drifts { drawn_drift(&mut stream("client/clock")) } else { 0 };
         shared.tally.faults[Fault::ClientDrift as usize] += u64::from(drift != 0);
+        let WorkloadOptions { late_one_in, late_percent, .. } = shared.options.workload;
+        let late = late_one_in > 0 && stream("client/pings").chance(1, late_one_in);
+        let pings_percent = if late { late_percent } else { PING_PERCENT };
         Client {
             id,
             life: 0,
@@ -109,6 +115,7 @@ impl Client {
             dice: stream("client/life"),
             pace: stream("client/pace"),
             clock: Clock::new(Instant(0), 0, drift, 0),
+            pings_percent,
             frozen_until: Instant(0),
             deadline_at: None,
             probe: Probe::NotAsked,
@@ -414,7 +421,10 @@ impl Client {
         }
         let life = self.life;
         for effect in std::mem::take(&mut self.out.effects) {
-            self.carry_out(effect, shared);
+            // Some vanish as soon as they are connected, whatever else has come of that (seed 0x8a000087 of session).
+            if life == self.life {
+                self.carry_out(effect, shared);
+            }
         }
         if life == self.life {
             self.check_loss(shared);

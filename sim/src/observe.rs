@@ -230,6 +230,11 @@ pub enum Observation<'a> {
         /// What for.
         wait: Wait,
     },
+    /// The ensemble is stopped, and from now on all these are it.
+    Grown {
+        /// All its voters.
+        voters: &'a [ServerId],
+    },
     /// A fault strikes these servers, or what is between them, and lasts until then.
     Struck {
         /// Which.

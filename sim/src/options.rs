@@ -111,6 +111,10 @@ pub struct Options {
     pub link: LinkPace,
     /// What is between servers.
     pub peers: PeerOptions,
+    /// At first so many servers are the ensemble; zero, or all: it never grows.
+    pub grows_from: u32,
+    /// When all the others join it.
+    pub grows_at: Duration,
     /// What `/zookeeper/config` shows in an ensemble, where it is not what these servers are called.
     pub members: Option<String>,
     /// Goes into the keys of all hash maps, and must change nothing.
@@ -278,6 +282,10 @@ pub struct WorkloadOptions {
     pub request_bytes: u32,
     /// Calls that it takes at once; one more fails.
     pub calls_max: usize,
+    /// One client in so many pings as late as another library might; zero: none.
+    pub late_one_in: u64,
+    /// After which part of its session timeout, in percent.
+    pub late_percent: u32,
     /// One access control list in so many grants little; zero: all are open.
     pub narrow_one_in: u64,
     /// After one answer in so many a client makes another call at once, and after one event in so many it reads; zero: none.
@@ -327,6 +335,8 @@ impl Profile {
     }
 }
 
+/// See `late_percent`: the client library's own time for a ping, about, and where nobody says.
+pub const PING_PERCENT: u32 = 33;
 /// See `calls_max`; where nobody says.
 pub const CALLS_MAX: usize = 10_000;
 /// More servers are never simulated.
@@ -338,6 +348,12 @@ impl Options {
     /// The voters.
     pub fn voters(&self) -> impl Iterator<Item = ServerId> + use<> {
         (1..=u64::from(self.servers)).map(ServerId)
+    }
+
+    /// The voters when the run begins, if they are others than later.
+    pub fn first_voters(&self) -> Option<Vec<ServerId>> {
+        let grows = (1..self.servers).contains(&self.grows_from);
+        grows.then(|| (1..=u64::from(self.grows_from)).map(ServerId).collect())
     }
 
     /// What all servers are told that decides about requests.
@@ -382,6 +398,13 @@ impl Options {
     /// twice, all that clients may ask for at once, and a while for other queues. Where windows do not carry what is asked
     /// for, nobody knows.
     fn commit_within(&self) -> Duration {
+        // One sync in a thousand takes a hundred times as long, on a disk that is well (seed 0x3b0080042 of the swarm with one
+        // server: ten seconds).
+        self.commit_with(100)
+    }
+
+    /// The same where the slowest sync takes so many times as long as others.
+    fn commit_with(&self, slower: u64) -> Duration {
         /// Of an exponential draw.
         const WORST: u64 = 7;
         const QUEUES: Duration = Duration::from_secs(2);
@@ -398,13 +421,6 @@ impl Options {
             return Duration::ZERO;
         }
         let burst = one * u64::from(self.clients) * self.workload.depth as u64 * 2;
-        // One sync in a thousand takes a hundred times as long, on a disk that is well (seed 0x3b0080042 of the swarm with one
-        // server: ten seconds).
-        self.commit_with(100)
-    }
-
-    /// The same where the slowest sync takes so many times as long as others.
-    fn commit_with(&self, slower: u64) -> Duration {
         let burst = Duration::from_millis(burst * 1_000 / carried);
         let mean = self.disk.sync_mean;
         let sync = if self.disk.steady { mean } else { mean * WORST * slower };
@@ -445,8 +461,13 @@ impl Options {
 
     /// The configuration of one server.
     pub fn config(&self, id: ServerId) -> Config {
+        self.config_among(id, Voters::new(self.voters()))
+    }
+
+    /// The same where these are the ensemble.
+    pub fn config_among(&self, id: ServerId, voters: Voters) -> Config {
         let (init, sync) = self.server.phase_ticks;
-        let mut config = config(id, Voters::new(self.voters()), self.server.tick_ms)
+        let mut config = config(id, voters, self.server.tick_ms)
             .with_phase_limits(init, sync)
             .and_then(|config| config.with_tree(self.server.tree.clone()))
             .and_then(|config| {

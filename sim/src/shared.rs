@@ -46,6 +46,8 @@ pub enum Event {
     Recovered { server: ServerId, life: u64 },
     /// A server's machine is switched on, or its process started.
     Start { server: ServerId },
+    /// The ensemble grows.
+    Grow,
     /// A server ends.
     Crash { server: ServerId, life: u64, how: Crash },
     /// The same in the midst of a recovery, unless all has been healed meanwhile.

@@ -22,11 +22,12 @@ pub enum Sometimes {
     RecoveredOlderSnapshot,
     RecoveredReplacedLog,
     DamageRefused,
+    Grown,
 }
 
 impl Sometimes {
     /// All of them, in order.
-    pub const ALL: [Sometimes; 12] = [
+    pub const ALL: [Sometimes; 13] = [
         Sometimes::TwoLeaders,
         Sometimes::NobodyUp,
         Sometimes::UncommittedCut,
@@ -39,6 +40,7 @@ impl Sometimes {
         Sometimes::RecoveredOlderSnapshot,
         Sometimes::RecoveredReplacedLog,
         Sometimes::DamageRefused,
+        Sometimes::Grown,
     ];
 
     /// What happens.
@@ -59,6 +61,7 @@ impl Sometimes {
             Sometimes::RecoveredReplacedLog => {
                 "recovery finds a leader's snapshot beside the log that it replaces"
             }
+            Sometimes::Grown => "an ensemble has grown, and its new servers serve",
             Sometimes::DamageRefused => "recovery refuses a disk that is damaged",
         }
     }

@@ -101,6 +101,7 @@ impl Lines {
             }
             Observation::StandsStill { .. }
             | Observation::Waits { .. }
+            | Observation::Grown { .. }
             | Observation::Struck { .. }
             | Observation::Forgotten { .. }
             | Observation::ConnOpened { .. }

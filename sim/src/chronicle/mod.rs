@@ -303,6 +303,7 @@ impl Chronicle {
             | Observation::StandsStill { .. }
             | Observation::Unread { .. }
             | Observation::Waits { .. }
+            | Observation::Grown { .. }
             | Observation::Struck { .. }
             | Observation::Follows { .. }
             | Observation::Locals { .. }

@@ -13,6 +13,8 @@ use crate::stream::Delivery;
 pub(super) struct Tap {
     pub(super) link: LinkId,
     pub(super) read: BytesMut,
+    /// The beginning of the answer to the handshake, until the timeout in it can be read.
+    head: Option<BytesMut>,
     /// Once the handshake is answered.
     pub(super) patience: Option<Patience>,
     pub(super) greeted: bool,
@@ -46,7 +48,14 @@ impl Client {
         self.links.insert(link, Some(conn));
         self.conns.insert(
             conn,
-            Tap { link, read: BytesMut::new(), patience: None, greeted: false, resumed: false },
+            Tap {
+                link,
+                read: BytesMut::new(),
+                head: (self.pings_percent != PING_PERCENT).then(BytesMut::new),
+                patience: None,
+                greeted: false,
+                resumed: false,
+            },
         );
         shared.tally.counts.connections += 1;
         shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
@@ -80,7 +89,9 @@ impl Client {
                     let hops = turns && shared.options.workload.hops;
                     cut = hops && self.dice.chance(1, FIRES_ONE_IN);
                     due += u64::from(welcomed && self.memory.read(&frame));
-                    tap.patience.get_or_insert_with(|| Patience::begin(&frame, shared.now));
+                    let percent = self.pings_percent;
+                    tap.patience
+                        .get_or_insert_with(|| Patience::begin(&frame, percent, shared.now));
                     shared.observe(Observation::ToClient { conn, frame });
                 }
                 shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
@@ -88,6 +99,7 @@ impl Client {
                 });
                 // What comes behind that is lost.
                 let bytes = if cut { bytes.slice(..bytes.len() - tap.read.len()) } else { bytes };
+                let bytes = tap.lengthen(bytes, self.pings_percent);
                 let (life, before) = (self.life, self.events);
                 self.step(Input::Received { link, bytes }, shared);
                 // Nothing is passed on any more once the session, or the connection, is given up.
@@ -146,6 +158,35 @@ impl Client {
         shared.net.send(shared.now, conn, End::Dialler, bytes);
         shared.schedule_arrivals();
     }
+}
+
+impl Tap {
+    /// What the client library gets of what has arrived. One that pings late is told of a longer timeout: it pings after a
+    /// third of it, whatever that is, and gives up its server after two thirds.
+    fn lengthen(&mut self, bytes: Bytes, percent: u32) -> Bytes {
+        let Some(head) = &mut self.head else {
+            return bytes;
+        };
+        head.extend_from_slice(&bytes);
+        let Some(timeout) = head.get_mut(TIMEOUT_AT..TIMEOUT_AT + 4) else {
+            return Bytes::new();
+        };
+        let granted = i32::from_be_bytes(timeout.try_into().expect("four bytes"));
+        timeout.copy_from_slice(&lengthened(granted, percent).to_be_bytes());
+        self.head.take().map(BytesMut::freeze).unwrap_or_default()
+    }
+}
+
+/// Where the timeout is in the answer to a handshake, with its length and the version before it.
+const TIMEOUT_AT: usize = 8;
+
+/// The timeout of which a third is so much of the one that was granted, about, in ms. The library's own third stays as it is.
+pub(super) fn lengthened(granted_ms: i32, percent: u32) -> i32 {
+    if percent == PING_PERCENT {
+        return granted_ms;
+    }
+    let longer = i64::from(granted_ms) * i64::from(percent) * 3 / 100;
+    i32::try_from(longer).unwrap_or(i32::MAX)
 }
 
 /// Takes the next whole frame, without its length, off the front. A length that nobody would accept stays.

@@ -8,6 +8,7 @@ use zabkeeper_core::Instant;
 use zabkeeper_core::wire::ConnectResponse;
 
 use super::Client;
+use super::conns::lengthened;
 use crate::judge::Check;
 use crate::shared::Shared;
 
@@ -21,9 +22,10 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// `answer`: to the handshake. Where that is a refusal, or nonsense, nothing is to be waited for.
-    pub(super) fn begin(answer: &Bytes, now: Instant) -> Patience {
+    /// `answer`: to the handshake, to whom it pings after this part of the timeout. Where that is a refusal, or nonsense, nothing is to be waited for.
+    pub(super) fn begin(answer: &Bytes, percent: u32, now: Instant) -> Patience {
         let granted = ConnectResponse::decode(answer.clone()).map_or(0, |answer| answer.timeout_ms);
+        let granted = lengthened(granted, percent);
         let timeout = u64::try_from(granted).unwrap_or(0) * 1_000_000;
         Patience {
             timeout: if timeout > 0 { timeout } else { u64::MAX / 8 },

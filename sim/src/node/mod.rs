@@ -21,7 +21,7 @@ use storage_fs::Opened;
 use zabkeeper_core::io::Lane;
 use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::{
-    Config, ConnId, Epoch, Instant, Limits, Server, ServerId, SessionId, Status, Zxid,
+    Config, ConnId, Epoch, Instant, Limits, Server, ServerId, SessionId, Status, Voters, Zxid,
 };
 
 use crate::faults::Fault;
@@ -53,6 +53,8 @@ const QUIET_MS: u64 = 1_000;
 pub struct Node {
     id: ServerId,
     config: Config,
+    /// Is it one of the ensemble, yet?
+    member: bool,
     /// As if it were alone, for replaying what its disk holds.
     alone: Config,
     store: storage_fs::Options,
@@ -104,6 +106,14 @@ impl std::fmt::Debug for Booting {
     }
 }
 
+/// As the ensemble is at first. Who is none of it is not started.
+fn first_config(id: ServerId, options: &Options) -> Config {
+    match options.first_voters() {
+        Some(first) if first.contains(&id) => options.config_among(id, Voters::new(first)),
+        Some(_) | None => options.config(id),
+    }
+}
+
 impl Node {
     /// A machine with an empty disk, switched off.
     pub fn new(id: ServerId, shared: &Shared) -> Node {
@@ -113,7 +123,8 @@ impl Node {
         store.segment_bytes = shared.options.server.segment_bytes;
         Node {
             id,
-            config: shared.options.config(id),
+            config: first_config(id, &shared.options),
+            member: shared.options.first_voters().is_none_or(|first| first.contains(&id)),
             alone: Options { servers: 1, ..shared.options.clone() }.config(ServerId(1)),
             store,
             disk: Rc::new(RefCell::new(disk)),
@@ -129,6 +140,16 @@ impl Node {
             rotten: Vec::new(),
             log_end: LogEnd::Unknown,
         }
+    }
+
+    /// Is it one of the ensemble, yet?
+    pub fn is_member(&self) -> bool {
+        self.member
+    }
+
+    /// From its next start on it is told that all servers are the ensemble.
+    pub fn join(&mut self, shared: &Shared) {
+        (self.config, self.member) = (shared.options.config(self.id), true);
     }
 
     /// Which one.
@@ -205,7 +226,7 @@ impl Node {
 
     /// Switches on; recovery begins.
     pub fn start(&mut self, shared: &mut Shared) {
-        if self.is_running() {
+        if self.is_running() || !self.member {
             return;
         }
         self.life += 1;

@@ -28,7 +28,7 @@ use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id};
 use zabkeeper_core::{
     Config, ConnId, Halted, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId,
-    SessionId, Zxid,
+    SessionId, Voters, Zxid,
 };
 
 use super::clock::Clock;
@@ -77,6 +77,8 @@ pub(super) struct Process {
     life: u64,
     /// Does it keep new sessions to itself?
     begins_local: bool,
+    /// Who the others are, as it is told.
+    voters: Voters,
     /// Unanswered requests of one connection.
     requests_max: u64,
     server: Server,
@@ -161,6 +163,7 @@ impl Process {
             id: config.id(),
             life,
             begins_local: config.sessions.local,
+            voters: config.voters().clone(),
             requests_max: config.limits.requests_per_conn.into(),
             server,
             throttle,

@@ -187,6 +187,8 @@ impl Options {
             disk,
             link,
             peers,
+            grows_from: 0,
+            grows_at: Duration::ZERO,
             members: None,
             map_salt: 0,
             fault_events: if wide && pinned.duration.is_none() { FAULT_EVENTS } else { 0 },
@@ -202,6 +204,7 @@ impl Options {
             },
             without: pinned.without.clone(),
         };
+        draw_growth(&mut options, !quiet, &mut seeds.stream("config/growth", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
         let dice = &mut seeds.stream("config/buggify", 0);
         pinned.buggify.apply(&mut options, (!quiet, carries), dice);
@@ -256,6 +259,19 @@ fn draw_retold(profile: Profile, local: &LocalRules, dice: &mut Dice) -> u64 {
     };
     let one_in = *dice.pick(&[1, 2, 4]);
     if often { one_in } else { 0 }
+}
+
+/// Few ensembles grow while they are looked at. Those that were there and one new server are most of all: where more new
+/// ones have to take over the history, and their leader ends before most of them have done so, nobody can say whether they had,
+/// and no leader is found any more. The new ones have half of the time with faults, or more.
+fn draw_growth(options: &mut Options, draws: bool, dice: &mut Dice) {
+    let one_in = if options.profile == Some(Profile::Swarm) { 8 } else { 16 };
+    let some = dice.chance(1, one_in);
+    let half_ms = u64::try_from(options.duration.as_millis() / 2).unwrap_or(u64::MAX);
+    if some && draws && options.servers > 1 && half_ms > 0 {
+        options.grows_from = dice.range_u32(options.servers / 2, options.servers - 1);
+        options.grows_at = Duration::from_millis(dice.range(half_ms.min(1_000), half_ms));
+    }
 }
 
 /// Snapshots may be the more frequent, and their slices the smaller, the fewer the calls are.
@@ -482,6 +498,8 @@ impl WorkloadOptions {
             watches_bytes: 128 << 10,
             request_bytes: MAX_FRAME_DEFAULT,
             calls_max: CALLS_MAX,
+            late_one_in: 0,
+            late_percent: PING_PERCENT,
             narrow_one_in: 0,
             eager_one_in: 0,
             odd_one_in: 0,
@@ -512,6 +530,8 @@ impl WorkloadOptions {
             watches_bytes: 128 << 10,
             request_bytes: MAX_FRAME_DEFAULT,
             calls_max: CALLS_MAX,
+            late_one_in: 0,
+            late_percent: PING_PERCENT,
             narrow_one_in: *dice.pick(&[0, 0, 30, 8]),
             eager_one_in: 0,
             odd_one_in: *dice.pick(&[0, 0, 0, 40]),

@@ -38,6 +38,11 @@ pub(super) fn draw(
     server.auth.skip_acl = dice.chance(1, 16);
     server.auth.digest_disabled = dice.chance(1, 16);
     draw_frames(seeds, server, workload);
+    let dice = &mut seeds.stream("config/pings", 0);
+    if dice.chance(1, 6) {
+        workload.late_one_in = *dice.pick(&[1, 2, 4]);
+        workload.late_percent = dice.range_u32(50, 97);
+    }
     let dice = &mut seeds.stream("config/outbound", 0);
     if dice.chance(1, 6) {
         server.outbound_bytes = usize::try_from(dice.magnitude(1, 8 << 10)).expect("small");

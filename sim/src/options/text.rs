@@ -94,6 +94,13 @@ impl fmt::Display for Options {
             let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
             writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;
         }
+        if let Some(first) = self.first_voters() {
+            writeln!(f, "grows     from {} after {:?}", first.len(), self.grows_at)?;
+        }
+        if workload.late_one_in > 0 {
+            let (one_in, percent) = (workload.late_one_in, workload.late_percent);
+            writeln!(f, "pings     of one client in {one_in} after {percent} % of its timeout")?;
+        }
         if self.retold_one_in > 0 {
             writeln!(f, "restarts  one in {} with other settings", self.retold_one_in)?;
         }

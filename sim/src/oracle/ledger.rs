@@ -133,6 +133,11 @@ impl Ledger {
         Some(server.promises.epoch).filter(|epoch| *epoch > Epoch(0))
     }
 
+    /// The ensemble has these voters from now on.
+    pub(super) fn grown(&mut self, voters: &[ServerId]) {
+        self.voters = Voters(voters.iter().copied().collect());
+    }
+
     /// Does the server vote?
     pub(super) fn is_voter(&self, id: ServerId) -> bool {
         self.voters.0.contains(&id)

@@ -329,6 +329,10 @@ impl Oracles {
                 let judged = (&mut self.tally, &self.ledger);
                 self.pace.answers_in_time(judged, *server, (*conn, *wait), times, bound)
             }
+            Observation::Grown { voters } => {
+                self.ledger.grown(voters);
+                Ok(())
+            }
             Observation::Struck { servers, until } => {
                 self.pace.strikes(servers, *until);
                 Ok(())

@@ -17,6 +17,7 @@ use super::catalog::{Id, Tally, Verdict};
 use super::epochs::Promises;
 use super::ledger::{Ledger, Server};
 use super::proof::Proof;
+use super::voters::Voters;
 use super::words::{self, kept};
 
 /// A link, from one end.
@@ -100,6 +101,17 @@ impl Server {
 }
 
 impl Ledger {
+    /// The voters of the last epoch that was established, as the disk of this server says: who was none of them has
+    /// acknowledged nothing. One that was alone kept its own name only.
+    fn voters_before(&self, id: ServerId) -> Voters {
+        let state = &self.servers[&id].mirror.durable().state;
+        match state.voters.len() {
+            0 => self.voters.clone(),
+            1 => Voters([id].into()),
+            _ => Voters(state.voters.clone()),
+        }
+    }
+
     /// A server is about to hear of one of its links.
     pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
         let sent_at = self.takes_off(id, link, event);
@@ -293,7 +305,8 @@ impl Ledger {
             voices.insert(id, self.worth(id));
         }
         let nothing = server.mirror.issued().path.end() == Zxid::ZERO;
-        tally.hold(Id::Z1, self.voters.may_decide(&voices, nothing), || {
+        let before = self.voters_before(id);
+        tally.hold(Id::Z1, self.voters.may_decide(&voices, nothing, &before), || {
             vec![format!(
                 "server {id} leads epoch {epoch}; promised by {voices:?}, its own disk says: {}",
                 kept(&server.mirror.durable().state)

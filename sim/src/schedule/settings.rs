@@ -15,8 +15,8 @@ use crate::fs::Pace;
 use crate::heal::LeftOut;
 use crate::model::LocalRules;
 use crate::options::{
-    CALLS_MAX, CLIENTS_MAX, DIGEST_TXNS, Options, PeerOptions, SERVERS_MAX, ServerOptions,
-    TRUTH_TXNS, Throttle, VotePace, WorkloadOptions,
+    CALLS_MAX, CLIENTS_MAX, DIGEST_TXNS, Options, PING_PERCENT, PeerOptions, SERVERS_MAX,
+    ServerOptions, TRUTH_TXNS, Throttle, VotePace, WorkloadOptions,
 };
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
@@ -132,6 +132,7 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         | "throttle.new_costs"
         | "outbound_bytes"
         | "calls_max"
+        | "late_percent"
         | "requests_per_conn"
         | "peers.window_bytes"
         | "digest_txns"
@@ -151,7 +152,9 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         "bytes" => 1 << 30,
         "ticks" => 10_000,
         "paths" | "hot" | "depth" => 10_000,
+        "from" => SERVERS_MAX.into(),
         "ratio" => 1_000_000,
+        "percent" => 100,
         "costs" | "count" => 1_000,
         _ => u64::MAX,
     };
@@ -206,6 +209,8 @@ pub fn plain() -> Options {
             watches_bytes: 128 << 10,
             request_bytes: MAX_FRAME_DEFAULT,
             calls_max: CALLS_MAX,
+            late_one_in: 0,
+            late_percent: PING_PERCENT,
             narrow_one_in: 0,
             eager_one_in: 0,
             odd_one_in: 0,
@@ -222,6 +227,8 @@ pub fn plain() -> Options {
             votes: VotePace::WELL,
             words_late_ms: 0,
         },
+        grows_from: 0,
+        grows_at: Duration::ZERO,
         members: None,
         map_salt: 0,
         fault_events: 0,
@@ -261,6 +268,8 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         disk,
         link,
         peers,
+        grows_from,
+        grows_at,
         local: LocalRules { servers: local_servers, upgrade },
         retold_one_in,
         left_out: LeftOut { dead, hung, stuck, alone, apart },
@@ -286,6 +295,8 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("local.servers", local_servers);
     visit("local.upgrade", upgrade);
     visit("retold_one_in", retold_one_in);
+    visit("grows_from", grows_from);
+    visit("grows_at_us", grows_at);
     visit("heal.dead", dead);
     visit("heal.hung", hung);
     visit("heal.stuck", stuck);
@@ -434,6 +445,8 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
         watches_bytes,
         request_bytes,
         calls_max,
+        late_one_in,
+        late_percent,
         narrow_one_in,
         odd_one_in,
         ephemeral_parts,
@@ -449,6 +462,8 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
     visit("watches_bytes", watches_bytes);
     visit("request_bytes", request_bytes);
     visit("calls_max", calls_max);
+    visit("late_one_in", late_one_in);
+    visit("late_percent", late_percent);
     visit("narrow_one_in", narrow_one_in);
     visit("odd_one_in", odd_one_in);
     visit("ephemeral_parts", ephemeral_parts);

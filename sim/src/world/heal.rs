@@ -21,6 +21,7 @@ use crate::trace::Kind;
 impl World {
     /// All faults stop: servers of the core are up, their disks and links behave, clients are awake.
     pub(super) fn heal(&mut self) {
+        self.grow();
         let fates = self.left_out();
         let told = self.told_of(&fates);
         let text = if told.is_empty() { String::new() } else { format!("heal: {told}") };

@@ -3,6 +3,7 @@
 //! Owns the order of events and who gets them. Must not judge.
 
 mod fork;
+mod grow;
 mod heal;
 mod intruder;
 mod outcome;
@@ -42,6 +43,7 @@ use crate::tally::{Counts, Tally};
 use crate::targets::Targets;
 use crate::trace::{Kind, Story, Trace};
 use crate::workload::KeySpace;
+use grow::Growth;
 use intruder::Intruder;
 use partition::Partition;
 use rogue::{Rogue, Usurped};
@@ -55,6 +57,9 @@ const EVENTS_MAX: u64 = 200_000_000;
 const STAGGER: u64 = 30_000_000;
 /// How long a connection attempt to a machine that is silent takes, ns.
 const DIAL_TIMEOUT: u64 = 3_000_000_000;
+
+/// Nanoseconds.
+const MS: u64 = 1_000_000;
 
 /// A world.
 pub struct World {
@@ -85,6 +90,7 @@ pub struct World {
     stopped: Option<String>,
     /// The run is given up, without a verdict, after this time or this event.
     give_up: (Instant, u64),
+    growth: Growth,
     /// The server whose disk was taken away last, until it has everything again.
     wiped: Option<ServerId>,
     /// How many clients there ever were, intruders included.
@@ -179,7 +185,10 @@ impl World {
         let tie = if base.in_order { Dice::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
         let servers: Vec<ServerId> = options.voters().collect();
         let (length, forks) = (options.duration, options.forks.clone());
-        let judge = Judge::new(&servers, options.rules()).without(&options.without);
+        let (first, grows_at) = (options.first_voters(), options.grows_at);
+        let grows = first.is_some();
+        let first = first.unwrap_or_else(|| servers.clone());
+        let judge = Judge::new(&first, options.rules()).without(&options.without);
         let mut shared = Shared {
             healed: None,
             outside: BTreeMap::new(),
@@ -227,6 +236,7 @@ impl World {
             stop: Stop::default(),
             stopped: None,
             give_up: (Instant(u64::MAX), EVENTS_MAX),
+            growth: if grows { Growth::ToCome } else { Growth::Over },
             wiped: None,
             client_ids: 0,
             liveness: Liveness::default(),
@@ -237,6 +247,10 @@ impl World {
                     shared.roles.record(shared.now, server, Role::Down);
                     let after = seeds.stream("config/start", server.0).below(STAGGER);
                     shared.after(after, Event::Start { server });
+                }
+                if grows {
+                    let after = u64::try_from(grows_at.as_nanos()).unwrap_or(u64::MAX);
+                    shared.after(after, Event::Grow);
                 }
                 shared
             },
@@ -426,6 +440,7 @@ impl World {
                     node.start(shared);
                 }
             }
+            Event::Grow => self.grow(),
             Event::Crash { server, life, how } => self.crash(server, life, how),
             Event::CrashInRecovery { server, life, how } => self.cut_recovery(server, life, how),
             Event::Relief { server } => self.relieve(server),

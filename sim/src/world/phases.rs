@@ -93,11 +93,14 @@ impl World {
     /// and servers as much.
     fn liveness_bound(&self) -> u64 {
         let options = &self.shared.options;
-        let vain = DIAL_TIMEOUT + options.workload.session_ms.1 * MS / u64::from(options.servers);
+        // Who pings late is as late to give up a server.
+        let late = if options.workload.late_one_in > 0 { options.workload.late_percent } else { 0 };
+        let longest_ms = options.workload.session_ms.1 * u64::from(late * 3).max(100) / 100;
+        let vain = DIAL_TIMEOUT + longest_ms * MS / u64::from(options.servers);
         let left_out = self.shared.outside.len() as u64 * ROUNDS * vain;
         let (init, sync) = options.server.phase_ticks;
         let ms = u64::from(options.server.tick_ms) * u64::from(40 + 2 * (init + sync))
-            + 2 * options.workload.session_ms.1
+            + 2 * longest_ms
             + 4 * options.workload.reconnect_ms
             + 2 * options.peers.dial_timeout_ms
             + 10_000;

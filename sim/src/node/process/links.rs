@@ -252,7 +252,7 @@ impl Process {
                 let Some(greeting) = Greeting::take(&mut state.buffer)? else {
                     return Ok(None);
                 };
-                let lists = |id| shared.options.voters().any(|voter| voter == id);
+                let lists = |id| self.voters.contains(id);
                 let (end, nonce) = (state.end, nonce(link, 1));
                 if let Err(refusal) = greeting.check(&local, Channel::Quorum, lists) {
                     let bytes = greeting.refuse(&local, &refusal, nonce);

@@ -43,7 +43,8 @@ fn l14_a_server_says_the_same_without_end() {
             if !lie {
                 let less = Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: S1 };
                 let (stance, voice) = (Stance::Looking, Voice::Full);
-                let said = Notification { stance, round: 1, vote: less, voice, newcomers: 0 };
+                let said =
+                    Notification { stance, round: 1, vote: less, voice, newcomers: 0, ensemble: 0 };
                 h.takes(S3, &Input::Election(ServerId(9), said));
             }
             h.looks(S3);
