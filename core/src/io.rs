@@ -579,7 +579,7 @@ impl fmt::Display for Notice {
             Notice::StatesDiffer { server, zxid } => write!(
                 f,
                 "server {server} has another state at {zxid} than this server: whoever differs from a majority sets its \
-                 data aside; where there is none, compare the data of both"
+                 data aside; `zabkeeper log compare` names the first node in which the data of two servers differ"
             ),
         }
     }

@@ -156,33 +156,6 @@ fn kib(data: Option<&[u8]>) -> u64 {
     data.map_or(0, |data| data.len() as u64 >> 10)
 }
 
-/// How far a log can be applied.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Replayed {
-    /// The last transaction that the state admits.
-    pub applied: Zxid,
-    /// Why the next one cannot be applied, if there is one.
-    pub halted: Option<Halted>,
-}
-
-/// Applies all that was recovered to its snapshot, as a server does once a quorum has committed it. For tools that look at a
-/// directory while no server runs on it.
-///
-/// # Errors
-/// Content that passed its checksums and still makes no sense.
-pub fn replay(recovered: Recovered) -> Result<Replayed, Corrupt> {
-    let mut replica = Replica::recover(recovered, &mut Rng::new(0))?;
-    replica.log.commit(replica.log.appended());
-    let halted = loop {
-        match replica.apply_next() {
-            Ok(Some(_)) => {}
-            Ok(None) => break None,
-            Err(halted) => break Some(halted),
-        }
-    };
-    Ok(Replayed { applied: replica.log.applied(), halted })
-}
-
 impl Replica {
     /// From what was found on the disk. The log's tail is not applied before a leader has committed it.
     pub(crate) fn recover(recovered: Recovered, rng: &mut Rng) -> Result<Replica, Corrupt> {

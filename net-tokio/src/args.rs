@@ -21,7 +21,7 @@ pub(crate) enum Invocation {
 }
 
 /// What is to be done with a log.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogCommand {
     /// `dataDir`, or the folder `zabkeeper` in it.
     pub(crate) data: PathBuf,
@@ -29,6 +29,8 @@ pub(crate) struct LogCommand {
     pub(crate) log: Option<PathBuf>,
     /// Cut off what comes after this transaction; or print what there is.
     pub(crate) cut_after: Option<Zxid>,
+    /// Compare it with that of another server.
+    pub(crate) compare_with: Option<PathBuf>,
 }
 
 pub(crate) const HELP: &str = "\
@@ -37,6 +39,7 @@ A ZooKeeper-compatible coordination service.
 Usage: zabkeeper [zoo.cfg]
        zabkeeper log inspect DIR [--log-dir DIR]
        zabkeeper log cut DIR --after ZXID [--log-dir DIR]
+       zabkeeper log compare DIR OTHER
 
 Without an argument it serves 127.0.0.1:2181 with its data in ./zabkeeper-data.
 With one it runs what that file says; the keys are those of ZooKeeper.
@@ -44,7 +47,9 @@ With one it runs what that file says; the keys are those of ZooKeeper.
 `log inspect` prints the state, the snapshots and the transactions in the
 dataDir DIR, and which of them cannot be applied. `log cut` removes the
 transactions after ZXID, keeps a copy of the directory and prints what is lost.
-No server may run on DIR meanwhile. --log-dir is dataLogDir, where that differs.
+`log compare` prints the first transaction and the first node in which DIR and
+the directory of another server differ. No server may run on them meanwhile.
+--log-dir is dataLogDir, where that differs.
 
 Options:
   -h, --help     print this
@@ -90,31 +95,37 @@ fn parse_log(mut args: impl Iterator<Item = OsString>) -> Result<LogCommand, Str
     let usage = "see zabkeeper --help";
     let command = args.next().unwrap_or_default();
     let cuts = match command.to_str() {
-        Some("inspect") => false,
+        Some("inspect" | "compare") => false,
         Some("cut") => true,
         _ => {
-            return Err(format!("log {:?} is neither inspect nor cut: {usage}", command.display()));
+            let command = command.display();
+            return Err(format!("log {command:?} is none of inspect, compare and cut: {usage}"));
         }
     };
-    let (mut data, mut log, mut cut_after) = (None, None, None);
+    let compares = command == "compare";
+    let (mut data, mut other, mut log, mut cut_after) = (None, None, None, None);
     while let Some(arg) = args.next() {
         let mut value =
             |of: &str| args.next().ok_or_else(|| format!("{of} needs a value: {usage}"));
         match arg.to_str() {
             Some("--after") if cuts => cut_after = Some(parse_zxid(&value("--after")?)?),
-            Some("--log-dir") => log = Some(PathBuf::from(value("--log-dir")?)),
+            Some("--log-dir") if !compares => log = Some(PathBuf::from(value("--log-dir")?)),
             Some(option) if option.starts_with('-') => {
                 return Err(format!("unknown option {option} of log: {usage}"));
             }
             _ if data.is_none() => data = Some(PathBuf::from(arg)),
+            _ if compares && other.is_none() => other = Some(PathBuf::from(arg)),
             _ => return Err(format!("unexpected argument {:?}: {usage}", arg.display())),
         }
     }
     if cuts && cut_after.is_none() {
         return Err(format!("log cut needs --after ZXID, the last transaction to keep: {usage}"));
     }
+    if compares && other.is_none() {
+        return Err(format!("log compare needs two data directories: {usage}"));
+    }
     let data = data.ok_or_else(|| format!("log needs the data directory: {usage}"))?;
-    Ok(LogCommand { data, log, cut_after })
+    Ok(LogCommand { data, log, cut_after, compare_with: other })
 }
 
 fn parse_zxid(text: &OsString) -> Result<Zxid, String> {
@@ -142,17 +153,21 @@ mod tests {
         assert_eq!(check(&["--help"]), Ok(Invocation::Help));
         assert_eq!(check(&["-V"]), Ok(Invocation::Version));
         assert!(check(&["--port"]).is_err_and(|e| e.contains("--port")));
-        let inspect = LogCommand { data: "d".into(), log: None, cut_after: None };
+        let none = LogCommand { data: "d".into(), log: None, cut_after: None, compare_with: None };
+        let inspect = none.clone();
         assert_eq!(check(&["log", "inspect", "d"]), Ok(Invocation::Log(inspect)));
         let cut = LogCommand {
-            data: "d".into(),
             log: Some("l".into()),
             cut_after: Some(Zxid(0x1_0000_0002)),
+            ..none.clone()
         };
         let args = ["log", "cut", "--after", "0x100000002", "d", "--log-dir", "l"];
         assert_eq!(check(&args), Ok(Invocation::Log(cut)));
+        let compare = LogCommand { compare_with: Some("e".into()), ..none };
+        assert_eq!(check(&["log", "compare", "d", "e"]), Ok(Invocation::Log(compare)));
         for (args, named) in [
-            (&["log"][..], "inspect"),
+            (&["log", "compare", "d"][..], "two data directories"),
+            (&["log"], "inspect"),
             (&["log", "cut", "d"], "--after"),
             (&["log", "cut", "d", "--after"], "--after"),
             (&["log", "cut", "d", "--after", "1.2"], "\"1.2\""),

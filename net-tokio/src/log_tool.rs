@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use storage_fs::{Inspected, Options, OsDir, StoreError};
 use zabkeeper_core::io::{DiskCommand, Entry};
 use zabkeeper_core::txn::Txn;
-use zabkeeper_core::{Halted, WriteId, Zxid, replay};
+use zabkeeper_core::{Compared, Halted, WriteId, Zxid, compare, replay};
 
 use crate::args::LogCommand;
 use crate::config::OUR_FOLDER;
@@ -20,9 +20,16 @@ use crate::serve::Failure;
 pub(crate) fn run(command: &LogCommand, out: &mut impl Write) -> Result<(), Failure> {
     let place = Place::of(command)?;
     let found = place.inspect()?;
-    let printed = match command.cut_after {
-        None => print(&place, &found, out),
-        Some(last) => return cut(&place, &found, last, out),
+    let printed = match (&command.compare_with, command.cut_after) {
+        (Some(other), _) => {
+            let other = LogCommand { data: other.clone(), ..command.clone() };
+            let theirs = Place::of(&other)?.inspect()?;
+            let compared = compare(found.recovered, theirs.recovered)
+                .map_err(|corrupt| Failure::Data(corrupt.to_string()))?;
+            print_compared(&compared, out)
+        }
+        (None, None) => print(&place, &found, out),
+        (None, Some(last)) => return cut(&place, &found, last, out),
     };
     match printed {
         // Whoever reads has seen enough.
@@ -148,6 +155,25 @@ fn print(place: &Place, found: &Inspected, out: &mut impl Write) -> io::Result<(
                 writeln!(out, "{}", remedy(&place.snapshots, replayed.applied))
             }
         },
+    }
+}
+
+fn print_compared(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
+    match compared.txn {
+        Some(zxid) => {
+            writeln!(out, "transactions  {zxid} is the first that is another one in each")?
+        }
+        None => writeln!(out, "transactions  alike, as far as both have them")?,
+    }
+    match (compared.at, &compared.path) {
+        (None, _) => writeln!(
+            out,
+            "trees         cannot be compared: the snapshot of one lies behind the log of the other"
+        ),
+        (Some(zxid), None) => writeln!(out, "trees         alike at {zxid}"),
+        (Some(zxid), Some(path)) => {
+            writeln!(out, "trees         {path} is the first node that differs at {zxid}")
+        }
     }
 }
 

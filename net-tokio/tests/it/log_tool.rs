@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 
 use storage_fs::{Options, OsDir};
 use zabkeeper_core::io::DiskCommand;
-use zabkeeper_core::txn::{Txn, TxnOp};
+use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
 use zabkeeper_core::{SessionId, WallMs, WriteId, Zxid};
 
 use crate::crash::check_all_there;
@@ -25,10 +25,14 @@ fn text(output: &Output) -> String {
 
 /// Appends to the log what no leader would have decided; says where.
 fn append_bad_txn(dir: &Path) -> Zxid {
+    append(dir, TxnOp::Delete { path: "/none".into() })
+}
+
+/// Appends a change to the log of a server that does not run; says where.
+fn append(dir: &Path, op: TxnOp) -> Zxid {
     let folder = || OsDir::new(dir.join("zabkeeper")).expect("a folder");
     let mut opened = storage_fs::open(folder(), folder(), Options::new(0)).expect("a store");
     let zxid = opened.recovered.history.end().next().expect("room");
-    let op = TxnOp::Delete { path: "/none".into() };
     let txn = Txn { zxid, session: SessionId(5), time: WallMs(1), origin: None, op };
     let append = DiskCommand::Append { id: WriteId(1), entry: txn.encode() };
     opened.log.run(&[append]).expect("room on the disk");
@@ -87,4 +91,47 @@ fn a_transaction_that_cannot_be_applied_is_named_and_can_be_cut_off() {
     server.terminate();
     let inspected = text(&log(&["inspect", data]));
     assert!(inspected.contains("all of them can be applied"), "{inspected}");
+}
+
+#[test]
+fn the_first_difference_between_two_directories_is_named() {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let data = dirs.each_ref().map(|dir| dir.path().join("data").to_string_lossy().into_owned());
+    let server = Server::start(dirs[0].path(), "");
+    let (mut client, _) = Raw::open(server.port, 10_000);
+    for path in ["/a", "/b"] {
+        assert_eq!(client.call(create(path, b"", 0)).0, 0);
+    }
+    server.terminate();
+    copy(&data[0], &data[1]);
+    let compared = log(&["compare", &data[0], &data[1]]);
+    assert!(compared.status.success(), "{}", text(&compared));
+    assert!(text(&compared).contains("trees         alike at 0x"), "{}", text(&compared));
+
+    let op = |path: &str| TxnOp::Create {
+        path: path.into(),
+        data: None,
+        acl: Vec::new(),
+        lifetime: Lifetime::Persistent,
+        parent_creates: 3,
+    };
+    let zxid = append(Path::new(&data[0]), op("/c"));
+    append(Path::new(&data[1]), op("/aa"));
+    let compared = text(&log(&["compare", &data[0], &data[1]]));
+    for line in [
+        format!("transactions  {zxid} is the first that is another one in each"),
+        format!("trees         /aa is the first node that differs at {zxid}"),
+    ] {
+        assert!(compared.contains(&line), "{line}: {compared}");
+    }
+}
+
+/// Copies the files of a data directory.
+fn copy(from: &str, to: &str) {
+    let (from, to) = (Path::new(from).join("zabkeeper"), Path::new(to).join("zabkeeper"));
+    std::fs::create_dir_all(&to).expect("creates");
+    for file in std::fs::read_dir(from).expect("lists") {
+        let file = file.expect("lists");
+        std::fs::copy(file.path(), to.join(file.file_name())).expect("copies");
+    }
 }
