@@ -57,5 +57,8 @@ pub(crate) fn judged(source: &mut Source<'_>) -> Config {
     if choice & 8 != 0 {
         config.limits.epoch_txns = 8;
     }
+    if choice & 0x20 != 0 {
+        config.limits.step_units = 20;
+    }
     config
 }
