@@ -6,13 +6,15 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use storage_fs::{Opened, Options, OsDir, StoreError};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use zabkeeper_core::io::Recovered;
 use zabkeeper_core::{Halted, Membership, Server, Status};
 
 use crate::clock::wall;
@@ -25,6 +27,10 @@ use crate::logging::{self, Logging};
 use crate::peers::{self, Peers};
 use crate::random;
 use crate::shared::Shared;
+
+/// A start that has as much to load may take seconds.
+const LONG_LOAD_MIB: usize = 32;
+const LONG_LOAD_TXNS: usize = 50_000;
 
 /// Time for writes under way to become durable once a signal has come; below the 10 s after which service managers
 /// lose patience and kill.
@@ -81,8 +87,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
         }
     };
     let opened = open(&settings)?;
-    let server = Server::recover(settings.core.clone(), random::bytes::<32>(), opened.recovered)
-        .map_err(|damage| Failure::Data(format!("{}: {damage}", settings.data_dir.display())))?;
+    let server = recover(&settings, opened.recovered)?;
     logging.limit_lines();
     let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
     let slow_write = settings.slow_write;
@@ -125,6 +130,24 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
         }
     }
     Ok(())
+}
+
+/// Makes a server of what the disk holds. Where that takes long, the log says that it goes on.
+fn recover(settings: &Settings, recovered: Recovered) -> Result<Server, Failure> {
+    let snapshot = recovered.snapshot.as_ref();
+    let bytes: usize = snapshot.map_or(0, |image| image.chunks.iter().map(Bytes::len).sum());
+    let (mib, txns) = (bytes >> 20, recovered.entries.len());
+    let is_long = mib >= LONG_LOAD_MIB || txns >= LONG_LOAD_TXNS;
+    if is_long {
+        tracing::info!("loads a snapshot of {mib} MiB and {txns} transactions behind it");
+    }
+    let began = Instant::now();
+    let server = Server::recover(settings.core.clone(), random::bytes::<32>(), recovered)
+        .map_err(|damage| Failure::Data(format!("{}: {damage}", settings.data_dir.display())))?;
+    if is_long {
+        tracing::info!("has loaded it after {} ms", began.elapsed().as_millis());
+    }
+    Ok(server)
 }
 
 fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
