@@ -146,6 +146,7 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
     let most = match name.rsplit_once(['.', '_']).map_or(name, |(_, unit)| unit) {
         _ if name == "servers" => SERVERS_MAX.into(),
         "clients" => CLIENTS_MAX.into(),
+        _ if name == "snapshot_bytes" => 1 << 40,
         "us" => DAY_MS * 1_000,
         "ms" => DAY_MS,
         "ns" => 1_000_000_000,
