@@ -18,7 +18,6 @@
 
 #![expect(
     clippy::disallowed_methods,
-    clippy::disallowed_types,
     reason = "clocks, threads, files and randomness enter here, so that they do not enter the core"
 )]
 

@@ -179,9 +179,11 @@ impl Leader {
             PeerMessage::Loading { .. } => Verdict::GoOn,
             PeerMessage::Pong { round, echo, sent, touched, digests } => {
                 learner.on_pong(sent, echo, cx.now.mono);
-                match self.compare(server, &digests, replica, cx) {
-                    Verdict::GoOn => self.on_pong(link, round, &touched, cx),
-                    verdict => verdict,
+                let verdict = self.compare(server, &digests, replica, cx);
+                if matches!(verdict, Verdict::GoOn) {
+                    self.on_pong(link, round, &touched, cx)
+                } else {
+                    verdict
                 }
             }
             PeerMessage::Request { session, origin, ids, request, standing }

@@ -38,9 +38,9 @@ impl Leader {
                 let Some(link) = learner.map(|learner| learner.link) else {
                     continue;
                 };
-                match self.on_difference(link, *zxid, cx) {
-                    Verdict::GoOn => {}
-                    verdict => return verdict,
+                let verdict = self.on_difference(link, *zxid, cx);
+                if !matches!(verdict, Verdict::GoOn) {
+                    return verdict;
                 }
             }
         }
