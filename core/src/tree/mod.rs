@@ -138,7 +138,7 @@ impl Tree {
             "" | "/" => return Some(NodeId::ROOT),
             path => path.strip_prefix('/')?,
         };
-        rest.split('/').try_fold(NodeId::ROOT, |parent, name| self.child(parent, name))
+        path::names(rest).try_fold(NodeId::ROOT, |parent, name| self.child(parent, name))
     }
 
     pub(crate) fn node(&self, id: NodeId) -> &Node {
