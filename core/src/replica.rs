@@ -710,13 +710,14 @@ impl Replica {
 
     /// A leader's snapshot is durable, and a tree: it becomes the state.
     fn install(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        let Some(Incoming { zxid, loader, .. }) = self.incoming.take() else {
-            unreachable!("a snapshot that has arrived")
+        let appended = self.log.appended();
+        let of_it = |incoming: &mut Incoming| incoming.loader.zxid() == Some(incoming.zxid);
+        let sound = |incoming: &mut Incoming| of_it(incoming) && incoming.zxid > appended;
+        // One that is left is dropped with the leader.
+        let Some(Incoming { zxid, loader, .. }) = self.incoming.take_if(sound) else {
+            return Err("the leader's snapshot holds the picture of another position".to_owned());
         };
         let (tree, header) = loader.finish();
-        if header.zxid != zxid || zxid <= self.log.appended() {
-            return Err(format!("snapshot {zxid} holds the picture of {}", header.zxid));
-        }
         self.tree = tree;
         self.digests.clear();
         self.sessions = table(header);

@@ -51,7 +51,6 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use args::Invocation;
 use config::Settings;
@@ -61,8 +60,6 @@ use serve::Failure;
 const FAILED: u8 = 1;
 const BAD_INVOCATION: u8 = 2;
 const BAD_DATA: u8 = 3;
-
-const PAUSE_BEFORE_ANEW: Duration = Duration::from_secs(1);
 
 /// Does what the arguments ask for, the program's name left out; the exit statuses are those of the help.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -133,8 +130,6 @@ fn serve(file: Option<PathBuf>, logging: &Logging) -> End {
 
 /// Replaces this process by one with the same arguments, so that nothing of what it held is left.
 fn begin_anew() -> ExitCode {
-    // Where it is filled in vain, it must not ask for a snapshot without a pause.
-    std::thread::sleep(PAUSE_BEFORE_ANEW);
     let failed = match std::env::current_exe() {
         Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).exec(),
         Err(error) => error,

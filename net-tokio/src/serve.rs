@@ -28,6 +28,9 @@ use crate::peers::{self, Peers};
 use crate::random;
 use crate::shared::Shared;
 
+/// Pause of a process that begins anew.
+const PAUSE_BEFORE_ANEW: Duration = Duration::from_secs(1);
+
 /// A start that has as much to load may take seconds.
 const LONG_LOAD_MIB: usize = 32;
 const LONG_LOAD_TXNS: usize = 50_000;
@@ -121,6 +124,11 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
             return Err(Failure::Other(format!("the disk failed: {why}")));
         }
         Ended::Halted(why @ Halted::Differs { .. }, _) => {
+            // Where it is filled in vain, it must not ask for a snapshot without a pause.
+            tokio::time::sleep(PAUSE_BEFORE_ANEW).await;
+            if shared.stopping().is_some() {
+                return Ok(());
+            }
             return Err(Failure::Differs(format!(
                 "{why}; this process begins anew, and sets its data aside"
             )));

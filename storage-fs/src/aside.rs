@@ -3,8 +3,9 @@
 //! Owns the order of that, so that no half of it passes for a sound store. Must not judge damage: whoever calls it has been
 //! told of it by an open, and knows that others hold what is lost here.
 //!
-//! First the state file is replaced, durably, by one that says `damaged`. From then on whatever a start may find readable has
-//! no say. Then all that the old store had gets other names, and stays for the operator.
+//! First the state file is replaced, durably, by one that says `damaged` and `differs`. From then on whatever a start may find
+//! readable has no say, and is set aside again. Then all that the old store had gets other names, and stays for the
+//! operator. At last the state file says `damaged` alone.
 
 use zabkeeper_core::io::DurableState;
 use zabkeeper_core::{Epoch, Zxid};
@@ -46,7 +47,10 @@ pub fn set_aside<V: Vfs>(
         kept.push(copy_state(&log_dir, &log_names)?);
     }
     let newest = newest_epoch(log_names.iter().chain(&snapshot_names));
-    StateFile::create(&log_dir, blank(old, newest, options.cluster_id))?;
+    let mut slot = blank(old, newest, options.cluster_id);
+    // Until all files have other names: they may be sound, and not the ensemble's.
+    slot.state.differs = true;
+    StateFile::create(&log_dir, slot.clone())?;
 
     for (dir, names) in [(&log_dir, &log_names), (&snapshot_dir, &snapshot_names)] {
         for name in names {
@@ -62,6 +66,9 @@ pub fn set_aside<V: Vfs>(
         }
         dir.sync()?;
     }
+    slot.state.differs = false;
+    slot.generation += 1;
+    StateFile::create(&log_dir, slot)?;
     Ok(kept)
 }
 

@@ -227,8 +227,8 @@ impl<V: Vfs> SnapshotLane<V> {
         };
         let kept = FileName::Snapshot(oldest).to_string();
         if !snapshots.contains(&kept) {
-            let what = "it is not there any more, and the log before it was to be removed";
-            return Err(self.dir.damaged(&kept, what));
+            // The reader has set it aside. What lies before it is needed until the next one is there.
+            return Ok(());
         }
         for zxid in names::snapshots(&snapshots).into_iter().filter(|zxid| *zxid < oldest) {
             self.dir.remove(&FileName::Snapshot(zxid).to_string())?;

@@ -147,8 +147,26 @@ impl<V: Vfs> ReaderLane<V> {
         }
     }
 
+    /// Can all of the snapshot of this name be read?
+    fn is_sound(&self, zxid: Zxid) -> bool {
+        let Ok(mut stream) = self.open_snapshot(zxid) else {
+            return false;
+        };
+        loop {
+            match stream.snapshot.next_chunk(&mut stream.next) {
+                Ok(Ok(Some(_))) => {}
+                Ok(Ok(None)) => return true,
+                Ok(Err(_)) | Err(_) => return false,
+            }
+        }
+    }
+
     /// Gives a damaged snapshot another name, and says what has become of it.
     fn set_aside(&self, zxid: Zxid, what: String) -> String {
+        if self.is_sound(zxid) {
+            // Another one has been written in its place since this one was opened.
+            return what;
+        }
         let name = FileName::Snapshot(zxid).to_string();
         let renamed = self.snapshot_dir.list().and_then(|names| {
             let aside = names::free_name(&name, &names);

@@ -120,10 +120,15 @@ impl Loader {
         Ok(())
     }
 
+    /// The position that the pieces are the picture of, once the first one is there.
+    pub(crate) fn zxid(&self) -> Option<Zxid> {
+        self.header.as_ref().map(|(header, _)| header.zxid)
+    }
+
     /// How far it is: parts of all the work, of so many.
     pub(crate) fn progress(&self) -> (u64, u64) {
         let nodes = self.header.as_ref().map_or(0, |(_, nodes)| *nodes);
-        (self.visited, nodes * PHASES)
+        (self.visited, nodes.saturating_mul(PHASES))
     }
 
     /// Deals with some [`PART`] nodes, once all pieces are there. Is that the end?

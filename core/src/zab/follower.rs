@@ -31,12 +31,14 @@ pub(crate) struct Follower {
     /// The leader has no data, and comes from an ensemble of its own: it may take over what is here, and not the other way
     /// round.
     keeps_data: bool,
+    /// Was nothing ever logged here when it came to this leader, so that it takes over the leader's ensemble?
+    joins: bool,
     /// While it makes a tree of the leader's snapshot: when it says so next.
     says_loading: Instant,
 }
 
 /// Fingerprints in one answer to a ping.
-const DIGESTS: usize = 16;
+pub(super) const DIGESTS: usize = 16;
 
 /// Where the follower stands; drawn in the module above.
 #[derive(Debug)]
@@ -87,6 +89,7 @@ impl Follower {
             touched: BTreeMap::new(),
             compared: Zxid::ZERO,
             keeps_data: false,
+            joins: false,
             says_loading: Instant(0),
         }
     }
@@ -166,7 +169,8 @@ impl Follower {
                     return self.refuse(other_ensemble(ensemble, ours), cx);
                 }
                 self.keeps_data = differs;
-                self.on_leader_info(epoch, empty, replica, cx)
+                self.joins = replica.has_nothing_to_lose();
+                self.on_leader_info(epoch, empty, ensemble, replica, cx)
             }
             PeerMessage::Trunc { to } => self.on_trunc(to, replica, cx),
             PeerMessage::Snap { zxid, index, bytes, last } => {
@@ -287,6 +291,7 @@ impl Follower {
         &mut self,
         epoch: Epoch,
         empty: bool,
+        ensemble: u64,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> News {
@@ -321,12 +326,12 @@ impl Follower {
         }
         let fresh = epoch > state.accepted_epoch;
         let forgetful = replica.voice() == Voice::Blank && !empty;
-        let joins = replica.has_nothing_to_lose();
+        let joins = self.joins && ensemble != 0;
         let write = replica.save_state(cx, |state| {
             state.accepted_epoch = epoch;
             state.damaged |= forgetful;
-            // It takes over the leader's, whatever it has been told before.
-            state.identity.take_if(|_| joins);
+            // The history that comes is another ensemble's. That of its own it must not forget: it may lead with it.
+            state.identity.take_if(|known| joins && known.id != ensemble);
         });
         self.phase = Phase::Promising { link, epoch, fresh, write };
         if !fresh {
@@ -403,7 +408,9 @@ impl Follower {
         if identity.id == 0 || voters.len() > Voters::MAX || nonces.len() > identity::EPOCHS {
             return self.refuse(format!("the leader began epoch {epoch} with too much"), cx);
         }
+        let joins = self.joins;
         let known = replica.state().identity.filter(|known| known.established);
+        let known = known.filter(|known| !joins || known.id == identity.id);
         if let Some(known) = known.filter(|known| known.id != identity.id) {
             cx.mark(Mark::EnsembleDiffers);
             return self.refuse(other_ensemble(identity.id, known.id), cx);

@@ -8,9 +8,10 @@ mod establish;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::differences::ends_in_another_epoch;
+use self::differences::{ends_in_another_epoch, is_ahead};
 use super::broadcast::{Broadcast, Resumption, Write};
 use super::digests::Digests;
+use super::follower::DIGESTS;
 use super::learner::{Learner, Stage};
 use super::syncs::SyncWaiter;
 use crate::error::{Lost, Why};
@@ -40,6 +41,8 @@ pub(crate) struct Leader {
     /// The last ping that each learner has answered.
     answered: BTreeMap<ServerId, u64>,
     digests: Digests,
+    /// Random numbers of the last epochs of servers that have another one than this leader for that epoch.
+    other_epochs: BTreeMap<ServerId, (Epoch, u64)>,
     next_ping: Instant,
     /// When to give up, if service has not begun (ZAB-06).
     begin_by: Instant,
@@ -90,6 +93,7 @@ impl Leader {
             round: 0,
             answered: BTreeMap::new(),
             digests: Digests::default(),
+            other_epochs: BTreeMap::new(),
             next_ping: now.after(cx.config.tick() / 2),
             begin_by: now.after(cx.config.discovery_limit()),
         };
@@ -163,8 +167,9 @@ impl Leader {
         if let PeerMessage::AckEpoch { last, nonce, .. } | PeerMessage::SyncAt { last, nonce } =
             message
             && ends_in_another_epoch(last, nonce, replica)
+            && !is_ahead(&message, replica)
         {
-            return self.on_difference(link, last, cx);
+            return self.on_another_epoch(link, (last, nonce), cx);
         }
         // Whoever does not serve has no clients to speak for.
         let (server, serves) = (learner.server, learner.stage == Stage::Serving);
@@ -177,9 +182,13 @@ impl Leader {
             PeerMessage::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
             // That it says something is what it says.
             PeerMessage::Loading { .. } => Verdict::GoOn,
-            PeerMessage::Pong { round, echo, sent, touched, digests } => {
+            PeerMessage::Pong { round, echo, sent, touched, digests }
+                if digests.len() <= DIGESTS =>
+            {
                 learner.on_pong(sent, echo, cx.now.mono);
-                let verdict = self.compare(server, &digests, replica, cx);
+                let compares = learner.is_synced();
+                let digests = if compares { &digests[..] } else { &[] };
+                let verdict = self.compare(server, digests, replica, cx);
                 if matches!(verdict, Verdict::GoOn) {
                     self.on_pong(link, round, &touched, cx)
                 } else {
@@ -220,6 +229,7 @@ impl Leader {
             | PeerMessage::UpToDate { .. }
             | PeerMessage::Commit { .. }
             | PeerMessage::Ping { .. }
+            | PeerMessage::Pong { .. }
             | PeerMessage::Synced { .. }
             | PeerMessage::Differs { .. } => {
                 self.refuse(link, format!("it said what is not its to say: {message}"), cx)

@@ -47,12 +47,39 @@ impl Leader {
         Verdict::GoOn
     }
 
+    /// A learner's last epoch has another leader than the epoch of that number here. While this leader serves, a quorum has its
+    /// history, so the learner's is set aside. Before that nobody knows which is right, unless most servers have the other.
+    pub(super) fn on_another_epoch(
+        &mut self,
+        link: LinkId,
+        (last, nonce): (Zxid, u64),
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+        if self.serving().is_some() {
+            return self.on_difference(link, last, cx);
+        }
+        cx.mark(Mark::HistoryDiffers);
+        let theirs = (last.epoch(), nonce);
+        if let Some(learner) = self.learners.get(&link) {
+            let server = learner.server;
+            self.other_epochs.insert(server, theirs);
+            cx.out.notices.push(Notice::StatesDiffer { server, zxid: last });
+        }
+        if cx.config.voters().is_quorum(|id| self.other_epochs.get(&id) == Some(&theirs)) {
+            return Verdict::Differs(last);
+        }
+        // It stays, and does not count: to send it away would be to elect somebody anew at once, in one more epoch.
+        Verdict::GoOn
+    }
+
     /// The learner sets its data aside, to be filled anew. Of two servers none can say which is right.
     pub(super) fn on_difference(&mut self, link: LinkId, zxid: Zxid, cx: &mut Cx<'_>) -> Verdict {
         cx.mark(Mark::HistoryDiffers);
         if cx.config.voters().set().len() < 3 {
             let what = format!(
-                "what it has at {zxid} is not what this server has there, and two servers cannot tell which is right: decide                  which of them keeps its data, move the data directory of the other one away, and start the one that has                  its data with only itself in zoo.cfg, then the other"
+                "what it has at {zxid} is not what this server has there, and two servers cannot tell which is right: decide \
+                 which of them keeps its data, move the data directory of the other one away, and start the one that has its \
+                 data with only itself in zoo.cfg, then the other"
             );
             return self.refuse(link, what, cx);
         }
@@ -70,4 +97,13 @@ pub(super) fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -
     let ours = replica.nonce_at(last);
     let holds = replica.history().holds(last.epoch());
     holds && ours != 0 && nonce != 0 && ours != nonce
+}
+
+/// Does the learner know more than this leader, which then has nothing to say?
+pub(super) fn is_ahead(said: &PeerMessage, replica: &Replica) -> bool {
+    if let PeerMessage::AckEpoch { current, last, .. } = said {
+        (*current, *last) > (replica.state().current_epoch, replica.log().appended())
+    } else {
+        false
+    }
 }

@@ -33,6 +33,8 @@ impl Leader {
             cx.mark(Mark::LearnerReplaced);
             self.drop_learner(older, Why::Replaced, cx);
         }
+        // It may have been filled anew since it was compared last.
+        self.digests.forget(server);
         let learner = Learner::new(link, server, voice, accepted, cx.now.mono);
         self.learners.insert(link, learner);
         if self.epoch().is_some_and(|epoch| accepted > epoch) {
