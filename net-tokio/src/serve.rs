@@ -144,10 +144,13 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
 fn recover(settings: &Settings, recovered: Recovered) -> Result<Server, Failure> {
     let snapshot = recovered.snapshot.as_ref();
     let bytes: usize = snapshot.map_or(0, |image| image.chunks.iter().map(Bytes::len).sum());
-    let (mib, txns) = (bytes >> 20, recovered.entries.len());
-    let is_long = mib >= LONG_LOAD_MIB || txns >= LONG_LOAD_TXNS;
+    let behind: usize = recovered.entries.iter().map(|entry| entry.bytes.len()).sum();
+    let (mib, behind_mib, txns) = (bytes >> 20, behind >> 20, recovered.entries.len());
+    let is_long = mib + behind_mib >= LONG_LOAD_MIB || txns >= LONG_LOAD_TXNS;
     if is_long {
-        tracing::info!("loads a snapshot of {mib} MiB and {txns} transactions behind it");
+        tracing::info!(
+            "loads a snapshot of {mib} MiB and {txns} transactions of {behind_mib} MiB behind it"
+        );
     }
     let began = Instant::now();
     let server = Server::recover(settings.core.clone(), random::bytes::<32>(), recovered)
