@@ -64,9 +64,12 @@ impl Model {
             Request::MultiRead(parts) => {
                 let is_null = |part: &&Request| matches!(part, Request::NoPath { .. });
                 let sound = parts.iter().take_while(|part| !is_null(part));
-                let each = sound.map(|part| self.read(asker, part, zxid).map(part_of));
-                let results: Vec<MultiResult> = each.collect::<Option<_>>()?;
-                let whole = results.len() == parts.len();
+                let each = sound.map(|part| self.read(asker, part, zxid));
+                let each: Vec<Result<ReplyBody, ErrorCode>> = each.collect::<Option<_>>()?;
+                // A part that has no room by itself leaves none for the whole.
+                let room = !each.contains(&Err(ErrorCode::Marshalling));
+                let whole = room && each.len() == parts.len();
+                let results: Vec<MultiResult> = each.into_iter().map(part_of).collect();
                 // The results before it follow the code, and no client looks at them.
                 let fits = self.rules().fits(results.iter().map(bounds::of_part).sum());
                 if whole {
