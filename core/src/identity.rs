@@ -119,6 +119,11 @@ impl Identity {
     }
 }
 
+/// Are these the ids of two ensembles? Zero, which stands for one that is not known yet, differs from none.
+pub(crate) fn differ(ours: u64, theirs: u64) -> bool {
+    ours != 0 && theirs != 0 && ours != theirs
+}
+
 /// Notes the number of an epoch that begins, and forgets those that `needed` does not name, and the oldest of too many.
 pub(crate) fn note_epoch(
     nonces: &mut Vec<EpochNonce>,

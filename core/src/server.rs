@@ -361,7 +361,7 @@ impl Server {
         self.replica.visit_nodes(visit);
     }
 
-    /// Fingerprint of tree and sessions at `status().applied`; see [`crate::digest`]. Visits every node.
+    /// Fingerprint of tree and sessions at `status().applied`; see [`crate::digest`]. It is kept up to date, so that this is cheap.
     pub fn digest(&self) -> u64 {
         self.replica.digest()
     }

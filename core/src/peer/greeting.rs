@@ -19,6 +19,7 @@ use bytes::{Buf, BufMut, BytesMut};
 
 use super::frame::{BadFrame, Reader, Writer};
 use super::secret::{self, FrameKey, PROOF_BYTES, Secrets, Side};
+use crate::identity;
 use crate::ids::ServerId;
 
 const MAGIC: &[u8; 9] = b"zabk-peer";
@@ -191,7 +192,7 @@ impl Local {
     /// What both ends check alike of each other.
     fn check(&self, theirs: &Facts) -> Result<(), Refusal> {
         let server = theirs.from;
-        if self.ensemble != 0 && theirs.ensemble != 0 && self.ensemble != theirs.ensemble {
+        if identity::differ(self.ensemble, theirs.ensemble) {
             let (theirs, ours) = (theirs.ensemble, self.ensemble);
             return Err(Refusal::OtherEnsemble { server, theirs, ours });
         }

@@ -5,6 +5,7 @@
 use super::{Role, Server};
 use crate::election::{Outcome, Reaction};
 use crate::error::{Lost, Why};
+use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Cx, Mark, PeerCommand, PeerEvent};
 use crate::peer::{Notification, PeerMessage, Stance, Voice};
@@ -21,7 +22,7 @@ pub(super) struct Inbound {
 impl Server {
     pub(super) fn on_notification(&mut self, from: ServerId, said: &Notification, cx: &mut Cx<'_>) {
         let ours = self.replica.ensemble_id();
-        if ours != 0 && said.ensemble != 0 && ours != said.ensemble {
+        if identity::differ(ours, said.ensemble) {
             return cx.mark(Mark::EnsembleDiffers);
         }
         if self.is_overtaken(from, said, cx) {
@@ -182,7 +183,7 @@ impl Server {
                 && inbound.said.is_none()
             {
                 let ours = self.replica.ensemble_id();
-                if ours != 0 && ensemble != 0 && ours != ensemble {
+                if identity::differ(ours, ensemble) {
                     cx.mark(Mark::EnsembleDiffers);
                     let peer = inbound.peer;
                     self.inbound.remove(&link);

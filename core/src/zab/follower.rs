@@ -163,7 +163,7 @@ impl Follower {
         match message {
             PeerMessage::LeaderInfo { epoch, empty, ensemble, blank } => {
                 let ours = replica.ensemble_id();
-                let differs = ours != 0 && ensemble != 0 && ours != ensemble;
+                let differs = identity::differ(ours, ensemble);
                 if differs && !blank {
                     cx.mark(Mark::EnsembleDiffers);
                     return self.refuse(other_ensemble(ensemble, ours), cx);
