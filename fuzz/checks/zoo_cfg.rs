@@ -48,8 +48,9 @@ pub(crate) fn check(input: &[u8]) -> Result<(Settings, Vec<String>), BadSetting>
 fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
     if let Some(option) = message.strip_prefix("SERVER_JVMFLAGS: -D") {
         let key = option.split(['=', ':']).next().unwrap_or_default();
-        // Quotation marks of the shell may stand within.
-        return option.contains('=') && (flags.contains(key) || flags.contains(['"', '\'', '\\']));
+        // What cannot be printed is shown in another way, and quotation marks of the shell may stand within.
+        let shown: String = flags.chars().flat_map(printable).collect();
+        return option.contains('=') && (shown.contains(key) || flags.contains(['"', '\'', '\\']));
     }
     let Some((number, rest)) = message
         .strip_prefix(FILE)
@@ -82,6 +83,12 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
             let what = what.strip_prefix(value).and_then(|rest| rest.strip_prefix(": "));
             what.is_some_and(|what| !what.is_empty())
         })
+}
+
+fn printable(c: char) -> impl Iterator<Item = char> {
+    let (shown, escaped) =
+        if c.is_control() { (None, Some(c.escape_default())) } else { (Some(c), None) };
+    shown.into_iter().chain(escaped.into_iter().flatten())
 }
 
 /// As Java does: what is not above a space goes.
