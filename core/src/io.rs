@@ -339,6 +339,10 @@ pub struct Entry {
     pub bytes: Bytes,
 }
 
+/// In the list of voters of a server that is alone: itself, whatever number it will have in an ensemble. It need not have one
+/// yet.
+pub const THIS_SERVER: ServerId = ServerId(u64::MAX);
+
 /// The small file that says what a server has promised. Written whole, checksummed, in two slots.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DurableState {
@@ -352,7 +356,7 @@ pub struct DurableState {
     /// acknowledged before. It has no say until a leader that others elected has filled it.
     pub damaged: bool,
     /// The voters that the last epoch was established under, as far as this server knows; empty where nobody has said so: data
-    /// of before format 3. Whoever is none of them has acknowledged nothing so far.
+    /// of before format 3. Whoever is none of them has acknowledged nothing so far. A server alone keeps [`THIS_SERVER`].
     pub voters: BTreeSet<ServerId>,
     /// The ensemble; `None` before this server has followed a leader, or led, in a build that knows identities.
     pub identity: Option<Identity>,

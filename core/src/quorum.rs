@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ServerId;
-use crate::peer::Voice;
+use crate::peer::{HistoryInfo, Voice};
 
 /// The voting members of an ensemble; never empty.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -47,29 +47,38 @@ impl Voters {
         self.0.iter().filter(|id| acked(**id)).count() > self.0.len() / 2
     }
 
-    /// May those with these voices decide, without the danger that something acknowledged is forgotten? `before` are the
-    /// voters of the last established epoch, as far as the server knows that decides.
+    /// May those decide who say this of their history, without the danger that something acknowledged is forgotten?
     ///
     /// A majority of full voices may. Blank ones may where there was nothing to forget: a majority of nothing but blank
     /// ones (a new ensemble; where a majority was wiped, no rule could help), or all voters together, if none of them
     /// has logged anything (`nothing_logged`): a new ensemble that was interrupted while some had begun and others not.
     /// And who was no voter before has acknowledged nothing: such blank ones count beside full ones that were a majority
-    /// then. So one server grows to three.
-    pub fn may_decide(
-        &self,
-        voices: &BTreeMap<ServerId, Voice>,
-        nothing_logged: bool,
-        before: &Voters,
-    ) -> bool {
-        let is = |id: &ServerId, voice| voices.get(id) == Some(&voice);
-        let full = self.0.iter().filter(|id| is(id, Voice::Full)).count();
-        let blank = self.0.iter().filter(|id| is(id, Voice::Blank)).count();
-        let new = self.0.difference(&before.0).filter(|id| is(id, Voice::Blank)).count();
+    /// then. So one server grows to three. Where those who know most of the past keep different lists of voters, because
+    /// an epoch with more of them was interrupted before it was established, all of these lists hold.
+    pub fn may_decide(&self, said: &BTreeMap<ServerId, HistoryInfo>, nothing_logged: bool) -> bool {
+        let is = |id: ServerId, voice| said.get(&id).is_some_and(|info| info.voice == voice);
+        let full = self.0.iter().filter(|id| is(**id, Voice::Full)).count();
+        let blank = self.0.iter().filter(|id| is(**id, Voice::Blank)).count();
+        let lists = self.before(said);
+        let is_new = |id: ServerId| lists.iter().all(|before| !before.contains(id));
+        let new = self.0.iter().filter(|id| is(**id, Voice::Blank) && is_new(**id)).count();
         let majority = self.0.len() / 2;
         full > majority
             || (full == 0 && blank > majority)
             || (nothing_logged && full + blank == self.0.len())
-            || (full + new > majority && before.is_quorum(|id| is(&id, Voice::Full)))
+            || (full > 0
+                && full + new > majority
+                && lists.iter().all(|before| before.is_quorum(|id| is(id, Voice::Full))))
+    }
+
+    /// The voters of the last established epoch, by each full voice of the latest epoch.
+    pub(crate) fn before(&self, said: &BTreeMap<ServerId, HistoryInfo>) -> Vec<Voters> {
+        let of_voter = |(id, info): (&ServerId, &HistoryInfo)| self.contains(*id).then_some(*info);
+        let infos = said.iter().filter_map(of_voter);
+        let full: Vec<_> = infos.filter(|info| info.voice == Voice::Full).collect();
+        let latest = full.iter().map(|info| info.epoch).max();
+        let know_most = full.iter().filter(|info| Some(info.epoch) == latest);
+        know_most.map(|info| self.without(info.newcomers)).collect()
     }
 
     /// These voters, or `self` where there are none.
@@ -111,7 +120,11 @@ impl Voters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Zxid;
+    use crate::ids::{Epoch, Zxid};
+
+    fn says(voice: Voice, epoch: u32, newcomers: u64) -> HistoryInfo {
+        HistoryInfo { voice, epoch: Epoch(epoch), newcomers }
+    }
 
     fn voters(n: u64) -> Voters {
         Voters::new((1..=n).map(ServerId))
@@ -139,13 +152,10 @@ mod tests {
             (&[Full, Damaged, Damaged], false, false),
             (&[Blank], false, false),
         ] {
-            let voices: BTreeMap<_, _> = (1..).map(ServerId).zip(spoken.iter().copied()).collect();
-            assert_eq!(
-                voters(3).may_decide(&voices, false, &voters(3)),
-                with_history,
-                "{spoken:?}"
-            );
-            assert_eq!(voters(3).may_decide(&voices, true, &voters(3)), without, "{spoken:?}");
+            let said = (1..).map(ServerId).zip(spoken.iter().map(|voice| says(*voice, 1, 0)));
+            let said = said.collect();
+            assert_eq!(voters(3).may_decide(&said, false), with_history, "{spoken:?}");
+            assert_eq!(voters(3).may_decide(&said, true), without, "{spoken:?}");
         }
     }
 
@@ -153,8 +163,9 @@ mod tests {
     fn who_was_no_voter_before_counts_beside_a_majority_of_those_who_were() {
         use Voice::{Blank, Damaged, Full};
         let among = |n: u64, spoken: &[Voice], before: u64| {
-            let voices = (1..).map(ServerId).zip(spoken.iter().copied()).collect();
-            voters(n).may_decide(&voices, false, &voters(before))
+            let newcomers = voters(n).newcomers(&voters(before));
+            let said = spoken.iter().map(|voice| says(*voice, 1, newcomers));
+            voters(n).may_decide(&(1..).map(ServerId).zip(said).collect(), false)
         };
         assert!(among(3, &[Full, Blank], 1), "one grows to three");
         assert!(!among(3, &[Full, Damaged], 1) && !among(3, &[Full], 1));
@@ -162,6 +173,24 @@ mod tests {
         assert!(among(5, &[Full, Full, Damaged, Blank], 3), "three grow to five");
         assert!(!among(5, &[Full, Blank, Blank, Blank, Blank], 3), "two of three are lost");
         assert!(!among(5, &[Blank, Full, Full], 2), "one of two is lost");
+    }
+
+    /// Epoch 7 of five servers was interrupted: some keep the list of three, others that of five.
+    #[test]
+    fn where_lists_differ_those_of_the_latest_epoch_hold() {
+        use Voice::{Blank, Full};
+        let (of_three, of_five) = (0b11000, 0);
+        let among = |said: &[HistoryInfo]| {
+            voters(5).may_decide(&(1..).map(ServerId).zip(said.iter().copied()).collect(), false)
+        };
+        let blank = says(Blank, 0, 0);
+        let old = says(Full, 7, of_three);
+        assert!(among(&[old, old, blank, blank]), "nobody knows that five were established");
+        let new = says(Full, 7, of_five);
+        assert!(!among(&[old, new, blank, blank]), "server 4 may have acknowledged something");
+        let outdated = says(Full, 6, of_three);
+        assert!(!among(&[outdated, new, blank, blank]));
+        assert!(among(&[old, says(Full, 6, of_five), blank, blank]), "an older word");
     }
 
     #[test]

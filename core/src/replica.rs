@@ -15,9 +15,9 @@ use crate::error::{Corrupt, Inapplicable};
 use crate::history::History;
 use crate::identity::{self, Seed};
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WriteId, Zxid};
-use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered};
+use crate::io::{Cx, DiskCommand, DurableState, Entry, Mark, Recovered, THIS_SERVER};
 use crate::log::Log;
-use crate::peer::{PeerMessage, Voice, Vote};
+use crate::peer::{HistoryInfo, PeerMessage, Voice, Vote};
 use crate::quorum::Voters;
 use crate::recent::Recent;
 use crate::rng::{KeyedHash, Rng};
@@ -310,31 +310,55 @@ impl Replica {
         let mut nonces = self.state.nonces.clone();
         let needed = |epoch| self.history.holds(epoch);
         identity::note_epoch(&mut nonces, seed.epoch_nonce(epoch), needed);
+        let list = kept_list(cx.config.voters());
         self.save_state(cx, |state| {
             state.current_epoch = epoch;
             state.nonces = nonces;
+            if state.voters.is_empty() {
+                // As they were taken for until now.
+                state.voters = list;
+            }
             state.identity.get_or_insert_with(|| seed.identity(epoch));
         })
     }
 
     /// Is it durable that the ensemble, as this server knows it, is a quorum's, and that these are its voters?
-    pub(crate) fn is_established_under(&self, voters: &BTreeSet<ServerId>) -> bool {
-        self.saved.voters == *voters && self.saved.identity.is_some_and(|known| known.established)
+    pub(crate) fn is_established_under(&self, voters: &Voters) -> bool {
+        self.saved.voters == kept_list(voters)
+            && self.saved.identity.is_some_and(|known| known.established)
+    }
+
+    /// A quorum has the history, and the identity of the ensemble: before anything is committed under these voters, that is
+    /// durable, and so are they.
+    pub(crate) fn record_establishment(&mut self, cx: &mut Cx<'_>) -> WriteId {
+        let list = kept_list(cx.config.voters());
+        self.save_state(cx, |state| {
+            state.voters = list;
+            state.identity.iter_mut().for_each(|identity| identity.established = true);
+        })
     }
 
     /// What a learner of this server enters the epoch with.
-    pub(crate) fn new_leader(&self, epoch: Epoch, voters: BTreeSet<ServerId>) -> PeerMessage {
+    pub(crate) fn new_leader(&self, epoch: Epoch, config: &Config) -> PeerMessage {
+        let voters = config.voters().set().clone();
+        let established = self.voters_before(config).set().clone();
         let identity = self.state.identity.expect("known since the epoch began");
-        PeerMessage::NewLeader { epoch, voters, identity, nonces: self.state.nonces.clone() }
+        let nonces = self.state.nonces.clone();
+        PeerMessage::NewLeader { epoch, voters, established, identity, nonces }
     }
 
     /// The voters that the last epoch was established under. Where nobody knows, they are taken for those of now, of whom
-    /// none is new. A lone voter was this server, whatever number it had: a server alone need not have one.
+    /// none is new.
     pub(crate) fn voters_before(&self, config: &Config) -> Voters {
-        match self.state.voters.len() {
-            1 => Voters::new([config.id()]),
-            _ => config.voters().or(&self.state.voters),
-        }
+        let known = self.state.voters.iter();
+        let known = known.map(|id| if *id == THIS_SERVER { config.id() } else { *id });
+        config.voters().or(&known.collect())
+    }
+
+    /// What this server says of its history.
+    pub(crate) fn history_info(&self, config: &Config) -> HistoryInfo {
+        let newcomers = config.voters().newcomers(&self.voters_before(config));
+        HistoryInfo { voice: self.voice(), epoch: self.state.current_epoch, newcomers }
     }
 
     pub(crate) fn outstanding(&self) -> usize {
@@ -921,6 +945,11 @@ impl SnapshotHeader {
             keyed: Vec::new(),
         }
     }
+}
+
+/// The list of voters as the state file keeps it.
+fn kept_list(voters: &Voters) -> BTreeSet<ServerId> {
+    if voters.alone() { [THIS_SERVER].into() } else { voters.set().clone() }
 }
 
 fn table(header: SnapshotHeader) -> SessionTable {

@@ -17,7 +17,7 @@ use crate::error::ErrorCode;
 use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WallMs, Zxid};
 use crate::io::{DurableState, Entry};
-use crate::peer::{Notification, PeerMessage, Stance, Standing, Voice, Vote};
+use crate::peer::{HistoryInfo, Notification, PeerMessage, Stance, Standing, Voice, Vote};
 use crate::tree::{AclId, Node, NodeId, SnapshotHeader, SnapshotItem};
 use crate::txn::{Lifetime, Origin, Txn, TxnOp};
 use crate::wire::{Acl, AddWatchMode, Id, OpCode, Perms, Request, Secret, SetWatches, WatcherType};
@@ -191,7 +191,8 @@ fn node() -> Node {
 
 fn notification(stance: Stance) -> Notification {
     let vote = Vote { epoch: Epoch(5), zxid: ZXID, candidate: ServerId(3) };
-    Notification { stance, round: 8, vote, voice: Voice::Full, newcomers: 4, ensemble: 70_000 }
+    let history = HistoryInfo { voice: Voice::Full, epoch: Epoch(5), newcomers: 4 };
+    Notification { stance, round: 8, vote, history, ensemble: 70_000 }
 }
 
 fn after_stance(stance: Option<&Stance>) -> Option<Stance> {
@@ -216,7 +217,10 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
     let (session, timeout_ms, origin, epoch, zxid) = (SESSION, 4_000, ORIGIN, Epoch(6), ZXID);
     let (conn, request) = (ConnId(300), 4);
     Some(match message {
-        None => PeerMessage::FollowerInfo { accepted: epoch, voice: Voice::Full, ensemble: 0 },
+        None => {
+            let history = HistoryInfo { voice: Voice::Full, epoch, newcomers: 4 };
+            PeerMessage::FollowerInfo { accepted: epoch, history, ensemble: 0 }
+        }
         Some(PeerMessage::FollowerInfo { .. }) => {
             PeerMessage::LeaderInfo { epoch, empty: true, ensemble: 70_000, blank: false }
         }
@@ -234,7 +238,8 @@ fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
         }
         Some(PeerMessage::Proposal(_)) => {
             let (identity, nonces) = (Seed::from(1).identity(Epoch(4)), Vec::new());
-            PeerMessage::NewLeader { epoch, voters: [1, 3].map(ServerId).into(), identity, nonces }
+            let [voters, established] = [[1, 3], [1, 2]].map(|ids| ids.map(ServerId).into());
+            PeerMessage::NewLeader { epoch, voters, established, identity, nonces }
         }
         Some(PeerMessage::NewLeader { .. }) => PeerMessage::AckNewLeader { epoch },
         Some(PeerMessage::AckNewLeader { .. }) => PeerMessage::UpToDate { committed: zxid },

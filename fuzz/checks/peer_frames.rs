@@ -20,7 +20,7 @@ use zabkeeper_core::io::{DiskCommand, DurableState, Entry, Lane, Outbox, PeerCom
 use zabkeeper_core::peer::frame::{self, Bounds, Reader, Writer};
 use zabkeeper_core::peer::greeting::{Accepting, Channel, Dialling, Greeting, Local};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Standing, Voice, Vote};
+use zabkeeper_core::peer::{HistoryInfo, Notification, PeerMessage, Stance, Standing, Voice, Vote};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::{
     Config, ConnId, Epoch, ErrorCode, Halted, Identity, Input, Instant, LinkId, Mode, Now, Seed,
@@ -187,13 +187,15 @@ impl Live {
         let Some(sent) = self.sent else { return };
         let vote = Vote { candidate: HERE, ..sent.vote };
         for from in [1, 3].map(ServerId) {
-            let said = Notification { stance: Stance::Looking, vote, voice: Voice::Full, ..sent };
+            let history = HistoryInfo::new(Voice::Full, vote.epoch);
+            let said = Notification { stance: Stance::Looking, vote, history, ..sent };
             self.step(Input::Election(from, said));
         }
         self.greet(0, ServerId(1));
         let Some(status) = self.status() else { return };
         let accepted = status.accepted_epoch;
-        self.send(0, &PeerMessage::FollowerInfo { accepted, voice: Voice::Full, ensemble: 0 });
+        let history = HistoryInfo::new(Voice::Full, status.current_epoch);
+        self.send(0, &PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
         self.settle();
         let Some(status) = self.status() else { return };
         let (current, last) = (status.current_epoch, status.appended);
@@ -210,7 +212,12 @@ impl Live {
         let Some(sent) = self.sent else { return };
         let vote = Vote { epoch: Epoch(9), zxid: Zxid(9 << 32), candidate: ServerId(3) };
         for (from, stance) in [(3, Stance::Leading), (1, Stance::Following)] {
-            let said = Notification { stance, vote, voice: Voice::Full, ..sent };
+            let said = Notification {
+                stance,
+                vote,
+                history: HistoryInfo::new(Voice::Full, vote.epoch),
+                ..sent
+            };
             self.step(Input::Election(ServerId(from), said));
         }
         self.answer_dial(1, true);
@@ -218,8 +225,10 @@ impl Live {
         let epoch = Epoch(status.accepted_epoch.0.saturating_add(1));
         self.send(1, &PeerMessage::LeaderInfo { epoch, empty: false, ensemble: 0, blank: false });
         self.settle();
-        let (voters, identity) = ([1, 2].map(ServerId).into(), Seed::from(1).identity(epoch));
-        self.send(1, &PeerMessage::NewLeader { epoch, voters, identity, nonces: Vec::new() });
+        let [voters, established] = [(); 2].map(|()| [1, 2].map(ServerId).into());
+        let (identity, nonces) = (Seed::from(1).identity(epoch), Vec::new());
+        let new_leader = PeerMessage::NewLeader { epoch, voters, established, identity, nonces };
+        self.send(1, &new_leader);
         self.settle();
         let Some(status) = self.status() else { return };
         self.send(1, &PeerMessage::UpToDate { committed: status.appended });
@@ -261,7 +270,7 @@ impl Live {
             18 => PeerMessage::Differs { zxid: zxid(source) },
             0 => PeerMessage::FollowerInfo {
                 accepted: epoch(source),
-                voice: voice(source),
+                history: history(source),
                 ensemble: ensemble(source),
             },
             1 => PeerMessage::LeaderInfo {
@@ -302,6 +311,7 @@ impl Live {
             8 => PeerMessage::NewLeader {
                 epoch: epoch(source),
                 voters: [ServerId(source.byte().into())].into(),
+                established: [ServerId(source.byte().into())].into(),
                 identity: Identity {
                     id: ensemble(source),
                     ..Seed::from(1).identity(epoch(source))
@@ -352,8 +362,8 @@ impl Live {
             1 => 0,
             n => sent.map_or(0, |sent| sent.round).saturating_add(u64::from(n) - 2),
         };
-        let (newcomers, ensemble) = (source.byte().into(), ensemble(source));
-        Notification { stance, round, vote, voice: voice(source), newcomers, ensemble }
+        let (history, ensemble) = (history(source), ensemble(source));
+        Notification { stance, round, vote, history, ensemble }
     }
 
     /// Somebody dials, in the name of a server.
@@ -594,6 +604,11 @@ fn voice(source: &mut Source<'_>) -> Voice {
         1 => Voice::Damaged,
         _ => Voice::Full,
     }
+}
+
+fn history(source: &mut Source<'_>) -> HistoryInfo {
+    let newcomers = source.byte().into();
+    HistoryInfo { voice: voice(source), epoch: Epoch(source.byte().into()), newcomers }
 }
 
 fn local(id: ServerId) -> Local {

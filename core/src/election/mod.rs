@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::config::Limits;
 use crate::ids::{Epoch, Instant, ServerId, Zxid};
 use crate::io::{Mark, Marks};
-use crate::peer::{Notification, Stance, Voice, Vote};
+use crate::peer::{HistoryInfo, Notification, Stance, Voice, Vote};
 use crate::quorum::Voters;
 
 #[cfg(test)]
@@ -52,8 +52,6 @@ pub(crate) struct Looking {
     settled: BTreeMap<ServerId, Notification>,
     /// Was a voter heard that has a history? Then blank voices decide nothing among themselves.
     full_heard: bool,
-    /// Which voters are newcomers, by the best history of which that was heard, or the own one.
-    newcomers: (Option<Vote>, u64),
     /// When a quorum has shared the proposal for long enough.
     final_deadline: Option<Instant>,
     repeat: Repeat,
@@ -81,11 +79,11 @@ pub(crate) enum Reaction {
     TellSender,
 }
 
-/// A vote, and what the word of its sender is worth.
+/// A vote, and the history of its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Word {
     vote: Vote,
-    voice: Voice,
+    history: HistoryInfo,
 }
 
 /// When to say it again: notifications may be lost.
@@ -110,7 +108,6 @@ impl Looking {
             received: BTreeMap::new(),
             settled: BTreeMap::new(),
             full_heard: false,
-            newcomers: (None, 0),
             final_deadline: None,
             repeat: Repeat::default(),
             marks: Marks::default(),
@@ -122,18 +119,17 @@ impl Looking {
     ///
     /// # Panics
     /// When it has voted already.
-    pub(crate) fn vote(&mut self, own: Vote, voice: Voice, newcomers: u64, now: Instant) {
+    pub(crate) fn vote(&mut self, own: Vote, history: HistoryInfo, now: Instant) {
         assert!(self.initial.is_none(), "one history for each election");
         assert_eq!(own.candidate, self.own, "a server vouches for its own history");
-        if voice == Voice::Damaged {
+        if history.voice == Voice::Damaged {
             self.marks.hit(Mark::ElectionDamaged);
         }
-        let vote = match voice {
+        let vote = match history.voice {
             Voice::Full | Voice::Blank => own,
             Voice::Damaged => Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: self.own },
         };
-        self.initial = Some(Word { vote, voice });
-        self.note_newcomers(vote, voice, newcomers);
+        self.initial = Some(Word { vote, history });
         self.propose(self.best_known(), now);
     }
 
@@ -165,8 +161,7 @@ impl Looking {
             stance: Stance::Looking,
             round: self.round,
             vote: self.proposal.unwrap_or(own.vote),
-            voice: own.voice,
-            newcomers: self.newcomers.1,
+            history: own.history,
             ensemble,
         })
     }
@@ -174,10 +169,10 @@ impl Looking {
     /// What the word of a voter is worth, if it was heard.
     pub(crate) fn voice_of(&self, id: ServerId) -> Option<Voice> {
         if id == self.own {
-            return self.initial.map(|own| own.voice);
+            return self.initial.map(|own| own.history.voice);
         }
-        let looking = self.received.get(&id).map(|word| word.voice);
-        looking.or(self.settled.get(&id).map(|said| said.voice))
+        let looking = self.received.get(&id).map(|word| word.history.voice);
+        looking.or(self.settled.get(&id).map(|said| said.history.voice))
     }
 
     /// Another server has spoken.
@@ -194,9 +189,8 @@ impl Looking {
         if !voters.contains(from) {
             return self.hear_non_voter(said);
         }
-        self.full_heard |= said.voice == Voice::Full;
-        self.note_newcomers(said.vote, said.voice, said.newcomers);
-        let word = Word { vote: said.vote, voice: said.voice };
+        self.full_heard |= said.history.voice == Voice::Full;
+        let word = Word { vote: said.vote, history: said.history };
         let reaction = match said.stance {
             Stance::Looking => self.hear_looking(from, word, said.round, voters, now),
             Stance::Following | Stance::Leading => self.hear_settled(from, said, voters, now),
@@ -407,14 +401,6 @@ impl Looking {
         better
     }
 
-    /// Whoever votes for the best history knows best which epoch was established last. A wrong word costs an election: the
-    /// leader looks again at what its own disk says.
-    fn note_newcomers(&mut self, vote: Vote, voice: Voice, newcomers: u64) {
-        if voice == Voice::Full && Some(vote) >= self.newcomers.0 {
-            self.newcomers = (Some(vote), newcomers);
-        }
-    }
-
     fn propose(&mut self, proposal: Option<Vote>, now: Instant) {
         self.proposal = proposal;
         self.final_deadline = None;
@@ -432,41 +418,39 @@ impl Looking {
     fn is_credible(&self, vote: Vote) -> bool {
         if vote.candidate == self.own {
             let own = self.initial;
-            return own.is_some_and(|own| own.voice != Voice::Damaged && own.vote == vote);
+            return own.is_some_and(|own| own.history.voice != Voice::Damaged && own.vote == vote);
         }
         match self.received.get(&vote.candidate) {
-            Some(word) => word.voice != Voice::Damaged && word.vote >= vote,
+            Some(word) => word.history.voice != Voice::Damaged && word.vote >= vote,
             None => true,
         }
     }
 
-    /// The voters that share the own proposal, this server included, each with its voice. One that has left the
+    /// The voters that share the own proposal, this server included, each with its history. One that has left the
     /// election of this round to follow the candidate does.
-    fn sharing(&self, proposal: Vote, voters: &Voters) -> BTreeMap<ServerId, Voice> {
-        let voice_of = |id: ServerId| {
+    fn sharing(&self, proposal: Vote, voters: &Voters) -> BTreeMap<ServerId, HistoryInfo> {
+        let history_of = |id: ServerId| {
             if id == self.own {
-                return self.initial.map(|own| own.voice);
+                return self.initial.map(|own| own.history);
             }
             let looking = self.received.get(&id).filter(|word| word.vote == proposal);
             let settled = self.settled.get(&id).filter(|said| {
                 said.round == self.round && said.vote.candidate == proposal.candidate
             });
-            looking.map(|word| word.voice).or(settled.map(|said| said.voice))
+            looking.map(|word| word.history).or(settled.map(|said| said.history))
         };
-        voters.ids().filter_map(|id| Some((id, voice_of(id)?))).collect()
+        voters.ids().filter_map(|id| Some((id, history_of(id)?))).collect()
     }
 
     /// FLE-05. Blank voices decide only where no other is heard.
     fn decides(
         &self,
         proposal: Vote,
-        sharing: &BTreeMap<ServerId, Voice>,
+        sharing: &BTreeMap<ServerId, HistoryInfo>,
         voters: &Voters,
     ) -> bool {
-        let full = sharing.values().any(|voice| *voice == Voice::Full);
-        let (nothing_logged, before) =
-            (proposal.zxid == Zxid::ZERO, voters.without(self.newcomers.1));
-        (full || !self.full_heard) && voters.may_decide(sharing, nothing_logged, &before)
+        let full = sharing.values().any(|history| history.voice == Voice::Full);
+        (full || !self.full_heard) && voters.may_decide(sharing, proposal.zxid == Zxid::ZERO)
     }
 
     /// A leader that says so itself and that a majority follows or is (FLE-07). Their words need not agree on more than who

@@ -28,8 +28,12 @@ fn limits() -> Limits {
     config.expect("a fine config").limits
 }
 
+fn history(voice: Voice) -> HistoryInfo {
+    HistoryInfo::new(voice, Epoch(0))
+}
+
 fn says(stance: Stance, round: u64, vote: Vote, voice: Voice) -> Notification {
-    Notification { stance, round, vote, voice, newcomers: 0, ensemble: 0 }
+    Notification { stance, round, vote, history: history(voice), ensemble: 0 }
 }
 
 fn looks(round: u64, vote: Vote) -> Notification {
@@ -53,7 +57,7 @@ struct Case {
 impl Case {
     fn new(own: Vote, voice: Voice, of: u64) -> Case {
         let mut looking = Looking::new(own.candidate, 4, None);
-        looking.vote(own, voice, 0, ms(0));
+        looking.vote(own, history(voice), ms(0));
         Case { looking, voters: voters(of) }
     }
 
@@ -76,7 +80,7 @@ fn fle_03_nothing_is_said_before_the_own_vote_and_what_is_heard_is_kept() {
     looking.hear(id(2), &looks(4, vote(2, 9, 3)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(9_000)), None);
     assert_eq!((looking.next_deadline(), looking.take_resend(&limits(), ms(0))), (None, false));
-    looking.vote(vote(1, 5, 1), Voice::Full, 0, ms(0));
+    looking.vote(vote(1, 5, 1), history(Voice::Full), ms(0));
     assert_eq!(looking.notification(0), Some(looks(4, vote(2, 9, 3))));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(3))));
 }
@@ -164,7 +168,7 @@ fn fle_05_over_at_once_when_all_agree_else_after_a_pause() {
     assert_eq!(Case::new(best, Voice::Full, 3).outcome(9_000), None);
 
     let mut alone = Looking::new(id(1), 0, None);
-    alone.vote(vote(0, 0, 1), Voice::Blank, 0, ms(0));
+    alone.vote(vote(0, 0, 1), history(Voice::Blank), ms(0));
     assert_eq!(alone.outcome(&voters(1), &limits(), ms(0)), Some(Outcome::Lead));
 }
 
@@ -186,20 +190,20 @@ fn fle_05_a_better_vote_starts_the_pause_again() {
 fn trap_14_nobody_waits_for_the_leader_just_lost() {
     let voters = voters(3);
     let mut looking = Looking::new(id(1), 4, Some(id(3)));
-    looking.vote(vote(1, 5, 1), Voice::Full, 0, ms(0));
+    looking.vote(vote(1, 5, 1), history(Voice::Full), ms(0));
     looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(2))));
 
     // It is back, and looks for a leader itself: it counts as alive.
     let mut looking = Looking::new(id(1), 4, Some(id(3)));
-    looking.vote(vote(1, 5, 1), Voice::Full, 0, ms(0));
+    looking.vote(vote(1, 5, 1), history(Voice::Full), ms(0));
     looking.hear(id(3), &looks(1, vote(1, 5, 3)), &voters, ms(0));
     looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
 
     // The others would have the lost one, which has not said so itself: that is nothing to hurry for.
     let mut looking = Looking::new(id(1), 4, Some(id(3)));
-    looking.vote(vote(1, 5, 1), Voice::Full, 0, ms(0));
+    looking.vote(vote(1, 5, 1), history(Voice::Full), ms(0));
     looking.hear(id(2), &looks(5, vote(1, 9, 3)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
     assert_eq!(looking.outcome(&voters, &limits(), ms(20)), Some(Outcome::Follow(id(3))));
@@ -286,7 +290,7 @@ fn fle_07_who_still_follows_my_former_reign_does_not_elect_me() {
 fn fle_07_a_leader_alone_is_found_by_one_that_begins_low() {
     let mut looking = Looking::new(id(3), 0, None);
     let voters = voters(3);
-    looking.vote(vote(1, 5, 3), Voice::Full, 0, ms(0));
+    looking.vote(vote(1, 5, 3), history(Voice::Full), ms(0));
     let alone = leads(8, vote(2, 1, 2));
     assert_eq!(looking.hear(id(2), &alone, &voters, ms(0)), Reaction::TellAll);
     assert_eq!(looking.notification(0), Some(looks(8, vote(2, 1, 2))));
@@ -423,7 +427,7 @@ fn a_candidate_that_was_never_heard_itself_costs_a_round() {
 #[test]
 fn a_round_that_cannot_rise_is_no_panic() {
     let mut looking = Looking::new(id(1), u64::MAX, None);
-    looking.vote(vote(1, 1, 1), Voice::Full, 0, ms(0));
+    looking.vote(vote(1, 1, 1), history(Voice::Full), ms(0));
     assert_eq!(looking.round(), u64::MAX);
     looking.hear(id(2), &looks(u64::MAX, vote(1, 1, 2)), &voters(2), ms(0));
     assert_eq!(looking.outcome(&voters(2), &limits(), ms(0)), Some(Outcome::Follow(id(2))));
@@ -504,7 +508,7 @@ impl World {
         self.elections += 1;
         let player = self.servers.get_mut(&server).expect("known");
         let mut looking = Looking::new(server, player.round, lost);
-        looking.vote(player.history, Voice::Full, 0, self.now);
+        looking.vote(player.history, history(Voice::Full), self.now);
         player.looking = Some(looking);
         player.settled = None;
         self.tell_all(server);

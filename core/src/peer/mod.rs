@@ -57,6 +57,18 @@ pub enum Voice {
     Damaged,
 }
 
+/// What a server says of its history where a quorum has to be sure that nothing is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HistoryInfo {
+    /// What its word is worth.
+    pub voice: Voice,
+    /// The epoch of its history.
+    pub epoch: Epoch,
+    /// Which voters of its configuration were none in the last epoch that was established, as far as it knows: one bit for
+    /// each, by the order of their ids. Only what full voices say counts.
+    pub newcomers: u64,
+}
+
 /// What a session is to the ensemble, by the word of the server that holds its connection (SESS-14). Sent by
 /// position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -82,10 +94,7 @@ pub struct Notification {
     /// Whom the sender would have lead, or whom it follows, or itself.
     pub vote: Vote,
     /// Of the sender.
-    pub voice: Voice,
-    /// Which voters of the sender's configuration were none in the last epoch that was established, as far as it knows: one
-    /// bit for each, by the order of their ids. Only what a full voice says counts.
-    pub newcomers: u64,
+    pub history: HistoryInfo,
     /// The sender's ensemble; 0 where it does not know it yet.
     pub ensemble: u64,
 }
@@ -98,8 +107,8 @@ pub enum PeerMessage {
     FollowerInfo {
         /// Highest epoch promised.
         accepted: Epoch,
-        /// What its word is worth.
-        voice: Voice,
+        /// Its history.
+        history: HistoryInfo,
         /// Its ensemble; 0 where it does not know it yet.
         ensemble: u64,
     },
@@ -151,12 +160,15 @@ pub enum PeerMessage {
     },
     /// Leader: the next transaction (ZAB-09, ZAB-14).
     Proposal(Entry),
-    /// Leader: the learner has been sent the whole history (ZAB-11).
+    /// Leader: the learner has been sent the whole history (ZAB-11). It says so again, with the new list to keep, where the
+    /// ensemble has other voters than before and a quorum has the history.
     NewLeader {
         /// The epoch that begins with it.
         epoch: Epoch,
-        /// The voters that it is established under.
+        /// The voters of this epoch.
         voters: BTreeSet<ServerId>,
+        /// The voters of the last established epoch: the list to keep.
+        established: BTreeSet<ServerId>,
         /// The ensemble.
         identity: Identity,
         /// The random numbers of the epochs of the history.
@@ -264,6 +276,13 @@ pub enum PeerMessage {
     },
 }
 
+impl HistoryInfo {
+    /// Of a server that knows of no voter that was none before.
+    pub fn new(voice: Voice, epoch: Epoch) -> HistoryInfo {
+        HistoryInfo { voice, epoch, newcomers: 0 }
+    }
+}
+
 impl Standing {
     /// May `server` say this of the session for which it wants `request` to be decided? Only its own sessions may be known
     /// to it alone, they are named for it, and it ends them itself.
@@ -286,13 +305,13 @@ impl fmt::Display for Vote {
 
 impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Notification { stance, round, vote, voice, newcomers: _, ensemble: _ } = self;
+        let Notification { stance, round, vote, history, ensemble: _ } = self;
         match stance {
             Stance::Looking => write!(f, "looking round {round}: {vote}")?,
             Stance::Following => write!(f, "following {vote}, round {round}")?,
             Stance::Leading => write!(f, "leading {vote}, round {round}")?,
         }
-        match voice {
+        match history.voice {
             Voice::Full => Ok(()),
             Voice::Blank => write!(f, ", blank"),
             Voice::Damaged => write!(f, ", damaged"),
@@ -303,8 +322,8 @@ impl fmt::Display for Notification {
 impl fmt::Display for PeerMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PeerMessage::FollowerInfo { accepted, voice, .. } => {
-                write!(f, "FOLLOWERINFO accepted={accepted} {voice:?}")
+            PeerMessage::FollowerInfo { accepted, history, .. } => {
+                write!(f, "FOLLOWERINFO accepted={accepted} {:?}", history.voice)
             }
             PeerMessage::LeaderInfo { epoch, empty, .. } => {
                 write!(f, "LEADERINFO epoch={epoch}{}", if *empty { " empty" } else { "" })

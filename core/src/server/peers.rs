@@ -8,15 +8,15 @@ use crate::error::{Lost, Why};
 use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Cx, Mark, PeerCommand, PeerEvent};
-use crate::peer::{Notification, PeerMessage, Stance, Voice};
+use crate::peer::{HistoryInfo, Notification, PeerMessage, Stance};
 
 /// A link that another server has dialled, and that no role has yet: its peer may know of an outcome before this server
 /// does.
 #[derive(Debug)]
 pub(super) struct Inbound {
     peer: ServerId,
-    /// What it said: its promise so far, and what its word is worth.
-    said: Option<(Epoch, Voice)>,
+    /// What it said: its promise so far, and its history.
+    said: Option<(Epoch, HistoryInfo)>,
 }
 
 impl Server {
@@ -61,9 +61,8 @@ impl Server {
             if self.replica.log().is_writing() {
                 return;
             }
-            let newcomers = cx.config.voters().newcomers(&self.replica.voters_before(cx.config));
             let own = self.replica.vote(cx.config.id());
-            looking.vote(own, self.replica.voice(), newcomers, now);
+            looking.vote(own, self.replica.history_info(cx.config), now);
             self.tell_all(cx);
         }
         let Role::Looking(looking) = &mut self.role else {
@@ -121,17 +120,10 @@ impl Server {
             Role::Following(_) => Stance::Following,
             Role::Leading(_) => Stance::Leading,
         };
-        let (round, voice) = (self.round, self.replica.voice());
-        let newcomers = cx.config.voters().newcomers(&self.replica.voters_before(cx.config));
+        let (round, history) = (self.round, self.replica.history_info(cx.config));
         let ensemble = self.replica.ensemble_id();
-        let notification = self.elected.map(|vote| Notification {
-            stance,
-            round,
-            vote,
-            voice,
-            newcomers,
-            ensemble,
-        });
+        let notification = |vote| Notification { stance, round, vote, history, ensemble };
+        let notification = self.elected.map(notification);
         cx.out.election.extend(notification.map(|notification| (from, notification)));
     }
 
@@ -179,7 +171,7 @@ impl Server {
 
     fn on_message(&mut self, link: LinkId, message: PeerMessage, cx: &mut Cx<'_>) {
         if let Some(inbound) = self.inbound.get_mut(&link) {
-            if let PeerMessage::FollowerInfo { accepted, voice, ensemble } = message
+            if let PeerMessage::FollowerInfo { accepted, history, ensemble } = message
                 && inbound.said.is_none()
             {
                 let ours = self.replica.ensemble_id();
@@ -192,7 +184,7 @@ impl Server {
                     ));
                     return cx.out.peers.push(PeerCommand::Close(link, why));
                 }
-                inbound.said = Some((accepted, voice));
+                inbound.said = Some((accepted, history));
                 self.maybe_lead_inbound(cx);
                 self.adopt_inbound(cx);
             } else {
@@ -252,12 +244,11 @@ impl Server {
         };
         cx.mark(Mark::LinkEarly);
         let learners = self.inbound.values();
-        let said = learners.filter_map(|inbound| inbound.said.map(|(_, v)| (inbound.peer, v)));
-        let own = (cx.config.id(), self.replica.voice());
-        let voices = said.chain([own]).collect();
+        let said = learners.filter_map(|inbound| inbound.said.map(|(_, h)| (inbound.peer, h)));
+        let own = (cx.config.id(), self.replica.history_info(cx.config));
+        let said = said.chain([own]).collect();
         let nothing_logged = self.replica.log().is_empty();
-        let before = self.replica.voters_before(cx.config);
-        if looking.has_voted() && cx.config.voters().may_decide(&voices, nothing_logged, &before) {
+        if looking.has_voted() && cx.config.voters().may_decide(&said, nothing_logged) {
             self.round = looking.round();
             self.elected = Some(self.replica.vote(cx.config.id()));
             cx.mark(Mark::ElectionByLinks);
@@ -270,10 +261,16 @@ impl Server {
         while let Role::Leading(leader) = &mut self.role
             && let Some((link, inbound)) =
                 self.inbound.extract_if(.., |_, inbound| inbound.said.is_some()).next()
-            && let Some((accepted, voice)) = inbound.said
+            && let Some((accepted, history)) = inbound.said
         {
-            let verdict =
-                leader.on_follower_info(link, inbound.peer, accepted, voice, &mut self.replica, cx);
+            let verdict = leader.on_follower_info(
+                link,
+                inbound.peer,
+                accepted,
+                history,
+                &mut self.replica,
+                cx,
+            );
             self.carry_out(verdict, cx);
         }
     }

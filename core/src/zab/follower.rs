@@ -53,8 +53,8 @@ enum Phase {
     Synchronization { link: LinkId, epoch: Epoch },
     /// Has all of it; waits until it is durable, and the epoch after it.
     Entering { link: LinkId, epoch: Epoch, write: WriteId },
-    /// Has said so; waits for the word to serve.
-    Synced { link: LinkId },
+    /// Has said so; waits for the word to serve. Before that it may be told to keep other voters.
+    Synced { link: LinkId, epoch: Epoch, recording: Option<WriteId> },
     /// Serves. A server that was found empty acknowledges nothing until its state file says that it is filled.
     Following { link: LinkId, silent_until: Option<WriteId> },
 }
@@ -107,7 +107,7 @@ impl Follower {
             | Phase::Promising { link, .. }
             | Phase::Synchronization { link, .. }
             | Phase::Entering { link, .. }
-            | Phase::Synced { link }
+            | Phase::Synced { link, .. }
             | Phase::Following { link, .. } => Some(link),
         }
     }
@@ -143,9 +143,9 @@ impl Follower {
     /// The link stands.
     pub(crate) fn on_up(&mut self, link: LinkId, replica: &Replica, cx: &mut Cx<'_>) {
         self.phase = Phase::Discovery { link };
-        let (accepted, voice) = (replica.state().accepted_epoch, replica.voice());
-        let ensemble = replica.ensemble_id();
-        cx.tell(link, PeerMessage::FollowerInfo { accepted, voice, ensemble });
+        let accepted = replica.state().accepted_epoch;
+        let (history, ensemble) = (replica.history_info(cx.config), replica.ensemble_id());
+        cx.tell(link, PeerMessage::FollowerInfo { accepted, history, ensemble });
         self.deadline = cx.now.mono.after(cx.config.discovery_limit() * 2);
     }
 
@@ -177,8 +177,16 @@ impl Follower {
                 self.on_snap((zxid, index, bytes, last), replica, cx)
             }
             PeerMessage::Proposal(entry) => self.on_proposal(entry, replica, cx),
-            PeerMessage::NewLeader { epoch, voters, identity, nonces } => {
-                self.on_new_leader(epoch, (voters, identity, nonces), replica, cx)
+            PeerMessage::NewLeader { epoch, voters, established, identity, nonces } => {
+                // All of it goes into the state file, which has one block for it.
+                if identity.id == 0
+                    || established.len() > Voters::MAX
+                    || nonces.len() > identity::EPOCHS
+                {
+                    return self
+                        .refuse(format!("the leader began epoch {epoch} with too much"), cx);
+                }
+                self.on_new_leader(epoch, (voters, established), (identity, nonces), replica, cx)
             }
             PeerMessage::Differs { zxid } if cx.config.voters().set().len() > 2 => {
                 News::Differs(zxid)
@@ -220,10 +228,14 @@ impl Follower {
             }
             Phase::Entering { link, epoch, write } if *write == id => {
                 let (link, epoch) = (*link, *epoch);
-                self.phase = Phase::Synced { link };
+                self.phase = Phase::Synced { link, epoch, recording: None };
                 cx.tell(link, PeerMessage::AckNewLeader { epoch });
                 // Some of what it was sent may wait for this server to be committed.
                 self.on_durable(replica.log().durable(), replica, cx);
+            }
+            Phase::Synced { link, epoch, recording } if *recording == Some(id) => {
+                *recording = None;
+                cx.tell(*link, PeerMessage::AckNewLeader { epoch: *epoch });
             }
             Phase::Following { link, silent_until } if *silent_until == Some(id) => {
                 *silent_until = None;
@@ -400,14 +412,11 @@ impl Follower {
     fn on_new_leader(
         &mut self,
         epoch: Epoch,
-        (voters, identity, nonces): (BTreeSet<ServerId>, Identity, Vec<EpochNonce>),
+        (voters, established): (BTreeSet<ServerId>, BTreeSet<ServerId>),
+        (identity, nonces): (Identity, Vec<EpochNonce>),
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> News {
-        // All of it goes into the state file, which has one block for it.
-        if identity.id == 0 || voters.len() > Voters::MAX || nonces.len() > identity::EPOCHS {
-            return self.refuse(format!("the leader began epoch {epoch} with too much"), cx);
-        }
         let joins = self.joins;
         let known = replica.state().identity.filter(|known| known.established);
         let known = known.filter(|known| !joins || known.id == identity.id);
@@ -424,11 +433,17 @@ impl Follower {
                 }
                 let write = replica.save_state(cx, |state| {
                     state.current_epoch = epoch;
-                    state.voters = voters;
+                    state.voters = established;
                     state.identity = known.or(Some(Identity { established: false, ..identity }));
                     state.nonces = nonces;
                 });
                 self.phase = Phase::Entering { link, epoch, write };
+                News::None
+            }
+            // A quorum has the history: the voters of this epoch are those to keep.
+            Phase::Synced { link, epoch: entered, recording: None } if epoch == entered => {
+                let write = replica.save_state(cx, |state| state.voters = established);
+                self.phase = Phase::Synced { link, epoch, recording: Some(write) };
                 News::None
             }
             Phase::Synchronization { .. }
@@ -465,7 +480,7 @@ impl Follower {
 
     /// What is committed is applied: service begins.
     pub(crate) fn activate(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
-        let Phase::Synced { link } = self.phase else {
+        let Phase::Synced { link, .. } = self.phase else {
             unreachable!("service begins after synchronization")
         };
         cx.mark(Mark::FollowingBegun);
@@ -493,7 +508,7 @@ impl Follower {
         cx: &mut Cx<'_>,
     ) -> News {
         match self.phase {
-            Phase::Synced { link } | Phase::Following { link, .. } => {
+            Phase::Synced { link, .. } | Phase::Following { link, .. } => {
                 if self.serving().is_some() {
                     let fresh_until = echo.min(cx.now.mono).after(cx.config.silence_limit());
                     self.deadline = self.deadline.max(fresh_until);

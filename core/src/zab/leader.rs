@@ -18,8 +18,7 @@ use crate::error::{Lost, Why};
 use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Cx, Entry, Mark, PeerCommand};
-use crate::peer::{PeerMessage, Standing, Voice};
-use crate::quorum::Voters;
+use crate::peer::{HistoryInfo, PeerMessage, Standing, Voice};
 use crate::replica::Replica;
 use crate::txn::Origin;
 
@@ -29,10 +28,8 @@ pub(crate) struct Leader {
     phase: Phase,
     /// Feeds what it draws.
     seed: Seed,
-    /// What its word was worth when it was elected.
-    voice: Voice,
-    /// The voters of the epoch before this one, as its disk said then.
-    before: Voters,
+    /// What its disk said of its history when it was elected.
+    history: HistoryInfo,
     learners: BTreeMap<LinkId, Learner>,
     /// Servers that have promised an epoch far beyond all others.
     far_ahead: BTreeSet<ServerId>,
@@ -54,8 +51,8 @@ enum Phase {
     /// Waits for a quorum to say what it has promised.
     Gathering,
     /// Waits for promises not to follow an older epoch.
-    Promising { epoch: Epoch, write: WriteId, promised: BTreeMap<ServerId, Voice> },
-    /// Waits for servers that have taken over its history, durably.
+    Promising { epoch: Epoch, write: WriteId, promised: BTreeMap<ServerId, HistoryInfo> },
+    /// Waits for servers that have taken over its history, and keep the voters of this epoch, durably.
     Synchronization { epoch: Epoch, write: WriteId, own: bool, recording: Option<WriteId> },
     /// Serves.
     Broadcast { epoch: Epoch, broadcast: Box<Broadcast> },
@@ -86,8 +83,7 @@ impl Leader {
         let mut leader = Leader {
             phase: Phase::Gathering,
             seed,
-            voice: replica.voice(),
-            before: replica.voters_before(cx.config),
+            history: replica.history_info(cx.config),
             learners: BTreeMap::new(),
             far_ahead: BTreeSet::new(),
             round: 0,
@@ -131,9 +127,10 @@ impl Leader {
     /// What the word of a voter is worth that is this leader, or one of its learners.
     pub(crate) fn voice_of(&self, id: ServerId, own: ServerId) -> Option<Voice> {
         if id == own {
-            return Some(self.voice);
+            return Some(self.history.voice);
         }
-        self.learners.values().find(|learner| learner.server == id).map(|learner| learner.voice)
+        let learner = self.learners.values().find(|learner| learner.server == id);
+        learner.map(|learner| learner.history.voice)
     }
 
     /// The links of its learners.
@@ -327,7 +324,7 @@ impl Leader {
         cx.mark(Mark::BroadcastBegun);
         let broadcast = Box::new(Broadcast::new(epoch, replica, cx));
         self.phase = Phase::Broadcast { epoch, broadcast };
-        for learner in self.learners.values_mut().filter(|learner| learner.is_synced()) {
+        for learner in self.learners.values_mut().filter(|learner| learner.is_ready()) {
             learner.serve(replica, cx);
         }
     }

@@ -15,7 +15,7 @@
 
 use crate::ids::{Epoch, Instant, LinkId, ServerId, Zxid};
 use crate::io::{Cx, DiskCommand, Entry, Mark};
-use crate::peer::{PeerMessage, Voice};
+use crate::peer::{HistoryInfo, PeerMessage};
 use crate::replica::Replica;
 
 /// See the module.
@@ -23,12 +23,17 @@ use crate::replica::Replica;
 pub(super) struct Learner {
     pub(super) link: LinkId,
     pub(super) server: ServerId,
-    pub(super) voice: Voice,
-    /// The highest epoch that it had promised when it came.
+    /// What it said of its history when it came.
+    pub(super) history: HistoryInfo,
+    /// The highest epoch that it had promised then.
     pub(super) accepted: Epoch,
     pub(super) stage: Stage,
     /// The last transaction that it has been sent.
     sent: Zxid,
+    /// Was it told to keep the voters of this epoch?
+    told_voters: bool,
+    /// Are they on its disk?
+    keeps_voters: bool,
     /// Is a piece for it being read from the disk?
     reading: bool,
     /// Is something on its way that has to leave before more is sent?
@@ -68,17 +73,19 @@ impl Learner {
     pub(super) fn new(
         link: LinkId,
         server: ServerId,
-        voice: Voice,
+        history: HistoryInfo,
         accepted: Epoch,
         now: Instant,
     ) -> Learner {
         Learner {
             link,
             server,
-            voice,
+            history,
             accepted,
             stage: Stage::Informed,
             sent: Zxid::ZERO,
+            told_voters: false,
+            keeps_voters: false,
             reading: false,
             filling: false,
             heard: now,
@@ -95,6 +102,11 @@ impl Learner {
     /// Has it taken over the leader's history?
     pub(super) fn is_synced(&self) -> bool {
         matches!(self.stage, Stage::Synced | Stage::Serving)
+    }
+
+    /// And does it keep the voters of this epoch?
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_synced() && self.keeps_voters
     }
 
     /// Is its history being brought to the leader's?
@@ -228,8 +240,20 @@ impl Learner {
         }
         // In this very step nothing is left, so no proposal falls between.
         self.stage = Stage::Live;
-        let voters = cx.config.voters().set().clone();
-        cx.tell(self.link, replica.new_leader(epoch, voters));
+        self.tell_voters(replica, epoch, cx);
+    }
+
+    /// Tells it the epoch, and which voters it is to keep: those of before, until a quorum has the history.
+    fn tell_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
+        self.told_voters = replica.voters_before(cx.config) == *cx.config.voters();
+        cx.tell(self.link, replica.new_leader(epoch, cx.config));
+    }
+
+    /// A quorum has the history: whoever keeps the voters of before is told those of this epoch.
+    pub(super) fn renew_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
+        if self.is_synced() && !self.told_voters {
+            self.tell_voters(replica, epoch, cx);
+        }
     }
 
     /// The disk has read what was asked for.
@@ -326,10 +350,17 @@ impl Learner {
         self.echo
     }
 
-    /// It has taken over the history; what it was sent since, it acknowledges from now on.
-    pub(super) fn synced(&mut self, now: Instant) {
-        self.stage = Stage::Synced;
-        self.owes_since = self.owes_since.map(|_| now);
+    /// What it was told last of epoch and voters is on its disk. With the epoch it has taken over the history; what it was
+    /// sent since, it acknowledges from now on. False where nobody has asked.
+    pub(super) fn on_ack_new_leader(&mut self, now: Instant) -> bool {
+        let asked = self.stage == Stage::Live
+            || (self.stage == Stage::Synced && self.told_voters && !self.keeps_voters);
+        if self.stage == Stage::Live {
+            self.stage = Stage::Synced;
+            self.owes_since = self.owes_since.map(|_| now);
+        }
+        self.keeps_voters |= asked && self.told_voters;
+        asked
     }
 
     /// It has acknowledged.

@@ -191,7 +191,7 @@ fn newest(reader: &mut Reader, buffer: &mut BytesMut) -> Result<Option<Notificat
 
 #[cfg(test)]
 mod tests {
-    use zabkeeper_core::peer::{Stance, Voice, Vote, frame};
+    use zabkeeper_core::peer::{HistoryInfo, Stance, Voice, Vote, frame};
     use zabkeeper_core::{Epoch, ServerId, Zxid};
 
     use super::*;
@@ -202,8 +202,7 @@ mod tests {
             stance: Stance::Looking,
             round,
             vote,
-            voice: Voice::Full,
-            newcomers: 0,
+            history: HistoryInfo::new(Voice::Full, Epoch(1)),
             ensemble: 0,
         }
     }

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Instant, timeout};
 use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
 use zabkeeper_core::peer::secret::Secrets;
+use zabkeeper_core::peer::{HistoryInfo, frame};
 use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
 use zabkeeper_core::{Epoch, Input, LinkId, Outbox, ServerId, Why, Zxid};
 
@@ -107,8 +107,7 @@ fn notification(round: u64) -> Notification {
         stance: Stance::Looking,
         round,
         vote,
-        voice: Voice::Full,
-        newcomers: 0,
+        history: HistoryInfo::new(Voice::Full, Epoch(1)),
         ensemble: 0,
     }
 }

@@ -11,9 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Established, Local, Refusal};
 use zabkeeper_core::peer::secret::Secrets;
+use zabkeeper_core::peer::{HistoryInfo, frame};
 use zabkeeper_core::peer::{PeerMessage, Voice};
 use zabkeeper_core::{Epoch, ServerId};
 
@@ -76,10 +76,12 @@ fn is_closed(mut stream: &TcpStream) -> bool {
     }
 }
 
+/// What a server says that has lost its history.
+const DAMAGED: HistoryInfo = HistoryInfo { voice: Voice::Damaged, epoch: Epoch(0), newcomers: 0 };
+
 fn follower_info() -> Vec<u8> {
     let mut bytes = Vec::new();
-    let message =
-        PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged, ensemble: 0 };
+    let message = PeerMessage::FollowerInfo { accepted: Epoch(0), history: DAMAGED, ensemble: 0 };
     frame::encode(&message, &mut bytes);
     bytes
 }
@@ -225,7 +227,7 @@ fn nobody_gets_in_without_the_secret_or_with_a_wrong_one_or_with_frames_of_befor
         let (mut established, proof) = established.expect("it knows the secret");
         let mut bytes = Vec::new();
         let message =
-            PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged, ensemble: 0 };
+            PeerMessage::FollowerInfo { accepted: Epoch(0), history: DAMAGED, ensemble: 0 };
         established.writer.encode(&message, &mut bytes);
         // At once, as the server whose name it takes is about to dial again.
         let bytes = if replays {

@@ -261,14 +261,12 @@ fn draw_retold(profile: Profile, local: &LocalRules, dice: &mut Dice) -> u64 {
     if often { one_in } else { 0 }
 }
 
-/// Few ensembles grow while they are looked at, to three servers at most: a server keeps the new list from NEWLEADER on. Where
-/// the epoch ends before it is established, and one of those that were there has lost its disk, new ones that have not come so
-/// far count as lost, too, and no leader is found any more. The new ones have half of the time with faults, or more.
+/// Few ensembles grow while they are looked at. The new servers have half of the time with faults, or more.
 fn draw_growth(options: &mut Options, draws: bool, dice: &mut Dice) {
     let one_in = if options.profile == Some(Profile::Swarm) { 8 } else { 16 };
     let some = dice.chance(1, one_in);
     let half_ms = u64::try_from(options.duration.as_millis() / 2).unwrap_or(u64::MAX);
-    if some && draws && (2..=3).contains(&options.servers) && half_ms > 0 {
+    if some && draws && options.servers > 1 && half_ms > 0 {
         options.grows_from = dice.range_u32(1, options.servers - 1);
         options.grows_at = Duration::from_millis(dice.range(half_ms.min(1_000), half_ms));
     }

@@ -158,9 +158,10 @@ impl Id {
 
     fn row(self) -> (&'static str, &'static str) {
         match self {
-            Id::Z1 => {
-                ("Z1", "an epoch has one leader, promised it and followed into it by a quorum")
-            }
+            Id::Z1 => (
+                "Z1",
+                "an epoch has one leader, promised it and followed into it by a quorum that keeps its voters",
+            ),
             Id::Z2 => ("Z2", "what a server logs or applies was proposed, byte for byte"),
             Id::Z3 => ("Z3", "what servers take as committed is one history"),
             Id::Z4 => ("Z4", "a server applies in strictly rising zxid order"),

@@ -110,10 +110,14 @@ impl Ledger {
     /// What is durable on the word of the leader that the server is bound to counts as evidence, for ever: a later
     /// leader finds it there.
     fn vouch(&mut self, id: ServerId) {
+        let names_all = self.voters_before(id) == self.voters;
         let server = self.server(id);
         let (state, end) = (&server.mirror.durable().state, server.mirror.kept().end());
         let epoch = state.current_epoch;
         if epoch.0 > 0 && state.accepted_epoch == epoch {
+            if names_all {
+                server.named.insert(epoch);
+            }
             let synced = server.synced.entry(epoch).or_default();
             *synced = (*synced).max(end);
         }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use zabkeeper_core::io::Entry;
-use zabkeeper_core::peer::Voice;
 use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
 use super::history::Path;
+use super::voters::Past;
 
 /// All epochs that anybody has begun.
 #[derive(Clone, Default, Debug)]
@@ -56,11 +56,13 @@ pub(super) struct Proposed {
     pub(super) applied: Zxid,
 }
 
-/// Whom a would-be leader has won over to an epoch, and what their voices are worth.
+/// Whom a would-be leader has won over to an epoch, and what they know of the past.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Promises {
     pub(super) epoch: Epoch,
-    pub(super) voices: BTreeMap<ServerId, Voice>,
+    pub(super) pasts: BTreeMap<ServerId, Past>,
+    /// What it knew itself when it first named the epoch.
+    pub(super) own: Option<Past>,
     /// One of them that has shown a better history: its epoch, and where it ends.
     pub(super) better: Option<(ServerId, Epoch, Zxid)>,
 }

@@ -8,6 +8,7 @@
 //! durably and had taken over the history of this very epoch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::time::Duration;
 
 use zabkeeper_core::io::{DurableState, Entry};
@@ -49,6 +50,8 @@ pub(super) struct Server {
     pub(super) mirror: Mirror,
     /// How much of each epoch's history was durable here while that epoch was the newest one promised.
     pub(super) synced: BTreeMap<Epoch, Zxid>,
+    /// Epochs in which its disk named the voters that there are, while that epoch was the newest one promised.
+    pub(super) named: BTreeSet<Epoch>,
     /// The highest epochs ever found or confirmed on its disk.
     pub(super) accepted: Epoch,
     pub(super) current: Epoch,
@@ -321,6 +324,14 @@ impl Ledger {
                 vec![format!("server {id} serves in epoch {epoch}, begun after {}", maybe(end))];
             evidence.extend(self.evidence(epoch));
             evidence
+        })?;
+        let named = |id| self.servers.get(&id).is_some_and(|server| server.named.contains(&epoch));
+        tally.hold(Id::Z1, self.voters.most(named), || {
+            let lists = self.servers.iter();
+            let lists = lists.map(|(id, server)| (id, &server.mirror.durable().state.voters));
+            let lists = lists.map(|(id, voters)| format!("server {id} keeps {voters:?}"));
+            let what = format!("server {id} serves in epoch {epoch}; voters are {:?}", self.voters);
+            iter::once(what).chain(lists).collect()
         })?;
         let initial = initial.expect("held");
         let committed = self.committed.before_epoch(epoch);

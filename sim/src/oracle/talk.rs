@@ -9,15 +9,15 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem::{self, Discriminant};
 
-use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::io::{PeerCommand, PeerEvent, THIS_SERVER};
+use zabkeeper_core::peer::{HistoryInfo, Notification, PeerMessage, Stance, Voice, Vote};
 use zabkeeper_core::{Epoch, Instant, LinkId, ServerId, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::epochs::Promises;
 use super::ledger::{Ledger, Server};
 use super::proof::Proof;
-use super::voters::Voters;
+use super::voters::{Past, Voters};
 use super::words::{self, kept};
 
 /// A link, from one end.
@@ -103,18 +103,21 @@ impl Server {
 impl Ledger {
     /// The voters of the last epoch that was established, as the disk of this server says: who was none of them has
     /// acknowledged nothing. One that was alone kept its own name only.
-    fn voters_before(&self, id: ServerId) -> Voters {
+    pub(super) fn voters_before(&self, id: ServerId) -> Voters {
         let state = &self.servers[&id].mirror.durable().state;
+        let itself = |voter: &ServerId| if *voter == THIS_SERVER { id } else { *voter };
         match state.voters.len() {
             0 => self.voters.clone(),
-            1 => Voters([id].into()),
-            _ => Voters(state.voters.clone()),
+            _ => Voters(state.voters.iter().map(itself).collect()),
         }
     }
 
     /// A server is about to hear of one of its links.
     pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
         let sent_at = self.takes_off(id, link, event);
+        let peer = self.servers[&id].links.get(&link).map(|link| link.peer);
+        let before = peer.filter(|peer| self.servers.contains_key(peer));
+        let before = before.map_or(self.voters.clone(), |peer| self.voters_before(peer));
         let server = self.server(id);
         match event {
             PeerEvent::Up { peer, .. } => {
@@ -160,8 +163,8 @@ impl Ledger {
                 }
                 if let PeerMessage::LeaderInfo { epoch, .. } = message {
                     view.epoch = Some(*epoch);
-                } else if let PeerMessage::FollowerInfo { accepted, voice, .. } = message {
-                    view.voice = Some(*voice);
+                } else if let PeerMessage::FollowerInfo { accepted, history, .. } = message {
+                    view.voice = Some(history.voice);
                     view.comes = *accepted < Epoch::END;
                 } else if let PeerMessage::AckNewLeader { .. } = message {
                     view.synced = true;
@@ -169,7 +172,8 @@ impl Ledger {
                     view.snapshot = Some(*zxid);
                 } else if let PeerMessage::AckEpoch { fresh: true, current, last, .. } = message {
                     let (peer, voice) = (view.peer, view.voice.unwrap_or(Voice::Damaged));
-                    server.promises.voices.insert(peer, voice);
+                    let past = Past { voice, epoch: *current, before };
+                    server.promises.pasts.insert(peer, past);
                     let held = server.mirror.issued();
                     let own = (held.state.current_epoch, held.path.end());
                     if voice == Voice::Full && (*current, *last) > own {
@@ -277,9 +281,9 @@ impl Ledger {
 
     /// A would-be leader collects promises for this epoch.
     fn proposes_epoch(&mut self, id: ServerId, epoch: Epoch) {
-        let promises = &mut self.server(id).promises;
-        if promises.epoch != epoch {
-            *promises = Promises { epoch, ..Promises::default() };
+        if self.servers[&id].promises.epoch != epoch {
+            let own = Some(self.past(id));
+            self.server(id).promises = Promises { epoch, own, ..Promises::default() };
         }
     }
 
@@ -300,15 +304,14 @@ impl Ledger {
             return Ok(());
         }
         let server = &self.servers[&id];
-        let mut voices = server.promises.voices.clone();
+        let mut pasts = server.promises.pasts.clone();
         if server.mirror.durable().state.accepted_epoch == epoch {
-            voices.insert(id, self.worth(id));
+            pasts.insert(id, server.promises.own.clone().unwrap_or_else(|| self.past(id)));
         }
         let nothing = server.mirror.issued().path.end() == Zxid::ZERO;
-        let before = self.voters_before(id);
-        tally.hold(Id::Z1, self.voters.may_decide(&voices, nothing, &before), || {
+        tally.hold(Id::Z1, self.voters.may_decide(&pasts, nothing), || {
             vec![format!(
-                "server {id} leads epoch {epoch}; promised by {voices:?}, its own disk says: {}",
+                "server {id} leads epoch {epoch}; promised by {pasts:?}, its own disk says: {}",
                 kept(&server.mirror.durable().state)
             )]
         })?;
@@ -323,6 +326,12 @@ impl Ledger {
         })?;
         self.epochs.of_mut(epoch).decided = true;
         Ok(())
+    }
+
+    /// What a server knows of the past, going by its disk.
+    fn past(&self, id: ServerId) -> Past {
+        let epoch = self.servers[&id].mirror.durable().state.current_epoch;
+        Past { voice: self.worth(id), epoch, before: self.voters_before(id) }
     }
 
     /// What the word of a server is worth, going by its disk.
@@ -356,8 +365,8 @@ impl Ledger {
                 lines
             }
         };
-        if let PeerMessage::FollowerInfo { voice, .. } = said.message {
-            self.has_this_voice(tally, said.by, *voice, &evidence)?;
+        if let PeerMessage::FollowerInfo { history, .. } = said.message {
+            self.has_this_voice(tally, said.by, history.voice, &evidence)?;
         } else if let PeerMessage::AckEpoch { current: named, last, .. } = said.message {
             let promise =
                 format!("the promise of epoch {}", words::maybe(epoch.map(|epoch| epoch.0)));
@@ -401,7 +410,8 @@ impl Ledger {
         notifications: &[(ServerId, Notification)],
     ) -> Verdict {
         for (to, notification) in notifications {
-            let Notification { stance, vote, voice, .. } = *notification;
+            let Notification { stance, vote, history: HistoryInfo { voice, .. }, .. } =
+                *notification;
             let server = &self.servers[&by];
             let (held, settled) = (server.mirror.durable(), server.mirror.is_settled());
             let zxid = server.mirror.issued().path.end();

@@ -4,8 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zabkeeper_core::ServerId;
 use zabkeeper_core::peer::Voice;
+use zabkeeper_core::{Epoch, ServerId};
+
+/// What a server knows of the past, going by its disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Past {
+    pub(super) voice: Voice,
+    /// The epoch of its history.
+    pub(super) epoch: Epoch,
+    /// Who voted in the last epoch that was established, as far as it knows.
+    pub(super) before: Voters,
+}
 
 /// Those who vote.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,28 +28,33 @@ impl Voters {
         yes > self.0.len() - yes
     }
 
-    /// May those who speak with these voices say what the history is? `nothing`: whoever asks them has logged nothing.
+    /// May those who know this much say what the history is? `nothing`: whoever asks them has logged nothing.
     ///
     /// More than half that know what they have acknowledged do. Without a single one that does, more than half that are
-    /// new do; and all together, if there is nothing to lose. And where more than half of those `before` know, who was none of
-    /// them and is new counts like one that knows.
-    pub(super) fn may_decide(
-        &self,
-        voices: &BTreeMap<ServerId, Voice>,
-        nothing: bool,
-        before: &Voters,
-    ) -> bool {
-        let speaks = |id: ServerId, voice: Voice| voices.get(&id) == Some(&voice);
+    /// new do; and all together, if there is nothing to lose. And where more than half of those who voted before know, who
+    /// was none of them and is new counts like one that knows. That has to be so by the word of each that knows most.
+    pub(super) fn may_decide(&self, pasts: &BTreeMap<ServerId, Past>, nothing: bool) -> bool {
+        let speaks = |id: ServerId, voice: Voice| pasts.get(&id).is_some_and(|p| p.voice == voice);
+        let know =
+            || pasts.iter().filter(|(id, past)| self.0.contains(id) && past.voice == Voice::Full);
+        let latest = know().map(|(_, past)| past.epoch).max();
+        let before: Vec<&Voters> = know()
+            .filter(|(_, past)| Some(past.epoch) == latest)
+            .map(|(_, past)| &past.before)
+            .collect();
         let nobody_knows = !self.0.iter().any(|id| speaks(*id, Voice::Full));
         let sound = |id: &ServerId| speaks(*id, Voice::Full) || speaks(*id, Voice::Blank);
         let counts = |id: ServerId| {
-            let joins = !before.0.contains(&id) && speaks(id, Voice::Blank);
+            let joins =
+                before.iter().all(|before| !before.0.contains(&id)) && speaks(id, Voice::Blank);
             joins || speaks(id, Voice::Full)
         };
         self.most(|id| speaks(id, Voice::Full))
             || (nobody_knows && self.most(|id| speaks(id, Voice::Blank)))
             || (nothing && self.0.iter().all(sound))
-            || (before.most(|id| speaks(id, Voice::Full)) && self.most(counts))
+            || (latest.is_some()
+                && before.iter().all(|before| before.most(|id| speaks(id, Voice::Full)))
+                && self.most(counts))
     }
 }
 
@@ -49,6 +64,11 @@ mod tests {
 
     fn voters(n: u64) -> Voters {
         Voters((1..=n).map(ServerId).collect())
+    }
+
+    fn pasts(voices: &[Voice], before: u64) -> BTreeMap<ServerId, Past> {
+        let past = |voice: &Voice| Past { voice: *voice, epoch: Epoch(1), before: voters(before) };
+        (1..).map(ServerId).zip(voices.iter().map(past)).collect()
     }
 
     #[test]
@@ -62,11 +82,7 @@ mod tests {
     #[test]
     fn those_who_know_decide_and_new_ones_where_there_is_nothing_to_lose() {
         use Voice::{Blank, Damaged, Full};
-        let may = |voices: &[Voice], nothing| {
-            let ids = (1..).map(ServerId);
-            let voices = ids.zip(voices.iter().copied()).collect();
-            voters(3).may_decide(&voices, nothing, &voters(3))
-        };
+        let may = |voices: &[Voice], nothing| voters(3).may_decide(&pasts(voices, 3), nothing);
         assert!(may(&[Full, Full], false));
         assert!(!may(&[Full, Blank], false) && !may(&[Full, Blank], true));
         assert!(may(&[Blank, Blank], false));
@@ -77,11 +93,12 @@ mod tests {
     #[test]
     fn who_joins_counts_beside_most_of_those_who_were_there() {
         use Voice::{Blank, Damaged, Full};
-        let grows = |voices: &[Voice], before| {
-            let voices = (1..).map(ServerId).zip(voices.iter().copied()).collect();
-            voters(3).may_decide(&voices, false, &voters(before))
-        };
+        let grows = |voices: &[Voice], before| voters(3).may_decide(&pasts(voices, before), false);
         assert!(grows(&[Full, Blank], 1) && grows(&[Full, Full, Blank], 2));
         assert!(!grows(&[Full, Damaged], 1) && !grows(&[Full, Blank, Blank], 2));
+        let mut lists = pasts(&[Full, Full, Blank, Blank], 2);
+        assert!(voters(4).may_decide(&lists, false));
+        lists.get_mut(&ServerId(2)).unwrap().before = voters(4);
+        assert!(!voters(4).may_decide(&lists, false), "one knows of a reign of four");
     }
 }

@@ -54,11 +54,11 @@ impl World {
     }
 
     /// All its servers end, and know of all when they are started again; of the new ones as many come with them as may. Not
-    /// before those that know the history and a new one are most of all, or nobody knows any.
+    /// before most of them know the history, or nobody does.
     fn begin_to_grow(&mut self) {
-        let members = self.nodes.values().filter(|node| node.is_member());
-        let know = members.filter(|node| node.knows_its_history(&self.shared)).count();
-        if know > 0 && (know + 1) * 2 <= self.nodes.len() {
+        let members = || self.nodes.values().filter(|node| node.is_member());
+        let know = members().filter(|node| node.knows_its_history(&self.shared)).count();
+        if know > 0 && know * 2 <= members().count() {
             return self.shared.after(LOOK * MS, Event::Grow);
         }
         self.growth = Growth::Begun;

@@ -10,8 +10,8 @@
 //! what nobody may do: to forget what is committed, or to log what does not follow.
 
 use bytes::Bytes;
-use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::Channel;
+use zabkeeper_core::peer::{HistoryInfo, frame};
 use zabkeeper_core::peer::{PeerMessage, Standing, Voice};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
@@ -176,7 +176,8 @@ impl Rogue {
             4 => Epoch(known.saturating_add(2 * Epoch::LEAD_MAX)),
             _ => Epoch(known),
         };
-        PeerMessage::FollowerInfo { accepted, voice: Voice::Damaged, ensemble: 0 }
+        let history = HistoryInfo::new(Voice::Damaged, Epoch(0));
+        PeerMessage::FollowerInfo { accepted, history, ensemble: 0 }
     }
 
     /// As a learner: what is refused, or counts for nothing from one that is damaged.
@@ -206,7 +207,8 @@ impl Rogue {
                 standing: Standing::Global,
             },
             8 => {
-                PeerMessage::FollowerInfo { accepted: Epoch(0), voice: Voice::Damaged, ensemble: 0 }
+                let history = HistoryInfo::new(Voice::Damaged, Epoch(0));
+                PeerMessage::FollowerInfo { accepted: Epoch(0), history, ensemble: 0 }
             }
             _ => self.out_of_place(),
         }
@@ -269,6 +271,7 @@ impl Rogue {
             0 => PeerMessage::NewLeader {
                 epoch: Epoch::END,
                 voters: [ServerId(9)].into(),
+                established: [ServerId(9)].into(),
                 identity: Seed::from(0).identity(Epoch::END),
                 nonces: Vec::new(),
             },

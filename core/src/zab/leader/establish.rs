@@ -9,7 +9,7 @@ use super::{Leader, Phase, Verdict};
 use crate::error::{Lost, Why};
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Cx, Mark, PeerCommand};
-use crate::peer::{PeerMessage, Voice};
+use crate::peer::{HistoryInfo, PeerMessage, Voice};
 use crate::replica::Replica;
 use crate::zab::learner::{Learner, Stage};
 
@@ -20,7 +20,7 @@ impl Leader {
         link: LinkId,
         server: ServerId,
         accepted: Epoch,
-        voice: Voice,
+        history: HistoryInfo,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Verdict {
@@ -35,7 +35,7 @@ impl Leader {
         }
         // It may have been filled anew since it was compared last.
         self.digests.forget(server);
-        let learner = Learner::new(link, server, voice, accepted, cx.now.mono);
+        let learner = Learner::new(link, server, history, accepted, cx.now.mono);
         self.learners.insert(link, learner);
         if self.epoch().is_some_and(|epoch| accepted > epoch) {
             // It could never follow this leader (ZAB-04).
@@ -100,7 +100,7 @@ impl Leader {
     ) -> Verdict {
         match &mut self.phase {
             Phase::Promising { write, promised, .. } if *write == id => {
-                promised.insert(cx.config.id(), self.voice);
+                promised.insert(cx.config.id(), self.history);
                 self.announce_epoch(replica, cx);
                 self.maybe_synchronize(replica, cx);
                 Verdict::GoOn
@@ -124,8 +124,7 @@ impl Leader {
         let Phase::Gathering = self.phase else {
             return;
         };
-        let voices = self.voices(|_| true, true, cx);
-        if self.may_decide(&voices, replica, cx) {
+        if may_decide(&self.said(|_| true, true, cx), replica, cx) {
             let own = replica.state().accepted_epoch;
             let newer = self.learners.values().any(|learner| learner.accepted > own);
             cx.mark(if newer { Mark::EpochOfLearner } else { Mark::EpochOwn });
@@ -159,10 +158,12 @@ impl Leader {
         }
         let (empty, ensemble) = (replica.log().is_empty(), replica.last_ensemble_id());
         let blank = replica.has_nothing_to_lose();
-        let before = &self.before;
+        let voters = cx.config.voters();
+        let mut lists = voters.before(&self.said(|_| true, true, cx));
+        lists.push(voters.without(self.history.newcomers));
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
             learner.stage = Stage::Promising;
-            let empty = empty || !before.contains(learner.server);
+            let empty = empty || lists.iter().all(|before| !before.contains(learner.server));
             cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty, ensemble, blank });
         }
     }
@@ -179,7 +180,7 @@ impl Leader {
         let state = replica.state();
         // What a damaged server has counts for nothing: it acknowledged none of it, and cannot lead.
         let counts =
-            self.learners.get(&link).is_some_and(|learner| learner.voice != Voice::Damaged);
+            self.learners.get(&link).is_some_and(|learner| learner.history.voice != Voice::Damaged);
         if counts && (current, last) > (state.current_epoch, replica.log().appended()) {
             // ZAB-05, and trap of every hasty election: another server should lead.
             cx.mark(Mark::LeaderBehind);
@@ -193,7 +194,7 @@ impl Leader {
         match &mut self.phase {
             Phase::Promising { promised, .. } => {
                 if fresh {
-                    promised.insert(learner.server, learner.voice);
+                    promised.insert(learner.server, learner.history);
                 } else {
                     cx.mark(Mark::PromiseOld);
                 }
@@ -213,7 +214,7 @@ impl Leader {
             return;
         };
         let own = promised.contains_key(&cx.config.id());
-        if !own || !self.may_decide(promised, replica, cx) {
+        if !own || !may_decide(promised, replica, cx) {
             return;
         }
         cx.mark(Mark::DiscoveryPromised);
@@ -259,63 +260,69 @@ impl Leader {
     ) -> Verdict {
         let right = self.epoch() == Some(epoch);
         let serves = self.serving().is_some();
-        let learner = self.learners.get_mut(&link).filter(|l| right && l.stage == Stage::Live);
-        let Some(learner) = learner else {
+        let renews = serves || self.is_recording();
+        let mut learner = self.learners.get_mut(&link).filter(|_| right);
+        let asked = learner.as_mut().is_some_and(|l| l.on_ack_new_leader(cx.now.mono));
+        let Some(learner) = learner.filter(|_| asked) else {
             return self.refuse(link, format!("it entered epoch {epoch} unasked"), cx);
         };
-        learner.synced(cx.now.mono);
-        if serves {
+        if renews {
+            learner.renew_voters(replica, epoch, cx);
+        }
+        if !serves {
+            return self.maybe_establish(replica, cx);
+        }
+        if learner.is_ready() {
             cx.mark(Mark::LearnerJoined);
             learner.serve(replica, cx);
-            return Verdict::GoOn;
         }
-        self.maybe_establish(replica, cx)
+        Verdict::GoOn
     }
 
-    /// A quorum has the history durably, and the identity of the ensemble. Before anything is committed in this epoch, that is
-    /// durable here, and so are its voters: who is none of them has acknowledged nothing of it.
+    /// Are the voters of this epoch being written, or are they there?
+    fn is_recording(&self) -> bool {
+        matches!(self.phase, Phase::Synchronization { recording: Some(_), .. })
+    }
+
+    /// A quorum has the history durably, and the identity of the ensemble. Before anything is committed in this epoch, a quorum
+    /// keeps its voters, too, this leader first: who is none of them has acknowledged nothing of it. Not earlier: where an epoch
+    /// comes to nothing before a quorum has the history, those who were no voters before have lost nothing.
     fn maybe_establish(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> Verdict {
-        let Phase::Synchronization { own, recording, .. } = self.phase else {
+        let Phase::Synchronization { epoch, own, .. } = self.phase else {
             return Verdict::GoOn;
         };
-        let voices = self.voices(Learner::is_synced, own, cx);
-        if !own || !self.may_decide(&voices, replica, cx) {
+        let have_history = own && may_decide(&self.said(Learner::is_synced, own, cx), replica, cx);
+        if !have_history {
             return Verdict::GoOn;
         }
-        let voters = cx.config.voters().set();
-        if replica.is_established_under(voters) {
-            return Verdict::Establish;
+        if replica.is_established_under(cx.config.voters()) {
+            let keep_voters = may_decide(&self.said(Learner::is_ready, own, cx), replica, cx);
+            return if keep_voters { Verdict::Establish } else { Verdict::GoOn };
         }
-        if recording.is_none() {
-            let write = replica.save_state(cx, |state| {
-                state.voters.clone_from(voters);
-                state.identity.iter_mut().for_each(|identity| identity.established = true);
-            });
+        if !self.is_recording() {
             if let Phase::Synchronization { recording, .. } = &mut self.phase {
-                *recording = Some(write);
+                *recording = Some(replica.record_establishment(cx));
+            }
+            for learner in self.learners.values_mut() {
+                learner.renew_voters(replica, epoch, cx);
             }
         }
         Verdict::GoOn
     }
 
-    fn may_decide(
-        &self,
-        voices: &BTreeMap<ServerId, Voice>,
-        replica: &Replica,
-        cx: &Cx<'_>,
-    ) -> bool {
-        cx.config.voters().may_decide(voices, replica.log().is_empty(), &self.before)
-    }
-
-    /// The voices of the learners that are so far, and the own one if it is.
-    fn voices(
+    /// What the learners that are so far have said of their history, and the own one if it is.
+    fn said(
         &self,
         so_far: impl Fn(&Learner) -> bool,
         own: bool,
         cx: &Cx<'_>,
-    ) -> BTreeMap<ServerId, Voice> {
+    ) -> BTreeMap<ServerId, HistoryInfo> {
         let learners = self.learners.values().filter(|learner| so_far(learner));
-        let own = own.then(|| (cx.config.id(), self.voice));
-        learners.map(|learner| (learner.server, learner.voice)).chain(own).collect()
+        let own = own.then(|| (cx.config.id(), self.history));
+        learners.map(|learner| (learner.server, learner.history)).chain(own).collect()
     }
+}
+
+fn may_decide(said: &BTreeMap<ServerId, HistoryInfo>, replica: &Replica, cx: &Cx<'_>) -> bool {
+    cx.config.voters().may_decide(said, replica.log().is_empty())
 }

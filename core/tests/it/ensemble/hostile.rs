@@ -9,7 +9,7 @@ use zabkeeper_core::ErrorCode;
 use zabkeeper_core::Halted;
 use zabkeeper_core::SessionId;
 use zabkeeper_core::io::Entry;
-use zabkeeper_core::peer::{Standing, Voice};
+use zabkeeper_core::peer::{HistoryInfo, Standing, Voice};
 use zabkeeper_core::txn::{Lifetime, Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{Acl, Id, Perms, Request};
 
@@ -165,7 +165,8 @@ fn a_lone_promise_near_the_last_epoch_binds_nobody() {
             }
             let link = LinkId(1 << 40);
             let up = PeerEvent::Up { peer: HOSTILE, dialled: false };
-            let promise = PeerMessage::FollowerInfo { accepted: Epoch(ahead), voice, ensemble: 0 };
+            let (accepted, history) = (Epoch(ahead), HistoryInfo::new(voice, Epoch(0)));
+            let promise = PeerMessage::FollowerInfo { accepted, history, ensemble: 0 };
             for event in [up, PeerEvent::Message(promise), PeerEvent::Down] {
                 play.step(LEADER, Input::Peer(link, event));
             }
@@ -334,7 +335,10 @@ impl Dice {
             6 => PeerMessage::Revalidate { conn: ConnId(7_000), session, timeout_ms },
             7 => PeerMessage::Ack { zxid },
             8 => PeerMessage::AckEpoch { fresh: true, current: epoch, last: zxid, nonce: 0 },
-            9 => PeerMessage::FollowerInfo { accepted: epoch, voice: Voice::Full, ensemble: 0 },
+            9 => {
+                let history = HistoryInfo::new(Voice::Full, epoch);
+                PeerMessage::FollowerInfo { accepted: epoch, history, ensemble: 0 }
+            }
             10 => PeerMessage::SyncAt { last: zxid, nonce: 0 },
             _ => PeerMessage::Pong {
                 round: self.below(4),

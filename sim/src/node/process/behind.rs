@@ -70,8 +70,8 @@ mod tests {
         let mut has_all = at();
         let epoch = zabkeeper_core::Epoch(1);
         let identity = zabkeeper_core::Seed::from(1).identity(epoch);
-        let (voters, nonces) = ([].into(), Vec::new());
-        let new_leader = PeerMessage::NewLeader { epoch, voters, identity, nonces };
+        let (voters, established, nonces) = ([].into(), [].into(), Vec::new());
+        let new_leader = PeerMessage::NewLeader { epoch, voters, established, identity, nonces };
         has_all.says(&[PeerCommand::Send(LINK, new_leader)]);
         assert!(has_all.is_somebody(ServerId(1)).is_err());
         let pong = learner(PeerMessage::Pong {

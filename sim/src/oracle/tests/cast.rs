@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::peer::{HistoryInfo, Notification, PeerMessage, Stance, Voice, Vote};
 use zabkeeper_core::{
     Epoch, Input, LinkId, Mode, Seed, ServerId, SessionOptions, Status, WriteId, Zxid,
 };
@@ -207,14 +207,8 @@ impl History {
 
     pub(super) fn votes(&mut self, by: ServerId, vote: Vote, voice: Voice) {
         let status = self.member(by).status();
-        let word = Notification {
-            stance: Stance::Looking,
-            round: 1,
-            vote,
-            voice,
-            newcomers: 0,
-            ensemble: 0,
-        };
+        let (stance, history) = (Stance::Looking, HistoryInfo::new(voice, status.current_epoch));
+        let word = Notification { stance, round: 1, vote, history, ensemble: 0 };
         let election = &[(ServerId(9), word)];
         let (disk, peers) = (&[], &[]);
         self.sees(Observation::Output { server: by, disk, peers, election, status: &status });
@@ -247,8 +241,11 @@ impl History {
         for (server, peer, dialled) in [(id, leader, true), (leader, id, false)] {
             self.is_linked(server, link, peer, dialled);
         }
-        let (accepted, voice) = (self.member(id).state.accepted_epoch, self.voice(id));
-        self.sends(id, leader, PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
+        let voice = self.voice(id);
+        let state = &self.member(id).state;
+        let (accepted, history) =
+            (state.accepted_epoch, HistoryInfo::new(voice, state.current_epoch));
+        self.sends(id, leader, PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
     }
 
     pub(super) fn voice(&mut self, id: ServerId) -> Voice {
@@ -467,5 +464,6 @@ pub(super) fn cast(count: u64) -> BTreeMap<ServerId, Member> {
 /// A leader begins this epoch.
 pub(super) fn new_leader(epoch: Epoch) -> PeerMessage {
     let identity = Seed::from(1).identity(epoch);
-    PeerMessage::NewLeader { epoch, voters: [].into(), identity, nonces: Vec::new() }
+    let (voters, established) = ([].into(), [].into());
+    PeerMessage::NewLeader { epoch, voters, established, identity, nonces: Vec::new() }
 }

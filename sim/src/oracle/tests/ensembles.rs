@@ -125,6 +125,21 @@ fn z1_a_leader_serves_before_a_quorum_has_its_history() {
     });
 }
 
+/// Where it ends then, a server that was none before is taken for one that has lost nothing.
+#[test]
+fn z1_a_leader_serves_before_a_quorum_keeps_its_voters() {
+    twins_of(3, "Z1", |h, lie| {
+        second_reign(h);
+        h.begins(S2, E2);
+        h.is_mended(S3, S2, E2);
+        if lie {
+            h.saves(S3, |state| state.voters = [S2, S3].into());
+        }
+        h.enters(S3, S2, E2);
+        h.serves(S2);
+    });
+}
+
 #[test]
 fn z2_a_learner_logs_other_bytes() {
     twins_of(3, "Z2", |h, lie| {

@@ -2,7 +2,7 @@
 //! confirms it (C5).
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::peer::{HistoryInfo, Notification, PeerMessage, Stance, Voice, Vote};
 use zabkeeper_core::{ConnId, Epoch, Input, Instant, LinkId, ServerId, Why, Zxid};
 
 use super::cast::link;
@@ -29,7 +29,8 @@ pub(super) fn hears_from(
     round: u64,
 ) {
     let vote = Vote { epoch: Epoch(1), zxid: Zxid::ZERO, candidate: S1 };
-    let said = Notification { stance, round, vote, voice: Voice::Full, newcomers: 0, ensemble: 0 };
+    let history = HistoryInfo::new(Voice::Full, Epoch(1));
+    let said = Notification { stance, round, vote, history, ensemble: 0 };
     h.takes(id, &Input::Election(from, said));
     h.shows(id);
 }
@@ -42,9 +43,8 @@ fn l14_a_server_says_the_same_without_end() {
         for _ in 0..200 {
             if !lie {
                 let less = Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: S1 };
-                let (stance, voice) = (Stance::Looking, Voice::Full);
-                let said =
-                    Notification { stance, round: 1, vote: less, voice, newcomers: 0, ensemble: 0 };
+                let (stance, history) = (Stance::Looking, HistoryInfo::new(Voice::Full, Epoch(0)));
+                let said = Notification { stance, round: 1, vote: less, history, ensemble: 0 };
                 h.takes(S3, &Input::Election(ServerId(9), said));
             }
             h.looks(S3);
@@ -97,8 +97,8 @@ fn z26_a_leader_counts_who_says_so_in_this_election() {
 fn z26_a_leader_goes_on_that_is_outrun() {
     twins_of(3, "Z26", |h, lie| {
         let accepted = h.member(S1).state.accepted_epoch.next().expect("room");
-        let voice = Voice::Full;
-        h.hears_on(S1, link(S3, S1), PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
+        let history = HistoryInfo::new(Voice::Full, Epoch(1));
+        h.hears_on(S1, link(S3, S1), PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
         if !lie {
             looks(h, S1);
         }
@@ -118,13 +118,14 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
             h.is_linked(S1, link, S2, false);
         }
         let (first, second) = if lie { (older, newer) } else { (newer, older) };
-        let (accepted, voice) = (h.member(S2).state.accepted_epoch, Voice::Full);
-        h.hears_on(S1, first, PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
-        h.hears_on(S1, second, PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
+        let accepted = h.member(S2).state.accepted_epoch;
+        let history = HistoryInfo::new(Voice::Full, accepted);
+        h.hears_on(S1, first, PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
+        h.hears_on(S1, second, PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
         if !lie {
             let newest = LinkId(1_000);
             h.is_linked(S1, newest, S2, false);
-            h.hears_on(S1, newest, PeerMessage::FollowerInfo { accepted, voice, ensemble: 0 });
+            h.hears_on(S1, newest, PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
             h.takes(S1, &Input::Peer(newest, PeerEvent::Down));
         }
         h.hears_on(
