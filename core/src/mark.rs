@@ -309,6 +309,8 @@ marks! {
     ApplySliced,
     /// a step has done its share, and reads whose turn has come wait for the next one
     ReadsSliced,
+    /// a quorum has the history of an epoch with other voters than before, and a learner is told to keep those
+    VotersRenewed,
 }
 
 /// A set of [`Mark`]s.

@@ -42,7 +42,7 @@ use crate::timer::{Timer, TimerTable};
 use crate::watch::WatchListing;
 use crate::wire::WatcherType;
 use crate::zab::{Broadcast, Follower, Leader, News, Verdict};
-use clients::Conn;
+use clients::{Conn, ConnPhase};
 use local::LocalSessions;
 use peers::Inbound;
 use work::Work;
@@ -353,6 +353,12 @@ impl Server {
     /// How many of its clients' syncs wait for the leader's word, for checkers. Visits every connection.
     pub fn waiting_syncs(&self) -> usize {
         self.conns.values().map(|conn| conn.queue.unconfirmed().count()).sum()
+    }
+
+    /// How many handshakes wait for service to begin, for checkers. Visits every connection.
+    pub fn held_handshakes(&self) -> usize {
+        let held = |conn: &&Conn| matches!(conn.phase, ConnPhase::Held(_));
+        self.conns.values().filter(held).count()
     }
 
     /// Shows each node of the tree at `status().applied`, in no particular order: for whoever has found two digests that

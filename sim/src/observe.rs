@@ -167,12 +167,14 @@ pub enum Observation<'a> {
         /// The last transaction that would survive.
         last: Zxid,
     },
-    /// A server follows another and serves its clients from now on; told after the step that says so.
-    Follows {
+    /// A server serves its clients from now on; told after the step that says so.
+    Serves {
         /// Who.
         server: ServerId,
         /// How many of its clients' syncs wait for the leader's word.
         syncs: usize,
+        /// How many handshakes wait for it to serve.
+        held: usize,
     },
     /// The sessions that only this server knows are others than they were; told after what has been applied.
     Locals {

@@ -294,6 +294,7 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::HistoryDiffers
         | Mark::SetsAside
         | Mark::SyncAwaitsSnapshot
+        | Mark::VotersRenewed
         | Mark::StateDiffers
         | Mark::LoadSliced
         | Mark::ApplySliced

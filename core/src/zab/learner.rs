@@ -252,6 +252,7 @@ impl Learner {
     /// A quorum has the history: whoever keeps the voters of before is told those of this epoch.
     pub(super) fn renew_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
         if self.is_synced() && !self.told_voters {
+            cx.mark(Mark::VotersRenewed);
             self.tell_voters(replica, epoch, cx);
         }
     }

@@ -15,8 +15,8 @@
 //!           ▼                                                                │
 //!    Synchronization ─── TRUNC, SNAP, PROPOSAL.., NEWLEADER ────────────►    │
 //!           │ ◄──────────────────── ACK NEWLEADER ──────────────────────     ▼ history, then epoch durable
-//!           │ a quorum has the history                                     Synced
-//!           ▼                                                                │
+//!           │ a quorum has the history, and keeps the voters of              Synced
+//!           ▼ now: a second NEWLEADER says those that are new                │
 //!       Broadcast ───────────────── UPTODATE ───────────────────────────►    ▼
 //!           │ ─── PROPOSAL, COMMIT, PING ─► ◄─ ACK, PONG, REQUEST ───────  Following
 //!           ▼ epoch used up, or no quorum is heard                           ▼ the link is down

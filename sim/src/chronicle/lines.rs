@@ -113,7 +113,7 @@ impl Lines {
             | Observation::Applied { .. }
             | Observation::DurableTruth { .. }
             | Observation::CachedTruth { .. }
-            | Observation::Follows { .. }
+            | Observation::Serves { .. }
             | Observation::Locals { .. }
             | Observation::Reported { .. }
             | Observation::Final { .. } => {}

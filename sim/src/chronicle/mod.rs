@@ -305,7 +305,7 @@ impl Chronicle {
             | Observation::Waits { .. }
             | Observation::Grown { .. }
             | Observation::Struck { .. }
-            | Observation::Follows { .. }
+            | Observation::Serves { .. }
             | Observation::Locals { .. }
             | Observation::Reported { .. }
             | Observation::Final { .. } => {}

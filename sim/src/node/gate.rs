@@ -3,6 +3,8 @@
 //! Owns two buckets: one that gets its tokens as soon as they are due, and one that gets them late and loses fractions, as
 //! Java's may. Whoever is let in must have found enough in the first; whoever is refused must not have in the second.
 
+use std::time::Duration;
+
 use zabkeeper_core::Instant;
 use zabkeeper_core::throttle::{Handshake, ThrottleOptions, Weights};
 
@@ -14,12 +16,39 @@ pub(super) struct Gate {
     per_fill: u128,
     fill_ns: u128,
     /// Random drops refuse whom the bucket would let in.
-    drops: bool,
+    drops: Option<Drops>,
     at: Instant,
-    /// When somebody was let in last, or the beginning.
+    /// When somebody was let in last, or the beginning, and what was missing then at most.
     admitted: Instant,
+    missing: u128,
     most: u128,
     least: u128,
+}
+
+/// How probable a random drop is at most, in millionths.
+#[derive(Clone, Debug)]
+struct Drops {
+    most: u32,
+    increase: u32,
+    decrease: u32,
+    freeze_time: Duration,
+    /// When it was looked at last.
+    frozen: Instant,
+}
+
+impl Drops {
+    /// A client comes, and finds the bucket surely full, or perhaps empty, or neither.
+    fn on_attempt(&mut self, full: bool, empty: bool, now: Instant) {
+        if now.since(self.frozen) <= self.freeze_time {
+            return;
+        }
+        self.frozen = now;
+        if full {
+            self.most = self.most.saturating_sub(self.decrease);
+        } else if empty {
+            self.most = self.most.saturating_add(self.increase).min(1_000_000);
+        }
+    }
 }
 
 impl Gate {
@@ -28,14 +57,22 @@ impl Gate {
         let unit = u128::from(options.weights.map_or(1, |weights| weights.global));
         let fill_ns = options.fill_time.as_nanos().max(1);
         let capacity = u128::from(options.tokens) * unit * fill_ns;
+        let drops = options.freeze_time.map(|freeze_time| Drops {
+            most: 0,
+            increase: options.drop_increase,
+            decrease: options.drop_decrease,
+            freeze_time,
+            frozen: now,
+        });
         Gate {
             weights: options.weights,
             capacity,
             per_fill: u128::from(options.fill_count) * unit,
             fill_ns,
-            drops: options.freeze_time.is_some(),
+            drops,
             at: now,
             admitted: now,
+            missing: 0,
             most: capacity,
             least: capacity,
         }
@@ -69,17 +106,28 @@ impl Gate {
         self.least = (self.least + passed * self.per_fill / 2).min(self.capacity);
         let cost = self.cost(handshake) * self.fill_ns;
         let idle = now.since(self.admitted).as_nanos() * self.per_fill;
+        let full = idle >= filling + 2 * self.missing;
+        if let Some(drops) = &mut self.drops {
+            drops.on_attempt(full, self.least < self.fill_ns + late, now);
+        }
         if admitted {
             self.admitted = now;
             let held = self.most;
             self.most = held.saturating_sub(cost);
             self.least = self.least.saturating_sub(cost);
+            self.missing = self.capacity - self.least.saturating_sub(late);
             let enough = held >= cost;
             return enough.then_some(()).ok_or_else(|| self.told("is let in", held, cost));
         }
-        let full = idle >= filling + 2 * self.capacity;
-        let wrong = !self.drops && cost <= self.capacity && (full || self.least >= cost + late);
-        if wrong { Err(self.told("is refused", self.least, cost)) } else { Ok(()) }
+        let enough = match &self.drops {
+            None => full || self.least >= cost + late,
+            Some(drops) => full && drops.most == 0,
+        };
+        if enough && cost <= self.capacity {
+            Err(self.told("is refused", self.least, cost))
+        } else {
+            Ok(())
+        }
     }
 
     fn cost(&self, handshake: Handshake) -> u128 {
@@ -101,8 +149,6 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use zabkeeper_core::throttle::ConnectThrottle;
 
     use super::*;
@@ -136,6 +182,24 @@ mod tests {
     }
 
     #[test]
+    fn thr_05_refusals_at_random_that_never_become_fewer_are_noticed() {
+        let options = ThrottleOptions {
+            freeze_time: Some(Duration::from_millis(10)),
+            drop_increase: 300_000,
+            drop_decrease: 300_000,
+            ..options()
+        };
+        let mut gate = Gate::new(&options, at(0));
+        let mut says = |ms, admitted| gate.judge(Handshake::Global, admitted, at(ms)).is_ok();
+        assert!(says(0, true) && says(0, true));
+        assert!(says(20, false), "nothing is left, and from now on there are refusals at random");
+        assert!(
+            !says(1_000, false),
+            "it has had time to become full, and with that to refuse nobody"
+        );
+    }
+
+    #[test]
     fn thr_05_the_throttle_itself_is_found_right() {
         let mut dice = Seeds::new(3).stream("gate", 0);
         for _ in 0..200 {
@@ -144,6 +208,12 @@ mod tests {
                 fill_time: Duration::from_millis(dice.magnitude(1, 150)),
                 fill_count: dice.range_u32(1, 3),
                 weights: dice.chance(1, 2).then(Weights::default),
+                freeze_time: dice
+                    .chance(1, 2)
+                    .then(|| Duration::from_millis(dice.magnitude(1, 100))),
+                drop_increase: dice.range_u32(1, 900_000),
+                drop_decrease: dice.range_u32(1, 900_000),
+                decrease_ratio: *dice.pick(&[0, 0, 200_000]),
                 ..ThrottleOptions::default()
             };
             let mut gate = Gate::new(&options, at(0));

@@ -354,7 +354,7 @@ impl Throttle {
         if !dice.chance(1, 8) {
             return Throttle::OPEN;
         }
-        let drops = dice.chance(1, 2);
+        let drops = dice.chance(3, 4);
         Throttle {
             tokens: dice.range_u32(1, 6),
             fill: Duration::from_millis(dice.magnitude(1, 150)),

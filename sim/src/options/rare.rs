@@ -61,7 +61,7 @@ fn draw_bucket(seeds: Seeds, throttle: &mut Throttle) {
     let dice = &mut seeds.stream("config/throttle", 1);
     throttle.fill_count = dice.range_u32(1, 3);
     // Of 0, ZooKeeper's default, refusals become fewer only while the bucket is full.
-    throttle.decrease_ratio = *dice.pick(&[0, 0, 100_000, 500_000, 1_000_000]);
+    throttle.decrease_ratio = *dice.pick(&[0, 0, 0, 0, 100_000, 500_000, 1_000_000]);
     let global = dice.range_u32(1, 5);
     // What costs more than the bucket holds would never be let in.
     throttle.weights = (global, dice.range_u32(0, global), dice.range_u32(0, global));

@@ -2,6 +2,8 @@
 //!
 //! Owns the comparison of disks with their mirrors. Must not look into transactions.
 
+use std::iter;
+
 use zabkeeper_core::io::{DiskEvent, DurableState, Input};
 use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
@@ -10,7 +12,7 @@ use super::difference::Nodes;
 use super::history::Path;
 use super::ledger::Ledger;
 use super::mirror::Held;
-use super::words::kept;
+use super::words::{kept, maybe};
 use crate::model::Model;
 use crate::observe::Holder;
 
@@ -92,6 +94,7 @@ impl Ledger {
             if epoch > before {
                 self.has_initial(tally, id, epoch, &held.path, "has stored")?;
             }
+            self.renews_voters(tally, id, epoch)?;
         }
         self.vouch(id);
         Ok(())
@@ -107,11 +110,32 @@ impl Ledger {
         told != found && all(told, found) && all(found, issued)
     }
 
+    /// The first server keeps other voters than before, those that there are now: a quorum has the history. Where an epoch comes
+    /// to nothing before that, who joins in the next one would be taken for one that has lost something.
+    fn renews_voters(&mut self, tally: &mut Tally, id: ServerId, epoch: Epoch) -> Verdict {
+        let renews =
+            self.servers[&id].names_all == Some(false) && self.voters_before(id) == self.voters;
+        if !renews || self.renewed {
+            return Ok(());
+        }
+        self.renewed = true;
+        let end = self.epochs.initial(epoch).map(Path::end);
+        let has_quorum = end.is_some_and(|end| self.has_evidence(epoch, end));
+        tally.hold(Id::Z1, has_quorum, || {
+            let what = format!(
+                "server {id} keeps the voters of epoch {epoch}, begun after {}",
+                maybe(end)
+            );
+            iter::once(what).chain(self.evidence(epoch)).collect()
+        })
+    }
+
     /// What is durable on the word of the leader that the server is bound to counts as evidence, for ever: a later
     /// leader finds it there.
     fn vouch(&mut self, id: ServerId) {
         let names_all = self.voters_before(id) == self.voters;
         let server = self.server(id);
+        server.names_all = Some(names_all);
         let (state, end) = (&server.mirror.durable().state, server.mirror.kept().end());
         let epoch = state.current_epoch;
         if epoch.0 > 0 && state.accepted_epoch == epoch {

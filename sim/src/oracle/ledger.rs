@@ -30,6 +30,8 @@ const FORSAKEN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     pub(super) voters: Voters,
+    /// Has a server kept them since they became others?
+    pub(super) renewed: bool,
     pub(super) epochs: Epochs,
     pub(super) servers: BTreeMap<ServerId, Server>,
     /// The one history.
@@ -50,6 +52,8 @@ pub(super) struct Server {
     pub(super) mirror: Mirror,
     /// How much of each epoch's history was durable here while that epoch was the newest one promised.
     pub(super) synced: BTreeMap<Epoch, Zxid>,
+    /// Does its disk name the voters that there are? `None` where nothing was found there so far.
+    pub(super) names_all: Option<bool>,
     /// Epochs in which its disk named the voters that there are, while that epoch was the newest one promised.
     pub(super) named: BTreeSet<Epoch>,
     /// The highest epochs ever found or confirmed on its disk.
@@ -104,6 +108,7 @@ impl Ledger {
     pub(super) fn new(voters: &[ServerId]) -> Ledger {
         Ledger {
             voters: Voters(voters.iter().copied().collect()),
+            renewed: false,
             epochs: Epochs::default(),
             servers: BTreeMap::new(),
             committed: Path::default(),
@@ -139,6 +144,11 @@ impl Ledger {
     /// The ensemble has these voters from now on.
     pub(super) fn grown(&mut self, voters: &[ServerId]) {
         self.voters = Voters(voters.iter().copied().collect());
+        self.renewed = false;
+        for id in Vec::from_iter(self.servers.keys().copied()) {
+            let names_all = self.voters_before(id) == self.voters;
+            self.server(id).names_all = Some(names_all);
+        }
     }
 
     /// Does the server vote?
@@ -358,14 +368,14 @@ impl Ledger {
     }
 
     /// Does a majority hold `zxid` durably, each on the word of the leader of `epoch`?
-    fn has_evidence(&self, epoch: Epoch, zxid: Zxid) -> bool {
+    pub(super) fn has_evidence(&self, epoch: Epoch, zxid: Zxid) -> bool {
         self.voters.most(|id| {
             let synced = self.servers.get(&id).and_then(|server| server.synced.get(&epoch));
             synced.is_some_and(|synced| *synced >= zxid)
         })
     }
 
-    fn evidence(&self, epoch: Epoch) -> Vec<String> {
+    pub(super) fn evidence(&self, epoch: Epoch) -> Vec<String> {
         let one = |(id, server): (&ServerId, &Server)| {
             let (durable, synced) = (server.mirror.durable(), server.synced.get(&epoch));
             let DurableState { accepted_epoch, current_epoch, .. } = durable.state;

@@ -18,7 +18,7 @@
 //! | `outside` | whom a reign leaves outside | Z26 |
 //! | `pace` | who keeps the others, or clients, waiting, and who does not wait | L8 L11 L13 |
 //! | `notifications` | how much servers say in elections | L14 |
-//! | `disks` | what servers keep | Z12 Z14 Z17 Z18 T2 C7 |
+//! | `disks` | what servers keep | Z1 Z12 Z14 Z17 Z18 T2 C7 |
 //! | `heard` | when a leader has heard of a session | T10 S3 S7 |
 //! | `commit` | each committed transaction against its request | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
 //! | `handshake` | sessions and passwords | S2 S4 S6 C6 C12 C13 W2 W6 W7 |
@@ -350,8 +350,9 @@ impl Oracles {
                 self.restarted(*server);
                 Ok(())
             }
-            Observation::Follows { server, syncs } => {
-                self.ledger.asks_anew(&mut self.tally, *server, *syncs)
+            Observation::Serves { server, syncs, held } => {
+                self.ledger.asks_anew(&mut self.tally, *server, *syncs)?;
+                pace::passes_nobody_over(&mut self.tally, *server, *held)
             }
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
             Observation::Reported { server, report, open } => self.reported(*server, report, open),

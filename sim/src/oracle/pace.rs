@@ -55,6 +55,15 @@ struct Debt {
     took: Option<Instant>,
 }
 
+/// Clients that came before a server began to serve go on when it does, in that very step.
+pub(super) fn passes_nobody_over(tally: &mut Tally, id: ServerId, held: usize) -> Verdict {
+    tally.hold(Id::L13, held == 0, || {
+        vec![format!(
+            "server {id} serves, and {held} clients that came before go on waiting for that"
+        )]
+    })
+}
+
 impl Pace {
     /// A fault strikes these servers, or what is between them.
     pub(super) fn strikes(&mut self, servers: &[ServerId], until: Instant) {

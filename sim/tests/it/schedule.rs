@@ -142,8 +142,11 @@ fn the_corpus_passes() {
         let is_planted = plant.is_some_and(|name| plants.join(name.trim_end_matches(':')).exists());
         let is_mended = schedule.found.is_some() && schedule.mended.is_some();
         assert!(schedule.violates.is_some() && is_planted != is_mended, "{}", path.display());
-        let goes_wrong = !schedule.steps.is_empty() || schedule.options.gone_one_in > 0;
-        assert!(goes_wrong, "{}: clients neither call nor vanish", path.display());
+        let options = &schedule.options;
+        let happens = !schedule.steps.is_empty()
+            || options.gone_one_in > 0
+            || options.first_voters().is_some();
+        assert!(happens, "{}: clients neither call nor vanish, and nobody joins", path.display());
         let report = run::replay(&schedule, Story::Off, false);
         assert_passed(&report);
         let drifted = schedule.reaches.is_empty() || !report.missed.is_empty();

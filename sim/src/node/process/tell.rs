@@ -43,12 +43,13 @@ impl Process {
         if disk.is_empty() && peers.is_empty() && election.is_empty() && now == self.told {
             return;
         }
-        let joined = now.0 == Role::Follows && self.told.0 != Role::Follows;
+        let serves = |role| matches!(role, Role::Leads | Role::Follows);
+        let begins = serves(now.0) && !serves(self.told.0);
         self.told = now;
         shared.observe(Observation::Output { server: self.id, disk, peers, election, status });
-        if joined {
-            let syncs = self.server.waiting_syncs();
-            shared.observe(Observation::Follows { server: self.id, syncs });
+        if begins {
+            let (syncs, held) = (self.server.waiting_syncs(), self.server.held_handshakes());
+            shared.observe(Observation::Serves { server: self.id, syncs, held });
         }
         self.role_is(status, shared);
     }

@@ -140,6 +140,26 @@ fn z1_a_leader_serves_before_a_quorum_keeps_its_voters() {
     });
 }
 
+/// Where that reign comes to nothing, who joins in the next one is taken for one that has lost its disk.
+#[test]
+fn z1_a_server_keeps_new_voters_before_a_quorum_has_the_history() {
+    twins_of(3, "Z1", |h, lie| {
+        second_reign(h);
+        h.saves(S3, |state| state.voters = [S2, S3].into());
+        h.confirms(S3);
+        h.begins(S2, E2);
+        h.is_mended(S3, S2, E2);
+        if !lie {
+            h.enters(S3, S2, E2);
+        }
+        h.saves(S3, |state| {
+            state.current_epoch = E2;
+            state.voters = [S1, S2, S3].into();
+        });
+        h.confirms(S3);
+    });
+}
+
 #[test]
 fn z2_a_learner_logs_other_bytes() {
     twins_of(3, "Z2", |h, lie| {

@@ -147,7 +147,16 @@ fn l8_a_follower_has_forgotten_a_sync_when_it_serves_again() {
         if !lie {
             h.whispers(S3, S1, PeerMessage::Sync { conn: ConnId(7), request: 3 });
         }
-        h.sees(Observation::Follows { server: S3, syncs: 1 });
+        h.sees(Observation::Serves { server: S3, syncs: 1, held: 0 });
+    });
+}
+
+#[test]
+fn l13_clients_that_came_before_service_are_passed_over() {
+    twins_of(3, "L13", |h, lie| {
+        enters_again(h);
+        h.joins(S3, S1);
+        h.sees(Observation::Serves { server: S3, syncs: 0, held: usize::from(lie) });
     });
 }
 
