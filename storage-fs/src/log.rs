@@ -181,12 +181,12 @@ impl<V: Vfs> LogLane<V> {
         self.active = Some(active);
         self.last = self.buffer.last();
         self.buffer.clear(BUFFER_KEPT);
-        Ok(())
+        self.state.note_end(self.last)
     }
 
     /// Removes everything after `to`. A power failure leaves a log that ends somewhere from `to` to its old end.
     fn truncate(&mut self, to: Zxid) -> Result<(), StoreError> {
-        let Slot { cluster, log_end, state, .. } = self.state.current().clone();
+        let Slot { cluster, state, .. } = self.state.current().clone();
         assert!(to >= state.snapshot, "cut to {to}, before the snapshot at {}", state.snapshot);
         if self.last <= to {
             return Ok(());
@@ -194,7 +194,8 @@ impl<V: Vfs> LogLane<V> {
         let cut = Cut::plan(&self.dir, to, cluster)?;
         let last = cut.last;
         // The promise first: to miss what is still vouched for would be damage.
-        if log_end > last {
+        if self.state.vouched() > last {
+            self.state.note_end(last)?;
             self.state.save(&state, last)?;
         }
         self.active = None;

@@ -9,9 +9,8 @@
 //! full of holes, which a purge leaves.
 //!
 //! A log that ends before the newest usable snapshot is one that a leader's snapshot takes the place of: it counts for
-//! nothing and is removed. Whatever it has acknowledged and was committed is in that snapshot. Our own snapshots are
-//! taken of what is durable in the log; so where the state file says that the log had reached the snapshot, the end of
-//! the log is missing.
+//! nothing and is removed. Whatever it has acknowledged and was committed is in that snapshot. Where the state file says that
+//! the log had gone beyond the snapshot, the end of the log is missing.
 
 use std::sync::Arc;
 
@@ -174,11 +173,10 @@ fn mend<V: Vfs>(
         // From here on the snapshot is all there is.
         slot.state.snapshot = snapshots.base();
     }
-    if log.replaced.is_none() {
-        // All that was found is durable now, and the server vouches for it from here on.
-        slot.log_end = log.history.end();
-    }
-    // This also makes the names of all that was settled before durable.
+    // All that was found is durable now, and the server vouches for it from here on.
+    slot.log_end = log.history.end();
+    // What a killed process has removed must not come back behind a state file that says more.
+    log_dir.sync()?;
     let state = StateFile::create(log_dir, slot)?;
     if let Some(end) = log.replaced {
         cut::remove_log(log_dir, log_names)?;
@@ -244,8 +242,8 @@ fn read_state<V: Vfs>(
 fn check_promises<V: Vfs>(dir: &Dir<V>, slot: &Slot, log: &Log<V>) -> Result<(), StoreError> {
     let promised = slot.log_end.max(slot.state.snapshot);
     let reached = match log.replaced {
-        // It had reached the snapshot once, so that cannot be what takes its place.
-        Some(end) if slot.log_end >= log.history.end() => end,
+        // It had gone beyond the snapshot once, so that cannot be what takes its place.
+        Some(end) if slot.log_end > log.history.end() => end,
         Some(_) | None => log.history.end(),
     };
     if reached >= promised {

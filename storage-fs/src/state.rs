@@ -1,7 +1,10 @@
-//! The state file: what this server has promised, in two slots.
+//! The state file: what this server has promised, in two slots; and behind them a note of where the log ends.
 //!
 //! Owns the file `state` and the rule that a promise once made is never lost: a slot is overwritten only while the
 //! other one is durable and whole. Must not know what the promises mean.
+//!
+//! The note is written after each batch of the log and not synced. So it is lost with the power at most, and a process that
+//! is killed under load leaves another file than the log that knows where the log ends. It is never ahead of the log.
 //!
 //! An open writes the file anew and never mends it in place. A process that was killed, or whose sync failed, may
 //! have left a slot in the page cache alone, and nobody can see which of the two is the durable one.
@@ -20,8 +23,11 @@ use crate::vfs::{BootId, Vfs};
 /// What slots begin with.
 const KIND: Kind = Kind { magic: *b"zabk-sta", version: 3, oldest: 1 };
 const SLOTS: [u64; 2] = [0, BLOCK_END];
+/// What the note begins with, and where it stands. Files of builds that knew none end before it.
+const NOTE_KIND: Kind = Kind { magic: *b"zabk-end", version: 1, oldest: 1 };
+const NOTE: u64 = 2 * BLOCK_END;
 /// Bytes of the file.
-pub(crate) const BYTES: u64 = 2 * BLOCK_END;
+pub(crate) const BYTES: u64 = 3 * BLOCK_END;
 /// Bytes of a slot's content before the state and its length.
 const HEAD: usize = 40;
 /// The same in versions before 3, which had no boot id.
@@ -46,6 +52,8 @@ pub(crate) struct Slot {
 pub(crate) struct StateFile<V: Vfs> {
     file: DirFile<V>,
     current: Slot,
+    /// Where the log ends by the note, which may have been lost. Never before `current.log_end`, except in a save.
+    noted: Zxid,
 }
 
 impl Slot {
@@ -105,13 +113,25 @@ impl<V: Vfs> StateFile<V> {
         for at in SLOTS {
             file.write_at(at, &bytes)?;
         }
+        file.write_at(NOTE, &encode_note(slot.log_end))?;
         file.sync()?;
         file.publish(FileName::State.to_string())?;
-        Ok(StateFile { file, current: slot })
+        Ok(StateFile { file, noted: slot.log_end, current: slot })
     }
 
     pub(crate) fn current(&self) -> &Slot {
         &self.current
+    }
+
+    /// Where the log ended at least when something was written here last.
+    pub(crate) fn vouched(&self) -> Zxid {
+        self.noted.max(self.current.log_end)
+    }
+
+    /// Notes that the log is durable up to `log_end`. The next save makes the note durable, too.
+    pub(crate) fn note_end(&mut self, log_end: Zxid) -> Result<(), StoreError> {
+        self.noted = log_end;
+        self.file.write_at(NOTE, &encode_note(log_end))
     }
 
     /// Replaces the state, durably; the log must be durable up to `log_end`.
@@ -128,7 +148,11 @@ impl<V: Vfs> StateFile<V> {
     }
 }
 
-/// Reads the state file and changes nothing. Whether the slots were alike comes with it: if not, a save was cut short
+fn encode_note(log_end: Zxid) -> Vec<u8> {
+    NOTE_KIND.seal(&log_end.0.to_le_bytes())
+}
+
+/// Reads the state file and changes nothing. The end of the log is that of the note, where that says more. Whether the slots were alike comes with it: if not, a save was cut short
 /// or one slot is damaged.
 ///
 /// # Errors
@@ -144,7 +168,12 @@ pub(crate) fn read<V: Vfs>(dir: &Dir<V>) -> Result<(Slot, bool), StoreError> {
         (first, second) => first.or(second),
     };
     match newest {
-        Some(slot) => Ok((slot, alike)),
+        Some(mut slot) => {
+            if let Some((_, content)) = file.read_block(NOTE, &NOTE_KIND)? {
+                slot.log_end = slot.log_end.max(Zxid(block::u64_at(&content, 0)));
+            }
+            Ok((slot, alike))
+        }
         None => Err(file.damaged("the checksums of both its slots are wrong")),
     }
 }
