@@ -140,7 +140,7 @@ impl Conn {
             output: Output::default(),
             largest: 0,
             // Cautious until answers have been seen.
-            expected: OUTPUT_BYTES / 8,
+            expected: OUTPUT_BYTES / 4,
             fault: None,
             due: Due::No,
             writing: false,
@@ -179,15 +179,16 @@ impl Conn {
         self.state.borrow().phase == Phase::Closed
     }
 
-    /// How many requests may be read now; zero pauses the reader until [`Conn::changed`]. Fewer at once where answers
-    /// are large, so that they cannot pile up far beyond the bound on output before the reader sees it.
+    /// How many requests may be read now; zero pauses the reader until [`Conn::changed`]. Fewer are under way where answers
+    /// are large, so that they cannot pile up far beyond the bound on output: those behind a write, or behind the handshake,
+    /// are answered together.
     pub(crate) fn window(&self, shared: &Shared) -> u32 {
         let mut state = self.state.borrow_mut();
         let limit = shared.settings.core.limits.requests_per_conn;
         let full = state.output.len() > OUTPUT_BYTES || !shared.is_reading();
-        let burst = u32::try_from(OUTPUT_BYTES / state.expected.max(1)).unwrap_or(BURST);
-        let burst = burst.clamp(1, BURST);
-        let own = if full { 0 } else { limit.saturating_sub(state.unanswered).min(burst) };
+        let fit = u32::try_from(OUTPUT_BYTES / state.expected.max(1)).unwrap_or(limit);
+        let most = if full { 0 } else { limit.min(fit.max(1)) };
+        let own = most.saturating_sub(state.unanswered).min(BURST);
         let room = if own == 0 { 0 } else { own.min(shared.share(state.unanswered)) };
         if own > 0 && room == 0 && !state.paused {
             shared.note_crowd();
@@ -423,7 +424,7 @@ impl Conn {
     fn try_write(&self) -> bool {
         let mut state = self.state.borrow_mut();
         while !state.output.is_empty() {
-            match self.socket.try_write(state.output.bytes()) {
+            match self.socket.try_write(state.output.next()) {
                 Ok(some) => {
                     state.output.leave(some);
                     state.moved = true;

@@ -1,6 +1,6 @@
 //! The thread that looks after the process itself, twice a second.
 //!
-//! Owns the thread and how a pause is noticed. Must not touch what is served.
+//! Owns the thread, how a pause is noticed, and when memory goes back to the system. Must not touch what is served.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,10 +31,18 @@ pub(crate) fn start(limits: LineLimits) -> std::io::Result<()> {
                 );
             }
             limits.say_what_was_suppressed(Some(now));
+            return_memory();
             before = now;
         }
     };
     thread::Builder::new().name("monitor".to_owned()).spawn(run).map(drop)
+}
+
+/// Has the allocator give back what has been free for a while. mimalloc does so when something as large as one of its segments is
+/// freed (`mi_arenas_try_purge`), which a server that has become quiet does not do. This much is reserved, and not touched.
+fn return_memory() {
+    const SEGMENT_BYTES: usize = 32 << 20;
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(SEGMENT_BYTES + 1)));
 }
 
 /// By how much the time since the last look is too long, if that is worth a line.

@@ -6,12 +6,16 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, BytesMut};
 
-/// Capacity that an empty buffer may keep, so that thousands of idle connections cost little.
-const IDLE_BYTES: usize = 64 << 10;
+/// A chunk that has had so many bytes gets no more, and is given back when they have left. So what is queued is not copied when more
+/// comes; and the empty chunk that is kept for the next answer costs little.
+const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Default)]
 pub(crate) struct Output {
-    bytes: BytesMut,
+    /// Each of whole answers and events, the first without what has left of it; all but the last are full.
+    chunks: VecDeque<Chunk>,
+    /// Bytes in all of them.
+    length: usize,
     /// How many bytes have left before these.
     left: u64,
     /// Where the events are that have not left, counted from the first byte of all.
@@ -19,17 +23,30 @@ pub(crate) struct Output {
     event_bytes: u64,
 }
 
+#[derive(Default)]
+struct Chunk {
+    bytes: BytesMut,
+    is_full: bool,
+}
+
 impl Output {
     /// Adds what `encode` writes; how many bytes that are.
     pub(crate) fn add(&mut self, encode: impl FnOnce(&mut BytesMut)) -> usize {
-        let before = self.bytes.len();
-        encode(&mut self.bytes);
-        self.bytes.len() - before
+        if self.chunks.back().is_none_or(|chunk| chunk.is_full) {
+            self.chunks.push_back(Chunk::default());
+        }
+        let chunk = self.chunks.back_mut().expect("there is one now");
+        let before = chunk.bytes.len();
+        encode(&mut chunk.bytes);
+        chunk.is_full = chunk.bytes.len() >= CHUNK_BYTES;
+        let length = chunk.bytes.len() - before;
+        self.length += length;
+        length
     }
 
     /// The same with an event, for which nobody has asked.
     pub(crate) fn add_event(&mut self, encode: impl FnOnce(&mut BytesMut)) -> usize {
-        let from = self.left + self.bytes.len() as u64;
+        let from = self.left + self.length as u64;
         let length = self.add(encode);
         let to = from + length as u64;
         self.event_bytes += to - from;
@@ -40,16 +57,17 @@ impl Output {
         length
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// What is to leave next: of what is queued not always all.
+    pub(crate) fn next(&self) -> &[u8] {
+        self.chunks.front().map_or(&[], |chunk| &chunk.bytes)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.length
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.length == 0
     }
 
     /// How many bytes of events have not left.
@@ -57,9 +75,12 @@ impl Output {
         self.event_bytes
     }
 
-    /// So many bytes have left.
+    /// So many bytes have left, of the next ones.
     pub(crate) fn leave(&mut self, bytes: usize) {
-        self.bytes.advance(bytes);
+        let chunk = self.chunks.front_mut().expect("only what is queued leaves");
+        chunk.bytes.advance(bytes);
+        self.chunks.pop_front_if(|chunk| chunk.bytes.is_empty() && chunk.is_full);
+        self.length -= bytes;
         self.left += bytes as u64;
         while let Some((from, to)) = self.events.front_mut()
             && *from < self.left
@@ -73,14 +94,11 @@ impl Output {
                 break;
             }
         }
-        if self.bytes.is_empty() && self.bytes.capacity() > IDLE_BYTES {
-            self.bytes = BytesMut::new();
-        }
     }
 
     /// Nothing of it is to leave any more.
     pub(crate) fn clear(&mut self) {
-        *self = Output { left: self.left + self.bytes.len() as u64, ..Output::default() };
+        *self = Output { left: self.left + self.length as u64, ..Output::default() };
     }
 }
 
@@ -111,6 +129,26 @@ mod tests {
         assert_eq!((output.event_bytes(), output.len()), (0, 0));
         output.add_event(text("event"));
         output.leave(5);
-        assert_eq!((output.event_bytes(), output.bytes()), (0, &b""[..]));
+        assert_eq!((output.event_bytes(), output.next()), (0, &b""[..]));
+    }
+
+    #[test]
+    fn what_is_queued_leaves_in_order_and_in_chunks() {
+        let mut output = Output::default();
+        let mut expected = Vec::new();
+        for size in [10, CHUNK_BYTES, 3, 5 * CHUNK_BYTES, 0, 7] {
+            let byte = u8::try_from(size % 251).expect("small");
+            assert_eq!(output.add(|out| out.extend(vec![byte; size])), size);
+            expected.resize(expected.len() + size, byte);
+        }
+        assert_eq!((output.len(), output.chunks.len()), (expected.len(), 3));
+        let mut seen = Vec::new();
+        while !output.is_empty() {
+            let some = output.next().len().div_ceil(2).min(50_000);
+            seen.extend_from_slice(&output.next()[..some]);
+            output.leave(some);
+        }
+        assert_eq!(seen, expected);
+        assert!(output.chunks.iter().all(|chunk| chunk.bytes.capacity() <= CHUNK_BYTES));
     }
 }
