@@ -531,7 +531,8 @@ impl fmt::Display for Refusal {
             Refusal::OtherEnsemble { server, theirs, ours } => write!(
                 f,
                 "server {server} belongs to another ensemble: id {theirs:016x}, this one is {ours:016x}: \
-                 one of both has a foreign data directory; move it away on that server and start it again"
+                 one of both has a foreign data directory, or was empty and has begun an ensemble of its own; move the \
+                 directory away on that server and start it again"
             ),
             Refusal::NoSecretHere(id) => write!(
                 f,

@@ -214,7 +214,6 @@ mod tests {
                 drop_increase: dice.range_u32(1, 900_000),
                 drop_decrease: dice.range_u32(1, 900_000),
                 decrease_ratio: *dice.pick(&[0, 0, 200_000]),
-                ..ThrottleOptions::default()
             };
             let mut gate = Gate::new(&options, at(0));
             let mut throttle = ConnectThrottle::new(options.clone(), 5, at(0));

@@ -99,7 +99,8 @@ fn ensemble_ids_have_to_be_equal_where_both_are_known() {
     assert_eq!(
         here.to_string(),
         "server 2 belongs to another ensemble: id 000000000000000a, this one is 0000000000000007: one of both has \
-         a foreign data directory; move it away on that server and start it again"
+         a foreign data directory, or was empty and has begun an ensemble of its own; move the directory away on that \
+         server and start it again"
     );
 }
 
