@@ -63,11 +63,13 @@ impl Disk {
             None => dice.pick(&newest).clone(),
         };
         let only_a_bit = is_last && end == LogEnd::Written && self.vouched_end(&newest).is_none();
+        // What vouches for it may be a note that the next power failure takes.
+        let under_this_boot = is_last && end == LogEnd::Written;
         if is_last && !only_a_bit && dice.chance(1, 4) {
-            return Some(self.cut_short(&place, dice));
+            return Some(Rotten { under_this_boot, ..self.cut_short(&place, dice) });
         }
         let what = self.change(&place, only_a_bit, dice);
-        Some(Rotten { what, file: place.name, under_this_boot: only_a_bit })
+        Some(Rotten { what, file: place.name, under_this_boot })
     }
 
     /// The file ends somewhere inside this place.

@@ -63,7 +63,7 @@ pub(super) fn opens_without(disk: &Disk, now: Instant, damaged: &[String], store
     let opens = move || {
         for name in damaged {
             if name == STATE {
-                copy_second_half(&log, name).ok()?;
+                copy_second_slot(&log, name).ok()?;
             } else {
                 snapshots.remove(name).ok()?;
             }
@@ -73,12 +73,13 @@ pub(super) fn opens_without(disk: &Disk, now: Instant, damaged: &[String], store
     guard::catch(opens).is_ok_and(|opened| opened.is_some())
 }
 
-/// Of a file whose halves are alike.
-fn copy_second_half(folder: &SimFs, name: &str) -> std::io::Result<()> {
+/// Bytes of each of the two slots that the state file begins with, which are alike.
+const SLOT: u64 = 4096;
+
+fn copy_second_slot(folder: &SimFs, name: &str) -> std::io::Result<()> {
     let mut file = folder.open(name)?;
-    let half = file.size()? / 2;
-    let mut bytes = vec![0; usize::try_from(half).expect("small")];
-    file.read_at(half, &mut bytes)?;
+    let mut bytes = vec![0; usize::try_from(SLOT).expect("small")];
+    file.read_at(SLOT, &mut bytes)?;
     file.write_at(0, &bytes)
 }
 
@@ -282,7 +283,7 @@ mod tests {
         let opens = || opens_without(&disk.borrow(), LATER, &[STATE.to_owned()], OPTIONS);
         state.write_at(0, &[0; 8]).expect("writes");
         assert!(opens());
-        state.write_at(state.size().expect("is there") / 2, &[0; 8]).expect("writes");
+        state.write_at(SLOT, &[0; 8]).expect("writes");
         assert!(!opens());
     }
 
