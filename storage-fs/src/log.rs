@@ -194,10 +194,8 @@ impl<V: Vfs> LogLane<V> {
         let cut = Cut::plan(&self.dir, to, cluster)?;
         let last = cut.last;
         // The promise first: to miss what is still vouched for would be damage.
-        if self.state.vouched() > last {
-            self.state.note_end(last)?;
-            self.state.save(&state, last)?;
-        }
+        self.state.note_end(last)?;
+        self.state.save(&state, last)?;
         self.active = None;
         cut.run(&self.dir)?;
         self.last = last;

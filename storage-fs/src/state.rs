@@ -52,8 +52,6 @@ pub(crate) struct Slot {
 pub(crate) struct StateFile<V: Vfs> {
     file: DirFile<V>,
     current: Slot,
-    /// Where the log ends by the note, which may have been lost. Never before `current.log_end`, except in a save.
-    noted: Zxid,
 }
 
 impl Slot {
@@ -116,21 +114,15 @@ impl<V: Vfs> StateFile<V> {
         file.write_at(NOTE, &encode_note(slot.log_end))?;
         file.sync()?;
         file.publish(FileName::State.to_string())?;
-        Ok(StateFile { file, noted: slot.log_end, current: slot })
+        Ok(StateFile { file, current: slot })
     }
 
     pub(crate) fn current(&self) -> &Slot {
         &self.current
     }
 
-    /// Where the log ended at least when something was written here last.
-    pub(crate) fn vouched(&self) -> Zxid {
-        self.noted.max(self.current.log_end)
-    }
-
     /// Notes that the log is durable up to `log_end`. The next save makes the note durable, too.
     pub(crate) fn note_end(&mut self, log_end: Zxid) -> Result<(), StoreError> {
-        self.noted = log_end;
         self.file.write_at(NOTE, &encode_note(log_end))
     }
 

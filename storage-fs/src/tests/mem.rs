@@ -201,12 +201,12 @@ impl MemDir {
         self.finish_restart(world);
     }
 
-    /// The machine has been started again, with all that was written durable.
     /// What was noted of the log's end is lost, as with the power.
     pub(super) fn forget_note(&self) {
         self.rot("state", |bytes| bytes[8192..].fill(0));
     }
 
+    /// The machine has been started again, with all that was written durable.
     pub(super) fn reboot(&self) {
         self.world.borrow_mut().boots += 1;
     }
