@@ -178,14 +178,6 @@ impl Follower {
             }
             PeerMessage::Proposal(entry) => self.on_proposal(entry, replica, cx),
             PeerMessage::NewLeader { epoch, voters, established, identity, nonces } => {
-                // All of it goes into the state file, which has one block for it.
-                if identity.id == 0
-                    || established.len() > Voters::MAX
-                    || nonces.len() > identity::EPOCHS
-                {
-                    return self
-                        .refuse(format!("the leader began epoch {epoch} with too much"), cx);
-                }
                 self.on_new_leader(epoch, (voters, established), (identity, nonces), replica, cx)
             }
             PeerMessage::Differs { zxid } if cx.config.voters().set().len() > 2 => {
@@ -417,6 +409,10 @@ impl Follower {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> News {
+        // All of it goes into the state file, which has one block for it.
+        if identity.id == 0 || established.len() > Voters::MAX || nonces.len() > identity::EPOCHS {
+            return self.refuse(format!("the leader began epoch {epoch} with too much"), cx);
+        }
         let joins = self.joins;
         let known = replica.state().identity.filter(|known| known.established);
         let known = known.filter(|known| !joins || known.id == identity.id);

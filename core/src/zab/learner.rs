@@ -245,13 +245,13 @@ impl Learner {
 
     /// Tells it the epoch, and which voters it is to keep: those of before, until a quorum has the history.
     fn tell_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
-        self.told_voters = replica.voters_before(cx.config) == *cx.config.voters();
+        self.told_voters = keeps_voters(replica, cx);
         cx.tell(self.link, replica.new_leader(epoch, cx.config));
     }
 
-    /// A quorum has the history: whoever keeps the voters of before is told those of this epoch.
+    /// Once a quorum has the history, so that the leader keeps the voters of this epoch: whoever keeps those of before is told.
     pub(super) fn renew_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
-        if self.is_synced() && !self.told_voters {
+        if self.is_synced() && !self.told_voters && keeps_voters(replica, cx) {
             cx.mark(Mark::VotersRenewed);
             self.tell_voters(replica, epoch, cx);
         }
@@ -382,4 +382,9 @@ impl Learner {
             Some(_) | None => silent,
         }
     }
+}
+
+/// Does the leader keep the voters of this epoch?
+fn keeps_voters(leader: &Replica, cx: &Cx<'_>) -> bool {
+    leader.voters_before(cx.config) == *cx.config.voters()
 }

@@ -124,7 +124,7 @@ impl Leader {
         let Phase::Gathering = self.phase else {
             return;
         };
-        if may_decide(&self.said(|_| true, true, cx), replica, cx) {
+        if may_decide(&self.said(|_| true, cx), replica, cx) {
             let own = replica.state().accepted_epoch;
             let newer = self.learners.values().any(|learner| learner.accepted > own);
             cx.mark(if newer { Mark::EpochOfLearner } else { Mark::EpochOwn });
@@ -159,7 +159,7 @@ impl Leader {
         let (empty, ensemble) = (replica.log().is_empty(), replica.last_ensemble_id());
         let blank = replica.has_nothing_to_lose();
         let voters = cx.config.voters();
-        let mut lists = voters.before(&self.said(|_| true, true, cx));
+        let mut lists = voters.before(&self.said(|_| true, cx));
         lists.push(voters.without(self.history.newcomers));
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
             learner.stage = Stage::Promising;
@@ -260,15 +260,12 @@ impl Leader {
     ) -> Verdict {
         let right = self.epoch() == Some(epoch);
         let serves = self.serving().is_some();
-        let renews = serves || self.is_recording();
         let mut learner = self.learners.get_mut(&link).filter(|_| right);
         let asked = learner.as_mut().is_some_and(|l| l.on_ack_new_leader(cx.now.mono));
         let Some(learner) = learner.filter(|_| asked) else {
             return self.refuse(link, format!("it entered epoch {epoch} unasked"), cx);
         };
-        if renews {
-            learner.renew_voters(replica, epoch, cx);
-        }
+        learner.renew_voters(replica, epoch, cx);
         if !serves {
             return self.maybe_establish(replica, cx);
         }
@@ -279,27 +276,21 @@ impl Leader {
         Verdict::GoOn
     }
 
-    /// Are the voters of this epoch being written, or are they there?
-    fn is_recording(&self) -> bool {
-        matches!(self.phase, Phase::Synchronization { recording: Some(_), .. })
-    }
-
     /// A quorum has the history durably, and the identity of the ensemble. Before anything is committed in this epoch, a quorum
     /// keeps its voters, too, this leader first: who is none of them has acknowledged nothing of it. Not earlier: where an epoch
     /// comes to nothing before a quorum has the history, those who were no voters before have lost nothing.
     fn maybe_establish(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> Verdict {
-        let Phase::Synchronization { epoch, own, .. } = self.phase else {
+        let Phase::Synchronization { epoch, own, recording, .. } = self.phase else {
             return Verdict::GoOn;
         };
-        let have_history = own && may_decide(&self.said(Learner::is_synced, own, cx), replica, cx);
-        if !have_history {
+        if !own || !may_decide(&self.said(Learner::is_synced, cx), replica, cx) {
             return Verdict::GoOn;
         }
         if replica.is_established_under(cx.config.voters()) {
-            let keep_voters = may_decide(&self.said(Learner::is_ready, own, cx), replica, cx);
+            let keep_voters = may_decide(&self.said(Learner::is_ready, cx), replica, cx);
             return if keep_voters { Verdict::Establish } else { Verdict::GoOn };
         }
-        if !self.is_recording() {
+        if recording.is_none() {
             if let Phase::Synchronization { recording, .. } = &mut self.phase {
                 *recording = Some(replica.record_establishment(cx));
             }
@@ -310,16 +301,15 @@ impl Leader {
         Verdict::GoOn
     }
 
-    /// What the learners that are so far have said of their history, and the own one if it is.
+    /// What the learners that are so far have said of their history, and the own one.
     fn said(
         &self,
         so_far: impl Fn(&Learner) -> bool,
-        own: bool,
         cx: &Cx<'_>,
     ) -> BTreeMap<ServerId, HistoryInfo> {
         let learners = self.learners.values().filter(|learner| so_far(learner));
-        let own = own.then(|| (cx.config.id(), self.history));
-        learners.map(|learner| (learner.server, learner.history)).chain(own).collect()
+        let own = (cx.config.id(), self.history);
+        learners.map(|learner| (learner.server, learner.history)).chain([own]).collect()
     }
 }
 
