@@ -253,8 +253,8 @@ impl Id {
             Id::L11 => ("L11", "nobody is given up without cause, or before the time that it has"),
             Id::L13 => (
                 "L13",
-                "clients of a server that is well, in a quorum that is well, are read and answered in time; whoever came before service goes on \
-                 when it begins",
+                "clients of a server that is well, in a quorum that is well, are read and answered in time; whoever came \
+                 before service goes on when it begins",
             ),
             Id::L14 => {
                 ("L14", "a server says little in one round of an election, whatever goes wrong")

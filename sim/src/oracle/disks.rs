@@ -95,6 +95,7 @@ impl Ledger {
                 self.has_initial(tally, id, epoch, &held.path, "has stored")?;
             }
             self.renews_voters(tally, id, epoch)?;
+            self.note_voters(id);
         }
         self.vouch(id);
         Ok(())
@@ -133,13 +134,11 @@ impl Ledger {
     /// What is durable on the word of the leader that the server is bound to counts as evidence, for ever: a later
     /// leader finds it there.
     fn vouch(&mut self, id: ServerId) {
-        let names_all = self.voters_before(id) == self.voters;
         let server = self.server(id);
-        server.names_all = Some(names_all);
         let (state, end) = (&server.mirror.durable().state, server.mirror.kept().end());
         let epoch = state.current_epoch;
         if epoch.0 > 0 && state.accepted_epoch == epoch {
-            if names_all {
+            if server.names_all == Some(true) {
                 server.named.insert(epoch);
             }
             let synced = server.synced.entry(epoch).or_default();
@@ -206,6 +205,7 @@ impl Ledger {
         });
         server.mirror.reset(held);
         server.applied = None;
+        self.note_voters(id);
         self.vouch(id);
         Ok(())
     }

@@ -146,9 +146,14 @@ impl Ledger {
         self.voters = Voters(voters.iter().copied().collect());
         self.renewed = false;
         for id in Vec::from_iter(self.servers.keys().copied()) {
-            let names_all = self.voters_before(id) == self.voters;
-            self.server(id).names_all = Some(names_all);
+            self.note_voters(id);
         }
+    }
+
+    /// Its state file, or the ensemble, is another one than before.
+    pub(super) fn note_voters(&mut self, id: ServerId) {
+        let names_all = self.voters_before(id) == self.voters;
+        self.server(id).names_all = Some(names_all);
     }
 
     /// Does the server vote?

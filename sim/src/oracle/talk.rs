@@ -102,22 +102,23 @@ impl Server {
 
 impl Ledger {
     /// The voters of the last epoch that was established, as the disk of this server says: who was none of them has
-    /// acknowledged nothing. One that was alone kept its own name only.
+    /// acknowledged nothing.
     pub(super) fn voters_before(&self, id: ServerId) -> Voters {
         let state = &self.servers[&id].mirror.durable().state;
         let itself = |voter: &ServerId| if *voter == THIS_SERVER { id } else { *voter };
-        match state.voters.len() {
-            0 => self.voters.clone(),
-            _ => Voters(state.voters.iter().map(itself).collect()),
+        if state.voters.is_empty() {
+            return self.voters.clone();
         }
+        Voters(state.voters.iter().map(itself).collect())
     }
 
     /// A server is about to hear of one of its links.
     pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
         let sent_at = self.takes_off(id, link, event);
-        let peer = self.servers[&id].links.get(&link).map(|link| link.peer);
-        let before = peer.filter(|peer| self.servers.contains_key(peer));
-        let before = before.map_or(self.voters.clone(), |peer| self.voters_before(peer));
+        let promises = matches!(event, PeerEvent::Message(PeerMessage::AckEpoch { .. }));
+        let promiser =
+            self.peer_of(id, link).filter(|peer| promises && self.servers.contains_key(peer));
+        let before = promiser.map(|peer| self.voters_before(peer));
         let server = self.server(id);
         match event {
             PeerEvent::Up { peer, .. } => {
@@ -172,8 +173,10 @@ impl Ledger {
                     view.snapshot = Some(*zxid);
                 } else if let PeerMessage::AckEpoch { fresh: true, current, last, .. } = message {
                     let (peer, voice) = (view.peer, view.voice.unwrap_or(Voice::Damaged));
-                    let past = Past { voice, epoch: *current, before };
-                    server.promises.pasts.insert(peer, past);
+                    if let Some(before) = before {
+                        let past = Past { voice, epoch: *current, before };
+                        server.promises.pasts.insert(peer, past);
+                    }
                     let held = server.mirror.issued();
                     let own = (held.state.current_epoch, held.path.end());
                     if voice == Voice::Full && (*current, *last) > own {
