@@ -49,7 +49,9 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
     if let Some(option) = message.strip_prefix("SERVER_JVMFLAGS: -D") {
         let key = option.split(['=', ':']).next().unwrap_or_default();
         // What cannot be printed is shown in another way, and quotation marks of the shell may stand within.
-        let shown: String = flags.chars().flat_map(printable).collect();
+        let escaped =
+            |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+        let shown: String = flags.chars().map(escaped).collect();
         return option.contains('=') && (shown.contains(key) || flags.contains(['"', '\'', '\\']));
     }
     let Some((number, rest)) = message
@@ -83,12 +85,6 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
             let what = what.strip_prefix(value).and_then(|rest| rest.strip_prefix(": "));
             what.is_some_and(|what| !what.is_empty())
         })
-}
-
-fn printable(c: char) -> impl Iterator<Item = char> {
-    let (shown, escaped) =
-        if c.is_control() { (None, Some(c.escape_default())) } else { (Some(c), None) };
-    shown.into_iter().chain(escaped.into_iter().flatten())
 }
 
 /// As Java does: what is not above a space goes.
