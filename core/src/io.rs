@@ -362,8 +362,8 @@ pub struct DurableState {
     pub identity: Option<Identity>,
     /// The random numbers of the epochs that its log has transactions of, rising, as far as they are known.
     pub nonces: Vec<EpochNonce>,
-    /// A leader has found that what is here is not the ensemble's: the next start sets it aside.
-    pub differs: bool,
+    /// A leader has found that what is here is not the ensemble's at this position: the next start sets it aside.
+    pub differs: Option<Zxid>,
 }
 
 /// What recovery found on the disk.
@@ -583,7 +583,7 @@ impl fmt::Display for Notice {
             Notice::StatesDiffer { server, zxid } => write!(
                 f,
                 "server {server} has another state at {zxid} than this server: whoever differs from a majority sets its \
-                 data aside; `zabkeeper log compare` names the first node in which the data of two servers differ"
+                 data aside, and names the first node that differs once a leader has filled it"
             ),
         }
     }
@@ -593,7 +593,7 @@ impl fmt::Display for DurableState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DurableState { accepted_epoch, current_epoch, snapshot, damaged, differs, .. } = self;
         let damaged = if *damaged { " damaged" } else { "" };
-        let differs = if *differs { " differs" } else { "" };
+        let differs = differs.map_or_else(String::new, |zxid| format!(" differs={zxid}"));
         write!(
             f,
             "accepted={accepted_epoch} current={current_epoch} snapshot={snapshot}{damaged}{differs}"

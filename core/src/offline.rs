@@ -78,7 +78,11 @@ fn shares(replica: &Replica) -> BTreeMap<String, u64> {
     shares
 }
 
-fn replay_up_to(mut recovered: Recovered, last: Zxid) -> Result<(Replica, Replayed), Corrupt> {
+/// The state up to a position, or to the last transaction before it that can be applied.
+pub(crate) fn replay_up_to(
+    mut recovered: Recovered,
+    last: Zxid,
+) -> Result<(Replica, Replayed), Corrupt> {
     recovered.entries.retain(|entry| entry.zxid <= last);
     let base = recovered.snapshot.as_ref().map_or(Zxid::ZERO, |snapshot| snapshot.zxid);
     let end = recovered.entries.last().map_or(base, |entry| entry.zxid);

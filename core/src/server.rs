@@ -33,6 +33,7 @@ use crate::io::{
     Pressure, Recovered,
 };
 use crate::log::Written;
+use crate::outline::{Outline, OutlineCompared};
 use crate::peer::Vote;
 use crate::replica::Replica;
 use crate::rng::Rng;
@@ -74,7 +75,6 @@ pub struct Server {
     /// Since when clients are not read.
     paused_since: Option<Instant>,
     /// Where a leader has found that the history here differs.
-    differs_at: Zxid,
     halted: Option<Halted>,
 }
 
@@ -120,7 +120,6 @@ impl Server {
             by_session: BTreeMap::new(),
             work: Work::default(),
             paused_since: None,
-            differs_at: Zxid::ZERO,
             halted: None,
         })
     }
@@ -367,6 +366,12 @@ impl Server {
         self.replica.visit_nodes(visit);
     }
 
+    /// Compares the next nodes of a state that this server has set aside, at most so many, with its state of now. It must have
+    /// been filled meanwhile: before that everything would differ.
+    pub fn compare_outline(&self, outline: &mut Outline, most: usize) -> OutlineCompared {
+        outline.compare(self.replica.tree(), most)
+    }
+
     /// Fingerprint of tree and sessions at `status().applied`; see [`crate::digest`]. It is kept up to date, so that this is cheap.
     pub fn digest(&self) -> u64 {
         self.replica.digest()
@@ -466,8 +471,8 @@ impl Server {
 
     fn on_state_durable(&mut self, id: WriteId, state: &DurableState, cx: &mut Cx<'_>) {
         self.replica.on_saved(state);
-        if state.differs {
-            return self.halt(Halted::Differs { zxid: self.differs_at }, cx);
+        if let Some(zxid) = state.differs {
+            return self.halt(Halted::Differs { zxid }, cx);
         }
         // True of most state writes, of which only the first after a snapshot finds something to purge.
         if state.snapshot == self.replica.state().snapshot {
@@ -556,10 +561,9 @@ impl Server {
     /// start sets its data aside.
     fn on_difference(&mut self, zxid: Zxid, cx: &mut Cx<'_>) {
         cx.mark(Mark::SetsAside);
-        self.differs_at = zxid;
         self.replica.save_state(cx, |state| {
             state.damaged = true;
-            state.differs = true;
+            state.differs = Some(zxid);
         });
         let what = format!("what this server has at {zxid} is not what the ensemble has there");
         self.look(None, Why::Refused(what), cx);

@@ -50,7 +50,7 @@ fn what_is_stored_and_what_servers_say_to_each_other_keeps_its_bytes() {
             voters: [1, 3].map(ServerId).into(),
             identity: Some(Seed::from(1).identity(Epoch(4))),
             nonces: vec![Seed::from(1).epoch_nonce(Epoch(5))],
-            differs: true,
+            differs: Some(Zxid(7)),
         }]),
     );
     section("Notification", lines(chain(after_stance).into_iter().map(notification)));

@@ -25,7 +25,7 @@ impl Disk {
         let state =
             DurableState { accepted_epoch, identity, damaged: true, ..DurableState::default() };
         *self = Disk { state, ..Disk::default() };
-        differs
+        differs.is_some()
     }
 
     pub(super) fn finish_log(&mut self, count: usize) -> Option<DiskEvent> {

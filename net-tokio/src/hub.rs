@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::time::Sleep;
 use zabkeeper_core::io::{ClientCommand, ClientEvent, DiskCommand, Mark, Notice};
 use zabkeeper_core::{
-    Halted, Input, Instant, Mode, Now, Outbox, Pressure, Server, ServerId, Status, Zxid,
+    Halted, Input, Instant, Mode, Now, Outbox, Outline, OutlineCompared, Pressure, Server,
+    ServerId, Status, Zxid,
 };
 
 use crate::conn::{Conn, Due};
@@ -33,6 +34,9 @@ const TOLD: usize = 256;
 
 /// Questions of operators that are answered in a turn, each with a part of a listing at most.
 const QUESTIONS: usize = 4;
+
+/// Nodes of a state that was set aside that are compared in a turn.
+const COMPARED: usize = 1000;
 
 /// How long a server waits for others before it says so, and how often it says so then.
 const WAIT_TOLD_FIRST: Duration = Duration::from_secs(5);
@@ -59,6 +63,8 @@ pub(crate) struct Hub {
     role: Option<(Mode, Option<ServerId>, bool)>,
     /// While nobody is served: since when, and when operators are told next what for.
     waits: Option<(Instant, Instant)>,
+    /// A state that was set aside and is still to be compared with the one that this server is filled with.
+    set_aside: Option<Outline>,
 }
 
 /// How the hub ended.
@@ -70,7 +76,13 @@ pub(crate) enum Ended {
 }
 
 impl Hub {
-    pub(crate) fn new(server: Server, shared: Rc<Shared>, peers: Rc<Peers>, disk: Disk) -> Hub {
+    pub(crate) fn new(
+        server: Server,
+        shared: Rc<Shared>,
+        peers: Rc<Peers>,
+        disk: Disk,
+        set_aside: Option<Outline>,
+    ) -> Hub {
         Hub {
             server,
             shared,
@@ -84,6 +96,7 @@ impl Hub {
             announced: false,
             role: None,
             waits: None,
+            set_aside,
         }
     }
 
@@ -101,6 +114,7 @@ impl Hub {
             self.peers.carry_out(&mut self.outbox);
             self.deliver(now.mono);
             self.tell_operators();
+            self.compare_set_aside();
             if let Some(ended) = self.ended(now.mono) {
                 return self.finish(ended);
             }
@@ -150,7 +164,9 @@ impl Hub {
 
     /// Until there is an input or the deadline has come; sometimes shorter.
     async fn sleep(&mut self) {
-        if !self.told.is_empty() || self.shared.has_inputs() || self.shared.has_questions() {
+        let compares = self.set_aside.is_some() && self.announced;
+        let has_work = self.shared.has_inputs() || self.shared.has_questions();
+        if !self.told.is_empty() || has_work || compares {
             return tokio::task::yield_now().await;
         }
         let tell_at = self.waits.map(|(_, tell_at)| tell_at);
@@ -244,6 +260,23 @@ impl Hub {
         if !alone {
             self.tell_what_it_waits_for(status.serving);
         }
+    }
+
+    /// Once this server is filled: names the first node in which the state that it had set aside was not the ensemble's.
+    fn compare_set_aside(&mut self) {
+        let Some(outline) = self.set_aside.as_mut().filter(|_| self.announced) else { return };
+        match self.server.compare_outline(outline, COMPARED) {
+            OutlineCompared::Unfinished => return,
+            OutlineCompared::Alike => tracing::warn!(
+                "the data that was set aside differs in no node for another reason than transactions of later"
+            ),
+            OutlineCompared::Differs { path, what } => {
+                tracing::warn!(
+                    "the first node in which the data that was set aside differs is {path:?}: {what}"
+                );
+            }
+        }
+        self.set_aside = None;
     }
 
     /// Writes what the core has to say to operators. Connections are still known: what closes them comes later.

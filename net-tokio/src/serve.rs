@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zabkeeper_core::io::Recovered;
-use zabkeeper_core::{Halted, Membership, Server, Status};
+use zabkeeper_core::{Halted, Membership, Outline, Server, Status};
 
 use crate::clock::wall;
 use crate::config::{OUR_FOLDER, Settings};
@@ -89,7 +89,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
             peers::bind(ensemble, me).await.map_err(Failure::Other)?
         }
     };
-    let opened = open(&settings)?;
+    let (opened, set_aside) = open(&settings)?;
     let server = recover(&settings, opened.recovered)?;
     logging.limit_lines();
     let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
@@ -105,7 +105,8 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     peers.set_ensemble(server.ensemble_id());
     peers::open(&peers, doors).map_err(Failure::Other)?;
     // A task like the readers: the runtime asks the kernel for events each time before it polls its main future.
-    let hub = tokio::task::spawn_local(Hub::new(server, Rc::clone(&shared), peers, disk).run());
+    let hub = Hub::new(server, Rc::clone(&shared), peers, disk, set_aside);
+    let hub = tokio::task::spawn_local(hub.run());
     let ended = hub.await.expect("a panic aborts the process");
 
     accepting.abort();
@@ -161,7 +162,8 @@ fn recover(settings: &Settings, recovered: Recovered) -> Result<Server, Failure>
     Ok(server)
 }
 
-fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
+/// Opens the store. Data that a leader has found to differ is set aside; what it was like is returned, too.
+fn open(settings: &Settings) -> Result<(Opened<OsDir>, Option<Outline>), Failure> {
     for (key, folder) in [("dataDir", &settings.data_dir), ("dataLogDir", &settings.log_dir)] {
         refuse_data_of_zookeeper(folder)?;
         if !settings.create_folders {
@@ -178,9 +180,11 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
     let mut options = Options::new(random::number());
     options.segment_bytes = settings.segment_bytes;
     let place = log.display();
+    let mut set_aside = None;
     let opened = match storage_fs::open(log_dir.clone(), snapshot_dir.clone(), options) {
         Err(error @ StoreError::Damaged { .. }) if can_be_filled(settings) => {
             tracing::error!("{place}: {error}");
+            set_aside = outline_of_differing(log_dir.clone(), snapshot_dir.clone());
             let failed = |error: StoreError| Failure::of_store(&log, &error);
             let kept = storage_fs::set_aside(log_dir.clone(), snapshot_dir.clone(), options)
                 .map_err(failed)?;
@@ -199,7 +203,14 @@ fn open(settings: &Settings) -> Result<Opened<OsDir>, Failure> {
     for note in &opened.notes {
         tracing::warn!("{note}");
     }
-    Ok(opened)
+    Ok((opened, set_aside))
+}
+
+/// What the data is like that a leader has found to differ. Where that cannot be learned, it is set aside without.
+fn outline_of_differing(log: OsDir, snapshots: OsDir) -> Option<Outline> {
+    let recovered = storage_fs::inspect(log, snapshots).ok()?.recovered;
+    let at = recovered.state.differs?;
+    Outline::at(at, recovered).ok()
 }
 
 /// Are there so many others that a majority of all is among them, who hold what this server has lost?

@@ -49,7 +49,7 @@ pub fn set_aside<V: Vfs>(
     let newest = newest_epoch(log_names.iter().chain(&snapshot_names));
     let mut slot = blank(old, newest, options.cluster_id);
     // Until all files have other names: they may be sound, and not the ensemble's.
-    slot.state.differs = true;
+    slot.state.differs = Some(Zxid::ZERO);
     StateFile::create(&log_dir, slot.clone())?;
 
     for (dir, names) in [(&log_dir, &log_names), (&snapshot_dir, &snapshot_names)] {
@@ -66,7 +66,7 @@ pub fn set_aside<V: Vfs>(
         }
         dir.sync()?;
     }
-    slot.state.differs = false;
+    slot.state.differs = None;
     slot.generation += 1;
     StateFile::create(&log_dir, slot)?;
     Ok(kept)

@@ -69,7 +69,7 @@ pub fn open<V: Vfs>(
             if !alike {
                 notes.push(Note::StateSlotLost);
             }
-            if slot.state.differs {
+            if slot.state.differs.is_some() {
                 let what = "a leader has found that the history here is not the ensemble's";
                 return Err(log_dir.damaged(&FileName::State.to_string(), what.to_owned()));
             }

@@ -435,6 +435,11 @@ impl Tree {
         }
     }
 
+    /// The node at `path`, if there is one.
+    pub(crate) fn view_at<'a>(&'a self, path: &'a str) -> Option<NodeView<'a>> {
+        self.view(self.find(path)?, path)
+    }
+
     /// The node in this slot, if there is one, under this path.
     fn view<'a>(&'a self, id: NodeId, path: &'a str) -> Option<NodeView<'a>> {
         let slot = &self.slots[id.index()];

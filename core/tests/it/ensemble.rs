@@ -334,7 +334,7 @@ impl Play {
         if member.server.is_some() {
             return;
         }
-        if member.disk.state.differs {
+        if member.disk.state.differs.is_some() {
             member.disk.set_aside();
         }
         let recovered = member.disk.recovered();

@@ -103,6 +103,12 @@ fn a_history_of_an_epoch_that_there_was_before_is_set_aside() {
     check_all_there(ensemble.server(2), &["/before".to_owned(), "/second".to_owned()]);
     let (mut client, _) = Raw::open(ensemble.ports[2][0], 10_000);
     assert_eq!(client.call(exists("/first")).0, -101);
+    ensemble.eventually("the first node that differs", || {
+        ensemble
+            .server(2)
+            .log()
+            .contains("the first node in which the data that was set aside differs is")
+    });
 }
 
 fn epoch_of(server: &Server) -> u64 {

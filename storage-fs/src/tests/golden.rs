@@ -29,7 +29,7 @@ fn formats_are_what_they_were() {
         voters: [1, 2, 300].map(ServerId).into(),
         identity: Some(Seed::from(1).identity(Epoch(4))),
         nonces: vec![Seed::from(1).epoch_nonce(Epoch(5))],
-        differs: false,
+        differs: None,
     };
     let save = DiskCommand::SaveState { id: WriteId(2), state };
     let commands = [append(1, "first"), append(2, "second"), save];
