@@ -14,6 +14,7 @@ mod multi;
 mod records;
 mod reply;
 mod request;
+mod request_codec;
 mod server;
 mod words;
 

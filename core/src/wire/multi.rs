@@ -7,7 +7,7 @@ use std::mem;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use super::request::{decode_body, encode_body, has_bad_mode};
+use super::request::{changes_or_checks, has_bad_mode};
 use super::{OpCode, Reader, Request, Stat, put_buffer, put_text, put_vector};
 use crate::error::Malformed;
 
@@ -43,8 +43,15 @@ pub enum MultiResult {
     Children(Vec<String>),
 }
 
-pub(super) fn decode_requests(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
-    let (kind, requests) = decode_parts(r)?;
+/// Decodes the body of one operation.
+type DecodeBody = fn(OpCode, &mut Reader) -> Result<Request, Malformed>;
+
+/// The operations of a multi.
+pub(super) fn decode_requests(
+    r: &mut Reader,
+    decode_body: DecodeBody,
+) -> Result<Vec<Request>, Malformed> {
+    let (kind, requests) = decode_parts(r, decode_body)?;
     if let Some(read) = kind.filter(|op| !changes_or_checks(*op)) {
         return Err(Malformed::Value { field: "multi operation", value: read.wire().into() });
     }
@@ -53,33 +60,6 @@ pub(super) fn decode_requests(r: &mut Reader) -> Result<Vec<Request>, Malformed>
         return Err(Malformed::Length { field: "path", length: -1 });
     }
     Ok(requests)
-}
-
-fn changes_or_checks(op: OpCode) -> bool {
-    matches!(
-        op,
-        OpCode::Create
-            | OpCode::Create2
-            | OpCode::CreateContainer
-            | OpCode::CreateTtl
-            | OpCode::Delete
-            | OpCode::SetData
-            | OpCode::Check
-    )
-}
-
-/// May a multi hold this operation?
-pub(super) fn may_hold(part: &Request) -> bool {
-    let parts_alone = matches!(
-        part,
-        Request::Create { .. }
-            | Request::CreateContainer { .. }
-            | Request::CreateTtl { .. }
-            | Request::Delete { .. }
-            | Request::SetData { .. }
-            | Request::Check { .. }
-    );
-    parts_alone || matches!(part, Request::NoPath { op, .. } if changes_or_checks(*op))
 }
 
 fn is_read(op: OpCode) -> bool {
@@ -130,8 +110,11 @@ fn by_mode(request: &mut Request) {
 }
 
 /// The operations of a multiRead (OP-22).
-pub(super) fn decode_reads(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
-    let (kind, mut reads) = decode_parts(r)?;
+pub(super) fn decode_reads(
+    r: &mut Reader,
+    decode_body: DecodeBody,
+) -> Result<Vec<Request>, Malformed> {
+    let (kind, mut reads) = decode_parts(r, decode_body)?;
     if let Some(op) = kind.filter(|op| changes_or_checks(*op)) {
         // ZooKeeper finds out when it is to carry out the first.
         return Ok(vec![Request::NoPath { op, in_list: false }]);
@@ -146,7 +129,10 @@ pub(super) fn decode_reads(r: &mut Reader) -> Result<Vec<Request>, Malformed> {
 }
 
 /// All operations, and the first one's number, which says whether they are writes or reads.
-fn decode_parts(r: &mut Reader) -> Result<(Option<OpCode>, Vec<Request>), Malformed> {
+fn decode_parts(
+    r: &mut Reader,
+    decode_body: DecodeBody,
+) -> Result<(Option<OpCode>, Vec<Request>), Malformed> {
     let (mut first, mut requests) = (None, Vec::new());
     while let Some(kind) = header(r)? {
         // MULTI-06: reads among writes, writes among reads, and what else there is.
@@ -166,7 +152,11 @@ fn decode_parts(r: &mut Reader) -> Result<(Option<OpCode>, Vec<Request>), Malfor
     Ok((first, requests))
 }
 
-pub(super) fn encode_requests(requests: &[Request], out: &mut BytesMut) {
+pub(super) fn encode_requests(
+    requests: &[Request],
+    encode_body: fn(&Request, &mut BytesMut),
+    out: &mut BytesMut,
+) {
     for request in requests {
         if let Request::Create { flags, .. } = request
             && !CREATE_FLAGS.contains(flags)
