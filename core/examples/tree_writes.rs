@@ -15,7 +15,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use zabkeeper_core::io::{ClientEvent, DiskCommand, DiskEvent, Recovered};
+use zabkeeper_core::io::ClientEvent;
+use zabkeeper_core::store::{DiskCommand, DiskEvent, Recovered};
 use zabkeeper_core::wire::{Acl, AddWatchMode, ConnectRequest, Request, RequestFrame};
 use zabkeeper_core::{
     Config, ConnId, Input, Instant, Now, Outbox, Server, ServerId, SessionId, Voters, WallMs, Zxid,

@@ -15,7 +15,8 @@
 use std::time::{Duration, Instant as Clock};
 
 use bytes::{Bytes, BytesMut};
-use zabkeeper_core::io::{ClientCommand, ClientEvent, DiskCommand, DiskEvent, Recovered};
+use zabkeeper_core::io::{ClientCommand, ClientEvent};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, Recovered};
 use zabkeeper_core::wire::{Acl, ConnectRequest, Request, RequestFrame};
 use zabkeeper_core::{
     Config, ConnId, Input, Instant, Now, Outbox, Server, ServerId, SessionId, Voters, WallMs, Zxid,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::auth::AuthOptions;
 use crate::ids::{ServerId, WallMs};
 use crate::quorum::Voters;
 
@@ -62,42 +63,6 @@ pub struct TreeOptions {
     /// A container that never had a child goes after this time (`znode.container.maxNeverUsedIntervalMs`), ms; zero:
     /// never, the default.
     pub container_never_used_ms: u64,
-}
-
-/// Who is believed, and what that is worth.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct AuthOptions {
-    /// `user:digest` of who may do everything (`DigestAuthenticationProvider.superDigest`). Default: nobody.
-    pub super_digest: Option<String>,
-    /// Is the scheme `digest` switched off (`DigestAuthenticationProvider.enabled`)? Default: no.
-    pub digest_disabled: bool,
-    /// How passwords are hashed (`DigestAuthenticationProvider.digestAlg`).
-    pub digest_alg: DigestAlg,
-    /// Subject of the certificate of who may do everything (`X509AuthenticationProvider.superUser`). Default: nobody.
-    pub x509_super_user: Option<String>,
-    /// Is the scheme `x509` offered, as it is with `secureClientPort`? Default: no.
-    pub x509: bool,
-    /// Is the scheme `ensemble` offered (`authProvider.N` names its class)? Default: no.
-    pub ensemble: bool,
-    /// Names that the scheme `ensemble` accepts (`ensembleAuthName`); none: all.
-    pub ensemble_names: Vec<String>,
-    /// Is every list ignored (`skipACL`)? Default: no.
-    pub skip_acl: bool,
-    /// One of these schemes must have been shown before anything is asked (`enforce.auth.schemes`); none: not needed.
-    pub required_schemes: Vec<String>,
-    /// Is the example scheme `key` offered (`authProvider.N` names its class)? Default: no.
-    pub key: bool,
-}
-
-/// How passwords of the scheme `digest` are hashed. All servers and all lists of an ensemble must agree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are the algorithms'")]
-pub enum DigestAlg {
-    #[default]
-    Sha1,
-    Sha256,
-    Sha512,
-    Md5,
 }
 
 /// Sessions that only the server knows which the client is connected to (SESS-14, SESS-15).

@@ -121,6 +121,20 @@ impl Instant {
     }
 }
 
+impl ServerId {
+    /// The byte that names this server in the ids of its sessions.
+    pub(crate) fn session_byte(self) -> u8 {
+        (self.0 & 0xff) as u8
+    }
+}
+
+impl SessionId {
+    /// The byte that names the server which created the session.
+    pub(crate) fn server_byte(self) -> u8 {
+        self.0.to_be_bytes()[0]
+    }
+}
+
 impl WriteId {
     /// The id of the command after this one.
     pub fn next(self) -> WriteId {

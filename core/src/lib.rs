@@ -18,6 +18,7 @@
 
 pub mod auth;
 mod config;
+mod cx;
 pub mod digest;
 mod election;
 mod error;
@@ -27,6 +28,7 @@ mod ids;
 pub mod io;
 mod log;
 mod mark;
+mod notice;
 mod offline;
 mod outline;
 pub mod peer;
@@ -38,6 +40,7 @@ mod rng;
 mod server;
 mod session;
 mod status;
+pub mod store;
 #[cfg(test)]
 mod tests;
 pub mod throttle;
@@ -48,17 +51,17 @@ mod watch;
 pub mod wire;
 mod zab;
 
-pub use config::{
-    AuthOptions, Config, ConfigError, DigestAlg, Limits, Membership, SessionOptions, TreeOptions,
-};
+pub use auth::{AuthOptions, DigestAlg};
+pub use config::{Config, ConfigError, Limits, Membership, SessionOptions, TreeOptions};
 pub use error::{Corrupt, ErrorCode, Lost, Malformed, Why};
 pub use history::History;
 pub use identity::{EpochNonce, Identity, Seed, SessionSecret};
 pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
 pub use io::{Input, Now, Outbox, Pressure};
+pub use notice::Notice;
 pub use offline::{Compared, Replayed, compare, replay};
 pub use outline::{Difference, Outline, OutlineCompared};
-pub use quorum::Voters;
+pub use quorum::{HistoryInfo, Voice, Voters};
 pub use server::Server;
 pub use status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
 pub use watch::WatchListing;

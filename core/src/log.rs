@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::ids::{WriteId, Zxid};
-use crate::io::{DiskCommand, DurableState, Entry};
+use crate::store::{DiskCommand, DurableState, Entry};
 
 /// The watermarks of one server.
 #[derive(Debug)]

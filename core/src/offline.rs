@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use crate::digest;
 use crate::error::Corrupt;
 use crate::ids::Zxid;
-use crate::io::Recovered;
 use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::status::Halted;
+use crate::store::Recovered;
 
 /// How far a log can be applied.
 #[derive(Clone, PartialEq, Eq, Debug)]

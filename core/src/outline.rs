@@ -9,8 +9,8 @@ use std::fmt;
 use crate::digest::{self, NodeView};
 use crate::error::Corrupt;
 use crate::ids::{SessionId, Zxid};
-use crate::io::Recovered;
 use crate::offline::replay_up_to;
+use crate::store::Recovered;
 use crate::tree::{Tree, split};
 
 /// The nodes of a state, by path: some hundred bytes of each.

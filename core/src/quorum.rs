@@ -6,12 +6,36 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ServerId;
-use crate::peer::{HistoryInfo, Voice};
+use crate::ids::{Epoch, ServerId};
 
 /// The voting members of an ensemble; never empty.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Voters(BTreeSet<ServerId>);
+
+/// What the word of a server is worth where a quorum has to be sure that nothing is forgotten. Sent by position: append
+/// only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Voice {
+    /// It has all that it ever acknowledged.
+    Full,
+    /// Its disk is empty: new, or wiped, and it cannot know which. Counts only among its like (see
+    /// [`Voters::may_decide`]).
+    Blank,
+    /// It lost part of its history, and has not got all of it back. Counts for nothing.
+    Damaged,
+}
+
+/// What a server says of its history where a quorum has to be sure that nothing is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HistoryInfo {
+    /// What its word is worth.
+    pub voice: Voice,
+    /// The epoch of its history.
+    pub epoch: Epoch,
+    /// Which voters of its configuration were none in the last epoch that was established, as far as it knows: one bit for
+    /// each, by the order of their ids. Only what full voices say counts.
+    pub newcomers: u64,
+}
 
 impl Voters {
     /// The given servers.
@@ -117,10 +141,17 @@ impl Voters {
     }
 }
 
+impl HistoryInfo {
+    /// Of a server that knows of no voter that was none before.
+    pub fn new(voice: Voice, epoch: Epoch) -> HistoryInfo {
+        HistoryInfo { voice, epoch, newcomers: 0 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Epoch, Zxid};
+    use crate::ids::Zxid;
 
     fn says(voice: Voice, epoch: u32, newcomers: u64) -> HistoryInfo {
         HistoryInfo { voice, epoch: Epoch(epoch), newcomers }

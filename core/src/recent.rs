@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::ids::Zxid;
-use crate::io::Entry;
+use crate::store::Entry;
 
 /// The tail.
 #[derive(Debug)]

@@ -23,22 +23,22 @@ use std::sync::Arc;
 
 use crate::auth::{Scheme, Schemes};
 use crate::config::Config;
+use crate::cx::Cx;
 use crate::digest::NodeView;
 use crate::election::Looking;
 use crate::error::{Corrupt, Why};
 use crate::identity::Seed;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
-use crate::io::{
-    ClientCommand, Cx, DiskEvent, DurableState, Input, Mark, Notice, Now, Outbox, PeerCommand,
-    Pressure, Recovered,
-};
+use crate::io::{ClientCommand, Input, Mark, Now, Outbox, PeerCommand, Pressure};
 use crate::log::Written;
+use crate::notice::Notice;
 use crate::outline::{Outline, OutlineCompared};
 use crate::peer::Vote;
 use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::session::SessionTracker;
 use crate::status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
+use crate::store::{DiskEvent, DurableState, Recovered};
 use crate::timer::{Timer, TimerTable};
 use crate::watch::WatchListing;
 use crate::wire::WatcherType;

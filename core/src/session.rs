@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::digest;
 use crate::error::Inapplicable;
 use crate::ids::{Instant, ServerId, SessionId, WallMs};
-use crate::io::Notice;
+use crate::notice::Notice;
 use crate::rng::Rng;
 use crate::wire::Password;
 
@@ -136,7 +136,7 @@ impl SessionTable {
         let session = Session { timeout_ms, owner, keyed };
         self.digest = self.digest.wrapping_add(session.share(id));
         self.live.insert(id, session);
-        let last = self.last.entry(top_byte(id)).or_insert(id);
+        let last = self.last.entry(id.server_byte()).or_insert(id);
         *last = id.max(*last);
         Ok(())
     }
@@ -162,7 +162,7 @@ impl SessionTable {
     /// The first id that a server deals, or its leader for it, which begins to create sessions at this wall time (SESS-01).
     pub(crate) fn first_id(&self, server: ServerId, now: WallMs, rng: &mut Rng) -> SessionId {
         let by_clock = by_clock(server, now);
-        match self.last.get(&byte_of(server)) {
+        match self.last.get(&server.session_byte()) {
             Some(last) if *last >= by_clock => leap_over(*last, rng),
             _ => by_clock,
         }
@@ -191,7 +191,7 @@ impl SessionTable {
 
     /// This id, or the first one behind all that were ever used of its server.
     pub(crate) fn free_id(&self, id: SessionId) -> SessionId {
-        match self.last.get(&top_byte(id)) {
+        match self.last.get(&id.server_byte()) {
             Some(last) if *last >= id => next_id(*last),
             _ => id,
         }
@@ -225,7 +225,7 @@ pub(crate) fn next_id(id: SessionId) -> SessionId {
 /// Java: (ms << 24) >>> 8, with the server's id in the top byte.
 fn by_clock(server: ServerId, now: WallMs) -> SessionId {
     let clock = ((now.0.cast_unsigned() << 24) >> 8).cast_signed();
-    SessionId((i64::from(byte_of(server)) << 56) | clock)
+    SessionId((i64::from(server.session_byte()) << 56) | clock)
 }
 
 /// Where the clock stands behind what was dealt: a server that keeps its sessions to itself has dealt more than is known,
@@ -233,16 +233,6 @@ fn by_clock(server: ServerId, now: WallMs) -> SessionId {
 fn leap_over(last: SessionId, rng: &mut Rng) -> SessionId {
     let leap_ms = i64::from(1 + rng.below(1 << 20));
     SessionId(((last.0 >> ID_BITS) + leap_ms) << ID_BITS)
-}
-
-/// The byte that names a server in the ids of its sessions.
-pub(crate) fn byte_of(server: ServerId) -> u8 {
-    (server.0 & 0xff) as u8
-}
-
-/// The byte of an id that names its server.
-pub(crate) fn top_byte(id: SessionId) -> u8 {
-    id.0.to_be_bytes()[0]
 }
 
 /// The password that ZooKeeper gives a session (HS-08): 16 bytes of Java's `Random` seeded with the id and a constant.
@@ -481,7 +471,7 @@ mod tests {
         table.create(second, 4000, Some(server), true).expect("fits");
         let again = table.first_id(server, WallMs(now.0 - 1), &mut rng);
         assert!(again.0 > third.0 + 0xffff - 2, "{again} after {third}");
-        assert_eq!(top_byte(again), 3);
+        assert_eq!(again.server_byte(), 3);
         let other = table.first_id(server, WallMs(now.0 - 1), &mut Rng::new(2));
         assert_ne!(other, again);
         assert_eq!(table.first_id(server, WallMs(now.0 + 1), &mut rng).0, first.0 + 0x1_0000);
@@ -512,7 +502,7 @@ mod tests {
         for its_clock in [clock, SessionId(clock.0 + 0x10_0007)] {
             let behind = table.first_id_behind(its_clock, server, now, &mut rng);
             assert!(behind.0 > its_clock.0 + 0xfff0, "{behind} behind {its_clock}");
-            assert_eq!(top_byte(behind), 3);
+            assert_eq!(behind.server_byte(), 3);
         }
     }
 
@@ -535,7 +525,7 @@ mod tests {
         let server = ServerId(3);
         let mut rng = Rng::new(1);
         let first = table.first_id(server, WallMs(1_700_000_000_000), &mut rng);
-        assert_eq!(top_byte(first), 3);
+        assert_eq!(first.server_byte(), 3);
         assert_eq!(
             first,
             SessionId((3 << 56) | ((1_700_000_000_000_u64 << 24) >> 8).cast_signed())
@@ -545,7 +535,7 @@ mod tests {
         table.close(first).expect("fits");
         let after_clock_step = table.first_id(server, WallMs(1_600_000_000_000), &mut rng);
         assert!(after_clock_step.0 >= first.0 + 0x1_0000, "{after_clock_step} leaps");
-        assert_eq!(top_byte(after_clock_step), 3);
+        assert_eq!(after_clock_step.server_byte(), 3);
         assert_eq!(next_id(SessionId(i64::MAX)), SessionId(i64::MIN + 1));
     }
 }

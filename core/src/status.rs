@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
-use crate::peer::Voice;
+use crate::quorum::Voice;
 
 /// What a server is doing, under the names that ZooKeeper prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Corrupt, ErrorCode};
 use crate::ids::{ConnId, ServerId, SessionId, WallMs, Zxid};
-use crate::io::Entry;
+use crate::store::Entry;
 use crate::wire::{Acl, flat};
 
 /// One decided change.

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use zabkeeper_core::io::{
-    ClientCommand, ClientEvent, DiskCommand, DiskEvent, DurableState, Entry, Lane, Outbox,
-    Recovered, SnapshotImage,
+use zabkeeper_core::io::{ClientCommand, ClientEvent, Outbox};
+use zabkeeper_core::store::{
+    DiskCommand, DiskEvent, DurableState, Entry, Lane, Recovered, SnapshotImage,
 };
 use zabkeeper_core::wire::{
     ClientFrames, ConnectRequest, ConnectResponse, FirstFrame, FromServer, Id, MAX_FRAME_DEFAULT,

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, Recovered, SnapshotImage};
+use zabkeeper_core::store::{
+    DiskCommand, DiskEvent, DurableState, Entry, Recovered, SnapshotImage,
+};
 use zabkeeper_core::{History, Zxid};
 
 /// See the module.

@@ -16,16 +16,18 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use peer_disk::Disk;
 use source::Source;
-use zabkeeper_core::io::{DiskCommand, DurableState, Entry, Lane, Outbox, PeerCommand, PeerEvent};
+use zabkeeper_core::io::{Outbox, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame::{self, Bounds, Reader, Writer};
 use zabkeeper_core::peer::greeting::{Accepting, Channel, Dialling, Greeting, Local};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::peer::{HistoryInfo, Notification, PeerMessage, Stance, Standing, Voice, Vote};
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Standing, Vote};
+use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Lane};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::{
     Config, ConnId, Epoch, ErrorCode, Halted, Identity, Input, Instant, LinkId, Mode, Now, Seed,
     Server, ServerId, SessionId, Status, Voters, WallMs, Zxid,
 };
+use zabkeeper_core::{HistoryInfo, Voice};
 
 const HERE: ServerId = ServerId(2);
 const BEGIN: WallMs = WallMs(1_795_274_515_500);

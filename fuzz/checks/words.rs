@@ -16,7 +16,7 @@ use zabkeeper::words::{
     self, ClientLine, Descriptors, DiskUse, Dump, Environment, Figures, Pairs, refused,
     watch_summary,
 };
-use zabkeeper_core::io::Recovered;
+use zabkeeper_core::store::Recovered;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, MAX_FRAME_DEFAULT, Reply, Word};
 use zabkeeper_core::{
     Epoch, ErrorCode, Instant, Mode, Now, Server, SessionId, SessionInfo, Status, WallMs,

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use storage_fs::{LogLane, OsDir, ReaderLane, SnapshotLane, StoreError};
 use tokio::sync::Notify;
-use zabkeeper_core::io::{DiskCommand, DiskEvent, Lane};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, Lane};
 
 /// A log that gets nothing for so long records its end: what is damaged before that is noticed at the next start. Rarely
 /// enough for the two syncs to cost nothing, soon enough for a server that is killed at rest.

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use storage_fs::{Inspected, Options, OsDir, StoreError};
-use zabkeeper_core::io::{DiskCommand, Entry};
+use zabkeeper_core::store::{DiskCommand, Entry};
 use zabkeeper_core::txn::Txn;
 use zabkeeper_core::{Compared, Halted, WriteId, Zxid, compare, replay};
 

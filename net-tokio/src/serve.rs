@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use zabkeeper_core::io::Recovered;
+use zabkeeper_core::store::Recovered;
 use zabkeeper_core::{Halted, Membership, Outline, Server, Status};
 
 use crate::clock::wall;

@@ -408,7 +408,7 @@ mod tests {
             9,
             Observation::Started { server: SERVER, sessions: SessionOptions::default() },
         );
-        let state = zabkeeper_core::io::DurableState::default();
+        let state = zabkeeper_core::store::DurableState::default();
         let last = zabkeeper_core::Zxid::ZERO;
         judge.observe(Instant(5), 9, Observation::Recovered { server: SERVER, state, last });
         judge.observe(

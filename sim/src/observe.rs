@@ -10,8 +10,9 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
+use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::Notification;
+use zabkeeper_core::store::{DiskCommand, DurableState};
 use zabkeeper_core::{
     ConnId, Input, Instant, Server, ServerId, SessionId, SessionInfo, SessionOptions, Status,
     WatchSummary, Zxid,

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use zabkeeper_client::LinkId;
-use zabkeeper_core::io::{Lane, Marks};
+use zabkeeper_core::io::Marks;
 use zabkeeper_core::peer::Notification;
+use zabkeeper_core::store::Lane;
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
 use crate::agenda::Agenda;

@@ -7,7 +7,7 @@
 //! readable has no say, and is set aside again. Then all that the old store had gets other names, and stays for the
 //! operator. At last the state file says `damaged` alone.
 
-use zabkeeper_core::io::DurableState;
+use zabkeeper_core::store::DurableState;
 use zabkeeper_core::{Epoch, Zxid};
 
 use crate::Options;

@@ -7,7 +7,7 @@
 //! end, and whoever reads the old file meanwhile goes on reading it.
 
 use zabkeeper_core::Zxid;
-use zabkeeper_core::io::Entry;
+use zabkeeper_core::store::Entry;
 
 use crate::dir::Dir;
 use crate::error::StoreError;

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use zabkeeper_core::Zxid;
-use zabkeeper_core::io::{DiskCommand, DiskEvent, Lane};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, Lane};
 
 use crate::Locks;
 use crate::dir::{Dir, DirFile};

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use zabkeeper_core::io::{DiskCommand, Lane};
+use zabkeeper_core::store::{DiskCommand, Lane};
 use zabkeeper_core::{WriteId, Zxid};
 
 use crate::Locks;

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DiskEvent, Entry};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, Entry};
 use zabkeeper_core::{LinkId, Zxid};
 
 use crate::dir::Dir;

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use zabkeeper_core::io::{DurableState, Entry, Recovered, SnapshotImage};
+use zabkeeper_core::store::{DurableState, Entry, Recovered, SnapshotImage};
 use zabkeeper_core::{History, Zxid};
 
 use crate::cut;

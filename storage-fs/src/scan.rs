@@ -12,7 +12,7 @@
 
 use bytes::Bytes;
 use zabkeeper_core::Zxid;
-use zabkeeper_core::io::Entry;
+use zabkeeper_core::store::Entry;
 
 use crate::dir::{Dir, DirFile};
 use crate::error::StoreError;

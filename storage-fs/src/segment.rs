@@ -7,7 +7,7 @@
 //! put elsewhere. The header has a checksum of its own, because a header is evidence even where its payload is torn.
 
 use bytes::{Buf, Bytes};
-use zabkeeper_core::io::Entry;
+use zabkeeper_core::store::Entry;
 use zabkeeper_core::{History, Zxid};
 
 use crate::block::{self, BLOCK_END, Kind};

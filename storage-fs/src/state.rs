@@ -12,7 +12,7 @@
 use std::num::NonZeroU128;
 
 use zabkeeper_core::Zxid;
-use zabkeeper_core::io::DurableState;
+use zabkeeper_core::store::DurableState;
 
 use crate::block::{self, BLOCK_END, Kind};
 use crate::dir::{Dir, DirFile};

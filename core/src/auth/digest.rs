@@ -8,8 +8,8 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 
+use super::DigestAlg;
 use super::{Access, Facts, SUPER, Scheme, Shown};
-use crate::config::DigestAlg;
 use crate::wire::Id;
 
 /// The scheme `digest`.

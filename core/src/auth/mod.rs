@@ -9,6 +9,7 @@ mod ensemble;
 mod ip;
 mod key;
 mod known;
+mod options;
 #[cfg(test)]
 mod tests;
 mod x509;
@@ -17,7 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::AuthOptions;
 use crate::error::ErrorCode;
 use crate::wire::{Acl, Id, Perms};
 use digest::Digest;
@@ -28,6 +28,7 @@ use x509::X509;
 
 pub(crate) use known::Known;
 pub use known::{Ids, TooMany};
+pub use options::{AuthOptions, DigestAlg};
 
 /// Most bytes that the entries `auth` of one list may stand for together: a megabyte of such entries, and a thousand
 /// identities, would be gigabytes.

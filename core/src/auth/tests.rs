@@ -2,8 +2,8 @@
 
 use std::slice;
 
+use super::DigestAlg;
 use super::*;
-use crate::config::DigestAlg;
 
 /// Of `bob:secret`, by a real server.
 const BOB: &str = "bob:fyVmFCwVbTJYrznoSu1koqYEYF0=";

@@ -29,8 +29,9 @@ use std::time::Duration;
 use crate::config::Limits;
 use crate::ids::{Epoch, Instant, ServerId, Zxid};
 use crate::io::{Mark, Marks};
-use crate::peer::{HistoryInfo, Notification, Stance, Voice, Vote};
+use crate::peer::{Notification, Stance, Vote};
 use crate::quorum::Voters;
+use crate::quorum::{HistoryInfo, Voice};
 
 #[cfg(test)]
 mod tests;

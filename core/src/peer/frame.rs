@@ -211,8 +211,8 @@ impl std::error::Error for BadFrame {}
 mod tests {
     use super::*;
     use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
-    use crate::io::Entry;
     use crate::peer::{PeerMessage, Standing};
+    use crate::store::Entry;
     use crate::txn::Origin;
     use crate::wire::Request;
 

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::auth::Ids;
 use crate::identity::{EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
-use crate::io::Entry;
-use crate::session;
+use crate::quorum::{HistoryInfo, Voice};
+use crate::store::Entry;
 use crate::txn::{Lifetime, Origin};
 use crate::wire::Request;
 
@@ -42,31 +42,6 @@ pub enum Stance {
     Following,
     /// Leads.
     Leading,
-}
-
-/// What the word of a server is worth where a quorum has to be sure that nothing is forgotten. Sent by position: append
-/// only.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Voice {
-    /// It has all that it ever acknowledged.
-    Full,
-    /// Its disk is empty: new, or wiped, and it cannot know which. Counts only among its like (see
-    /// [`Voters::may_decide`](crate::Voters::may_decide)).
-    Blank,
-    /// It lost part of its history, and has not got all of it back. Counts for nothing.
-    Damaged,
-}
-
-/// What a server says of its history where a quorum has to be sure that nothing is forgotten.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct HistoryInfo {
-    /// What its word is worth.
-    pub voice: Voice,
-    /// The epoch of its history.
-    pub epoch: Epoch,
-    /// Which voters of its configuration were none in the last epoch that was established, as far as it knows: one bit for
-    /// each, by the order of their ids. Only what full voices say counts.
-    pub newcomers: u64,
 }
 
 /// What a session is to the ensemble, by the word of the server that holds its connection (SESS-14). Sent by
@@ -276,18 +251,11 @@ pub enum PeerMessage {
     },
 }
 
-impl HistoryInfo {
-    /// Of a server that knows of no voter that was none before.
-    pub fn new(voice: Voice, epoch: Epoch) -> HistoryInfo {
-        HistoryInfo { voice, epoch, newcomers: 0 }
-    }
-}
-
 impl Standing {
     /// May `server` say this of the session for which it wants `request` to be decided? Only its own sessions may be known
     /// to it alone, they are named for it, and it ends them itself.
     pub(crate) fn admits(self, session: SessionId, server: ServerId, request: &Request) -> bool {
-        let own = session::top_byte(session) == session::byte_of(server)
+        let own = session.server_byte() == server.session_byte()
             && Lifetime::of(session) == Lifetime::Ephemeral;
         match self {
             Standing::Global => true,

@@ -456,7 +456,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{AuthOptions, TreeOptions};
+    use crate::auth::AuthOptions;
+    use crate::config::TreeOptions;
     use crate::ids::ServerId;
     use crate::quorum::Voters;
     use crate::rng::Rng;

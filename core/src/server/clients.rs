@@ -6,9 +6,11 @@
 
 use super::{Role, Server};
 use crate::auth::Known;
+use crate::cx::Cx;
 use crate::error::{Lost, Why};
 use crate::ids::{ConnId, Instant, SessionId};
-use crate::io::{ClientCommand, ClientEvent, Cx, Mark, Notice, Pressure};
+use crate::io::{ClientCommand, ClientEvent, Mark, Pressure};
+use crate::notice::Notice;
 use crate::peer::PeerMessage;
 use crate::request::order::Queue;
 use crate::timer::Timer;

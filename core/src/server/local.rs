@@ -17,8 +17,9 @@ use std::slice;
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::cx::Cx;
 use crate::ids::{Instant, SessionId};
-use crate::io::{Cx, Notice};
+use crate::notice::Notice;
 use crate::peer::Standing;
 use crate::session::{self, SessionTable, SessionTracker};
 use crate::status::SessionInfo;

@@ -3,12 +3,14 @@
 //! Owns links until they belong to a role. Must not know what the phases of a role are.
 
 use super::{Role, Server};
+use crate::cx::Cx;
 use crate::election::{Outcome, Reaction};
 use crate::error::{Lost, Why};
 use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
-use crate::io::{Cx, Mark, PeerCommand, PeerEvent};
-use crate::peer::{HistoryInfo, Notification, PeerMessage, Stance};
+use crate::io::{Mark, PeerCommand, PeerEvent};
+use crate::peer::{Notification, PeerMessage, Stance};
+use crate::quorum::HistoryInfo;
 
 /// A link that another server has dialled, and that no role has yet: its peer may know of an outcome before this server
 /// does.

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 
 use super::clients::Conn;
 use super::{Role, Server};
+use crate::cx::Cx;
 use crate::ids::{ConnId, Zxid};
-use crate::io::{Cx, Mark};
+use crate::io::Mark;
 use crate::txn::Origin;
 
 /// What is left to do.

@@ -9,14 +9,16 @@ use std::sync::Arc;
 use super::cleaning::Cleaning;
 use super::syncs::Syncs;
 use crate::auth::Ids;
+use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
-use crate::io::{Cx, Entry, Mark};
+use crate::io::Mark;
 use crate::peer::Standing;
 use crate::replica::Replica;
 use crate::request::cost;
 use crate::request::prep::{Case, Prep};
 use crate::rng::KeyedHash;
 use crate::session::{self, SessionTracker};
+use crate::store::Entry;
 use crate::txn::{Origin, Txn, TxnOp};
 use crate::wire::{Id, Request};
 
@@ -132,7 +134,7 @@ impl Broadcast {
         self.tracker.give(session, server);
         // The ids that are dealt here for this server, if it is ever told to have that done, go on behind it (S4).
         let behind = replica.sessions().first_id_behind(session, server, cx.now.wall, &mut *cx.rng);
-        let next = self.next_session.entry(session::top_byte(session)).or_insert(behind);
+        let next = self.next_session.entry(session.server_byte()).or_insert(behind);
         *next = behind.max(*next);
         let zxid = self.take_zxid(cx);
         let op = TxnOp::UpgradeSession { timeout_ms, server };
@@ -216,7 +218,7 @@ impl Broadcast {
         cx: &mut Cx<'_>,
     ) -> Entry {
         let zxid = self.take_zxid(cx);
-        let byte = session::byte_of(origin.server);
+        let byte = origin.server.session_byte();
         let first = || replica.sessions().first_id(origin.server, cx.now.wall, &mut *cx.rng);
         let mut session = *self.next_session.entry(byte).or_insert_with(first);
         // Whoever has known a session alone may have called it anything.

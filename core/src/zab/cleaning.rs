@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use crate::config::TreeOptions;
+use crate::cx::Cx;
 use crate::ids::Instant;
-use crate::io::Cx;
 use crate::request::prep::{Case, Prep};
 use crate::tree::{Lapse, NodeId, Tree};
 use crate::txn::TxnOp;

@@ -7,13 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use crate::cx::Cx;
 use crate::error::{Lost, Why};
 use crate::identity::{self, EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
-use crate::io::{Cx, Entry, Mark, Notice, PeerCommand};
-use crate::peer::{PeerMessage, Voice};
+use crate::io::{Mark, PeerCommand};
+use crate::notice::Notice;
+use crate::peer::PeerMessage;
+use crate::quorum::Voice;
 use crate::quorum::Voters;
 use crate::replica::Replica;
+use crate::store::Entry;
 
 /// A server that follows another.
 #[derive(Debug)]

@@ -14,12 +14,15 @@ use super::digests::Digests;
 use super::follower::DIGESTS;
 use super::learner::{Learner, Stage};
 use super::syncs::SyncWaiter;
+use crate::cx::Cx;
 use crate::error::{Lost, Why};
 use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
-use crate::io::{Cx, Entry, Mark, PeerCommand};
-use crate::peer::{HistoryInfo, PeerMessage, Standing, Voice};
+use crate::io::{Mark, PeerCommand};
+use crate::peer::{PeerMessage, Standing};
+use crate::quorum::{HistoryInfo, Voice};
 use crate::replica::Replica;
+use crate::store::Entry;
 use crate::txn::Origin;
 
 /// A server that was elected.

@@ -13,10 +13,13 @@
 //!                           Live ─► Synced ─► Serving        gets each proposal when it is made
 //! ```
 
+use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, Zxid};
-use crate::io::{Cx, DiskCommand, Entry, Mark};
-use crate::peer::{HistoryInfo, PeerMessage};
+use crate::io::Mark;
+use crate::peer::PeerMessage;
+use crate::quorum::HistoryInfo;
 use crate::replica::Replica;
+use crate::store::{DiskCommand, Entry};
 
 /// See the module.
 #[derive(Debug)]

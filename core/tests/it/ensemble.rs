@@ -40,8 +40,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use zabkeeper_core::io::{ClientCommand, ClientEvent, DiskEvent, Outbox, PeerCommand, PeerEvent};
+use zabkeeper_core::io::{ClientCommand, ClientEvent, Outbox, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{Notification, PeerMessage};
+use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{
     Config, ConnId, Epoch, Input, Instant, LinkId, Mode, Now, Server, ServerId, Voters, WallMs,
     Zxid,

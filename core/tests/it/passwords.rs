@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use zabkeeper_core::io::{ClientCommand, ClientEvent, DurableState, Outbox};
+use zabkeeper_core::io::{ClientCommand, ClientEvent, Outbox};
+use zabkeeper_core::store::DurableState;
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{ConnectRequest, ConnectResponse, Password};
 use zabkeeper_core::{

@@ -8,8 +8,9 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use zabkeeper_core::io::{
-    ClientCommand, DiskCommand, DiskEvent, DurableState, Entry, Outbox, Recovered, SnapshotImage,
+use zabkeeper_core::io::{ClientCommand, Outbox};
+use zabkeeper_core::store::{
+    DiskCommand, DiskEvent, DurableState, Entry, Recovered, SnapshotImage,
 };
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::{

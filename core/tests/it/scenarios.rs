@@ -28,7 +28,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use zabkeeper_core::io::{ClientEvent, DiskEvent};
+use zabkeeper_core::io::ClientEvent;
+use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{
     Config, ConnId, Input, Instant, Now, Outbox, Server, ServerId, Voters, WallMs,
 };

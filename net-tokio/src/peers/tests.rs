@@ -9,11 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Instant, timeout};
-use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
+use zabkeeper_core::HistoryInfo;
+use zabkeeper_core::Voice;
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
+use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::peer::{HistoryInfo, frame};
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::store::Entry;
 use zabkeeper_core::{Epoch, Input, LinkId, Outbox, ServerId, Why, Zxid};
 
 use super::{Peers, bind, open};

@@ -11,10 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use zabkeeper_core::HistoryInfo;
+use zabkeeper_core::Voice;
+use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Established, Local, Refusal};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::peer::{HistoryInfo, frame};
-use zabkeeper_core::peer::{PeerMessage, Voice};
 use zabkeeper_core::{Epoch, ServerId};
 
 use crate::harness::PATIENCE;

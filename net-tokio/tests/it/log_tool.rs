@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use storage_fs::{Options, OsDir};
-use zabkeeper_core::io::DiskCommand;
+use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
 use zabkeeper_core::{SessionId, WallMs, WriteId, Zxid};
 

@@ -9,8 +9,9 @@ mod strikes;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use zabkeeper_core::io::{ClientCommand, DiskCommand, Marks, PeerCommand, PeerEvent};
+use zabkeeper_core::io::{ClientCommand, Marks, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{Notification, PeerMessage};
+use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, ServerId, Status, Zxid};
 
 pub use lines::Lines;

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use storage_fs::{LogLane, Opened, ReaderLane, SnapshotLane, StoreError};
-use zabkeeper_core::io::{DiskCommand, DiskEvent, Lane};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, Lane};
 use zabkeeper_core::{Instant, ServerId};
 
 use crate::fs::{Disk, SimFs};

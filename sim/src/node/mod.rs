@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use storage_fs::Opened;
-use zabkeeper_core::io::Lane;
+use zabkeeper_core::store::Lane;
 use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::{
     Config, ConnId, Epoch, Instant, Limits, Server, ServerId, SessionId, Status, Voters, Zxid,

@@ -18,12 +18,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use zabkeeper_core::io::{
-    ClientCommand, ClientEvent, DiskEvent, Lane, Mark, Outbox, PeerCommand, PeerEvent,
-};
+use zabkeeper_core::io::{ClientCommand, ClientEvent, Mark, Outbox, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::peer::frame::{self, BadFrame};
 use zabkeeper_core::peer::greeting::Channel;
+use zabkeeper_core::store::{DiskEvent, Lane};
 use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id};
 use zabkeeper_core::{

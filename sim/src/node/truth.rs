@@ -4,7 +4,8 @@
 
 use storage_fs::vfs::{Vfs, VfsFile};
 use storage_fs::{Options, ReaderLane};
-use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, Outbox, Recovered};
+use zabkeeper_core::io::Outbox;
+use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry, Recovered};
 use zabkeeper_core::{
     Config, Epoch, History, Input, Instant, LinkId, Now, Seed, Server, WriteId, Zxid,
 };

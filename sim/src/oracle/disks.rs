@@ -4,7 +4,8 @@
 
 use std::iter;
 
-use zabkeeper_core::io::{DiskEvent, DurableState, Input};
+use zabkeeper_core::io::Input;
+use zabkeeper_core::store::{DiskEvent, DurableState};
 use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
 use super::catalog::{Broken, Id, Tally, Verdict};

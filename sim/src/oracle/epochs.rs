@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zabkeeper_core::io::Entry;
+use zabkeeper_core::store::Entry;
 use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
 use super::history::Path;

@@ -12,8 +12,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::store::Entry;
 use zabkeeper_core::txn::Txn;
 use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Zxid};
 

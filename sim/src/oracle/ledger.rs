@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::time::Duration;
 
-use zabkeeper_core::io::{DurableState, Entry};
+use zabkeeper_core::store::{DurableState, Entry};
 use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Zxid};
 
 use super::catalog::{Broken, Id, Tally, Verdict};

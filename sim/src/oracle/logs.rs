@@ -3,7 +3,7 @@
 //! Owns the judgement of each command when it is given. Must not wait
 //! for the disk: whether it obeys is judged in `disks`.
 
-use zabkeeper_core::io::{DiskCommand, DurableState, Entry};
+use zabkeeper_core::store::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Instant, ServerId, WriteId, Zxid};
 
 use super::catalog::{Broken, Id, Tally, Verdict};

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zabkeeper_core::io::DurableState;
+use zabkeeper_core::store::DurableState;
 use zabkeeper_core::{WriteId, Zxid};
 
 use super::history::Path;

@@ -61,8 +61,9 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use zabkeeper_core::io::{DiskCommand, DurableState, PeerCommand};
+use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::Notification;
+use zabkeeper_core::store::{DiskCommand, DurableState};
 use zabkeeper_core::wire::Password;
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Status, Zxid};
 

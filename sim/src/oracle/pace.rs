@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use zabkeeper_core::io::{DiskCommand, PeerCommand, PeerEvent};
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{PeerMessage, Stance};
+use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, Mode, ServerId, Status, Why, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};

@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem::{self, Discriminant};
 
-use zabkeeper_core::io::{PeerCommand, PeerEvent, THIS_SERVER};
-use zabkeeper_core::peer::{HistoryInfo, Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::store::THIS_SERVER;
 use zabkeeper_core::{Epoch, Instant, LinkId, ServerId, Zxid};
+use zabkeeper_core::{HistoryInfo, Voice};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::epochs::Promises;

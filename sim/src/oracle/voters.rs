@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zabkeeper_core::peer::Voice;
+use zabkeeper_core::Voice;
 use zabkeeper_core::{Epoch, ServerId};
 
 /// What a server knows of the past, going by its disk.

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 
 use zabkeeper_core::SessionId;
-use zabkeeper_core::io::DurableState;
+use zabkeeper_core::store::DurableState;
 
 use super::Attached;
 use super::conn::Who;

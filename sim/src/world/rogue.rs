@@ -10,9 +10,11 @@
 //! what nobody may do: to forget what is committed, or to log what does not follow.
 
 use bytes::Bytes;
+use zabkeeper_core::HistoryInfo;
+use zabkeeper_core::Voice;
+use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::Channel;
-use zabkeeper_core::peer::{HistoryInfo, frame};
-use zabkeeper_core::peer::{PeerMessage, Standing, Voice};
+use zabkeeper_core::peer::{PeerMessage, Standing};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ConnId, Epoch, Instant, Seed, ServerId, SessionId, Status, WallMs, Zxid};

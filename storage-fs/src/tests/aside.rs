@@ -1,6 +1,6 @@
 //! Setting a damaged store aside, which may be cut off at any operation.
 
-use zabkeeper_core::io::{DiskCommand, DurableState};
+use zabkeeper_core::store::{DiskCommand, DurableState};
 use zabkeeper_core::{Epoch, History, WriteId, Zxid};
 
 use super::damage::{append, sample, zxid};

@@ -1,7 +1,7 @@
 //! Cutting the end of the log, and what an open makes of older log.
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DurableState, Entry, Recovered};
+use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Recovered};
 use zabkeeper_core::{WriteId, Zxid};
 
 use super::damage::{append, last_batch, sample, sample_with_gap, snapshot, zxid};

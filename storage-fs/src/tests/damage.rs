@@ -1,7 +1,7 @@
 //! Bytes that change after they were durable: told apart from torn writes, and never a silent loss.
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DurableState, Entry, Recovered};
+use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Recovered};
 use zabkeeper_core::{Epoch, WriteId, Zxid};
 
 use super::mem::{MemDir, Unsynced};

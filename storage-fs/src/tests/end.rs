@@ -1,6 +1,6 @@
 //! The end of the log after each kind of stop: what was acknowledged is found, or found to be missing.
 
-use zabkeeper_core::io::{DiskCommand, Recovered};
+use zabkeeper_core::store::{DiskCommand, Recovered};
 use zabkeeper_core::{WriteId, Zxid};
 
 use super::damage::{append, last_batch, sample, snapshot, zxid};

@@ -1,7 +1,7 @@
 //! No room, or no descriptor: a snapshot can wait, the log takes what there is.
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DiskEvent};
+use zabkeeper_core::store::{DiskCommand, DiskEvent};
 
 use super::damage::{append, zxid};
 use super::mem::MemDir;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DurableState, Entry};
+use zabkeeper_core::store::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Epoch, Seed, ServerId, WriteId, Zxid};
 
 use super::mem::MemDir;

@@ -1,7 +1,7 @@
 //! The reader: what learners are given while other lanes write and remove.
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry};
 use zabkeeper_core::{LinkId, WriteId, Zxid};
 
 use super::damage::{append, last_batch, sample, sample_with_gap, snapshot, zxid};

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry};
 use zabkeeper_core::{Epoch, LinkId, WriteId, Zxid};
 
 use crate::{LogLane, Opened, Options, OsDir, StoreError, open};

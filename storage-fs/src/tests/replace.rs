@@ -1,7 +1,7 @@
 //! A leader's snapshot takes the place of the log, which may be cut off at any operation.
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DurableState, Recovered};
+use zabkeeper_core::store::{DiskCommand, DurableState, Recovered};
 use zabkeeper_core::{Epoch, History, WriteId, Zxid};
 
 use super::damage::{Sample, append, sample, snapshot, zxid};

@@ -3,7 +3,7 @@
 //! Owns the model: what was submitted, what was reported durable. Must not look into files.
 
 use bytes::Bytes;
-use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, Recovered};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry, Recovered};
 use zabkeeper_core::{Epoch, History, LinkId, WriteId, Zxid};
 
 use super::mem::{MemDir, Rng};

@@ -4,8 +4,10 @@
 //! Owns who is sent away for it, and when this leader has to go itself. Must not decide what is right: a majority does.
 
 use super::{Leader, Verdict};
+use crate::cx::Cx;
 use crate::ids::{LinkId, ServerId, Zxid};
-use crate::io::{Cx, Mark, Notice};
+use crate::io::Mark;
+use crate::notice::Notice;
 use crate::peer::PeerMessage;
 use crate::replica::Replica;
 

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 
 use super::{Leader, Phase, Verdict};
+use crate::cx::Cx;
 use crate::error::{Lost, Why};
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
-use crate::io::{Cx, Mark, PeerCommand};
-use crate::peer::{HistoryInfo, PeerMessage, Voice};
+use crate::io::{Mark, PeerCommand};
+use crate::peer::PeerMessage;
+use crate::quorum::{HistoryInfo, Voice};
 use crate::replica::Replica;
 use crate::zab::learner::{Learner, Stage};
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use zabkeeper_core::io::DiskEvent;
+use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{ConnId, LinkId};
 
 use super::Heard;

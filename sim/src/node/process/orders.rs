@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState};
 use zabkeeper_core::{Input, WriteId, Zxid};
 
 /// See the module.

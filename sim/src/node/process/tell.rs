@@ -2,7 +2,8 @@
 //!
 //! Owns how that is told. Must not change what the process does.
 
-use zabkeeper_core::io::{ClientEvent, DiskCommand, DiskEvent, PeerEvent};
+use zabkeeper_core::io::{ClientEvent, PeerEvent};
+use zabkeeper_core::store::{DiskCommand, DiskEvent};
 use zabkeeper_core::{Input, ServerId, SessionId, Status, Zxid};
 
 use super::{DIGEST_NODES, FAR_BEHIND, Lengths, Process};

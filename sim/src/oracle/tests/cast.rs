@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use zabkeeper_core::io::{DiskCommand, DiskEvent, DurableState, Entry, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{HistoryInfo, Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry};
 use zabkeeper_core::{
     Epoch, Input, LinkId, Mode, Seed, ServerId, SessionOptions, Status, WriteId, Zxid,
 };
+use zabkeeper_core::{HistoryInfo, Voice};
 
 use super::history::History;
 use crate::observe::{Holder, Observation};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use zabkeeper_core::io::{DurableState, Entry};
 use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::store::{DurableState, Entry};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{
     Acl, ConnectRequest, ConnectResponse, EventType, Id, Password, Perms, Reply, ReplyBody,

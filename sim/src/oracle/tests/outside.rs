@@ -2,8 +2,9 @@
 //! confirms it (C5).
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{HistoryInfo, Notification, PeerMessage, Stance, Voice, Vote};
+use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Vote};
 use zabkeeper_core::{ConnId, Epoch, Input, Instant, LinkId, ServerId, Why, Zxid};
+use zabkeeper_core::{HistoryInfo, Voice};
 
 use super::cast::link;
 use super::ensembles::only_the_leader_logs;

@@ -1,7 +1,8 @@
 //! Who keeps the others waiting, and who does not wait: L8 and L11.
 
-use zabkeeper_core::io::{Entry, PeerCommand, PeerEvent};
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{PeerMessage, Stance};
+use zabkeeper_core::store::Entry;
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, ServerId, Why};
 
 use super::cast::link;

@@ -7,9 +7,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 
 use bytes::{Bytes, BytesMut};
-use zabkeeper_core::io::{
-    ClientCommand, ClientEvent, DiskCommand, DiskEvent, DurableState, Entry, Recovered,
-};
+use zabkeeper_core::io::{ClientCommand, ClientEvent};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry, Recovered};
 use zabkeeper_core::wire::{
     Acl, ConnectRequest, ConnectResponse, EventType, FromServer, Perms, Request, RequestFrame,
     SetWatches, WatcherType, XID_SET_WATCHES,

@@ -1,6 +1,6 @@
 //! Z and T: what servers propose, apply and keep.
 
-use zabkeeper_core::io::Entry;
+use zabkeeper_core::store::Entry;
 use zabkeeper_core::{Epoch, Zxid};
 
 use super::history::{History, SERVER, create, get, set, twins};

@@ -1,0 +1,55 @@
+//! The context of a step: what a function needs to act.
+//!
+//! Owns the access to time, settings, randomness and outbox. A function that takes no `Cx` cannot act.
+
+use crate::auth::Schemes;
+use crate::config::Config;
+use crate::ids::{ConnId, LinkId};
+use crate::io::{ClientCommand, Mark, Now, Outbox, PeerCommand};
+use crate::peer::PeerMessage;
+use crate::rng::Rng;
+
+/// What a function needs to act: the time, the settings, randomness and the outbox.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Now,
+    pub(crate) config: &'a Config,
+    pub(crate) schemes: &'a Schemes,
+    pub(crate) rng: &'a mut Rng,
+    pub(crate) out: &'a mut Outbox,
+    /// The cost at which the step stops.
+    pub(crate) stop_at: u64,
+}
+
+impl Cx<'_> {
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        self.out.marks.hit(mark);
+    }
+
+    /// So much work has been done.
+    pub(crate) fn spend(&mut self, units: u64) {
+        self.out.cost += units;
+    }
+
+    /// Has the step done its share?
+    pub(crate) fn is_spent(&self) -> bool {
+        self.out.cost >= self.stop_at
+    }
+
+    /// From now on it may do its share.
+    pub(crate) fn renew(&mut self) {
+        self.stop_at = self.out.cost.saturating_add(self.config.limits.step_units.max(1));
+    }
+
+    /// From now on it does everything.
+    pub(crate) fn spend_freely(&mut self) {
+        self.stop_at = u64::MAX;
+    }
+
+    pub(crate) fn send(&mut self, conn: ConnId, command: ClientCommand) {
+        self.out.clients.push((conn, command));
+    }
+
+    pub(crate) fn tell(&mut self, link: LinkId, message: PeerMessage) {
+        self.out.peers.push(PeerCommand::Send(link, message));
+    }
+}
