@@ -18,7 +18,7 @@ use crate::identity::{self, Seed};
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WriteId, Zxid};
 use crate::io::Mark;
 use crate::log::Log;
-use crate::peer::{PeerMessage, Vote};
+use crate::peer::{FromLeader, Vote};
 use crate::quorum::Voters;
 use crate::quorum::{HistoryInfo, Voice};
 use crate::recent::Recent;
@@ -342,12 +342,12 @@ impl Replica {
     }
 
     /// What a learner of this server enters the epoch with.
-    pub(crate) fn new_leader(&self, epoch: Epoch, config: &Config) -> PeerMessage {
+    pub(crate) fn new_leader(&self, epoch: Epoch, config: &Config) -> FromLeader {
         let voters = config.voters().set().clone();
         let established = self.voters_before(config).set().clone();
         let identity = self.state.identity.expect("known since the epoch began");
         let nonces = self.state.nonces.clone();
-        PeerMessage::NewLeader { epoch, voters, established, identity, nonces }
+        FromLeader::NewLeader { epoch, voters, established, identity, nonces }
     }
 
     /// The voters that the last epoch was established under. Where nobody knows, they are taken for those of now, of whom

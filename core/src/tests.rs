@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::error::ErrorCode;
 use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WallMs, Zxid};
-use crate::peer::{Notification, PeerMessage, Stance, Standing, Vote};
+use crate::peer::{FromLeader, FromLearner, Notification, Stance, Standing, Vote};
 use crate::quorum::{HistoryInfo, Voice};
 use crate::store::{DurableState, Entry};
 use crate::tree::{AclId, Node, NodeId, SnapshotHeader, SnapshotItem};
@@ -56,7 +56,8 @@ fn what_is_stored_and_what_servers_say_to_each_other_keeps_its_bytes() {
     );
     section("Notification", lines(chain(after_stance).into_iter().map(notification)));
     section("Voice", lines(chain(after_voice)));
-    section("PeerMessage", lines(chain(after_message)));
+    section("FromLearner", lines(chain(after_learners)));
+    section("FromLeader", lines(chain(after_leaders)));
     section("Standing", lines(chain(after_standing)));
     section("Request", lines(chain(after_request)));
     section("OpCode", lines(numbered(OpCode::from_wire)));
@@ -214,62 +215,67 @@ fn after_voice(voice: Option<&Voice>) -> Option<Voice> {
     })
 }
 
-fn after_message(message: Option<&PeerMessage>) -> Option<PeerMessage> {
+fn after_learners(message: Option<&FromLearner>) -> Option<FromLearner> {
     let (session, timeout_ms, origin, epoch, zxid) = (SESSION, 4_000, ORIGIN, Epoch(6), ZXID);
     let (conn, request) = (ConnId(300), 4);
     Some(match message {
         None => {
             let history = HistoryInfo { voice: Voice::Full, epoch, newcomers: 4 };
-            PeerMessage::FollowerInfo { accepted: epoch, history, ensemble: 0 }
+            FromLearner::FollowerInfo { accepted: epoch, history, ensemble: 0 }
         }
-        Some(PeerMessage::FollowerInfo { .. }) => {
-            PeerMessage::LeaderInfo { epoch, empty: true, ensemble: 70_000, blank: false }
+        Some(FromLearner::FollowerInfo { .. }) => {
+            FromLearner::AckEpoch { fresh: true, current: Epoch(5), last: zxid, nonce: 70_001 }
         }
-        Some(PeerMessage::LeaderInfo { .. }) => {
-            PeerMessage::AckEpoch { fresh: true, current: Epoch(5), last: zxid, nonce: 70_001 }
-        }
-        Some(PeerMessage::AckEpoch { .. }) => PeerMessage::Trunc { to: zxid },
-        Some(PeerMessage::Trunc { .. }) => {
-            let bytes = Bytes::from_static(b"some nodes");
-            PeerMessage::Snap { zxid, index: 2, bytes, last: true }
-        }
-        Some(PeerMessage::Snap { .. }) => PeerMessage::SyncAt { last: zxid, nonce: 70_001 },
-        Some(PeerMessage::SyncAt { .. }) => {
-            PeerMessage::Proposal(Entry { zxid, bytes: Bytes::from_static(b"a change") })
-        }
-        Some(PeerMessage::Proposal(_)) => {
-            let (identity, nonces) = (Seed::from(1).identity(Epoch(4)), Vec::new());
-            let [voters, established] = [[1, 3], [1, 2]].map(|ids| ids.map(ServerId).into());
-            PeerMessage::NewLeader { epoch, voters, established, identity, nonces }
-        }
-        Some(PeerMessage::NewLeader { .. }) => PeerMessage::AckNewLeader { epoch },
-        Some(PeerMessage::AckNewLeader { .. }) => PeerMessage::UpToDate { committed: zxid },
-        Some(PeerMessage::UpToDate { .. }) => PeerMessage::Ack { zxid },
-        Some(PeerMessage::Ack { .. }) => PeerMessage::Commit { zxid },
-        Some(PeerMessage::Commit { .. }) => {
-            PeerMessage::Ping { round: 8, sent: Instant(300), echo: Instant(400) }
-        }
-        Some(PeerMessage::Ping { .. }) => PeerMessage::Pong {
+        Some(FromLearner::AckEpoch { .. }) => FromLearner::SyncAt { last: zxid, nonce: 70_001 },
+        Some(FromLearner::SyncAt { .. }) => FromLearner::AckNewLeader { epoch },
+        Some(FromLearner::AckNewLeader { .. }) => FromLearner::Ack { zxid },
+        Some(FromLearner::Ack { .. }) => FromLearner::Pong {
             round: 8,
             sent: Instant(500),
             echo: Instant(300),
             touched: vec![(session, timeout_ms)],
             digests: vec![(zxid, 70_002)],
         },
-        Some(PeerMessage::Pong { .. }) => {
+        Some(FromLearner::Pong { .. }) => {
             let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
             let (request, standing) = (Request::Ping, Standing::Global);
-            PeerMessage::Request { session, origin, ids, request, standing }
+            FromLearner::Request { session, origin, ids, request, standing }
         }
-        Some(PeerMessage::Request { .. }) => PeerMessage::CreateSession { timeout_ms, origin },
-        Some(PeerMessage::CreateSession { .. }) => {
-            PeerMessage::Revalidate { conn, session, timeout_ms }
+        Some(FromLearner::Request { .. }) => FromLearner::CreateSession { timeout_ms, origin },
+        Some(FromLearner::CreateSession { .. }) => {
+            FromLearner::Revalidate { conn, session, timeout_ms }
         }
-        Some(PeerMessage::Revalidate { .. }) => PeerMessage::Sync { conn, request },
-        Some(PeerMessage::Sync { .. }) => PeerMessage::Synced { conn, request },
-        Some(PeerMessage::Synced { .. }) => PeerMessage::Differs { zxid },
-        Some(PeerMessage::Differs { .. }) => PeerMessage::Loading { done: 300, all: 400 },
-        Some(PeerMessage::Loading { .. }) => return None,
+        Some(FromLearner::Revalidate { .. }) => FromLearner::Sync { conn, request },
+        Some(FromLearner::Sync { .. }) => FromLearner::Loading { done: 300, all: 400 },
+        Some(FromLearner::Loading { .. }) => return None,
+    })
+}
+
+fn after_leaders(message: Option<&FromLeader>) -> Option<FromLeader> {
+    let (epoch, zxid) = (Epoch(6), ZXID);
+    Some(match message {
+        None => FromLeader::LeaderInfo { epoch, empty: true, ensemble: 70_000, blank: false },
+        Some(FromLeader::LeaderInfo { .. }) => FromLeader::Trunc { to: zxid },
+        Some(FromLeader::Trunc { .. }) => {
+            let bytes = Bytes::from_static(b"some nodes");
+            FromLeader::Snap { zxid, index: 2, bytes, last: true }
+        }
+        Some(FromLeader::Snap { .. }) => {
+            FromLeader::Proposal(Entry { zxid, bytes: Bytes::from_static(b"a change") })
+        }
+        Some(FromLeader::Proposal(_)) => {
+            let (identity, nonces) = (Seed::from(1).identity(Epoch(4)), Vec::new());
+            let [voters, established] = [[1, 3], [1, 2]].map(|ids| ids.map(ServerId).into());
+            FromLeader::NewLeader { epoch, voters, established, identity, nonces }
+        }
+        Some(FromLeader::NewLeader { .. }) => FromLeader::UpToDate { committed: zxid },
+        Some(FromLeader::UpToDate { .. }) => FromLeader::Commit { zxid },
+        Some(FromLeader::Commit { .. }) => {
+            FromLeader::Ping { round: 8, sent: Instant(300), echo: Instant(400) }
+        }
+        Some(FromLeader::Ping { .. }) => FromLeader::Synced { conn: ConnId(300), request: 4 },
+        Some(FromLeader::Synced { .. }) => FromLeader::Differs { zxid },
+        Some(FromLeader::Differs { .. }) => return None,
     })
 }
 

@@ -20,7 +20,9 @@ use zabkeeper_core::io::{Outbox, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame::{self, Bounds, Reader, Writer};
 use zabkeeper_core::peer::greeting::{Accepting, Channel, Dialling, Greeting, Local};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Standing, Vote};
+use zabkeeper_core::peer::{
+    FromLeader, FromLearner, Notification, PeerMessage, Stance, Standing, Vote,
+};
 use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Lane};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::{
@@ -197,14 +199,23 @@ impl Live {
         let Some(status) = self.status() else { return };
         let accepted = status.accepted_epoch;
         let history = HistoryInfo::new(Voice::Full, status.current_epoch);
-        self.send(0, &PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
+        self.send(
+            0,
+            &PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
+        );
         self.settle();
         let Some(status) = self.status() else { return };
         let (current, last) = (status.current_epoch, status.appended);
-        self.send(0, &PeerMessage::AckEpoch { fresh: true, current, last, nonce: 0 });
+        self.send(
+            0,
+            &PeerMessage::Learner(FromLearner::AckEpoch { fresh: true, current, last, nonce: 0 }),
+        );
         self.settle();
         let Some(status) = self.status() else { return };
-        self.send(0, &PeerMessage::AckNewLeader { epoch: status.accepted_epoch });
+        self.send(
+            0,
+            &PeerMessage::Learner(FromLearner::AckNewLeader { epoch: status.accepted_epoch }),
+        );
         self.settle();
     }
 
@@ -225,15 +236,29 @@ impl Live {
         self.answer_dial(1, true);
         let Some(status) = self.status() else { return };
         let epoch = Epoch(status.accepted_epoch.0.saturating_add(1));
-        self.send(1, &PeerMessage::LeaderInfo { epoch, empty: false, ensemble: 0, blank: false });
+        self.send(
+            1,
+            &PeerMessage::Leader(FromLeader::LeaderInfo {
+                epoch,
+                empty: false,
+                ensemble: 0,
+                blank: false,
+            }),
+        );
         self.settle();
         let [voters, established] = [(); 2].map(|()| [1, 2].map(ServerId).into());
         let (identity, nonces) = (Seed::from(1).identity(epoch), Vec::new());
-        let new_leader = PeerMessage::NewLeader { epoch, voters, established, identity, nonces };
+        let new_leader = PeerMessage::Leader(FromLeader::NewLeader {
+            epoch,
+            voters,
+            established,
+            identity,
+            nonces,
+        });
         self.send(1, &new_leader);
         self.settle();
         let Some(status) = self.status() else { return };
-        self.send(1, &PeerMessage::UpToDate { committed: status.appended });
+        self.send(1, &PeerMessage::Leader(FromLeader::UpToDate { committed: status.appended }));
         self.settle();
     }
 
@@ -268,36 +293,39 @@ impl Live {
         };
         let timeout_ms = 4_000 + u32::from(source.byte());
         match source.below(22) {
-            19 => PeerMessage::Loading { done: 1, all: 0 },
-            18 => PeerMessage::Differs { zxid: zxid(source) },
-            0 => PeerMessage::FollowerInfo {
+            19 => PeerMessage::Learner(FromLearner::Loading { done: 1, all: 0 }),
+            18 => PeerMessage::Leader(FromLeader::Differs { zxid: zxid(source) }),
+            0 => PeerMessage::Learner(FromLearner::FollowerInfo {
                 accepted: epoch(source),
                 history: history(source),
                 ensemble: ensemble(source),
-            },
-            1 => PeerMessage::LeaderInfo {
+            }),
+            1 => PeerMessage::Leader(FromLeader::LeaderInfo {
                 epoch: epoch(source),
                 empty: source.byte() & 1 == 0,
                 ensemble: ensemble(source),
                 blank: source.byte() & 1 == 0,
-            },
-            2 => PeerMessage::AckEpoch {
+            }),
+            2 => PeerMessage::Learner(FromLearner::AckEpoch {
                 fresh: source.byte() & 1 == 0,
                 current: epoch(source),
                 last: zxid(source),
                 nonce: u64::from(source.below(3)),
-            },
-            3 => PeerMessage::Trunc { to: zxid(source) },
-            4 => PeerMessage::Snap {
+            }),
+            3 => PeerMessage::Leader(FromLeader::Trunc { to: zxid(source) }),
+            4 => PeerMessage::Leader(FromLeader::Snap {
                 zxid: zxid(source),
                 index: u32::from(source.below(3)),
                 last: source.byte() & 1 == 0,
                 bytes: Bytes::copy_from_slice(source.bytes()),
-            },
-            5 => PeerMessage::SyncAt { last: zxid(source), nonce: u64::from(source.below(3)) },
+            }),
+            5 => PeerMessage::Learner(FromLearner::SyncAt {
+                last: zxid(source),
+                nonce: u64::from(source.below(3)),
+            }),
             6 => {
                 let bytes = Bytes::copy_from_slice(source.bytes());
-                PeerMessage::Proposal(Entry { zxid: zxid(source), bytes })
+                PeerMessage::Leader(FromLeader::Proposal(Entry { zxid: zxid(source), bytes }))
             }
             7 => {
                 let next = status.appended.next().unwrap_or(Zxid::ZERO);
@@ -308,9 +336,9 @@ impl Live {
                 };
                 let session = session(source);
                 let txn = Txn { zxid: next, session, time: WallMs(0), origin: None, op };
-                PeerMessage::Proposal(txn.encode())
+                PeerMessage::Leader(FromLeader::Proposal(txn.encode()))
             }
-            8 => PeerMessage::NewLeader {
+            8 => PeerMessage::Leader(FromLeader::NewLeader {
                 epoch: epoch(source),
                 voters: [ServerId(source.byte().into())].into(),
                 established: [ServerId(source.byte().into())].into(),
@@ -319,22 +347,34 @@ impl Live {
                     ..Seed::from(1).identity(epoch(source))
                 },
                 nonces: vec![Seed::from(1).epoch_nonce(epoch(source)); source.byte().into()],
-            },
-            9 => PeerMessage::AckNewLeader { epoch: epoch(source) },
-            10 => PeerMessage::UpToDate { committed: zxid(source) },
-            11 => PeerMessage::Ack { zxid: zxid(source) },
-            12 => PeerMessage::Commit { zxid: zxid(source) },
-            13 => PeerMessage::Ping { round: 1, sent: self.now, echo: Instant(0) },
-            14 => PeerMessage::Pong {
+            }),
+            9 => PeerMessage::Learner(FromLearner::AckNewLeader { epoch: epoch(source) }),
+            10 => PeerMessage::Leader(FromLeader::UpToDate { committed: zxid(source) }),
+            11 => PeerMessage::Learner(FromLearner::Ack { zxid: zxid(source) }),
+            12 => PeerMessage::Leader(FromLeader::Commit { zxid: zxid(source) }),
+            13 => {
+                PeerMessage::Leader(FromLeader::Ping { round: 1, sent: self.now, echo: Instant(0) })
+            }
+            14 => PeerMessage::Learner(FromLearner::Pong {
                 round: u64::from(source.byte()),
                 sent: Instant(near(source, self.now.0)),
                 echo: Instant(near(source, self.now.0)),
                 touched: vec![(session(source), timeout_ms)],
                 digests: vec![(zxid(source), source.byte().into())],
-            },
-            15 => PeerMessage::CreateSession { timeout_ms, origin: origin(source) },
-            16 => PeerMessage::Revalidate { conn: ConnId(7), session: session(source), timeout_ms },
-            17 => PeerMessage::Sync { conn: ConnId(7), request: u64::from(source.byte()) },
+            }),
+            15 => PeerMessage::Learner(FromLearner::CreateSession {
+                timeout_ms,
+                origin: origin(source),
+            }),
+            16 => PeerMessage::Learner(FromLearner::Revalidate {
+                conn: ConnId(7),
+                session: session(source),
+                timeout_ms,
+            }),
+            17 => PeerMessage::Learner(FromLearner::Sync {
+                conn: ConnId(7),
+                request: u64::from(source.byte()),
+            }),
             _ => {
                 let standing = match source.below(3) {
                     0 => Standing::Global,
@@ -343,7 +383,13 @@ impl Live {
                 };
                 let (session, origin) = (session(source), origin(source));
                 let request = request::request(source, false);
-                PeerMessage::Request { session, origin, ids: [].into(), request, standing }
+                PeerMessage::Learner(FromLearner::Request {
+                    session,
+                    origin,
+                    ids: [].into(),
+                    request,
+                    standing,
+                })
             }
         }
     }
@@ -404,7 +450,7 @@ impl Live {
     /// A message from the other end.
     fn send(&mut self, slot: usize, message: &PeerMessage) {
         let mut bytes = Vec::new();
-        Writer::default().encode(message, &mut bytes);
+        Writer::default().encode_message(message, &mut bytes);
         // In two pieces, as a network might.
         let (first, second) = bytes.split_at(bytes.len() / 2);
         self.read(slot, first);
@@ -436,8 +482,11 @@ impl Live {
                 Ok(Some(event)) => {
                     if let PeerEvent::Message(message) = &event {
                         self.reached.messages += 1;
-                        let of_leader =
-                            matches!(message, PeerMessage::Proposal(_) | PeerMessage::Snap { .. });
+                        let of_leader = matches!(
+                            message,
+                            PeerMessage::Leader(FromLeader::Proposal(_))
+                                | PeerMessage::Leader(FromLeader::Snap { .. })
+                        );
                         self.trusts |= of_leader && link.dialled;
                     }
                     self.step(Input::Peer(id, event));
@@ -525,8 +574,11 @@ impl Live {
                 PeerCommand::Dial(to) => self.dials.push_back(to),
                 PeerCommand::Send(link, message) => {
                     let mut bytes = Vec::new();
-                    frame::encode(&message, &mut bytes);
-                    let read = frame::decode(&mut BytesMut::from(&bytes[..]));
+                    Writer::default().encode_message(&message, &mut bytes);
+                    let dialled = matches!(message, PeerMessage::Leader(_));
+                    let mut reader = Reader::default();
+                    reader.set_bounds(Bounds::LONGEST);
+                    let read = reader.decode_message(dialled, &mut BytesMut::from(&bytes[..]));
                     assert_eq!(read, Ok(Some(message)), "what it says can be read");
                     let links = self.slots.iter_mut().flatten();
                     links.filter(|other| other.id == link).for_each(Link::take);
@@ -584,7 +636,7 @@ impl Link {
             (self.up, self.reader) = (true, established.reader);
             return Ok(Some(PeerEvent::Up { peer: established.peer, dialled: false }));
         }
-        let message = self.reader.decode(&mut self.buffer).map_err(drop)?;
+        let message = self.reader.decode_message(self.dialled, &mut self.buffer).map_err(drop)?;
         Ok(message.map(PeerEvent::Message))
     }
 

@@ -16,6 +16,7 @@ use bytes::{Buf, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::PeerMessage;
 use super::secret::{FrameKey, SIGNATURE_BYTES};
 
 /// Bytes of a frame's length.
@@ -57,6 +58,9 @@ impl Bounds {
     /// Of whoever has greeted, and has not been taken for a learner yet.
     pub const GREETED: Bounds = Bounds { any: SMALL_MAX, long: 0, long_kinds: &[] };
 
+    /// Any that a message can have.
+    pub const LONGEST: Bounds = Bounds { any: CONTENT_MAX, long: 0, long_kinds: &[] };
+
     /// Of a leader: pieces of a snapshot and transactions may be long.
     pub const LEADER: Bounds =
         Bounds { any: SMALL_MAX, long: CONTENT_MAX, long_kinds: &[SNAP, PROPOSAL] };
@@ -74,11 +78,11 @@ impl Bounds {
     }
 }
 
-// Places in `PeerMessage`.
-const SNAP: u8 = 4;
-const PROPOSAL: u8 = 6;
-const PONG: u8 = 13;
-const REQUEST: u8 = 14;
+// Places in `FromLeader` and in `FromLearner`.
+const SNAP: u8 = 2;
+const PROPOSAL: u8 = 3;
+const PONG: u8 = 5;
+const REQUEST: u8 = 6;
 
 /// Writes the frames of one direction of a connection.
 #[derive(Clone, Default, Debug)]
@@ -89,6 +93,14 @@ pub struct Writer {
 impl Writer {
     pub(super) fn signed(key: FrameKey) -> Writer {
         Writer { key: Some(key) }
+    }
+
+    /// Appends a message of a link as the next frame.
+    pub fn encode_message(&mut self, message: &PeerMessage, out: &mut Vec<u8>) {
+        match message {
+            PeerMessage::Learner(message) => self.encode(message, out),
+            PeerMessage::Leader(message) => self.encode(message, out),
+        }
     }
 
     /// Appends a message as the next frame.
@@ -131,6 +143,23 @@ impl Reader {
     /// From now on frames may be so long.
     pub fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
+    }
+
+    /// Takes the next message of a link off `buffer`; `None` where there is none yet. Whoever has `dialled` is the learner,
+    /// and reads what leaders say.
+    ///
+    /// # Errors
+    /// [`BadFrame`]; the connection is of no use any more.
+    pub fn decode_message(
+        &mut self,
+        dialled: bool,
+        buffer: &mut BytesMut,
+    ) -> Result<Option<PeerMessage>, BadFrame> {
+        if dialled {
+            Ok(self.decode(buffer)?.map(PeerMessage::Leader))
+        } else {
+            Ok(self.decode(buffer)?.map(PeerMessage::Learner))
+        }
     }
 
     /// Takes the next whole frame off `buffer`; `None` where there is none yet.
@@ -182,8 +211,7 @@ pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) {
 /// # Errors
 /// [`BadFrame`]; the connection is of no use any more.
 pub fn decode<T: DeserializeOwned>(buffer: &mut BytesMut) -> Result<Option<T>, BadFrame> {
-    let bounds = Bounds { any: CONTENT_MAX, long: 0, long_kinds: &[] };
-    Reader { key: None, bounds }.decode(buffer)
+    Reader { key: None, bounds: Bounds::LONGEST }.decode(buffer)
 }
 
 impl fmt::Display for BadFrame {
@@ -210,15 +238,15 @@ impl std::error::Error for BadFrame {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
-    use crate::peer::{PeerMessage, Standing};
+    use crate::ids::{ConnId, Instant, ServerId, SessionId, Zxid};
+    use crate::peer::{FromLeader, FromLearner, PeerMessage, Standing};
     use crate::store::Entry;
     use crate::txn::Origin;
     use crate::wire::Request;
 
-    fn messages() -> Vec<PeerMessage> {
+    fn messages() -> Vec<FromLeader> {
         let entry = Entry { zxid: Zxid(7), bytes: vec![5; 300].into() };
-        vec![PeerMessage::AckNewLeader { epoch: Epoch(3) }, PeerMessage::Proposal(entry)]
+        vec![FromLeader::Commit { zxid: Zxid(3) }, FromLeader::Proposal(entry)]
     }
 
     #[test]
@@ -230,7 +258,7 @@ mod tests {
             let mut read = Vec::new();
             for part in [&bytes[..cut], &bytes[cut..]] {
                 buffer.extend_from_slice(part);
-                while let Some(message) = decode::<PeerMessage>(&mut buffer).unwrap() {
+                while let Some(message) = decode::<FromLeader>(&mut buffer).unwrap() {
                     read.push(message);
                 }
             }
@@ -245,7 +273,7 @@ mod tests {
         for at in 0..bytes.len() {
             let mut damaged = BytesMut::from(&bytes[..]);
             damaged[at] ^= 0x10;
-            assert!(!matches!(decode::<PeerMessage>(&mut damaged), Ok(Some(_))), "byte {at}");
+            assert!(!matches!(decode::<FromLeader>(&mut damaged), Ok(Some(_))), "byte {at}");
         }
     }
 
@@ -253,14 +281,14 @@ mod tests {
     #[test]
     fn only_some_kinds_may_be_long_and_only_where_they_are_expected() {
         let entry = Entry { zxid: Zxid(7), bytes: vec![5; 20_000].into() };
-        let pong = PeerMessage::Pong {
+        let pong = FromLearner::Pong {
             round: 1,
             sent: Instant(0),
             echo: Instant(0),
             touched: vec![(SessionId(-1), 30_000); 5_000],
             digests: Vec::new(),
         };
-        let request = PeerMessage::Request {
+        let request = FromLearner::Request {
             session: SessionId(1),
             origin: Origin { server: ServerId(1), conn: ConnId(1), request: 1 },
             ids: [].into(),
@@ -268,22 +296,22 @@ mod tests {
             standing: Standing::Global,
         };
         let bytes = vec![1; 20_000].into();
-        let snap = PeerMessage::Snap { zxid: Zxid(1), index: 0, bytes, last: false };
+        let snap = FromLeader::Snap { zxid: Zxid(1), index: 0, bytes, last: false };
         let learner = Bounds::learner(1 << 20);
         for (message, kind, of_learner) in [
-            (&PeerMessage::Proposal(entry), PROPOSAL, false),
-            (&snap, SNAP, false),
-            (&pong, PONG, true),
-            (&request, REQUEST, true),
+            (PeerMessage::from(FromLeader::Proposal(entry)), PROPOSAL, false),
+            (snap.into(), SNAP, false),
+            (pong.into(), PONG, true),
+            (request.into(), REQUEST, true),
         ] {
             let mut bytes = Vec::new();
-            encode(message, &mut bytes);
+            Writer::default().encode_message(&message, &mut bytes);
             assert_eq!(bytes[8], kind);
             let accepts = |bounds| {
                 let mut reader = Reader { key: None, bounds };
                 let mut start = BytesMut::from(&bytes[..9]);
-                let begun = reader.decode::<PeerMessage>(&mut start).is_ok();
-                let whole = reader.decode::<PeerMessage>(&mut BytesMut::from(&bytes[..]));
+                let begun = reader.decode_message(!of_learner, &mut start).is_ok();
+                let whole = reader.decode_message(!of_learner, &mut BytesMut::from(&bytes[..]));
                 assert_eq!(begun, whole.is_ok());
                 begun
             };
@@ -292,7 +320,7 @@ mod tests {
         }
         let too_long = [&(2_u32 << 20).to_le_bytes()[..], &[0; 4]].concat();
         let mut reader = Reader { key: None, bounds: learner };
-        let refused = reader.decode::<PeerMessage>(&mut BytesMut::from(&too_long[..]));
+        let refused = reader.decode_message(false, &mut BytesMut::from(&too_long[..]));
         assert_eq!(refused, Err(BadFrame::Length(2 << 20, 1 << 20)));
     }
 }

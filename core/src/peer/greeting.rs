@@ -25,9 +25,9 @@ use crate::ids::ServerId;
 const MAGIC: &[u8; 9] = b"zabk-peer";
 /// Raised where an older server would misread the greeting, a frame or a message: a variant that it does not know, or one
 /// that has changed or moved.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// The oldest version that this server speaks.
-const VERSION_MIN: u8 = 4;
+const VERSION_MIN: u8 = 5;
 /// Bytes up to the length of the facts.
 const HEAD_BYTES: usize = 14;
 /// Bytes of the facts of version 3.

@@ -11,7 +11,7 @@ use crate::error::{Lost, Why};
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientCommand, ClientEvent, Mark, Pressure};
 use crate::notice::Notice;
-use crate::peer::PeerMessage;
+use crate::peer::FromLearner;
 use crate::request::order::Queue;
 use crate::timer::Timer;
 use crate::txn::Origin;
@@ -128,7 +128,7 @@ impl Server {
             Role::Looking(_) => unreachable!("only who serves connects"),
             Role::Following(follower) => {
                 if let Some(link) = follower.serving() {
-                    cx.tell(link, PeerMessage::CreateSession { timeout_ms, origin });
+                    cx.tell(link, FromLearner::CreateSession { timeout_ms, origin });
                 }
             }
             Role::Leading(leader) => {
@@ -162,7 +162,7 @@ impl Server {
             Role::Looking(_) => unreachable!("only who serves connects"),
             Role::Following(follower) => {
                 if let Some(link) = follower.serving() {
-                    cx.tell(link, PeerMessage::Revalidate { conn, session, timeout_ms });
+                    cx.tell(link, FromLearner::Revalidate { conn, session, timeout_ms });
                     // What an older connection was granted must not come to the leader behind this.
                     follower.touch(session, timeout_ms);
                 }
@@ -195,7 +195,7 @@ impl Server {
         let Some(link) = barrier else {
             return self.reopen_session(conn, &request, cx);
         };
-        cx.tell(link, PeerMessage::Sync { conn, request: Origin::HANDSHAKE });
+        cx.tell(link, FromLearner::Sync { conn, request: Origin::HANDSHAKE });
         self.revalidate(conn, request);
     }
 

@@ -9,7 +9,7 @@ use crate::error::{Lost, Why};
 use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Mark, PeerCommand, PeerEvent};
-use crate::peer::{Notification, PeerMessage, Stance};
+use crate::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance};
 use crate::quorum::HistoryInfo;
 
 /// A link that another server has dialled, and that no role has yet: its peer may know of an outcome before this server
@@ -148,7 +148,12 @@ impl Server {
                     self.look(Some(peer), Why::Looks(Lost::Leader), cx);
                 }
             }
-            PeerEvent::Message(message) => self.on_message(link, message, cx),
+            PeerEvent::Message(PeerMessage::Learner(message)) => {
+                self.on_learner_message(link, message, cx);
+            }
+            PeerEvent::Message(PeerMessage::Leader(message)) => {
+                self.on_leader_message(link, message, cx);
+            }
             PeerEvent::Drained => {
                 if let Role::Leading(leader) = &mut self.role {
                     leader.on_drained(link, &self.replica, cx);
@@ -171,37 +176,51 @@ impl Server {
         }
     }
 
-    fn on_message(&mut self, link: LinkId, message: PeerMessage, cx: &mut Cx<'_>) {
-        if let Some(inbound) = self.inbound.get_mut(&link) {
-            if let PeerMessage::FollowerInfo { accepted, history, ensemble } = message
-                && inbound.said.is_none()
-            {
-                let ours = self.replica.ensemble_id();
-                if identity::differ(ours, ensemble) {
-                    cx.mark(Mark::EnsembleDiffers);
-                    let peer = inbound.peer;
-                    self.inbound.remove(&link);
-                    let why = Why::Refused(format!(
-                        "server {peer} belongs to ensemble {ensemble:#018x}, and this one to {ours:#018x}"
-                    ));
-                    return cx.out.peers.push(PeerCommand::Close(link, why));
-                }
+    /// A learner says something: its first word, or one to the leader that this server is.
+    fn on_learner_message(&mut self, link: LinkId, message: FromLearner, cx: &mut Cx<'_>) {
+        if self.inbound.contains_key(&link) {
+            return self.on_first_message(link, message, cx);
+        }
+        match &mut self.role {
+            Role::Leading(leader) => {
+                let verdict = leader.on_message(link, message, &mut self.replica, cx);
+                self.carry_out(verdict, cx);
+            }
+            // Late words on a link that this server has closed.
+            Role::Following(_) => cx.mark(Mark::LinkDead),
+            Role::Looking(_) => {}
+        }
+    }
+
+    /// The first word of a learner is its promise; whoever says anything else is none.
+    fn on_first_message(&mut self, link: LinkId, message: FromLearner, cx: &mut Cx<'_>) {
+        let inbound = self.inbound.get_mut(&link).expect("the caller has found it");
+        let refused = if let FromLearner::FollowerInfo { accepted, history, ensemble } = message
+            && inbound.said.is_none()
+        {
+            let ours = self.replica.ensemble_id();
+            if !identity::differ(ours, ensemble) {
                 inbound.said = Some((accepted, history));
                 self.maybe_lead_inbound(cx);
-                self.adopt_inbound(cx);
-            } else {
-                // The first word of a learner is its promise; whoever says anything else is none.
-                self.inbound.remove(&link);
-                let why = Why::Refused(format!("its first word is {message}"));
-                cx.out.peers.push(PeerCommand::Close(link, why));
+                return self.adopt_inbound(cx);
             }
-            return;
-        }
+            cx.mark(Mark::EnsembleDiffers);
+            let peer = inbound.peer;
+            format!(
+                "server {peer} belongs to ensemble {ensemble:#018x}, and this one to {ours:#018x}"
+            )
+        } else {
+            format!("its first word is {message}")
+        };
+        self.inbound.remove(&link);
+        cx.out.peers.push(PeerCommand::Close(link, Why::Refused(refused)));
+    }
+
+    fn on_leader_message(&mut self, link: LinkId, message: FromLeader, cx: &mut Cx<'_>) {
         // Clients that are not read cannot be heard; that is no fault of theirs.
-        let spared = matches!(message, PeerMessage::Ping { .. }) && self.has_been_deaf(cx);
+        let spared = matches!(message, FromLeader::Ping { .. }) && self.has_been_deaf(cx);
         let here = if spared { self.sessions_here(cx) } else { Vec::new() };
         match &mut self.role {
-            Role::Looking(_) => {}
             Role::Following(follower) if follower.link() == Some(link) => {
                 for (session, timeout_ms) in here {
                     if !self.local.is_own(session) {
@@ -212,11 +231,8 @@ impl Server {
                 self.take_news(news, cx);
             }
             // Late words on a link that this server has closed.
-            Role::Following(_) => cx.mark(Mark::LinkDead),
-            Role::Leading(leader) => {
-                let verdict = leader.on_message(link, message, &mut self.replica, cx);
-                self.carry_out(verdict, cx);
-            }
+            Role::Following(_) | Role::Leading(_) => cx.mark(Mark::LinkDead),
+            Role::Looking(_) => {}
         }
     }
 

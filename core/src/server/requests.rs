@@ -12,7 +12,7 @@ use crate::cx::Cx;
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, SessionId, Zxid};
 use crate::io::{ClientCommand, Mark};
-use crate::peer::PeerMessage;
+use crate::peer::FromLearner;
 use crate::replica::{Applied, Fired};
 use crate::request::cost;
 use crate::request::order::{Anew, Asked, Form, Resumed};
@@ -171,7 +171,7 @@ impl Server {
             Role::Following(follower) => {
                 cx.mark(Mark::WriteForwarded);
                 if let Some(link) = follower.serving() {
-                    let write = PeerMessage::Request { session, origin, ids, request, standing };
+                    let write = FromLearner::Request { session, origin, ids, request, standing };
                     cx.tell(link, write);
                 }
             }
@@ -189,7 +189,7 @@ impl Server {
             Role::Looking(_) => unreachable!("only who serves syncs"),
             Role::Following(follower) => {
                 if let Some(link) = follower.serving() {
-                    cx.tell(link, PeerMessage::Sync { conn, request });
+                    cx.tell(link, FromLearner::Sync { conn, request });
                 }
             }
             Role::Leading(leader) => {

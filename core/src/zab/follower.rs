@@ -13,7 +13,7 @@ use crate::identity::{self, EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
 use crate::notice::Notice;
-use crate::peer::PeerMessage;
+use crate::peer::{FromLeader, FromLearner};
 use crate::quorum::Voice;
 use crate::quorum::Voters;
 use crate::replica::Replica;
@@ -149,14 +149,14 @@ impl Follower {
         self.phase = Phase::Discovery { link };
         let accepted = replica.state().accepted_epoch;
         let (history, ensemble) = (replica.history_info(cx.config), replica.ensemble_id());
-        cx.tell(link, PeerMessage::FollowerInfo { accepted, history, ensemble });
+        cx.tell(link, FromLearner::FollowerInfo { accepted, history, ensemble });
         self.deadline = cx.now.mono.after(cx.config.discovery_limit() * 2);
     }
 
     /// The leader says something. One that breaks the protocol is left.
     pub(crate) fn on_message(
         &mut self,
-        message: PeerMessage,
+        message: FromLeader,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> News {
@@ -165,7 +165,7 @@ impl Follower {
             self.deadline = cx.now.mono.after(cx.config.init_limit());
         }
         match message {
-            PeerMessage::LeaderInfo { epoch, empty, ensemble, blank } => {
+            FromLeader::LeaderInfo { epoch, empty, ensemble, blank } => {
                 let ours = replica.ensemble_id();
                 let differs = identity::differ(ours, ensemble);
                 if differs && !blank {
@@ -176,37 +176,24 @@ impl Follower {
                 self.joins = replica.has_nothing_to_lose();
                 self.on_leader_info(epoch, empty, ensemble, replica, cx)
             }
-            PeerMessage::Trunc { to } => self.on_trunc(to, replica, cx),
-            PeerMessage::Snap { zxid, index, bytes, last } => {
+            FromLeader::Trunc { to } => self.on_trunc(to, replica, cx),
+            FromLeader::Snap { zxid, index, bytes, last } => {
                 self.on_snap((zxid, index, bytes, last), replica, cx)
             }
-            PeerMessage::Proposal(entry) => self.on_proposal(entry, replica, cx),
-            PeerMessage::NewLeader { epoch, voters, established, identity, nonces } => {
+            FromLeader::Proposal(entry) => self.on_proposal(entry, replica, cx),
+            FromLeader::NewLeader { epoch, voters, established, identity, nonces } => {
                 self.on_new_leader(epoch, (voters, established), (identity, nonces), replica, cx)
             }
-            PeerMessage::Differs { zxid } if cx.config.voters().set().len() > 2 => {
+            FromLeader::Differs { zxid } if cx.config.voters().set().len() > 2 => {
                 News::Differs(zxid)
             }
-            PeerMessage::UpToDate { committed } => self.on_up_to_date(committed, replica, cx),
-            PeerMessage::Commit { zxid } if serves && zxid <= replica.log().appended() => {
+            FromLeader::UpToDate { committed } => self.on_up_to_date(committed, replica, cx),
+            FromLeader::Commit { zxid } if serves && zxid <= replica.log().appended() => {
                 News::Commit(zxid)
             }
-            PeerMessage::Ping { round, sent, echo } => self.on_ping(round, sent, echo, replica, cx),
-            PeerMessage::Synced { conn, request } if serves => News::Synced(conn, request),
-            PeerMessage::Commit { .. }
-            | PeerMessage::Synced { .. }
-            | PeerMessage::FollowerInfo { .. }
-            | PeerMessage::AckEpoch { .. }
-            | PeerMessage::SyncAt { .. }
-            | PeerMessage::AckNewLeader { .. }
-            | PeerMessage::Ack { .. }
-            | PeerMessage::Pong { .. }
-            | PeerMessage::Request { .. }
-            | PeerMessage::CreateSession { .. }
-            | PeerMessage::Revalidate { .. }
-            | PeerMessage::Sync { .. }
-            | PeerMessage::Loading { .. }
-            | PeerMessage::Differs { .. } => {
+            FromLeader::Ping { round, sent, echo } => self.on_ping(round, sent, echo, replica, cx),
+            FromLeader::Synced { conn, request } if serves => News::Synced(conn, request),
+            FromLeader::Commit { .. } | FromLeader::Synced { .. } | FromLeader::Differs { .. } => {
                 self.refuse(format!("the leader said out of turn: {message}"), cx)
             }
         }
@@ -220,23 +207,23 @@ impl Follower {
                 self.phase = Phase::Synchronization { link, epoch };
                 let (current, last) = (replica.state().current_epoch, replica.log().appended());
                 let nonce = replica.nonce_at(last);
-                cx.tell(link, PeerMessage::AckEpoch { fresh, current, last, nonce });
+                cx.tell(link, FromLearner::AckEpoch { fresh, current, last, nonce });
             }
             Phase::Entering { link, epoch, write } if *write == id => {
                 let (link, epoch) = (*link, *epoch);
                 self.phase = Phase::Synced { link, epoch, recording: None };
-                cx.tell(link, PeerMessage::AckNewLeader { epoch });
+                cx.tell(link, FromLearner::AckNewLeader { epoch });
                 // Some of what it was sent may wait for this server to be committed.
                 self.on_durable(replica.log().durable(), replica, cx);
             }
             Phase::Synced { link, epoch, recording } if *recording == Some(id) => {
                 *recording = None;
-                cx.tell(*link, PeerMessage::AckNewLeader { epoch: *epoch });
+                cx.tell(*link, FromLearner::AckNewLeader { epoch: *epoch });
             }
             Phase::Following { link, silent_until } if *silent_until == Some(id) => {
                 *silent_until = None;
                 cx.mark(Mark::Refilled);
-                cx.tell(*link, PeerMessage::Ack { zxid: replica.log().durable() });
+                cx.tell(*link, FromLearner::Ack { zxid: replica.log().durable() });
             }
             // Of an earlier role, or what a follower does not wait for.
             Phase::Dialling
@@ -260,7 +247,7 @@ impl Follower {
             | Phase::Entering { .. } => false,
         };
         if let Some(link) = self.link().filter(|_| acknowledges) {
-            cx.tell(link, PeerMessage::Ack { zxid });
+            cx.tell(link, FromLearner::Ack { zxid });
         }
     }
 
@@ -268,7 +255,7 @@ impl Follower {
     pub(crate) fn on_installed(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
         if let Phase::Synchronization { link, .. } = self.phase {
             let last = replica.log().appended();
-            cx.tell(link, PeerMessage::SyncAt { last, nonce: replica.nonce_at(last) });
+            cx.tell(link, FromLearner::SyncAt { last, nonce: replica.nonce_at(last) });
         }
     }
 
@@ -280,7 +267,7 @@ impl Follower {
         };
         if self.says_loading <= cx.now.mono {
             self.says_loading = cx.now.mono.after(cx.config.tick() / 2);
-            cx.tell(link, PeerMessage::Loading { done, all });
+            cx.tell(link, FromLearner::Loading { done, all });
             cx.out.notices.push(Notice::Loading { zxid, done, all });
         }
     }
@@ -364,7 +351,7 @@ impl Follower {
         match replica.truncate(to, cx) {
             Ok(last) => {
                 cx.mark(Mark::Truncated);
-                cx.tell(link, PeerMessage::SyncAt { last, nonce: replica.nonce_at(last) });
+                cx.tell(link, FromLearner::SyncAt { last, nonce: replica.nonce_at(last) });
                 News::None
             }
             Err(what) => self.refuse(what, cx),
@@ -517,7 +504,7 @@ impl Follower {
                 let digests = replica.digests_after(self.compared, DIGESTS);
                 self.compared = digests.last().map_or(self.compared, |(zxid, _)| *zxid);
                 let (sent, echo) = (cx.now.mono, leaders_clock);
-                cx.tell(link, PeerMessage::Pong { round, sent, echo, touched, digests });
+                cx.tell(link, FromLearner::Pong { round, sent, echo, touched, digests });
                 News::None
             }
             Phase::Dialling

@@ -19,7 +19,7 @@ use crate::error::{Lost, Why};
 use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
-use crate::peer::{PeerMessage, Standing};
+use crate::peer::{FromLeader, FromLearner, Standing};
 use crate::quorum::{HistoryInfo, Voice};
 use crate::replica::Replica;
 use crate::store::Entry;
@@ -155,7 +155,7 @@ impl Leader {
     pub(crate) fn on_message(
         &mut self,
         link: LinkId,
-        message: PeerMessage,
+        message: FromLearner,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Verdict {
@@ -164,7 +164,7 @@ impl Leader {
             return Verdict::GoOn;
         };
         learner.on_message(cx.now.mono);
-        if let PeerMessage::AckEpoch { last, nonce, .. } | PeerMessage::SyncAt { last, nonce } =
+        if let FromLearner::AckEpoch { last, nonce, .. } | FromLearner::SyncAt { last, nonce } =
             message
             && ends_in_another_epoch(last, nonce, replica)
             && !is_ahead(&message, replica)
@@ -174,15 +174,15 @@ impl Leader {
         // Whoever does not serve has no clients to speak for.
         let (server, serves) = (learner.server, learner.stage == Stage::Serving);
         match message {
-            PeerMessage::AckEpoch { fresh, current, last, nonce: _ } => {
+            FromLearner::AckEpoch { fresh, current, last, nonce: _ } => {
                 self.on_ack_epoch(link, fresh, current, last, replica, cx)
             }
-            PeerMessage::SyncAt { last, nonce: _ } => self.on_sync_at(link, last, replica, cx),
-            PeerMessage::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
-            PeerMessage::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
+            FromLearner::SyncAt { last, nonce: _ } => self.on_sync_at(link, last, replica, cx),
+            FromLearner::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
+            FromLearner::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
             // That it says something is what it says.
-            PeerMessage::Loading { .. } => Verdict::GoOn,
-            PeerMessage::Pong { round, echo, sent, touched, digests }
+            FromLearner::Loading { .. } => Verdict::GoOn,
+            FromLearner::Pong { round, echo, sent, touched, digests }
                 if digests.len() <= DIGESTS =>
             {
                 learner.on_pong(sent, echo, cx.now.mono);
@@ -195,7 +195,7 @@ impl Leader {
                     verdict
                 }
             }
-            PeerMessage::Request { session, origin, ids, request, standing }
+            FromLearner::Request { session, origin, ids, request, standing }
                 if serves
                     && origin.server == server
                     && origin.request != Origin::HANDSHAKE
@@ -205,33 +205,23 @@ impl Leader {
                 let write = Write { session, origin, ids, request, standing };
                 self.on_request(link, write, replica, cx)
             }
-            PeerMessage::CreateSession { timeout_ms, origin }
+            FromLearner::CreateSession { timeout_ms, origin }
                 if serves && origin.server == server =>
             {
                 self.create_session(timeout_ms, origin, replica, cx)
             }
-            PeerMessage::Revalidate { conn, session, timeout_ms } if serves => {
+            FromLearner::Revalidate { conn, session, timeout_ms } if serves => {
                 self.on_revalidate(link, conn, session, timeout_ms, replica, cx)
             }
-            PeerMessage::Sync { conn, request } if serves => {
+            FromLearner::Sync { conn, request } if serves => {
                 self.sync(SyncWaiter { link: Some(link), conn, request }, cx)
             }
-            PeerMessage::Request { .. }
-            | PeerMessage::CreateSession { .. }
-            | PeerMessage::Revalidate { .. }
-            | PeerMessage::Sync { .. }
-            | PeerMessage::FollowerInfo { .. }
-            | PeerMessage::LeaderInfo { .. }
-            | PeerMessage::Trunc { .. }
-            | PeerMessage::Snap { .. }
-            | PeerMessage::Proposal(_)
-            | PeerMessage::NewLeader { .. }
-            | PeerMessage::UpToDate { .. }
-            | PeerMessage::Commit { .. }
-            | PeerMessage::Ping { .. }
-            | PeerMessage::Pong { .. }
-            | PeerMessage::Synced { .. }
-            | PeerMessage::Differs { .. } => {
+            FromLearner::Request { .. }
+            | FromLearner::CreateSession { .. }
+            | FromLearner::Revalidate { .. }
+            | FromLearner::Sync { .. }
+            | FromLearner::FollowerInfo { .. }
+            | FromLearner::Pong { .. } => {
                 self.refuse(link, format!("it said what is not its to say: {message}"), cx)
             }
         }
@@ -432,7 +422,7 @@ impl Leader {
     /// The history is committed up to here: tells the learners.
     pub(crate) fn send_commit(&self, zxid: Zxid, cx: &mut Cx<'_>) {
         for learner in self.learners.values().filter(|learner| learner.stage == Stage::Serving) {
-            cx.tell(learner.link, PeerMessage::Commit { zxid });
+            cx.tell(learner.link, FromLeader::Commit { zxid });
         }
     }
 
@@ -595,7 +585,7 @@ impl Leader {
         }
         let sent = cx.now.mono;
         for learner in self.learners.values().filter(|learner| learner.is_synced()) {
-            cx.tell(learner.link, PeerMessage::Ping { round, sent, echo: learner.echo() });
+            cx.tell(learner.link, FromLeader::Ping { round, sent, echo: learner.echo() });
         }
     }
 
@@ -619,7 +609,7 @@ impl Leader {
                 match link {
                     None => local.push(waiter),
                     Some(link) if self.learners.contains_key(&link) => {
-                        cx.tell(link, PeerMessage::Synced { conn, request });
+                        cx.tell(link, FromLeader::Synced { conn, request });
                     }
                     Some(_) => {}
                 }

@@ -16,7 +16,7 @@
 use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, Zxid};
 use crate::io::Mark;
-use crate::peer::PeerMessage;
+use crate::peer::FromLeader;
 use crate::quorum::HistoryInfo;
 use crate::replica::Replica;
 use crate::store::{DiskCommand, Entry};
@@ -163,7 +163,7 @@ impl Learner {
                 // It may not have this very position; each look is further back, so this ends.
                 cx.mark(Mark::SyncTrunc);
                 self.stage = Stage::Truncating;
-                cx.tell(self.link, PeerMessage::Trunc { to: shared });
+                cx.tell(self.link, FromLeader::Trunc { to: shared });
             }
             None => match replica.newest_snapshot() {
                 Some(zxid) => {
@@ -239,7 +239,7 @@ impl Learner {
             }
             bytes += entry.bytes.len() as u64;
             self.sent = entry.zxid;
-            cx.tell(self.link, PeerMessage::Proposal(entry.clone()));
+            cx.tell(self.link, FromLeader::Proposal(entry.clone()));
         }
         // In this very step nothing is left, so no proposal falls between.
         self.stage = Stage::Live;
@@ -276,7 +276,7 @@ impl Learner {
                 return Err(format!("the disk read {} after {}", entry.zxid, self.sent));
             }
             self.sent = entry.zxid;
-            cx.tell(self.link, PeerMessage::Proposal(entry));
+            cx.tell(self.link, FromLeader::Proposal(entry));
         }
         self.filling = true;
         Ok(())
@@ -296,7 +296,7 @@ impl Learner {
         let (bytes, last) = found?;
         if let Stage::Snapshotting { zxid, next } = &mut self.stage {
             *next = (!last).then_some(index + 1);
-            cx.tell(self.link, PeerMessage::Snap { zxid: *zxid, index, bytes, last });
+            cx.tell(self.link, FromLeader::Snap { zxid: *zxid, index, bytes, last });
             self.filling = true;
         }
         Ok(())
@@ -308,7 +308,7 @@ impl Learner {
         // It was silent because it waited for this. From now on silence has the shorter limit, and its own time to begin.
         self.heard = cx.now.mono;
         let committed = replica.log().committed();
-        cx.tell(self.link, PeerMessage::UpToDate { committed });
+        cx.tell(self.link, FromLeader::UpToDate { committed });
     }
 
     /// The link has room again.
@@ -330,7 +330,7 @@ impl Learner {
                 cx.mark(Mark::SyncProposalLive);
             }
             self.owes_since.get_or_insert(cx.now.mono);
-            cx.tell(self.link, PeerMessage::Proposal(entry.clone()));
+            cx.tell(self.link, FromLeader::Proposal(entry.clone()));
         } else if matches!(self.stage, Stage::CatchingUp | Stage::Snapshotting { .. }) {
             cx.mark(Mark::SyncMeanwhile);
         }

@@ -41,7 +41,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use zabkeeper_core::io::{ClientCommand, ClientEvent, Outbox, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage};
 use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{
     Config, ConnId, Epoch, Input, Instant, LinkId, Mode, Now, Server, ServerId, Voters, WallMs,
@@ -669,8 +669,11 @@ impl Play {
                         add("closes its link with|".into(), to);
                     }
                 }
-                PeerCommand::Send(_, PeerMessage::Ping { .. } | PeerMessage::Pong { .. })
-                    if !self.show_pings => {}
+                PeerCommand::Send(
+                    _,
+                    PeerMessage::Leader(FromLeader::Ping { .. })
+                    | PeerMessage::Learner(FromLearner::Pong { .. }),
+                ) if !self.show_pings => {}
                 PeerCommand::Send(link, message) => {
                     if let Some((_, to)) = self.wire(id, *link) {
                         add(format!("->|{message}"), to);

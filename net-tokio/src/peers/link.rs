@@ -118,7 +118,7 @@ impl Link {
             return false;
         }
         self.taken.set(true);
-        self.writer.borrow_mut().encode(message, &mut output.bytes);
+        self.writer.borrow_mut().encode_message(message, &mut output.bytes);
         !std::mem::replace(&mut output.due, true)
     }
 
@@ -270,7 +270,7 @@ impl Link {
             reader.set_bounds(Bounds::learner(requests.max(LEARNER_BYTES)));
         }
         let before = buffer.len();
-        while let Some(message) = reader.decode(buffer)? {
+        while let Some(message) = reader.decode_message(self.dialled, buffer)? {
             if !self.heard.replace(true) {
                 self.peer.heard();
             }

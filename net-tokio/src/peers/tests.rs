@@ -15,7 +15,7 @@ use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::{Epoch, Input, LinkId, Outbox, ServerId, Why, Zxid};
 
@@ -117,7 +117,7 @@ fn notification(round: u64) -> Notification {
 
 fn proposal(counter: u64, size: usize) -> PeerMessage {
     let bytes = Bytes::from(vec![counter.to_le_bytes()[0]; size]);
-    PeerMessage::Proposal(Entry { zxid: Zxid(counter), bytes })
+    PeerMessage::Leader(FromLeader::Proposal(Entry { zxid: Zxid(counter), bytes }))
 }
 
 async fn linked(one: &mut End, two: &mut End) -> [LinkId; 2] {
@@ -161,7 +161,7 @@ fn a_dial_is_answered_and_messages_go_both_ways_in_order() {
 
 fn ping(round: u64) -> PeerMessage {
     let never = zabkeeper_core::Instant(0);
-    PeerMessage::Ping { round, sent: never, echo: never }
+    PeerMessage::Leader(FromLeader::Ping { round, sent: never, echo: never })
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn a_link_that_is_heard_is_not_replaced_and_one_that_is_silent_is() {
         let link = two.up().await.0;
         tokio::time::sleep(Duration::from_millis(700)).await;
         let mut bytes = Vec::new();
-        frame::encode(&PeerMessage::Ack { zxid: Zxid(5) }, &mut bytes);
+        frame::encode(&FromLearner::Ack { zxid: Zxid(5) }, &mut bytes);
         old.write_all(&bytes).unwrap();
         assert!(matches!(two.event(link).await, PeerEvent::Message(_)));
         let _later = greeted(&two, Channel::Quorum, 1, 2);
@@ -411,7 +411,10 @@ fn long_frames_are_read_only_on_links_that_the_core_has_taken() {
             let mut liar = greeted(&two, Channel::Quorum, 1, 2);
             let link = two.up().await.0;
             if taken {
-                two.order(PeerCommand::Send(link, PeerMessage::Commit { zxid: Zxid(1) }));
+                two.order(PeerCommand::Send(
+                    link,
+                    PeerMessage::Leader(FromLeader::Commit { zxid: Zxid(1) }),
+                ));
             }
             read(&liar, ANSWER_BYTES).await;
             let head = [&(5_u32 << 20).to_le_bytes()[..], &[0; 4], &[content; 9]].concat();
@@ -434,7 +437,7 @@ fn a_message_that_does_not_end_ends_the_link() {
         let link = two.up().await.0;
         let began = Instant::now();
         let mut bytes = Vec::new();
-        frame::encode(&PeerMessage::Ack { zxid: Zxid(5) }, &mut bytes);
+        frame::encode(&FromLearner::Ack { zxid: Zxid(5) }, &mut bytes);
         for byte in bytes {
             // Whole messages of other links and drips of this one do not prolong it.
             if slow.write_all(&[byte]).is_err() {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use zabkeeper_core::HistoryInfo;
 use zabkeeper_core::Voice;
-use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::peer::FromLearner;
 use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Established, Local, Refusal};
 use zabkeeper_core::peer::secret::Secrets;
@@ -83,7 +83,7 @@ const DAMAGED: HistoryInfo = HistoryInfo { voice: Voice::Damaged, epoch: Epoch(0
 
 fn follower_info() -> Vec<u8> {
     let mut bytes = Vec::new();
-    let message = PeerMessage::FollowerInfo { accepted: Epoch(0), history: DAMAGED, ensemble: 0 };
+    let message = FromLearner::FollowerInfo { accepted: Epoch(0), history: DAMAGED, ensemble: 0 };
     frame::encode(&message, &mut bytes);
     bytes
 }
@@ -229,7 +229,7 @@ fn nobody_gets_in_without_the_secret_or_with_a_wrong_one_or_with_frames_of_befor
         let (mut established, proof) = established.expect("it knows the secret");
         let mut bytes = Vec::new();
         let message =
-            PeerMessage::FollowerInfo { accepted: Epoch(0), history: DAMAGED, ensemble: 0 };
+            FromLearner::FollowerInfo { accepted: Epoch(0), history: DAMAGED, ensemble: 0 };
         established.writer.encode(&message, &mut bytes);
         // At once, as the server whose name it takes is about to dial again.
         let bytes = if replays {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use zabkeeper_core::io::{ClientCommand, Marks, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage};
 use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, ServerId, Status, Zxid};
 
@@ -504,27 +504,31 @@ fn keep<T>(newest: &mut VecDeque<T>, one: T) {
 /// What a message is called, and the position or epoch that it is about.
 fn name(message: &PeerMessage) -> (&'static str, u64) {
     match message {
-        PeerMessage::FollowerInfo { accepted, .. } => ("FOLLOWERINFO", accepted.0.into()),
-        PeerMessage::LeaderInfo { epoch, .. } => ("LEADERINFO", epoch.0.into()),
-        PeerMessage::AckEpoch { last, .. } => ("ACKEPOCH", last.0),
-        PeerMessage::Trunc { to } => ("TRUNC", to.0),
-        PeerMessage::Snap { zxid, .. } => ("SNAP", zxid.0),
-        PeerMessage::SyncAt { last, .. } => ("SYNC AT", last.0),
-        PeerMessage::Proposal(entry) => ("PROPOSAL", entry.zxid.0),
-        PeerMessage::NewLeader { epoch, .. } => ("NEWLEADER", epoch.0.into()),
-        PeerMessage::AckNewLeader { epoch } => ("ACK NEWLEADER", epoch.0.into()),
-        PeerMessage::UpToDate { committed } => ("UPTODATE", committed.0),
-        PeerMessage::Ack { zxid } => ("ACK", zxid.0),
-        PeerMessage::Commit { zxid } => ("COMMIT", zxid.0),
-        PeerMessage::Ping { .. } => ("PING", 0),
-        PeerMessage::Pong { .. } => ("PONG", 0),
-        PeerMessage::Request { .. } => ("REQUEST", 0),
-        PeerMessage::CreateSession { .. } => ("CREATE SESSION", 0),
-        PeerMessage::Revalidate { .. } => ("REVALIDATE", 0),
-        PeerMessage::Sync { .. } => ("SYNC", 0),
-        PeerMessage::Synced { .. } => ("SYNCED", 0),
-        PeerMessage::Loading { done, .. } => ("LOADING", *done),
-        PeerMessage::Differs { zxid } => ("DIFFERS", zxid.0),
+        PeerMessage::Learner(FromLearner::FollowerInfo { accepted, .. }) => {
+            ("FOLLOWERINFO", accepted.0.into())
+        }
+        PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) => ("LEADERINFO", epoch.0.into()),
+        PeerMessage::Learner(FromLearner::AckEpoch { last, .. }) => ("ACKEPOCH", last.0),
+        PeerMessage::Leader(FromLeader::Trunc { to }) => ("TRUNC", to.0),
+        PeerMessage::Leader(FromLeader::Snap { zxid, .. }) => ("SNAP", zxid.0),
+        PeerMessage::Learner(FromLearner::SyncAt { last, .. }) => ("SYNC AT", last.0),
+        PeerMessage::Leader(FromLeader::Proposal(entry)) => ("PROPOSAL", entry.zxid.0),
+        PeerMessage::Leader(FromLeader::NewLeader { epoch, .. }) => ("NEWLEADER", epoch.0.into()),
+        PeerMessage::Learner(FromLearner::AckNewLeader { epoch }) => {
+            ("ACK NEWLEADER", epoch.0.into())
+        }
+        PeerMessage::Leader(FromLeader::UpToDate { committed }) => ("UPTODATE", committed.0),
+        PeerMessage::Learner(FromLearner::Ack { zxid }) => ("ACK", zxid.0),
+        PeerMessage::Leader(FromLeader::Commit { zxid }) => ("COMMIT", zxid.0),
+        PeerMessage::Leader(FromLeader::Ping { .. }) => ("PING", 0),
+        PeerMessage::Learner(FromLearner::Pong { .. }) => ("PONG", 0),
+        PeerMessage::Learner(FromLearner::Request { .. }) => ("REQUEST", 0),
+        PeerMessage::Learner(FromLearner::CreateSession { .. }) => ("CREATE SESSION", 0),
+        PeerMessage::Learner(FromLearner::Revalidate { .. }) => ("REVALIDATE", 0),
+        PeerMessage::Learner(FromLearner::Sync { .. }) => ("SYNC", 0),
+        PeerMessage::Leader(FromLeader::Synced { .. }) => ("SYNCED", 0),
+        PeerMessage::Learner(FromLearner::Loading { done, .. }) => ("LOADING", *done),
+        PeerMessage::Leader(FromLeader::Differs { zxid }) => ("DIFFERS", zxid.0),
     }
 }
 

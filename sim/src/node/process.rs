@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use zabkeeper_core::io::{ClientCommand, ClientEvent, Mark, Outbox, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::peer::frame::{self, BadFrame};
 use zabkeeper_core::peer::greeting::Channel;
+use zabkeeper_core::peer::{FromLeader, PeerMessage};
 use zabkeeper_core::store::{DiskEvent, Lane};
 use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id};
@@ -532,7 +532,12 @@ impl Process {
         // Its clock may run at half its speed, and half a tick is what it needs to see that.
         let tick = shared.options.server.tick();
         let deaf = self.deaf_since.is_some_and(|since| shared.now.since(since) > tick);
-        if deaf && matches!(input, Input::Peer(_, PeerEvent::Message(PeerMessage::Ping { .. }))) {
+        if deaf
+            && matches!(
+                input,
+                Input::Peer(_, PeerEvent::Message(PeerMessage::Leader(FromLeader::Ping { .. })))
+            )
+        {
             shared.observe(Observation::Unread { server: self.id, open: &self.open_conns() });
         }
         let read = match &input {

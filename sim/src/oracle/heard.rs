@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::peer::{FromLearner, PeerMessage};
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::txn::Txn;
 use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Zxid};
@@ -119,7 +119,7 @@ impl Heard {
         if !ledger.leads(id) || !ledger.has_link(id, *link) {
             return;
         }
-        if let PeerMessage::Pong { touched, .. } = message {
+        if let PeerMessage::Learner(FromLearner::Pong { touched, .. }) = message {
             let follower = ledger.peer_of(id, *link).filter(|peer| ledger.serves(*peer));
             for (session, _) in touched {
                 self.note(*session, id, at);
@@ -131,7 +131,7 @@ impl Heard {
                     self.renewed.insert((*session, id), at);
                 }
             }
-        } else if let PeerMessage::Request { session, .. } = message {
+        } else if let PeerMessage::Learner(FromLearner::Request { session, .. }) = message {
             self.note(*session, id, at);
         }
     }
@@ -243,9 +243,9 @@ impl Oracles {
             let PeerCommand::Send(_, message) = command else {
                 continue;
             };
-            if let PeerMessage::Pong { touched, .. } = message {
+            if let PeerMessage::Learner(FromLearner::Pong { touched, .. }) = message {
                 self.has_told(id, touched)?;
-            } else if let PeerMessage::Request { session, .. } = message {
+            } else if let PeerMessage::Learner(FromLearner::Request { session, .. }) = message {
                 self.heard.told.insert((id, *session), self.now);
                 if let Some(owed) = self.heard.owed.get_mut(&id) {
                     owed.remove(session);

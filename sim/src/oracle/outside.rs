@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance};
+use zabkeeper_core::peer::{FromLearner, Notification, PeerMessage, Stance};
 use zabkeeper_core::{Epoch, Input, Instant, Mode, ServerId, Why};
 
 use super::Acts;
@@ -120,7 +120,8 @@ impl Outside {
             }
         }
         if let Input::Peer(link, PeerEvent::Message(message)) = input
-            && let PeerMessage::FollowerInfo { accepted: promised, .. } = message
+            && let PeerMessage::Learner(FromLearner::FollowerInfo { accepted: promised, .. }) =
+                message
             && let (Some(epoch), Some(by)) = (ledger.leads_epoch(id), ledger.peer_of(id, *link))
             && *promised > epoch
             && promised.0 - epoch.0 <= Epoch::LEAD_MAX

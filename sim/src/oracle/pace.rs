@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{PeerMessage, Stance};
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Stance};
 use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, Mode, ServerId, Status, Why, Zxid};
 
@@ -99,11 +99,14 @@ impl Pace {
                 reign.learners.remove(link);
             }
             (PeerEvent::Drained, _) => reign.learners.entry(*link).or_default().took = Some(now),
-            (PeerEvent::Message(PeerMessage::AckNewLeader { .. }), Some(debt)) => {
+            (
+                PeerEvent::Message(PeerMessage::Learner(FromLearner::AckNewLeader { .. })),
+                Some(debt),
+            ) => {
                 debt.synced = Some(now);
                 debt.owes = debt.owes.map(|_| now);
             }
-            (PeerEvent::Message(PeerMessage::Ack { zxid }), Some(debt)) => {
+            (PeerEvent::Message(PeerMessage::Learner(FromLearner::Ack { zxid })), Some(debt)) => {
                 debt.owes = (*zxid < debt.sent).then_some(now);
             }
             (PeerEvent::Message(_) | PeerEvent::Up { .. } | PeerEvent::Unreachable { .. }, _) => {}
@@ -134,16 +137,16 @@ impl Pace {
         }
         for command in peers {
             match command {
-                PeerCommand::Send(link, PeerMessage::Proposal(entry)) => {
+                PeerCommand::Send(link, PeerMessage::Leader(FromLeader::Proposal(entry))) => {
                     let debt = reign.learners.entry(*link).or_default();
                     debt.sent = entry.zxid;
                     debt.owes.get_or_insert(now);
                 }
                 // It answers for all that came before.
-                PeerCommand::Send(link, PeerMessage::NewLeader { .. }) => {
+                PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. })) => {
                     reign.learners.entry(*link).or_default().owes = None;
                 }
-                PeerCommand::Send(link, PeerMessage::UpToDate { .. }) => {
+                PeerCommand::Send(link, PeerMessage::Leader(FromLeader::UpToDate { .. })) => {
                     reign.learners.entry(*link).or_default().served = Some(now);
                 }
                 PeerCommand::Close(link, _) => {

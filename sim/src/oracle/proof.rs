@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
 use zabkeeper_core::{ConnId, Instant, LinkId, ServerId, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};
@@ -37,16 +37,16 @@ fn answered<T: Copy + PartialOrd>(asked: &mut VecDeque<(T, Instant)>, up_to: T) 
 impl Proof {
     /// The learner has spoken. Says when the newest question left that this answers.
     pub(super) fn heard(&mut self, message: &PeerMessage, at: Instant) -> Option<Instant> {
-        if let PeerMessage::Pong { round, .. } = message {
+        if let PeerMessage::Learner(FromLearner::Pong { round, .. }) = message {
             answered(&mut self.pings, *round)
-        } else if let PeerMessage::Ack { zxid } = message {
+        } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = message {
             answered(&mut self.proposals, *zxid)
-        } else if let PeerMessage::AckNewLeader { .. } = message {
+        } else if let PeerMessage::Learner(FromLearner::AckNewLeader { .. }) = message {
             self.handed_over.take()
-        } else if let PeerMessage::Sync { conn, request } = message {
+        } else if let PeerMessage::Learner(FromLearner::Sync { conn, request }) = message {
             self.syncs.entry((*conn, *request)).or_insert(at);
             None
-        } else if let PeerMessage::Revalidate { conn, .. } = message {
+        } else if let PeerMessage::Learner(FromLearner::Revalidate { conn, .. }) = message {
             self.syncs.entry((*conn, 0)).or_insert(at);
             None
         } else {
@@ -61,15 +61,15 @@ impl Proof {
 
     /// One of the two speaks. Says when a sync was asked for that it answers.
     fn said(&mut self, message: &PeerMessage, at: Instant) -> Option<Instant> {
-        if let PeerMessage::Ping { round, .. } = message {
+        if let PeerMessage::Leader(FromLeader::Ping { round, .. }) = message {
             self.pings.push_back((*round, at));
-        } else if let PeerMessage::Pong { sent, .. } = message {
+        } else if let PeerMessage::Learner(FromLearner::Pong { sent, .. }) = message {
             self.pongs.push_back((*sent, at));
-        } else if let PeerMessage::Proposal(entry) = message {
+        } else if let PeerMessage::Leader(FromLeader::Proposal(entry)) = message {
             self.proposals.push_back((entry.zxid, at));
-        } else if let PeerMessage::NewLeader { .. } = message {
+        } else if let PeerMessage::Leader(FromLeader::NewLeader { .. }) = message {
             self.handed_over = Some(at);
-        } else if let PeerMessage::Synced { conn, request } = message {
+        } else if let PeerMessage::Leader(FromLeader::Synced { conn, request }) = message {
             return self.syncs.remove(&(*conn, *request));
         }
         None

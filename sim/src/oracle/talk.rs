@@ -10,7 +10,7 @@ use std::fmt;
 use std::mem::{self, Discriminant};
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
 use zabkeeper_core::store::THIS_SERVER;
 use zabkeeper_core::{Epoch, Instant, LinkId, ServerId, Zxid};
 use zabkeeper_core::{HistoryInfo, Voice};
@@ -35,7 +35,7 @@ pub(super) struct Link {
     /// The newest instant at which the other end was there for certain, going by what it has answered.
     pub(super) proven: Instant,
     /// What the other end has not read yet, in order, and when it left.
-    underway: VecDeque<(Discriminant<PeerMessage>, Instant)>,
+    underway: VecDeque<(MessageKind, Instant)>,
     /// The epoch that the leader at the other end has named.
     pub(super) epoch: Option<Epoch>,
     /// What the learner at the other end has said of itself.
@@ -52,6 +52,22 @@ pub(super) struct Link {
     told: Told,
 }
 
+/// Which message it is, whatever it says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MessageKind {
+    Learner(Discriminant<FromLearner>),
+    Leader(Discriminant<FromLeader>),
+}
+
+impl MessageKind {
+    fn of(message: &PeerMessage) -> MessageKind {
+        match message {
+            PeerMessage::Learner(message) => MessageKind::Learner(mem::discriminant(message)),
+            PeerMessage::Leader(message) => MessageKind::Leader(mem::discriminant(message)),
+        }
+    }
+}
+
 /// What a learner has told its leader.
 #[derive(Clone, Copy, Default, Debug)]
 struct Told {
@@ -65,11 +81,11 @@ struct Told {
 
 impl Told {
     fn and(&mut self, message: &PeerMessage) {
-        if let PeerMessage::AckNewLeader { .. } = message {
+        if let PeerMessage::Learner(FromLearner::AckNewLeader { .. }) = message {
             self.entered = true;
-        } else if let PeerMessage::Ack { zxid } = message {
+        } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = message {
             self.acknowledged = *zxid;
-        } else if let PeerMessage::Sync { request: 1.., .. } = message {
+        } else if let PeerMessage::Learner(FromLearner::Sync { request: 1.., .. }) = message {
             // Those without a number are of handshakes, for which nobody waits in the queue of a connection.
             self.syncs += 1;
         }
@@ -117,7 +133,8 @@ impl Ledger {
     /// A server is about to hear of one of its links.
     pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
         let sent_at = self.takes_off(id, link, event);
-        let promises = matches!(event, PeerEvent::Message(PeerMessage::AckEpoch { .. }));
+        let promises =
+            matches!(event, PeerEvent::Message(PeerMessage::Learner(FromLearner::AckEpoch { .. })));
         let promiser =
             self.peer_of(id, link).filter(|peer| promises && self.servers.contains_key(peer));
         let before = promiser.map(|peer| self.voters_before(peer));
@@ -152,28 +169,39 @@ impl Ledger {
                 };
                 view.heard = at;
                 view.spoken = sent_at.unwrap_or(at).max(view.spoken);
-                if let PeerMessage::Ping { echo, .. } = message
+                if let PeerMessage::Leader(FromLeader::Ping { echo, .. }) = message
                     && let Some(answered) = view.proof.echoed(*echo)
                 {
                     view.proven = answered.max(view.proven);
                 }
                 if let Some(asked) = view.proof.heard(message, at) {
-                    if let PeerMessage::Pong { .. } = message {
+                    if let PeerMessage::Learner(FromLearner::Pong { .. }) = message {
                         view.proven = asked.max(view.proven);
                     }
                     let confirmed = server.confirmed.entry(view.peer).or_default();
                     *confirmed = asked.max(*confirmed);
                 }
-                if let PeerMessage::LeaderInfo { epoch, .. } = message {
+                if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
                     view.epoch = Some(*epoch);
-                } else if let PeerMessage::FollowerInfo { accepted, history, .. } = message {
+                } else if let PeerMessage::Learner(FromLearner::FollowerInfo {
+                    accepted,
+                    history,
+                    ..
+                }) = message
+                {
                     view.voice = Some(history.voice);
                     view.comes = *accepted < Epoch::END;
-                } else if let PeerMessage::AckNewLeader { .. } = message {
+                } else if let PeerMessage::Learner(FromLearner::AckNewLeader { .. }) = message {
                     view.synced = true;
-                } else if let PeerMessage::Snap { zxid, .. } = message {
+                } else if let PeerMessage::Leader(FromLeader::Snap { zxid, .. }) = message {
                     view.snapshot = Some(*zxid);
-                } else if let PeerMessage::AckEpoch { fresh: true, current, last, .. } = message {
+                } else if let PeerMessage::Learner(FromLearner::AckEpoch {
+                    fresh: true,
+                    current,
+                    last,
+                    ..
+                }) = message
+                {
                     let (peer, voice) = (view.peer, view.voice.unwrap_or(Voice::Damaged));
                     if let Some(before) = before {
                         let past = Past { voice, epoch: *current, before };
@@ -196,7 +224,7 @@ impl Ledger {
         };
         let peer = self.peer_of(id, link)?;
         let underway = &mut self.server(peer).links.get_mut(&link)?.underway;
-        let kind = mem::discriminant(message);
+        let kind = MessageKind::of(message);
         while let Some((sent, at)) = underway.pop_front() {
             if sent == kind {
                 return Some(at);
@@ -222,11 +250,11 @@ impl Ledger {
                 }
                 PeerCommand::Dial(_) => continue,
             };
-            if let PeerMessage::LeaderInfo { epoch, .. } = message {
+            if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
                 self.proposes_epoch(by, *epoch);
-            } else if let PeerMessage::NewLeader { epoch, .. } = message {
+            } else if let PeerMessage::Leader(FromLeader::NewLeader { epoch, .. }) = message {
                 self.has_promises(tally, by, *epoch, at)?;
-            } else if let PeerMessage::UpToDate { .. } = message {
+            } else if let PeerMessage::Leader(FromLeader::UpToDate { .. }) = message {
                 self.establishes(tally, by, at)?;
             }
             self.is_confirmed(tally, by, *link, message, at)?;
@@ -235,9 +263,11 @@ impl Ledger {
             let epoch = to.and_then(|link| link.epoch);
             if let Some(view) = self.server(by).links.get_mut(link) {
                 view.told.and(message);
-                view.underway.push_back((mem::discriminant(message), at));
+                view.underway.push_back((MessageKind::of(message), at));
             }
-            if let (PeerMessage::AckEpoch { fresh: true, .. }, Some(epoch)) = (message, epoch) {
+            if let (PeerMessage::Learner(FromLearner::AckEpoch { fresh: true, .. }), Some(epoch)) =
+                (message, epoch)
+            {
                 let first = self.server(by).promised.insert(epoch);
                 tally.hold(Id::Z14, first, || {
                     vec![format!("server {by} promises epoch {epoch} as new, and did so before")]
@@ -370,9 +400,11 @@ impl Ledger {
                 lines
             }
         };
-        if let PeerMessage::FollowerInfo { history, .. } = said.message {
+        if let PeerMessage::Learner(FromLearner::FollowerInfo { history, .. }) = said.message {
             self.has_this_voice(tally, said.by, history.voice, &evidence)?;
-        } else if let PeerMessage::AckEpoch { current: named, last, .. } = said.message {
+        } else if let PeerMessage::Learner(FromLearner::AckEpoch { current: named, last, .. }) =
+            said.message
+        {
             let promise =
                 format!("the promise of epoch {}", words::maybe(epoch.map(|epoch| epoch.0)));
             let promised = epoch.is_some_and(|epoch| accepted >= epoch);
@@ -382,12 +414,14 @@ impl Ledger {
             let is_end = *last == issued.path.end() && *last <= kept.end();
             let history = format!("a history of epoch {} that ends at {last}", named.0);
             tally.hold(Id::Z17, *named == current && is_end, without(history))?;
-        } else if let PeerMessage::AckNewLeader { epoch: named } = said.message {
+        } else if let PeerMessage::Learner(FromLearner::AckNewLeader { epoch: named }) =
+            said.message
+        {
             let both = format!("promise and history of epoch {}", named.0);
             tally.hold(Id::Z17, accepted >= *named && current >= *named, without(both))?;
             tally.hold(Id::Z14, issued.state.accepted_epoch <= *named, evidence)?;
             self.has_initial(tally, said.by, *named, kept, "acknowledges")?;
-        } else if let PeerMessage::Ack { zxid } = said.message {
+        } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = said.message {
             let log = format!("the log up to {zxid}");
             tally.hold(Id::Z17, kept.at_or_before(*zxid) >= *zxid, without(log))?;
             let bound = epoch.is_none_or(|epoch| issued.state.accepted_epoch <= epoch);

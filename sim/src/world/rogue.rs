@@ -12,9 +12,9 @@
 use bytes::Bytes;
 use zabkeeper_core::HistoryInfo;
 use zabkeeper_core::Voice;
-use zabkeeper_core::peer::frame;
+use zabkeeper_core::peer::frame::Writer;
 use zabkeeper_core::peer::greeting::Channel;
-use zabkeeper_core::peer::{PeerMessage, Standing};
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Standing};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ConnId, Epoch, Instant, Seed, ServerId, SessionId, Status, WallMs, Zxid};
@@ -127,7 +127,7 @@ impl World {
         let (server, mask) = (rogue.server, rogue.mask);
         self.shared.tell(|| format!("as s{mask} to s{server}: {message}"));
         let mut bytes = Vec::new();
-        frame::encode(&message, &mut bytes);
+        Writer::default().encode_message(&message, &mut bytes);
         let end = if rogue.leads { End::Acceptor } else { End::Dialler };
         rogue.said += 1;
         let last = rogue.said == rogue.words;
@@ -179,7 +179,7 @@ impl Rogue {
             _ => Epoch(known),
         };
         let history = HistoryInfo::new(Voice::Damaged, Epoch(0));
-        PeerMessage::FollowerInfo { accepted, history, ensemble: 0 }
+        PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 })
     }
 
     /// As a learner: what is refused, or counts for nothing from one that is damaged.
@@ -188,29 +188,41 @@ impl Rogue {
         match self.dice.below(10) {
             0..2 => {
                 let last = *self.dice.pick(&[Zxid::ZERO, FAR]);
-                PeerMessage::AckEpoch { fresh: false, current: Epoch(0), last, nonce: 0 }
+                PeerMessage::Learner(FromLearner::AckEpoch {
+                    fresh: false,
+                    current: Epoch(0),
+                    last,
+                    nonce: 0,
+                })
             }
-            2 => PeerMessage::SyncAt { last: Zxid::ZERO, nonce: 0 },
-            3 => PeerMessage::AckNewLeader { epoch: Epoch::END },
-            4 => PeerMessage::Ack { zxid: FAR },
-            5 => PeerMessage::Pong {
+            2 => PeerMessage::Learner(FromLearner::SyncAt { last: Zxid::ZERO, nonce: 0 }),
+            3 => PeerMessage::Learner(FromLearner::AckNewLeader { epoch: Epoch::END }),
+            4 => PeerMessage::Learner(FromLearner::Ack { zxid: FAR }),
+            5 => PeerMessage::Learner(FromLearner::Pong {
                 round: u64::MAX,
                 sent: Instant(u64::MAX),
                 echo: Instant(u64::MAX),
                 touched: Vec::new(),
                 digests: vec![(FAR, 1)],
-            },
-            6 => PeerMessage::CreateSession { timeout_ms: 1_000, origin: elsewhere },
-            7 => PeerMessage::Request {
+            }),
+            6 => PeerMessage::Learner(FromLearner::CreateSession {
+                timeout_ms: 1_000,
+                origin: elsewhere,
+            }),
+            7 => PeerMessage::Learner(FromLearner::Request {
                 session: SessionId(0),
                 origin: elsewhere,
                 ids: [].into(),
                 request: Request::Delete { path: "/n0".to_owned(), version: -1 },
                 standing: Standing::Global,
-            },
+            }),
             8 => {
                 let history = HistoryInfo::new(Voice::Damaged, Epoch(0));
-                PeerMessage::FollowerInfo { accepted: Epoch(0), history, ensemble: 0 }
+                PeerMessage::Learner(FromLearner::FollowerInfo {
+                    accepted: Epoch(0),
+                    history,
+                    ensemble: 0,
+                })
             }
             _ => self.out_of_place(),
         }
@@ -226,23 +238,30 @@ impl Rogue {
             2 => Epoch(known.saturating_sub(1)),
             _ => Epoch(known),
         };
-        PeerMessage::LeaderInfo { epoch, empty: true, ensemble: 0, blank: false }
+        PeerMessage::Leader(FromLeader::LeaderInfo {
+            epoch,
+            empty: true,
+            ensemble: 0,
+            blank: false,
+        })
     }
 
     /// As a leader: what nobody may do.
     fn of_leader(&mut self, status: &Status) -> PeerMessage {
         match self.dice.below(8) {
             // What is committed it must not forget. Before it knows that something is, it would.
-            0 if status.committed > Zxid::ZERO => PeerMessage::Trunc { to: Zxid::ZERO },
+            0 if status.committed > Zxid::ZERO => {
+                PeerMessage::Leader(FromLeader::Trunc { to: Zxid::ZERO })
+            }
             1 => self.snapshot(),
             2..5 => self.proposal(status),
-            5 => PeerMessage::UpToDate { committed: FAR },
-            6 => PeerMessage::AckEpoch {
+            5 => PeerMessage::Leader(FromLeader::UpToDate { committed: FAR }),
+            6 => PeerMessage::Learner(FromLearner::AckEpoch {
                 fresh: false,
                 current: Epoch(0),
                 last: Zxid::ZERO,
                 nonce: 0,
-            },
+            }),
             _ => self.out_of_place(),
         }
     }
@@ -250,7 +269,12 @@ impl Rogue {
     /// An old snapshot, or one whose beginning is missing.
     fn snapshot(&mut self) -> PeerMessage {
         let (zxid, index) = *self.dice.pick(&[(Zxid::ZERO, 0), (FAR, 7)]);
-        PeerMessage::Snap { zxid, index, bytes: Bytes::from_static(b"nothing"), last: false }
+        PeerMessage::Leader(FromLeader::Snap {
+            zxid,
+            index,
+            bytes: Bytes::from_static(b"nothing"),
+            last: false,
+        })
     }
 
     /// A transaction that does not follow, is none, or is another one than it is said to be.
@@ -264,28 +288,32 @@ impl Rogue {
             1 => entry.zxid = zxid,
             _ => (entry.zxid, entry.bytes) = (zxid, Bytes::new()),
         }
-        PeerMessage::Proposal(entry)
+        PeerMessage::Leader(FromLeader::Proposal(entry))
     }
 
     /// What neither may say at this time.
     fn out_of_place(&mut self) -> PeerMessage {
         match self.dice.below(5) {
-            0 => PeerMessage::NewLeader {
+            0 => PeerMessage::Leader(FromLeader::NewLeader {
                 epoch: Epoch::END,
                 voters: [ServerId(9)].into(),
                 established: [ServerId(9)].into(),
                 identity: Seed::from(0).identity(Epoch::END),
                 nonces: Vec::new(),
-            },
-            1 => PeerMessage::Commit { zxid: FAR },
-            2 => PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) },
-            3 => PeerMessage::Synced { conn: ConnId(1), request: 1 },
-            _ => PeerMessage::LeaderInfo {
+            }),
+            1 => PeerMessage::Leader(FromLeader::Commit { zxid: FAR }),
+            2 => PeerMessage::Leader(FromLeader::Ping {
+                round: 1,
+                sent: Instant(0),
+                echo: Instant(0),
+            }),
+            3 => PeerMessage::Leader(FromLeader::Synced { conn: ConnId(1), request: 1 }),
+            _ => PeerMessage::Leader(FromLeader::LeaderInfo {
                 epoch: Epoch::END,
                 empty: false,
                 ensemble: 0,
                 blank: false,
-            },
+            }),
         }
     }
 }

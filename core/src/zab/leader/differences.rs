@@ -8,7 +8,7 @@ use crate::cx::Cx;
 use crate::ids::{LinkId, ServerId, Zxid};
 use crate::io::Mark;
 use crate::notice::Notice;
-use crate::peer::PeerMessage;
+use crate::peer::{FromLeader, FromLearner};
 use crate::replica::Replica;
 
 impl Leader {
@@ -85,7 +85,7 @@ impl Leader {
             );
             return self.refuse(link, what, cx);
         }
-        cx.tell(link, PeerMessage::Differs { zxid });
+        cx.tell(link, FromLeader::Differs { zxid });
         let what = format!(
             "what it has at {zxid} is not what this server has there: it sets its data aside"
         );
@@ -102,8 +102,8 @@ pub(super) fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -
 }
 
 /// Does the learner know more than this leader, which then has nothing to say?
-pub(super) fn is_ahead(said: &PeerMessage, replica: &Replica) -> bool {
-    if let PeerMessage::AckEpoch { current, last, .. } = said {
+pub(super) fn is_ahead(said: &FromLearner, replica: &Replica) -> bool {
+    if let FromLearner::AckEpoch { current, last, .. } = said {
         (*current, *last) > (replica.state().current_epoch, replica.log().appended())
     } else {
         false

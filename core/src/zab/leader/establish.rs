@@ -10,7 +10,7 @@ use crate::cx::Cx;
 use crate::error::{Lost, Why};
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
-use crate::peer::PeerMessage;
+use crate::peer::FromLeader;
 use crate::quorum::{HistoryInfo, Voice};
 use crate::replica::Replica;
 use crate::zab::learner::{Learner, Stage};
@@ -84,7 +84,7 @@ impl Leader {
         cx.mark(Mark::LearnerRefused);
         let epoch = self.known_epoch(replica);
         let (ensemble, blank) = (replica.last_ensemble_id(), replica.has_nothing_to_lose());
-        cx.tell(link, PeerMessage::LeaderInfo { epoch, empty: false, ensemble, blank });
+        cx.tell(link, FromLeader::LeaderInfo { epoch, empty: false, ensemble, blank });
         let what = format!(
             "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move the data directory of server \
              {server} away and start it, so that it is filled anew"
@@ -166,7 +166,7 @@ impl Leader {
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
             learner.stage = Stage::Promising;
             let empty = empty || lists.iter().all(|before| !before.contains(learner.server));
-            cx.tell(learner.link, PeerMessage::LeaderInfo { epoch, empty, ensemble, blank });
+            cx.tell(learner.link, FromLeader::LeaderInfo { epoch, empty, ensemble, blank });
         }
     }
 

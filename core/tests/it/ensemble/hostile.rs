@@ -92,14 +92,22 @@ fn create(path: &str, flags: i32) -> Request {
 
 fn request(session: SessionId, request: Request, standing: Standing) -> PeerMessage {
     let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
-    PeerMessage::Request { session, origin: origin(1), ids, request, standing }
+    PeerMessage::Learner(FromLearner::Request {
+        session,
+        origin: origin(1),
+        ids,
+        request,
+        standing,
+    })
 }
 
 /// Both were logged, and no server could apply the second one, ever.
 #[test]
 fn a_session_that_is_proposed_is_not_begun_again_by_an_upgrade() {
     let mut play = ensemble();
-    let begin = || PeerMessage::CreateSession { timeout_ms: 60_000, origin: origin(0) };
+    let begin = || {
+        PeerMessage::Learner(FromLearner::CreateSession { timeout_ms: 60_000, origin: origin(0) })
+    };
     play.inject(HOSTILE, LEADER, begin());
     play.run_line("settle");
     let SessionId(first) = play.newest_session(HOSTILE).expect("it has begun one");
@@ -167,7 +175,8 @@ fn a_lone_promise_near_the_last_epoch_binds_nobody() {
             let link = LinkId(1 << 40);
             let up = PeerEvent::Up { peer: HOSTILE, dialled: false };
             let (accepted, history) = (Epoch(ahead), HistoryInfo::new(voice, Epoch(0)));
-            let promise = PeerMessage::FollowerInfo { accepted, history, ensemble: 0 };
+            let promise =
+                PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 });
             for event in [up, PeerEvent::Message(promise), PeerEvent::Down] {
                 play.step(LEADER, Input::Peer(link, event));
             }
@@ -215,8 +224,13 @@ fn who_is_spoken_for_by_others_loses_the_connection_and_no_server() {
     for number in [1, 5] {
         let origin = Origin { server: HOSTILE, conn: ConnId(9), request: number };
         let (request, standing) = (create("/c", 0), Standing::Global);
-        let said =
-            PeerMessage::Request { session, origin, ids: Arc::clone(&ids), request, standing };
+        let said = PeerMessage::Learner(FromLearner::Request {
+            session,
+            origin,
+            ids: Arc::clone(&ids),
+            request,
+            standing,
+        });
         play.inject(HOSTILE, LEADER, said);
     }
     play.run_line("release 1->3");
@@ -232,8 +246,8 @@ fn a_transaction_that_cannot_be_applied_stops_the_server_and_is_named() {
     let zxid = status.appended.next().unwrap();
     let op = TxnOp::Delete { path: "/none".into() };
     let txn = Txn { zxid, session: SessionId(5), time: WallMs(1), origin: None, op };
-    play.inject(LEADER, HOSTILE, PeerMessage::Proposal(txn.encode()));
-    play.inject(LEADER, HOSTILE, PeerMessage::Commit { zxid });
+    play.inject(LEADER, HOSTILE, PeerMessage::Leader(FromLeader::Proposal(txn.encode())));
+    play.inject(LEADER, HOSTILE, PeerMessage::Leader(FromLeader::Commit { zxid }));
     let halted = play.server(HOSTILE).unwrap().status().halted.expect("it has stopped");
     assert_eq!(
         halted.to_string(),
@@ -332,22 +346,37 @@ impl Dice {
                 let standing = self.pick(&standings);
                 request(session, self.write(), standing)
             }
-            4..6 => PeerMessage::CreateSession { timeout_ms, origin: origin(0) },
-            6 => PeerMessage::Revalidate { conn: ConnId(7_000), session, timeout_ms },
-            7 => PeerMessage::Ack { zxid },
-            8 => PeerMessage::AckEpoch { fresh: true, current: epoch, last: zxid, nonce: 0 },
+            4..6 => {
+                PeerMessage::Learner(FromLearner::CreateSession { timeout_ms, origin: origin(0) })
+            }
+            6 => PeerMessage::Learner(FromLearner::Revalidate {
+                conn: ConnId(7_000),
+                session,
+                timeout_ms,
+            }),
+            7 => PeerMessage::Learner(FromLearner::Ack { zxid }),
+            8 => PeerMessage::Learner(FromLearner::AckEpoch {
+                fresh: true,
+                current: epoch,
+                last: zxid,
+                nonce: 0,
+            }),
             9 => {
                 let history = HistoryInfo::new(Voice::Full, epoch);
-                PeerMessage::FollowerInfo { accepted: epoch, history, ensemble: 0 }
+                PeerMessage::Learner(FromLearner::FollowerInfo {
+                    accepted: epoch,
+                    history,
+                    ensemble: 0,
+                })
             }
-            10 => PeerMessage::SyncAt { last: zxid, nonce: 0 },
-            _ => PeerMessage::Pong {
+            10 => PeerMessage::Learner(FromLearner::SyncAt { last: zxid, nonce: 0 }),
+            _ => PeerMessage::Learner(FromLearner::Pong {
                 round: self.below(4),
                 sent: Instant(u64::MAX),
                 echo: Instant(u64::MAX),
                 touched: vec![(session, u32::MAX)],
                 digests: vec![(zxid, 7)],
-            },
+            }),
         }
     }
 
@@ -360,14 +389,27 @@ impl Dice {
                 let (session, op) = (self.session(play), self.op());
                 let origin = Some(origin(self.below(3))).filter(|_| op != TxnOp::CloseSession);
                 let txn = Txn { zxid, session, time: WallMs(i64::MIN), origin, op };
-                PeerMessage::Proposal(txn.encode())
+                PeerMessage::Leader(FromLeader::Proposal(txn.encode()))
             }
-            3 => PeerMessage::Proposal(Entry { zxid, bytes: vec![4, 1, 4].into() }),
-            4..6 => PeerMessage::Commit { zxid: status.appended },
-            6 => PeerMessage::LeaderInfo { epoch, empty: false, ensemble: 0, blank: false },
-            7 => PeerMessage::Trunc { to: zxid },
-            8 => PeerMessage::Snap { zxid, index: 0, bytes: vec![0, 9, 9].into(), last: true },
-            _ => PeerMessage::UpToDate { committed: zxid },
+            3 => PeerMessage::Leader(FromLeader::Proposal(Entry {
+                zxid,
+                bytes: vec![4, 1, 4].into(),
+            })),
+            4..6 => PeerMessage::Leader(FromLeader::Commit { zxid: status.appended }),
+            6 => PeerMessage::Leader(FromLeader::LeaderInfo {
+                epoch,
+                empty: false,
+                ensemble: 0,
+                blank: false,
+            }),
+            7 => PeerMessage::Leader(FromLeader::Trunc { to: zxid }),
+            8 => PeerMessage::Leader(FromLeader::Snap {
+                zxid,
+                index: 0,
+                bytes: vec![0, 9, 9].into(),
+                last: true,
+            }),
+            _ => PeerMessage::Leader(FromLeader::UpToDate { committed: zxid }),
         }
     }
 }

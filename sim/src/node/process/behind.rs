@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
 use zabkeeper_core::{Input, LinkId, ServerId};
 
 /// See the module.
@@ -18,7 +18,10 @@ impl Behind {
         let Input::Peer(link, event) = input else {
             return;
         };
-        if let PeerEvent::Message(PeerMessage::AckEpoch { .. } | PeerMessage::SyncAt { .. }) = event
+        if let PeerEvent::Message(
+            PeerMessage::Learner(FromLearner::AckEpoch { .. })
+            | PeerMessage::Learner(FromLearner::SyncAt { .. }),
+        ) = event
         {
             self.0.insert(*link);
         } else if matches!(event, PeerEvent::Down) {
@@ -29,7 +32,7 @@ impl Behind {
     /// The server has said this. NEWLEADER is said when nothing is left to send.
     pub(super) fn says(&mut self, commands: &[PeerCommand]) {
         for command in commands {
-            if let PeerCommand::Send(link, PeerMessage::NewLeader { .. })
+            if let PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. }))
             | PeerCommand::Close(link, _) = command
             {
                 self.0.remove(link);
@@ -62,7 +65,7 @@ mod tests {
 
     #[test]
     fn e4_what_is_kept_for_a_learner_that_is_gone_is_noticed() {
-        let at = || learner(PeerMessage::SyncAt { last: Zxid(5), nonce: 0 });
+        let at = || learner(PeerMessage::Learner(FromLearner::SyncAt { last: Zxid(5), nonce: 0 }));
         assert!(at().is_somebody(ServerId(1)).is_ok());
         let mut gone = at();
         gone.hears(&Input::Peer(LINK, PeerEvent::Down));
@@ -71,16 +74,22 @@ mod tests {
         let epoch = zabkeeper_core::Epoch(1);
         let identity = zabkeeper_core::Seed::from(1).identity(epoch);
         let (voters, established, nonces) = ([].into(), [].into(), Vec::new());
-        let new_leader = PeerMessage::NewLeader { epoch, voters, established, identity, nonces };
+        let new_leader = PeerMessage::Leader(FromLeader::NewLeader {
+            epoch,
+            voters,
+            established,
+            identity,
+            nonces,
+        });
         has_all.says(&[PeerCommand::Send(LINK, new_leader)]);
         assert!(has_all.is_somebody(ServerId(1)).is_err());
-        let pong = learner(PeerMessage::Pong {
+        let pong = learner(PeerMessage::Learner(FromLearner::Pong {
             round: 1,
             sent: Instant(0),
             echo: Instant(0),
             touched: Vec::new(),
             digests: Vec::new(),
-        });
+        }));
         assert!(pong.is_somebody(ServerId(1)).is_err());
     }
 }

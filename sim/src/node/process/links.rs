@@ -7,7 +7,7 @@ use zabkeeper_core::Why;
 use zabkeeper_core::peer::frame::{Bounds, Reader, Writer};
 use zabkeeper_core::peer::greeting::{Dialling, Established, Greeting, Local, Nonce, Refusal};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::peer::{Notification, PeerMessage};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage};
 
 use super::*;
 
@@ -91,7 +91,8 @@ impl Link {
 
     /// The next message, if all of it is there.
     fn read(&mut self) -> Result<Option<PeerEvent>, BadFrame> {
-        Ok(self.reader.decode(&mut self.buffer)?.map(PeerEvent::Message))
+        let dialled = self.end == End::Dialler;
+        Ok(self.reader.decode_message(dialled, &mut self.buffer)?.map(PeerEvent::Message))
     }
 
     /// Both ends know each other.
@@ -304,7 +305,7 @@ impl Process {
                         if state.end == End::Acceptor {
                             state.reader.set_bounds(Bounds::learner(LEARNER_BYTES));
                         }
-                        state.writer.encode(&message, &mut state.outbound);
+                        state.writer.encode_message(&message, &mut state.outbound);
                         touched.insert(link);
                     }
                 }
@@ -343,12 +344,12 @@ impl Process {
         let longest = shared.options.peers.words_late_ms;
         let rare = matches!(
             message,
-            PeerMessage::LeaderInfo { .. }
-                | PeerMessage::AckEpoch { .. }
-                | PeerMessage::SyncAt { .. }
-                | PeerMessage::NewLeader { .. }
-                | PeerMessage::AckNewLeader { .. }
-                | PeerMessage::UpToDate { .. }
+            PeerMessage::Leader(FromLeader::LeaderInfo { .. })
+                | PeerMessage::Learner(FromLearner::AckEpoch { .. })
+                | PeerMessage::Learner(FromLearner::SyncAt { .. })
+                | PeerMessage::Leader(FromLeader::NewLeader { .. })
+                | PeerMessage::Learner(FromLearner::AckNewLeader { .. })
+                | PeerMessage::Leader(FromLeader::UpToDate { .. })
         );
         if longest == 0 || !rare {
             return;

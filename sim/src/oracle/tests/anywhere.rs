@@ -1,7 +1,7 @@
 //! Clients that go from server to server: C, S and W where followers answer, and where leaders change.
 
 use zabkeeper_core::io::PeerCommand;
-use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::EventType::NodeDataChanged;
 use zabkeeper_core::wire::{Request, SetWatches};
@@ -40,13 +40,13 @@ fn leaves(h: &mut History) -> SessionId {
 
 /// A follower tells its leader of sessions.
 fn pongs(h: &mut History, id: ServerId, touched: &[SessionId]) {
-    let pong = PeerMessage::Pong {
+    let pong = PeerMessage::Learner(FromLearner::Pong {
         sent: Instant(0),
         echo: Instant(0),
         round: 1,
         touched: touched.iter().map(|session| (*session, 1_000)).collect(),
         digests: Vec::new(),
-    };
+    });
     h.puts(id, &[], &[PeerCommand::Send(link(id, S1), pong.clone())]);
     h.hears(S1, id, pong);
 }
@@ -217,7 +217,11 @@ fn s3_a_follower_that_reads_nobody_does_not_vouch_for_its_clients() {
     twins_of(3, "S3", |h, lie| {
         let a = h.client_of(S2, 0);
         let touched = [h.session(a)];
-        h.hears(S2, S1, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+        h.hears(
+            S2,
+            S1,
+            PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
+        );
         h.sees(Observation::Unread { server: S2, open: &[a] });
         pongs(h, S2, if lie { &[] } else { &touched });
     });
@@ -297,18 +301,26 @@ fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
     twins_of(3, "S7", |h, lie| {
         let session = leaves(h);
         h.waits(20_000);
-        h.hears(S2, S1, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
-        h.hears(S3, S1, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+        h.hears(
+            S2,
+            S1,
+            PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
+        );
+        h.hears(
+            S3,
+            S1,
+            PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
+        );
         h.sends(
             S2,
             S1,
-            PeerMessage::Pong {
+            PeerMessage::Learner(FromLearner::Pong {
                 round: 1,
                 sent: Instant(0),
                 echo: Instant(0),
                 touched: Vec::new(),
                 digests: Vec::new(),
-            },
+            }),
         );
         if !lie {
             expires(h, session);
@@ -356,7 +368,7 @@ fn t1_an_ephemeral_of_the_last_reign_outlives_its_session() {
         h.follows(S3);
         let zxid = h.commits(txn);
         let left = if lie { ephemeral } else { 0 };
-        h.sends(S2, S3, PeerMessage::Commit { zxid });
+        h.sends(S2, S3, PeerMessage::Leader(FromLeader::Commit { zxid }));
         h.member(S3).committed = zxid;
         h.shows(S3);
         let digest = Some(h.model.digest_at(zxid).wrapping_add(left));
@@ -371,7 +383,7 @@ fn t1_a_follower_holds_another_tree() {
         h.follows(S2);
         let zxid = h.writes(a, create("/a"));
         let digest = Some(h.model.digest_at(zxid) ^ u64::from(lie));
-        h.sends(S1, S2, PeerMessage::Commit { zxid });
+        h.sends(S1, S2, PeerMessage::Leader(FromLeader::Commit { zxid }));
         h.member(S2).committed = zxid;
         h.shows(S2);
         h.sees(Observation::Applied { server: S2, zxid, digest, holder: Holder(None) });

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
 use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry};
 use zabkeeper_core::{
     Epoch, Input, LinkId, Mode, Seed, ServerId, SessionOptions, Status, WriteId, Zxid,
@@ -159,7 +159,7 @@ impl History {
         let member = self.member(id);
         let (zxid, leader) = (member.end(), member.leader);
         if let (true, Some(leader)) = (member.entered, leader) {
-            self.whispers(id, leader, PeerMessage::Ack { zxid });
+            self.whispers(id, leader, PeerMessage::Learner(FromLearner::Ack { zxid }));
         }
     }
 
@@ -247,7 +247,11 @@ impl History {
         let state = &self.member(id).state;
         let (accepted, history) =
             (state.accepted_epoch, HistoryInfo::new(voice, state.current_epoch));
-        self.sends(id, leader, PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
+        self.sends(
+            id,
+            leader,
+            PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
+        );
     }
 
     pub(super) fn voice(&mut self, id: ServerId) -> Voice {
@@ -270,7 +274,11 @@ impl History {
 
     pub(super) fn is_told_epoch(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
         let empty = self.member(leader).log.is_empty();
-        self.sends(leader, id, PeerMessage::LeaderInfo { epoch, empty, ensemble: 0, blank: false });
+        self.sends(
+            leader,
+            id,
+            PeerMessage::Leader(FromLeader::LeaderInfo { epoch, empty, ensemble: 0, blank: false }),
+        );
     }
 
     pub(super) fn acks_epoch(&mut self, id: ServerId, leader: ServerId) {
@@ -280,7 +288,11 @@ impl History {
     pub(super) fn acks_epoch_as(&mut self, id: ServerId, leader: ServerId, fresh: bool) {
         let member = self.member(id);
         let (current, last) = (member.state.current_epoch, member.end());
-        self.sends(id, leader, PeerMessage::AckEpoch { fresh, current, last, nonce: 0 });
+        self.sends(
+            id,
+            leader,
+            PeerMessage::Learner(FromLearner::AckEpoch { fresh, current, last, nonce: 0 }),
+        );
     }
 
     /// The leader's own promise.
@@ -302,9 +314,13 @@ impl History {
         let kept = self.member(id).log.iter().filter(shared).map(|entry| entry.zxid).max();
         let kept = kept.unwrap_or(Zxid::ZERO);
         if kept < self.member(id).end() {
-            self.sends(leader, id, PeerMessage::Trunc { to: kept });
+            self.sends(leader, id, PeerMessage::Leader(FromLeader::Trunc { to: kept }));
             self.cuts(id, kept);
-            self.sends(id, leader, PeerMessage::SyncAt { last: kept, nonce: 0 });
+            self.sends(
+                id,
+                leader,
+                PeerMessage::Learner(FromLearner::SyncAt { last: kept, nonce: 0 }),
+            );
         }
         for entry in theirs.into_iter().filter(|entry| entry.zxid > kept) {
             self.gets(id, leader, &entry);
@@ -314,7 +330,7 @@ impl History {
 
     /// A learner is sent a proposal, and logs it.
     pub(super) fn gets(&mut self, id: ServerId, leader: ServerId, entry: &Entry) {
-        self.sends(leader, id, PeerMessage::Proposal(entry.clone()));
+        self.sends(leader, id, PeerMessage::Leader(FromLeader::Proposal(entry.clone())));
         self.logs(id, entry);
     }
 
@@ -322,7 +338,7 @@ impl History {
     pub(super) fn enters(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
         self.saves(id, |state| state.current_epoch = epoch);
         self.confirms(id);
-        self.sends(id, leader, PeerMessage::AckNewLeader { epoch });
+        self.sends(id, leader, PeerMessage::Learner(FromLearner::AckNewLeader { epoch }));
         self.member(id).entered = true;
         self.acknowledges(id);
     }
@@ -386,7 +402,7 @@ impl History {
     /// A follower serves.
     pub(super) fn joins(&mut self, id: ServerId, leader: ServerId) {
         let committed = self.member(leader).committed;
-        self.sends(leader, id, PeerMessage::UpToDate { committed });
+        self.sends(leader, id, PeerMessage::Leader(FromLeader::UpToDate { committed }));
         let member = self.member(id);
         member.serving = true;
         member.committed = committed;
@@ -411,7 +427,7 @@ impl History {
     pub(super) fn follows(&mut self, id: ServerId) {
         let leader = self.leader;
         let zxid = self.member(leader).committed;
-        self.sends(leader, id, PeerMessage::Commit { zxid });
+        self.sends(leader, id, PeerMessage::Leader(FromLeader::Commit { zxid }));
         self.member(id).committed = zxid;
         self.shows(id);
         self.applies_all(id);
@@ -467,5 +483,11 @@ pub(super) fn cast(count: u64) -> BTreeMap<ServerId, Member> {
 pub(super) fn new_leader(epoch: Epoch) -> PeerMessage {
     let identity = Seed::from(1).identity(epoch);
     let (voters, established) = ([].into(), [].into());
-    PeerMessage::NewLeader { epoch, voters, established, identity, nonces: Vec::new() }
+    PeerMessage::Leader(FromLeader::NewLeader {
+        epoch,
+        voters,
+        established,
+        identity,
+        nonces: Vec::new(),
+    })
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use zabkeeper_core::Voice;
 use zabkeeper_core::io::PeerCommand;
-use zabkeeper_core::peer::{PeerMessage, Vote};
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Vote};
 use zabkeeper_core::store::{DiskCommand, Entry};
 use zabkeeper_core::{Epoch, Instant, Lost, ServerId, Why, Zxid};
 
@@ -21,7 +21,7 @@ fn z(epoch: u64, counter: u64) -> Zxid {
 }
 
 fn ack(zxid: Zxid) -> PeerMessage {
-    PeerMessage::Ack { zxid }
+    PeerMessage::Learner(FromLearner::Ack { zxid })
 }
 
 /// A transaction that the leader has logged, and nobody else.
@@ -530,7 +530,7 @@ fn z17_a_reign_is_entered_before_it_is_durable() {
         if !lie {
             h.confirms(S3);
         }
-        h.sends(S3, S2, PeerMessage::AckNewLeader { epoch: E2 });
+        h.sends(S3, S2, PeerMessage::Learner(FromLearner::AckNewLeader { epoch: E2 }));
     });
 }
 
@@ -579,7 +579,7 @@ fn z19_something_committed_is_cut_off() {
         second_reign(h);
         h.begins(S2, E2);
         let to = if lie { before } else { zxid };
-        h.sends(S2, S3, PeerMessage::Trunc { to });
+        h.sends(S2, S3, PeerMessage::Leader(FromLeader::Trunc { to }));
         h.cuts(S3, to);
     });
 }
@@ -624,7 +624,7 @@ fn z23_a_proposal_of_the_last_leader_is_logged() {
         h.turns_to(S3, S2);
         h.promises(S3, S2, E2);
         // What the old leader sent is still on its way.
-        h.hears_on(S3, link(S3, S1), PeerMessage::Proposal(entry.clone()));
+        h.hears_on(S3, link(S3, S1), PeerMessage::Leader(FromLeader::Proposal(entry.clone())));
         if lie {
             h.logs(S3, &entry);
         } else {
@@ -661,7 +661,12 @@ fn z3_a_snapshot_of_what_is_not_committed_is_taken_over() {
 }
 
 fn piece_of(snapshot: Zxid) -> PeerMessage {
-    PeerMessage::Snap { zxid: snapshot, index: 0, bytes: Bytes::new(), last: true }
+    PeerMessage::Leader(FromLeader::Snap {
+        zxid: snapshot,
+        index: 0,
+        bytes: Bytes::new(),
+        last: true,
+    })
 }
 
 #[test]
@@ -704,13 +709,13 @@ fn z25_a_leader_hears_nobody() {
             h.sends(
                 S2,
                 S1,
-                PeerMessage::Pong {
+                PeerMessage::Learner(FromLearner::Pong {
                     round: 1,
                     sent: Instant(0),
                     echo: Instant(0),
                     touched: Vec::new(),
                     digests: Vec::new(),
-                },
+                }),
             );
         }
         h.waits(2_000);
@@ -723,7 +728,15 @@ fn z25_a_follower_does_not_hear_its_leader() {
     twins_of(3, "Z25", |h, lie| {
         h.waits(11_000);
         if !lie {
-            h.sends(S1, S2, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+            h.sends(
+                S1,
+                S2,
+                PeerMessage::Leader(FromLeader::Ping {
+                    round: 1,
+                    sent: Instant(0),
+                    echo: Instant(0),
+                }),
+            );
         }
         h.waits(2_000);
         h.shows(S2);

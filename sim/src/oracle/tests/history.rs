@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::peer::{FromLearner, PeerMessage};
 use zabkeeper_core::store::{DurableState, Entry};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{
@@ -452,7 +452,7 @@ impl History {
         let leader = self.leader;
         for id in self.followers() {
             self.confirms(id);
-            self.hears(leader, id, PeerMessage::Ack { zxid });
+            self.hears(leader, id, PeerMessage::Learner(FromLearner::Ack { zxid }));
         }
         self.confirms(leader);
         self.member(leader).committed = zxid;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use zabkeeper_core::peer::PeerMessage;
+use zabkeeper_core::peer::{FromLearner, PeerMessage};
 use zabkeeper_core::{
     ConnId, Instant, Mode, ServerId, SessionId, SessionInfo, Status, WatchSummary,
 };
@@ -126,13 +126,13 @@ fn o1_sess_16_a_leader_that_was_told_shows_the_first_timeout() {
         h.sends(
             if lie { S3 } else { S2 },
             SERVER,
-            PeerMessage::Pong {
+            PeerMessage::Learner(FromLearner::Pong {
                 round: 1,
                 sent: Instant(0),
                 echo: Instant(0),
                 touched,
                 digests: Vec::new(),
-            },
+            }),
         );
         let mut told = report(h);
         told.sessions[0].server = Some(S3);

@@ -2,7 +2,7 @@
 //! confirms it (C5).
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
 use zabkeeper_core::{ConnId, Epoch, Input, Instant, LinkId, ServerId, Why, Zxid};
 use zabkeeper_core::{HistoryInfo, Voice};
 
@@ -99,7 +99,11 @@ fn z26_a_leader_goes_on_that_is_outrun() {
     twins_of(3, "Z26", |h, lie| {
         let accepted = h.member(S1).state.accepted_epoch.next().expect("room");
         let history = HistoryInfo::new(Voice::Full, Epoch(1));
-        h.hears_on(S1, link(S3, S1), PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
+        h.hears_on(
+            S1,
+            link(S3, S1),
+            PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
+        );
         if !lie {
             looks(h, S1);
         }
@@ -121,24 +125,36 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
         let (first, second) = if lie { (older, newer) } else { (newer, older) };
         let accepted = h.member(S2).state.accepted_epoch;
         let history = HistoryInfo::new(Voice::Full, accepted);
-        h.hears_on(S1, first, PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
-        h.hears_on(S1, second, PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
+        h.hears_on(
+            S1,
+            first,
+            PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
+        );
+        h.hears_on(
+            S1,
+            second,
+            PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
+        );
         if !lie {
             let newest = LinkId(1_000);
             h.is_linked(S1, newest, S2, false);
-            h.hears_on(S1, newest, PeerMessage::FollowerInfo { accepted, history, ensemble: 0 });
+            h.hears_on(
+                S1,
+                newest,
+                PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
+            );
             h.takes(S1, &Input::Peer(newest, PeerEvent::Down));
         }
         h.hears_on(
             S1,
             first,
-            PeerMessage::Pong {
+            PeerMessage::Learner(FromLearner::Pong {
                 round: 1,
                 sent: Instant(0),
                 echo: Instant(0),
                 touched: Vec::new(),
                 digests: Vec::new(),
-            },
+            }),
         );
         h.logs(S1, &entry);
     });
@@ -167,25 +183,31 @@ fn z27_a_leader_begins_with_less_than_it_was_shown() {
 fn c5_an_answer_to_what_left_before_a_sync_came_confirms_it() {
     twins_of(3, "C5", |h, lie| {
         let (conn, request) = (ConnId(7), 1);
-        let asks = |h: &mut History| h.sends(S2, S1, PeerMessage::Sync { conn, request });
+        let asks = |h: &mut History| {
+            h.sends(S2, S1, PeerMessage::Learner(FromLearner::Sync { conn, request }))
+        };
         if !lie {
             asks(h);
         }
-        h.sends(S1, S2, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+        h.sends(
+            S1,
+            S2,
+            PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
+        );
         if lie {
             asks(h);
         }
         h.sends(
             S2,
             S1,
-            PeerMessage::Pong {
+            PeerMessage::Learner(FromLearner::Pong {
                 round: 1,
                 sent: Instant(0),
                 echo: Instant(0),
                 touched: Vec::new(),
                 digests: Vec::new(),
-            },
+            }),
         );
-        h.whispers(S1, S2, PeerMessage::Synced { conn, request });
+        h.whispers(S1, S2, PeerMessage::Leader(FromLeader::Synced { conn, request }));
     });
 }

@@ -1,7 +1,7 @@
 //! Who keeps the others waiting, and who does not wait: L8 and L11.
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{PeerMessage, Stance};
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Stance};
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, ServerId, Why};
 
@@ -18,7 +18,7 @@ const S3: ServerId = ServerId(3);
 fn proposes(h: &mut History) -> Entry {
     let entry = h.wants("/a");
     h.logs(S1, &entry);
-    h.sends(S1, S2, PeerMessage::Proposal(entry.clone()));
+    h.sends(S1, S2, PeerMessage::Leader(FromLeader::Proposal(entry.clone())));
     entry
 }
 
@@ -27,22 +27,26 @@ fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
     twins_of(3, "L8", |h, lie| {
         let entry = proposes(h);
         h.waits(6_000);
-        h.sends(S1, S2, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+        h.sends(
+            S1,
+            S2,
+            PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
+        );
         h.sends(
             S2,
             S1,
-            PeerMessage::Pong {
+            PeerMessage::Learner(FromLearner::Pong {
                 round: 1,
                 sent: Instant(0),
                 echo: Instant(0),
                 touched: Vec::new(),
                 digests: Vec::new(),
-            },
+            }),
         );
         if !lie {
             h.logs(S2, &entry);
             h.confirms(S2);
-            h.sends(S2, S1, PeerMessage::Ack { zxid: entry.zxid });
+            h.sends(S2, S1, PeerMessage::Learner(FromLearner::Ack { zxid: entry.zxid }));
         }
         h.waits(7_000);
         h.shows(S1);
@@ -136,7 +140,11 @@ fn l8_a_follower_keeps_to_itself_what_its_disk_has_confirmed() {
         } else {
             h.confirms(S2);
         }
-        h.hears(S2, S1, PeerMessage::Ping { round: 1, sent: Instant(0), echo: Instant(0) });
+        h.hears(
+            S2,
+            S1,
+            PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
+        );
     });
 }
 
@@ -146,7 +154,11 @@ fn l8_a_follower_has_forgotten_a_sync_when_it_serves_again() {
         enters_again(h);
         h.joins(S3, S1);
         if !lie {
-            h.whispers(S3, S1, PeerMessage::Sync { conn: ConnId(7), request: 3 });
+            h.whispers(
+                S3,
+                S1,
+                PeerMessage::Learner(FromLearner::Sync { conn: ConnId(7), request: 3 }),
+            );
         }
         h.sees(Observation::Serves { server: S3, syncs: 1, held: 0 });
     });
@@ -209,18 +221,18 @@ fn l11_who_acknowledges_nothing_is_given_up_at_once() {
     twins_of(3, "L11", |h, lie| {
         let entry = h.wants("/a");
         h.logs(S1, &entry);
-        h.sends(S1, S3, PeerMessage::Proposal(entry));
+        h.sends(S1, S3, PeerMessage::Leader(FromLeader::Proposal(entry)));
         h.waits(if lie { 2_000 } else { 3_000 });
         h.sends(
             S3,
             S1,
-            PeerMessage::Pong {
+            PeerMessage::Learner(FromLearner::Pong {
                 round: 0,
                 sent: Instant(0),
                 echo: Instant(0),
                 touched: Vec::new(),
                 digests: Vec::new(),
-            },
+            }),
         );
         gives_up(h, S1);
     });
@@ -247,15 +259,19 @@ fn l11_a_follower_leaves_a_leader_that_it_has_just_heard() {
         h.sends(
             S3,
             S1,
-            PeerMessage::Pong {
+            PeerMessage::Learner(FromLearner::Pong {
                 round: 0,
                 sent: answered,
                 echo: Instant(0),
                 touched: Vec::new(),
                 digests: Vec::new(),
-            },
+            }),
         );
-        h.sends(S1, S3, PeerMessage::Ping { round: 1, sent: Instant(0), echo: answered });
+        h.sends(
+            S1,
+            S3,
+            PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: answered }),
+        );
         h.waits(if lie { 2_000 } else { 3_000 });
         gives_up(h, S3);
     });

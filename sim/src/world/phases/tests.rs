@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use zabkeeper_core::peer::{PeerMessage, frame};
-use zabkeeper_core::{ServerId, Zxid};
+use zabkeeper_core::peer::{FromLearner, frame};
+use zabkeeper_core::{Epoch, HistoryInfo, ServerId, Voice, Zxid};
 
 use super::*;
 use crate::faults::Fault;
@@ -112,7 +112,7 @@ fn l5_a_server_that_hears_nobody_does_not_join() {
     said(&world, &["which waits for nobody: it leads", "s1 waits for s3: it looks for a leader"]);
 }
 
-/// One of them says what a leader may say to none but its learners.
+/// One of them says once more what may only be its first word.
 #[test]
 fn l12_a_server_speaks_out_of_turn_and_is_refused() {
     let mut world = calm_world_of(3);
@@ -121,7 +121,8 @@ fn l12_a_server_speaks_out_of_turn_and_is_refused() {
     let link = world.shared.net.list().find(|(_, parties)| is_link(parties));
     let (conn, _) = link.expect("a follower has dialled its leader");
     let mut bytes = Vec::new();
-    frame::encode(&PeerMessage::Trunc { to: Zxid::ZERO }, &mut bytes);
+    let (accepted, history) = (Epoch(0), HistoryInfo::new(Voice::Full, Epoch(0)));
+    frame::encode(&FromLearner::FollowerInfo { accepted, history, ensemble: 0 }, &mut bytes);
     let now = world.shared.now;
     world.shared.net.send(now, conn, End::Dialler, bytes.into());
     world.shared.schedule_arrivals();
