@@ -64,4 +64,5 @@ pub use outline::{Difference, Outline, OutlineCompared};
 pub use quorum::{HistoryInfo, Voice, Voters};
 pub use server::Server;
 pub use status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
+pub use timer::Timer;
 pub use watch::WatchListing;

@@ -42,7 +42,7 @@ use crate::store::{DiskEvent, DurableState, Recovered};
 use crate::timer::{Timer, TimerTable};
 use crate::watch::WatchListing;
 use crate::wire::WatcherType;
-use crate::zab::{Broadcast, Follower, Leader, News, Verdict};
+use crate::zab::{Broadcast, Follower, LEADER_TIMERS, Leader, News, Verdict};
 use clients::{Conn, ConnPhase};
 use local::LocalSessions;
 use peers::Inbound;
@@ -143,12 +143,9 @@ impl Server {
         let mut cx = Cx { now, config: &config, schemes: &schemes, rng: &mut rng, out, stop_at: 0 };
         cx.spend(1);
         cx.renew();
-        if matches!(input, Input::Client(..))
-            && self.serves()
-            && self.timers.due(Timer::Role, now.mono)
-        {
+        if matches!(input, Input::Client(..)) && self.serves() {
             // A server that stood still serves nobody before it knows that its leader, or its quorum, is still there.
-            self.on_role_timeout(&mut cx);
+            self.check_silence(&mut cx);
         }
         match input {
             Input::Timeout => self.on_timeout(&mut cx),
@@ -164,9 +161,9 @@ impl Server {
         self.rng = rng;
     }
 
-    /// When to give [`Input::Timeout`] next. `None` where only an input can change
+    /// When to give [`Input::Timeout`] next, and why. `None` where only an input can change
     /// anything: for a halted server, one that waits for its disk, or one without sessions.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<(Instant, Timer)> {
         if self.halted.is_some() { None } else { self.timers.next() }
     }
 
@@ -382,23 +379,21 @@ impl Server {
         if self.timers.due(Timer::Election, now) {
             self.continue_election(cx);
         }
-        if self.timers.due(Timer::Role, now) {
-            self.on_role_timeout(cx);
-        }
+        self.check_silence(cx);
         if let Some(deadline) = self.timers.get(Timer::SessionExpiry)
             && deadline <= now
         {
             self.expire_sessions(deadline, cx);
         }
-        if let Some(deadline) = self.timers.get(Timer::LocalExpiry)
+        if let Some(deadline) = self.timers.get(Timer::LocalSessionExpiry)
             && deadline <= now
         {
             self.expire_local_sessions(deadline, cx);
         }
-        if self.timers.due(Timer::Hold, now) && !self.serves() {
+        if self.timers.due(Timer::AwaitLeader, now) && !self.serves() {
             self.close_held(cx);
         }
-        if self.timers.due(Timer::Cleaning, now) {
+        if self.timers.due(Timer::ContainerCheck, now) {
             self.clean(cx);
         }
         if self.timers.due(Timer::Work, now) && self.has_work() {
@@ -686,34 +681,42 @@ impl Server {
         self.note_pressure(cx);
         let paused = self.paused_since.is_some();
         let now = cx.now.mono;
-        let (election, role, expiry, cleaning) = match &mut self.role {
+        let mut silence = None;
+        let mut of_leader = [None; 3];
+        let (election, expiry, cleaning) = match &mut self.role {
             Role::Looking(looking) if !looking.has_voted() && !self.replica.log().is_writing() => {
-                (Some(now), None, None, None)
+                (Some(now), None, None)
             }
             Role::Looking(looking) => {
                 // Before the end of a rest nothing is decided.
                 let rest = self.replica.rests_until(now);
                 let next = looking.next_deadline().filter(|next| rest.is_none() || *next > now);
-                (next.into_iter().chain(rest).min(), None, None, None)
+                (next.into_iter().chain(rest).min(), None, None)
             }
-            Role::Following(follower) => (None, Some(follower.deadline()), None, None),
+            Role::Following(follower) => {
+                silence = Some(follower.deadline());
+                (None, None, None)
+            }
             Role::Leading(leader) => {
-                let role = leader.deadline(cx);
+                of_leader = leader.deadlines(cx);
                 let mut broadcast = leader.broadcast();
                 let cleaning = broadcast
                     .as_mut()
                     .and_then(|broadcast| broadcast.cleaning_deadline(&self.replica, cx));
                 let tracker = broadcast.map(|broadcast| &broadcast.tracker);
                 let expiry = tracker.filter(|_| !paused).and_then(SessionTracker::next_expiry);
-                (None, role, expiry, cleaning)
+                (None, expiry, cleaning)
             }
         };
         self.timers.set(Timer::Election, election);
-        self.timers.set(Timer::Role, role);
+        self.timers.set(Timer::LeaderSilence, silence);
+        for (timer, deadline) in LEADER_TIMERS.into_iter().zip(of_leader) {
+            self.timers.set(timer, deadline);
+        }
         self.timers.set(Timer::SessionExpiry, expiry);
-        self.timers.set(Timer::Cleaning, cleaning);
+        self.timers.set(Timer::ContainerCheck, cleaning);
         let local = self.local.next_expiry().filter(|_| !paused && self.serves());
-        self.timers.set(Timer::LocalExpiry, local);
+        self.timers.set(Timer::LocalSessionExpiry, local);
         self.timers.set(Timer::Work, self.has_work().then_some(now));
     }
 

@@ -271,7 +271,7 @@ impl<J: Judge> Live<J> {
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now.after(time);
         let mut spins = 0;
-        while let Some(deadline) = self.server.next_deadline()
+        while let Some((deadline, _)) = self.server.next_deadline()
             && deadline <= end
         {
             spins = if deadline > self.now { 0 } else { spins + 1 };
@@ -308,7 +308,7 @@ impl<J: Judge> Live<J> {
     /// Something never does.
     pub(crate) fn settle(&mut self) {
         for _ in 0..ROUNDS {
-            if self.server.next_deadline().is_some_and(|deadline| deadline <= self.now) {
+            if self.server.next_deadline().is_some_and(|(deadline, _)| deadline <= self.now) {
                 self.step(Input::Timeout);
             }
             self.finish_log(usize::MAX);
@@ -317,7 +317,7 @@ impl<J: Judge> Live<J> {
                 self.read(conn);
             }
             let idle = self.disk.log.is_empty() && self.disk.others.is_empty();
-            let due = self.server.next_deadline().is_some_and(|deadline| deadline <= self.now);
+            let due = self.server.next_deadline().is_some_and(|(deadline, _)| deadline <= self.now);
             if idle && !due && self.clients.values().all(Client::is_served) {
                 return;
             }

@@ -507,7 +507,7 @@ impl Live {
     fn pass(&mut self, time: Duration) {
         let end = self.now.after(time);
         let mut spins = 0;
-        while let Some(deadline) = self.server.as_ref().and_then(Server::next_deadline)
+        while let Some((deadline, _)) = self.server.as_ref().and_then(Server::next_deadline)
             && deadline <= end
         {
             spins = if deadline > self.now { 0 } else { spins + 1 };
@@ -534,7 +534,7 @@ impl Live {
     fn settle(&mut self) {
         for _ in 0..ROUNDS {
             let due = self.server.as_ref().and_then(Server::next_deadline);
-            let due = due.is_some_and(|at| at <= self.now);
+            let due = due.is_some_and(|(at, _)| at <= self.now);
             if due {
                 self.step(Input::Timeout);
             }

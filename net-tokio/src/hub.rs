@@ -148,7 +148,7 @@ impl Hub {
             spent += cost;
         }
         self.shared.end_turn(cost);
-        if self.server.next_deadline().is_some_and(|at| at <= now.mono) {
+        if self.server.next_deadline().is_some_and(|(at, _)| at <= now.mono) {
             // What has arrived counts, although it waits for a later turn (SESS-05).
             for conn in self.shared.unheard() {
                 self.step(now, Input::Client(conn, ClientEvent::Heard));
@@ -172,7 +172,8 @@ impl Hub {
             return tokio::task::yield_now().await;
         }
         let tell_at = self.waits.map(|(_, tell_at)| tell_at);
-        let deadlines = [self.server.next_deadline(), self.shared.stopping(), tell_at];
+        let due = self.server.next_deadline().map(|(at, _)| at);
+        let deadlines = [due, self.shared.stopping(), tell_at];
         let Some(at) = deadlines.into_iter().flatten().min() else {
             return self.shared.wake().notified().await;
         };

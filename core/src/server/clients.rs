@@ -325,7 +325,7 @@ impl Server {
     /// Service has begun: whoever was held goes on. A write that the leader has in its log is answered when it is
     /// applied; one that it does not have is lost, and is asked for again.
     pub(super) fn resume_clients(&mut self, cx: &mut Cx<'_>) {
-        self.timers.set(Timer::Hold, None);
+        self.timers.set(Timer::AwaitLeader, None);
         if self.local.resume(&self.replica.unapplied_upgrades(), cx.now.mono) {
             cx.mark(Mark::UpgradeLost);
         }
@@ -505,9 +505,9 @@ impl Server {
     }
 
     pub(super) fn start_hold_timer(&mut self, cx: &mut Cx<'_>) {
-        if self.timers.get(Timer::Hold).is_none() {
+        if self.timers.get(Timer::AwaitLeader).is_none() {
             let deadline = cx.now.mono.after(cx.config.limits.hold);
-            self.timers.set(Timer::Hold, Some(deadline));
+            self.timers.set(Timer::AwaitLeader, Some(deadline));
         }
     }
 

@@ -11,6 +11,8 @@ use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Mark, PeerCommand, PeerEvent};
 use crate::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance};
 use crate::quorum::HistoryInfo;
+use crate::timer::Timer;
+use crate::zab::LEADER_TIMERS;
 
 /// A link that another server has dialled, and that no role has yet: its peer may know of an outcome before this server
 /// does.
@@ -293,17 +295,21 @@ impl Server {
         }
     }
 
-    pub(super) fn on_role_timeout(&mut self, cx: &mut Cx<'_>) {
-        match &mut self.role {
-            Role::Looking(_) => {}
-            Role::Following(follower) => {
-                let leader = follower.leader();
-                if follower.is_late(cx) {
-                    self.look(Some(leader), Why::Silent, cx);
-                }
-            }
-            Role::Leading(leader) => {
-                let verdict = leader.on_timeout(&self.replica, cx);
+    /// Acts on those of the other servers that were silent for too long, and on what a leader does of itself.
+    pub(super) fn check_silence(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.mono;
+        if self.timers.due(Timer::LeaderSilence, now)
+            && let Role::Following(follower) = &self.role
+            && follower.is_late(cx)
+        {
+            let leader = follower.leader();
+            self.look(Some(leader), Why::Silent, cx);
+        }
+        for timer in LEADER_TIMERS {
+            if self.timers.due(timer, now)
+                && let Role::Leading(leader) = &mut self.role
+            {
+                let verdict = leader.on_timer(timer, &self.replica, cx);
                 self.carry_out(verdict, cx);
             }
         }

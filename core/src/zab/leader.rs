@@ -23,7 +23,12 @@ use crate::peer::{FromLeader, FromLearner, Standing};
 use crate::quorum::{HistoryInfo, Voice};
 use crate::replica::Replica;
 use crate::store::Entry;
+use crate::timer::Timer;
 use crate::txn::Origin;
+
+/// The timers that a leader has.
+pub(crate) const LEADER_TIMERS: [Timer; 3] =
+    [Timer::LearnerSilence, Timer::Establishment, Timer::Ping];
 
 /// A server that was elected.
 #[derive(Debug)]
@@ -426,47 +431,49 @@ impl Leader {
         }
     }
 
-    /// When [`Leader::on_timeout`] is due.
-    pub(crate) fn deadline(&self, cx: &Cx<'_>) -> Option<Instant> {
-        let learners = self.learners.values().map(|learner| learner.deadline(cx)).min();
-        let own = match self.phase {
-            // Alone there is nobody to ping.
-            Phase::Broadcast { .. } => (!cx.config.voters().alone()).then_some(self.next_ping),
-            Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => {
-                Some(self.begin_by)
+    /// When to act without being told anything, for each of [`LEADER_TIMERS`].
+    pub(crate) fn deadlines(&self, cx: &Cx<'_>) -> [Option<Instant>; LEADER_TIMERS.len()] {
+        let silence = self.learners.values().map(|learner| learner.deadline(cx)).min();
+        match self.phase {
+            Phase::Broadcast { .. } => {
+                // Alone there is nobody to ping.
+                let ping = (!cx.config.voters().alone()).then_some(self.next_ping);
+                [silence, None, ping]
             }
-        };
-        own.into_iter().chain(learners).min()
+            Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => {
+                [silence, Some(self.begin_by), None]
+            }
+        }
     }
 
-    /// Drops who is silent, gives up without a quorum, pings the others (ZAB-17).
-    pub(crate) fn on_timeout(&mut self, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
-        let now = cx.now.mono;
-        let late = self.learners.values().filter(|learner| learner.deadline(cx) <= now);
-        for link in Vec::from_iter(late.map(|learner| learner.link)) {
-            cx.mark(Mark::LearnerSilent);
-            self.drop_learner(link, Why::Silent, cx);
-        }
-        if self.serving().is_none() {
-            return if self.begin_by <= now {
-                cx.mark(Mark::LeaderNotEstablished);
-                cx.mark(match self.phase {
-                    Phase::Synchronization { .. } => Mark::SyncTimedOut,
-                    Phase::Gathering | Phase::Promising { .. } | Phase::Broadcast { .. } => {
-                        Mark::DiscoveryTimedOut
-                    }
-                });
-                let used_up = matches!(self.phase, Phase::Gathering)
-                    && self.highest(replica).next().is_none();
-                Verdict::StepDown(if used_up { Lost::LastEpoch } else { Lost::NotEstablished })
-            } else {
-                Verdict::GoOn
-            };
-        }
-        if self.next_ping <= now {
+    /// One of [`LEADER_TIMERS`] is due: drops who is silent, gives up without a quorum, pings the others (ZAB-17).
+    pub(crate) fn on_timer(&mut self, timer: Timer, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
+        if timer == Timer::LearnerSilence {
+            let late = self.learners.values().filter(|learner| learner.deadline(cx) <= cx.now.mono);
+            for link in Vec::from_iter(late.map(|learner| learner.link)) {
+                cx.mark(Mark::LearnerSilent);
+                self.drop_learner(link, Why::Silent, cx);
+            }
+        } else if timer == Timer::Establishment && self.serving().is_none() {
+            return self.give_up(replica, cx);
+        } else if timer == Timer::Ping && self.serving().is_some() {
             self.ping(cx);
         }
         self.check_quorum(cx)
+    }
+
+    /// No quorum has followed it in time.
+    fn give_up(&self, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
+        cx.mark(Mark::LeaderNotEstablished);
+        cx.mark(match self.phase {
+            Phase::Synchronization { .. } => Mark::SyncTimedOut,
+            Phase::Gathering | Phase::Promising { .. } | Phase::Broadcast { .. } => {
+                Mark::DiscoveryTimedOut
+            }
+        });
+        let used_up =
+            matches!(self.phase, Phase::Gathering) && self.highest(replica).next().is_none();
+        Verdict::StepDown(if used_up { Lost::LastEpoch } else { Lost::NotEstablished })
     }
 
     /// The epoch, once it is proposed.

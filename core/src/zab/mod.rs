@@ -36,5 +36,5 @@ mod syncs;
 
 pub(crate) use broadcast::{Broadcast, Resumption, Write};
 pub(crate) use follower::{Follower, News};
-pub(crate) use leader::{Leader, Verdict};
+pub(crate) use leader::{LEADER_TIMERS, Leader, Verdict};
 pub(crate) use syncs::SyncWaiter;

@@ -418,7 +418,7 @@ impl Play {
         let mut steps = 0;
         loop {
             self.settle();
-            let deadline = |id: &ServerId| Some((self.server(*id)?.next_deadline()?, *id));
+            let deadline = |id: &ServerId| Some((self.server(*id)?.next_deadline()?.0, *id));
             let awake = self.members.keys().filter(|id| !self.paused.contains(id));
             let due = awake.filter_map(deadline).min();
             let dial = self.events.iter().map(|event| event.at).filter(|at| *at > self.now.mono);

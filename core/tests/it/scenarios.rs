@@ -146,7 +146,7 @@ impl Play {
 
     fn wait(&mut self, ms: u64) {
         let end = self.now.mono.after(Duration::from_millis(ms));
-        while let Some(deadline) = self.server.as_ref().and_then(Server::next_deadline)
+        while let Some((deadline, _)) = self.server.as_ref().and_then(Server::next_deadline)
             && deadline <= end
         {
             self.pass_to(deadline.max(self.now.mono));

@@ -89,7 +89,7 @@ impl Host {
     /// What steps have left is done; how many more that took, and what the dearest has cost.
     fn go_on(&mut self) -> (u32, u64) {
         let (mut steps, mut most) = (0, 0);
-        while self.server.next_deadline().is_some_and(|at| at <= Instant(0)) {
+        while self.server.next_deadline().is_some_and(|(at, _)| at <= Instant(0)) {
             most = most.max(self.step(Input::Timeout));
             steps += 1;
         }

@@ -417,7 +417,7 @@ impl Process {
                 Some(_) | None => break,
             }
         }
-        if self.server.next_deadline().is_some_and(|deadline| deadline <= now.mono) {
+        if self.server.next_deadline().is_some_and(|(at, _)| at <= now.mono) {
             self.step(now, Input::Timeout, shared);
         }
         if !self.held.is_empty() {
@@ -456,7 +456,7 @@ impl Process {
         if !self.inbox.is_empty() || readable {
             self.ask_to_run(shared);
         }
-        let Some(deadline) = self.server.next_deadline() else {
+        let Some((deadline, timer)) = self.server.next_deadline() else {
             return;
         };
         let at = self.late(clock.when(deadline), shared);
@@ -467,7 +467,7 @@ impl Process {
             } else {
                 Err(format!(
                     "s{} was woken {SPINS_MAX} times at its deadline, {deadline} by its own clock, and asks to be woken \
-                     then again",
+                     then again, for {timer:?}",
                     self.id
                 ))
             };

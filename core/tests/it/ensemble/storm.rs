@@ -181,7 +181,7 @@ impl Storm {
         self.play.pass_to(end);
         for id in ids {
             let due = self.play.server(id).and_then(Server::next_deadline);
-            if due.is_some_and(|due| due <= end) {
+            if due.is_some_and(|(due, _)| due <= end) {
                 self.play.step(id, Input::Timeout);
             }
         }

@@ -435,7 +435,7 @@ impl Play {
             }
             _ => {
                 self.now += 20_000_000;
-                if self.server.next_deadline().is_some_and(|due| due.0 <= self.now) {
+                if self.server.next_deadline().is_some_and(|(due, _)| due.0 <= self.now) {
                     self.step(Input::Timeout);
                 }
             }
