@@ -65,7 +65,7 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let line = number.parse::<usize>().ok().and_then(|number| text.lines().nth(number - 1));
-    let Some(line) = line.map(trim) else {
+    let Some(line) = line else {
         return false;
     };
     let Some((key, what)) = rest.split_once('=') else {
@@ -75,6 +75,7 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
         // Escapes are read, lines are continued, and what cannot be printed is shown in another way.
         return what.contains(": ");
     }
+    let line = trim(line);
     // The key ends with the first of these; a value that is a secret is not shown.
     let end = line.find(['=', ':', ' ']).unwrap_or(line.len());
     let (line_key, value) = line.split_at(end);
