@@ -26,10 +26,9 @@ use zabkeeper_core::peer::{
 use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Lane};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::{
-    Config, ConnId, Epoch, ErrorCode, Halted, Identity, Input, Instant, LinkId, Mode, Now, Seed,
-    Server, ServerId, SessionId, Status, Voters, WallMs, Zxid,
+    Config, ConnId, Epoch, ErrorCode, Halted, HistoryInfo, Identity, Input, Instant, LinkId, Mode,
+    Now, Seed, Server, ServerId, SessionId, Status, Voice, Voters, WallMs, Zxid,
 };
-use zabkeeper_core::{HistoryInfo, Voice};
 
 const HERE: ServerId = ServerId(2);
 const BEGIN: WallMs = WallMs(1_795_274_515_500);

@@ -8,11 +8,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Sleep;
-use zabkeeper_core::Notice;
 use zabkeeper_core::io::{ClientCommand, ClientEvent, Mark};
 use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{
-    Halted, Input, Instant, Mode, Now, Outbox, Outline, OutlineCompared, Pressure, Server,
+    Halted, Input, Instant, Mode, Notice, Now, Outbox, Outline, OutlineCompared, Pressure, Server,
     ServerId, Status, Zxid,
 };
 

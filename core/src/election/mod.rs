@@ -30,8 +30,7 @@ use crate::config::Limits;
 use crate::ids::{Epoch, Instant, ServerId, Zxid};
 use crate::io::{Mark, Marks};
 use crate::peer::{Notification, Stance, Vote};
-use crate::quorum::Voters;
-use crate::quorum::{HistoryInfo, Voice};
+use crate::quorum::{HistoryInfo, Voice, Voters};
 
 #[cfg(test)]
 mod tests;

@@ -14,8 +14,7 @@ use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Z
 use crate::io::{Mark, PeerCommand};
 use crate::notice::Notice;
 use crate::peer::{FromLeader, FromLearner};
-use crate::quorum::Voice;
-use crate::quorum::Voters;
+use crate::quorum::{Voice, Voters};
 use crate::replica::Replica;
 use crate::store::Entry;
 

@@ -192,8 +192,7 @@ fn newest(reader: &mut Reader, buffer: &mut BytesMut) -> Result<Option<Notificat
 #[cfg(test)]
 mod tests {
     use zabkeeper_core::peer::{Stance, Vote, frame};
-    use zabkeeper_core::{Epoch, ServerId, Zxid};
-    use zabkeeper_core::{HistoryInfo, Voice};
+    use zabkeeper_core::{Epoch, HistoryInfo, ServerId, Voice, Zxid};
 
     use super::*;
 

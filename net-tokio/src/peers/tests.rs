@@ -9,15 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Instant, timeout};
-use zabkeeper_core::HistoryInfo;
-use zabkeeper_core::Voice;
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
 use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
 use zabkeeper_core::store::Entry;
-use zabkeeper_core::{Epoch, Input, LinkId, Outbox, ServerId, Why, Zxid};
+use zabkeeper_core::{
+    ConnId, Epoch, HistoryInfo, Input, LinkId, Outbox, ServerId, Voice, Why, Zxid,
+};
 
 use super::{Peers, bind, open};
 use crate::config::parse;
@@ -140,7 +140,7 @@ fn a_dial_is_answered_and_messages_go_both_ways_in_order() {
             // A leader sends transactions, a learner dials.
             let peers = sent.iter().map(|m| PeerCommand::Send(there, m.clone())).collect();
             two.peers.carry_out(&mut Outbox { peers, ..Outbox::default() });
-            one.order(PeerCommand::Send(here, ping(7)));
+            one.order(PeerCommand::Send(here, sync(7)));
             for message in sent {
                 assert_eq!(one.event(here).await, PeerEvent::Message(message));
             }
@@ -150,7 +150,7 @@ fn a_dial_is_answered_and_messages_go_both_ways_in_order() {
                 drained += 1;
                 last = two.next().await;
             }
-            assert_eq!(last, Input::Peer(there, PeerEvent::Message(ping(7))));
+            assert_eq!(last, Input::Peer(there, PeerEvent::Message(sync(7))));
             if drained == 0 {
                 assert_eq!(two.next().await, Input::Peer(there, PeerEvent::Drained));
             }
@@ -159,9 +159,8 @@ fn a_dial_is_answered_and_messages_go_both_ways_in_order() {
     }
 }
 
-fn ping(round: u64) -> PeerMessage {
-    let never = zabkeeper_core::Instant(0);
-    PeerMessage::Leader(FromLeader::Ping { round, sent: never, echo: never })
+fn sync(request: u64) -> PeerMessage {
+    PeerMessage::Learner(FromLearner::Sync { conn: ConnId(1), request })
 }
 
 #[test]
@@ -316,8 +315,8 @@ fn strangers_and_garbage_are_shown_out_and_disturb_nobody() {
         let mut confused = stranger(&two, Channel::Quorum);
         confused.write_all(&greeting(Channel::Election, 1, 2)).unwrap();
         assert!(closed(confused).await);
-        one.order(PeerCommand::Send(here, ping(1)));
-        assert_eq!(two.event(there).await, PeerEvent::Message(ping(1)));
+        one.order(PeerCommand::Send(here, sync(1)));
+        assert_eq!(two.event(there).await, PeerEvent::Message(sync(1)));
     });
 }
 

@@ -11,13 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use zabkeeper_core::HistoryInfo;
-use zabkeeper_core::Voice;
 use zabkeeper_core::peer::FromLearner;
 use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Established, Local, Refusal};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::{Epoch, ServerId};
+use zabkeeper_core::{Epoch, HistoryInfo, ServerId, Voice};
 
 use crate::harness::PATIENCE;
 use crate::members::Ensemble;

@@ -12,8 +12,7 @@ use std::mem::{self, Discriminant};
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
 use zabkeeper_core::store::THIS_SERVER;
-use zabkeeper_core::{Epoch, Instant, LinkId, ServerId, Zxid};
-use zabkeeper_core::{HistoryInfo, Voice};
+use zabkeeper_core::{Epoch, HistoryInfo, Instant, LinkId, ServerId, Voice, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::epochs::Promises;

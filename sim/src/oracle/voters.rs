@@ -4,8 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zabkeeper_core::Voice;
-use zabkeeper_core::{Epoch, ServerId};
+use zabkeeper_core::{Epoch, ServerId, Voice};
 
 /// What a server knows of the past, going by its disk.
 #[derive(Clone, PartialEq, Eq, Debug)]

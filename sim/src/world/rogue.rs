@@ -10,14 +10,14 @@
 //! what nobody may do: to forget what is committed, or to log what does not follow.
 
 use bytes::Bytes;
-use zabkeeper_core::HistoryInfo;
-use zabkeeper_core::Voice;
 use zabkeeper_core::peer::frame::Writer;
 use zabkeeper_core::peer::greeting::Channel;
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Standing};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
-use zabkeeper_core::{ConnId, Epoch, Instant, Seed, ServerId, SessionId, Status, WallMs, Zxid};
+use zabkeeper_core::{
+    ConnId, Epoch, HistoryInfo, Instant, Seed, ServerId, SessionId, Status, Voice, WallMs, Zxid,
+};
 
 use super::World;
 use super::stranger::greeting;

@@ -5,14 +5,11 @@
 
 use std::sync::Arc;
 
-use zabkeeper_core::ErrorCode;
-use zabkeeper_core::Halted;
-use zabkeeper_core::SessionId;
 use zabkeeper_core::peer::Standing;
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::txn::{Lifetime, Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{Acl, Id, Perms, Request};
-use zabkeeper_core::{HistoryInfo, Voice};
+use zabkeeper_core::{ErrorCode, Halted, HistoryInfo, SessionId, Voice};
 
 use super::*;
 

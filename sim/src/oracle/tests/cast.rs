@@ -8,9 +8,9 @@ use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
 use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry};
 use zabkeeper_core::{
-    Epoch, Input, LinkId, Mode, Seed, ServerId, SessionOptions, Status, WriteId, Zxid,
+    Epoch, HistoryInfo, Input, LinkId, Mode, Seed, ServerId, SessionOptions, Status, Voice,
+    WriteId, Zxid,
 };
-use zabkeeper_core::{HistoryInfo, Voice};
 
 use super::history::History;
 use crate::observe::{Holder, Observation};

@@ -1,11 +1,10 @@
 //! Z across servers: what they promise, acknowledge, commit and cut off.
 
 use bytes::Bytes;
-use zabkeeper_core::Voice;
 use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Vote};
 use zabkeeper_core::store::{DiskCommand, Entry};
-use zabkeeper_core::{Epoch, Instant, Lost, ServerId, Why, Zxid};
+use zabkeeper_core::{Epoch, Instant, Lost, ServerId, Voice, Why, Zxid};
 
 use super::cast::{self, link};
 use super::history::{History, create, twins_of};

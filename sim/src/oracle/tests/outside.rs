@@ -3,8 +3,9 @@
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
-use zabkeeper_core::{ConnId, Epoch, Input, Instant, LinkId, ServerId, Why, Zxid};
-use zabkeeper_core::{HistoryInfo, Voice};
+use zabkeeper_core::{
+    ConnId, Epoch, HistoryInfo, Input, Instant, LinkId, ServerId, Voice, Why, Zxid,
+};
 
 use super::cast::link;
 use super::ensembles::only_the_leader_logs;
