@@ -147,7 +147,7 @@ pub enum Failure {
 
 /// Why a link, or the attempt to make one, was given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Loss {
+pub enum Disconnect {
     /// The connection could not be made.
     DialFailed,
     /// The connection was not made in time.
@@ -279,25 +279,29 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl fmt::Display for Loss {
+impl fmt::Display for Disconnect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Loss::DialFailed => write!(f, "server cannot be reached"),
-            Loss::DialTimeout => write!(f, "connecting took too long"),
-            Loss::HandshakeTimeout => write!(f, "server did not answer the handshake in time"),
-            Loss::Silent => write!(f, "server was silent for two thirds of the session timeout"),
-            Loss::Disconnected => write!(f, "connection closed"),
-            Loss::Malformed(malformed) => write!(f, "server sent bad data: {malformed}"),
-            Loss::WrongXid { expected: Some(expected), got } => {
+            Disconnect::DialFailed => write!(f, "server cannot be reached"),
+            Disconnect::DialTimeout => write!(f, "connecting took too long"),
+            Disconnect::HandshakeTimeout => {
+                write!(f, "server did not answer the handshake in time")
+            }
+            Disconnect::Silent => {
+                write!(f, "server was silent for two thirds of the session timeout")
+            }
+            Disconnect::Disconnected => write!(f, "connection closed"),
+            Disconnect::Malformed(malformed) => write!(f, "server sent bad data: {malformed}"),
+            Disconnect::WrongXid { expected: Some(expected), got } => {
                 write!(f, "server answered request {got} while {expected} was waiting")
             }
-            Loss::WrongXid { expected: None, got } => {
+            Disconnect::WrongXid { expected: None, got } => {
                 write!(f, "server answered request {got} while none was waiting")
             }
-            Loss::WrongSession { expected, got } => {
+            Disconnect::WrongSession { expected, got } => {
                 write!(f, "server answered with session {got}, not {expected}")
             }
-            Loss::WatchesRefused(code) => {
+            Disconnect::WatchesRefused(code) => {
                 write!(f, "server refused to set watches again, error {code}")
             }
         }

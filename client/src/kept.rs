@@ -11,7 +11,7 @@ use zabkeeper_core::wire::{ConnectRequest, Password, Request, Secret, SetWatches
 use zabkeeper_core::{Instant, SessionId, Zxid};
 
 use crate::config::Config;
-use crate::io::{CallId, Effect, Failure, LinkId, Loss, Outbox};
+use crate::io::{CallId, Disconnect, Effect, Failure, LinkId, Outbox};
 use crate::rng::Rng;
 use crate::servers::Servers;
 use crate::watches::Watches;
@@ -20,7 +20,7 @@ use crate::watches::Watches;
 const PING_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct SessionState {
     pub(crate) config: Config,
     pub(crate) servers: Servers,
     /// Zero until a server has accepted the session.
@@ -35,7 +35,7 @@ pub(crate) struct Kept {
     pub(crate) auths: Vec<Credential>,
     /// Calls that wait for a connection, paths as the server knows them.
     pub(crate) queue: VecDeque<(CallId, Request)>,
-    pub(crate) last_loss: Option<Loss>,
+    pub(crate) last_loss: Option<Disconnect>,
     /// Negotiated, or asked for as long as nothing is.
     timeout: Duration,
     rng: Rng,
@@ -57,11 +57,11 @@ impl fmt::Debug for Credential {
     }
 }
 
-impl Kept {
-    pub(crate) fn new(config: Config, seed: u64) -> Kept {
+impl SessionState {
+    pub(crate) fn new(config: Config, seed: u64) -> SessionState {
         let mut rng = Rng::new(seed);
         let (id, password) = config.resume.unwrap_or_default();
-        Kept {
+        SessionState {
             servers: Servers::new(config.servers.servers().len(), &mut rng),
             id,
             password,
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn wire_11_request_numbers_wrap_to_1() {
-        let mut kept = Kept::new(Config::new("a".parse().expect("valid"), 1), 0);
+        let mut kept = SessionState::new(Config::new("a".parse().expect("valid"), 1), 0);
         assert_eq!((kept.next_xid(), kept.next_xid()), (1, 2));
         kept.last_xid = i32::MAX - 1;
         assert_eq!((kept.next_xid(), kept.next_xid()), (i32::MAX, 1));
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn only_positive_zxids_count_as_seen_and_none_goes_back() {
-        let mut kept = Kept::new(Config::new("a".parse().expect("valid"), 1), 0);
+        let mut kept = SessionState::new(Config::new("a".parse().expect("valid"), 1), 0);
         for zxid in [-1, 7, 0, 5, -9] {
             kept.saw(zxid, true);
         }

@@ -33,5 +33,5 @@ mod watches;
 
 pub use config::Config;
 pub use connect::{ConnectString, ConnectStringError, ServerAddr};
-pub use io::{CallId, Done, Effect, Failure, Input, LinkId, Loss, Outbox, State};
+pub use io::{CallId, Disconnect, Done, Effect, Failure, Input, LinkId, Outbox, State};
 pub use session::Session;

@@ -15,8 +15,8 @@ use zabkeeper_core::wire::{
 use zabkeeper_core::{ErrorCode, Instant, Zxid};
 
 use crate::chroot;
-use crate::io::{CallId, Done, Effect, Failure, LinkId, Loss, Outbox, State};
-use crate::kept::{Credential, Kept};
+use crate::io::{CallId, Disconnect, Done, Effect, Failure, LinkId, Outbox, State};
+use crate::kept::{Credential, SessionState};
 use crate::watches::Change;
 
 /// Largest frame taken from a server, bytes: replies are not bound by `jute.maxbuffer`, and a parent may have a
@@ -98,7 +98,7 @@ impl Serving {
         now: Instant,
         link: LinkId,
         inbound: BytesMut,
-        kept: &mut Kept,
+        kept: &mut SessionState,
         out: &mut Outbox,
     ) -> Serving {
         let mut serving = Serving {
@@ -140,7 +140,7 @@ impl Serving {
         now: Instant,
         call: CallId,
         request: Request,
-        kept: &mut Kept,
+        kept: &mut SessionState,
         out: &mut Outbox,
     ) {
         let mut bytes = BytesMut::new();
@@ -148,7 +148,7 @@ impl Serving {
         self.send(now, bytes, out);
     }
 
-    pub(crate) fn close(&mut self, now: Instant, kept: &mut Kept, out: &mut Outbox) {
+    pub(crate) fn close(&mut self, now: Instant, kept: &mut SessionState, out: &mut Outbox) {
         if self.closing {
             return;
         }
@@ -159,18 +159,18 @@ impl Serving {
         self.send(now, bytes, out);
     }
 
-    pub(crate) fn next_deadline(&self, kept: &Kept) -> Instant {
+    pub(crate) fn next_deadline(&self, kept: &SessionState) -> Instant {
         self.heard.after(kept.read_timeout()).min(self.sent.after(kept.ping_interval()))
     }
 
     pub(crate) fn timeout(
         &mut self,
         now: Instant,
-        kept: &Kept,
+        kept: &SessionState,
         out: &mut Outbox,
-    ) -> Result<(), Loss> {
+    ) -> Result<(), Disconnect> {
         if now >= self.heard.after(kept.read_timeout()) {
-            return Err(Loss::Silent);
+            return Err(Disconnect::Silent);
         }
         if now >= self.sent.after(kept.ping_interval()) {
             let mut bytes = BytesMut::new();
@@ -186,9 +186,13 @@ impl Serving {
     }
 
     /// Acts on the whole frames that have been received.
-    pub(crate) fn frames(&mut self, kept: &mut Kept, out: &mut Outbox) -> Result<Flow, Loss> {
+    pub(crate) fn frames(
+        &mut self,
+        kept: &mut SessionState,
+        out: &mut Outbox,
+    ) -> Result<Flow, Disconnect> {
         let frames = ServerFrames::new(REPLY_BYTES_MAX);
-        while let Some(frame) = frames.next(&mut self.inbound).map_err(Loss::Malformed)? {
+        while let Some(frame) = frames.next(&mut self.inbound).map_err(Disconnect::Malformed)? {
             let flow = match frame {
                 FromServer::Event(event) => {
                     tell(event, kept, out);
@@ -224,7 +228,7 @@ impl Serving {
         call: CallId,
         request: Request,
         bytes: &mut BytesMut,
-        kept: &mut Kept,
+        kept: &mut SessionState,
         out: &mut Outbox,
     ) {
         if let Request::Auth { scheme, auth } = request {
@@ -268,14 +272,17 @@ impl Serving {
         zxid: i64,
         err: i32,
         body: Bytes,
-        kept: &mut Kept,
+        kept: &mut SessionState,
         out: &mut Outbox,
-    ) -> Result<Flow, Loss> {
+    ) -> Result<Flow, Disconnect> {
         let expected = self.awaited.front().map(|oldest| (oldest.xid, oldest.kind));
         let kind = match expected {
             Some((expected, kind)) if expected == xid => kind,
             Some(_) | None => {
-                return Err(Loss::WrongXid { expected: expected.map(|(xid, _)| xid), got: xid });
+                return Err(Disconnect::WrongXid {
+                    expected: expected.map(|(xid, _)| xid),
+                    got: xid,
+                });
             }
         };
         // Before it is taken off the queue: a reply that makes no sense leaves its call to fail with the others.
@@ -294,15 +301,20 @@ impl Serving {
                 out.effects.push(Effect::Completed(call, result));
                 Ok(Flow::On)
             }
-            What::SetWatches if err != 0 => Err(Loss::WatchesRefused(err)),
+            What::SetWatches if err != 0 => Err(Disconnect::WatchesRefused(err)),
             What::SetWatches => Ok(Flow::On),
             What::CloseSession => Ok(Flow::Ended(End::Closed)),
         }
     }
 
-    fn auth_reply(&mut self, err: i32, kept: &mut Kept, out: &mut Outbox) -> Result<Flow, Loss> {
+    fn auth_reply(
+        &mut self,
+        err: i32,
+        kept: &mut SessionState,
+        out: &mut Outbox,
+    ) -> Result<Flow, Disconnect> {
         let Some(AwaitedAuth { call, credential }) = self.auths.pop_front() else {
-            return Err(Loss::WrongXid { expected: None, got: XID_AUTH });
+            return Err(Disconnect::WrongXid { expected: None, got: XID_AUTH });
         };
         let result = match err {
             0 => {
@@ -322,7 +334,7 @@ impl Serving {
 }
 
 /// Tells of an event, if it fires a watch of ours.
-fn tell(event: WatchEvent, kept: &mut Kept, out: &mut Outbox) {
+fn tell(event: WatchEvent, kept: &mut SessionState, out: &mut Outbox) {
     if kept.watches.fired(event.event, &event.path) {
         let path = kept.config.servers.to_caller(event.path);
         out.effects.push(Effect::Event(WatchEvent { path, ..event }));
@@ -335,11 +347,11 @@ fn read(
     err: i32,
     body: Bytes,
     kind: ReplyKind,
-) -> Result<Result<ReplyBody, Failure>, Loss> {
+) -> Result<Result<ReplyBody, Failure>, Disconnect> {
     if err != 0 {
         return Ok(Err(refusal(err)));
     }
-    let reply = FromServer::reply(xid, zxid, err, body, kind).map_err(Loss::Malformed)?;
+    let reply = FromServer::reply(xid, zxid, err, body, kind).map_err(Disconnect::Malformed)?;
     Ok(reply.result.map_err(Failure::Code))
 }
 

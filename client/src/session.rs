@@ -9,15 +9,15 @@ use zabkeeper_core::{Instant, SessionId, Zxid};
 
 use crate::chroot;
 use crate::config::Config;
-use crate::io::{CallId, Effect, Failure, Input, LinkId, Loss, Outbox, State};
-use crate::kept::Kept;
+use crate::io::{CallId, Disconnect, Effect, Failure, Input, LinkId, Outbox, State};
+use crate::kept::SessionState;
 use crate::serving::{End, Flow, REPLY_BYTES_MAX, Serving};
 
 /// One client's session, from the first dial to its end.
 #[derive(Debug)]
 pub struct Session {
     phase: Phase,
-    kept: Kept,
+    kept: SessionState,
 }
 
 /// ```text
@@ -50,7 +50,7 @@ impl Session {
     pub fn new(config: Config, seed: u64) -> Session {
         Session {
             phase: Phase::Waiting { until: Instant::default() },
-            kept: Kept::new(config, seed),
+            kept: SessionState::new(config, seed),
         }
     }
 
@@ -60,13 +60,13 @@ impl Session {
             Input::Timeout => self.timeout(now, out),
             Input::Dialled { link } => self.dialled(now, link, out),
             Input::DialFailed { link } if self.link() == Some(link) => {
-                self.lose(now, Loss::DialFailed, out);
+                self.lose(now, Disconnect::DialFailed, out);
             }
             Input::Received { link, bytes } if self.link() == Some(link) => {
                 self.received(now, &bytes, out);
             }
             Input::Disconnected { link } if self.link() == Some(link) => {
-                self.lose(now, Loss::Disconnected, out);
+                self.lose(now, Disconnect::Disconnected, out);
             }
             // Of a link that is no more.
             Input::DialFailed { .. } | Input::Received { .. } | Input::Disconnected { .. } => {}
@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// Why the last link was given up, for logs; `None` if none ever was.
-    pub fn last_loss(&self) -> Option<&Loss> {
+    pub fn last_loss(&self) -> Option<&Disconnect> {
         self.kept.last_loss.as_ref()
     }
 
@@ -136,8 +136,8 @@ impl Session {
                 out.effects.push(Effect::Dial { link, server });
                 return;
             }
-            Phase::Dialling { deadline, .. } if now >= *deadline => Loss::DialTimeout,
-            Phase::Handshaking { deadline, .. } if now >= *deadline => Loss::HandshakeTimeout,
+            Phase::Dialling { deadline, .. } if now >= *deadline => Disconnect::DialTimeout,
+            Phase::Handshaking { deadline, .. } if now >= *deadline => Disconnect::HandshakeTimeout,
             Phase::Serving(serving) => match serving.timeout(now, &self.kept, out) {
                 Ok(()) => return,
                 Err(loss) => loss,
@@ -171,7 +171,7 @@ impl Session {
                 match ServerFrames::new(REPLY_BYTES_MAX).first(inbound) {
                     Ok(None) => return,
                     Ok(Some(response)) => return self.answered(now, &response, out),
-                    Err(malformed) => Err(Loss::Malformed(malformed)),
+                    Err(malformed) => Err(Disconnect::Malformed(malformed)),
                 }
             }
             Phase::Serving(serving) => {
@@ -195,7 +195,11 @@ impl Session {
         }
         let expected = self.kept.id;
         if expected != SessionId(0) && expected != response.session {
-            return self.lose(now, Loss::WrongSession { expected, got: response.session }, out);
+            return self.lose(
+                now,
+                Disconnect::WrongSession { expected, got: response.session },
+                out,
+            );
         }
         self.kept.accepted(response.session, response.password, response.timeout_ms);
         out.effects.push(Effect::State(State::Connected));
@@ -205,7 +209,7 @@ impl Session {
         self.follow(now, outcome, out);
     }
 
-    fn follow(&mut self, now: Instant, outcome: Result<Flow, Loss>, out: &mut Outbox) {
+    fn follow(&mut self, now: Instant, outcome: Result<Flow, Disconnect>, out: &mut Outbox) {
         match outcome {
             Ok(Flow::On) => {}
             Ok(Flow::Ended(end)) => self.end(end, out),
@@ -257,8 +261,8 @@ impl Session {
 
     /// The link is no more, or of no use: all calls fail, also those that were not sent (CLIENT-09). While a server
     /// serves none are queued, so one of the two lists is empty.
-    fn lose(&mut self, now: Instant, loss: Loss, out: &mut Outbox) {
-        let gone = matches!(loss, Loss::DialFailed | Loss::Disconnected);
+    fn lose(&mut self, now: Instant, loss: Disconnect, out: &mut Outbox) {
+        let gone = matches!(loss, Disconnect::DialFailed | Disconnect::Disconnected);
         if let Some(link) = self.link().filter(|_| !gone) {
             out.effects.push(Effect::HangUp { link });
         }

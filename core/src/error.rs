@@ -171,7 +171,7 @@ impl Inapplicable {
 
 /// Why a server ends a link with another: for its log, and of no other effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Why {
+pub enum LinkCloseReason {
     /// The other server has said what it must not, or this one cannot give it what it needs.
     Refused(String),
     /// The other server is silent, or does not acknowledge.
@@ -185,14 +185,14 @@ pub enum Why {
     /// This server does not follow the other one any more.
     Unwanted,
     /// This server looks for a leader.
-    Looks(Lost),
+    Looks(StepDownReason),
     /// This server has no room for the other one's snapshot, for the reason given, and asks for it again later.
     NoRoom(String),
 }
 
 /// Why a server looks for a leader again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Lost {
+pub enum StepDownReason {
     /// The leader was not reached, or its link has ended.
     Leader,
     /// The leader was in an older epoch than this server has promised.
@@ -211,32 +211,38 @@ pub enum Lost {
     LastEpoch,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for LinkCloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Refused(what) => f.write_str(what),
-            Why::Silent => write!(f, "the other server is silent or does not acknowledge"),
-            Why::Replaced => write!(f, "the other server has dialled again since"),
-            Why::Stranger => write!(f, "the other end is no other voter"),
-            Why::Follows => write!(f, "this server follows another"),
-            Why::Unwanted => write!(f, "this server does not follow the other one any more"),
-            Why::Looks(lost) => write!(f, "this server looks for a leader: {lost}"),
-            Why::NoRoom(lacks) => write!(f, "this server has no room for its snapshot: {lacks}"),
+            LinkCloseReason::Refused(what) => f.write_str(what),
+            LinkCloseReason::Silent => {
+                write!(f, "the other server is silent or does not acknowledge")
+            }
+            LinkCloseReason::Replaced => write!(f, "the other server has dialled again since"),
+            LinkCloseReason::Stranger => write!(f, "the other end is no other voter"),
+            LinkCloseReason::Follows => write!(f, "this server follows another"),
+            LinkCloseReason::Unwanted => {
+                write!(f, "this server does not follow the other one any more")
+            }
+            LinkCloseReason::Looks(lost) => write!(f, "this server looks for a leader: {lost}"),
+            LinkCloseReason::NoRoom(lacks) => {
+                write!(f, "this server has no room for its snapshot: {lacks}")
+            }
         }
     }
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for StepDownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Lost::Leader => "the link with its leader is gone",
-            Lost::Outdated => "the other one's epoch is older than its promise",
-            Lost::NotEstablished => "no quorum has followed it in time",
-            Lost::Quorum => "it has lost its quorum",
-            Lost::Behind => "a learner knows more than it does",
-            Lost::Epoch => "its epoch is used up",
-            Lost::Overtaken => "a later election is under way",
-            Lost::LastEpoch => {
+            StepDownReason::Leader => "the link with its leader is gone",
+            StepDownReason::Outdated => "the other one's epoch is older than its promise",
+            StepDownReason::NotEstablished => "no quorum has followed it in time",
+            StepDownReason::Quorum => "it has lost its quorum",
+            StepDownReason::Behind => "a learner knows more than it does",
+            StepDownReason::Epoch => "its epoch is used up",
+            StepDownReason::Overtaken => "a later election is under way",
+            StepDownReason::LastEpoch => {
                 "all epochs are used up: move the data directories of all servers away, and import their data anew"
             }
         })

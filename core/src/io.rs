@@ -28,7 +28,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::TooMany;
-use crate::error::Why;
+use crate::error::LinkCloseReason;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, WallMs};
 use crate::notice::Notice;
 use crate::peer::{Notification, PeerMessage};
@@ -133,7 +133,7 @@ pub enum PeerCommand {
     /// Send a message.
     Send(LinkId, PeerMessage),
     /// Close a link, after everything before it is sent as far as the other end takes it.
-    Close(LinkId, Why),
+    Close(LinkId, LinkCloseReason),
 }
 
 /// An order to a client's connection.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Why;
+use crate::error::LinkCloseReason;
 use crate::ids::{ConnId, ServerId, SessionId, Zxid};
 
 /// What an operator wants to read in the log. It has no other effect.
@@ -19,7 +19,7 @@ pub enum Notice {
         /// That leader.
         leader: ServerId,
         /// Why.
-        why: Why,
+        why: LinkCloseReason,
     },
     /// This server ends a session, of which nothing was heard for too long.
     SessionExpires {

@@ -15,21 +15,21 @@ pub struct Voters(BTreeSet<ServerId>);
 /// What the word of a server is worth where a quorum has to be sure that nothing is forgotten. Sent by position: append
 /// only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Voice {
+pub enum HistoryStatus {
     /// It has all that it ever acknowledged.
-    Full,
+    Complete,
     /// Its disk is empty: new, or wiped, and it cannot know which. Counts only among its like (see
     /// [`Voters::may_decide`]).
-    Blank,
+    Uninitialized,
     /// It lost part of its history, and has not got all of it back. Counts for nothing.
-    Damaged,
+    Lost,
 }
 
 /// What a server says of its history where a quorum has to be sure that nothing is forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HistoryInfo {
     /// What its word is worth.
-    pub voice: Voice,
+    pub history_status: HistoryStatus,
     /// The epoch of its history.
     pub epoch: Epoch,
     /// Which voters of its configuration were none in the last epoch that was established, as far as it knows: one bit for
@@ -73,33 +73,42 @@ impl Voters {
 
     /// May those decide who say this of their history, without the danger that something acknowledged is forgotten?
     ///
-    /// A majority of full voices may. Blank ones may where there was nothing to forget: a majority of nothing but blank
+    /// A majority of full voices may. Uninitialized ones may where there was nothing to forget: a majority of nothing but blank
     /// ones (a new ensemble; where a majority was wiped, no rule could help), or all voters together, if none of them
     /// has logged anything (`nothing_logged`): a new ensemble that was interrupted while some had begun and others not.
     /// And who was no voter before has acknowledged nothing: such blank ones count beside full ones that were a majority
     /// then. So one server grows to three. Where those who know most of the past keep different lists of voters, because
     /// an epoch with more of them was interrupted before it was established, all of these lists hold.
     pub fn may_decide(&self, said: &BTreeMap<ServerId, HistoryInfo>, nothing_logged: bool) -> bool {
-        let is = |id: ServerId, voice| said.get(&id).is_some_and(|info| info.voice == voice);
-        let full = self.0.iter().filter(|id| is(**id, Voice::Full)).count();
-        let blank = self.0.iter().filter(|id| is(**id, Voice::Blank)).count();
+        let is = |id: ServerId, history_status| {
+            said.get(&id).is_some_and(|info| info.history_status == history_status)
+        };
+        let full = self.0.iter().filter(|id| is(**id, HistoryStatus::Complete)).count();
+        let blank = self.0.iter().filter(|id| is(**id, HistoryStatus::Uninitialized)).count();
         let lists = self.before(said);
         let is_new = |id: ServerId| lists.iter().all(|before| !before.contains(id));
-        let new = self.0.iter().filter(|id| is(**id, Voice::Blank) && is_new(**id)).count();
+        let new = self
+            .0
+            .iter()
+            .filter(|id| is(**id, HistoryStatus::Uninitialized) && is_new(**id))
+            .count();
         let majority = self.0.len() / 2;
         full > majority
             || (full == 0 && blank > majority)
             || (nothing_logged && full + blank == self.0.len())
             || (full > 0
                 && full + new > majority
-                && lists.iter().all(|before| before.is_quorum(|id| is(id, Voice::Full))))
+                && lists
+                    .iter()
+                    .all(|before| before.is_quorum(|id| is(id, HistoryStatus::Complete))))
     }
 
     /// The voters of the last established epoch, by each full voice of the latest epoch.
     pub(crate) fn before(&self, said: &BTreeMap<ServerId, HistoryInfo>) -> Vec<Voters> {
         let of_voter = |(id, info): (&ServerId, &HistoryInfo)| self.contains(*id).then_some(*info);
         let infos = said.iter().filter_map(of_voter);
-        let full: Vec<_> = infos.filter(|info| info.voice == Voice::Full).collect();
+        let full: Vec<_> =
+            infos.filter(|info| info.history_status == HistoryStatus::Complete).collect();
         let latest = full.iter().map(|info| info.epoch).max();
         let know_most = full.iter().filter(|info| Some(info.epoch) == latest);
         know_most.map(|info| self.without(info.newcomers)).collect()
@@ -143,8 +152,8 @@ impl Voters {
 
 impl HistoryInfo {
     /// Of a server that knows of no voter that was none before.
-    pub fn new(voice: Voice, epoch: Epoch) -> HistoryInfo {
-        HistoryInfo { voice, epoch, newcomers: 0 }
+    pub fn new(history_status: HistoryStatus, epoch: Epoch) -> HistoryInfo {
+        HistoryInfo { history_status, epoch, newcomers: 0 }
     }
 }
 
@@ -153,8 +162,8 @@ mod tests {
     use super::*;
     use crate::ids::Zxid;
 
-    fn says(voice: Voice, epoch: u32, newcomers: u64) -> HistoryInfo {
-        HistoryInfo { voice, epoch: Epoch(epoch), newcomers }
+    fn says(history_status: HistoryStatus, epoch: u32, newcomers: u64) -> HistoryInfo {
+        HistoryInfo { history_status, epoch: Epoch(epoch), newcomers }
     }
 
     fn voters(n: u64) -> Voters {
@@ -171,19 +180,21 @@ mod tests {
 
     #[test]
     fn blank_voices_count_where_there_is_nothing_to_forget() {
-        use Voice::{Blank, Damaged, Full};
+        use HistoryStatus::{Complete, Lost, Uninitialized};
         for (spoken, with_history, without) in [
-            (&[Full, Full][..], true, true),
-            (&[Blank, Blank], true, true),
-            (&[Full, Blank], false, false),
-            (&[Full, Blank, Blank], false, true),
-            (&[Full, Full, Blank], true, true),
-            (&[Blank, Blank, Damaged], true, true),
-            (&[Full, Blank, Damaged], false, false),
-            (&[Full, Damaged, Damaged], false, false),
-            (&[Blank], false, false),
+            (&[Complete, Complete][..], true, true),
+            (&[Uninitialized, Uninitialized], true, true),
+            (&[Complete, Uninitialized], false, false),
+            (&[Complete, Uninitialized, Uninitialized], false, true),
+            (&[Complete, Complete, Uninitialized], true, true),
+            (&[Uninitialized, Uninitialized, Lost], true, true),
+            (&[Complete, Uninitialized, Lost], false, false),
+            (&[Complete, Lost, Lost], false, false),
+            (&[Uninitialized], false, false),
         ] {
-            let said = (1..).map(ServerId).zip(spoken.iter().map(|voice| says(*voice, 1, 0)));
+            let said = (1..)
+                .map(ServerId)
+                .zip(spoken.iter().map(|history_status| says(*history_status, 1, 0)));
             let said = said.collect();
             assert_eq!(voters(3).may_decide(&said, false), with_history, "{spoken:?}");
             assert_eq!(voters(3).may_decide(&said, true), without, "{spoken:?}");
@@ -192,36 +203,42 @@ mod tests {
 
     #[test]
     fn who_was_no_voter_before_counts_beside_a_majority_of_those_who_were() {
-        use Voice::{Blank, Damaged, Full};
-        let among = |n: u64, spoken: &[Voice], before: u64| {
+        use HistoryStatus::{Complete, Lost, Uninitialized};
+        let among = |n: u64, spoken: &[HistoryStatus], before: u64| {
             let newcomers = voters(n).newcomers(&voters(before));
-            let said = spoken.iter().map(|voice| says(*voice, 1, newcomers));
+            let said = spoken.iter().map(|history_status| says(*history_status, 1, newcomers));
             voters(n).may_decide(&(1..).map(ServerId).zip(said).collect(), false)
         };
-        assert!(among(3, &[Full, Blank], 1), "one grows to three");
-        assert!(!among(3, &[Full, Damaged], 1) && !among(3, &[Full], 1));
-        assert!(!among(3, &[Full, Blank, Blank], 3), "both were voters, and have lost their disks");
-        assert!(among(5, &[Full, Full, Damaged, Blank], 3), "three grow to five");
-        assert!(!among(5, &[Full, Blank, Blank, Blank, Blank], 3), "two of three are lost");
-        assert!(!among(5, &[Blank, Full, Full], 2), "one of two is lost");
+        assert!(among(3, &[Complete, Uninitialized], 1), "one grows to three");
+        assert!(!among(3, &[Complete, Lost], 1) && !among(3, &[Complete], 1));
+        assert!(
+            !among(3, &[Complete, Uninitialized, Uninitialized], 3),
+            "both were voters, and have lost their disks"
+        );
+        assert!(among(5, &[Complete, Complete, Lost, Uninitialized], 3), "three grow to five");
+        assert!(
+            !among(5, &[Complete, Uninitialized, Uninitialized, Uninitialized, Uninitialized], 3),
+            "two of three are lost"
+        );
+        assert!(!among(5, &[Uninitialized, Complete, Complete], 2), "one of two is lost");
     }
 
     /// Epoch 7 of five servers was interrupted: some keep the list of three, others that of five.
     #[test]
     fn where_lists_differ_those_of_the_latest_epoch_hold() {
-        use Voice::{Blank, Full};
+        use HistoryStatus::{Complete, Uninitialized};
         let (of_three, of_five) = (0b11000, 0);
         let among = |said: &[HistoryInfo]| {
             voters(5).may_decide(&(1..).map(ServerId).zip(said.iter().copied()).collect(), false)
         };
-        let blank = says(Blank, 0, 0);
-        let old = says(Full, 7, of_three);
+        let blank = says(Uninitialized, 0, 0);
+        let old = says(Complete, 7, of_three);
         assert!(among(&[old, old, blank, blank]), "nobody knows that five were established");
-        let new = says(Full, 7, of_five);
+        let new = says(Complete, 7, of_five);
         assert!(!among(&[old, new, blank, blank]), "server 4 may have acknowledged something");
-        let outdated = says(Full, 6, of_three);
+        let outdated = says(Complete, 6, of_three);
         assert!(!among(&[outdated, new, blank, blank]));
-        assert!(among(&[old, says(Full, 6, of_five), blank, blank]), "an older word");
+        assert!(among(&[old, says(Complete, 6, of_five), blank, blank]), "an older word");
     }
 
     #[test]

@@ -10,17 +10,17 @@ use crate::store::Entry;
 
 /// The tail.
 #[derive(Debug)]
-pub(crate) struct Recent {
+pub(crate) struct LogTail {
     /// The position that the tail begins after.
     after: Zxid,
     entries: VecDeque<Entry>,
     bytes: u64,
 }
 
-impl Recent {
+impl LogTail {
     /// Nothing yet, of a log that ends here.
-    pub(crate) fn after(position: Zxid) -> Recent {
-        Recent { after: position, entries: VecDeque::new(), bytes: 0 }
+    pub(crate) fn after(position: Zxid) -> LogTail {
+        LogTail { after: position, entries: VecDeque::new(), bytes: 0 }
     }
 
     /// Takes up the next transaction.
@@ -68,15 +68,15 @@ impl Recent {
 mod tests {
     use super::*;
 
-    fn recent() -> Recent {
-        let mut recent = Recent::after(Zxid(4));
+    fn recent() -> LogTail {
+        let mut recent = LogTail::after(Zxid(4));
         for zxid in 5..=8 {
             recent.push(Entry { zxid: Zxid(zxid), bytes: vec![0; 10].into() });
         }
         recent
     }
 
-    fn since(recent: &Recent, position: u64) -> Option<Vec<u64>> {
+    fn since(recent: &LogTail, position: u64) -> Option<Vec<u64>> {
         recent.since(Zxid(position)).map(|entries| entries.map(|entry| entry.zxid.0).collect())
     }
 

@@ -19,8 +19,8 @@ use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WriteId, Zxid};
 use crate::io::Mark;
 use crate::log::Log;
 use crate::peer::{FromLeader, Vote};
-use crate::quorum::{HistoryInfo, Voice, Voters};
-use crate::recent::Recent;
+use crate::quorum::{HistoryInfo, HistoryStatus, Voters};
+use crate::recent::LogTail;
 use crate::rng::{KeyedHash, Rng};
 use crate::session::{self, SessionTable};
 use crate::status::{Backlog, Halted};
@@ -45,7 +45,7 @@ pub(crate) struct Replica {
     pub(crate) log: Log,
     /// What the log holds, for comparison with others.
     history: History,
-    recent: Recent,
+    recent: LogTail,
     /// As last handed to the disk.
     state: DurableState,
     /// As it is on the disk.
@@ -201,7 +201,7 @@ impl Replica {
             watches: Watches::new(hash),
             log: Log::recovered(applied, last),
             history: recovered.history,
-            recent: Recent::after(last),
+            recent: LogTail::after(last),
             saved: recovered.state.clone(),
             state: recovered.state,
             unapplied: recovered.entries.into_iter().map(Unapplied::Recovered).collect(),
@@ -242,7 +242,7 @@ impl Replica {
         &self.history
     }
 
-    pub(crate) fn recent(&self) -> &Recent {
+    pub(crate) fn recent(&self) -> &LogTail {
         &self.recent
     }
 
@@ -256,13 +256,13 @@ impl Replica {
     }
 
     /// What the word of this server is worth: as much as its disk remembers.
-    pub(crate) fn voice(&self) -> Voice {
+    pub(crate) fn history_status(&self) -> HistoryStatus {
         if self.saved.damaged {
-            Voice::Damaged
+            HistoryStatus::Lost
         } else if self.saved.current_epoch == Epoch(0) {
-            Voice::Blank
+            HistoryStatus::Uninitialized
         } else {
-            Voice::Full
+            HistoryStatus::Complete
         }
     }
 
@@ -360,7 +360,11 @@ impl Replica {
     /// What this server says of its history.
     pub(crate) fn history_info(&self, config: &Config) -> HistoryInfo {
         let newcomers = config.voters().newcomers(&self.voters_before(config));
-        HistoryInfo { voice: self.voice(), epoch: self.state.current_epoch, newcomers }
+        HistoryInfo {
+            history_status: self.history_status(),
+            epoch: self.state.current_epoch,
+            newcomers,
+        }
     }
 
     pub(crate) fn outstanding(&self) -> usize {
@@ -750,7 +754,7 @@ impl Replica {
         self.watches = Watches::new(self.tree.hash());
         self.unapplied.clear();
         self.history = History::after(zxid);
-        self.recent = Recent::after(zxid);
+        self.recent = LogTail::after(zxid);
         self.snapshots.kept = [zxid].into();
         self.snapshots.failures = 0;
         self.snapshots.replaced = true;

@@ -25,8 +25,8 @@ use crate::auth::{Scheme, Schemes};
 use crate::config::Config;
 use crate::cx::Cx;
 use crate::digest::NodeView;
-use crate::election::Looking;
-use crate::error::{Corrupt, Why};
+use crate::election::Election;
+use crate::error::{Corrupt, LinkCloseReason};
 use crate::identity::Seed;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{ClientCommand, Input, Mark, Now, Outbox, PeerCommand, Pressure};
@@ -42,7 +42,7 @@ use crate::store::{DiskEvent, DurableState, Recovered};
 use crate::timer::{Timer, TimerTable};
 use crate::watch::WatchListing;
 use crate::wire::WatcherType;
-use crate::zab::{Broadcast, Follower, LEADER_TIMERS, Leader, News, Verdict};
+use crate::zab::{Follower, FollowerEffect, LEADER_TIMERS, Leader, LeaderEffect, Proposer};
 use clients::{Conn, ConnPhase};
 use local::LocalSessions;
 use peers::Inbound;
@@ -81,7 +81,7 @@ pub struct Server {
 /// What a server is doing; each role owns what only it needs.
 #[derive(Debug)]
 enum Role {
-    Looking(Looking),
+    Looking(Election),
     Following(Follower),
     Leading(Leader),
 }
@@ -103,7 +103,7 @@ impl Server {
         let replica = Replica::recover(recovered, &mut rng)?;
         let mut timers = TimerTable::default();
         timers.set(Timer::Election, Some(Instant(0)));
-        let looking = Looking::new(config.id(), 0, None);
+        let looking = Election::new(config.id(), 0, None);
         Ok(Server {
             schemes: Arc::new(Schemes::new(&config.auth)),
             local: LocalSessions::new(config.tick()),
@@ -183,16 +183,16 @@ impl Server {
             return None;
         }
         let (own, voters) = (self.config.id(), self.config.voters());
-        let voice_of = |id: ServerId| match &self.role {
-            Role::Looking(looking) => looking.voice_of(id),
-            Role::Leading(leader) => leader.voice_of(id, own),
-            Role::Following(_) => (id == own).then(|| self.replica.voice()),
+        let history_status_of = |id: ServerId| match &self.role {
+            Role::Looking(looking) => looking.history_status_of(id),
+            Role::Leading(leader) => leader.history_status_of(id, own),
+            Role::Following(_) => (id == own).then(|| self.replica.history_status()),
         };
         Some(Waiting {
             id: own,
             elected: self.leader(),
             needed: voters.quorum_size(),
-            voters: voters.ids().map(|id| (id, voice_of(id))).collect(),
+            voters: voters.ids().map(|id| (id, history_status_of(id))).collect(),
             before: self.replica.voters_before(&self.config).ids().collect(),
         })
     }
@@ -341,7 +341,7 @@ impl Server {
             Role::Leading(leader) => leader.serving(),
             Role::Looking(_) | Role::Following(_) => None,
         };
-        let (syncs, changes, upgrades) = broadcast.map_or((0, 0, 0), Broadcast::backlog);
+        let (syncs, changes, upgrades) = broadcast.map_or((0, 0, 0), Proposer::backlog);
         let upgrades = upgrades + self.local.upgrading();
         Backlog { requests, syncs, changes, upgrades, strays: self.strays(), ..backlog }
     }
@@ -353,7 +353,7 @@ impl Server {
 
     /// How many handshakes wait for service to begin, for checkers. Visits every connection.
     pub fn held_handshakes(&self) -> usize {
-        let held = |conn: &&Conn| matches!(conn.phase, ConnPhase::Held(_));
+        let held = |conn: &&Conn| matches!(conn.phase, ConnPhase::AwaitLeader(_));
         self.conns.values().filter(held).count()
     }
 
@@ -423,20 +423,20 @@ impl Server {
             }
             DiskEvent::SnapshotFailed { zxid, why, .. } => {
                 if self.replica.on_snapshot_failed(zxid, cx) {
-                    self.look(None, Why::NoRoom(why), cx);
+                    self.look(None, LinkCloseReason::NoRoom(why), cx);
                 }
             }
             DiskEvent::LogRead { link, found } => {
                 if let Role::Leading(leader) = &mut self.role {
-                    let verdict = leader.on_log_read(link, found, &mut self.replica, cx);
-                    self.carry_out(verdict, cx);
+                    let effect = leader.on_log_read(link, found, &mut self.replica, cx);
+                    self.apply_leader_effect(effect, cx);
                 }
             }
             DiskEvent::SnapshotRead { link, zxid, index, found } => {
                 if let Role::Leading(leader) = &mut self.role {
                     let replica = &mut self.replica;
-                    let verdict = leader.on_snapshot_read(link, (zxid, index), found, replica, cx);
-                    self.carry_out(verdict, cx);
+                    let effect = leader.on_snapshot_read(link, (zxid, index), found, replica, cx);
+                    self.apply_leader_effect(effect, cx);
                 }
             }
         }
@@ -457,8 +457,8 @@ impl Server {
                 follower.on_durable(durable, &self.replica, cx);
             }
             Role::Leading(leader) if durable > before => {
-                let verdict = leader.on_durable(durable, cx);
-                self.carry_out(verdict, cx);
+                let effect = leader.on_durable(durable, cx);
+                self.apply_leader_effect(effect, cx);
             }
             Role::Following(_) | Role::Leading(_) => {}
         }
@@ -481,8 +481,8 @@ impl Server {
             Role::Looking(_) => {}
             Role::Following(follower) => follower.on_state_durable(id, &self.replica, cx),
             Role::Leading(leader) => {
-                let verdict = leader.on_state_durable(id, &mut self.replica, cx);
-                self.carry_out(verdict, cx);
+                let effect = leader.on_state_durable(id, &mut self.replica, cx);
+                self.apply_leader_effect(effect, cx);
             }
         }
     }
@@ -510,33 +510,33 @@ impl Server {
             }
             Err(what) => {
                 cx.mark(Mark::LeaderRefused);
-                self.look(None, Why::Refused(what), cx);
+                self.look(None, LinkCloseReason::Refused(what), cx);
             }
         }
     }
 
     /// Does what a leader has found to be true.
-    fn carry_out(&mut self, verdict: Verdict, cx: &mut Cx<'_>) {
-        match verdict {
-            Verdict::GoOn => {}
-            Verdict::Commit(zxid) => self.commit(zxid, cx),
-            Verdict::Establish => self.activate(cx),
-            Verdict::Synced(waiters) => {
+    fn apply_leader_effect(&mut self, effect: LeaderEffect, cx: &mut Cx<'_>) {
+        match effect {
+            LeaderEffect::GoOn => {}
+            LeaderEffect::Commit(zxid) => self.commit(zxid, cx),
+            LeaderEffect::Establish => self.activate(cx),
+            LeaderEffect::Synced(waiters) => {
                 for waiter in waiters {
                     self.confirm_sync(waiter.conn, waiter.request, cx);
                 }
             }
-            Verdict::Differs(zxid) => self.on_difference(zxid, cx),
-            Verdict::StepDown(lost) => self.look(None, Why::Looks(lost), cx),
+            LeaderEffect::Differs(zxid) => self.on_difference(zxid, cx),
+            LeaderEffect::StepDown(lost) => self.look(None, LinkCloseReason::Looks(lost), cx),
         }
     }
 
     /// Does what a follower has found to be true.
-    fn take_news(&mut self, news: News, cx: &mut Cx<'_>) {
-        match news {
-            News::None => {}
-            News::Commit(zxid) => self.commit(zxid, cx),
-            News::Serve(committed) => {
+    fn apply_follower_effect(&mut self, effect: FollowerEffect, cx: &mut Cx<'_>) {
+        match effect {
+            FollowerEffect::None => {}
+            FollowerEffect::Commit(zxid) => self.commit(zxid, cx),
+            FollowerEffect::Serve(committed) => {
                 self.commit_all(committed, cx);
                 if self.halted.is_some() {
                     return;
@@ -546,9 +546,9 @@ impl Server {
                 }
                 self.resume_clients(cx);
             }
-            News::Synced(conn, request) => self.confirm_sync(conn, request, cx),
-            News::Differs(zxid) => self.on_difference(zxid, cx),
-            News::Abandon(why) => self.look(None, why, cx),
+            FollowerEffect::Synced(conn, request) => self.confirm_sync(conn, request, cx),
+            FollowerEffect::Differs(zxid) => self.on_difference(zxid, cx),
+            FollowerEffect::Abandon(why) => self.look(None, why, cx),
         }
     }
 
@@ -561,7 +561,7 @@ impl Server {
             state.differs = Some(zxid);
         });
         let what = format!("what this server has at {zxid} is not what the ensemble has there");
-        self.look(None, Why::Refused(what), cx);
+        self.look(None, LinkCloseReason::Refused(what), cx);
     }
 
     /// The initial history is committed, because a quorum has it; then service begins.
@@ -591,7 +591,7 @@ impl Server {
     fn follow(&mut self, leader: ServerId, cx: &mut Cx<'_>) {
         cx.mark(Mark::ElectionJoined);
         for link in mem::take(&mut self.inbound).into_keys() {
-            cx.out.peers.push(PeerCommand::Close(link, Why::Follows));
+            cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Follows));
         }
         let elected_epoch = self.elected.map(|vote| vote.epoch).unwrap_or_default();
         self.role = Role::Following(Follower::begin(leader, elected_epoch, cx));
@@ -599,7 +599,7 @@ impl Server {
 
     /// Looks for a leader again, and ends all links, with a word for the log. Connections of clients stay; their requests
     /// wait.
-    fn look(&mut self, lost: Option<ServerId>, why: Why, cx: &mut Cx<'_>) {
+    fn look(&mut self, lost: Option<ServerId>, why: LinkCloseReason, cx: &mut Cx<'_>) {
         let links = match &self.role {
             Role::Looking(_) => Vec::new(),
             Role::Following(follower) => Vec::from_iter(follower.link()),
@@ -619,7 +619,7 @@ impl Server {
                 Role::Leading(_) => cx.mark(Mark::LeaderLeftUncommitted),
             }
         }
-        self.role = Role::Looking(Looking::new(cx.config.id(), self.round, lost));
+        self.role = Role::Looking(Election::new(cx.config.id(), self.round, lost));
         if !self.conns.is_empty() {
             self.start_hold_timer(cx);
         }

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
-use crate::quorum::Voice;
+use crate::quorum::HistoryStatus;
 
 /// What a server is doing, under the names that ZooKeeper prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ pub struct Waiting {
     pub needed: usize,
     /// All voters, by id, and what the word of each is worth; `None` of whom nothing was heard since this server looks for a
     /// leader, or of whom does not follow it since it was elected.
-    pub voters: Vec<(ServerId, Option<Voice>)>,
+    pub voters: Vec<(ServerId, Option<HistoryStatus>)>,
     /// The voters of the last established epoch, as far as this server knows.
     pub before: Vec<ServerId>,
 }
@@ -101,19 +101,23 @@ impl fmt::Display for Waiting {
             Some(leader) => write!(f, "waits for server {leader}, which is elected")?,
         }
         write!(f, ": {needed} of {} servers are needed", voters.len())?;
-        for (voter, voice) in voters {
+        for (voter, history_status) in voters {
             let this = if voter == id { " (this one)" } else { "" };
             write!(f, "; server {voter}{this} ")?;
-            f.write_str(match voice {
+            f.write_str(match history_status {
                 None => "was not heard of",
-                Some(Voice::Full) => "has its data",
-                Some(Voice::Blank) if before.contains(voter) => "is empty",
-                Some(Voice::Blank) => "is new",
-                Some(Voice::Damaged) => "has lost data and is not refilled",
+                Some(HistoryStatus::Complete) => "has its data",
+                Some(HistoryStatus::Uninitialized) if before.contains(voter) => "is empty",
+                Some(HistoryStatus::Uninitialized) => "is new",
+                Some(HistoryStatus::Lost) => "has lost data and is not refilled",
             })?;
         }
-        let heard = voters.iter().filter(|(_, voice)| voice.is_some()).count();
-        if heard >= *needed && voters.iter().any(|(_, voice)| *voice == Some(Voice::Full)) {
+        let heard = voters.iter().filter(|(_, history_status)| history_status.is_some()).count();
+        if heard >= *needed
+            && voters
+                .iter()
+                .any(|(_, history_status)| *history_status == Some(HistoryStatus::Complete))
+        {
             write!(
                 f,
                 ". Servers whose data is lost do not count: start those that are missing. Where their data is lost for good, \

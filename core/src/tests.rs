@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use crate::error::ErrorCode;
 use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WallMs, Zxid};
-use crate::peer::{FromLeader, FromLearner, Notification, Stance, Standing, Vote};
-use crate::quorum::{HistoryInfo, Voice};
+use crate::peer::{FromLeader, FromLearner, Notification, ServerState, SessionKind, Vote};
+use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::store::{DurableState, Entry};
 use crate::tree::{AclId, Node, NodeId, SnapshotHeader, SnapshotItem};
 use crate::txn::{Lifetime, Origin, Txn, TxnOp};
@@ -191,27 +191,28 @@ fn node() -> Node {
     }
 }
 
-fn notification(stance: Stance) -> Notification {
+fn notification(server_state: ServerState) -> Notification {
     let vote = Vote { epoch: Epoch(5), zxid: ZXID, candidate: ServerId(3) };
-    let history = HistoryInfo { voice: Voice::Full, epoch: Epoch(5), newcomers: 4 };
-    Notification { stance, round: 8, vote, history, ensemble: 70_000 }
+    let history =
+        HistoryInfo { history_status: HistoryStatus::Complete, epoch: Epoch(5), newcomers: 4 };
+    Notification { server_state, round: 8, vote, history, ensemble: 70_000 }
 }
 
-fn after_stance(stance: Option<&Stance>) -> Option<Stance> {
-    Some(match stance {
-        None => Stance::Looking,
-        Some(Stance::Looking) => Stance::Following,
-        Some(Stance::Following) => Stance::Leading,
-        Some(Stance::Leading) => return None,
+fn after_stance(server_state: Option<&ServerState>) -> Option<ServerState> {
+    Some(match server_state {
+        None => ServerState::Looking,
+        Some(ServerState::Looking) => ServerState::Following,
+        Some(ServerState::Following) => ServerState::Leading,
+        Some(ServerState::Leading) => return None,
     })
 }
 
-fn after_voice(voice: Option<&Voice>) -> Option<Voice> {
-    Some(match voice {
-        None => Voice::Full,
-        Some(Voice::Full) => Voice::Blank,
-        Some(Voice::Blank) => Voice::Damaged,
-        Some(Voice::Damaged) => return None,
+fn after_voice(history_status: Option<&HistoryStatus>) -> Option<HistoryStatus> {
+    Some(match history_status {
+        None => HistoryStatus::Complete,
+        Some(HistoryStatus::Complete) => HistoryStatus::Uninitialized,
+        Some(HistoryStatus::Uninitialized) => HistoryStatus::Lost,
+        Some(HistoryStatus::Lost) => return None,
     })
 }
 
@@ -220,7 +221,8 @@ fn after_learners(message: Option<&FromLearner>) -> Option<FromLearner> {
     let (conn, request) = (ConnId(300), 4);
     Some(match message {
         None => {
-            let history = HistoryInfo { voice: Voice::Full, epoch, newcomers: 4 };
+            let history =
+                HistoryInfo { history_status: HistoryStatus::Complete, epoch, newcomers: 4 };
             FromLearner::FollowerInfo { accepted: epoch, history, ensemble: 0 }
         }
         Some(FromLearner::FollowerInfo { .. }) => {
@@ -238,8 +240,8 @@ fn after_learners(message: Option<&FromLearner>) -> Option<FromLearner> {
         },
         Some(FromLearner::Pong { .. }) => {
             let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
-            let (request, standing) = (Request::Ping, Standing::Global);
-            FromLearner::Request { session, origin, ids, request, standing }
+            let (request, session_kind) = (Request::Ping, SessionKind::Global);
+            FromLearner::Request { session, origin, ids, request, session_kind }
         }
         Some(FromLearner::Request { .. }) => FromLearner::CreateSession { timeout_ms, origin },
         Some(FromLearner::CreateSession { .. }) => {
@@ -279,12 +281,12 @@ fn after_leaders(message: Option<&FromLeader>) -> Option<FromLeader> {
     })
 }
 
-fn after_standing(standing: Option<&Standing>) -> Option<Standing> {
-    Some(match standing {
-        None => Standing::Global,
-        Some(Standing::Global) => Standing::Local,
-        Some(Standing::Local) => Standing::Upgrading { timeout_ms: 4_000 },
-        Some(Standing::Upgrading { .. }) => return None,
+fn after_standing(session_kind: Option<&SessionKind>) -> Option<SessionKind> {
+    Some(match session_kind {
+        None => SessionKind::Global,
+        Some(SessionKind::Global) => SessionKind::Local,
+        Some(SessionKind::Local) => SessionKind::Upgrading { timeout_ms: 4_000 },
+        Some(SessionKind::Upgrading { .. }) => return None,
     })
 }
 

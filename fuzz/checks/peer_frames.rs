@@ -21,13 +21,13 @@ use zabkeeper_core::peer::frame::{self, Bounds, Reader, Writer};
 use zabkeeper_core::peer::greeting::{Accepting, Channel, Dialling, Greeting, Local};
 use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::peer::{
-    FromLeader, FromLearner, Notification, PeerMessage, Stance, Standing, Vote,
+    FromLeader, FromLearner, Notification, PeerMessage, ServerState, SessionKind, Vote,
 };
 use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Lane};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::{
-    Config, ConnId, Epoch, ErrorCode, Halted, HistoryInfo, Identity, Input, Instant, LinkId, Mode,
-    Now, Seed, Server, ServerId, SessionId, Status, Voice, Voters, WallMs, Zxid,
+    Config, ConnId, Epoch, ErrorCode, Halted, HistoryInfo, HistoryStatus, Identity, Input, Instant,
+    LinkId, Mode, Now, Seed, Server, ServerId, SessionId, Status, Voters, WallMs, Zxid,
 };
 
 const HERE: ServerId = ServerId(2);
@@ -190,14 +190,14 @@ impl Live {
         let Some(sent) = self.sent else { return };
         let vote = Vote { candidate: HERE, ..sent.vote };
         for from in [1, 3].map(ServerId) {
-            let history = HistoryInfo::new(Voice::Full, vote.epoch);
-            let said = Notification { stance: Stance::Looking, vote, history, ..sent };
+            let history = HistoryInfo::new(HistoryStatus::Complete, vote.epoch);
+            let said = Notification { server_state: ServerState::Looking, vote, history, ..sent };
             self.step(Input::Election(from, said));
         }
         self.greet(0, ServerId(1));
         let Some(status) = self.status() else { return };
         let accepted = status.accepted_epoch;
-        let history = HistoryInfo::new(Voice::Full, status.current_epoch);
+        let history = HistoryInfo::new(HistoryStatus::Complete, status.current_epoch);
         self.send(
             0,
             &PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
@@ -223,11 +223,11 @@ impl Live {
         self.settle();
         let Some(sent) = self.sent else { return };
         let vote = Vote { epoch: Epoch(9), zxid: Zxid(9 << 32), candidate: ServerId(3) };
-        for (from, stance) in [(3, Stance::Leading), (1, Stance::Following)] {
+        for (from, server_state) in [(3, ServerState::Leading), (1, ServerState::Following)] {
             let said = Notification {
-                stance,
+                server_state,
                 vote,
-                history: HistoryInfo::new(Voice::Full, vote.epoch),
+                history: HistoryInfo::new(HistoryStatus::Complete, vote.epoch),
                 ..sent
             };
             self.step(Input::Election(ServerId(from), said));
@@ -375,10 +375,10 @@ impl Live {
                 request: u64::from(source.byte()),
             }),
             _ => {
-                let standing = match source.below(3) {
-                    0 => Standing::Global,
-                    1 => Standing::Local,
-                    _ => Standing::Upgrading { timeout_ms },
+                let session_kind = match source.below(3) {
+                    0 => SessionKind::Global,
+                    1 => SessionKind::Local,
+                    _ => SessionKind::Upgrading { timeout_ms },
                 };
                 let (session, origin) = (session(source), origin(source));
                 let request = request::request(source, false);
@@ -387,7 +387,7 @@ impl Live {
                     origin,
                     ids: [].into(),
                     request,
-                    standing,
+                    session_kind,
                 })
             }
         }
@@ -401,7 +401,7 @@ impl Live {
         };
         let sent = self.sent;
         let vote = if source.byte() & 1 == 0 { vote } else { sent.map_or(vote, |sent| sent.vote) };
-        let stance = *[Stance::Looking, Stance::Following, Stance::Leading]
+        let server_state = *[ServerState::Looking, ServerState::Following, ServerState::Leading]
             .get(usize::from(source.below(3)))
             .expect("one of them");
         let round = match source.below(4) {
@@ -410,7 +410,7 @@ impl Live {
             n => sent.map_or(0, |sent| sent.round).saturating_add(u64::from(n) - 2),
         };
         let (history, ensemble) = (history(source), ensemble(source));
-        Notification { stance, round, vote, history, ensemble }
+        Notification { server_state, round, vote, history, ensemble }
     }
 
     /// Somebody dials, in the name of a server.
@@ -651,17 +651,21 @@ fn ensemble(source: &mut Source<'_>) -> u64 {
     u64::from(source.below(3))
 }
 
-fn voice(source: &mut Source<'_>) -> Voice {
+fn history_status(source: &mut Source<'_>) -> HistoryStatus {
     match source.below(4) {
-        0 => Voice::Blank,
-        1 => Voice::Damaged,
-        _ => Voice::Full,
+        0 => HistoryStatus::Uninitialized,
+        1 => HistoryStatus::Lost,
+        _ => HistoryStatus::Complete,
     }
 }
 
 fn history(source: &mut Source<'_>) -> HistoryInfo {
     let newcomers = source.byte().into();
-    HistoryInfo { voice: voice(source), epoch: Epoch(source.byte().into()), newcomers }
+    HistoryInfo {
+        history_status: history_status(source),
+        epoch: Epoch(source.byte().into()),
+        newcomers,
+    }
 }
 
 fn local(id: ServerId) -> Local {

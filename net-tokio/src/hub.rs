@@ -47,7 +47,7 @@ const WAIT_TOLD_AGAIN: Duration = Duration::from_secs(15);
 const LAST_RECORD: Duration = Duration::from_secs(1);
 
 /// Steps the core until it halts or is told to stop.
-pub(crate) struct Hub {
+pub(crate) struct EventLoop {
     server: Server,
     shared: Rc<Shared>,
     peers: Rc<Peers>,
@@ -76,15 +76,15 @@ pub(crate) enum Ended {
     Halted(Halted, Zxid),
 }
 
-impl Hub {
+impl EventLoop {
     pub(crate) fn new(
         server: Server,
         shared: Rc<Shared>,
         peers: Rc<Peers>,
         disk: Disk,
         set_aside: Option<Outline>,
-    ) -> Hub {
-        Hub {
+    ) -> EventLoop {
+        EventLoop {
             server,
             shared,
             peers,

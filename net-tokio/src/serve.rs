@@ -21,7 +21,7 @@ use crate::clock::wall;
 use crate::config::{OUR_FOLDER, Settings};
 use crate::descriptors;
 use crate::disk::Disk;
-use crate::hub::{Ended, Hub};
+use crate::hub::{Ended, EventLoop};
 use crate::listener;
 use crate::logging::{self, Logging};
 use crate::peers::{self, Peers};
@@ -105,7 +105,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     peers.set_ensemble(server.ensemble_id());
     peers::open(&peers, doors).map_err(Failure::Other)?;
     // A task like the readers: the runtime asks the kernel for events each time before it polls its main future.
-    let hub = Hub::new(server, Rc::clone(&shared), peers, disk, set_aside);
+    let hub = EventLoop::new(server, Rc::clone(&shared), peers, disk, set_aside);
     let hub = tokio::task::spawn_local(hub.run());
     let ended = hub.await.expect("a panic aborts the process");
 

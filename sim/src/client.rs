@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use zabkeeper_client::{CallId, Effect, Failure, Input, LinkId, Loss, Outbox, Session, State};
+use zabkeeper_client::{
+    CallId, Disconnect, Effect, Failure, Input, LinkId, Outbox, Session, State,
+};
 use zabkeeper_core::wire::{Password, Request};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
@@ -546,17 +548,17 @@ impl Client {
     fn check_loss(&self, shared: &mut Shared) {
         let broken = match self.session.as_ref().and_then(Session::last_loss) {
             Some(
-                loss @ (Loss::Malformed(_)
-                | Loss::WrongXid { .. }
-                | Loss::WrongSession { .. }
-                | Loss::WatchesRefused(_)),
+                loss @ (Disconnect::Malformed(_)
+                | Disconnect::WrongXid { .. }
+                | Disconnect::WrongSession { .. }
+                | Disconnect::WatchesRefused(_)),
             ) => Err(format!("client {}: {loss}", self.id.0)),
             Some(
-                Loss::DialFailed
-                | Loss::DialTimeout
-                | Loss::HandshakeTimeout
-                | Loss::Silent
-                | Loss::Disconnected,
+                Disconnect::DialFailed
+                | Disconnect::DialTimeout
+                | Disconnect::HandshakeTimeout
+                | Disconnect::Silent
+                | Disconnect::Disconnected,
             )
             | None => Ok(()),
         };

@@ -366,7 +366,7 @@ impl Network {
     }
 
     /// Connections that stand: neither end has left or learnt of a break.
-    pub fn standing(&self) -> Vec<ConnId> {
+    pub fn session_kind(&self) -> Vec<ConnId> {
         let stands = |state: &Conn| state.ways.iter().all(|way| !way.dead && !way.over);
         self.conns.iter().filter(|(_, state)| stands(state)).map(|(conn, _)| *conn).collect()
     }

@@ -9,7 +9,7 @@ use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 
 use super::DigestAlg;
-use super::{Access, Facts, SUPER, Scheme, Shown};
+use super::{Access, AuthOutcome, Facts, SUPER, Scheme};
 use crate::wire::Id;
 
 /// The scheme `digest`.
@@ -43,9 +43,9 @@ impl Scheme for Digest {
         "digest"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _facts: &Facts<'_>) -> Shown {
+    fn authenticate(&self, auth: Option<&[u8]>, _facts: &Facts<'_>) -> AuthOutcome {
         let Some(auth) = auth else {
-            return Shown::Refused;
+            return AuthOutcome::Refused;
         };
         let id = self.id(&java_text(auth));
         let mut ids = Vec::new();
@@ -53,7 +53,7 @@ impl Scheme for Digest {
             ids.push(Id { scheme: SUPER.into(), id: String::new() });
         }
         ids.push(Id { scheme: self.name().into(), id });
-        Shown::Accepted(ids)
+        AuthOutcome::Accepted(ids)
     }
 
     /// Two parts, of which the second is not empty; Java's `split` does not count empty parts at the end (edge 163).

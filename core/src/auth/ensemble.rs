@@ -2,7 +2,7 @@
 //!
 //! Owns the names that this one goes by. Must not make identities: lists do not know the scheme.
 
-use super::{Access, Facts, Scheme, Shown};
+use super::{Access, AuthOutcome, Facts, Scheme};
 
 /// The scheme `ensemble`: shows nothing, but closes the connection of who looks for another ensemble.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ impl Scheme for Ensemble {
         "ensemble"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _facts: &Facts<'_>) -> Shown {
+    fn authenticate(&self, auth: Option<&[u8]>, _facts: &Facts<'_>) -> AuthOutcome {
         let asked = auth.unwrap_or_default();
         let is_ours = |name: &String| name.as_bytes() == asked;
         if asked.is_empty() || self.names.is_empty() || self.names.iter().any(is_ours) {
-            Shown::Accepted(Vec::new())
+            AuthOutcome::Accepted(Vec::new())
         } else {
-            Shown::Closed
+            AuthOutcome::Closed
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns what an address and a network look like in a list. The addresses of clients come from the driver.
 
-use super::{Access, Facts, Scheme, Shown};
+use super::{Access, AuthOutcome, Facts, Scheme};
 
 /// The scheme `ip`.
 #[derive(Debug)]
@@ -14,8 +14,8 @@ impl Scheme for Ip {
     }
 
     /// The driver has said it already.
-    fn authenticate(&self, _auth: Option<&[u8]>, _facts: &Facts<'_>) -> Shown {
-        Shown::Accepted(Vec::new())
+    fn authenticate(&self, _auth: Option<&[u8]>, _facts: &Facts<'_>) -> AuthOutcome {
+        AuthOutcome::Accepted(Vec::new())
     }
 
     fn is_valid(&self, id: &str) -> bool {

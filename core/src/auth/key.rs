@@ -3,7 +3,7 @@
 //!
 //! Owns that computation. Must not find the node: the caller does.
 
-use super::{Access, Facts, Scheme, Shown};
+use super::{Access, AuthOutcome, Facts, Scheme};
 use crate::wire::Id;
 
 /// The scheme `key`. It protects nothing that matters: whoever guesses a multiple is in, and so is everybody while there
@@ -20,7 +20,7 @@ impl Scheme for Key {
         Some("/key")
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, facts: &Facts<'_>) -> Shown {
+    fn authenticate(&self, auth: Option<&[u8]>, facts: &Facts<'_>) -> AuthOutcome {
         let fits = match (facts.data, auth) {
             (_, None) => false,
             // So that somebody can write the first one.
@@ -31,10 +31,10 @@ impl Scheme for Key {
             },
         };
         if !fits {
-            return Shown::Refused;
+            return AuthOutcome::Refused;
         }
         // The same for all, whatever the number was, as in ZooKeeper.
-        Shown::Accepted(vec![Id { scheme: "key".to_owned(), id: String::new() }])
+        AuthOutcome::Accepted(vec![Id { scheme: "key".to_owned(), id: String::new() }])
     }
 
     fn is_valid(&self, _id: &str) -> bool {

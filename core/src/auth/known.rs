@@ -31,14 +31,14 @@ pub enum TooMany {
 /// Each identity once; they only become more. They are in the order that ZooKeeper's set has, which shows: in the
 /// answer to whoAmI, and in lists for the entry `auth`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct Identities {
     ids: Ids,
     /// The same with their hashes, which are made once.
     hashed: Vec<(u32, Arc<Id>)>,
     bytes: usize,
 }
 
-impl Known {
+impl Identities {
     /// Those that are not there yet are added; all, or none where they would be too many.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use ip::Ip;
 use key::Key;
 use x509::X509;
 
-pub(crate) use known::Known;
+pub(crate) use known::Identities;
 pub use known::{Ids, TooMany};
 pub use options::{AuthOptions, DigestAlg};
 
@@ -46,7 +46,7 @@ pub trait Scheme: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
 
     /// What an auth packet shows (OP-100). `None` is a packet without data. Never keep or print the data.
-    fn authenticate(&self, auth: Option<&[u8]>, facts: &Facts<'_>) -> Shown;
+    fn authenticate(&self, auth: Option<&[u8]>, facts: &Facts<'_>) -> AuthOutcome;
 
     /// The path of the node whose data it wants to see when it is asked who a client is. By default: none.
     fn node(&self) -> Option<&str> {
@@ -89,7 +89,7 @@ pub struct Facts<'a> {
 
 /// What an auth packet has shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Shown {
+pub enum AuthOutcome {
     /// Who the client is, besides who it was. They may be of other schemes, too: `super` is.
     Accepted(Vec<Id>),
     /// Nothing: the client is told, and the connection is closed.
@@ -160,10 +160,10 @@ impl Schemes {
         scheme: &str,
         auth: Option<&[u8]>,
         facts: &Facts<'_>,
-    ) -> Shown {
+    ) -> AuthOutcome {
         match self.get(scheme) {
             Some(scheme) => scheme.authenticate(auth, facts),
-            None => Shown::Refused,
+            None => AuthOutcome::Refused,
         }
     }
 
@@ -173,8 +173,8 @@ impl Schemes {
     }
 
     /// Who a client is from the start, as its driver knows it.
-    pub(crate) fn opened(&self, ids: Vec<Id>) -> Known {
-        let mut known = Known::default();
+    pub(crate) fn opened(&self, ids: Vec<Id>) -> Identities {
+        let mut known = Identities::default();
         for id in ids {
             let implied = self.get(&id.scheme).map(|scheme| scheme.implied(&id));
             let all = implied.unwrap_or_default().into_iter().chain([id]);

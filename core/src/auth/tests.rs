@@ -42,7 +42,7 @@ fn may(schemes: &Schemes, ids: &[Arc<Id>], list: &[Acl], perms: Perms) -> bool {
 fn shown(schemes: &Schemes, packets: &[&[u8]]) -> Vec<Arc<Id>> {
     let mut known = schemes.opened(vec![plain("ip", "127.0.0.1")]);
     for packet in packets {
-        let Shown::Accepted(ids) =
+        let AuthOutcome::Accepted(ids) =
             schemes.authenticate("digest", Some(packet), &facts(known.ids()))
         else {
             panic!("digest takes everything");
@@ -91,7 +91,10 @@ fn acl_01_a_scheme_that_is_not_offered_matches_nobody() {
     let schemes = Schemes::new(&options);
     assert!(!may(&schemes, &[id("digest", BOB)], slice::from_ref(&entry), Perms::READ));
     assert!(may(&builtin(), &[id("digest", BOB)], &[entry], Perms::READ));
-    assert_eq!(schemes.authenticate("digest", Some(b"bob:secret"), &facts(&[])), Shown::Refused);
+    assert_eq!(
+        schemes.authenticate("digest", Some(b"bob:secret"), &facts(&[])),
+        AuthOutcome::Refused
+    );
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn acl_08_edge_170_digests_are_those_of_a_real_server() {
     for (packet, expected) in golden {
         assert_eq!(digest(&schemes, packet), expected);
     }
-    assert_eq!(schemes.authenticate("digest", None, &facts(&[])), Shown::Refused);
+    assert_eq!(schemes.authenticate("digest", None, &facts(&[])), AuthOutcome::Refused);
 }
 
 #[test]
@@ -277,8 +280,14 @@ fn acl_11_the_subject_of_a_certificate_and_its_super_user() {
     assert!(may(&schemes, bob.ids(), &list, Perms::READ));
     assert!(!may(&schemes, &[id("x509", "CN=carl")], &list, Perms::READ));
     assert!(may(&schemes, &[id("x509", amy)], &list, Perms::READ), "without its super, too");
-    assert_eq!(schemes.authenticate("x509", None, &facts(bob.ids())), Shown::Accepted(Vec::new()));
-    assert_eq!(schemes.authenticate("x509", Some(amy.as_bytes()), &facts(&[])), Shown::Refused);
+    assert_eq!(
+        schemes.authenticate("x509", None, &facts(bob.ids())),
+        AuthOutcome::Accepted(Vec::new())
+    );
+    assert_eq!(
+        schemes.authenticate("x509", Some(amy.as_bytes()), &facts(&[])),
+        AuthOutcome::Refused
+    );
 }
 
 #[test]
@@ -287,12 +296,12 @@ fn acl_14_edge_182_the_name_of_the_ensemble() {
     let open = Schemes::new(&options);
     options.ensemble_names = vec!["a".into(), "b".into()];
     let named = Schemes::new(&options);
-    let fine = Shown::Accepted(Vec::new());
+    let fine = AuthOutcome::Accepted(Vec::new());
     assert_eq!(open.authenticate("ensemble", Some(b"x"), &facts(&[])), fine);
     for name in [None, Some(&b""[..]), Some(b"a"), Some(b"b")] {
         assert_eq!(named.authenticate("ensemble", name, &facts(&[])), fine);
     }
-    assert_eq!(named.authenticate("ensemble", Some(b"c"), &facts(&[])), Shown::Closed);
+    assert_eq!(named.authenticate("ensemble", Some(b"c"), &facts(&[])), AuthOutcome::Closed);
     let anybody = Who::new(&[], &named);
     assert!(anybody.fixup(vec![acl(1, "ensemble", "a")]).is_err());
 }
@@ -302,14 +311,14 @@ fn acl_14_edge_182_the_name_of_the_ensemble() {
 fn acl_15_the_sample_scheme_wants_a_multiple_of_the_number_in_a_node() {
     let schemes = Schemes::new(&AuthOptions { key: true, ..AuthOptions::default() });
     assert_eq!((schemes.node("key"), schemes.node("digest")), (Some("/key"), None));
-    let accepted = Shown::Accepted(vec![plain("key", "")]);
+    let accepted = AuthOutcome::Accepted(vec![plain("key", "")]);
     let shown = |data: Option<&str>, auth: Option<&str>| {
         let facts = Facts { known: &[], data: data.map(str::as_bytes) };
         schemes.authenticate("key", auth.map(str::as_bytes), &facts)
     };
     assert_eq!(shown(None, Some("x")), accepted, "no node yet, or one without data");
     assert_eq!(shown(None, Some("")), accepted);
-    assert_eq!(shown(None, None), Shown::Refused);
+    assert_eq!(shown(None, None), AuthOutcome::Refused);
     for (data, taken, refused) in [
         ("", &[][..], &["1"][..]),
         ("7", &["14", "-7", "+14", "0", "-0"], &["15", "abc", "", " 14", "99999999999", "14x"]),
@@ -320,12 +329,12 @@ fn acl_15_the_sample_scheme_wants_a_multiple_of_the_number_in_a_node() {
         ("-1", &["-2147483648"], &[]),
         ("+7", &["14"], &[]),
     ] {
-        assert_eq!(shown(Some(data), None), Shown::Refused, "{data}");
+        assert_eq!(shown(Some(data), None), AuthOutcome::Refused, "{data}");
         for auth in taken {
             assert_eq!(shown(Some(data), Some(auth)), accepted, "{data:?} {auth:?}");
         }
         for auth in refused {
-            assert_eq!(shown(Some(data), Some(auth)), Shown::Refused, "{data:?} {auth:?}");
+            assert_eq!(shown(Some(data), Some(auth)), AuthOutcome::Refused, "{data:?} {auth:?}");
         }
     }
     let ids = [id("key", "")];
@@ -342,7 +351,7 @@ fn acl_16_edge_171_nobody_authenticates_by_what_is_not_offered() {
     for name in ["foo", "world", "auth", "sasl", "super", "ensemble", "x509", ""] {
         assert_eq!(
             builtin().authenticate(name, Some(b"a:b"), &facts(&[])),
-            Shown::Refused,
+            AuthOutcome::Refused,
             "{name}"
         );
     }
@@ -365,7 +374,7 @@ fn acl_17_edge_173_identities_become_more_in_the_order_of_a_real_server() {
 }
 
 /// A connection that has shown so many identities with so many bytes of name each.
-fn crowd(count: usize, bytes: usize) -> (Known, Result<(), TooMany>) {
+fn crowd(count: usize, bytes: usize) -> (Identities, Result<(), TooMany>) {
     let mut known = builtin().opened(vec![plain("ip", "::1")]);
     let name = |n| format!("{n:06}{}", "u".repeat(bytes - 6));
     let end = (0..count).try_for_each(|n| known.extend([plain("digest", &name(n))]));
@@ -450,10 +459,10 @@ impl Scheme for Number {
         "number"
     }
 
-    fn authenticate(&self, auth: Option<&[u8]>, _facts: &Facts<'_>) -> Shown {
+    fn authenticate(&self, auth: Option<&[u8]>, _facts: &Facts<'_>) -> AuthOutcome {
         match auth.and_then(|auth| str::from_utf8(auth).ok()?.parse::<u8>().ok()) {
-            Some(n) => Shown::Accepted(vec![plain("number", &n.to_string())]),
-            None => Shown::Refused,
+            Some(n) => AuthOutcome::Accepted(vec![plain("number", &n.to_string())]),
+            None => AuthOutcome::Refused,
         }
     }
 
@@ -472,8 +481,9 @@ impl Scheme for Number {
 fn acl_15_a_scheme_that_is_not_built_in() {
     let mut schemes = builtin();
     schemes.add(Arc::new(Number));
-    assert_eq!(schemes.authenticate("number", Some(b"x"), &facts(&[])), Shown::Refused);
-    let Shown::Accepted(ids) = schemes.authenticate("number", Some(b"007"), &facts(&[])) else {
+    assert_eq!(schemes.authenticate("number", Some(b"x"), &facts(&[])), AuthOutcome::Refused);
+    let AuthOutcome::Accepted(ids) = schemes.authenticate("number", Some(b"007"), &facts(&[]))
+    else {
         panic!("seven is a number");
     };
     let ids = Vec::from_iter(ids.into_iter().map(Arc::new));

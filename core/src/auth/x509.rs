@@ -2,7 +2,7 @@
 //!
 //! Owns what a name looks like in a list. The driver has checked the certificate and says whose it is.
 
-use super::{Access, Facts, SUPER, Scheme, Shown};
+use super::{Access, AuthOutcome, Facts, SUPER, Scheme};
 use crate::wire::Id;
 
 /// Attribute types that Java knows by name, in capitals.
@@ -53,11 +53,11 @@ impl Scheme for X509 {
     }
 
     /// A packet proves nothing: the certificate does, which was shown when the connection was made.
-    fn authenticate(&self, _auth: Option<&[u8]>, facts: &Facts<'_>) -> Shown {
+    fn authenticate(&self, _auth: Option<&[u8]>, facts: &Facts<'_>) -> AuthOutcome {
         if facts.known.iter().any(|id| id.scheme == self.name()) {
-            Shown::Accepted(Vec::new())
+            AuthOutcome::Accepted(Vec::new())
         } else {
-            Shown::Refused
+            AuthOutcome::Refused
         }
     }
 

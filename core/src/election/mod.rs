@@ -29,15 +29,15 @@ use std::time::Duration;
 use crate::config::Limits;
 use crate::ids::{Epoch, Instant, ServerId, Zxid};
 use crate::io::{Mark, Marks};
-use crate::peer::{Notification, Stance, Vote};
-use crate::quorum::{HistoryInfo, Voice, Voters};
+use crate::peer::{Notification, ServerState, Vote};
+use crate::quorum::{HistoryInfo, HistoryStatus, Voters};
 
 #[cfg(test)]
 mod tests;
 
 /// An election under way.
 #[derive(Debug)]
-pub(crate) struct Looking {
+pub(crate) struct Election {
     own: ServerId,
     round: u64,
     /// The leader just lost. Nobody waits for its vote, until it is heard looking for a leader itself.
@@ -95,10 +95,10 @@ struct Repeat {
     pause: Option<Duration>,
 }
 
-impl Looking {
+impl Election {
     /// The election after the one of `round`; `lost` is the leader that this server followed until now.
-    pub(crate) fn new(own: ServerId, round: u64, lost: Option<ServerId>) -> Looking {
-        Looking {
+    pub(crate) fn new(own: ServerId, round: u64, lost: Option<ServerId>) -> Election {
+        Election {
             own,
             // A peer may have said any number. A round that cannot rise still has an outcome.
             round: round.saturating_add(1),
@@ -122,12 +122,12 @@ impl Looking {
     pub(crate) fn vote(&mut self, own: Vote, history: HistoryInfo, now: Instant) {
         assert!(self.initial.is_none(), "one history for each election");
         assert_eq!(own.candidate, self.own, "a server vouches for its own history");
-        if history.voice == Voice::Damaged {
+        if history.history_status == HistoryStatus::Lost {
             self.marks.hit(Mark::ElectionDamaged);
         }
-        let vote = match history.voice {
-            Voice::Full | Voice::Blank => own,
-            Voice::Damaged => Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: self.own },
+        let vote = match history.history_status {
+            HistoryStatus::Complete | HistoryStatus::Uninitialized => own,
+            HistoryStatus::Lost => Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: self.own },
         };
         self.initial = Some(Word { vote, history });
         self.propose(self.best_known(), now);
@@ -158,7 +158,7 @@ impl Looking {
         // A damaged server that has heard of no candidate names itself, so that others answer. They know not to follow.
         let own = self.initial?;
         Some(Notification {
-            stance: Stance::Looking,
+            server_state: ServerState::Looking,
             round: self.round,
             vote: self.proposal.unwrap_or(own.vote),
             history: own.history,
@@ -167,12 +167,12 @@ impl Looking {
     }
 
     /// What the word of a voter is worth, if it was heard.
-    pub(crate) fn voice_of(&self, id: ServerId) -> Option<Voice> {
+    pub(crate) fn history_status_of(&self, id: ServerId) -> Option<HistoryStatus> {
         if id == self.own {
-            return self.initial.map(|own| own.history.voice);
+            return self.initial.map(|own| own.history.history_status);
         }
-        let looking = self.received.get(&id).map(|word| word.history.voice);
-        looking.or(self.settled.get(&id).map(|said| said.history.voice))
+        let looking = self.received.get(&id).map(|word| word.history.history_status);
+        looking.or(self.settled.get(&id).map(|said| said.history.history_status))
     }
 
     /// Another server has spoken.
@@ -189,11 +189,13 @@ impl Looking {
         if !voters.contains(from) {
             return self.hear_non_voter(said);
         }
-        self.full_heard |= said.history.voice == Voice::Full;
+        self.full_heard |= said.history.history_status == HistoryStatus::Complete;
         let word = Word { vote: said.vote, history: said.history };
-        let reaction = match said.stance {
-            Stance::Looking => self.hear_looking(from, word, said.round, voters, now),
-            Stance::Following | Stance::Leading => self.hear_settled(from, said, voters, now),
+        let reaction = match said.server_state {
+            ServerState::Looking => self.hear_looking(from, word, said.round, voters, now),
+            ServerState::Following | ServerState::Leading => {
+                self.hear_settled(from, said, voters, now)
+            }
         };
         if self.has_voted() { reaction } else { Reaction::Nothing }
     }
@@ -280,7 +282,7 @@ impl Looking {
         };
         let older = said.round < ours.round;
         let worse = said.round == ours.round && said.vote < ours.vote;
-        if said.stance == Stance::Looking && (older || worse) {
+        if said.server_state == ServerState::Looking && (older || worse) {
             Reaction::TellSender
         } else {
             Reaction::Nothing
@@ -346,7 +348,8 @@ impl Looking {
             return Reaction::Nothing;
         }
         self.settled.insert(from, *said);
-        let leads = said.stance == Stance::Leading && leader == from && said.round >= self.round;
+        let leads =
+            said.server_state == ServerState::Leading && leader == from && said.round >= self.round;
         if !leads {
             return Reaction::Nothing;
         }
@@ -418,10 +421,12 @@ impl Looking {
     fn is_credible(&self, vote: Vote) -> bool {
         if vote.candidate == self.own {
             let own = self.initial;
-            return own.is_some_and(|own| own.history.voice != Voice::Damaged && own.vote == vote);
+            return own.is_some_and(|own| {
+                own.history.history_status != HistoryStatus::Lost && own.vote == vote
+            });
         }
         match self.received.get(&vote.candidate) {
-            Some(word) => word.history.voice != Voice::Damaged && word.vote >= vote,
+            Some(word) => word.history.history_status != HistoryStatus::Lost && word.vote >= vote,
             None => true,
         }
     }
@@ -449,7 +454,8 @@ impl Looking {
         sharing: &BTreeMap<ServerId, HistoryInfo>,
         voters: &Voters,
     ) -> bool {
-        let full = sharing.values().any(|history| history.voice == Voice::Full);
+        let full =
+            sharing.values().any(|history| history.history_status == HistoryStatus::Complete);
         (full || !self.full_heard) && voters.may_decide(sharing, proposal.zxid == Zxid::ZERO)
     }
 
@@ -458,7 +464,7 @@ impl Looking {
     /// this server: who still follows its former reign will notice.
     fn established(&self, voters: &Voters) -> Option<(ServerId, Notification)> {
         self.settled.iter().map(|(id, said)| (*id, *said)).find(|(leader, said)| {
-            said.stance == Stance::Leading
+            said.server_state == ServerState::Leading
                 && said.vote.candidate == *leader
                 && voters.is_quorum(|id| {
                     self.settled.get(&id).is_some_and(|other| other.vote.candidate == *leader)

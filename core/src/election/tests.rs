@@ -28,36 +28,41 @@ fn limits() -> Limits {
     config.expect("a fine config").limits
 }
 
-fn history(voice: Voice) -> HistoryInfo {
-    HistoryInfo::new(voice, Epoch(0))
+fn history(history_status: HistoryStatus) -> HistoryInfo {
+    HistoryInfo::new(history_status, Epoch(0))
 }
 
-fn says(stance: Stance, round: u64, vote: Vote, voice: Voice) -> Notification {
-    Notification { stance, round, vote, history: history(voice), ensemble: 0 }
+fn says(
+    server_state: ServerState,
+    round: u64,
+    vote: Vote,
+    history_status: HistoryStatus,
+) -> Notification {
+    Notification { server_state, round, vote, history: history(history_status), ensemble: 0 }
 }
 
 fn looks(round: u64, vote: Vote) -> Notification {
-    says(Stance::Looking, round, vote, Voice::Full)
+    says(ServerState::Looking, round, vote, HistoryStatus::Complete)
 }
 
 fn follows(round: u64, vote: Vote) -> Notification {
-    says(Stance::Following, round, vote, Voice::Full)
+    says(ServerState::Following, round, vote, HistoryStatus::Complete)
 }
 
 fn leads(round: u64, vote: Vote) -> Notification {
-    says(Stance::Leading, round, vote, Voice::Full)
+    says(ServerState::Leading, round, vote, HistoryStatus::Complete)
 }
 
 /// A server among `of` voters, in round 5, that has voted for a history of its own at time zero.
 struct Case {
-    looking: Looking,
+    looking: Election,
     voters: Voters,
 }
 
 impl Case {
-    fn new(own: Vote, voice: Voice, of: u64) -> Case {
-        let mut looking = Looking::new(own.candidate, 4, None);
-        looking.vote(own, history(voice), ms(0));
+    fn new(own: Vote, history_status: HistoryStatus, of: u64) -> Case {
+        let mut looking = Election::new(own.candidate, 4, None);
+        looking.vote(own, history(history_status), ms(0));
         Case { looking, voters: voters(of) }
     }
 
@@ -72,7 +77,7 @@ impl Case {
 
 #[test]
 fn fle_03_nothing_is_said_before_the_own_vote_and_what_is_heard_is_kept() {
-    let mut looking = Looking::new(id(1), 0, None);
+    let mut looking = Election::new(id(1), 0, None);
     let voters = voters(3);
     assert_eq!((looking.has_voted(), looking.notification(0)), (false, None));
     let reaction = looking.hear(id(3), &looks(4, vote(2, 9, 3)), &voters, ms(0));
@@ -80,7 +85,7 @@ fn fle_03_nothing_is_said_before_the_own_vote_and_what_is_heard_is_kept() {
     looking.hear(id(2), &looks(4, vote(2, 9, 3)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(9_000)), None);
     assert_eq!((looking.next_deadline(), looking.take_resend(&limits(), ms(0))), (None, false));
-    looking.vote(vote(1, 5, 1), history(Voice::Full), ms(0));
+    looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
     assert_eq!(looking.notification(0), Some(looks(4, vote(2, 9, 3))));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(3))));
 }
@@ -100,7 +105,7 @@ fn fle_04_rounds_and_votes_only_rise_and_each_answer_is_needed() {
         (looks(6, vote(1, 6, 3)), TellAll, 6, vote(1, 6, 3)),
         (looks(5, vote(9, 9, 7)), Nothing, 5, own),
     ] {
-        let mut case = Case::new(own, Voice::Full, 3);
+        let mut case = Case::new(own, HistoryStatus::Complete, 3);
         assert_eq!(case.hear(1, heard), reaction, "{heard}");
         assert_eq!((case.looking.round(), case.looking.proposal()), (round, Some(proposal)));
     }
@@ -108,7 +113,7 @@ fn fle_04_rounds_and_votes_only_rise_and_each_answer_is_needed() {
 
 #[test]
 fn fle_04_a_higher_round_voids_the_votes_of_the_old_one() {
-    let mut case = Case::new(vote(1, 5, 1), Voice::Full, 3);
+    let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3);
     case.hear(2, looks(5, vote(1, 7, 2)));
     assert_eq!(case.hear(3, looks(6, vote(1, 3, 3))), Reaction::TellAll);
     assert_eq!(case.looking.proposal(), Some(vote(1, 5, 1)), "against the own history");
@@ -121,8 +126,10 @@ fn fle_04_a_higher_round_voids_the_votes_of_the_old_one() {
 
 #[test]
 fn fle_04_equal_votes_heard_again_are_not_answered() {
-    let (mut one, mut two) =
-        (Case::new(vote(1, 5, 1), Voice::Full, 3), Case::new(vote(1, 5, 2), Voice::Full, 3));
+    let (mut one, mut two) = (
+        Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3),
+        Case::new(vote(1, 5, 2), HistoryStatus::Complete, 3),
+    );
     let mut to_two = vec![one.looking.notification(0).expect("voted")];
     let mut to_one = vec![two.looking.notification(0).expect("voted")];
     let mut messages = 0;
@@ -150,7 +157,7 @@ fn fle_04_equal_votes_heard_again_are_not_answered() {
 #[test]
 fn fle_05_over_at_once_when_all_agree_else_after_a_pause() {
     let best = vote(1, 7, 3);
-    let mut case = Case::new(vote(1, 5, 1), Voice::Full, 3);
+    let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3);
     assert_eq!(case.outcome(0), None);
     case.hear(3, looks(5, best));
     assert_eq!(case.outcome(10), None, "server 2 may know better");
@@ -160,21 +167,21 @@ fn fle_05_over_at_once_when_all_agree_else_after_a_pause() {
     assert_eq!(case.outcome(29), None);
     assert_eq!(case.outcome(30), Some(Outcome::Follow(id(3))));
 
-    let mut case = Case::new(best, Voice::Full, 3);
+    let mut case = Case::new(best, HistoryStatus::Complete, 3);
     case.hear(1, looks(5, best));
     assert_eq!(case.outcome(0), None);
     case.hear(2, looks(5, best));
     assert_eq!(case.outcome(0), Some(Outcome::Lead));
-    assert_eq!(Case::new(best, Voice::Full, 3).outcome(9_000), None);
+    assert_eq!(Case::new(best, HistoryStatus::Complete, 3).outcome(9_000), None);
 
-    let mut alone = Looking::new(id(1), 0, None);
-    alone.vote(vote(0, 0, 1), history(Voice::Blank), ms(0));
+    let mut alone = Election::new(id(1), 0, None);
+    alone.vote(vote(0, 0, 1), history(HistoryStatus::Uninitialized), ms(0));
     assert_eq!(alone.outcome(&voters(1), &limits(), ms(0)), Some(Outcome::Lead));
 }
 
 #[test]
 fn fle_05_a_better_vote_starts_the_pause_again() {
-    let mut case = Case::new(vote(1, 5, 1), Voice::Full, 5);
+    let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 5);
     for (from, said) in [(2, vote(1, 5, 3)), (3, vote(1, 5, 3))] {
         case.hear(from, looks(5, said));
     }
@@ -189,21 +196,21 @@ fn fle_05_a_better_vote_starts_the_pause_again() {
 #[test]
 fn trap_14_nobody_waits_for_the_leader_just_lost() {
     let voters = voters(3);
-    let mut looking = Looking::new(id(1), 4, Some(id(3)));
-    looking.vote(vote(1, 5, 1), history(Voice::Full), ms(0));
+    let mut looking = Election::new(id(1), 4, Some(id(3)));
+    looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
     looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(2))));
 
     // It is back, and looks for a leader itself: it counts as alive.
-    let mut looking = Looking::new(id(1), 4, Some(id(3)));
-    looking.vote(vote(1, 5, 1), history(Voice::Full), ms(0));
+    let mut looking = Election::new(id(1), 4, Some(id(3)));
+    looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
     looking.hear(id(3), &looks(1, vote(1, 5, 3)), &voters, ms(0));
     looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
 
     // The others would have the lost one, which has not said so itself: that is nothing to hurry for.
-    let mut looking = Looking::new(id(1), 4, Some(id(3)));
-    looking.vote(vote(1, 5, 1), history(Voice::Full), ms(0));
+    let mut looking = Election::new(id(1), 4, Some(id(3)));
+    looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
     looking.hear(id(2), &looks(5, vote(1, 9, 3)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
     assert_eq!(looking.outcome(&voters, &limits(), ms(20)), Some(Outcome::Follow(id(3))));
@@ -211,7 +218,7 @@ fn trap_14_nobody_waits_for_the_leader_just_lost() {
 
 #[test]
 fn fle_06_repeats_become_rare_until_there_is_news() {
-    let mut case = Case::new(vote(1, 5, 1), Voice::Full, 3);
+    let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3);
     let mut at = Vec::new();
     for now in 0..2_600 {
         if case.looking.take_resend(&limits(), ms(now)) {
@@ -247,7 +254,7 @@ fn fle_07_joining_needs_a_majority_and_the_leaders_own_word() {
         // A server with another configuration, and one that is no voter, settle nothing.
         (&[(4, leads(2, leader)), (2, follows(2, leader)), (7, follows(2, leader))], false),
     ] {
-        let mut case = Case::new(vote(9, 9, 1), Voice::Full, 5);
+        let mut case = Case::new(vote(9, 9, 1), HistoryStatus::Complete, 5);
         for (from, said) in heard {
             case.hear(*from, *said);
         }
@@ -264,18 +271,20 @@ fn fle_07_joining_needs_a_majority_and_the_leaders_own_word() {
 
 #[test]
 fn fle_07_voices_do_not_matter_for_joining() {
-    for voice in [Voice::Full, Voice::Blank, Voice::Damaged] {
-        let mut case = Case::new(vote(0, 0, 1), voice, 3);
+    for history_status in
+        [HistoryStatus::Complete, HistoryStatus::Uninitialized, HistoryStatus::Lost]
+    {
+        let mut case = Case::new(vote(0, 0, 1), history_status, 3);
         case.hear(2, leads(7, vote(1, 5, 2)));
         assert_eq!(case.outcome(0), None);
-        case.hear(3, says(Stance::Following, 7, vote(1, 5, 2), Voice::Blank));
-        assert_eq!(case.outcome(0), Some(Outcome::Follow(id(2))), "{voice:?}");
+        case.hear(3, says(ServerState::Following, 7, vote(1, 5, 2), HistoryStatus::Uninitialized));
+        assert_eq!(case.outcome(0), Some(Outcome::Follow(id(2))), "{history_status:?}");
     }
 }
 
 #[test]
 fn fle_07_who_still_follows_my_former_reign_does_not_elect_me() {
-    let mut case = Case::new(vote(1, 5, 3), Voice::Full, 3);
+    let mut case = Case::new(vote(1, 5, 3), HistoryStatus::Complete, 3);
     for from in [1, 2] {
         assert_eq!(case.hear(from, follows(4, vote(1, 4, 3))), Reaction::Nothing);
     }
@@ -288,9 +297,9 @@ fn fle_07_who_still_follows_my_former_reign_does_not_elect_me() {
 
 #[test]
 fn fle_07_a_leader_alone_is_found_by_one_that_begins_low() {
-    let mut looking = Looking::new(id(3), 0, None);
+    let mut looking = Election::new(id(3), 0, None);
     let voters = voters(3);
-    looking.vote(vote(1, 5, 3), history(Voice::Full), ms(0));
+    looking.vote(vote(1, 5, 3), history(HistoryStatus::Complete), ms(0));
     let alone = leads(8, vote(2, 1, 2));
     assert_eq!(looking.hear(id(2), &alone, &voters, ms(0)), Reaction::TellAll);
     assert_eq!(looking.notification(0), Some(looks(8, vote(2, 1, 2))));
@@ -300,7 +309,7 @@ fn fle_07_a_leader_alone_is_found_by_one_that_begins_low() {
     assert_eq!(looking.hear(id(2), &later, &voters, ms(0)), Reaction::Nothing);
     assert_eq!(looking.outcome(&voters, &limits(), ms(20)), Some(Outcome::Follow(id(2))));
 
-    let mut better = Case::new(vote(3, 1, 1), Voice::Full, 3);
+    let mut better = Case::new(vote(3, 1, 1), HistoryStatus::Complete, 3);
     assert_eq!(better.hear(2, alone), Reaction::TellAll, "a higher round");
     assert_eq!(better.looking.notification(0), Some(looks(8, vote(3, 1, 1))), "not a better vote");
     assert_eq!(better.outcome(9_000), None);
@@ -317,7 +326,7 @@ fn fle_09_non_voters_are_answered_and_not_counted() {
         (looks(6, own), Reaction::Nothing),
         (follows(5, own), Reaction::Nothing),
     ] {
-        let mut case = Case::new(own, Voice::Full, 3);
+        let mut case = Case::new(own, HistoryStatus::Complete, 3);
         assert_eq!(case.hear(8, said), reaction, "{said}");
         assert_eq!((case.looking.round(), case.looking.proposal()), (5, Some(own)));
         assert_eq!(case.outcome(9_000), None);
@@ -326,39 +335,54 @@ fn fle_09_non_voters_are_answered_and_not_counted() {
 
 #[test]
 fn trap_2_blank_voices_decide_among_themselves_only() {
-    use Voice::{Blank, Damaged, Full};
+    use HistoryStatus::{Complete, Lost, Uninitialized};
     let empty = vote(0, 0, 3);
-    for (own, voice, heard, over) in [
+    for (own, history_status, heard, over) in [
         // All new.
-        (vote(0, 0, 1), Blank, &[(3, Blank, empty)][..], true),
+        (vote(0, 0, 1), Uninitialized, &[(3, Uninitialized, empty)][..], true),
         // One of them has begun before, and logged nothing: all are needed.
-        (vote(0, 0, 1), Full, &[(3, Blank, empty)], false),
-        (vote(0, 0, 1), Full, &[(3, Blank, empty), (2, Blank, empty)], true),
+        (vote(0, 0, 1), Complete, &[(3, Uninitialized, empty)], false),
+        (vote(0, 0, 1), Complete, &[(3, Uninitialized, empty), (2, Uninitialized, empty)], true),
         // A history was heard of once, so blank ones may have lost theirs, whoever is silent now.
-        (vote(0, 0, 1), Blank, &[(2, Full, vote(0, 0, 2)), (3, Blank, empty)], false),
+        (
+            vote(0, 0, 1),
+            Uninitialized,
+            &[(2, Complete, vote(0, 0, 2)), (3, Uninitialized, empty)],
+            false,
+        ),
         // A wiped server beside one with a history: neither counts with the other.
-        (vote(0, 0, 1), Blank, &[(3, Full, vote(1, 5, 3))], false),
-        (vote(0, 0, 1), Blank, &[(3, Full, vote(1, 5, 3)), (2, Blank, vote(1, 5, 3))], false),
-        (vote(0, 0, 1), Blank, &[(3, Full, vote(1, 5, 3)), (2, Full, vote(1, 5, 3))], true),
+        (vote(0, 0, 1), Uninitialized, &[(3, Complete, vote(1, 5, 3))], false),
+        (
+            vote(0, 0, 1),
+            Uninitialized,
+            &[(3, Complete, vote(1, 5, 3)), (2, Uninitialized, vote(1, 5, 3))],
+            false,
+        ),
+        (
+            vote(0, 0, 1),
+            Uninitialized,
+            &[(3, Complete, vote(1, 5, 3)), (2, Complete, vote(1, 5, 3))],
+            true,
+        ),
         // A damaged one counts for nothing.
-        (vote(1, 4, 1), Full, &[(3, Damaged, vote(1, 4, 1))], false),
-        (vote(1, 4, 1), Full, &[(3, Damaged, vote(1, 4, 1)), (2, Full, vote(1, 4, 1))], true),
-        (vote(0, 0, 1), Blank, &[(2, Damaged, vote(0, 0, 2))], false),
+        (vote(1, 4, 1), Complete, &[(3, Lost, vote(1, 4, 1))], false),
+        (vote(1, 4, 1), Complete, &[(3, Lost, vote(1, 4, 1)), (2, Complete, vote(1, 4, 1))], true),
+        (vote(0, 0, 1), Uninitialized, &[(2, Lost, vote(0, 0, 2))], false),
     ] {
-        let mut case = Case::new(own, voice, 3);
-        for (from, voice, vote) in heard {
-            case.hear(*from, says(Stance::Looking, 5, *vote, *voice));
+        let mut case = Case::new(own, history_status, 3);
+        for (from, history_status, vote) in heard {
+            case.hear(*from, says(ServerState::Looking, 5, *vote, *history_status));
         }
         case.outcome(0);
-        assert_eq!(case.outcome(9_000).is_some(), over, "{own} {voice:?} {heard:?}");
+        assert_eq!(case.outcome(9_000).is_some(), over, "{own} {history_status:?} {heard:?}");
     }
 }
 
 #[test]
 fn trap_2_a_damaged_server_asks_and_never_leads() {
-    let mut case = Case::new(vote(3, 9, 3), Voice::Damaged, 3);
+    let mut case = Case::new(vote(3, 9, 3), HistoryStatus::Lost, 3);
     assert_eq!(case.looking.proposal(), None);
-    let asks = says(Stance::Looking, 5, vote(0, 0, 3), Voice::Damaged);
+    let asks = says(ServerState::Looking, 5, vote(0, 0, 3), HistoryStatus::Lost);
     assert_eq!(case.looking.notification(0), Some(asks));
     assert_eq!(case.outcome(9_000), None);
     assert_eq!(
@@ -372,7 +396,7 @@ fn trap_2_a_damaged_server_asks_and_never_leads() {
     case.hear(1, looks(5, vote(1, 4, 2)));
     assert_eq!(case.outcome(9_000), Some(Outcome::Follow(id(2))));
 
-    let mut other = Case::new(vote(0, 0, 1), Voice::Blank, 3);
+    let mut other = Case::new(vote(0, 0, 1), HistoryStatus::Uninitialized, 3);
     assert_eq!(other.hear(3, asks), Reaction::TellSender);
     assert_eq!(other.looking.proposal(), Some(vote(0, 0, 1)), "although 3 is more than 1");
 }
@@ -380,24 +404,24 @@ fn trap_2_a_damaged_server_asks_and_never_leads() {
 #[test]
 fn a_candidate_that_knows_less_than_was_said_of_it_loses_the_vote() {
     let full = vote(2, 7, 3);
-    for (now_says, voice, proposal) in [
-        (vote(0, 0, 3), Voice::Blank, vote(1, 5, 2)),
-        (vote(1, 5, 2), Voice::Full, vote(1, 5, 2)),
-        (vote(0, 0, 3), Voice::Damaged, vote(1, 5, 2)),
-        (full, Voice::Full, full),
+    for (now_says, history_status, proposal) in [
+        (vote(0, 0, 3), HistoryStatus::Uninitialized, vote(1, 5, 2)),
+        (vote(1, 5, 2), HistoryStatus::Complete, vote(1, 5, 2)),
+        (vote(0, 0, 3), HistoryStatus::Lost, vote(1, 5, 2)),
+        (full, HistoryStatus::Complete, full),
     ] {
-        let mut case = Case::new(vote(1, 4, 1), Voice::Full, 3);
+        let mut case = Case::new(vote(1, 4, 1), HistoryStatus::Complete, 3);
         case.hear(2, looks(5, vote(1, 5, 2)));
         case.hear(3, looks(5, full));
         assert_eq!(case.looking.proposal(), Some(full));
-        case.hear(3, says(Stance::Looking, 5, now_says, voice));
+        case.hear(3, says(ServerState::Looking, 5, now_says, history_status));
         assert_eq!(case.looking.proposal(), Some(proposal));
         // The echo of others does not bring it back.
         case.hear(2, looks(5, full));
         assert_eq!(case.looking.proposal(), Some(proposal));
     }
     // The wiped server itself does not believe what others remember of it.
-    let mut wiped = Case::new(vote(0, 0, 3), Voice::Blank, 3);
+    let mut wiped = Case::new(vote(0, 0, 3), HistoryStatus::Uninitialized, 3);
     assert_eq!(wiped.hear(1, looks(5, full)), Reaction::TellSender);
     assert_eq!(wiped.looking.proposal(), Some(vote(0, 0, 3)));
 }
@@ -413,21 +437,25 @@ fn a_candidate_that_was_never_heard_itself_costs_a_round() {
         (case.looking.round(), case.looking.proposal().expect("a vote").candidate)
     };
     let (mine, theirs) = (vote(2, 9, 1), vote(2, 9, 5));
-    let mut case = Case::new(mine, Voice::Full, 5);
+    let mut case = Case::new(mine, HistoryStatus::Complete, 5);
     assert_eq!(case.hear(2, looks(5, theirs)), Reaction::TellAll);
     assert_eq!(case.looking.proposal(), Some(theirs));
     assert_eq!(resends(&mut case), (6, id(1)), "and not more than one");
 
-    let mut heard = Case::new(mine, Voice::Full, 5);
+    let mut heard = Case::new(mine, HistoryStatus::Complete, 5);
     heard.hear(5, looks(5, theirs));
     assert_eq!(resends(&mut heard), (5, id(5)), "it was there, and may be there again");
-    assert_eq!(resends(&mut Case::new(mine, Voice::Full, 5)), (5, id(1)), "its own vote");
+    assert_eq!(
+        resends(&mut Case::new(mine, HistoryStatus::Complete, 5)),
+        (5, id(1)),
+        "its own vote"
+    );
 }
 
 #[test]
 fn a_round_that_cannot_rise_is_no_panic() {
-    let mut looking = Looking::new(id(1), u64::MAX, None);
-    looking.vote(vote(1, 1, 1), history(Voice::Full), ms(0));
+    let mut looking = Election::new(id(1), u64::MAX, None);
+    looking.vote(vote(1, 1, 1), history(HistoryStatus::Complete), ms(0));
     assert_eq!(looking.round(), u64::MAX);
     looking.hear(id(2), &looks(u64::MAX, vote(1, 1, 2)), &voters(2), ms(0));
     assert_eq!(looking.outcome(&voters(2), &limits(), ms(0)), Some(Outcome::Follow(id(2))));
@@ -453,7 +481,7 @@ struct World {
 struct Player {
     begins: Instant,
     history: Vote,
-    looking: Option<Looking>,
+    looking: Option<Election>,
     /// Since when, how, in which round and whom it follows or leads.
     settled: Option<(Instant, Notification)>,
     round: u64,
@@ -507,8 +535,8 @@ impl World {
     fn begin(&mut self, server: ServerId, lost: Option<ServerId>) {
         self.elections += 1;
         let player = self.servers.get_mut(&server).expect("known");
-        let mut looking = Looking::new(server, player.round, lost);
-        looking.vote(player.history, history(Voice::Full), self.now);
+        let mut looking = Election::new(server, player.round, lost);
+        looking.vote(player.history, history(HistoryStatus::Complete), self.now);
         player.looking = Some(looking);
         player.settled = None;
         self.tell_all(server);
@@ -526,10 +554,10 @@ impl World {
                     self.send(to, from, answer);
                 }
             }
-        } else if let Some((_, stance)) = player.settled
-            && said.stance == Stance::Looking
+        } else if let Some((_, server_state)) = player.settled
+            && said.server_state == ServerState::Looking
         {
-            self.send(to, from, stance);
+            self.send(to, from, server_state);
         }
     }
 
@@ -540,14 +568,17 @@ impl World {
             if let Some(outcome) = looking.outcome(&self.voters, &limits(), self.now) {
                 player.round = looking.round();
                 let vote = looking.proposal().expect("of the winner");
-                let (stance, leader) = match outcome {
-                    Outcome::Lead => (Stance::Leading, server),
-                    Outcome::Follow(leader) => (Stance::Following, leader),
+                let (server_state, leader) = match outcome {
+                    Outcome::Lead => (ServerState::Leading, server),
+                    Outcome::Follow(leader) => (ServerState::Following, leader),
                 };
                 assert_eq!(vote.candidate, leader);
                 self.outcomes.entry(player.round).or_default().insert(leader);
                 player.looking = None;
-                player.settled = Some((self.now, says(stance, player.round, vote, Voice::Full)));
+                player.settled = Some((
+                    self.now,
+                    says(server_state, player.round, vote, HistoryStatus::Complete),
+                ));
             } else if looking.take_resend(&limits(), self.now) {
                 self.tell_all(server);
             }
@@ -563,7 +594,7 @@ impl World {
         let (since, said) = self.servers[&server].settled.expect("it has settled");
         let leader = said.vote.candidate;
         let of = |id: ServerId| self.servers[&id].settled.map(|(_, said)| said);
-        let leads = of(leader).is_some_and(|said| said.stance == Stance::Leading);
+        let leads = of(leader).is_some_and(|said| said.server_state == ServerState::Leading);
         let followed =
             self.voters.is_quorum(|id| of(id).is_some_and(|s| s.vote.candidate == leader));
         let sound = if leader == server { followed } else { leads };
@@ -605,7 +636,7 @@ impl World {
         let said = |player: &Player| player.settled.map(|(_, said)| said.vote.candidate);
         let leaders: BTreeSet<_> = self.servers.values().map(said).collect();
         let leader = leaders.first().copied().flatten()?;
-        let leads = self.servers[&leader].settled?.1.stance == Stance::Leading;
+        let leads = self.servers[&leader].settled?.1.server_state == ServerState::Leading;
         (leaders.len() == 1 && leads).then_some(leader)
     }
 }

@@ -239,7 +239,7 @@ impl std::error::Error for BadFrame {}
 mod tests {
     use super::*;
     use crate::ids::{ConnId, Instant, ServerId, SessionId, Zxid};
-    use crate::peer::{FromLeader, FromLearner, PeerMessage, Standing};
+    use crate::peer::{FromLeader, FromLearner, PeerMessage, SessionKind};
     use crate::store::Entry;
     use crate::txn::Origin;
     use crate::wire::Request;
@@ -293,7 +293,7 @@ mod tests {
             origin: Origin { server: ServerId(1), conn: ConnId(1), request: 1 },
             ids: [].into(),
             request: Request::Delete { path: "x".repeat(20_000), version: -1 },
-            standing: Standing::Global,
+            session_kind: SessionKind::Global,
         };
         let bytes = vec![1; 20_000].into();
         let snap = FromLeader::Snap { zxid: Zxid(1), index: 0, bytes, last: false };

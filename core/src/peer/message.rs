@@ -8,7 +8,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::Standing;
+use super::SessionKind;
 use crate::auth::Ids;
 use crate::identity::{EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
@@ -90,7 +90,7 @@ pub enum FromLearner {
         /// The write.
         request: Request,
         /// What the session is to the ensemble.
-        standing: Standing,
+        session_kind: SessionKind,
     },
     /// A client wants a session.
     CreateSession {
@@ -232,7 +232,7 @@ impl fmt::Display for FromLearner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FromLearner::FollowerInfo { accepted, history, .. } => {
-                write!(f, "FOLLOWERINFO accepted={accepted} {:?}", history.voice)
+                write!(f, "FOLLOWERINFO accepted={accepted} {:?}", history.history_status)
             }
             FromLearner::AckEpoch { fresh, current, last, .. } => {
                 let old = if *fresh { "" } else { " not fresh" };
@@ -244,12 +244,14 @@ impl fmt::Display for FromLearner {
             FromLearner::Pong { round, touched, .. } => {
                 write!(f, "PONG {round} touched={}", touched.len())
             }
-            FromLearner::Request { session, origin, request, standing, .. } => {
+            FromLearner::Request { session, origin, request, session_kind, .. } => {
                 write!(f, "REQUEST {session} {}#{} {request}", origin.conn, origin.request)?;
-                match standing {
-                    Standing::Global => Ok(()),
-                    Standing::Local => write!(f, ", of a local session"),
-                    Standing::Upgrading { timeout_ms } => write!(f, ", upgrading {timeout_ms}ms"),
+                match session_kind {
+                    SessionKind::Global => Ok(()),
+                    SessionKind::Local => write!(f, ", of a local session"),
+                    SessionKind::Upgrading { timeout_ms } => {
+                        write!(f, ", upgrading {timeout_ms}ms")
+                    }
                 }
             }
             FromLearner::CreateSession { timeout_ms, origin } => {

@@ -14,7 +14,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, ServerId, SessionId, Zxid};
-use crate::quorum::{HistoryInfo, Voice};
+use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::txn::Lifetime;
 use crate::wire::Request;
 
@@ -33,7 +33,7 @@ pub struct Vote {
 
 /// What a server is doing, as far as an election is concerned (FLE-01). Sent by position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Stance {
+pub enum ServerState {
     /// Looks for a leader.
     Looking,
     /// Follows one.
@@ -45,7 +45,7 @@ pub enum Stance {
 /// What a session is to the ensemble, by the word of the server that holds its connection (SESS-14). Sent by
 /// position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Standing {
+pub enum SessionKind {
     /// Known to all: whether it is alive is the leader's to say.
     Global,
     /// Known to that server alone, who answers for it.
@@ -61,7 +61,7 @@ pub enum Standing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Notification {
     /// Of the sender.
-    pub stance: Stance,
+    pub server_state: ServerState,
     /// The sender's election, counted by itself and raised to the highest it hears.
     pub round: u64,
     /// Whom the sender would have lead, or whom it follows, or itself.
@@ -72,16 +72,16 @@ pub struct Notification {
     pub ensemble: u64,
 }
 
-impl Standing {
+impl SessionKind {
     /// May `server` say this of the session for which it wants `request` to be decided? Only its own sessions may be known
     /// to it alone, they are named for it, and it ends them itself.
     pub(crate) fn admits(self, session: SessionId, server: ServerId, request: &Request) -> bool {
         let own = session.server_byte() == server.session_byte()
             && Lifetime::of(session) == Lifetime::Ephemeral;
         match self {
-            Standing::Global => true,
-            Standing::Local => own && *request != Request::CloseSession,
-            Standing::Upgrading { .. } => own,
+            SessionKind::Global => true,
+            SessionKind::Local => own && *request != Request::CloseSession,
+            SessionKind::Upgrading { .. } => own,
         }
     }
 }
@@ -94,16 +94,16 @@ impl fmt::Display for Vote {
 
 impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Notification { stance, round, vote, history, ensemble: _ } = self;
-        match stance {
-            Stance::Looking => write!(f, "looking round {round}: {vote}")?,
-            Stance::Following => write!(f, "following {vote}, round {round}")?,
-            Stance::Leading => write!(f, "leading {vote}, round {round}")?,
+        let Notification { server_state, round, vote, history, ensemble: _ } = self;
+        match server_state {
+            ServerState::Looking => write!(f, "looking round {round}: {vote}")?,
+            ServerState::Following => write!(f, "following {vote}, round {round}")?,
+            ServerState::Leading => write!(f, "leading {vote}, round {round}")?,
         }
-        match history.voice {
-            Voice::Full => Ok(()),
-            Voice::Blank => write!(f, ", blank"),
-            Voice::Damaged => write!(f, ", damaged"),
+        match history.history_status {
+            HistoryStatus::Complete => Ok(()),
+            HistoryStatus::Uninitialized => write!(f, ", uninitialized"),
+            HistoryStatus::Lost => write!(f, ", lost"),
         }
     }
 }

@@ -20,43 +20,43 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 enum Waiting {
     /// A write on its way through the log. The request is kept: a new leader may have to be asked for it again.
-    Write { number: u64, asked: Asked },
+    Write { number: u64, asked: PendingRequest },
     /// A sync on its way to a quorum.
-    Sync { number: u64, asked: Asked, confirmed: bool },
+    Sync { number: u64, asked: PendingRequest, confirmed: bool },
     /// Anything that waits for its turn.
-    Request(Asked),
+    Request(PendingRequest),
     /// The end of a session that only this server knows: it needs nobody's word, and waits for its turn. Nothing is done
     /// behind it.
-    Farewell(Asked),
+    CloseLocalSession(PendingRequest),
     /// Came before there was a session. Looked at when there is one, because what comes before it may be an auth packet.
-    Early(RequestFrame),
+    BeforeSession(RequestFrame),
 }
 
 /// A request, and who asks: whom the client had shown to be when the request was read (ACL-17).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub(crate) frame: RequestFrame,
     pub(crate) ids: Ids,
 }
 
 /// A request that is to be carried out as if it came now.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Anew {
+pub(crate) enum Resubmit {
     /// It was looked at before.
-    Asked(Asked),
+    PendingRequest(PendingRequest),
     /// It was not.
-    Early(RequestFrame),
+    BeforeSession(RequestFrame),
 }
 
 /// What the answer to a write has to look like: the transaction says what has happened; the request, how it is answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
+pub(crate) enum ReplyShape {
     /// As the operation has it.
     Plain,
     /// A creation that is answered with the Stat.
     WithStat,
     /// One answer for each operation of a multi.
-    Multi(Vec<Form>),
+    Multi(Vec<ReplyShape>),
 }
 
 /// What has to be done about the requests of a connection when service begins anew.
@@ -65,18 +65,20 @@ pub(crate) struct Resumed {
     /// Numbers of the syncs that have to be confirmed by the new leader.
     pub(crate) syncs: Vec<u64>,
     /// Requests to carry out as if they came now, in this order. They are no longer in the queue.
-    pub(crate) anew: Vec<Anew>,
+    pub(crate) anew: Vec<Resubmit>,
     /// Is there a write among them that a leader has been asked for before?
     pub(crate) lost: bool,
 }
 
-impl Form {
-    pub(crate) fn of(request: &Request) -> Form {
+impl ReplyShape {
+    pub(crate) fn of(request: &Request) -> ReplyShape {
         match request {
-            Request::Multi(requests) => Form::Multi(requests.iter().map(Form::of).collect()),
+            Request::Multi(requests) => {
+                ReplyShape::Multi(requests.iter().map(ReplyShape::of).collect())
+            }
             Request::Create { with_stat: true, .. }
             | Request::CreateContainer { .. }
-            | Request::CreateTtl { .. } => Form::WithStat,
+            | Request::CreateTtl { .. } => ReplyShape::WithStat,
             Request::Create { with_stat: false, .. }
             | Request::Delete { .. }
             | Request::Exists { .. }
@@ -102,7 +104,7 @@ impl Form {
             | Request::NoPath { .. }
             | Request::Sasl { .. }
             | Request::Reconfig
-            | Request::Throttled { .. } => Form::Plain,
+            | Request::Throttled { .. } => ReplyShape::Plain,
         }
     }
 }
@@ -119,14 +121,14 @@ impl Queue {
     }
 
     /// A write is handed to the leader; its number goes into the transaction.
-    pub(crate) fn push_write(&mut self, asked: Asked) -> u64 {
+    pub(crate) fn push_write(&mut self, asked: PendingRequest) -> u64 {
         self.numbers += 1;
         self.waiting.push_back(Waiting::Write { number: self.numbers, asked });
         self.numbers
     }
 
     /// A sync is handed to the leader; its number comes back.
-    pub(crate) fn push_sync(&mut self, asked: Asked) -> u64 {
+    pub(crate) fn push_sync(&mut self, asked: PendingRequest) -> u64 {
         self.numbers += 1;
         let sync = Waiting::Sync { number: self.numbers, asked, confirmed: false };
         self.waiting.push_back(sync);
@@ -134,23 +136,23 @@ impl Queue {
     }
 
     /// A request waits for its turn.
-    pub(crate) fn push(&mut self, asked: Asked) {
+    pub(crate) fn push(&mut self, asked: PendingRequest) {
         self.waiting.push_back(Waiting::Request(asked));
     }
 
     /// The session's end waits for its turn.
-    pub(crate) fn push_farewell(&mut self, asked: Asked) {
-        self.waiting.push_back(Waiting::Farewell(asked));
+    pub(crate) fn push_farewell(&mut self, asked: PendingRequest) {
+        self.waiting.push_back(Waiting::CloseLocalSession(asked));
     }
 
     /// Does the session end when its turn has come?
     pub(crate) fn ends(&self) -> bool {
-        self.waiting.iter().any(|waiting| matches!(waiting, Waiting::Farewell(_)))
+        self.waiting.iter().any(|waiting| matches!(waiting, Waiting::CloseLocalSession(_)))
     }
 
     /// A request waits for the session.
     pub(crate) fn push_early(&mut self, frame: RequestFrame) {
-        self.waiting.push_back(Waiting::Early(frame));
+        self.waiting.push_back(Waiting::BeforeSession(frame));
     }
 
     /// The write whose transaction was applied: it is the first in the queue, because transactions are applied in the
@@ -161,8 +163,8 @@ impl Queue {
             Waiting::Write { asked, .. } => Some(asked.frame),
             Waiting::Sync { .. }
             | Waiting::Request(_)
-            | Waiting::Farewell(_)
-            | Waiting::Early(_) => None,
+            | Waiting::CloseLocalSession(_)
+            | Waiting::BeforeSession(_) => None,
         }
     }
 
@@ -180,8 +182,8 @@ impl Queue {
                 }
                 Waiting::Write { .. }
                 | Waiting::Request(_)
-                | Waiting::Farewell(_)
-                | Waiting::Early(_) => {}
+                | Waiting::CloseLocalSession(_)
+                | Waiting::BeforeSession(_) => {}
             }
         }
         any
@@ -203,9 +205,9 @@ impl Queue {
     pub(crate) fn resume(&mut self, found: impl Fn(u64) -> bool) -> Resumed {
         let stays = |waiting: &Waiting| match waiting {
             Waiting::Write { number, .. } => found(*number),
-            Waiting::Sync { .. } | Waiting::Farewell(_) => true,
+            Waiting::Sync { .. } | Waiting::CloseLocalSession(_) => true,
             Waiting::Request(asked) => is_read(asked),
-            Waiting::Early(_) => false,
+            Waiting::BeforeSession(_) => false,
         };
         let kept = self.waiting.iter().take_while(|waiting| stays(waiting)).count();
         let mut lost = false;
@@ -213,12 +215,12 @@ impl Queue {
             Waiting::Write { number, asked } => {
                 assert!(!found(number), "write {number} was found behind one that was lost");
                 lost = true;
-                Anew::Asked(asked)
+                Resubmit::PendingRequest(asked)
             }
-            Waiting::Sync { asked, .. } | Waiting::Request(asked) | Waiting::Farewell(asked) => {
-                Anew::Asked(asked)
-            }
-            Waiting::Early(frame) => Anew::Early(frame),
+            Waiting::Sync { asked, .. }
+            | Waiting::Request(asked)
+            | Waiting::CloseLocalSession(asked) => Resubmit::PendingRequest(asked),
+            Waiting::BeforeSession(frame) => Resubmit::BeforeSession(frame),
         });
         let anew = anew.collect();
         Resumed { syncs: self.unconfirmed().collect(), anew, lost }
@@ -231,8 +233,8 @@ impl Queue {
             Waiting::Sync { .. }
             | Waiting::Write { .. }
             | Waiting::Request(_)
-            | Waiting::Farewell(_)
-            | Waiting::Early(_) => None,
+            | Waiting::CloseLocalSession(_)
+            | Waiting::BeforeSession(_) => None,
         })
     }
 
@@ -241,27 +243,27 @@ impl Queue {
         match self.waiting.front() {
             Some(Waiting::Request(asked)) => is_read(asked),
             Some(Waiting::Sync { confirmed, .. }) => *confirmed,
-            Some(Waiting::Farewell(_)) => true,
-            Some(Waiting::Write { .. } | Waiting::Early(_)) | None => false,
+            Some(Waiting::CloseLocalSession(_)) => true,
+            Some(Waiting::Write { .. } | Waiting::BeforeSession(_)) | None => false,
         }
     }
 
     /// That request.
-    pub(crate) fn next_read(&mut self) -> Option<Asked> {
+    pub(crate) fn next_read(&mut self) -> Option<PendingRequest> {
         if !self.has_read() {
             return None;
         }
         match self.waiting.pop_front()? {
-            Waiting::Request(asked) | Waiting::Sync { asked, .. } | Waiting::Farewell(asked) => {
-                Some(asked)
-            }
-            Waiting::Write { .. } | Waiting::Early(_) => None,
+            Waiting::Request(asked)
+            | Waiting::Sync { asked, .. }
+            | Waiting::CloseLocalSession(asked) => Some(asked),
+            Waiting::Write { .. } | Waiting::BeforeSession(_) => None,
         }
     }
 }
 
 /// Can it be answered without a word of the leader?
-fn is_read(Asked { frame, .. }: &Asked) -> bool {
+fn is_read(PendingRequest { frame, .. }: &PendingRequest) -> bool {
     !frame.request.is_write() && !matches!(frame.request, Request::Sync { .. })
 }
 
@@ -269,15 +271,15 @@ fn is_read(Asked { frame, .. }: &Asked) -> bool {
 mod tests {
     use super::*;
 
-    fn frame(xid: i32, request: Request) -> Asked {
-        Asked { frame: RequestFrame { xid, request }, ids: Ids::default() }
+    fn frame(xid: i32, request: Request) -> PendingRequest {
+        PendingRequest { frame: RequestFrame { xid, request }, ids: Ids::default() }
     }
 
-    fn write(xid: i32) -> Asked {
+    fn write(xid: i32) -> PendingRequest {
         frame(xid, Request::CloseSession)
     }
 
-    fn sync(xid: i32) -> Asked {
+    fn sync(xid: i32) -> PendingRequest {
         frame(xid, Request::Sync { path: "/".into() })
     }
 
@@ -343,7 +345,7 @@ mod tests {
         assert!(lost);
         assert_eq!(syncs, [second]);
         let expected = [write(4), frame(5, Request::Ping), sync(6), write(7)];
-        assert_eq!(anew, expected.map(Anew::Asked));
+        assert_eq!(anew, expected.map(Resubmit::PendingRequest));
         assert_eq!(queue.applied(first).map(|f| f.xid), Some(1));
         assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(2));
         assert_eq!(queue.next_read(), None);

@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use super::order::Form;
+use super::order::ReplyShape;
 use crate::error::ErrorCode;
 use crate::txn::TxnOp;
 use crate::wire::{MultiResult, ReplyBody, Stat};
@@ -15,7 +15,7 @@ const RUNTIME_INCONSISTENCY: i32 = -2;
 /// The answer to a write whose transaction is applied; `stats` are those of the nodes it created and changed, in order.
 /// `None` where the transaction is no decision on such a request.
 pub(crate) fn of(
-    form: &Form,
+    form: &ReplyShape,
     op: &TxnOp,
     stats: &mut impl Iterator<Item = Stat>,
 ) -> Option<Result<ReplyBody, ErrorCode>> {
@@ -40,7 +40,7 @@ pub(crate) fn of(
         | TxnOp::MoveSession { .. }
         | TxnOp::CloseSession => ReplyBody::Empty,
         TxnOp::Multi(ops) => {
-            let Form::Multi(forms) = form else { return None };
+            let ReplyShape::Multi(forms) = form else { return None };
             let parts = ops.iter().zip(forms).map(|(op, form)| part(form, op, stats));
             ReplyBody::Multi(parts.collect::<Option<_>>()?)
         }
@@ -56,14 +56,18 @@ pub(crate) fn of(
 }
 
 /// What became of one operation, if it is one that a multi can have.
-fn part(form: &Form, op: &TxnOp, stats: &mut impl Iterator<Item = Stat>) -> Option<MultiResult> {
+fn part(
+    form: &ReplyShape,
+    op: &TxnOp,
+    stats: &mut impl Iterator<Item = Stat>,
+) -> Option<MultiResult> {
     let mut stat = || stats.next();
     Some(match op {
         TxnOp::Create { path, .. } => {
             let stat = stat()?;
             match form {
-                Form::WithStat => MultiResult::CreatedStat(path.clone(), stat),
-                Form::Plain | Form::Multi(_) => MultiResult::Created(path.clone()),
+                ReplyShape::WithStat => MultiResult::CreatedStat(path.clone(), stat),
+                ReplyShape::Plain | ReplyShape::Multi(_) => MultiResult::Created(path.clone()),
             }
         }
         TxnOp::SetData { .. } | TxnOp::SetAcl { .. } => MultiResult::Changed(stat()?),

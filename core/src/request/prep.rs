@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::error::ErrorCode;
 use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
-use crate::tree::{self, Lapse, QuotaVerdict, Tree};
+use crate::tree::{self, Expiry, QuotaVerdict, Tree};
 use crate::txn::{Lifetime, TxnOp};
 use crate::wire::{Acl, CreateMode, Id, OpCode, Perms, Request};
 
@@ -29,7 +29,7 @@ pub(crate) struct Prep {
 
 /// What a request is decided by, besides what is proposed already.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Case<'a> {
+pub(crate) struct PrepContext<'a> {
     /// The tree as it is applied.
     pub(crate) tree: &'a Tree,
     /// What this server is told.
@@ -57,7 +57,7 @@ struct Creation {
     lifetime: Lifetime,
 }
 
-impl<'a> Case<'a> {
+impl<'a> PrepContext<'a> {
     fn who(&self) -> Who<'a> {
         Who::new(self.ids, self.schemes)
     }
@@ -72,7 +72,7 @@ impl Prep {
     ///
     /// # Panics
     /// On requests that are no writes.
-    pub(crate) fn decide(&mut self, case: &Case<'_>, request: Request) -> TxnOp {
+    pub(crate) fn decide(&mut self, case: &PrepContext<'_>, request: Request) -> TxnOp {
         self.pending.begin();
         match self.decide_one(case, request).and_then(|op| self.fit(case, op)) {
             Ok(op) => {
@@ -87,7 +87,7 @@ impl Prep {
     }
 
     /// Refuses what no link between servers would take: few bytes may ask for a list of many identities.
-    fn fit(&mut self, case: &Case<'_>, op: TxnOp) -> Result<TxnOp, ErrorCode> {
+    fn fit(&mut self, case: &PrepContext<'_>, op: TxnOp) -> Result<TxnOp, ErrorCode> {
         if op.size() > case.config.limits.record_bytes {
             self.too_large = true;
             return Err(ErrorCode::Marshalling);
@@ -95,7 +95,7 @@ impl Prep {
         Ok(op)
     }
 
-    fn decide_one(&mut self, case: &Case<'_>, request: Request) -> Result<TxnOp, ErrorCode> {
+    fn decide_one(&mut self, case: &PrepContext<'_>, request: Request) -> Result<TxnOp, ErrorCode> {
         match request {
             Request::Create { path, data, acl, flags, .. } => {
                 let CreateMode { ephemeral, sequential } = mode(case, flags)?;
@@ -166,10 +166,10 @@ impl Prep {
     }
 
     /// The deletion of a node that may go by itself, if it still may when all is applied that is proposed (edge 195).
-    pub(crate) fn lapse(&mut self, case: &Case<'_>, path: &str) -> Option<TxnOp> {
+    pub(crate) fn lapse(&mut self, case: &PrepContext<'_>, path: &str) -> Option<TxnOp> {
         let node = self.look_up(case.tree, path)?;
         let lifetime = Lifetime::of(node.owner);
-        let lapse = Lapse::of(lifetime, node.children, node.creates, node.mtime)?;
+        let lapse = Expiry::of(lifetime, node.children, node.creates, node.mtime)?;
         if !lapse.is_due(case.time, &case.config.tree) {
             return None;
         }
@@ -190,7 +190,7 @@ impl Prep {
     }
 
     /// DATA-05, from the path on.
-    fn create(&mut self, case: &Case<'_>, new: Creation) -> Result<TxnOp, ErrorCode> {
+    fn create(&mut self, case: &PrepContext<'_>, new: Creation) -> Result<TxnOp, ErrorCode> {
         let Creation { mut path, data, acl, sequential, lifetime } = new;
         let parent_path = parent_of(&path)?.to_owned();
         let acl = case.who().fixup(acl)?;
@@ -229,7 +229,12 @@ impl Prep {
     }
 
     /// DATA-06.
-    fn delete(&mut self, case: &Case<'_>, path: &str, version: i32) -> Result<(), ErrorCode> {
+    fn delete(
+        &mut self,
+        case: &PrepContext<'_>,
+        path: &str,
+        version: i32,
+    ) -> Result<(), ErrorCode> {
         let parent_path = parent_of(path)?;
         if tree::is_reserved(path) {
             return Err(ErrorCode::BadArguments);
@@ -245,7 +250,7 @@ impl Prep {
         Ok(())
     }
 
-    fn remove(&mut self, case: &Case<'_>, path: &str, parent_path: &str, mut parent: Node) {
+    fn remove(&mut self, case: &PrepContext<'_>, path: &str, parent_path: &str, mut parent: Node) {
         parent.children -= 1;
         self.pending.change(parent_path, Some(parent), case.zxid);
         self.pending.change(path, None, case.zxid);
@@ -254,7 +259,7 @@ impl Prep {
     /// DATA-07.
     fn set_data(
         &mut self,
-        case: &Case<'_>,
+        case: &PrepContext<'_>,
         path: String,
         data: Option<Bytes>,
         version: i32,
@@ -279,7 +284,7 @@ impl Prep {
     /// DATA-32: `count` nodes and `bytes` more at `path`.
     fn check_quota(
         &mut self,
-        case: &Case<'_>,
+        case: &PrepContext<'_>,
         path: &str,
         count: i64,
         bytes: i64,
@@ -301,7 +306,7 @@ impl Prep {
     /// DATA-08.
     fn set_acl(
         &mut self,
-        case: &Case<'_>,
+        case: &PrepContext<'_>,
         path: &str,
         acl: Vec<Acl>,
         version: i32,
@@ -323,7 +328,7 @@ impl Prep {
     }
 
     /// DATA-09.
-    fn check(&self, case: &Case<'_>, path: &str, version: i32) -> Result<(), ErrorCode> {
+    fn check(&self, case: &PrepContext<'_>, path: &str, version: i32) -> Result<(), ErrorCode> {
         if !tree::is_valid(path) {
             return Err(ErrorCode::BadArguments);
         }
@@ -334,7 +339,7 @@ impl Prep {
 
     /// MULTI-01, MULTI-04: each operation is decided over those before it; where one fails, none has happened, and the
     /// sequence numbers are given back.
-    fn multi(&mut self, case: &Case<'_>, requests: Vec<Request>) -> TxnOp {
+    fn multi(&mut self, case: &PrepContext<'_>, requests: Vec<Request>) -> TxnOp {
         let count = requests.len();
         let mut ops = Vec::with_capacity(count);
         let mut refusal = None;
@@ -368,7 +373,7 @@ impl Prep {
     }
 
     /// SESS-07: the ephemerals that the session will have had when this transaction is applied.
-    fn close_session(&mut self, case: &Case<'_>) -> TxnOp {
+    fn close_session(&mut self, case: &PrepContext<'_>) -> TxnOp {
         let stays = |path: &&str| self.pending.get(path).is_none();
         let mut paths = self.pending.ephemerals(case.session);
         paths.extend(case.tree.ephemerals(case.session, "").filter(stays).map(Arc::from));
@@ -401,7 +406,7 @@ impl Prep {
 }
 
 impl Node {
-    fn check(&self, case: &Case<'_>, access: &Access<'_>) -> Result<(), ErrorCode> {
+    fn check(&self, case: &PrepContext<'_>, access: &Access<'_>) -> Result<(), ErrorCode> {
         let list = match &self.acl {
             NodeAcl::Stored(id) => case.tree.acls().list(*id),
             NodeAcl::New(list) => list,
@@ -415,14 +420,14 @@ impl Node {
 }
 
 /// The mode of an operation that has no time to live (DATA-05, edge 17).
-fn mode(case: &Case<'_>, flags: i32) -> Result<CreateMode, ErrorCode> {
+fn mode(case: &PrepContext<'_>, flags: i32) -> Result<CreateMode, ErrorCode> {
     check_timed(case, flags)?;
     CreateMode::from_wire(flags).ok_or(ErrorCode::BadArguments)
 }
 
 /// The mode of one that has: is a suffix added, and how long does the node live? ZooKeeper does not survive a negative time
 /// with another mode (edge 23).
-fn timed_mode(case: &Case<'_>, flags: i32, ttl: i64) -> Result<(bool, Lifetime), ErrorCode> {
+fn timed_mode(case: &PrepContext<'_>, flags: i32, ttl: i64) -> Result<(bool, Lifetime), ErrorCode> {
     check_timed(case, flags)?;
     let ms = ttl.try_into().ok().filter(|ms| (1..=Lifetime::TTL_MS_MAX).contains(ms));
     match (flags, ms) {
@@ -432,7 +437,7 @@ fn timed_mode(case: &Case<'_>, flags: i32, ttl: i64) -> Result<(bool, Lifetime),
 }
 
 /// Modes with a time to live may be switched off (edge 24).
-fn check_timed(case: &Case<'_>, flags: i32) -> Result<(), ErrorCode> {
+fn check_timed(case: &PrepContext<'_>, flags: i32) -> Result<(), ErrorCode> {
     let off = matches!(flags, 5 | 6) && !case.config.tree.extended_types;
     if off { Err(ErrorCode::Unimplemented) } else { Ok(()) }
 }
@@ -489,9 +494,9 @@ mod tests {
             }
         }
 
-        fn case(&self) -> Case<'_> {
+        fn case(&self) -> PrepContext<'_> {
             let World { tree, config, schemes, zxid, time, .. } = self;
-            Case {
+            PrepContext {
                 tree,
                 config,
                 schemes,

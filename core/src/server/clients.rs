@@ -5,9 +5,9 @@
 //! the role.
 
 use super::{Role, Server};
-use crate::auth::Known;
+use crate::auth::Identities;
 use crate::cx::Cx;
-use crate::error::{Lost, Why};
+use crate::error::{LinkCloseReason, StepDownReason};
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientCommand, ClientEvent, Mark, Pressure};
 use crate::notice::Notice;
@@ -33,7 +33,7 @@ pub(super) struct Conn {
     pub(super) phase: ConnPhase,
     pub(super) queue: Queue,
     /// Who the client has shown to be; they are of the connection, and only become more (ACL-17).
-    pub(super) known: Known,
+    pub(super) known: Identities,
     /// Is it among those whose reads have their turn?
     pub(super) is_ready: bool,
 }
@@ -41,7 +41,7 @@ pub(super) struct Conn {
 #[derive(Debug)]
 pub(super) enum ConnPhase {
     /// The handshake waits for a leader.
-    Held(ConnectRequest),
+    AwaitLeader(ConnectRequest),
     /// The new session's transaction is under way; requests wait for it (HS-07).
     Creating(ConnectRequest),
     /// The session exists; it is served with the next breath.
@@ -57,7 +57,7 @@ impl Server {
     pub(super) fn on_client(&mut self, conn: ConnId, event: ClientEvent, cx: &mut Cx<'_>) {
         match event {
             ClientEvent::Opened(request, ids) => {
-                let (phase, queue) = (ConnPhase::Held(request), Queue::default());
+                let (phase, queue) = (ConnPhase::AwaitLeader(request), Queue::default());
                 let known = cx.schemes.opened(ids);
                 let new = Conn { phase, queue, known, is_ready: false };
                 let before = self.conns.insert(conn, new);
@@ -90,7 +90,8 @@ impl Server {
 
     /// Carries out the handshake of a held connection (HS rows).
     fn connect(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
-        let Some(Conn { phase: ConnPhase::Held(request), .. }) = self.conns.get(&conn) else {
+        let Some(Conn { phase: ConnPhase::AwaitLeader(request), .. }) = self.conns.get(&conn)
+        else {
             return;
         };
         let request = request.clone();
@@ -132,8 +133,8 @@ impl Server {
                 }
             }
             Role::Leading(leader) => {
-                let verdict = leader.create_session(timeout_ms, origin, &mut self.replica, cx);
-                self.carry_out(verdict, cx);
+                let effect = leader.create_session(timeout_ms, origin, &mut self.replica, cx);
+                self.apply_leader_effect(effect, cx);
             }
         }
     }
@@ -275,7 +276,7 @@ impl Server {
                 self.refuse_session(conn, read_only, cx);
             }
             Some(
-                ConnPhase::Held(_)
+                ConnPhase::AwaitLeader(_)
                 | ConnPhase::Creating(_)
                 | ConnPhase::Created { .. }
                 | ConnPhase::Open { .. },
@@ -343,13 +344,13 @@ impl Server {
                 Some(ConnPhase::Creating(_) | ConnPhase::Revalidating(_))
                     if found.contains(&Origin::handshake(cx.config.id(), conn)) => {}
                 None => {}
-                Some(ConnPhase::Held(_)) => self.connect(conn, cx),
+                Some(ConnPhase::AwaitLeader(_)) => self.connect(conn, cx),
                 Some(ConnPhase::Creating(request) | ConnPhase::Revalidating(request)) => {
                     let request = request.clone();
                     if self.by_session.get(&request.session) == Some(&conn) {
                         self.by_session.remove(&request.session);
                     }
-                    self.set_phase(conn, ConnPhase::Held(request));
+                    self.set_phase(conn, ConnPhase::AwaitLeader(request));
                     self.connect(conn, cx);
                 }
                 Some(ConnPhase::Created { session, timeout_ms, read_only }) => {
@@ -376,7 +377,7 @@ impl Server {
             ConnPhase::Created { timeout_ms, .. } | ConnPhase::Open { timeout_ms, .. } => {
                 Some(*timeout_ms)
             }
-            ConnPhase::Held(request)
+            ConnPhase::AwaitLeader(request)
             | ConnPhase::Creating(request)
             | ConnPhase::Revalidating(request) => Some(cx.config.negotiate(request.timeout_ms)),
         };
@@ -463,7 +464,7 @@ impl Server {
             && leader.broadcast().is_none_or(|broadcast| !broadcast.has_room(cx))
         {
             cx.mark(Mark::EpochUsedUp);
-            self.look(None, Why::Looks(Lost::Epoch), cx);
+            self.look(None, LinkCloseReason::Looks(StepDownReason::Epoch), cx);
         }
         self.serves()
     }
@@ -492,7 +493,7 @@ impl Server {
     /// Sessions that have a connection here which is not known as theirs, and the other way round.
     pub(super) fn strays(&self) -> usize {
         let session = |conn: &Conn| match &conn.phase {
-            ConnPhase::Held(_) | ConnPhase::Creating(_) => None,
+            ConnPhase::AwaitLeader(_) | ConnPhase::Creating(_) => None,
             ConnPhase::Revalidating(request) => Some(request.session),
             ConnPhase::Created { session, .. } | ConnPhase::Open { session, .. } => Some(*session),
         };

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::cx::Cx;
 use crate::ids::{Instant, SessionId};
 use crate::notice::Notice;
-use crate::peer::Standing;
+use crate::peer::SessionKind;
 use crate::session::{self, SessionTable, SessionTracker};
 use crate::status::SessionInfo;
 use crate::wire::{CreateMode, Request};
@@ -81,21 +81,21 @@ impl LocalSessions {
 
     /// What the leader is told of the session that wants this to be written. The first write that needs an owner whom all
     /// servers know begins an upgrade (SESS-15, MULTI-09); what follows it on the same link finds the session known.
-    pub(super) fn standing(
+    pub(super) fn session_kind(
         &mut self,
         id: SessionId,
         request: &Request,
         config: &Config,
-    ) -> Standing {
+    ) -> SessionKind {
         let Some((timeout_ms, _)) = self.own.get(id) else {
-            return Standing::Global;
+            return SessionKind::Global;
         };
         if !config.sessions.upgrade || !creates_ephemeral(request) {
-            return Standing::Local;
+            return SessionKind::Local;
         }
         self.own.forget(id);
         self.upgrading.insert(id, timeout_ms);
-        Standing::Upgrading { timeout_ms }
+        SessionKind::Upgrading { timeout_ms }
     }
 
     /// The session is replicated from now on. Was it one of these?

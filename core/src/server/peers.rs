@@ -5,11 +5,11 @@
 use super::{Role, Server};
 use crate::cx::Cx;
 use crate::election::{Outcome, Reaction};
-use crate::error::{Lost, Why};
+use crate::error::{LinkCloseReason, StepDownReason};
 use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Mark, PeerCommand, PeerEvent};
-use crate::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance};
+use crate::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState};
 use crate::quorum::HistoryInfo;
 use crate::timer::Timer;
 use crate::zab::LEADER_TIMERS;
@@ -31,10 +31,10 @@ impl Server {
         }
         if self.is_overtaken(from, said, cx) {
             cx.mark(Mark::ElectionOvertaken);
-            self.look(None, Why::Looks(Lost::Overtaken), cx);
+            self.look(None, LinkCloseReason::Looks(StepDownReason::Overtaken), cx);
         }
         let Role::Looking(looking) = &mut self.role else {
-            if said.stance == Stance::Looking {
+            if said.server_state == ServerState::Looking {
                 self.answer_notification(from, cx);
             }
             return;
@@ -96,7 +96,7 @@ impl Server {
     /// Is a later election under way that this server should take part in? Its leader has left, and says so before the
     /// link is closed. Or it waits in vain for those who elected it, because they have gone on: it was cut off meanwhile.
     fn is_overtaken(&self, from: ServerId, said: &Notification, cx: &Cx<'_>) -> bool {
-        if said.stance != Stance::Looking || said.round <= self.round {
+        if said.server_state != ServerState::Looking || said.round <= self.round {
             return false;
         }
         match &self.role {
@@ -119,14 +119,14 @@ impl Server {
 
     /// A server that looks for a leader hears from one that does not how its election ended (FLE-09).
     fn answer_notification(&self, from: ServerId, cx: &mut Cx<'_>) {
-        let stance = match &self.role {
-            Role::Looking(_) => Stance::Looking,
-            Role::Following(_) => Stance::Following,
-            Role::Leading(_) => Stance::Leading,
+        let server_state = match &self.role {
+            Role::Looking(_) => ServerState::Looking,
+            Role::Following(_) => ServerState::Following,
+            Role::Leading(_) => ServerState::Leading,
         };
         let (round, history) = (self.round, self.replica.history_info(cx.config));
         let ensemble = self.replica.ensemble_id();
-        let notification = |vote| Notification { stance, round, vote, history, ensemble };
+        let notification = |vote| Notification { server_state, round, vote, history, ensemble };
         let notification = self.elected.map(notification);
         cx.out.election.extend(notification.map(|notification| (from, notification)));
     }
@@ -138,7 +138,8 @@ impl Server {
                 let following = matches!(self.role, Role::Following(_));
                 let stranger = peer == cx.config.id() || !cx.config.voters().contains(peer);
                 if following || stranger {
-                    let why = if stranger { Why::Stranger } else { Why::Follows };
+                    let why =
+                        if stranger { LinkCloseReason::Stranger } else { LinkCloseReason::Follows };
                     return cx.out.peers.push(PeerCommand::Close(link, why));
                 }
                 self.inbound.insert(link, Inbound { peer, said: None });
@@ -147,7 +148,7 @@ impl Server {
                 if matches!(&self.role, Role::Following(f) if f.leader() == peer && f.link().is_none())
                 {
                     cx.mark(Mark::LeaderUnreachable);
-                    self.look(Some(peer), Why::Looks(Lost::Leader), cx);
+                    self.look(Some(peer), LinkCloseReason::Looks(StepDownReason::Leader), cx);
                 }
             }
             PeerEvent::Message(PeerMessage::Learner(message)) => {
@@ -173,7 +174,7 @@ impl Server {
             // It was wanted when it was dialled.
             Role::Looking(_) | Role::Following(_) | Role::Leading(_) => {
                 cx.mark(Mark::LinkUnwanted);
-                cx.out.peers.push(PeerCommand::Close(link, Why::Unwanted));
+                cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Unwanted));
             }
         }
     }
@@ -185,8 +186,8 @@ impl Server {
         }
         match &mut self.role {
             Role::Leading(leader) => {
-                let verdict = leader.on_message(link, message, &mut self.replica, cx);
-                self.carry_out(verdict, cx);
+                let effect = leader.on_message(link, message, &mut self.replica, cx);
+                self.apply_leader_effect(effect, cx);
             }
             // Late words on a link that this server has closed.
             Role::Following(_) => cx.mark(Mark::LinkDead),
@@ -215,7 +216,7 @@ impl Server {
             format!("its first word is {message}")
         };
         self.inbound.remove(&link);
-        cx.out.peers.push(PeerCommand::Close(link, Why::Refused(refused)));
+        cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Refused(refused)));
     }
 
     fn on_leader_message(&mut self, link: LinkId, message: FromLeader, cx: &mut Cx<'_>) {
@@ -229,8 +230,8 @@ impl Server {
                         follower.touch(session, timeout_ms);
                     }
                 }
-                let news = follower.on_message(message, &mut self.replica, cx);
-                self.take_news(news, cx);
+                let effect = follower.on_message(message, &mut self.replica, cx);
+                self.apply_follower_effect(effect, cx);
             }
             // Late words on a link that this server has closed.
             Role::Following(_) | Role::Leading(_) => cx.mark(Mark::LinkDead),
@@ -246,11 +247,11 @@ impl Server {
                     cx.mark(Mark::SyncLeaderLost);
                 }
                 let lost = Some(follower.leader());
-                self.look(lost, Why::Looks(Lost::Leader), cx);
+                self.look(lost, LinkCloseReason::Looks(StepDownReason::Leader), cx);
             }
             Role::Leading(leader) => {
-                let verdict = leader.on_down(link, cx);
-                self.carry_out(verdict, cx);
+                let effect = leader.on_down(link, cx);
+                self.apply_leader_effect(effect, cx);
             }
             Role::Looking(_) | Role::Following(_) => {}
         }
@@ -283,7 +284,7 @@ impl Server {
                 self.inbound.extract_if(.., |_, inbound| inbound.said.is_some()).next()
             && let Some((accepted, history)) = inbound.said
         {
-            let verdict = leader.on_follower_info(
+            let effect = leader.on_follower_info(
                 link,
                 inbound.peer,
                 accepted,
@@ -291,7 +292,7 @@ impl Server {
                 &mut self.replica,
                 cx,
             );
-            self.carry_out(verdict, cx);
+            self.apply_leader_effect(effect, cx);
         }
     }
 
@@ -303,14 +304,14 @@ impl Server {
             && follower.is_late(cx)
         {
             let leader = follower.leader();
-            self.look(Some(leader), Why::Silent, cx);
+            self.look(Some(leader), LinkCloseReason::Silent, cx);
         }
         for timer in LEADER_TIMERS {
             if self.timers.due(timer, now)
                 && let Role::Leading(leader) = &mut self.role
             {
-                let verdict = leader.on_timer(timer, &self.replica, cx);
-                self.carry_out(verdict, cx);
+                let effect = leader.on_timer(timer, &self.replica, cx);
+                self.apply_leader_effect(effect, cx);
             }
         }
     }

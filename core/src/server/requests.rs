@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::clients::{Conn, ConnPhase};
 use super::{Role, Server};
-use crate::auth::{Access, Facts, Shown, Who};
+use crate::auth::{Access, AuthOutcome, Facts, Who};
 use crate::cx::Cx;
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, SessionId, Zxid};
@@ -15,7 +15,7 @@ use crate::io::{ClientCommand, Mark};
 use crate::peer::FromLearner;
 use crate::replica::{Applied, Fired};
 use crate::request::cost;
-use crate::request::order::{Anew, Asked, Form, Resumed};
+use crate::request::order::{PendingRequest, ReplyShape, Resubmit, Resumed};
 use crate::request::outcome;
 use crate::request::read::{self, Asker};
 use crate::txn::{Origin, TxnOp};
@@ -33,7 +33,7 @@ impl Server {
             Some(Conn { phase: ConnPhase::Open { .. }, known, .. }) => known,
             Some(Conn {
                 phase:
-                    ConnPhase::Held(_)
+                    ConnPhase::AwaitLeader(_)
                     | ConnPhase::Creating(_)
                     | ConnPhase::Created { .. }
                     | ConnPhase::Revalidating(_),
@@ -60,11 +60,11 @@ impl Server {
             return self.refuse_conn(conn, xid, ErrorCode::SchemeRequired, cx);
         }
         let ids = known.ids().clone();
-        self.on_asked(conn, Asked { frame: RequestFrame { xid, request }, ids }, cx);
+        self.on_asked(conn, PendingRequest { frame: RequestFrame { xid, request }, ids }, cx);
     }
 
     /// A request of a session, with the identities that it was read with.
-    fn on_asked(&mut self, conn: ConnId, asked: Asked, cx: &mut Cx<'_>) {
+    fn on_asked(&mut self, conn: ConnId, asked: PendingRequest, cx: &mut Cx<'_>) {
         let Some(Conn { phase: ConnPhase::Open { session, timeout_ms }, .. }) =
             self.conns.get(&conn)
         else {
@@ -114,7 +114,7 @@ impl Server {
         let node = cx.schemes.node(scheme).and_then(|path| tree.find(path));
         let data = node.and_then(|id| tree.node(id).data.as_deref());
         match cx.schemes.authenticate(scheme, auth, &Facts { known: known.ids(), data }) {
-            Shown::Accepted(ids) => match known.extend(ids) {
+            AuthOutcome::Accepted(ids) => match known.extend(ids) {
                 Ok(()) => {
                     cx.mark(Mark::AuthAccepted);
                     let reply = Reply { xid, zxid: 0, result: Ok(ReplyBody::Empty) };
@@ -125,8 +125,8 @@ impl Server {
                     self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx);
                 }
             },
-            Shown::Refused => self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx),
-            Shown::Closed => {
+            AuthOutcome::Refused => self.refuse_conn(conn, xid, ErrorCode::AuthFailed, cx),
+            AuthOutcome::Closed => {
                 cx.mark(Mark::AuthRefused);
                 self.close(conn, cx);
             }
@@ -158,11 +158,11 @@ impl Server {
         }
     }
 
-    fn write(&mut self, conn: ConnId, session: SessionId, asked: Asked, cx: &mut Cx<'_>) {
+    fn write(&mut self, conn: ConnId, session: SessionId, asked: PendingRequest, cx: &mut Cx<'_>) {
         if !self.ensure_room(cx) {
             return self.queue(conn).push(asked);
         }
-        let standing = self.local.standing(session, &asked.frame.request, cx.config);
+        let session_kind = self.local.session_kind(session, &asked.frame.request, cx.config);
         let (request, ids) = (asked.frame.request.clone(), asked.ids.clone());
         let number = self.queue(conn).push_write(asked);
         let origin = Origin { server: cx.config.id(), conn, request: number };
@@ -171,14 +171,15 @@ impl Server {
             Role::Following(follower) => {
                 cx.mark(Mark::WriteForwarded);
                 if let Some(link) = follower.serving() {
-                    let write = FromLearner::Request { session, origin, ids, request, standing };
+                    let write =
+                        FromLearner::Request { session, origin, ids, request, session_kind };
                     cx.tell(link, write);
                 }
             }
             Role::Leading(leader) => {
-                let write = Write { session, origin, ids, request, standing };
-                let verdict = leader.propose(write, &mut self.replica, cx);
-                self.carry_out(verdict, cx);
+                let write = Write { session, origin, ids, request, session_kind };
+                let effect = leader.propose(write, &mut self.replica, cx);
+                self.apply_leader_effect(effect, cx);
             }
         }
     }
@@ -193,8 +194,8 @@ impl Server {
                 }
             }
             Role::Leading(leader) => {
-                let verdict = leader.sync(SyncWaiter { link: None, conn, request }, cx);
-                self.carry_out(verdict, cx);
+                let effect = leader.sync(SyncWaiter { link: None, conn, request }, cx);
+                self.apply_leader_effect(effect, cx);
             }
         }
     }
@@ -211,8 +212,8 @@ impl Server {
     }
 
     /// Answers a request whose turn has come and that is no write.
-    pub(super) fn read(&mut self, conn: ConnId, asked: Asked, cx: &mut Cx<'_>) {
-        let Asked { frame: RequestFrame { xid, request }, ids } = asked;
+    pub(super) fn read(&mut self, conn: ConnId, asked: PendingRequest, cx: &mut Cx<'_>) {
+        let PendingRequest { frame: RequestFrame { xid, request }, ids } = asked;
         cx.spend(1);
         if let Request::Unknown { .. } = request {
             // WIRE-14.
@@ -319,7 +320,7 @@ impl Server {
             } else {
                 let asked = self.queue(conn).applied(request);
                 let answer = asked.and_then(|frame| {
-                    let form = Form::of(&frame.request);
+                    let form = ReplyShape::of(&frame.request);
                     let result = outcome::of(&form, &txn.op, &mut effects.stats.into_iter())?;
                     Some((frame.xid, result))
                 });
@@ -400,8 +401,8 @@ impl Server {
         self.serve_reads(conn, cx);
         for anew in anew {
             match anew {
-                Anew::Asked(asked) => self.on_asked(conn, asked, cx),
-                Anew::Early(frame) => self.on_request(conn, frame, cx),
+                Resubmit::PendingRequest(asked) => self.on_asked(conn, asked, cx),
+                Resubmit::BeforeSession(frame) => self.on_request(conn, frame, cx),
             }
         }
     }

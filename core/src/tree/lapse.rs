@@ -12,7 +12,7 @@ use crate::txn::Lifetime;
 
 /// When a childless node may go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Lapse {
+pub(crate) enum Expiry {
     /// A container that had children: at any time.
     Emptied,
     /// A container that never had a child: some time after this wall clock, ms, if ever.
@@ -21,27 +21,32 @@ pub(crate) enum Lapse {
     Expires(i64),
 }
 
-impl Lapse {
+impl Expiry {
     /// Of a node of this kind that has children or none, ever had some, and was written at `mtime`.
-    pub(crate) fn of(lifetime: Lifetime, children: u32, creates: i32, mtime: i64) -> Option<Lapse> {
+    pub(crate) fn of(
+        lifetime: Lifetime,
+        children: u32,
+        creates: i32,
+        mtime: i64,
+    ) -> Option<Expiry> {
         match lifetime {
             Lifetime::Persistent | Lifetime::Ephemeral => None,
             Lifetime::Container | Lifetime::Ttl { .. } if children > 0 => None,
-            Lifetime::Container if creates > 0 => Some(Lapse::Emptied),
-            Lifetime::Container => Some(Lapse::Unused(mtime)),
-            Lifetime::Ttl { ms } => Some(Lapse::Expires(mtime.saturating_add_unsigned(ms))),
+            Lifetime::Container if creates > 0 => Some(Expiry::Emptied),
+            Lifetime::Container => Some(Expiry::Unused(mtime)),
+            Lifetime::Ttl { ms } => Some(Expiry::Expires(mtime.saturating_add_unsigned(ms))),
         }
     }
 
     /// Has its time come?
     pub(crate) fn is_due(self, now: WallMs, options: &TreeOptions) -> bool {
         match self {
-            Lapse::Emptied => true,
-            Lapse::Unused(mtime) => {
+            Expiry::Emptied => true,
+            Expiry::Unused(mtime) => {
                 let limit = options.container_never_used_ms;
                 limit != 0 && now.0 > mtime.saturating_add_unsigned(limit)
             }
-            Lapse::Expires(at) => options.extended_types && now.0 > at,
+            Expiry::Expires(at) => options.extended_types && now.0 > at,
         }
     }
 }
@@ -55,10 +60,10 @@ impl Tree {
     /// The first node behind `after` whose time has come.
     pub(crate) fn next_lapse(
         &self,
-        after: Option<(Lapse, NodeId)>,
+        after: Option<(Expiry, NodeId)>,
         now: WallMs,
         options: &TreeOptions,
-    ) -> Option<(Lapse, NodeId)> {
+    ) -> Option<(Expiry, NodeId)> {
         let mut from = after.map_or(Bound::Unbounded, Bound::Excluded);
         loop {
             let next = *self.lapses.range((from, Bound::Unbounded)).next()?;
@@ -67,9 +72,9 @@ impl Tree {
             }
             // Where one is early, all behind it of its kind are.
             from = match next.0 {
-                Lapse::Emptied => unreachable!("it may go at any time"),
-                Lapse::Unused(_) => Bound::Included((Lapse::Expires(i64::MIN), NodeId::ROOT)),
-                Lapse::Expires(_) => return None,
+                Expiry::Emptied => unreachable!("it may go at any time"),
+                Expiry::Unused(_) => Bound::Included((Expiry::Expires(i64::MIN), NodeId::ROOT)),
+                Expiry::Expires(_) => return None,
             };
         }
     }
@@ -88,8 +93,8 @@ impl Tree {
         }
     }
 
-    fn lapse(&self, id: NodeId) -> Option<Lapse> {
+    fn lapse(&self, id: NodeId) -> Option<Expiry> {
         let node = self.node(id);
-        Lapse::of(node.lifetime(), self.children_count(id), node.creates, node.mtime)
+        Expiry::of(node.lifetime(), self.children_count(id), node.creates, node.mtime)
     }
 }

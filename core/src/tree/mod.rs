@@ -24,7 +24,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 
 pub(crate) use acl::{AclId, AclTable};
-pub(crate) use lapse::Lapse;
+pub(crate) use lapse::Expiry;
 pub(crate) use load::{Loader, PART, load};
 pub(crate) use node::{Node, NodeId};
 pub(crate) use path::{is_reserved, is_valid, split};
@@ -53,7 +53,7 @@ pub(crate) struct Tree {
     acls: AclTable,
     /// By session, and for each by path: whoever asks for those below a prefix visits no others.
     ephemerals: BTreeSet<(SessionId, Box<str>)>,
-    lapses: BTreeSet<(Lapse, NodeId)>,
+    lapses: BTreeSet<(Expiry, NodeId)>,
     quotas: Quotas,
     counts: Counts,
     walk: Option<Walk>,

@@ -6,16 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::cleaning::Cleaning;
+use super::cleaning::ContainerManager;
 use super::syncs::Syncs;
 use crate::auth::Ids;
 use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::Mark;
-use crate::peer::Standing;
+use crate::peer::SessionKind;
 use crate::replica::Replica;
 use crate::request::cost;
-use crate::request::prep::{Case, Prep};
+use crate::request::prep::{Prep, PrepContext};
 use crate::rng::KeyedHash;
 use crate::session::{self, SessionTracker};
 use crate::store::Entry;
@@ -24,10 +24,10 @@ use crate::wire::{Id, Request};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Broadcast {
+pub(crate) struct Proposer {
     pub(crate) tracker: SessionTracker,
     prep: Prep,
-    cleaning: Cleaning,
+    cleaning: ContainerManager,
     /// The next session's id, by the byte that names the server it is created for.
     next_session: BTreeMap<u8, SessionId>,
     /// Sessions whose beginning is proposed and not applied: new ones, and those that one server has known until now.
@@ -63,7 +63,7 @@ pub(crate) struct Write {
     /// What is asked.
     pub(crate) request: Request,
     /// What the session is to the ensemble.
-    pub(crate) standing: Standing,
+    pub(crate) session_kind: SessionKind,
 }
 
 /// What is to be decided, whoever wants it.
@@ -76,14 +76,14 @@ struct Decision<'a> {
     request: Request,
 }
 
-impl Broadcast {
+impl Proposer {
     /// Service begins in `epoch`; the whole history is applied.
-    pub(crate) fn new(epoch: Epoch, replica: &Replica, cx: &mut Cx<'_>) -> Broadcast {
+    pub(crate) fn new(epoch: Epoch, replica: &Replica, cx: &mut Cx<'_>) -> Proposer {
         assert_eq!(replica.log().applied(), replica.log().appended(), "history before service");
-        Broadcast {
+        Proposer {
             tracker: SessionTracker::new(replica.sessions(), cx.config.tick(), cx.now.mono),
             prep: Prep::new(KeyedHash::new(cx.rng)),
-            cleaning: Cleaning::new(cx.now.mono),
+            cleaning: ContainerManager::new(cx.now.mono),
             next_session: BTreeMap::new(),
             beginning: BTreeSet::new(),
             last_proposed: Zxid::start_of(epoch),
@@ -102,8 +102,8 @@ impl Broadcast {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Option<Entry> {
-        let Write { session, origin, ids, request, standing } = write;
-        let local = standing == Standing::Local;
+        let Write { session, origin, ids, request, session_kind } = write;
+        let local = session_kind == SessionKind::Local;
         if !local && !self.tracker.is_live(session) {
             cx.mark(Mark::RequestOnClosingSession);
             return None;
@@ -164,7 +164,7 @@ impl Broadcast {
         let closes = request == Request::CloseSession;
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let tree = replica.tree();
-        let case = Case { tree, config, schemes, session, local, ids, zxid, time };
+        let case = PrepContext { tree, config, schemes, session, local, ids, zxid, time };
         let op = self.prep.decide(&case, request);
         if self.prep.take_over_soft_quota() {
             cx.mark(Mark::QuotaSoft);
@@ -183,7 +183,7 @@ impl Broadcast {
         replica.append(Txn { zxid, session, time: cx.now.wall, origin, op }, cx)
     }
 
-    /// When [`Broadcast::clean`] is due.
+    /// When [`Proposer::clean`] is due.
     pub(crate) fn cleaning_deadline(&mut self, replica: &Replica, cx: &Cx<'_>) -> Option<Instant> {
         self.cleaning.deadline(replica.tree(), cx)
     }
@@ -202,7 +202,8 @@ impl Broadcast {
         };
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let (tree, session) = (replica.tree(), SessionId(0));
-        let case = Case { tree, config, schemes, session, local: false, ids: &[], zxid, time };
+        let case =
+            PrepContext { tree, config, schemes, session, local: false, ids: &[], zxid, time };
         let op = self.cleaning.take_due(&mut self.prep, &case, cx.now.mono)?;
         let zxid = self.take_zxid(cx);
         cx.mark(Mark::NodeLapsed);

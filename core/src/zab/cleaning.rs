@@ -8,27 +8,27 @@ use std::time::Duration;
 use crate::config::TreeOptions;
 use crate::cx::Cx;
 use crate::ids::Instant;
-use crate::request::prep::{Case, Prep};
-use crate::tree::{Lapse, NodeId, Tree};
+use crate::request::prep::{Prep, PrepContext};
+use crate::tree::{Expiry, NodeId, Tree};
 use crate::txn::TxnOp;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Cleaning {
+pub(crate) struct ContainerManager {
     /// Rounds begin at multiples of their interval from here.
     begun: Instant,
     /// The next deletion of this round, or the next round. `None` while there is nothing that could ever go.
     next: Option<Instant>,
     /// The last node that this round has looked at.
-    after: Option<(Lapse, NodeId)>,
+    after: Option<(Expiry, NodeId)>,
 }
 
-impl Cleaning {
+impl ContainerManager {
     /// A reign begins: whatever the last one has not deleted is found again.
-    pub(crate) fn new(now: Instant) -> Cleaning {
-        Cleaning { begun: now, next: None, after: None }
+    pub(crate) fn new(now: Instant) -> ContainerManager {
+        ContainerManager { begun: now, next: None, after: None }
     }
 
     pub(crate) fn deadline(&mut self, tree: &Tree, cx: &Cx<'_>) -> Option<Instant> {
@@ -44,7 +44,7 @@ impl Cleaning {
     pub(crate) fn take_due(
         &mut self,
         prep: &mut Prep,
-        case: &Case<'_>,
+        case: &PrepContext<'_>,
         now: Instant,
     ) -> Option<TxnOp> {
         let options = &case.config.tree;

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::cx::Cx;
-use crate::error::{Lost, Why};
+use crate::error::{LinkCloseReason, StepDownReason};
 use crate::identity::{self, EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
 use crate::notice::Notice;
 use crate::peer::{FromLeader, FromLearner};
-use crate::quorum::{Voice, Voters};
+use crate::quorum::{HistoryStatus, Voters};
 use crate::replica::Replica;
 use crate::store::Entry;
 
@@ -65,7 +65,7 @@ enum Phase {
 /// What has become true, and is more than a follower can act on.
 #[must_use]
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum FollowerEffect {
     /// Nothing.
     None,
     /// The history is committed up to here.
@@ -77,7 +77,7 @@ pub(crate) enum News {
     /// What this server has at this position is not what the ensemble has there.
     Differs(Zxid),
     /// This leader cannot be followed: look for one.
-    Abandon(Why),
+    Abandon(LinkCloseReason),
 }
 
 impl Follower {
@@ -158,7 +158,7 @@ impl Follower {
         message: FromLeader,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> News {
+    ) -> FollowerEffect {
         let serves = self.serving().is_some();
         if !serves {
             self.deadline = cx.now.mono.after(cx.config.init_limit());
@@ -184,14 +184,14 @@ impl Follower {
                 self.on_new_leader(epoch, (voters, established), (identity, nonces), replica, cx)
             }
             FromLeader::Differs { zxid } if cx.config.voters().set().len() > 2 => {
-                News::Differs(zxid)
+                FollowerEffect::Differs(zxid)
             }
             FromLeader::UpToDate { committed } => self.on_up_to_date(committed, replica, cx),
             FromLeader::Commit { zxid } if serves && zxid <= replica.log().appended() => {
-                News::Commit(zxid)
+                FollowerEffect::Commit(zxid)
             }
             FromLeader::Ping { round, sent, echo } => self.on_ping(round, sent, echo, replica, cx),
-            FromLeader::Synced { conn, request } if serves => News::Synced(conn, request),
+            FromLeader::Synced { conn, request } if serves => FollowerEffect::Synced(conn, request),
             FromLeader::Commit { .. } | FromLeader::Synced { .. } | FromLeader::Differs { .. } => {
                 self.refuse(format!("the leader said out of turn: {message}"), cx)
             }
@@ -288,7 +288,7 @@ impl Follower {
         ensemble: u64,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> News {
+    ) -> FollowerEffect {
         let state = replica.state();
         let known = self.elected_epoch.max(state.accepted_epoch);
         let link = match self.phase {
@@ -316,10 +316,10 @@ impl Follower {
         }
         if epoch < state.accepted_epoch {
             cx.mark(Mark::PromiseRefused);
-            return News::Abandon(Why::Looks(Lost::Outdated));
+            return FollowerEffect::Abandon(LinkCloseReason::Looks(StepDownReason::Outdated));
         }
         let fresh = epoch > state.accepted_epoch;
-        let forgetful = replica.voice() == Voice::Blank && !empty;
+        let forgetful = replica.history_status() == HistoryStatus::Uninitialized && !empty;
         let joins = self.joins && ensemble != 0;
         let write = replica.save_state(cx, |state| {
             state.accepted_epoch = epoch;
@@ -334,10 +334,10 @@ impl Follower {
         if forgetful {
             cx.mark(Mark::FoundEmpty);
         }
-        News::None
+        FollowerEffect::None
     }
 
-    fn on_trunc(&mut self, to: Zxid, replica: &mut Replica, cx: &mut Cx<'_>) -> News {
+    fn on_trunc(&mut self, to: Zxid, replica: &mut Replica, cx: &mut Cx<'_>) -> FollowerEffect {
         let Phase::Synchronization { link, .. } = self.phase else {
             return self.refuse(format!("the leader asked to truncate to {to} out of turn"), cx);
         };
@@ -351,7 +351,7 @@ impl Follower {
             Ok(last) => {
                 cx.mark(Mark::Truncated);
                 cx.tell(link, FromLearner::SyncAt { last, nonce: replica.nonce_at(last) });
-                News::None
+                FollowerEffect::None
             }
             Err(what) => self.refuse(what, cx),
         }
@@ -362,17 +362,22 @@ impl Follower {
         (zxid, index, bytes, last): (Zxid, u32, Bytes, bool),
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> News {
+    ) -> FollowerEffect {
         let Phase::Synchronization { .. } = self.phase else {
             return self.refuse(format!("the leader sent snapshot {zxid} out of turn"), cx);
         };
         match replica.receive_chunk(zxid, index, bytes, last, cx) {
-            Ok(()) => News::None,
+            Ok(()) => FollowerEffect::None,
             Err(what) => self.refuse(what, cx),
         }
     }
 
-    fn on_proposal(&mut self, entry: Entry, replica: &mut Replica, cx: &mut Cx<'_>) -> News {
+    fn on_proposal(
+        &mut self,
+        entry: Entry,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> FollowerEffect {
         let expected = match self.phase {
             Phase::Synchronization { .. }
             | Phase::Entering { .. }
@@ -385,7 +390,7 @@ impl Follower {
             return self.refuse(what, cx);
         }
         match replica.receive(entry, cx) {
-            Ok(()) => News::None,
+            Ok(()) => FollowerEffect::None,
             Err(what) => self.refuse(what, cx),
         }
     }
@@ -398,7 +403,7 @@ impl Follower {
         (identity, nonces): (Identity, Vec<EpochNonce>),
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> News {
+    ) -> FollowerEffect {
         // All of it goes into the state file, which has one block for it.
         if identity.id == 0 || established.len() > Voters::MAX || nonces.len() > identity::EPOCHS {
             return self.refuse(format!("the leader began epoch {epoch} with too much"), cx);
@@ -424,13 +429,13 @@ impl Follower {
                     state.nonces = nonces;
                 });
                 self.phase = Phase::Entering { link, epoch, write };
-                News::None
+                FollowerEffect::None
             }
             // A quorum has the history: the voters of this epoch are those to keep.
             Phase::Synced { link, epoch: entered, recording: None } if epoch == entered => {
                 let write = replica.save_state(cx, |state| state.voters = established);
                 self.phase = Phase::Synced { link, epoch, recording: Some(write) };
-                News::None
+                FollowerEffect::None
             }
             Phase::Synchronization { .. }
             | Phase::Dialling
@@ -445,11 +450,13 @@ impl Follower {
     }
 
     /// ZAB-12.
-    fn on_up_to_date(&self, committed: Zxid, replica: &Replica, cx: &mut Cx<'_>) -> News {
+    fn on_up_to_date(&self, committed: Zxid, replica: &Replica, cx: &mut Cx<'_>) -> FollowerEffect {
         let log = replica.log();
         let possible = log.committed()..=log.appended();
         match self.phase {
-            Phase::Synced { .. } if possible.contains(&committed) => News::Serve(committed),
+            Phase::Synced { .. } if possible.contains(&committed) => {
+                FollowerEffect::Serve(committed)
+            }
             Phase::Synced { .. }
             | Phase::Dialling
             | Phase::Discovery { .. }
@@ -492,7 +499,7 @@ impl Follower {
         echo: Instant,
         replica: &Replica,
         cx: &mut Cx<'_>,
-    ) -> News {
+    ) -> FollowerEffect {
         match self.phase {
             Phase::Synced { link, .. } | Phase::Following { link, .. } => {
                 if self.serving().is_some() {
@@ -504,7 +511,7 @@ impl Follower {
                 self.compared = digests.last().map_or(self.compared, |(zxid, _)| *zxid);
                 let (sent, echo) = (cx.now.mono, leaders_clock);
                 cx.tell(link, FromLearner::Pong { round, sent, echo, touched, digests });
-                News::None
+                FollowerEffect::None
             }
             Phase::Dialling
             | Phase::Discovery { .. }
@@ -515,9 +522,9 @@ impl Follower {
     }
 
     /// Leaves a leader that speaks out of turn.
-    fn refuse(&self, what: String, cx: &mut Cx<'_>) -> News {
+    fn refuse(&self, what: String, cx: &mut Cx<'_>) -> FollowerEffect {
         cx.mark(Mark::LeaderRefused);
-        News::Abandon(Why::Refused(what))
+        FollowerEffect::Abandon(LinkCloseReason::Refused(what))
     }
 }
 

@@ -9,18 +9,18 @@ mod establish;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::differences::{ends_in_another_epoch, is_ahead};
-use super::broadcast::{Broadcast, Resumption, Write};
+use super::broadcast::{Proposer, Resumption, Write};
 use super::digests::Digests;
 use super::follower::DIGESTS;
 use super::learner::{Learner, Stage};
 use super::syncs::SyncWaiter;
 use crate::cx::Cx;
-use crate::error::{Lost, Why};
+use crate::error::{LinkCloseReason, StepDownReason};
 use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
-use crate::peer::{FromLeader, FromLearner, Standing};
-use crate::quorum::{HistoryInfo, Voice};
+use crate::peer::{FromLeader, FromLearner, SessionKind};
+use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::replica::Replica;
 use crate::store::Entry;
 use crate::timer::Timer;
@@ -63,13 +63,13 @@ enum Phase {
     /// Waits for servers that have taken over its history, and keep the voters of this epoch, durably.
     Synchronization { epoch: Epoch, write: WriteId, own: bool, recording: Option<WriteId> },
     /// Serves.
-    Broadcast { epoch: Epoch, broadcast: Box<Broadcast> },
+    Broadcast { epoch: Epoch, broadcast: Box<Proposer> },
 }
 
 /// What has become true, and is more than a leader can act on.
 #[must_use]
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum LeaderEffect {
     /// Nothing.
     GoOn,
     /// The history is committed up to here.
@@ -81,7 +81,7 @@ pub(crate) enum Verdict {
     /// A majority has another state at this position than this server.
     Differs(Zxid),
     /// There is no quorum to lead, or somebody else knows more: look for a leader.
-    StepDown(Lost),
+    StepDown(StepDownReason),
 }
 
 impl Leader {
@@ -106,7 +106,7 @@ impl Leader {
     }
 
     /// What serves, while this leader does.
-    pub(crate) fn serving(&self) -> Option<&Broadcast> {
+    pub(crate) fn serving(&self) -> Option<&Proposer> {
         match &self.phase {
             Phase::Broadcast { broadcast, .. } => Some(broadcast),
             Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => None,
@@ -114,7 +114,7 @@ impl Leader {
     }
 
     /// The same, to act.
-    pub(crate) fn broadcast(&mut self) -> Option<&mut Broadcast> {
+    pub(crate) fn broadcast(&mut self) -> Option<&mut Proposer> {
         match &mut self.phase {
             Phase::Broadcast { broadcast, .. } => Some(broadcast),
             Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => None,
@@ -133,12 +133,12 @@ impl Leader {
     }
 
     /// What the word of a voter is worth that is this leader, or one of its learners.
-    pub(crate) fn voice_of(&self, id: ServerId, own: ServerId) -> Option<Voice> {
+    pub(crate) fn history_status_of(&self, id: ServerId, own: ServerId) -> Option<HistoryStatus> {
         if id == own {
-            return Some(self.history.voice);
+            return Some(self.history.history_status);
         }
         let learner = self.learners.values().find(|learner| learner.server == id);
-        learner.map(|learner| learner.history.voice)
+        learner.map(|learner| learner.history.history_status)
     }
 
     /// The links of its learners.
@@ -163,10 +163,10 @@ impl Leader {
         message: FromLearner,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let Some(learner) = self.learners.get_mut(&link) else {
             cx.mark(Mark::LinkDead);
-            return Verdict::GoOn;
+            return LeaderEffect::GoOn;
         };
         learner.on_message(cx.now.mono);
         if let FromLearner::AckEpoch { last, nonce, .. } | FromLearner::SyncAt { last, nonce } =
@@ -186,28 +186,28 @@ impl Leader {
             FromLearner::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
             FromLearner::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
             // That it says something is what it says.
-            FromLearner::Loading { .. } => Verdict::GoOn,
+            FromLearner::Loading { .. } => LeaderEffect::GoOn,
             FromLearner::Pong { round, echo, sent, touched, digests }
                 if digests.len() <= DIGESTS =>
             {
                 learner.on_pong(sent, echo, cx.now.mono);
                 let compares = learner.is_synced();
                 let digests = if compares { &digests[..] } else { &[] };
-                let verdict = self.compare(server, digests, replica, cx);
-                if matches!(verdict, Verdict::GoOn) {
+                let effect = self.compare(server, digests, replica, cx);
+                if matches!(effect, LeaderEffect::GoOn) {
                     self.on_pong(link, round, &touched, cx)
                 } else {
-                    verdict
+                    effect
                 }
             }
-            FromLearner::Request { session, origin, ids, request, standing }
+            FromLearner::Request { session, origin, ids, request, session_kind }
                 if serves
                     && origin.server == server
                     && origin.request != Origin::HANDSHAKE
                     && request.is_proper_write()
-                    && standing.admits(session, server, &request) =>
+                    && session_kind.admits(session, server, &request) =>
             {
-                let write = Write { session, origin, ids, request, standing };
+                let write = Write { session, origin, ids, request, session_kind };
                 self.on_request(link, write, replica, cx)
             }
             FromLearner::CreateSession { timeout_ms, origin }
@@ -233,7 +233,7 @@ impl Leader {
     }
 
     /// A link is gone.
-    pub(crate) fn on_down(&mut self, link: LinkId, cx: &mut Cx<'_>) -> Verdict {
+    pub(crate) fn on_down(&mut self, link: LinkId, cx: &mut Cx<'_>) -> LeaderEffect {
         let gone = self.learners.remove(&link);
         if gone.is_some_and(|learner| learner.is_mended()) {
             cx.mark(Mark::SyncInterrupted);
@@ -260,10 +260,10 @@ impl Leader {
         found: Result<Vec<Entry>, String>,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         match self.learners.get_mut(&link).map(|learner| learner.on_log_read(found, replica, cx)) {
             // For a link that is gone, or as it should be.
-            None | Some(Ok(())) => Verdict::GoOn,
+            None | Some(Ok(())) => LeaderEffect::GoOn,
             Some(Err(what)) => {
                 cx.mark(Mark::LogReadFailed);
                 replica.on_log_unreadable();
@@ -280,10 +280,10 @@ impl Leader {
         found: Result<(bytes::Bytes, bool), String>,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let learner = self.learners.get_mut(&link);
         match learner.map(|learner| learner.on_snapshot_read(index, found, cx)) {
-            None | Some(Ok(())) => Verdict::GoOn,
+            None | Some(Ok(())) => LeaderEffect::GoOn,
             Some(Err(what)) => {
                 cx.mark(Mark::LogReadFailed);
                 replica.on_snapshot_unreadable(zxid);
@@ -306,11 +306,11 @@ impl Leader {
     }
 
     /// The own log is durable up to here.
-    pub(crate) fn on_durable(&mut self, zxid: Zxid, cx: &mut Cx<'_>) -> Verdict {
+    pub(crate) fn on_durable(&mut self, zxid: Zxid, cx: &mut Cx<'_>) -> LeaderEffect {
         let own = cx.config.id();
         match self.broadcast() {
-            Some(broadcast) => Verdict::Commit(broadcast.on_ack(own, zxid, cx)),
-            None => Verdict::GoOn,
+            Some(broadcast) => LeaderEffect::Commit(broadcast.on_ack(own, zxid, cx)),
+            None => LeaderEffect::GoOn,
         }
     }
 
@@ -320,7 +320,7 @@ impl Leader {
             unreachable!("service begins after synchronization")
         };
         cx.mark(Mark::BroadcastBegun);
-        let broadcast = Box::new(Broadcast::new(epoch, replica, cx));
+        let broadcast = Box::new(Proposer::new(epoch, replica, cx));
         self.phase = Phase::Broadcast { epoch, broadcast };
         for learner in self.learners.values_mut().filter(|learner| learner.is_ready()) {
             learner.serve(replica, cx);
@@ -334,10 +334,10 @@ impl Leader {
         write: Write,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
         let (session, server) = (write.session, write.origin.server);
-        if let Standing::Upgrading { timeout_ms } = write.standing
+        if let SessionKind::Upgrading { timeout_ms } = write.session_kind
             && let Some(entry) = broadcast.propose_upgrade(session, timeout_ms, server, replica, cx)
         {
             let room = broadcast.has_room(cx);
@@ -345,14 +345,14 @@ impl Leader {
             if !room {
                 // The next leader finds the session known, and is asked for the write again.
                 cx.mark(Mark::EpochUsedUp);
-                return Verdict::StepDown(Lost::Epoch);
+                return LeaderEffect::StepDown(StepDownReason::Epoch);
             }
         }
         let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
         if let Some(entry) = broadcast.propose(write, replica, cx) {
             self.send(&entry, cx);
         }
-        Verdict::GoOn
+        LeaderEffect::GoOn
     }
 
     /// The end of a session that has not been heard of.
@@ -381,16 +381,16 @@ impl Leader {
         origin: Origin,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         match self.broadcast() {
             Some(broadcast) if broadcast.has_room(cx) => {
                 let entry = broadcast.propose_session(timeout_ms, origin, replica, cx);
                 self.send(&entry, cx);
-                Verdict::GoOn
+                LeaderEffect::GoOn
             }
-            Some(_) => Verdict::StepDown(Lost::Epoch),
+            Some(_) => LeaderEffect::StepDown(StepDownReason::Epoch),
             // Nobody asks before service begins; whoever does is owed nothing.
-            None => Verdict::GoOn,
+            None => LeaderEffect::GoOn,
         }
     }
 
@@ -412,13 +412,13 @@ impl Leader {
     }
 
     /// Somebody wants to see whatever is committed by now.
-    pub(crate) fn sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> Verdict {
+    pub(crate) fn sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> LeaderEffect {
         let Some(broadcast) = self.broadcast() else {
-            return Verdict::GoOn;
+            return LeaderEffect::GoOn;
         };
         if broadcast.syncs.push(waiter) {
             cx.mark(Mark::SyncShared);
-            return Verdict::GoOn;
+            return LeaderEffect::GoOn;
         }
         self.ping(cx);
         self.confirm(cx)
@@ -447,12 +447,17 @@ impl Leader {
     }
 
     /// One of [`LEADER_TIMERS`] is due: drops who is silent, gives up without a quorum, pings the others (ZAB-17).
-    pub(crate) fn on_timer(&mut self, timer: Timer, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
+    pub(crate) fn on_timer(
+        &mut self,
+        timer: Timer,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
         if timer == Timer::LearnerSilence {
             let late = self.learners.values().filter(|learner| learner.deadline(cx) <= cx.now.mono);
             for link in Vec::from_iter(late.map(|learner| learner.link)) {
                 cx.mark(Mark::LearnerSilent);
-                self.drop_learner(link, Why::Silent, cx);
+                self.drop_learner(link, LinkCloseReason::Silent, cx);
             }
         } else if timer == Timer::Establishment && self.serving().is_none() {
             return self.give_up(replica, cx);
@@ -463,7 +468,7 @@ impl Leader {
     }
 
     /// No quorum has followed it in time.
-    fn give_up(&self, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
+    fn give_up(&self, replica: &Replica, cx: &mut Cx<'_>) -> LeaderEffect {
         cx.mark(Mark::LeaderNotEstablished);
         cx.mark(match self.phase {
             Phase::Synchronization { .. } => Mark::SyncTimedOut,
@@ -473,7 +478,11 @@ impl Leader {
         });
         let used_up =
             matches!(self.phase, Phase::Gathering) && self.highest(replica).next().is_none();
-        Verdict::StepDown(if used_up { Lost::LastEpoch } else { Lost::NotEstablished })
+        LeaderEffect::StepDown(if used_up {
+            StepDownReason::LastEpoch
+        } else {
+            StepDownReason::NotEstablished
+        })
     }
 
     /// The epoch, once it is proposed.
@@ -486,7 +495,13 @@ impl Leader {
         }
     }
 
-    fn on_ack(&mut self, link: LinkId, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) -> Verdict {
+    fn on_ack(
+        &mut self,
+        link: LinkId,
+        zxid: Zxid,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
         let learner = self.learners.get_mut(&link).filter(|learner| learner.is_synced());
         // Beyond what is committed already, only positions of transactions: what is between two of them cannot be committed.
         let exists = zxid <= replica.log().committed()
@@ -498,8 +513,8 @@ impl Leader {
         learner.on_ack(zxid, cx.now.mono);
         let server = learner.server;
         match self.broadcast() {
-            Some(broadcast) => Verdict::Commit(broadcast.on_ack(server, zxid, cx)),
-            None => Verdict::GoOn,
+            Some(broadcast) => LeaderEffect::Commit(broadcast.on_ack(server, zxid, cx)),
+            None => LeaderEffect::GoOn,
         }
     }
 
@@ -509,7 +524,7 @@ impl Leader {
         round: u64,
         touched: &[(SessionId, u32)],
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let server = self.learners.get(&link).map(|learner| learner.server);
         let (Some(server), true) = (server, round <= self.round) else {
             let what = format!("it answered ping {round}, and the last was {}", self.round);
@@ -531,13 +546,13 @@ impl Leader {
         write: Write,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let now = cx.now.mono;
         let Some(broadcast) = self.broadcast() else {
             return self.refuse(link, "it sent a write before service began".into(), cx);
         };
         if !broadcast.has_room(cx) {
-            return Verdict::StepDown(Lost::Epoch);
+            return LeaderEffect::StepDown(StepDownReason::Epoch);
         }
         broadcast.tracker.touch(write.session, None, now);
         self.propose(write, replica, cx)
@@ -551,13 +566,13 @@ impl Leader {
         timeout_ms: u32,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let server = self.learners.get(&link).map(|learner| learner.server);
         let (Some(server), Some(broadcast)) = (server, self.broadcast()) else {
             return self.refuse(link, "it sent a session before service began".into(), cx);
         };
         if !broadcast.has_room(cx) {
-            return Verdict::StepDown(Lost::Epoch);
+            return LeaderEffect::StepDown(StepDownReason::Epoch);
         }
         let origin = Origin::handshake(server, conn);
         match self.resume_session(session, timeout_ms, origin, replica, cx) {
@@ -574,7 +589,7 @@ impl Leader {
             Resumption::Closing => cx.mark(Mark::SessionMoveClosing),
             Resumption::Moves(_) => {}
         }
-        Verdict::GoOn
+        LeaderEffect::GoOn
     }
 
     fn send(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
@@ -597,7 +612,7 @@ impl Leader {
     }
 
     /// Whoever waits for a round that a quorum has answered is told so.
-    fn confirm(&mut self, cx: &mut Cx<'_>) -> Verdict {
+    fn confirm(&mut self, cx: &mut Cx<'_>) -> LeaderEffect {
         let mut local = Vec::new();
         loop {
             let own = cx.config.id();
@@ -607,7 +622,7 @@ impl Leader {
             };
             let confirmed = cx.config.voters().reached_by_quorum(answered);
             let Some(broadcast) = self.broadcast() else {
-                return Verdict::GoOn;
+                return LeaderEffect::GoOn;
             };
             let satisfied: VecDeque<SyncWaiter> = broadcast.syncs.on_confirmed(confirmed);
             let more = broadcast.syncs.want_ping();
@@ -626,32 +641,32 @@ impl Leader {
             }
             self.ping(cx);
         }
-        if local.is_empty() { Verdict::GoOn } else { Verdict::Synced(local) }
+        if local.is_empty() { LeaderEffect::GoOn } else { LeaderEffect::Synced(local) }
     }
 
     /// A server that speaks out of turn is dropped; it will begin anew.
-    fn refuse(&mut self, link: LinkId, what: String, cx: &mut Cx<'_>) -> Verdict {
+    fn refuse(&mut self, link: LinkId, what: String, cx: &mut Cx<'_>) -> LeaderEffect {
         cx.mark(Mark::LearnerRefused);
-        self.drop_learner(link, Why::Refused(what), cx);
+        self.drop_learner(link, LinkCloseReason::Refused(what), cx);
         self.check_quorum(cx)
     }
 
-    fn drop_learner(&mut self, link: LinkId, why: Why, cx: &mut Cx<'_>) {
+    fn drop_learner(&mut self, link: LinkId, why: LinkCloseReason, cx: &mut Cx<'_>) {
         if self.learners.remove(&link).is_some() {
             cx.out.peers.push(PeerCommand::Close(link, why));
         }
     }
 
     /// A serving leader without a quorum that has its history cannot commit: it steps down at once.
-    fn check_quorum(&self, cx: &mut Cx<'_>) -> Verdict {
+    fn check_quorum(&self, cx: &mut Cx<'_>) -> LeaderEffect {
         if self.serving().is_none() {
-            return Verdict::GoOn;
+            return LeaderEffect::GoOn;
         }
         if self.has_quorum(Learner::is_synced, cx) {
-            return Verdict::GoOn;
+            return LeaderEffect::GoOn;
         }
         cx.mark(Mark::QuorumLost);
-        Verdict::StepDown(Lost::Quorum)
+        LeaderEffect::StepDown(StepDownReason::Quorum)
     }
 
     /// Are the learners that count, and this server, a quorum?

@@ -34,7 +34,7 @@ mod leader;
 mod learner;
 mod syncs;
 
-pub(crate) use broadcast::{Broadcast, Resumption, Write};
-pub(crate) use follower::{Follower, News};
-pub(crate) use leader::{LEADER_TIMERS, Leader, Verdict};
+pub(crate) use broadcast::{Proposer, Resumption, Write};
+pub(crate) use follower::{Follower, FollowerEffect};
+pub(crate) use leader::{LEADER_TIMERS, Leader, LeaderEffect};
 pub(crate) use syncs::SyncWaiter;

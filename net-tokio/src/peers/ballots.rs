@@ -191,18 +191,18 @@ fn newest(reader: &mut Reader, buffer: &mut BytesMut) -> Result<Option<Notificat
 
 #[cfg(test)]
 mod tests {
-    use zabkeeper_core::peer::{Stance, Vote, frame};
-    use zabkeeper_core::{Epoch, HistoryInfo, ServerId, Voice, Zxid};
+    use zabkeeper_core::peer::{ServerState, Vote, frame};
+    use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, ServerId, Zxid};
 
     use super::*;
 
     fn notification(round: u64) -> Notification {
         let vote = Vote { epoch: Epoch(1), zxid: Zxid(2), candidate: ServerId(3) };
         Notification {
-            stance: Stance::Looking,
+            server_state: ServerState::Looking,
             round,
             vote,
-            history: HistoryInfo::new(Voice::Full, Epoch(1)),
+            history: HistoryInfo::new(HistoryStatus::Complete, Epoch(1)),
             ensemble: 0,
         }
     }

@@ -13,10 +13,11 @@ use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState, Vote};
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::{
-    ConnId, Epoch, HistoryInfo, Input, LinkId, Outbox, ServerId, Voice, Why, Zxid,
+    ConnId, Epoch, HistoryInfo, HistoryStatus, Input, LinkCloseReason, LinkId, Outbox, ServerId,
+    Zxid,
 };
 
 use super::{Peers, bind, open};
@@ -107,10 +108,10 @@ impl End {
 fn notification(round: u64) -> Notification {
     let vote = Vote { epoch: Epoch(1), zxid: Zxid(2), candidate: ServerId(1) };
     Notification {
-        stance: Stance::Looking,
+        server_state: ServerState::Looking,
         round,
         vote,
-        history: HistoryInfo::new(Voice::Full, Epoch(1)),
+        history: HistoryInfo::new(HistoryStatus::Complete, Epoch(1)),
         ensemble: 0,
     }
 }
@@ -172,7 +173,7 @@ fn close_sends_what_was_queued_and_both_ends_hear_of_the_end_once() {
         // More than the kernel takes at once.
         let sent: Vec<PeerMessage> = (0..9).map(|i| proposal(i, 1 << 20)).collect();
         let mut peers: Vec<_> = sent.iter().map(|m| PeerCommand::Send(there, m.clone())).collect();
-        peers.extend([(); 2].map(|()| PeerCommand::Close(there, Why::Unwanted)));
+        peers.extend([(); 2].map(|()| PeerCommand::Close(there, LinkCloseReason::Unwanted)));
         two.peers.carry_out(&mut Outbox { peers, ..Outbox::default() });
         assert_eq!(two.next().await, Input::Peer(there, PeerEvent::Down));
         for message in sent {

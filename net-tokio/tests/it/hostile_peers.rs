@@ -15,7 +15,7 @@ use zabkeeper_core::peer::FromLearner;
 use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Established, Local, Refusal};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::{Epoch, HistoryInfo, ServerId, Voice};
+use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, ServerId};
 
 use crate::harness::PATIENCE;
 use crate::members::Ensemble;
@@ -77,7 +77,8 @@ fn is_closed(mut stream: &TcpStream) -> bool {
 }
 
 /// What a server says that has lost its history.
-const DAMAGED: HistoryInfo = HistoryInfo { voice: Voice::Damaged, epoch: Epoch(0), newcomers: 0 };
+const DAMAGED: HistoryInfo =
+    HistoryInfo { history_status: HistoryStatus::Lost, epoch: Epoch(0), newcomers: 0 };
 
 fn follower_info() -> Vec<u8> {
     let mut bytes = Vec::new();

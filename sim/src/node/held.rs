@@ -90,13 +90,13 @@ fn of_server(server: &Server) -> String {
         server.ephemerals().map(|(session, paths)| (session, paths.collect())).collect();
     let everybodys = server.sessions().into_iter().map(|session| (session, ""));
     let own = server.local_sessions().into_iter().map(|session| (session, " local,"));
-    for (session, standing) in everybodys.chain(own) {
+    for (session, session_kind) in everybodys.chain(own) {
         let at = session.server.map_or(String::new(), |id| format!(" at s{id},"));
         let expires = session.expires.map_or(String::new(), |at| format!(", expires at {at}"));
         let nodes = ephemerals.get(&session.id).map_or(String::new(), |paths| paths.join(" "));
         let _infallible = writeln!(
             text,
-            "  {}{standing}{at} {} ms{expires} {nodes}",
+            "  {}{session_kind}{at} {} ms{expires} {nodes}",
             session.id, session.timeout_ms
         );
     }

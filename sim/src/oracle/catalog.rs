@@ -181,9 +181,10 @@ impl Id {
             ),
             Id::Z14 => ("Z14", "epochs never go back, and a promise binds whoever has made it"),
             Id::Z15 => ("Z15", "a zxid is dealt once"),
-            Id::Z16 => {
-                ("Z16", "a vote names what is durable, or better, in the voice of its sender")
-            }
+            Id::Z16 => (
+                "Z16",
+                "a vote names what is durable, or better, and says the true history status of its sender",
+            ),
             Id::Z17 => ("Z17", "what a server vouches for is durable when it says so"),
             Id::Z18 => ("Z18", "an epoch is stored behind the history that it began with"),
             Id::Z19 => ("Z19", "cutting off the end of a log takes nothing committed or applied"),

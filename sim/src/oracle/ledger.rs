@@ -179,7 +179,7 @@ impl Ledger {
     /// How many learners have said who they are on links of this server, and how many of them have its history.
     pub(super) fn learners_of(&self, id: ServerId) -> (usize, usize) {
         let links = self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
-        let learners = links.filter(|link| link.voice.is_some());
+        let learners = links.filter(|link| link.history_status.is_some());
         learners.fold((0, 0), |(all, synced), link| (all + 1, synced + usize::from(link.synced)))
     }
 

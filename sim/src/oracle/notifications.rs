@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use zabkeeper_core::peer::{Notification, Stance, Vote};
+use zabkeeper_core::peer::{Notification, ServerState, Vote};
 use zabkeeper_core::{Input, Instant, ServerId};
 
 use super::catalog::{Id, Tally, Verdict};
@@ -49,7 +49,7 @@ impl Notifications {
         if let Some(round) = self.0.get_mut(&id) {
             let older = said.round < round.number;
             let less = said.round == round.number && said.vote < round.vote;
-            if older || less || said.stance != Stance::Looking {
+            if older || less || said.server_state != ServerState::Looking {
                 *round.asked.entry(*from).or_default() += 1;
             }
         }
@@ -65,7 +65,7 @@ impl Notifications {
     ) -> Verdict {
         let votes = VOTES_PER_VOTER * u32::try_from(ledger.voters.0.len()).unwrap_or(u32::MAX);
         for (to, said) in election {
-            if said.stance != Stance::Looking {
+            if said.server_state != ServerState::Looking {
                 self.0.remove(&id);
                 continue;
             }

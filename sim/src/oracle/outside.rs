@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{FromLearner, Notification, PeerMessage, Stance};
-use zabkeeper_core::{Epoch, Input, Instant, Mode, ServerId, Why};
+use zabkeeper_core::peer::{FromLearner, Notification, PeerMessage, ServerState};
+use zabkeeper_core::{Epoch, Input, Instant, LinkCloseReason, Mode, ServerId};
 
 use super::Acts;
 use super::catalog::{Id, Tally, Verdict};
@@ -64,10 +64,12 @@ impl Looking {
     fn reign(&self, voters: &Voters) -> Option<ServerId> {
         let follows = |id: ServerId, leader: ServerId| {
             let said = self.heard.get(&id);
-            said.is_some_and(|said| said.stance != Stance::Looking && said.vote.candidate == leader)
+            said.is_some_and(|said| {
+                said.server_state != ServerState::Looking && said.vote.candidate == leader
+            })
         };
         let leads = |leader: &ServerId| {
-            self.heard[leader].stance == Stance::Leading && follows(*leader, *leader)
+            self.heard[leader].server_state == ServerState::Leading && follows(*leader, *leader)
         };
         let mut leaders = self.heard.keys().copied().filter(leads);
         leaders.find(|leader| voters.most(|id| follows(id, *leader)))
@@ -141,8 +143,9 @@ impl Outside {
         (now, awake): (Instant, Instant),
         tick: Duration,
     ) -> Verdict {
-        let no_room =
-            |command: &PeerCommand| matches!(command, PeerCommand::Close(_, Why::NoRoom(_)));
+        let no_room = |command: &PeerCommand| {
+            matches!(command, PeerCommand::Close(_, LinkCloseReason::NoRoom(_)))
+        };
         if peers.iter().any(no_room) {
             self.resting.insert(id, now.after(tick * REST_TICKS));
         }
@@ -162,7 +165,10 @@ impl Outside {
             let joins = before.is_some_and(|looking| looking.since.is_some());
             return if joins { tally.hold(Id::Z26, true, Vec::new) } else { Ok(()) };
         }
-        let own = election.iter().map(|(_, said)| said).find(|said| said.stance == Stance::Looking);
+        let own = election
+            .iter()
+            .map(|(_, said)| said)
+            .find(|said| said.server_state == ServerState::Looking);
         let round = own.map(|own| own.round);
         // Who orders links about may have led or followed within this step. Then this is another election, in which only
         // what it says now is its vote.

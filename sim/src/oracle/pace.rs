@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Stance};
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, ServerState};
 use zabkeeper_core::store::DiskCommand;
-use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, Mode, ServerId, Status, Why, Zxid};
+use zabkeeper_core::{
+    ConnId, Input, Instant, LinkCloseReason, LinkId, Mode, ServerId, Status, StepDownReason, Zxid,
+};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
@@ -83,7 +85,7 @@ impl Pace {
     /// What a server is about to hear.
     pub(super) fn entered(&mut self, ledger: &Ledger, id: ServerId, input: &Input, now: Instant) {
         if let Input::Election(from, said) = input
-            && said.stance == Stance::Looking
+            && said.server_state == ServerState::Looking
             && ledger.follows(id).is_some_and(|(leader, _)| leader == *from)
         {
             self.released.insert(id);
@@ -167,7 +169,7 @@ impl Pace {
         now: Instant,
     ) -> Verdict {
         for command in commands {
-            let PeerCommand::Close(on, Why::Silent) = command else {
+            let PeerCommand::Close(on, LinkCloseReason::Silent) = command else {
                 continue;
             };
             let Some(link) = ledger.link(id, *on) else {
@@ -227,8 +229,11 @@ impl Pace {
         let left: Vec<_> = commands
             .iter()
             .filter_map(|command| match command {
-                PeerCommand::Close(_, Why::Looks(Lost::Epoch | Lost::Behind)) => None,
-                PeerCommand::Close(link, Why::Looks(_)) => ledger.link(id, *link),
+                PeerCommand::Close(
+                    _,
+                    LinkCloseReason::Looks(StepDownReason::Epoch | StepDownReason::Behind),
+                ) => None,
+                PeerCommand::Close(link, LinkCloseReason::Looks(_)) => ledger.link(id, *link),
                 PeerCommand::Close(..) | PeerCommand::Send(..) | PeerCommand::Dial(_) => None,
             })
             .collect();

@@ -10,9 +10,9 @@ use std::fmt;
 use std::mem::{self, Discriminant};
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState, Vote};
 use zabkeeper_core::store::THIS_SERVER;
-use zabkeeper_core::{Epoch, HistoryInfo, Instant, LinkId, ServerId, Voice, Zxid};
+use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, Instant, LinkId, ServerId, Zxid};
 
 use super::catalog::{Id, Tally, Verdict};
 use super::epochs::Promises;
@@ -38,7 +38,7 @@ pub(super) struct Link {
     /// The epoch that the leader at the other end has named.
     pub(super) epoch: Option<Epoch>,
     /// What the learner at the other end has said of itself.
-    pub(super) voice: Option<Voice>,
+    pub(super) history_status: Option<HistoryStatus>,
     /// The learner at the other end has all of the leader's history.
     pub(super) synced: bool,
     /// The learner at the other end has come on it. Who names an epoch that cannot be is turned away.
@@ -148,7 +148,7 @@ impl Ledger {
                     proven: at,
                     underway: VecDeque::new(),
                     epoch: None,
-                    voice: None,
+                    history_status: None,
                     synced: false,
                     comes: false,
                     snapshot: None,
@@ -188,7 +188,7 @@ impl Ledger {
                     ..
                 }) = message
                 {
-                    view.voice = Some(history.voice);
+                    view.history_status = Some(history.history_status);
                     view.comes = *accepted < Epoch::END;
                 } else if let PeerMessage::Learner(FromLearner::AckNewLeader { .. }) = message {
                     view.synced = true;
@@ -201,14 +201,15 @@ impl Ledger {
                     ..
                 }) = message
                 {
-                    let (peer, voice) = (view.peer, view.voice.unwrap_or(Voice::Damaged));
+                    let (peer, history_status) =
+                        (view.peer, view.history_status.unwrap_or(HistoryStatus::Lost));
                     if let Some(before) = before {
-                        let past = Past { voice, epoch: *current, before };
+                        let past = Past { history_status, epoch: *current, before };
                         server.promises.pasts.insert(peer, past);
                     }
                     let held = server.mirror.issued();
                     let own = (held.state.current_epoch, held.path.end());
-                    if voice == Voice::Full && (*current, *last) > own {
+                    if history_status == HistoryStatus::Complete && (*current, *last) > own {
                         server.promises.better.get_or_insert((peer, *current, *last));
                     }
                 }
@@ -365,16 +366,16 @@ impl Ledger {
     /// What a server knows of the past, going by its disk.
     fn past(&self, id: ServerId) -> Past {
         let epoch = self.servers[&id].mirror.durable().state.current_epoch;
-        Past { voice: self.worth(id), epoch, before: self.voters_before(id) }
+        Past { history_status: self.worth(id), epoch, before: self.voters_before(id) }
     }
 
     /// What the word of a server is worth, going by its disk.
-    fn worth(&self, id: ServerId) -> Voice {
+    fn worth(&self, id: ServerId) -> HistoryStatus {
         let held = self.servers[&id].mirror.durable();
         match (held.state.damaged, held.state.current_epoch.0 > 0) {
-            (true, _) => Voice::Damaged,
-            (false, true) => Voice::Full,
-            (false, false) => Voice::Blank,
+            (true, _) => HistoryStatus::Lost,
+            (false, true) => HistoryStatus::Complete,
+            (false, false) => HistoryStatus::Uninitialized,
         }
     }
 
@@ -400,7 +401,7 @@ impl Ledger {
             }
         };
         if let PeerMessage::Learner(FromLearner::FollowerInfo { history, .. }) = said.message {
-            self.has_this_voice(tally, said.by, history.voice, &evidence)?;
+            self.has_this_voice(tally, said.by, history.history_status, &evidence)?;
         } else if let PeerMessage::Learner(FromLearner::AckEpoch { current: named, last, .. }) =
             said.message
         {
@@ -433,10 +434,11 @@ impl Ledger {
         &self,
         tally: &mut Tally,
         id: ServerId,
-        voice: Voice,
+        history_status: HistoryStatus,
         evidence: &impl Fn() -> Vec<String>,
     ) -> Verdict {
-        let honest = voice != Voice::Full || self.worth(id) == Voice::Full;
+        let honest =
+            history_status != HistoryStatus::Complete || self.worth(id) == HistoryStatus::Complete;
         tally.hold(Id::Z16, honest, evidence)
     }
 
@@ -448,8 +450,12 @@ impl Ledger {
         notifications: &[(ServerId, Notification)],
     ) -> Verdict {
         for (to, notification) in notifications {
-            let Notification { stance, vote, history: HistoryInfo { voice, .. }, .. } =
-                *notification;
+            let Notification {
+                server_state,
+                vote,
+                history: HistoryInfo { history_status, .. },
+                ..
+            } = *notification;
             let server = &self.servers[&by];
             let (held, settled) = (server.mirror.durable(), server.mirror.is_settled());
             let zxid = server.mirror.issued().path.end();
@@ -462,19 +468,20 @@ impl Ledger {
                     format!("durable there: log up to {durable}, {}{writing}", kept(&held.state)),
                 ]
             };
-            self.has_this_voice(tally, by, voice, &evidence)?;
+            self.has_this_voice(tally, by, history_status, &evidence)?;
             if vote.candidate == by {
-                let honest = voice != Voice::Full || (vote == own && own.zxid <= durable);
-                tally.hold(Id::Z16, stance != Stance::Looking || honest, evidence)?;
+                let honest = history_status != HistoryStatus::Complete
+                    || (vote == own && own.zxid <= durable);
+                tally.hold(Id::Z16, server_state != ServerState::Looking || honest, evidence)?;
                 self.server(by).stood.insert((vote.epoch, vote.zxid));
                 continue;
             }
-            if stance != Stance::Looking {
+            if server_state != ServerState::Looking {
                 continue;
             }
             let rank = |vote: Vote| (vote.epoch, vote.zxid, vote.candidate);
             let better = rank(vote) > rank(own);
-            tally.hold(Id::Z16, voice != Voice::Full || better, || {
+            tally.hold(Id::Z16, history_status != HistoryStatus::Complete || better, || {
                 let mut lines = evidence();
                 lines.push(format!("a vote for itself would be better: {own}"));
                 lines

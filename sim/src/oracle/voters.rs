@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zabkeeper_core::{Epoch, ServerId, Voice};
+use zabkeeper_core::{Epoch, HistoryStatus, ServerId};
 
 /// What a server knows of the past, going by its disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Past {
-    pub(super) voice: Voice,
+    pub(super) history_status: HistoryStatus,
     /// The epoch of its history.
     pub(super) epoch: Epoch,
     /// Who voted in the last epoch that was established, as far as it knows.
@@ -33,26 +33,35 @@ impl Voters {
     /// new do; and all together, if there is nothing to lose. And where more than half of those who voted before know, who
     /// was none of them and is new counts like one that knows. That has to be so by the word of each that knows most.
     pub(super) fn may_decide(&self, pasts: &BTreeMap<ServerId, Past>, nothing: bool) -> bool {
-        let speaks = |id: ServerId, voice: Voice| pasts.get(&id).is_some_and(|p| p.voice == voice);
-        let know =
-            || pasts.iter().filter(|(id, past)| self.0.contains(id) && past.voice == Voice::Full);
+        let speaks = |id: ServerId, history_status: HistoryStatus| {
+            pasts.get(&id).is_some_and(|p| p.history_status == history_status)
+        };
+        let know = || {
+            pasts.iter().filter(|(id, past)| {
+                self.0.contains(id) && past.history_status == HistoryStatus::Complete
+            })
+        };
         let latest = know().map(|(_, past)| past.epoch).max();
         let before: Vec<&Voters> = know()
             .filter(|(_, past)| Some(past.epoch) == latest)
             .map(|(_, past)| &past.before)
             .collect();
-        let nobody_knows = !self.0.iter().any(|id| speaks(*id, Voice::Full));
-        let sound = |id: &ServerId| speaks(*id, Voice::Full) || speaks(*id, Voice::Blank);
-        let counts = |id: ServerId| {
-            let joins =
-                before.iter().all(|before| !before.0.contains(&id)) && speaks(id, Voice::Blank);
-            joins || speaks(id, Voice::Full)
+        let nobody_knows = !self.0.iter().any(|id| speaks(*id, HistoryStatus::Complete));
+        let sound = |id: &ServerId| {
+            speaks(*id, HistoryStatus::Complete) || speaks(*id, HistoryStatus::Uninitialized)
         };
-        self.most(|id| speaks(id, Voice::Full))
-            || (nobody_knows && self.most(|id| speaks(id, Voice::Blank)))
+        let counts = |id: ServerId| {
+            let joins = before.iter().all(|before| !before.0.contains(&id))
+                && speaks(id, HistoryStatus::Uninitialized);
+            joins || speaks(id, HistoryStatus::Complete)
+        };
+        self.most(|id| speaks(id, HistoryStatus::Complete))
+            || (nobody_knows && self.most(|id| speaks(id, HistoryStatus::Uninitialized)))
             || (nothing && self.0.iter().all(sound))
             || (latest.is_some()
-                && before.iter().all(|before| before.most(|id| speaks(id, Voice::Full)))
+                && before
+                    .iter()
+                    .all(|before| before.most(|id| speaks(id, HistoryStatus::Complete)))
                 && self.most(counts))
     }
 }
@@ -65,8 +74,12 @@ mod tests {
         Voters((1..=n).map(ServerId).collect())
     }
 
-    fn pasts(voices: &[Voice], before: u64) -> BTreeMap<ServerId, Past> {
-        let past = |voice: &Voice| Past { voice: *voice, epoch: Epoch(1), before: voters(before) };
+    fn pasts(voices: &[HistoryStatus], before: u64) -> BTreeMap<ServerId, Past> {
+        let past = |history_status: &HistoryStatus| Past {
+            history_status: *history_status,
+            epoch: Epoch(1),
+            before: voters(before),
+        };
         (1..).map(ServerId).zip(voices.iter().map(past)).collect()
     }
 
@@ -80,22 +93,31 @@ mod tests {
 
     #[test]
     fn those_who_know_decide_and_new_ones_where_there_is_nothing_to_lose() {
-        use Voice::{Blank, Damaged, Full};
-        let may = |voices: &[Voice], nothing| voters(3).may_decide(&pasts(voices, 3), nothing);
-        assert!(may(&[Full, Full], false));
-        assert!(!may(&[Full, Blank], false) && !may(&[Full, Blank], true));
-        assert!(may(&[Blank, Blank], false));
-        assert!(!may(&[Blank, Blank, Full], false) && may(&[Blank, Blank, Full], true));
-        assert!(!may(&[Blank, Damaged], false) && !may(&[Damaged, Damaged, Blank], true));
+        use HistoryStatus::{Complete, Lost, Uninitialized};
+        let may =
+            |voices: &[HistoryStatus], nothing| voters(3).may_decide(&pasts(voices, 3), nothing);
+        assert!(may(&[Complete, Complete], false));
+        assert!(!may(&[Complete, Uninitialized], false) && !may(&[Complete, Uninitialized], true));
+        assert!(may(&[Uninitialized, Uninitialized], false));
+        assert!(
+            !may(&[Uninitialized, Uninitialized, Complete], false)
+                && may(&[Uninitialized, Uninitialized, Complete], true)
+        );
+        assert!(!may(&[Uninitialized, Lost], false) && !may(&[Lost, Lost, Uninitialized], true));
     }
 
     #[test]
     fn who_joins_counts_beside_most_of_those_who_were_there() {
-        use Voice::{Blank, Damaged, Full};
-        let grows = |voices: &[Voice], before| voters(3).may_decide(&pasts(voices, before), false);
-        assert!(grows(&[Full, Blank], 1) && grows(&[Full, Full, Blank], 2));
-        assert!(!grows(&[Full, Damaged], 1) && !grows(&[Full, Blank, Blank], 2));
-        let mut lists = pasts(&[Full, Full, Blank, Blank], 2);
+        use HistoryStatus::{Complete, Lost, Uninitialized};
+        let grows =
+            |voices: &[HistoryStatus], before| voters(3).may_decide(&pasts(voices, before), false);
+        assert!(
+            grows(&[Complete, Uninitialized], 1) && grows(&[Complete, Complete, Uninitialized], 2)
+        );
+        assert!(
+            !grows(&[Complete, Lost], 1) && !grows(&[Complete, Uninitialized, Uninitialized], 2)
+        );
+        let mut lists = pasts(&[Complete, Complete, Uninitialized, Uninitialized], 2);
         assert!(voters(4).may_decide(&lists, false));
         lists.get_mut(&ServerId(2)).unwrap().before = voters(4);
         assert!(!voters(4).may_decide(&lists, false), "one knows of a reign of four");

@@ -12,11 +12,12 @@
 use bytes::Bytes;
 use zabkeeper_core::peer::frame::Writer;
 use zabkeeper_core::peer::greeting::Channel;
-use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Standing};
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, SessionKind};
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{
-    ConnId, Epoch, HistoryInfo, Instant, Seed, ServerId, SessionId, Status, Voice, WallMs, Zxid,
+    ConnId, Epoch, HistoryInfo, HistoryStatus, Instant, Seed, ServerId, SessionId, Status, WallMs,
+    Zxid,
 };
 
 use super::World;
@@ -178,7 +179,7 @@ impl Rogue {
             4 => Epoch(known.saturating_add(2 * Epoch::LEAD_MAX)),
             _ => Epoch(known),
         };
-        let history = HistoryInfo::new(Voice::Damaged, Epoch(0));
+        let history = HistoryInfo::new(HistoryStatus::Lost, Epoch(0));
         PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 })
     }
 
@@ -214,10 +215,10 @@ impl Rogue {
                 origin: elsewhere,
                 ids: [].into(),
                 request: Request::Delete { path: "/n0".to_owned(), version: -1 },
-                standing: Standing::Global,
+                session_kind: SessionKind::Global,
             }),
             8 => {
-                let history = HistoryInfo::new(Voice::Damaged, Epoch(0));
+                let history = HistoryInfo::new(HistoryStatus::Lost, Epoch(0));
                 PeerMessage::Learner(FromLearner::FollowerInfo {
                     accepted: Epoch(0),
                     history,

@@ -396,13 +396,13 @@ impl World {
         only: Option<ServerId>,
         trouble: impl FnOnce(&mut Shared, &mut Dice, ConnId) -> Option<Instant>,
     ) -> bool {
-        let mut standing = self.shared.net.standing();
+        let mut session_kind = self.shared.net.session_kind();
         if let Some(server) = only {
             let net = &self.shared.net;
             let has = |parties: [Party; 2]| parties.contains(&Party::Server(server));
-            standing.retain(|conn| net.parties(*conn).is_some_and(has));
+            session_kind.retain(|conn| net.parties(*conn).is_some_and(has));
         }
-        if standing.is_empty() {
+        if session_kind.is_empty() {
             return false;
         }
         // There are many more connections of clients than links between servers: those are picked in half of the cases. They
@@ -411,9 +411,9 @@ impl World {
             let parties = self.shared.net.parties(**conn);
             parties.is_some_and(|all| !all.iter().any(is_no_server))
         };
-        let links: Vec<ConnId> = standing.iter().filter(between_servers).copied().collect();
-        let favoured = links.iter().cycle().take(standing.len());
-        let pool: Vec<ConnId> = standing.iter().chain(favoured).copied().collect();
+        let links: Vec<ConnId> = session_kind.iter().filter(between_servers).copied().collect();
+        let favoured = links.iter().cycle().take(session_kind.len());
+        let pool: Vec<ConnId> = session_kind.iter().chain(favoured).copied().collect();
         let dice = &mut self.fault_dice[fault as usize];
         let conn = *dice.pick(&pool);
         let ends = self.shared.net.parties(conn);

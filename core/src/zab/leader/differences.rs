@@ -3,7 +3,7 @@
 //!
 //! Owns who is sent away for it, and when this leader has to go itself. Must not decide what is right: a majority does.
 
-use super::{Leader, Verdict};
+use super::{Leader, LeaderEffect};
 use crate::cx::Cx;
 use crate::ids::{LinkId, ServerId, Zxid};
 use crate::io::Mark;
@@ -19,7 +19,7 @@ impl Leader {
         digests: &[(Zxid, u64)],
         replica: &Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let own = cx.config.id();
         for (zxid, theirs) in digests {
             let Some(ours) = replica.digest_at(*zxid) else {
@@ -32,7 +32,7 @@ impl Leader {
             let fingerprints = [(own, ours), (server, *theirs)];
             let differing = self.digests.hear(*zxid, fingerprints, cx.config.voters());
             if differing.contains(&own) {
-                return Verdict::Differs(*zxid);
+                return LeaderEffect::Differs(*zxid);
             }
             for server in differing {
                 self.digests.forget(server);
@@ -40,13 +40,13 @@ impl Leader {
                 let Some(link) = learner.map(|learner| learner.link) else {
                     continue;
                 };
-                let verdict = self.on_difference(link, *zxid, cx);
-                if !matches!(verdict, Verdict::GoOn) {
-                    return verdict;
+                let effect = self.on_difference(link, *zxid, cx);
+                if !matches!(effect, LeaderEffect::GoOn) {
+                    return effect;
                 }
             }
         }
-        Verdict::GoOn
+        LeaderEffect::GoOn
     }
 
     /// A learner's last epoch has another leader than the epoch of that number here. While this leader serves, a quorum has its
@@ -56,7 +56,7 @@ impl Leader {
         link: LinkId,
         (last, nonce): (Zxid, u64),
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         if self.serving().is_some() {
             return self.on_difference(link, last, cx);
         }
@@ -68,14 +68,19 @@ impl Leader {
             cx.out.notices.push(Notice::StatesDiffer { server, zxid: last });
         }
         if cx.config.voters().is_quorum(|id| self.other_epochs.get(&id) == Some(&theirs)) {
-            return Verdict::Differs(last);
+            return LeaderEffect::Differs(last);
         }
         // It stays, and does not count: to send it away would be to elect somebody anew at once, in one more epoch.
-        Verdict::GoOn
+        LeaderEffect::GoOn
     }
 
     /// The learner sets its data aside, to be filled anew. Of two servers none can say which is right.
-    pub(super) fn on_difference(&mut self, link: LinkId, zxid: Zxid, cx: &mut Cx<'_>) -> Verdict {
+    pub(super) fn on_difference(
+        &mut self,
+        link: LinkId,
+        zxid: Zxid,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
         cx.mark(Mark::HistoryDiffers);
         if cx.config.voters().set().len() < 3 {
             let what = format!(

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Leader, Phase, Verdict};
+use super::{Leader, LeaderEffect, Phase};
 use crate::cx::Cx;
-use crate::error::{Lost, Why};
+use crate::error::{LinkCloseReason, StepDownReason};
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
 use crate::peer::FromLeader;
-use crate::quorum::{HistoryInfo, Voice};
+use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::replica::Replica;
 use crate::zab::learner::{Learner, Stage};
 
@@ -25,7 +25,7 @@ impl Leader {
         history: HistoryInfo,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         if !self.believes(server, accepted, replica, cx) {
             return self.turn_away(link, server, accepted, replica, cx);
         }
@@ -33,7 +33,7 @@ impl Leader {
         let older = self.learners.values().find(|learner| learner.server == server);
         if let Some(older) = older.map(|learner| learner.link) {
             cx.mark(Mark::LearnerReplaced);
-            self.drop_learner(older, Why::Replaced, cx);
+            self.drop_learner(older, LinkCloseReason::Replaced, cx);
         }
         // It may have been filled anew since it was compared last.
         self.digests.forget(server);
@@ -42,11 +42,11 @@ impl Leader {
         if self.epoch().is_some_and(|epoch| accepted > epoch) {
             // It could never follow this leader (ZAB-04).
             cx.mark(Mark::LeaderOutrun);
-            return Verdict::StepDown(Lost::Behind);
+            return LeaderEffect::StepDown(StepDownReason::Behind);
         }
         self.maybe_propose_epoch(replica, cx);
         self.announce_epoch(replica, cx);
-        Verdict::GoOn
+        LeaderEffect::GoOn
     }
 
     /// A lone server that has promised an epoch far beyond all others is not counted: the promise of the next one would bind
@@ -80,7 +80,7 @@ impl Leader {
         accepted: Epoch,
         replica: &Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         cx.mark(Mark::LearnerRefused);
         let epoch = self.known_epoch(replica);
         let (ensemble, blank) = (replica.last_ensemble_id(), replica.has_nothing_to_lose());
@@ -89,8 +89,8 @@ impl Leader {
             "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move the data directory of server \
              {server} away and start it, so that it is filled anew"
         );
-        cx.out.peers.push(PeerCommand::Close(link, Why::Refused(what)));
-        Verdict::GoOn
+        cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Refused(what)));
+        LeaderEffect::GoOn
     }
 
     /// A state file of this server is durable: its own promise, or its own synchronisation.
@@ -99,13 +99,13 @@ impl Leader {
         id: WriteId,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         match &mut self.phase {
             Phase::Promising { write, promised, .. } if *write == id => {
                 promised.insert(cx.config.id(), self.history);
                 self.announce_epoch(replica, cx);
                 self.maybe_synchronize(replica, cx);
-                Verdict::GoOn
+                LeaderEffect::GoOn
             }
             Phase::Synchronization { write, own, .. } if *write == id => {
                 *own = true;
@@ -117,7 +117,7 @@ impl Leader {
             Phase::Gathering
             | Phase::Promising { .. }
             | Phase::Synchronization { .. }
-            | Phase::Broadcast { .. } => Verdict::GoOn,
+            | Phase::Broadcast { .. } => LeaderEffect::GoOn,
         }
     }
 
@@ -178,15 +178,17 @@ impl Leader {
         last: Zxid,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let state = replica.state();
         // What a damaged server has counts for nothing: it acknowledged none of it, and cannot lead.
-        let counts =
-            self.learners.get(&link).is_some_and(|learner| learner.history.voice != Voice::Damaged);
+        let counts = self
+            .learners
+            .get(&link)
+            .is_some_and(|learner| learner.history.history_status != HistoryStatus::Lost);
         if counts && (current, last) > (state.current_epoch, replica.log().appended()) {
             // ZAB-05, and trap of every hasty election: another server should lead.
             cx.mark(Mark::LeaderBehind);
-            return Verdict::StepDown(Lost::Behind);
+            return LeaderEffect::StepDown(StepDownReason::Behind);
         }
         let Some(learner) = self.learners.get_mut(&link).filter(|l| l.stage == Stage::Promising)
         else {
@@ -207,7 +209,7 @@ impl Leader {
             }
             Phase::Gathering => unreachable!("no epoch was announced"),
         }
-        Verdict::GoOn
+        LeaderEffect::GoOn
     }
 
     /// A quorum has promised, and none of it knows more: the history is this leader's.
@@ -240,7 +242,7 @@ impl Leader {
         last: Zxid,
         replica: &Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let epoch = self.epoch();
         if let Some(epoch) = epoch
             && let Some(learner) = self.learners.get_mut(&link)
@@ -248,7 +250,7 @@ impl Leader {
         {
             learner.note_answer(last, replica, cx);
             learner.mend(last, replica, epoch, cx);
-            return Verdict::GoOn;
+            return LeaderEffect::GoOn;
         }
         self.refuse(link, format!("it said unasked that it ends at {last}"), cx)
     }
@@ -259,7 +261,7 @@ impl Leader {
         epoch: Epoch,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) -> Verdict {
+    ) -> LeaderEffect {
         let right = self.epoch() == Some(epoch);
         let serves = self.serving().is_some();
         let mut learner = self.learners.get_mut(&link).filter(|_| right);
@@ -275,22 +277,22 @@ impl Leader {
             cx.mark(Mark::LearnerJoined);
             learner.serve(replica, cx);
         }
-        Verdict::GoOn
+        LeaderEffect::GoOn
     }
 
     /// A quorum has the history durably, and the identity of the ensemble. Before anything is committed in this epoch, a quorum
     /// keeps its voters, too, this leader first: who is none of them has acknowledged nothing of it. Not earlier: where an epoch
     /// comes to nothing before a quorum has the history, those who were no voters before have lost nothing.
-    fn maybe_establish(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> Verdict {
+    fn maybe_establish(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> LeaderEffect {
         let Phase::Synchronization { epoch, own, recording, .. } = self.phase else {
-            return Verdict::GoOn;
+            return LeaderEffect::GoOn;
         };
         if !own || !may_decide(&self.said(Learner::is_synced, cx), replica, cx) {
-            return Verdict::GoOn;
+            return LeaderEffect::GoOn;
         }
         if replica.is_established_under(cx.config.voters()) {
             let keep_voters = may_decide(&self.said(Learner::is_ready, cx), replica, cx);
-            return if keep_voters { Verdict::Establish } else { Verdict::GoOn };
+            return if keep_voters { LeaderEffect::Establish } else { LeaderEffect::GoOn };
         }
         if recording.is_none() {
             if let Phase::Synchronization { recording, .. } = &mut self.phase {
@@ -300,7 +302,7 @@ impl Leader {
                 learner.renew_voters(replica, epoch, cx);
             }
         }
-        Verdict::GoOn
+        LeaderEffect::GoOn
     }
 
     /// What the learners that are so far have said of their history, and the own one.

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use zabkeeper_core::peer::Standing;
+use zabkeeper_core::peer::SessionKind;
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::txn::{Lifetime, Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{Acl, Id, Perms, Request};
-use zabkeeper_core::{ErrorCode, Halted, HistoryInfo, SessionId, Voice};
+use zabkeeper_core::{ErrorCode, Halted, HistoryInfo, HistoryStatus, SessionId};
 
 use super::*;
 
@@ -87,14 +87,14 @@ fn create(path: &str, flags: i32) -> Request {
     Request::Create { path: path.into(), data: None, acl, flags, with_stat: false }
 }
 
-fn request(session: SessionId, request: Request, standing: Standing) -> PeerMessage {
+fn request(session: SessionId, request: Request, session_kind: SessionKind) -> PeerMessage {
     let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
     PeerMessage::Learner(FromLearner::Request {
         session,
         origin: origin(1),
         ids,
         request,
-        standing,
+        session_kind,
     })
 }
 
@@ -113,7 +113,7 @@ fn a_session_that_is_proposed_is_not_begun_again_by_an_upgrade() {
     play.inject(
         HOSTILE,
         LEADER,
-        request(next, ephemeral(), Standing::Upgrading { timeout_ms: 60_000 }),
+        request(next, ephemeral(), SessionKind::Upgrading { timeout_ms: 60_000 }),
     );
     play.run_line("settle");
     // The other way round: its next session was upgraded before it is dealt.
@@ -121,7 +121,7 @@ fn a_session_that_is_proposed_is_not_begun_again_by_an_upgrade() {
     play.inject(
         HOSTILE,
         LEADER,
-        request(next, ephemeral(), Standing::Upgrading { timeout_ms: 60_000 }),
+        request(next, ephemeral(), SessionKind::Upgrading { timeout_ms: 60_000 }),
     );
     play.inject(HOSTILE, LEADER, begin());
     play.inject(HOSTILE, LEADER, begin());
@@ -132,27 +132,27 @@ fn a_session_that_is_proposed_is_not_begun_again_by_an_upgrade() {
 
 #[test]
 fn what_no_client_can_ask_for_is_refused_before_it_is_logged() {
-    for (what, session, asked, standing) in [
-        ("local, unknown", 7, Request::CloseSession, Standing::Local),
-        ("local, of another", 0x0200_0000_0000_0001, create("/x", 0), Standing::Local),
-        ("upgrade of nobody's", 0, create("/x", 1), Standing::Upgrading { timeout_ms: 9 }),
+    for (what, session, asked, session_kind) in [
+        ("local, unknown", 7, Request::CloseSession, SessionKind::Local),
+        ("local, of another", 0x0200_0000_0000_0001, create("/x", 0), SessionKind::Local),
+        ("upgrade of nobody's", 0, create("/x", 1), SessionKind::Upgrading { timeout_ms: 9 }),
         (
             "upgrade of a container",
             i64::MIN,
             create("/x", 1),
-            Standing::Upgrading { timeout_ms: 9 },
+            SessionKind::Upgrading { timeout_ms: 9 },
         ),
-        ("reads", 0x0100_0000_0000_0001, Request::Multi(vec![Request::Ping]), Standing::Local),
+        ("reads", 0x0100_0000_0000_0001, Request::Multi(vec![Request::Ping]), SessionKind::Local),
         (
             "an end in a multi",
             0x0100_0000_0000_0001,
             Request::Multi(vec![Request::CloseSession]),
-            Standing::Local,
+            SessionKind::Local,
         ),
     ] {
         let mut play = ensemble();
         let before = play.server(LEADER).unwrap().status().appended;
-        play.inject(HOSTILE, LEADER, request(SessionId(session), asked, standing));
+        play.inject(HOSTILE, LEADER, request(SessionId(session), asked, session_kind));
         let status = play.server(LEADER).unwrap().status();
         assert_eq!((status.appended, status.learners), (before, 1), "{what}");
         play.run_line("settle");
@@ -164,14 +164,16 @@ fn what_no_client_can_ask_for_is_refused_before_it_is_logged() {
 #[test]
 fn a_lone_promise_near_the_last_epoch_binds_nobody() {
     for ahead in [Epoch::LEAD_MAX + 1, Epoch::END.0 - 2, Epoch::END.0 - 1, u32::MAX] {
-        for voice in [Voice::Full, Voice::Blank, Voice::Damaged] {
+        for history_status in
+            [HistoryStatus::Complete, HistoryStatus::Uninitialized, HistoryStatus::Lost]
+        {
             let mut play = Play::new();
             for line in ["ensemble 3", "boot 3", "settle"] {
                 play.run_line(line);
             }
             let link = LinkId(1 << 40);
             let up = PeerEvent::Up { peer: HOSTILE, dialled: false };
-            let (accepted, history) = (Epoch(ahead), HistoryInfo::new(voice, Epoch(0)));
+            let (accepted, history) = (Epoch(ahead), HistoryInfo::new(history_status, Epoch(0)));
             let promise =
                 PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 });
             for event in [up, PeerEvent::Message(promise), PeerEvent::Down] {
@@ -183,7 +185,7 @@ fn a_lone_promise_near_the_last_epoch_binds_nobody() {
                 let status = play.server(ServerId(n)).unwrap().status();
                 assert!(
                     status.serving && status.accepted_epoch < Epoch(9),
-                    "{ahead} {voice:?} s{n}"
+                    "{ahead} {history_status:?} s{n}"
                 );
             }
         }
@@ -220,13 +222,13 @@ fn who_is_spoken_for_by_others_loses_the_connection_and_no_server() {
     let ids = [Arc::new(Id { scheme: "ip".into(), id: "::1".into() })].into();
     for number in [1, 5] {
         let origin = Origin { server: HOSTILE, conn: ConnId(9), request: number };
-        let (request, standing) = (create("/c", 0), Standing::Global);
+        let (request, session_kind) = (create("/c", 0), SessionKind::Global);
         let said = PeerMessage::Learner(FromLearner::Request {
             session,
             origin,
             ids: Arc::clone(&ids),
             request,
-            standing,
+            session_kind,
         });
         play.inject(HOSTILE, LEADER, said);
     }
@@ -338,10 +340,13 @@ impl Dice {
         let timeout_ms = 60_000;
         match self.below(12) {
             0..4 => {
-                let standings =
-                    [Standing::Global, Standing::Local, Standing::Upgrading { timeout_ms }];
-                let standing = self.pick(&standings);
-                request(session, self.write(), standing)
+                let standings = [
+                    SessionKind::Global,
+                    SessionKind::Local,
+                    SessionKind::Upgrading { timeout_ms },
+                ];
+                let session_kind = self.pick(&standings);
+                request(session, self.write(), session_kind)
             }
             4..6 => {
                 PeerMessage::Learner(FromLearner::CreateSession { timeout_ms, origin: origin(0) })
@@ -359,7 +364,7 @@ impl Dice {
                 nonce: 0,
             }),
             9 => {
-                let history = HistoryInfo::new(Voice::Full, epoch);
+                let history = HistoryInfo::new(HistoryStatus::Complete, epoch);
                 PeerMessage::Learner(FromLearner::FollowerInfo {
                     accepted: epoch,
                     history,

@@ -3,7 +3,7 @@
 //! Owns greetings, frames, what waits to be sent, and the pauses between attempts to dial. Must not judge what is
 //! said.
 
-use zabkeeper_core::Why;
+use zabkeeper_core::LinkCloseReason;
 use zabkeeper_core::peer::frame::{Bounds, Reader, Writer};
 use zabkeeper_core::peer::greeting::{Dialling, Established, Greeting, Local, Nonce, Refusal};
 use zabkeeper_core::peer::secret::Secrets;
@@ -328,8 +328,10 @@ impl Process {
     }
 
     /// L12: whoever is refused on a link is none of the servers.
-    fn turns_away(&self, link: LinkId, why: &Why, shared: &mut Shared) {
-        let (Why::Refused(what), Some(parties)) = (why, shared.net.parties(ConnId(link.0))) else {
+    fn turns_away(&self, link: LinkId, why: &LinkCloseReason, shared: &mut Shared) {
+        let (LinkCloseReason::Refused(what), Some(parties)) =
+            (why, shared.net.parties(ConnId(link.0)))
+        else {
             return;
         };
         let strange = parties.contains(&Party::Stranger);

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState, Vote};
 use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry};
 use zabkeeper_core::{
-    Epoch, HistoryInfo, Input, LinkId, Mode, Seed, ServerId, SessionOptions, Status, Voice,
+    Epoch, HistoryInfo, HistoryStatus, Input, LinkId, Mode, Seed, ServerId, SessionOptions, Status,
     WriteId, Zxid,
 };
 
@@ -207,10 +207,11 @@ impl History {
         if self.members[&a].leader == Some(b) { link(a, b) } else { link(b, a) }
     }
 
-    pub(super) fn votes(&mut self, by: ServerId, vote: Vote, voice: Voice) {
+    pub(super) fn votes(&mut self, by: ServerId, vote: Vote, history_status: HistoryStatus) {
         let status = self.member(by).status();
-        let (stance, history) = (Stance::Looking, HistoryInfo::new(voice, status.current_epoch));
-        let word = Notification { stance, round: 1, vote, history, ensemble: 0 };
+        let (server_state, history) =
+            (ServerState::Looking, HistoryInfo::new(history_status, status.current_epoch));
+        let word = Notification { server_state, round: 1, vote, history, ensemble: 0 };
         let election = &[(ServerId(9), word)];
         let (disk, peers) = (&[], &[]);
         self.sees(Observation::Output { server: by, disk, peers, election, status: &status });
@@ -243,10 +244,10 @@ impl History {
         for (server, peer, dialled) in [(id, leader, true), (leader, id, false)] {
             self.is_linked(server, link, peer, dialled);
         }
-        let voice = self.voice(id);
+        let history_status = self.history_status(id);
         let state = &self.member(id).state;
         let (accepted, history) =
-            (state.accepted_epoch, HistoryInfo::new(voice, state.current_epoch));
+            (state.accepted_epoch, HistoryInfo::new(history_status, state.current_epoch));
         self.sends(
             id,
             leader,
@@ -254,12 +255,12 @@ impl History {
         );
     }
 
-    pub(super) fn voice(&mut self, id: ServerId) -> Voice {
+    pub(super) fn history_status(&mut self, id: ServerId) -> HistoryStatus {
         let state = &self.member(id).state;
         match (state.damaged, state.current_epoch.0) {
-            (true, _) => Voice::Damaged,
-            (false, 0) => Voice::Blank,
-            (false, _) => Voice::Full,
+            (true, _) => HistoryStatus::Lost,
+            (false, 0) => HistoryStatus::Uninitialized,
+            (false, _) => HistoryStatus::Complete,
         }
     }
 

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Vote};
 use zabkeeper_core::store::{DiskCommand, Entry};
-use zabkeeper_core::{Epoch, Instant, Lost, ServerId, Voice, Why, Zxid};
+use zabkeeper_core::{
+    Epoch, HistoryStatus, Instant, LinkCloseReason, ServerId, StepDownReason, Zxid,
+};
 
 use super::cast::{self, link};
 use super::history::{History, create, twins_of};
@@ -443,7 +445,7 @@ fn z16_a_vote_names_what_is_not_durable() {
             h.confirms(S2);
         }
         let vote = h.own_vote(S2);
-        h.votes(S2, vote, Voice::Full);
+        h.votes(S2, vote, HistoryStatus::Complete);
     });
 }
 
@@ -455,7 +457,7 @@ fn z16_a_vote_names_what_is_applied_and_more_is_logged() {
         h.confirms(S2);
         let own = h.own_vote(S2);
         let applied = h.member(S2).applied;
-        h.votes(S2, if lie { Vote { zxid: applied, ..own } } else { own }, Voice::Full);
+        h.votes(S2, if lie { Vote { zxid: applied, ..own } } else { own }, HistoryStatus::Complete);
     });
 }
 
@@ -466,9 +468,9 @@ fn z16_a_vote_for_less_than_the_voter_has() {
         h.gets(S2, S1, &entry);
         h.confirms(S2);
         let worse = h.own_vote(S3);
-        h.votes(S3, worse, Voice::Full);
+        h.votes(S3, worse, HistoryStatus::Complete);
         let own = h.own_vote(S2);
-        h.votes(S2, if lie { worse } else { own }, Voice::Full);
+        h.votes(S2, if lie { worse } else { own }, HistoryStatus::Complete);
     });
 }
 
@@ -476,9 +478,9 @@ fn z16_a_vote_for_less_than_the_voter_has() {
 fn z16_a_vote_that_its_candidate_has_never_cast() {
     twins_of(3, "Z16", |h, lie| {
         let vote = h.own_vote(S3);
-        h.votes(S3, vote, Voice::Full);
+        h.votes(S3, vote, HistoryStatus::Complete);
         let better = Vote { zxid: Zxid(vote.zxid.0 + 7), ..vote };
-        h.votes(S2, if lie { better } else { vote }, Voice::Full);
+        h.votes(S2, if lie { better } else { vote }, HistoryStatus::Complete);
     });
 }
 
@@ -488,7 +490,7 @@ fn z16_a_damaged_server_speaks_as_if_it_were_whole() {
         h.saves(S2, |state| state.damaged = true);
         h.confirms(S2);
         let vote = h.own_vote(S2);
-        h.votes(S2, vote, if lie { Voice::Full } else { Voice::Damaged });
+        h.votes(S2, vote, if lie { HistoryStatus::Complete } else { HistoryStatus::Lost });
     });
 }
 
@@ -676,7 +678,11 @@ fn z23_a_snapshot_of_the_last_leader_is_taken_over() {
         h.hears_on(S3, link(S3, S1), piece_of(snapshot));
         if lie {
             // It arrives whole, and is durable when its leader is gone.
-            h.puts(S3, &[], &[PeerCommand::Close(link(S3, S1), Why::Looks(Lost::Leader))]);
+            h.puts(
+                S3,
+                &[],
+                &[PeerCommand::Close(link(S3, S1), LinkCloseReason::Looks(StepDownReason::Leader))],
+            );
         }
         let write = h.member(S3).next_write();
         h.puts(S3, &[DiskCommand::Rebase { id: write, snapshot }], &[]);

@@ -2,9 +2,10 @@
 //! confirms it (C5).
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, Stance, Vote};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState, Vote};
 use zabkeeper_core::{
-    ConnId, Epoch, HistoryInfo, Input, Instant, LinkId, ServerId, Voice, Why, Zxid,
+    ConnId, Epoch, HistoryInfo, HistoryStatus, Input, Instant, LinkCloseReason, LinkId, ServerId,
+    Zxid,
 };
 
 use super::cast::link;
@@ -19,7 +20,7 @@ const S3: ServerId = ServerId(3);
 fn looks(h: &mut History, id: ServerId) {
     h.looks(id);
     let vote = h.own_vote(id);
-    h.votes(id, vote, Voice::Full);
+    h.votes(id, vote, HistoryStatus::Complete);
 }
 
 /// It hears of server 1, from this one.
@@ -27,12 +28,12 @@ pub(super) fn hears_from(
     h: &mut History,
     id: ServerId,
     from: ServerId,
-    stance: Stance,
+    server_state: ServerState,
     round: u64,
 ) {
     let vote = Vote { epoch: Epoch(1), zxid: Zxid::ZERO, candidate: S1 };
-    let history = HistoryInfo::new(Voice::Full, Epoch(1));
-    let said = Notification { stance, round, vote, history, ensemble: 0 };
+    let history = HistoryInfo::new(HistoryStatus::Complete, Epoch(1));
+    let said = Notification { server_state, round, vote, history, ensemble: 0 };
     h.takes(id, &Input::Election(from, said));
     h.shows(id);
 }
@@ -45,12 +46,14 @@ fn l14_a_server_says_the_same_without_end() {
         for _ in 0..200 {
             if !lie {
                 let less = Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: S1 };
-                let (stance, history) = (Stance::Looking, HistoryInfo::new(Voice::Full, Epoch(0)));
-                let said = Notification { stance, round: 1, vote: less, history, ensemble: 0 };
+                let (server_state, history) =
+                    (ServerState::Looking, HistoryInfo::new(HistoryStatus::Complete, Epoch(0)));
+                let said =
+                    Notification { server_state, round: 1, vote: less, history, ensemble: 0 };
                 h.takes(S3, &Input::Election(ServerId(9), said));
             }
             h.looks(S3);
-            h.votes(S3, vote, Voice::Full);
+            h.votes(S3, vote, HistoryStatus::Complete);
         }
     });
 }
@@ -60,8 +63,8 @@ fn l14_a_server_says_the_same_without_end() {
 fn z26_who_hears_of_a_reign_goes_on_looking() {
     twins_of(3, "Z26", |h, lie| {
         looks(h, S3);
-        hears_from(h, S3, S2, Stance::Following, 1);
-        hears_from(h, S3, S1, Stance::Leading, 7);
+        hears_from(h, S3, S2, ServerState::Following, 1);
+        hears_from(h, S3, S1, ServerState::Leading, 7);
         h.waits(1_100);
         if lie { looks(h, S3) } else { h.turns_to(S3, S1) }
     });
@@ -71,13 +74,14 @@ fn z26_who_hears_of_a_reign_goes_on_looking() {
 #[test]
 fn z26_who_has_room_again_goes_on_looking() {
     twins_of(3, "Z26", |h, lie| {
-        let close = PeerCommand::Close(link(S3, S1), Why::NoRoom("disk full".to_owned()));
+        let close =
+            PeerCommand::Close(link(S3, S1), LinkCloseReason::NoRoom("disk full".to_owned()));
         h.looks(S3);
         h.puts(S3, &[], &[close]);
         let vote = h.own_vote(S3);
-        h.votes(S3, vote, Voice::Full);
-        hears_from(h, S3, S2, Stance::Following, 1);
-        hears_from(h, S3, S1, Stance::Leading, 7);
+        h.votes(S3, vote, HistoryStatus::Complete);
+        hears_from(h, S3, S2, ServerState::Following, 1);
+        hears_from(h, S3, S1, ServerState::Leading, 7);
         h.waits(if lie { 33_000 } else { 15_000 });
         h.shows(S3);
     });
@@ -88,8 +92,8 @@ fn z26_who_has_room_again_goes_on_looking() {
 fn z26_a_leader_counts_who_says_so_in_this_election() {
     twins_of(3, "Z26", |h, lie| {
         looks(h, S3);
-        hears_from(h, S3, S2, Stance::Following, 1);
-        hears_from(h, S3, S1, if lie { Stance::Leading } else { Stance::Looking }, 1);
+        hears_from(h, S3, S2, ServerState::Following, 1);
+        hears_from(h, S3, S1, if lie { ServerState::Leading } else { ServerState::Looking }, 1);
         h.waits(1_100);
         looks(h, S3);
     });
@@ -99,7 +103,7 @@ fn z26_a_leader_counts_who_says_so_in_this_election() {
 fn z26_a_leader_goes_on_that_is_outrun() {
     twins_of(3, "Z26", |h, lie| {
         let accepted = h.member(S1).state.accepted_epoch.next().expect("room");
-        let history = HistoryInfo::new(Voice::Full, Epoch(1));
+        let history = HistoryInfo::new(HistoryStatus::Complete, Epoch(1));
         h.hears_on(
             S1,
             link(S3, S1),
@@ -125,7 +129,7 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
         }
         let (first, second) = if lie { (older, newer) } else { (newer, older) };
         let accepted = h.member(S2).state.accepted_epoch;
-        let history = HistoryInfo::new(Voice::Full, accepted);
+        let history = HistoryInfo::new(HistoryStatus::Complete, accepted);
         h.hears_on(
             S1,
             first,

@@ -1,9 +1,9 @@
 //! Who keeps the others waiting, and who does not wait: L8 and L11.
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, Stance};
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, ServerState};
 use zabkeeper_core::store::Entry;
-use zabkeeper_core::{ConnId, Input, Instant, LinkId, Lost, ServerId, Why};
+use zabkeeper_core::{ConnId, Input, Instant, LinkCloseReason, LinkId, ServerId, StepDownReason};
 
 use super::cast::link;
 use super::history::{History, twins_in_time, twins_of};
@@ -190,7 +190,7 @@ fn enters_again(h: &mut History) {
 }
 
 fn gives_up(h: &mut History, id: ServerId) {
-    h.puts(id, &[], &[PeerCommand::Close(link(S3, S1), Why::Silent)]);
+    h.puts(id, &[], &[PeerCommand::Close(link(S3, S1), LinkCloseReason::Silent)]);
 }
 
 #[test]
@@ -278,8 +278,8 @@ fn l11_a_follower_leaves_a_leader_that_it_has_just_heard() {
 }
 
 /// A server looks for a leader, and closes these links.
-fn leaves(h: &mut History, id: ServerId, links: &[LinkId], lost: Lost) {
-    let close = |link: &LinkId| PeerCommand::Close(*link, Why::Looks(lost));
+fn leaves(h: &mut History, id: ServerId, links: &[LinkId], lost: StepDownReason) {
+    let close = |link: &LinkId| PeerCommand::Close(*link, LinkCloseReason::Looks(lost));
     let commands: Vec<PeerCommand> = links.iter().map(close).collect();
     h.looks_and(id, &commands);
 }
@@ -287,8 +287,8 @@ fn leaves(h: &mut History, id: ServerId, links: &[LinkId], lost: Lost) {
 #[test]
 fn l11_a_follower_leaves_its_leader_because_another_looks_for_one() {
     twins_of(3, "L11", |h, lie| {
-        hears_from(h, S3, if lie { S2 } else { S1 }, Stance::Looking, 9);
-        leaves(h, S3, &[link(S3, S1)], Lost::Overtaken);
+        hears_from(h, S3, if lie { S2 } else { S1 }, ServerState::Looking, 9);
+        leaves(h, S3, &[link(S3, S1)], StepDownReason::Overtaken);
     });
 }
 
@@ -298,7 +298,7 @@ fn l11_a_follower_leaves_while_its_link_stands() {
         if !lie {
             h.takes(S3, &Input::Peer(link(S3, S1), PeerEvent::Down));
         }
-        leaves(h, S3, &[link(S3, S1)], Lost::Leader);
+        leaves(h, S3, &[link(S3, S1)], StepDownReason::Leader);
     });
 }
 
@@ -309,13 +309,18 @@ fn l11_a_leader_leaves_a_quorum_because_it_has_lost_one_follower() {
         if !lie {
             h.takes(S1, &Input::Peer(link(S2, S1), PeerEvent::Down));
         }
-        leaves(h, S1, &[link(S2, S1)], Lost::Quorum);
+        leaves(h, S1, &[link(S2, S1)], StepDownReason::Quorum);
     });
 }
 
 #[test]
 fn l11_an_epoch_that_is_used_up_ends_a_reign_with_a_quorum() {
     twins_of(3, "L11", |h, lie| {
-        leaves(h, S1, &[link(S2, S1)], if lie { Lost::NotEstablished } else { Lost::Epoch });
+        leaves(
+            h,
+            S1,
+            &[link(S2, S1)],
+            if lie { StepDownReason::NotEstablished } else { StepDownReason::Epoch },
+        );
     });
 }

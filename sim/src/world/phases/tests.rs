@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use zabkeeper_core::peer::{FromLearner, frame};
-use zabkeeper_core::{Epoch, HistoryInfo, ServerId, Voice, Zxid};
+use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, ServerId, Zxid};
 
 use super::*;
 use crate::faults::Fault;
@@ -121,7 +121,7 @@ fn l12_a_server_speaks_out_of_turn_and_is_refused() {
     let link = world.shared.net.list().find(|(_, parties)| is_link(parties));
     let (conn, _) = link.expect("a follower has dialled its leader");
     let mut bytes = Vec::new();
-    let (accepted, history) = (Epoch(0), HistoryInfo::new(Voice::Full, Epoch(0)));
+    let (accepted, history) = (Epoch(0), HistoryInfo::new(HistoryStatus::Complete, Epoch(0)));
     frame::encode(&FromLearner::FollowerInfo { accepted, history, ensemble: 0 }, &mut bytes);
     let now = world.shared.now;
     world.shared.net.send(now, conn, End::Dialler, bytes.into());
