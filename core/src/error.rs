@@ -1,5 +1,4 @@
-//! Errors, sorted by blame: what a client is told, what a client did to the wire, what the disk did to us, why another
-//! server is left.
+//! Errors, sorted by blame: what a client is told, what a client did to the wire, what the disk did to us.
 //!
 //! Owns the codes of ZooKeeper's `KeeperException.Code` that a server sends. Must not know who sends them.
 
@@ -166,86 +165,6 @@ pub(crate) struct Inapplicable {
 impl Inapplicable {
     pub(crate) fn new(what: impl Into<String>) -> Inapplicable {
         Inapplicable { what: what.into() }
-    }
-}
-
-/// Why a server ends a link with another: for its log, and of no other effect.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum LinkCloseReason {
-    /// The other server has said what it must not, or this one cannot give it what it needs.
-    Refused(String),
-    /// The other server is silent, or does not acknowledge.
-    Silent,
-    /// The other server has dialled again since.
-    Replaced,
-    /// The other server is this one, or no member.
-    Stranger,
-    /// This server follows another, so it has no use for learners.
-    Follows,
-    /// This server does not follow the other one any more.
-    Unwanted,
-    /// This server looks for a leader.
-    Looks(StepDownReason),
-    /// This server has no room for the other one's snapshot, for the reason given, and asks for it again later.
-    NoRoom(String),
-}
-
-/// Why a server looks for a leader again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum StepDownReason {
-    /// The leader was not reached, or its link has ended.
-    Leader,
-    /// The leader was in an older epoch than this server has promised.
-    Outdated,
-    /// No quorum has followed this server in time.
-    NotEstablished,
-    /// This server has led, and no quorum is connected any more.
-    Quorum,
-    /// A learner has a newer history, or a higher promise: it should lead.
-    Behind,
-    /// The numbers of this epoch are used up.
-    Epoch,
-    /// A later election is under way.
-    Overtaken,
-    /// All epochs are used up.
-    LastEpoch,
-}
-
-impl fmt::Display for LinkCloseReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LinkCloseReason::Refused(what) => f.write_str(what),
-            LinkCloseReason::Silent => {
-                write!(f, "the other server is silent or does not acknowledge")
-            }
-            LinkCloseReason::Replaced => write!(f, "the other server has dialled again since"),
-            LinkCloseReason::Stranger => write!(f, "the other end is no other voter"),
-            LinkCloseReason::Follows => write!(f, "this server follows another"),
-            LinkCloseReason::Unwanted => {
-                write!(f, "this server does not follow the other one any more")
-            }
-            LinkCloseReason::Looks(lost) => write!(f, "this server looks for a leader: {lost}"),
-            LinkCloseReason::NoRoom(lacks) => {
-                write!(f, "this server has no room for its snapshot: {lacks}")
-            }
-        }
-    }
-}
-
-impl fmt::Display for StepDownReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            StepDownReason::Leader => "the link with its leader is gone",
-            StepDownReason::Outdated => "the other one's epoch is older than its promise",
-            StepDownReason::NotEstablished => "no quorum has followed it in time",
-            StepDownReason::Quorum => "it has lost its quorum",
-            StepDownReason::Behind => "a learner knows more than it does",
-            StepDownReason::Epoch => "its epoch is used up",
-            StepDownReason::Overtaken => "a later election is under way",
-            StepDownReason::LastEpoch => {
-                "all epochs are used up: move the data directories of all servers away, and import their data anew"
-            }
-        })
     }
 }
 

@@ -28,10 +28,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::TooMany;
-use crate::error::LinkCloseReason;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, WallMs};
 use crate::notice::Notice;
-use crate::peer::{Notification, PeerMessage};
+use crate::peer::{LinkCloseReason, Notification, PeerMessage};
 use crate::store::{DiskCommand, DiskEvent};
 use crate::wire::{
     ConnectRequest, ConnectResponse, Id, Reply, ReplyBody, RequestFrame, WatchEvent,

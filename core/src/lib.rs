@@ -53,7 +53,7 @@ mod zab;
 
 pub use auth::{AuthOptions, DigestAlg};
 pub use config::{Config, ConfigError, Limits, Membership, SessionOptions, TreeOptions};
-pub use error::{Corrupt, ErrorCode, LinkCloseReason, Malformed, StepDownReason};
+pub use error::{Corrupt, ErrorCode, Malformed};
 pub use history::History;
 pub use identity::{EpochNonce, Identity, Seed, SessionSecret};
 pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
@@ -61,6 +61,7 @@ pub use io::{Input, Now, Outbox, Pressure};
 pub use notice::Notice;
 pub use offline::{Compared, Replayed, compare, replay};
 pub use outline::{Difference, Outline, OutlineCompared};
+pub use peer::{LinkCloseReason, StepDownReason};
 pub use quorum::{HistoryInfo, HistoryStatus, Voters};
 pub use server::Server;
 pub use status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::LinkCloseReason;
 use crate::ids::{ConnId, ServerId, SessionId, Zxid};
+use crate::peer::LinkCloseReason;
 
 /// What an operator wants to read in the log. It has no other effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

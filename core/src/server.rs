@@ -26,14 +26,14 @@ use crate::config::Config;
 use crate::cx::Cx;
 use crate::digest::NodeView;
 use crate::election::Election;
-use crate::error::{Corrupt, LinkCloseReason};
+use crate::error::Corrupt;
 use crate::identity::Seed;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{ClientCommand, Input, Mark, Now, Outbox, PeerCommand, Pressure};
 use crate::log::Written;
 use crate::notice::Notice;
 use crate::outline::{Outline, OutlineCompared};
-use crate::peer::Vote;
+use crate::peer::{LinkCloseReason, PeerMisbehaved, Vote};
 use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::session::SessionTracker;
@@ -510,7 +510,7 @@ impl Server {
             }
             Err(what) => {
                 cx.mark(Mark::LeaderRefused);
-                self.look(None, LinkCloseReason::Refused(what), cx);
+                self.look(None, PeerMisbehaved::History(what).into(), cx);
             }
         }
     }
@@ -561,7 +561,7 @@ impl Server {
             state.differs = Some(zxid);
         });
         let what = format!("what this server has at {zxid} is not what the ensemble has there");
-        self.look(None, LinkCloseReason::Refused(what), cx);
+        self.look(None, LinkCloseReason::Incompatible(what), cx);
     }
 
     /// The initial history is committed, because a quorum has it; then service begins.

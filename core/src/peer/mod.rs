@@ -4,6 +4,7 @@
 //! its encoding; [`greeting`] is how connections begin, and [`secret`] how servers prove that they are some. Must not
 //! decide anything.
 
+mod close;
 pub mod frame;
 pub mod greeting;
 mod message;
@@ -18,6 +19,7 @@ use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::txn::Lifetime;
 use crate::wire::Request;
 
+pub use close::{LinkCloseReason, PeerMisbehaved, StepDownReason};
 pub use message::{FromLeader, FromLearner, PeerMessage};
 
 /// For whom, and why: the derived order compares epoch, then history, then id, and greater is better (FLE-02).

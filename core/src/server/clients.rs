@@ -7,11 +7,10 @@
 use super::{Role, Server};
 use crate::auth::Identities;
 use crate::cx::Cx;
-use crate::error::{LinkCloseReason, StepDownReason};
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientCommand, ClientEvent, Mark, Pressure};
 use crate::notice::Notice;
-use crate::peer::FromLearner;
+use crate::peer::{FromLearner, LinkCloseReason, StepDownReason};
 use crate::request::order::Queue;
 use crate::timer::Timer;
 use crate::txn::Origin;

@@ -5,11 +5,13 @@
 use super::{Role, Server};
 use crate::cx::Cx;
 use crate::election::{Outcome, Reaction};
-use crate::error::{LinkCloseReason, StepDownReason};
 use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Mark, PeerCommand, PeerEvent};
-use crate::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState};
+use crate::peer::{
+    FromLeader, FromLearner, LinkCloseReason, Notification, PeerMessage, PeerMisbehaved,
+    ServerState, StepDownReason,
+};
 use crate::quorum::HistoryInfo;
 use crate::timer::Timer;
 use crate::zab::LEADER_TIMERS;
@@ -198,7 +200,11 @@ impl Server {
     /// The first word of a learner is its promise; whoever says anything else is none.
     fn on_first_message(&mut self, link: LinkId, message: FromLearner, cx: &mut Cx<'_>) {
         let inbound = self.inbound.get_mut(&link).expect("the caller has found it");
-        let refused = if let FromLearner::FollowerInfo { accepted, history, ensemble } = message
+        let refused: LinkCloseReason = if let FromLearner::FollowerInfo {
+            accepted,
+            history,
+            ensemble,
+        } = message
             && inbound.said.is_none()
         {
             let ours = self.replica.ensemble_id();
@@ -209,14 +215,14 @@ impl Server {
             }
             cx.mark(Mark::EnsembleDiffers);
             let peer = inbound.peer;
-            format!(
+            LinkCloseReason::Incompatible(format!(
                 "server {peer} belongs to ensemble {ensemble:#018x}, and this one to {ours:#018x}"
-            )
+            ))
         } else {
-            format!("its first word is {message}")
+            PeerMisbehaved::FirstMessage(message.to_string()).into()
         };
         self.inbound.remove(&link);
-        cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Refused(refused)));
+        cx.out.peers.push(PeerCommand::Close(link, refused));
     }
 
     fn on_leader_message(&mut self, link: LinkId, message: FromLeader, cx: &mut Cx<'_>) {

@@ -8,12 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::cx::Cx;
-use crate::error::{LinkCloseReason, StepDownReason};
 use crate::identity::{self, EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
 use crate::notice::Notice;
-use crate::peer::{FromLeader, FromLearner};
+use crate::peer::{FromLeader, FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason};
 use crate::quorum::{HistoryStatus, Voters};
 use crate::replica::Replica;
 use crate::store::Entry;
@@ -193,7 +192,7 @@ impl Follower {
             FromLeader::Ping { round, sent, echo } => self.on_ping(round, sent, echo, replica, cx),
             FromLeader::Synced { conn, request } if serves => FollowerEffect::Synced(conn, request),
             FromLeader::Commit { .. } | FromLeader::Synced { .. } | FromLeader::Differs { .. } => {
-                self.refuse(format!("the leader said out of turn: {message}"), cx)
+                self.refuse(PeerMisbehaved::OutOfTurn(message.to_string()), cx)
             }
         }
     }
@@ -300,17 +299,17 @@ impl Follower {
             | Phase::Entering { .. }
             | Phase::Synced { .. }
             | Phase::Following { .. } => {
-                let what = format!("the leader proposed epoch {epoch} out of turn, at {known}");
-                return self.refuse(what, cx);
+                let proposed = epoch;
+                return self.refuse(PeerMisbehaved::Epoch { proposed, known }, cx);
             }
         };
         if !state.accepted_epoch.is_credible(epoch) {
             let promised = state.accepted_epoch;
             return self.refuse(
-                format!(
+                LinkCloseReason::Incompatible(format!(
                     "this server has promised epoch {promised}, and the others know of {epoch}: move its data directory away \
                      and start it, so that it is filled anew"
-                ),
+                )),
                 cx,
             );
         }
@@ -339,13 +338,13 @@ impl Follower {
 
     fn on_trunc(&mut self, to: Zxid, replica: &mut Replica, cx: &mut Cx<'_>) -> FollowerEffect {
         let Phase::Synchronization { link, .. } = self.phase else {
-            return self.refuse(format!("the leader asked to truncate to {to} out of turn"), cx);
+            return self.refuse(PeerMisbehaved::OutOfTurn(format!("TRUNC {to}")), cx);
         };
         if self.keeps_data {
             cx.mark(Mark::EnsembleDiffers);
             let what = "the leader has no data, and its epoch is later than that of the data here: stop the servers without \
                         data, remove their data directories, and start them after this one";
-            return self.refuse(what.to_owned(), cx);
+            return self.refuse(LinkCloseReason::Incompatible(what.to_owned()), cx);
         }
         match replica.truncate(to, cx) {
             Ok(last) => {
@@ -353,7 +352,7 @@ impl Follower {
                 cx.tell(link, FromLearner::SyncAt { last, nonce: replica.nonce_at(last) });
                 FollowerEffect::None
             }
-            Err(what) => self.refuse(what, cx),
+            Err(what) => self.refuse(PeerMisbehaved::History(what), cx),
         }
     }
 
@@ -364,11 +363,11 @@ impl Follower {
         cx: &mut Cx<'_>,
     ) -> FollowerEffect {
         let Phase::Synchronization { .. } = self.phase else {
-            return self.refuse(format!("the leader sent snapshot {zxid} out of turn"), cx);
+            return self.refuse(PeerMisbehaved::OutOfTurn(format!("SNAP {zxid}")), cx);
         };
         match replica.receive_chunk(zxid, index, bytes, last, cx) {
             Ok(()) => FollowerEffect::None,
-            Err(what) => self.refuse(what, cx),
+            Err(what) => self.refuse(PeerMisbehaved::History(what), cx),
         }
     }
 
@@ -386,12 +385,12 @@ impl Follower {
             Phase::Dialling | Phase::Discovery { .. } | Phase::Promising { .. } => false,
         };
         if !expected {
-            let what = format!("the leader proposed {} out of turn", entry.zxid);
-            return self.refuse(what, cx);
+            let what = format!("PROPOSAL {}", entry.zxid);
+            return self.refuse(PeerMisbehaved::OutOfTurn(what), cx);
         }
         match replica.receive(entry, cx) {
             Ok(()) => FollowerEffect::None,
-            Err(what) => self.refuse(what, cx),
+            Err(what) => self.refuse(PeerMisbehaved::History(what), cx),
         }
     }
 
@@ -406,7 +405,7 @@ impl Follower {
     ) -> FollowerEffect {
         // All of it goes into the state file, which has one block for it.
         if identity.id == 0 || established.len() > Voters::MAX || nonces.len() > identity::EPOCHS {
-            return self.refuse(format!("the leader began epoch {epoch} with too much"), cx);
+            return self.refuse(PeerMisbehaved::NewLeaderTooLong(epoch), cx);
         }
         let joins = self.joins;
         let known = replica.state().identity.filter(|known| known.established);
@@ -444,7 +443,7 @@ impl Follower {
             | Phase::Entering { .. }
             | Phase::Synced { .. }
             | Phase::Following { .. } => {
-                self.refuse(format!("the leader began epoch {epoch} out of turn"), cx)
+                self.refuse(PeerMisbehaved::OutOfTurn(format!("NEWLEADER {epoch}")), cx)
             }
         }
     }
@@ -465,8 +464,7 @@ impl Follower {
             | Phase::Entering { .. }
             | Phase::Following { .. } => {
                 let (from, to) = (log.committed(), log.appended());
-                let what = "the leader committed";
-                self.refuse(format!("{what} {committed} out of turn, at {from} to {to}"), cx)
+                self.refuse(PeerMisbehaved::Committed { zxid: committed, from, to }, cx)
             }
         }
     }
@@ -517,17 +515,21 @@ impl Follower {
             | Phase::Discovery { .. }
             | Phase::Promising { .. }
             | Phase::Synchronization { .. }
-            | Phase::Entering { .. } => self.refuse("the leader pinged too early".into(), cx),
+            | Phase::Entering { .. } => {
+                self.refuse(PeerMisbehaved::OutOfTurn(format!("PING {round}")), cx)
+            }
         }
     }
 
     /// Leaves a leader that speaks out of turn.
-    fn refuse(&self, what: String, cx: &mut Cx<'_>) -> FollowerEffect {
+    fn refuse(&self, why: impl Into<LinkCloseReason>, cx: &mut Cx<'_>) -> FollowerEffect {
         cx.mark(Mark::LeaderRefused);
-        FollowerEffect::Abandon(LinkCloseReason::Refused(what))
+        FollowerEffect::Abandon(why.into())
     }
 }
 
-fn other_ensemble(theirs: u64, ours: u64) -> String {
-    format!("the leader belongs to ensemble {theirs:#018x}, and this server to {ours:#018x}")
+fn other_ensemble(theirs: u64, ours: u64) -> LinkCloseReason {
+    LinkCloseReason::Incompatible(format!(
+        "the leader belongs to ensemble {theirs:#018x}, and this server to {ours:#018x}"
+    ))
 }

@@ -15,11 +15,12 @@ use super::follower::DIGESTS;
 use super::learner::{Learner, Stage};
 use super::syncs::SyncWaiter;
 use crate::cx::Cx;
-use crate::error::{LinkCloseReason, StepDownReason};
 use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
-use crate::peer::{FromLeader, FromLearner, SessionKind};
+use crate::peer::{
+    FromLeader, FromLearner, LinkCloseReason, PeerMisbehaved, SessionKind, StepDownReason,
+};
 use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::replica::Replica;
 use crate::store::Entry;
@@ -227,7 +228,7 @@ impl Leader {
             | FromLearner::Sync { .. }
             | FromLearner::FollowerInfo { .. }
             | FromLearner::Pong { .. } => {
-                self.refuse(link, format!("it said what is not its to say: {message}"), cx)
+                self.refuse(link, PeerMisbehaved::OutOfTurn(message.to_string()), cx)
             }
         }
     }
@@ -267,7 +268,7 @@ impl Leader {
             Some(Err(what)) => {
                 cx.mark(Mark::LogReadFailed);
                 replica.on_log_unreadable();
-                self.refuse(link, what, cx)
+                self.refuse(link, LinkCloseReason::Unreadable(what), cx)
             }
         }
     }
@@ -287,7 +288,7 @@ impl Leader {
             Some(Err(what)) => {
                 cx.mark(Mark::LogReadFailed);
                 replica.on_snapshot_unreadable(zxid);
-                self.refuse(link, what, cx)
+                self.refuse(link, LinkCloseReason::Unreadable(what), cx)
             }
         }
     }
@@ -507,8 +508,7 @@ impl Leader {
         let exists = zxid <= replica.log().committed()
             || replica.history().last_at_or_before(zxid) == Some(zxid);
         let Some(learner) = learner.filter(|_| exists) else {
-            let what = format!("it acknowledged {zxid}, which it was not sent");
-            return self.refuse(link, what, cx);
+            return self.refuse(link, PeerMisbehaved::AckNotSent(zxid), cx);
         };
         learner.on_ack(zxid, cx.now.mono);
         let server = learner.server;
@@ -527,8 +527,8 @@ impl Leader {
     ) -> LeaderEffect {
         let server = self.learners.get(&link).map(|learner| learner.server);
         let (Some(server), true) = (server, round <= self.round) else {
-            let what = format!("it answered ping {round}, and the last was {}", self.round);
-            return self.refuse(link, what, cx);
+            let last = self.round;
+            return self.refuse(link, PeerMisbehaved::PongNotAsked { round, last }, cx);
         };
         self.answered.insert(server, round);
         let now = cx.now.mono;
@@ -549,7 +549,11 @@ impl Leader {
     ) -> LeaderEffect {
         let now = cx.now.mono;
         let Some(broadcast) = self.broadcast() else {
-            return self.refuse(link, "it sent a write before service began".into(), cx);
+            return self.refuse(
+                link,
+                PeerMisbehaved::OutOfTurn("a write before service".into()),
+                cx,
+            );
         };
         if !broadcast.has_room(cx) {
             return LeaderEffect::StepDown(StepDownReason::Epoch);
@@ -569,7 +573,11 @@ impl Leader {
     ) -> LeaderEffect {
         let server = self.learners.get(&link).map(|learner| learner.server);
         let (Some(server), Some(broadcast)) = (server, self.broadcast()) else {
-            return self.refuse(link, "it sent a session before service began".into(), cx);
+            return self.refuse(
+                link,
+                PeerMisbehaved::OutOfTurn("a session before service".into()),
+                cx,
+            );
         };
         if !broadcast.has_room(cx) {
             return LeaderEffect::StepDown(StepDownReason::Epoch);
@@ -645,9 +653,14 @@ impl Leader {
     }
 
     /// A server that speaks out of turn is dropped; it will begin anew.
-    fn refuse(&mut self, link: LinkId, what: String, cx: &mut Cx<'_>) -> LeaderEffect {
+    fn refuse(
+        &mut self,
+        link: LinkId,
+        why: impl Into<LinkCloseReason>,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
         cx.mark(Mark::LearnerRefused);
-        self.drop_learner(link, LinkCloseReason::Refused(what), cx);
+        self.drop_learner(link, why.into(), cx);
         self.check_quorum(cx)
     }
 

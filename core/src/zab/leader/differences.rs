@@ -8,7 +8,7 @@ use crate::cx::Cx;
 use crate::ids::{LinkId, ServerId, Zxid};
 use crate::io::Mark;
 use crate::notice::Notice;
-use crate::peer::{FromLeader, FromLearner};
+use crate::peer::{FromLeader, FromLearner, LinkCloseReason};
 use crate::replica::Replica;
 
 impl Leader {
@@ -88,13 +88,13 @@ impl Leader {
                  which of them keeps its data, move the data directory of the other one away, and start the one that has its \
                  data with only itself in zoo.cfg, then the other"
             );
-            return self.refuse(link, what, cx);
+            return self.refuse(link, LinkCloseReason::Incompatible(what), cx);
         }
         cx.tell(link, FromLeader::Differs { zxid });
         let what = format!(
             "what it has at {zxid} is not what this server has there: it sets its data aside"
         );
-        self.refuse(link, what, cx)
+        self.refuse(link, LinkCloseReason::Incompatible(what), cx)
     }
 }
 

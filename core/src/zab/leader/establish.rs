@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 
 use super::{Leader, LeaderEffect, Phase};
 use crate::cx::Cx;
-use crate::error::{LinkCloseReason, StepDownReason};
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
-use crate::peer::FromLeader;
+use crate::peer::{FromLeader, LinkCloseReason, PeerMisbehaved, StepDownReason};
 use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::replica::Replica;
 use crate::zab::learner::{Learner, Stage};
@@ -89,7 +88,7 @@ impl Leader {
             "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move the data directory of server \
              {server} away and start it, so that it is filled anew"
         );
-        cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Refused(what)));
+        cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Incompatible(what)));
         LeaderEffect::GoOn
     }
 
@@ -192,7 +191,7 @@ impl Leader {
         }
         let Some(learner) = self.learners.get_mut(&link).filter(|l| l.stage == Stage::Promising)
         else {
-            return self.refuse(link, "it promised an epoch unasked".into(), cx);
+            return self.refuse(link, PeerMisbehaved::OutOfTurn("ACKEPOCH".into()), cx);
         };
         learner.stage = Stage::Promised { last };
         match &mut self.phase {
@@ -252,7 +251,7 @@ impl Leader {
             learner.mend(last, replica, epoch, cx);
             return LeaderEffect::GoOn;
         }
-        self.refuse(link, format!("it said unasked that it ends at {last}"), cx)
+        self.refuse(link, PeerMisbehaved::OutOfTurn(format!("at {last}")), cx)
     }
 
     pub(super) fn on_ack_new_leader(
@@ -267,7 +266,11 @@ impl Leader {
         let mut learner = self.learners.get_mut(&link).filter(|_| right);
         let asked = learner.as_mut().is_some_and(|l| l.on_ack_new_leader(cx.now.mono));
         let Some(learner) = learner.filter(|_| asked) else {
-            return self.refuse(link, format!("it entered epoch {epoch} unasked"), cx);
+            return self.refuse(
+                link,
+                PeerMisbehaved::OutOfTurn(format!("ACK NEWLEADER {epoch}")),
+                cx,
+            );
         };
         learner.renew_voters(replica, epoch, cx);
         if !serves {

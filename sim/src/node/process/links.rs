@@ -329,15 +329,19 @@ impl Process {
 
     /// L12: whoever is refused on a link is none of the servers.
     fn turns_away(&self, link: LinkId, why: &LinkCloseReason, shared: &mut Shared) {
-        let (LinkCloseReason::Refused(what), Some(parties)) =
-            (why, shared.net.parties(ConnId(link.0)))
-        else {
+        let refuses = matches!(
+            why,
+            LinkCloseReason::Misbehaved(_)
+                | LinkCloseReason::Incompatible(_)
+                | LinkCloseReason::Unreadable(_)
+        );
+        let parties = shared.net.parties(ConnId(link.0)).filter(|_| refuses);
+        let Some(parties) = parties else {
             return;
         };
         let strange = parties.contains(&Party::Stranger);
         let other = parties.into_iter().find(|party| *party != Party::Server(self.id));
-        let told =
-            || format!("s{} refuses {} on {link}: {what}", self.id, other.expect("two ends"));
+        let told = || format!("s{} refuses {} on {link}: {why}", self.id, other.expect("two ends"));
         shared.hold(Check::WELCOME, if strange { Ok(()) } else { Err(told()) });
     }
 

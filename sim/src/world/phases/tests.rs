@@ -128,7 +128,7 @@ fn l12_a_server_speaks_out_of_turn_and_is_refused() {
     world.shared.schedule_arrivals();
     assert!(!world.run_until(Instant(6_000_000_000)));
     assert_eq!(broken(&world), "L12");
-    said(&world, &["refuses s", "it said what is not its to say"]);
+    said(&world, &["refuses s", "it sent out of turn: FOLLOWERINFO"]);
 }
 
 #[test]
