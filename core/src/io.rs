@@ -5,7 +5,7 @@
 //! Rules:
 //! 1. Order holds inside one sink; between sinks there is none. Nothing may rely on another sink having run.
 //! 2. What depends on durability is emitted only on [`DiskEvent::Done`], so the driver needs no conditions. State
-//!    writes, truncations, rebases and appends share one [`WriteId`] sequence: the log lane. Snapshot chunks have a
+//!    writes, truncations, rebases and appends share one [`WriteId`](crate::WriteId) sequence: the log lane. Snapshot chunks have a
 //!    lane of their own; a server's own snapshot is begun only when the durable log has reached its zxid. Proposals
 //!    leave in the same step as the local append, in parallel.
 //! 3. The driver may drop `election` any time, `peers` only by reporting `Down`, `clients` only by `Closed`, `disk`
@@ -105,7 +105,7 @@ pub enum ClientEvent {
 /// Everything that a step asks of the world. The driver empties it before the next batch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Outbox {
-    /// For the three workers of the disk, each command for the one of its [`Lane`].
+    /// For the three workers of the disk, each command for the one of its [`Lane`](crate::store::Lane).
     pub disk: Vec<DiskCommand>,
     /// For client connections: replies and events in one queue, because their order is a promise.
     pub clients: Vec<(ConnId, ClientCommand)>,
