@@ -4,7 +4,7 @@
 //! link that breaks.
 //!
 //! Servers believe whoever greets for another one, so a rogue stays within what they can be sure of all the same. As a
-//! learner it says from the start that its voice is `Damaged`, which counts nowhere, and it never says a word of which
+//! learner it says from the start that its history is `Lost`, which counts nowhere, and it never says a word of which
 //! a leader might count something: no acknowledgement of the epoch that is being begun, no answer to a ping that was
 //! sent, no write. As a leader it names no epoch that the other one has not promised already, and then orders only
 //! what nobody may do: to forget what is committed, or to log what does not follow.
@@ -157,18 +157,19 @@ impl World {
 }
 
 impl Rogue {
+    /// Its end of the link says which type it speaks: the bytes of another one would be read as words that were never meant.
     fn word(&mut self, status: &Status) -> PeerMessage {
         match (self.leads, self.said) {
-            (true, 0) => self.first_of_leader(status),
-            (true, _) => self.of_leader(status),
+            (true, 0) => self.first_of_leader(status).into(),
+            (true, _) => self.of_leader(status).into(),
             // One in four forgets to say who it is.
-            (false, 0) if self.dice.chance(3, 4) => self.promise(status),
-            (false, _) => self.of_learner(),
+            (false, 0) if self.dice.chance(3, 4) => self.promise(status).into(),
+            (false, _) => self.of_learner().into(),
         }
     }
 
     /// As a learner: what it has promised so far.
-    fn promise(&mut self, status: &Status) -> PeerMessage {
+    fn promise(&mut self, status: &Status) -> FromLearner {
         let Epoch(known) = status.accepted_epoch;
         let accepted = match self.dice.below(10) {
             0 => Epoch::END,
@@ -180,57 +181,45 @@ impl Rogue {
             _ => Epoch(known),
         };
         let history = HistoryInfo::new(HistoryStatus::Lost, Epoch(0));
-        PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 })
+        FromLearner::FollowerInfo { accepted, history, ensemble: 0 }
     }
 
     /// As a learner: what is refused, or counts for nothing from one that is damaged.
-    fn of_learner(&mut self) -> PeerMessage {
+    fn of_learner(&mut self) -> FromLearner {
         let elsewhere = Origin { server: ServerId(99), conn: ConnId(1), request: 1 };
         match self.dice.below(10) {
             0..2 => {
                 let last = *self.dice.pick(&[Zxid::ZERO, FAR]);
-                PeerMessage::Learner(FromLearner::AckEpoch {
-                    fresh: false,
-                    current: Epoch(0),
-                    last,
-                    nonce: 0,
-                })
+                FromLearner::AckEpoch { fresh: false, current: Epoch(0), last, nonce: 0 }
             }
-            2 => PeerMessage::Learner(FromLearner::SyncAt { last: Zxid::ZERO, nonce: 0 }),
-            3 => PeerMessage::Learner(FromLearner::AckNewLeader { epoch: Epoch::END }),
-            4 => PeerMessage::Learner(FromLearner::Ack { zxid: FAR }),
-            5 => PeerMessage::Learner(FromLearner::Pong {
+            2 => FromLearner::SyncAt { last: Zxid::ZERO, nonce: 0 },
+            3 => FromLearner::AckNewLeader { epoch: Epoch::END },
+            4 => FromLearner::Ack { zxid: FAR },
+            5 => FromLearner::Pong {
                 round: u64::MAX,
                 sent: Instant(u64::MAX),
                 echo: Instant(u64::MAX),
                 touched: Vec::new(),
                 digests: vec![(FAR, 1)],
-            }),
-            6 => PeerMessage::Learner(FromLearner::CreateSession {
-                timeout_ms: 1_000,
-                origin: elsewhere,
-            }),
-            7 => PeerMessage::Learner(FromLearner::Request {
+            },
+            6 => FromLearner::CreateSession { timeout_ms: 1_000, origin: elsewhere },
+            7 => FromLearner::Request {
                 session: SessionId(0),
                 origin: elsewhere,
                 ids: [].into(),
                 request: Request::Delete { path: "/n0".to_owned(), version: -1 },
                 session_kind: SessionKind::Global,
-            }),
+            },
             8 => {
                 let history = HistoryInfo::new(HistoryStatus::Lost, Epoch(0));
-                PeerMessage::Learner(FromLearner::FollowerInfo {
-                    accepted: Epoch(0),
-                    history,
-                    ensemble: 0,
-                })
+                FromLearner::FollowerInfo { accepted: Epoch(0), history, ensemble: 0 }
             }
-            _ => self.out_of_place(),
+            _ => FromLearner::Sync { conn: ConnId(1), request: 1 },
         }
     }
 
     /// As a leader: mostly an epoch that the other one has promised, so that it listens to what follows.
-    fn first_of_leader(&mut self, status: &Status) -> PeerMessage {
+    fn first_of_leader(&mut self, status: &Status) -> FromLeader {
         let Epoch(known) = status.accepted_epoch;
         let epoch = match self.dice.below(9) {
             0 => return self.of_leader(status),
@@ -239,47 +228,29 @@ impl Rogue {
             2 => Epoch(known.saturating_sub(1)),
             _ => Epoch(known),
         };
-        PeerMessage::Leader(FromLeader::LeaderInfo {
-            epoch,
-            empty: true,
-            ensemble: 0,
-            blank: false,
-        })
+        FromLeader::LeaderInfo { epoch, empty: true, ensemble: 0, blank: false }
     }
 
     /// As a leader: what nobody may do.
-    fn of_leader(&mut self, status: &Status) -> PeerMessage {
-        match self.dice.below(8) {
+    fn of_leader(&mut self, status: &Status) -> FromLeader {
+        match self.dice.below(7) {
             // What is committed it must not forget. Before it knows that something is, it would.
-            0 if status.committed > Zxid::ZERO => {
-                PeerMessage::Leader(FromLeader::Trunc { to: Zxid::ZERO })
-            }
+            0 if status.committed > Zxid::ZERO => FromLeader::Trunc { to: Zxid::ZERO },
             1 => self.snapshot(),
             2..5 => self.proposal(status),
-            5 => PeerMessage::Leader(FromLeader::UpToDate { committed: FAR }),
-            6 => PeerMessage::Learner(FromLearner::AckEpoch {
-                fresh: false,
-                current: Epoch(0),
-                last: Zxid::ZERO,
-                nonce: 0,
-            }),
+            5 => FromLeader::UpToDate { committed: FAR },
             _ => self.out_of_place(),
         }
     }
 
     /// An old snapshot, or one whose beginning is missing.
-    fn snapshot(&mut self) -> PeerMessage {
+    fn snapshot(&mut self) -> FromLeader {
         let (zxid, index) = *self.dice.pick(&[(Zxid::ZERO, 0), (FAR, 7)]);
-        PeerMessage::Leader(FromLeader::Snap {
-            zxid,
-            index,
-            bytes: Bytes::from_static(b"nothing"),
-            last: false,
-        })
+        FromLeader::Snap { zxid, index, bytes: Bytes::from_static(b"nothing"), last: false }
     }
 
     /// A transaction that does not follow, is none, or is another one than it is said to be.
-    fn proposal(&mut self, status: &Status) -> PeerMessage {
+    fn proposal(&mut self, status: &Status) -> FromLeader {
         let zxid = status.appended.next().unwrap_or(FAR);
         let op = TxnOp::CloseSession;
         let txn = Txn { zxid: FAR, session: SessionId(0), time: WallMs(0), origin: None, op };
@@ -289,32 +260,28 @@ impl Rogue {
             1 => entry.zxid = zxid,
             _ => (entry.zxid, entry.bytes) = (zxid, Bytes::new()),
         }
-        PeerMessage::Leader(FromLeader::Proposal(entry))
+        FromLeader::Proposal(entry)
     }
 
-    /// What neither may say at this time.
-    fn out_of_place(&mut self) -> PeerMessage {
+    /// As a leader: what it may not say at this time.
+    fn out_of_place(&mut self) -> FromLeader {
         match self.dice.below(5) {
-            0 => PeerMessage::Leader(FromLeader::NewLeader {
+            0 => FromLeader::NewLeader {
                 epoch: Epoch::END,
                 voters: [ServerId(9)].into(),
                 established: [ServerId(9)].into(),
                 identity: Seed::from(0).identity(Epoch::END),
                 nonces: Vec::new(),
-            }),
-            1 => PeerMessage::Leader(FromLeader::Commit { zxid: FAR }),
-            2 => PeerMessage::Leader(FromLeader::Ping {
-                round: 1,
-                sent: Instant(0),
-                echo: Instant(0),
-            }),
-            3 => PeerMessage::Leader(FromLeader::Synced { conn: ConnId(1), request: 1 }),
-            _ => PeerMessage::Leader(FromLeader::LeaderInfo {
+            },
+            1 => FromLeader::Commit { zxid: FAR },
+            2 => FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) },
+            3 => FromLeader::Synced { conn: ConnId(1), request: 1 },
+            _ => FromLeader::LeaderInfo {
                 epoch: Epoch::END,
                 empty: false,
                 ensemble: 0,
                 blank: false,
-            }),
+            },
         }
     }
 }
