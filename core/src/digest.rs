@@ -45,12 +45,7 @@ pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>, node: &NodeView<'_
             hash.long(data);
         }
     }
-    hash.number(node.acl.len() as u64);
-    for acl in node.acl {
-        hash.number(u64::from(acl.perms.0.cast_unsigned()));
-        hash.text(&acl.scheme);
-        hash.text(&acl.id);
-    }
+    hash.acl(node.acl);
     for number in [
         node.czxid.0,
         node.mzxid.0,
@@ -67,6 +62,13 @@ pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>, node: &NodeView<'_
     }
     // Whoever keeps shares has other uses for the outermost values.
     hash.0.clamp(1, u64::MAX - 1)
+}
+
+/// Fingerprint of an access control list.
+pub(crate) fn acl(list: &[Acl]) -> u64 {
+    let mut hash = Fnv::new();
+    hash.acl(list);
+    hash.0
 }
 
 /// Share of one session in the digest: its id, the timeout that its createSession carried, ms, the server that its
@@ -137,6 +139,15 @@ impl Fnv {
             lanes.iter().for_each(|lane| self.number(lane.0));
         }
         self.bytes(rest);
+    }
+
+    fn acl(&mut self, list: &[Acl]) {
+        self.number(list.len() as u64);
+        for acl in list {
+            self.number(u64::from(acl.perms.0.cast_unsigned()));
+            self.text(&acl.scheme);
+            self.text(&acl.id);
+        }
     }
 
     fn text(&mut self, text: &str) {

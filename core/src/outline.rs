@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::digest::{self, NodeView};
 use crate::error::Corrupt;
-use crate::ids::{SessionId, Zxid};
+use crate::ids::Zxid;
 use crate::offline::replay_up_to;
 use crate::store::Recovered;
 use crate::tree::{Tree, split};
@@ -130,28 +130,15 @@ impl Outline {
 
 impl NodeOutline {
     fn of(view: &NodeView<'_>) -> NodeOutline {
-        let of_children = NodeView { pzxid: Zxid::ZERO, creates: 0, children: 0, ..*view };
-        let nothing = NodeView {
-            path: "",
-            data: None,
-            acl: view.acl,
-            czxid: Zxid::ZERO,
-            mzxid: Zxid::ZERO,
-            pzxid: Zxid::ZERO,
-            ctime: 0,
-            mtime: 0,
-            version: 0,
-            creates: 0,
-            aversion: 0,
-            owner: SessionId(0),
-            children: 0,
-        };
+        // What children change, and the list, are compared apart.
+        let content =
+            NodeView { acl: &[], pzxid: Zxid::ZERO, creates: 0, aversion: 0, children: 0, ..*view };
         NodeOutline {
             czxid: view.czxid,
             aversion: view.aversion,
             children: view.children,
-            content: digest::node(&NodeView { acl: &[], aversion: 0, ..of_children }),
-            acl: digest::node(&nothing),
+            content: digest::node(&content),
+            acl: digest::acl(view.acl),
         }
     }
 }
@@ -159,7 +146,7 @@ impl NodeOutline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::WallMs;
+    use crate::ids::{SessionId, WallMs};
     use crate::rng::{KeyedHash, Rng};
     use crate::tree::NewNode;
     use crate::wire::{Acl, Perms};

@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zabkeeper_core::store::Recovered;
-use zabkeeper_core::{Halted, Membership, Outline, Server, Status};
+use zabkeeper_core::{Halted, Membership, Outline, Server, Status, Zxid};
 
 use crate::clock::wall;
 use crate::config::{OUR_FOLDER, Settings};
@@ -209,7 +209,8 @@ fn open(settings: &Settings) -> Result<(Opened<OsDir>, Option<Outline>), Failure
 /// What the data is like that a leader has found to differ. Where that cannot be learned, it is set aside without.
 fn outline_of_differing(log: OsDir, snapshots: OsDir) -> Option<Outline> {
     let recovered = storage_fs::inspect(log, snapshots).ok()?.recovered;
-    let at = recovered.state.differs?;
+    // At zero nobody has said so: an earlier start was setting damaged data aside.
+    let at = recovered.state.differs.filter(|at| *at > Zxid::ZERO)?;
     Outline::at(at, recovered).ok()
 }
 
