@@ -42,7 +42,7 @@ use crate::store::{DiskEvent, DurableState, Recovered};
 use crate::timer::{Timer, TimerTable};
 use crate::watch::WatchListing;
 use crate::wire::WatcherType;
-use crate::zab::{Follower, FollowerEffect, LEADER_TIMERS, Leader, LeaderEffect, Proposer};
+use crate::zab::{Follower, FollowerEffect, Leader, LeaderEffect, Proposer};
 use clients::{Conn, ConnPhase};
 use local::LocalSessions;
 use peers::Inbound;
@@ -681,40 +681,34 @@ impl Server {
         self.note_pressure(cx);
         let paused = self.paused_since.is_some();
         let now = cx.now.mono;
-        let mut silence = None;
-        let mut of_leader = [None; 3];
-        let (election, expiry, cleaning) = match &mut self.role {
+        Timer::OF_ROLES.iter().for_each(|timer| self.timers.set(*timer, None));
+        match &mut self.role {
             Role::Looking(looking) if !looking.has_voted() && !self.replica.log().is_writing() => {
-                (Some(now), None, None)
+                self.timers.set(Timer::Election, Some(now));
             }
             Role::Looking(looking) => {
                 // Before the end of a rest nothing is decided.
                 let rest = self.replica.rests_until(now);
                 let next = looking.next_deadline().filter(|next| rest.is_none() || *next > now);
-                (next.into_iter().chain(rest).min(), None, None)
+                self.timers.set(Timer::Election, next.into_iter().chain(rest).min());
             }
             Role::Following(follower) => {
-                silence = Some(follower.deadline());
-                (None, None, None)
+                self.timers.set(Timer::LeaderSilence, Some(follower.deadline()));
             }
             Role::Leading(leader) => {
-                of_leader = leader.deadlines(cx);
+                for (timer, deadline) in leader.deadlines(cx) {
+                    self.timers.set(timer, deadline);
+                }
                 let mut broadcast = leader.broadcast();
                 let cleaning = broadcast
                     .as_mut()
                     .and_then(|broadcast| broadcast.cleaning_deadline(&self.replica, cx));
+                self.timers.set(Timer::ContainerCheck, cleaning);
                 let tracker = broadcast.map(|broadcast| &broadcast.tracker);
                 let expiry = tracker.filter(|_| !paused).and_then(SessionTracker::next_expiry);
-                (None, expiry, cleaning)
+                self.timers.set(Timer::SessionExpiry, expiry);
             }
-        };
-        self.timers.set(Timer::Election, election);
-        self.timers.set(Timer::LeaderSilence, silence);
-        for (timer, deadline) in LEADER_TIMERS.into_iter().zip(of_leader) {
-            self.timers.set(timer, deadline);
         }
-        self.timers.set(Timer::SessionExpiry, expiry);
-        self.timers.set(Timer::ContainerCheck, cleaning);
         let local = self.local.next_expiry().filter(|_| !paused && self.serves());
         self.timers.set(Timer::LocalSessionExpiry, local);
         self.timers.set(Timer::Work, self.has_work().then_some(now));

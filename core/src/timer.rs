@@ -43,6 +43,17 @@ impl Timer {
         Timer::ContainerCheck,
         Timer::Work,
     ];
+
+    /// Those that the role sets anew after each step.
+    pub(crate) const OF_ROLES: [Timer; 7] = [
+        Timer::Election,
+        Timer::LeaderSilence,
+        Timer::LearnerSilence,
+        Timer::Establishment,
+        Timer::Ping,
+        Timer::SessionExpiry,
+        Timer::ContainerCheck,
+    ];
 }
 
 /// One deadline for each [`Timer`].

@@ -432,19 +432,23 @@ impl Leader {
         }
     }
 
-    /// When to act without being told anything, for each of [`LEADER_TIMERS`].
-    pub(crate) fn deadlines(&self, cx: &Cx<'_>) -> [Option<Instant>; LEADER_TIMERS.len()] {
+    /// When each of [`LEADER_TIMERS`] is due.
+    pub(crate) fn deadlines(&self, cx: &Cx<'_>) -> [(Timer, Option<Instant>); 3] {
         let silence = self.learners.values().map(|learner| learner.deadline(cx)).min();
-        match self.phase {
+        let (establishment, ping) = match self.phase {
+            // Alone there is nobody to ping.
             Phase::Broadcast { .. } => {
-                // Alone there is nobody to ping.
-                let ping = (!cx.config.voters().alone()).then_some(self.next_ping);
-                [silence, None, ping]
+                (None, (!cx.config.voters().alone()).then_some(self.next_ping))
             }
             Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => {
-                [silence, Some(self.begin_by), None]
+                (Some(self.begin_by), None)
             }
-        }
+        };
+        [
+            (Timer::LearnerSilence, silence),
+            (Timer::Establishment, establishment),
+            (Timer::Ping, ping),
+        ]
     }
 
     /// One of [`LEADER_TIMERS`] is due: drops who is silent, gives up without a quorum, pings the others (ZAB-17).
