@@ -83,7 +83,7 @@ impl Server {
             cx.mark(Mark::RequestOnClosingSession);
             return self.queue(conn).push(asked);
         }
-        if asked.frame.request == Request::CloseSession && self.local.is_own(session) {
+        if matches!(asked.frame.request, Request::CloseSession) && self.local.is_own(session) {
             self.queue(conn).push_farewell(asked);
             self.serve_reads(conn, cx);
         } else if asked.frame.request.is_write() {
@@ -222,7 +222,7 @@ impl Server {
             cx.send(conn, ClientCommand::Reply(reply));
             return self.close(conn, cx);
         }
-        if request == Request::CloseSession {
+        if matches!(request, Request::CloseSession) {
             return self.say_farewell(conn, xid, cx);
         }
         let (tree, watches) = self.replica.reading();
@@ -248,7 +248,7 @@ impl Server {
             cx.mark(Mark::RequestUndecodable);
         }
         // WIRE-08: whatever number a ping came with.
-        let xid = if request == Request::Ping { XID_PING } else { xid };
+        let xid = if matches!(request, Request::Ping) { XID_PING } else { xid };
         let Some(Conn { phase: ConnPhase::Open { session, .. }, .. }) = self.conns.get(&conn)
         else {
             unreachable!("{conn} asks before its session is open")

@@ -240,18 +240,26 @@ impl EventType {
 }
 
 impl Stat {
+    /// What it takes on the wire.
+    const BYTES: usize = 68;
+
     pub(super) fn encode(&self, out: &mut BytesMut) {
-        out.put_i64(self.czxid.wire());
-        out.put_i64(self.mzxid.wire());
-        out.put_i64(self.ctime);
-        out.put_i64(self.mtime);
-        out.put_i32(self.version);
-        out.put_i32(self.cversion);
-        out.put_i32(self.aversion);
-        out.put_i64(self.ephemeral_owner.0);
-        out.put_i32(self.data_length);
-        out.put_i32(self.num_children);
-        out.put_i64(self.pzxid.wire());
+        // Most answers end in one: it is put together first and appended once.
+        let mut bytes = [0; Stat::BYTES];
+        let mut rest = &mut bytes[..];
+        rest.put_i64(self.czxid.wire());
+        rest.put_i64(self.mzxid.wire());
+        rest.put_i64(self.ctime);
+        rest.put_i64(self.mtime);
+        rest.put_i32(self.version);
+        rest.put_i32(self.cversion);
+        rest.put_i32(self.aversion);
+        rest.put_i64(self.ephemeral_owner.0);
+        rest.put_i32(self.data_length);
+        rest.put_i32(self.num_children);
+        rest.put_i64(self.pzxid.wire());
+        debug_assert!(rest.is_empty(), "all of it is said");
+        out.put_slice(&bytes);
     }
 
     pub(super) fn decode(r: &mut Reader) -> Result<Stat, Malformed> {

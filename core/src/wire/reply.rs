@@ -89,16 +89,19 @@ pub enum ReplyKind {
 impl Reply {
     /// Appends the reply as a frame.
     pub fn encode(&self, out: &mut BytesMut) {
+        let error = match &self.result {
+            Ok(ReplyBody::BrokenMulti(_)) => ErrorCode::Marshalling.wire(),
+            Ok(_) => 0,
+            Err(code) => code.wire(),
+        };
         put_frame(out, |out| {
-            out.put_i32(self.xid);
-            out.put_i64(self.zxid);
-            match &self.result {
-                Ok(body) => {
-                    let refused = matches!(body, ReplyBody::BrokenMulti(_));
-                    out.put_i32(if refused { ErrorCode::Marshalling.wire() } else { 0 });
-                    body.encode(out);
-                }
-                Err(code) => out.put_i32(code.wire()),
+            let mut header = [0; 16];
+            header[..4].copy_from_slice(&self.xid.to_be_bytes());
+            header[4..12].copy_from_slice(&self.zxid.to_be_bytes());
+            header[12..].copy_from_slice(&error.to_be_bytes());
+            out.put_slice(&header);
+            if let Ok(body) = &self.result {
+                body.encode(out);
             }
         });
     }

@@ -161,7 +161,7 @@ impl Proposer {
     fn decide(&mut self, asked: Decision<'_>, replica: &mut Replica, cx: &mut Cx<'_>) -> Entry {
         let Decision { session, local, origin, ids, request } = asked;
         let zxid = self.take_zxid(cx);
-        let closes = request == Request::CloseSession;
+        let closes = matches!(request, Request::CloseSession);
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let tree = replica.tree();
         let case = PrepContext { tree, config, schemes, session, local, ids, zxid, time };
