@@ -1,16 +1,58 @@
 //! The state machine of Zabkeeper, without sockets, files, clocks or threads.
 //!
-//! A [`Server`] takes one [`Input`] at a time and appends what it wants done to an [`Outbox`]. The driver's loop is
-//! the same everywhere:
+//! A [`Server`] takes one [`Input`] at a time and appends what it wants done to an [`Outbox`]. Between it and the world
+//! stands a [`Driver`](driver::Driver), which knows bytes and bounds; whoever has sockets, a disk and a clock calls both. The
+//! loop is the same everywhere. Here it is whole, with a client that sends a handshake and a request, and a disk that keeps
+//! nothing:
 //!
-//! ```text
-//! collect a bounded batch of inputs        sockets, disk completions, a deadline
-//! read the clocks once                     Now
-//! step each input                          server.step(now, input, &mut outbox)
-//! hand `disk` to its three workers         the log's writes all, syncs once, answers Done(last id)
-//! hand `clients` to their connections      encoding happens there
-//! hand `peers`, `election` to theirs       the same
-//! sleep until input or next_deadline()
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use bytes::{Bytes, BytesMut};
+//! use zabkeeper_core::driver::{ClientLimits, Driver, TurnLimits};
+//! use zabkeeper_core::store::{DiskCommand, DiskEvent, Recovered};
+//! use zabkeeper_core::wire::{ConnectRequest, Request, RequestFrame};
+//! use zabkeeper_core::*;
+//!
+//! let id = ServerId(1);
+//! let config = Config::new(id, Voters::new([id]), Duration::from_secs(2))?;
+//! let mut server = Server::recover(config.clone(), 7, Recovered::default())?;
+//! let (limits, turn) = (ClientLimits::default(), TurnLimits::default());
+//! let mut driver = Driver::new(Arc::new(config), limits, turn, ConnId(1), 7, Instant(0));
+//! let mut out = Outbox::default();
+//!
+//! let client = driver.clients.accept("127.0.0.1:40000".parse()?, Vec::new(), Now::default())?;
+//! let (mut sent, mut answers) = (BytesMut::new(), Vec::new());
+//! let (session, password) = (SessionId(0), Bytes::new());
+//! let (last_zxid_seen, timeout_ms, read_only) = (Zxid::ZERO, 10_000, None);
+//! ConnectRequest { last_zxid_seen, timeout_ms, session, password, read_only }.encode(&mut sent);
+//! RequestFrame { xid: 1, request: Request::Exists { path: "/".into(), watch: false } }.encode(&mut sent);
+//! driver.clients.receive(client, &sent, Instant(0));
+//!
+//! for ms in 0..100 {
+//!     // The clocks are read once in a turn; `Driver::next_deadline` says how long a host may sleep.
+//!     let now = Now { mono: Instant(ms * 1_000_000), wall: WallMs(1_800_000_000_000) };
+//!     driver.begin_turn(now);
+//!     while let Some(input) = driver.next_input(now, &server, out.cost) {
+//!         out.cost = 0;
+//!         server.step(now, input, &mut out);
+//!     }
+//!     // `disk` goes to its three workers, and `peers` and `election` to the other servers, if there are any.
+//!     for command in out.disk.drain(..) {
+//!         if let DiskCommand::Append { id, .. } | DiskCommand::SaveState { id, .. } = command {
+//!             driver.push(Input::Disk(DiskEvent::Done(id)));
+//!         }
+//!     }
+//!     driver.deliver(now, &server, &mut out);
+//!     while let Some(conn) = driver.clients.next_to_flush() {
+//!         // A socket takes some bytes, or none: then `Clients::block` is told.
+//!         while let length @ 1.. = driver.clients.output(conn).len() {
+//!             answers.extend_from_slice(driver.clients.output(conn));
+//!             driver.clients.sent(conn, length, now.mono);
+//!         }
+//!     }
+//! }
+//! assert_eq!(answers.len(), (4 + 36) + (4 + 16 + 68), "the answer to the handshake, and a Stat");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Invariants, here and in every module: no I/O, no clock, no thread, no async, no ambient randomness; a step cannot
@@ -20,6 +62,7 @@ pub mod auth;
 mod config;
 mod cx;
 pub mod digest;
+pub mod driver;
 mod election;
 mod error;
 mod history;

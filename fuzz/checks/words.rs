@@ -11,11 +11,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use source::Source;
 use zabkeeper::config::{Settings, parse};
-use zabkeeper::traffic::{ConnStats, Served, Traffic};
 use zabkeeper::words::{
-    self, ClientLine, Descriptors, DiskUse, Dump, Environment, Figures, Pairs, refused,
-    watch_summary,
+    self, Descriptors, DiskUse, Dump, Environment, Figures, Pairs, refused, watch_summary,
 };
+use zabkeeper_core::driver::ClientLine;
+use zabkeeper_core::driver::metrics::{ConnStats, Metrics, Served};
 use zabkeeper_core::store::Recovered;
 use zabkeeper_core::wire::{ClientFrames, FirstFrame, MAX_FRAME_DEFAULT, Reply, Word};
 use zabkeeper_core::{
@@ -83,7 +83,7 @@ fn word(arrived: &[u8]) -> Option<Word> {
 fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
     let status = status(settings, source);
     let now = Now { mono: instant(source), wall: WallMs(source.long()) };
-    let traffic = traffic(source);
+    let metrics = metrics(source);
     let disk = DiskUse { snapshots: unsigned(source), log: unsigned(source) };
     let descriptors =
         (source.below(2) == 1).then(|| Descriptors { open: size(source), limit: unsigned(source) });
@@ -111,7 +111,7 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
     let figures = Figures {
         settings,
         status: &status,
-        traffic,
+        metrics,
         clients,
         uptime,
         leader_uptime: uptime,
@@ -170,18 +170,18 @@ fn status(settings: &Settings, source: &mut Source<'_>) -> Status {
     status
 }
 
-fn traffic(source: &mut Source<'_>) -> Traffic {
-    let mut traffic =
-        Traffic { received: unsigned(source), sent: unsigned(source), ..Traffic::default() };
+fn metrics(source: &mut Source<'_>) -> Metrics {
+    let mut metrics =
+        Metrics { received: unsigned(source), sent: unsigned(source), ..Metrics::default() };
     for _ in 0..source.below(4) {
-        traffic.latency.add(instant(source).since(instant(source)));
-        traffic.proposals.add(size(source));
+        metrics.latency.add(instant(source).since(instant(source)));
+        metrics.proposals.add(size(source));
     }
     if source.below(4) == 3 {
-        traffic.reset();
+        metrics.reset();
     }
-    traffic.load.requests = unsigned(source);
-    traffic
+    metrics.load.requests = unsigned(source);
+    metrics
 }
 
 fn client(source: &mut Source<'_>) -> ClientLine {

@@ -2,36 +2,22 @@
 //!
 //! Owns the [`Server`]. Must not decide anything the core could decide, nor wait for anything but the next input.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Sleep;
-use zabkeeper_core::io::{ClientCommand, ClientEvent, Mark};
+use zabkeeper_core::io::Mark;
 use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{
-    Halted, Input, Instant, Mode, Notice, Now, Outbox, Outline, OutlineCompared, Pressure, Server,
-    ServerId, Status, Zxid,
+    Halted, Input, Instant, Mode, Notice, Now, Outbox, Outline, OutlineCompared, Server, ServerId,
+    Status, Zxid,
 };
 
-use crate::conn::{Conn, Due};
 use crate::disk::Disk;
 use crate::peers::Peers;
 use crate::serve::announce;
 use crate::shared::Shared;
-
-/// Inputs of servers, and of clients, stepped in a turn, before their orders are handed out: bounds the delay of the first by
-/// the work of the others.
-const BATCH: usize = 4096;
-
-/// Units of work, as the core counts them, after which a turn takes no more from servers, or from clients: some ten
-/// milliseconds. One input is not interrupted.
-const TURN_UNITS: u64 = 10_000;
-
-/// Connections to which events are sent before the hub looks for inputs again: a change that ten thousand clients hear of
-/// is to hold up nobody else's request for longer than some milliseconds.
-const TOLD: usize = 256;
 
 /// Questions of operators that are answered in a turn, each with a part of a listing at most.
 const QUESTIONS: usize = 4;
@@ -53,10 +39,6 @@ pub(crate) struct EventLoop {
     peers: Rc<Peers>,
     disk: Disk,
     outbox: Outbox,
-    /// Have an answer to be sent, in this turn.
-    answered: Vec<Rc<Conn>>,
-    /// Have events to be sent, oldest first.
-    told: VecDeque<Rc<Conn>>,
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
     announced: bool,
@@ -90,8 +72,6 @@ impl EventLoop {
             peers,
             disk,
             outbox: Outbox::default(),
-            answered: Vec::new(),
-            told: VecDeque::new(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: Instant::default(),
             announced: false,
@@ -113,7 +93,7 @@ impl EventLoop {
             self.disk.send(&mut self.outbox.disk);
             self.peers.set_ensemble(self.server.ensemble_id());
             self.peers.carry_out(&mut self.outbox);
-            self.deliver(now.mono);
+            self.deliver(now);
             self.tell_operators();
             self.compare_set_aside();
             if let Some(ended) = self.ended(now.mono) {
@@ -123,55 +103,31 @@ impl EventLoop {
         }
     }
 
-    /// Steps the core: with what has come from the disk, with some of what has come from servers and clients, and with its own
-    /// deadline. However much clients ask for, the others have their turn.
+    /// Steps the core with the inputs of a turn.
     fn take_turn(&mut self, now: Now) {
+        let mut driver = self.shared.driver();
         for event in self.disk.completions() {
-            self.step(now, Input::Disk(event));
+            driver.push(Input::Disk(event));
         }
-        let mut spent = 0;
-        for _ in 0..BATCH {
-            if spent >= TURN_UNITS {
-                break;
-            }
-            let Some(input) = self.shared.next_of_servers() else { break };
-            spent += self.step(now, input);
-        }
-        let (mut spent, mut cost) = (0, 0);
-        for _ in 0..BATCH {
-            if spent >= TURN_UNITS {
-                break;
-            }
-            let Some(input) = self.shared.next_of_clients(std::mem::take(&mut cost)) else { break };
-            cost = self.step(now, input);
-            spent += cost;
-        }
-        self.shared.end_turn(cost);
-        if self.server.next_deadline().is_some_and(|(at, _)| at <= now.mono) {
-            // What has arrived counts, although it waits for a later turn (SESS-05).
-            for conn in self.shared.unheard() {
-                self.step(now, Input::Client(conn, ClientEvent::Heard));
-            }
-            self.step(now, Input::Timeout);
-        }
-    }
-
-    /// Gives what it has cost.
-    fn step(&mut self, now: Now, input: Input) -> u64 {
+        driver.begin_turn(now);
         self.outbox.cost = 0;
-        self.server.step(now, input, &mut self.outbox);
-        self.outbox.cost
+        while let Some(input) = driver.next_input(now, &self.server, self.outbox.cost) {
+            self.outbox.cost = 0;
+            self.server.step(now, input, &mut self.outbox);
+        }
+        drop(driver);
+        self.shared.note_room();
     }
 
-    /// Until there is an input or the deadline has come; sometimes shorter.
+    /// Until there is an input or a deadline has come; sometimes shorter.
     async fn sleep(&mut self) {
         let compares = self.set_aside.is_some() && self.announced;
-        let has_work = self.shared.has_inputs() || self.shared.has_questions();
-        if !self.told.is_empty() || has_work || compares {
+        let has_work = self.shared.driver().has_work() || self.shared.has_questions();
+        if has_work || compares {
             return tokio::task::yield_now().await;
         }
         let tell_at = self.waits.map(|(_, tell_at)| tell_at);
-        let due = self.server.next_deadline().map(|(at, _)| at);
+        let due = self.shared.driver().next_deadline(&self.server);
         let deadlines = [due, self.shared.stopping(), tell_at];
         let Some(at) = deadlines.into_iter().flatten().min() else {
             return self.shared.wake().notified().await;
@@ -187,41 +143,24 @@ impl EventLoop {
         }
     }
 
-    /// Encodes what the core has to say to clients into their buffers, and sends each buffer once: all answers, and some of
-    /// the events.
-    fn deliver(&mut self, now: Instant) {
-        let mut traffic = self.shared.traffic.borrow_mut();
-        let mut current: Option<Rc<Conn>> = None;
-        for (id, command) in self.outbox.clients.drain(..) {
-            // Answers to one connection tend to come together.
-            let conn = match current.take() {
-                Some(conn) if conn.id == id => Some(conn),
-                _ => self.shared.conn(id),
-            };
-            let Some(conn) = conn.filter(|conn| !conn.is_closed()) else {
-                continue;
-            };
-            if matches!(command, ClientCommand::Close) {
-                conn.forget_load(&mut traffic.load);
-                self.shared.close(&conn);
-            } else if let ClientCommand::Complaint(what) = &command {
-                tracing::warn!("closed the connection from {}: {what}", conn.peer);
-            } else {
-                match conn.queue(&command, now, &mut traffic) {
-                    Some(Due::Answered) => self.answered.push(Rc::clone(&conn)),
-                    Some(Due::Told) => self.told.push_back(Rc::clone(&conn)),
-                    Some(Due::No) | None => {}
-                }
+    /// Offers what the core has to say to clients to their sockets, each once, and wakes whose socket is to be treated
+    /// otherwise.
+    fn deliver(&mut self, now: Now) {
+        let mut driver = self.shared.driver();
+        driver.deliver(now, &self.server, &mut self.outbox);
+        while let Some(id) = driver.clients.next_to_flush() {
+            if let Some(conn) = self.shared.conn(id) {
+                conn.flush(&mut driver.clients, now.mono, &self.shared);
             }
-            current = Some(conn);
         }
-        drop(traffic);
-        let told = TOLD.min(self.told.len());
-        for conn in self.answered.drain(..).chain(self.told.drain(..told)) {
-            conn.flush(&self.shared);
+        while let Some(id) = driver.clients.next_changed() {
+            if let Some(conn) = self.shared.conn(id) {
+                conn.changed.notify_one();
+            }
         }
-        self.shared.set_reading(self.server.pressure() == Pressure::Accept);
-        self.shared.let_in();
+        for note in driver.clients.take_notes() {
+            self.shared.log(&note);
+        }
     }
 
     /// Sizes what a leader proposes, which is what it appends.
@@ -229,10 +168,11 @@ impl EventLoop {
         if !self.role.is_some_and(|(mode, ..)| mode == Mode::Leader) {
             return;
         }
-        let mut traffic = self.shared.traffic.borrow_mut();
+        let mut driver = self.shared.driver();
+        let metrics = driver.clients.metrics_mut();
         for command in &self.outbox.disk {
             if let DiskCommand::Append { entry, .. } = command {
-                traffic.proposals.add(entry.bytes.len());
+                metrics.proposals.add(entry.bytes.len());
             }
         }
     }
@@ -289,8 +229,8 @@ impl EventLoop {
                 Notice::LeavesLeader { .. } => tracing::info!("{notice}"),
                 Notice::SessionExpires { .. } => tracing::info!(kind = "expires", "{notice}"),
                 Notice::SessionExpired { conn, .. } => {
-                    let conn = self.shared.conn(*conn);
-                    let from = conn.map_or_else(String::new, |conn| format!(" from {}", conn.peer));
+                    let peer = self.shared.driver().clients.peer(*conn);
+                    let from = peer.map_or_else(String::new, |peer| format!(" from {peer}"));
                     tracing::info!(kind = "expired", "{notice}{from}");
                 }
                 Notice::VotersDiffer { .. } => tracing::warn!("{notice}"),
@@ -334,7 +274,7 @@ impl EventLoop {
                     && status.durable == status.appended
             }
             // Others go on writing: all that is owed is answers to what has been read.
-            Some(_) => self.shared.unanswered() == 0,
+            Some(_) => self.shared.driver().clients.unanswered() == 0,
         };
         let latest = stopping?;
         (complete || now >= latest).then_some(Ended::Stopped { complete })

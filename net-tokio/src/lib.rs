@@ -1,19 +1,19 @@
 //! The server that people deploy: sockets, threads and clocks around the core.
 //!
-//! A library so that its binary is not the only one to reach it: [`run`] is the whole program, and [`config`], [`words`]
-//! and [`traffic`] are open to fuzzing, because operators write what the first reads and monitoring reads what the
+//! A library so that its binary is not the only one to reach it: [`run`] is the whole program, and [`config`] and
+//! [`words`] are open to fuzzing, because operators write what the first reads and monitoring reads what the
 //! others write. Everything else is nobody's business.
 //!
 //! Owns the outside world and nothing else: it takes no protocol decision. One thread holds sockets and core, so that
 //! a request changes hands without changing threads; three threads beside it write the log and the snapshots, and read.
 //!
 //! ```text
-//! listener -> reader (one task per connection) -> inbox -> hub -> conn (output) -> socket
-//!                                                                 |  ^
-//!                                                        commands v  | completions
-//!                                                            disk (three threads)
+//! listener -> conn (one task per socket) <-> driver (in the core) <-> hub (steps the core)
+//!                                                                     |  ^
+//!                                                            commands v  | completions
+//!                                                                disk (three threads)
 //!
-//! other servers <-> peers (links, notifications) <-> hub
+//! other servers <-> peers (links, notifications) <-> driver
 //! ```
 
 #![expect(
@@ -28,22 +28,17 @@ mod conn;
 mod descriptors;
 mod disk;
 mod hub;
-mod inbox;
 mod listener;
 mod log_tool;
 mod logging;
 mod monitor;
 mod names;
-mod output;
 mod peers;
 mod quiet;
 mod random;
-mod reader;
 mod report;
 mod serve;
 mod shared;
-pub mod traffic;
-mod unfinished;
 pub mod words;
 
 use std::ffi::OsString;

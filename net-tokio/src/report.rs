@@ -1,12 +1,13 @@
 //! Answers four-letter words: which may be asked, where their figures come from, what they change.
 //!
-//! Owns the questions to the hub and to the operating system. Must not know the text: `words` does.
+//! Owns the questions to the event loop and to the operating system. Must not know the text: `words` does.
 
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use zabkeeper_core::driver::Interest;
 use zabkeeper_core::wire::Word;
 use zabkeeper_core::{ConnId, Instant, Mode, Server, SessionId, Status, WatchListing};
 
@@ -14,7 +15,7 @@ use crate::conn::Conn;
 use crate::shared::Shared;
 use crate::words::{self, Descriptors, DiskUse, Dump, Environment, Figures, NOT_SERVING, Pairs};
 
-/// Lines of a long answer that are made in one turn of the hub.
+/// Lines of a long answer that are made in one turn of the event loop.
 const LINES: usize = 1_000;
 
 /// How long a client may take for each part of a long answer.
@@ -24,11 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) async fn answer(shared: &Rc<Shared>, conn: &Conn, word: Word, mask: Option<i64>) {
     let is_long = matches!(word, Word::Dump | Word::Wchc | Word::Wchp);
     if !is_long || !shared.settings.words.allows(word) {
-        return conn.queue_text(&answer_short(shared, word, mask).await);
+        let text = answer_short(shared, word, mask).await;
+        return queue(shared, conn, &text);
     }
     let Some(status) = shared.ask(|server| server.status()).await else { return };
     if !status.serving {
-        return conn.queue_text(NOT_SERVING);
+        return queue(shared, conn, NOT_SERVING);
     }
     // Their length is others' affair, so they are made and sent part by part, and wait for whoever has asked.
     let _told = if word == Word::Dump {
@@ -55,14 +57,14 @@ async fn watches(shared: &Rc<Shared>, conn: &Conn, word: Word) -> Option<()> {
         };
         send(shared, conn, part).await?;
     }
-    conn.queue_text("\n");
+    queue(shared, conn, "\n");
     Some(())
 }
 
 /// FLW-05; none where there is nobody left to tell.
 async fn dump(shared: &Rc<Shared>, conn: &Conn, mode: Mode) -> Option<()> {
-    let (clients, now) = (shared.client_lines(), shared.clock.now());
-    let greeting = shared.settings.limits.greeting;
+    let (clients, now) = (shared.driver().clients.lines(), shared.clock.now());
+    let greeting = shared.settings.limits.sessionless_timeout;
     let has_local = shared.settings.core.sessions.local;
     let collect = move |server: &Server| Dump {
         mode,
@@ -74,7 +76,7 @@ async fn dump(shared: &Rc<Shared>, conn: &Conn, mode: Mode) -> Option<()> {
         greeting,
     };
     let dump = shared.ask(collect).await?;
-    conn.queue_text(&words::dump_sessions(&dump));
+    queue(shared, conn, &words::dump_sessions(&dump));
     let part: Part<Ephemerals> = |server, _, (last, pairs), text| {
         let begin = last.take();
         let behind = begin.as_ref().map(|(session, path)| (*session, path.as_str()));
@@ -85,7 +87,7 @@ async fn dump(shared: &Rc<Shared>, conn: &Conn, mode: Mode) -> Option<()> {
         last.is_some()
     };
     send(shared, conn, part).await?;
-    conn.queue_text(&words::dump_connections(&dump));
+    queue(shared, conn, &words::dump_connections(&dump));
     Some(())
 }
 
@@ -97,7 +99,7 @@ type Ephemerals = (Option<(SessionId, String)>, Pairs<SessionId>);
 /// Adds a part of a listing to the text. Is there more?
 type Part<S> = fn(&Server, &Shared, &mut S, &mut String) -> bool;
 
-/// Sends all parts; none where nobody takes them, or the hub has ended.
+/// Sends all parts; none where nobody takes them, or the event loop has ended.
 async fn send<S: Default + 'static>(shared: &Rc<Shared>, conn: &Conn, part: Part<S>) -> Option<()> {
     let mut state = S::default();
     loop {
@@ -109,19 +111,23 @@ async fn send<S: Default + 'static>(shared: &Rc<Shared>, conn: &Conn, part: Part
         };
         let (next, text, more) = shared.ask(make).await?;
         state = next;
-        conn.queue_text(&text);
+        queue(shared, conn, &text);
         if !more {
             return Some(());
         }
         timeout(PATIENCE, conn.write_rest(shared)).await.ok()?;
-        if conn.has_fault() {
+        if shared.driver().clients.interest(conn.id) == Interest::Close {
             return None;
         }
     }
 }
 
 fn session_of(shared: &Shared, conn: ConnId) -> SessionId {
-    shared.conn(conn).and_then(|conn| conn.session()).unwrap_or_default()
+    shared.driver().clients.session(conn).unwrap_or_default()
+}
+
+fn queue(shared: &Shared, conn: &Conn, text: &str) {
+    shared.driver().clients.queue_text(conn.id, text);
 }
 
 /// The answer to any other word.
@@ -167,19 +173,19 @@ async fn answer_short(shared: &Rc<Shared>, word: Word, mask: Option<i64>) -> Str
     }
 }
 
-/// The same for words that only a server answers which serves clients; none where the hub has ended.
+/// The same for words that only a server answers which serves clients; none where the event loop has ended.
 async fn answer_serving(shared: &Rc<Shared>, word: Word, status: &Status) -> Option<String> {
     Some(match word {
         Word::Conf => words::conf(&figures(shared, status, disk_use(shared).await, None)),
         Word::Cons => words::cons(&figures(shared, status, DiskUse::default(), None)),
         Word::Crst => {
-            shared.conns().iter().for_each(|conn| conn.reset_stats());
+            shared.driver().clients.reset_conn_stats();
             "Connection stats reset.\n".to_owned()
         }
         Word::Dirs => words::dirs(&disk_use(shared).await),
         Word::Mntr => words::mntr(&figures(shared, status, DiskUse::default(), descriptors())),
         Word::Srst => {
-            shared.traffic.borrow_mut().reset();
+            shared.driver().clients.metrics_mut().reset();
             "Server stats reset.\n".to_owned()
         }
         Word::Srvr => words::srvr(&figures(shared, status, DiskUse::default(), None)),
@@ -207,11 +213,12 @@ fn figures<'a>(
     disk: DiskUse,
     descriptors: Option<Descriptors>,
 ) -> Figures<'a> {
+    let driver = shared.driver();
     Figures {
         settings: &shared.settings,
         status,
-        traffic: shared.traffic.borrow().clone(),
-        clients: shared.client_lines(),
+        metrics: driver.clients.metrics().clone(),
+        clients: driver.clients.lines(),
         uptime: shared.clock.mono().since(Instant::default()),
         leader_uptime: shared
             .leading_since
@@ -219,7 +226,7 @@ fn figures<'a>(
             .map_or(Duration::ZERO, |since| shared.clock.mono().since(since)),
         disk,
         descriptors,
-        drop_probability: shared.drop_probability(),
+        drop_probability: driver.clients.drop_probability(),
     }
 }
 

@@ -1,65 +1,50 @@
-//! What the tasks of the serving thread share: who is connected, what has arrived, what has been counted.
+//! What the tasks of the serving thread share: the driver, the sockets, the questions of operators.
 //!
-//! Owns the way from connections to the hub and back. Must not step the core: only the hub does.
+//! Owns the way from sockets to the event loop and back. Must not step the core: only the event loop does.
 //!
 //! All of it lives on one thread, and no borrow is held across an await, so the cells never collide.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, ready};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{Notify, oneshot};
-use zabkeeper_core::io::ClientEvent;
-use zabkeeper_core::throttle::{ConnectThrottle, Handshake};
+use zabkeeper_core::driver::{ClientNote, Driver, TurnLimits};
+use zabkeeper_core::wire::Word;
 use zabkeeper_core::{ConnId, Input, Instant, Server};
 
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::conn::Conn;
-use crate::inbox::Inbox;
 use crate::random;
-use crate::traffic::Traffic;
-use crate::words::ClientLine;
 
 /// Bytes taken from a socket at once: enough that a pipelining client costs one system call per turn, few enough that
 /// no client keeps the thread for long.
 const READ_BYTES: usize = 64 << 10;
 
-/// Inputs of other servers that wait for the hub, above which none is read: clients have their windows, servers have this.
-const INBOX: usize = 8192;
-
 /// One for the whole process.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    pub(crate) traffic: RefCell<Traffic>,
+    driver: RefCell<Driver>,
     /// Sockets are read into this; what arrived is copied to its connection, so that idle ones hold no buffer.
     scratch: RefCell<Box<[u8]>>,
     conns: RefCell<BTreeMap<ConnId, Rc<Conn>>>,
-    next_conn: Cell<u64>,
-    inbox: RefCell<Inbox>,
     room: Notify,
     questions: RefCell<VecDeque<Question>>,
-    /// Decides who may shake hands now.
-    throttle: RefCell<ConnectThrottle>,
-    /// Connections that wait until fewer requests are under way, in the order in which they came.
-    line: RefCell<VecDeque<ConnId>>,
     /// What `stmk` has set.
     pub(crate) trace_mask: Cell<i64>,
     /// Since when this server serves as the leader of others; none where it does not.
     pub(crate) leading_since: Cell<Option<Instant>>,
     wake: Arc<Notify>,
-    reading: Cell<bool>,
     stopping: Cell<Option<Instant>>,
 }
 
@@ -72,59 +57,55 @@ const TRACE_MASK: i64 = 306;
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Shared {
         let clock = Clock::start();
-        let throttle =
-            ConnectThrottle::new(settings.limits.throttle.clone(), random::number(), clock.mono());
+        // Random above, room to count below: ids of an earlier run of the process do not come again.
+        let first = ConnId(random::number() & 0x7fff_ffff_0000_0000);
+        let config = Arc::new(settings.core.clone());
+        let mut limits = settings.limits.clone();
+        limits.reads_trace_mask = settings.words.allows(Word::Stmk);
+        let turn = TurnLimits::default();
+        let driver = Driver::new(config, limits, turn, first, random::number(), clock.mono());
         Shared {
             settings,
             clock,
-            traffic: RefCell::default(),
+            driver: RefCell::new(driver),
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             conns: RefCell::default(),
-            // Random above, room to count below: ids of an earlier run of the process do not come again.
-            next_conn: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
-            inbox: RefCell::default(),
             room: Notify::new(),
             questions: RefCell::default(),
-            throttle: RefCell::new(throttle),
-            line: RefCell::default(),
             trace_mask: Cell::new(TRACE_MASK),
             leading_since: Cell::new(None),
             wake: Arc::default(),
-            reading: Cell::new(true),
             stopping: Cell::new(None),
         }
     }
 
-    /// Notified whenever the hub has something to do; also by the threads of the disk.
+    /// The driver, for as long as nothing is awaited. Whoever leaves work for the event loop wakes it.
+    pub(crate) fn driver(&self) -> RefMut<'_, Driver> {
+        self.driver.borrow_mut()
+    }
+
+    /// Notified whenever the event loop has something to do; also by the threads of the disk.
     pub(crate) fn wake(&self) -> &Arc<Notify> {
         &self.wake
     }
 
-    /// Registers a connection that has been accepted.
-    pub(crate) fn enter(&self, peer: SocketAddr, socket: OwnedWriteHalf) -> Rc<Conn> {
-        let id = ConnId(self.next_conn.get());
-        self.next_conn.set(id.0 + 1);
-        let record_bytes = self.settings.core.limits.record_bytes;
-        let conn = Rc::new(Conn::new(id, peer, socket, record_bytes, self.clock.now()));
-        self.conns.borrow_mut().insert(id, Rc::clone(&conn));
-        conn
+    /// The socket of a connection.
+    pub(crate) fn enter(&self, conn: &Rc<Conn>) {
+        self.conns.borrow_mut().insert(conn.id, Rc::clone(conn));
     }
 
-    /// Forgets a connection; its socket is closed once its task ends. Output that the client would not take goes with
-    /// it, or clients that never read would keep sockets beyond all bounds on connections.
+    /// Forgets a connection whose task ends.
     pub(crate) fn leave(&self, conn: &Conn) {
-        self.close(conn);
-        conn.abandon();
-        conn.forget_load(&mut self.traffic.borrow_mut().load);
-        self.let_in();
         self.conns.borrow_mut().remove(&conn.id);
-    }
-
-    /// Ends what the core knows of a connection, and tells it so, once.
-    pub(crate) fn close(&self, conn: &Conn) {
-        if conn.close() {
-            self.push(Input::Client(conn.id, ClientEvent::Closed));
+        let mut driver = self.driver();
+        let peer = driver.clients.peer(conn.id);
+        if let (Some(peer), Some(why)) = (peer, driver.clients.forget(conn.id)) {
+            if let Some(kind) = why.fault() {
+                tracing::warn!(kind, "closed the connection from {peer}: {why}");
+            }
+            tracing::debug!(conn = %conn.id, %peer, "connection ended: {why}");
         }
+        self.wake.notify_one();
     }
 
     pub(crate) fn conn(&self, id: ConnId) -> Option<Rc<Conn>> {
@@ -136,121 +117,23 @@ impl Shared {
         self.conns.borrow().values().cloned().collect()
     }
 
-    /// Requests that clients wait for.
-    pub(crate) fn unanswered(&self) -> u64 {
-        self.traffic.borrow().load.requests
-    }
-
-    /// How many requests a connection that waits for `unanswered` answers may add to what is under way.
-    ///
-    /// Above `globalOutstandingLimit` only connections that wait for nothing are read, one request at a time (THR-01);
-    /// at `request_throttle_max_requests` none is (THR-06).
-    pub(crate) fn share(&self, unanswered: u32) -> u32 {
-        let limits = &self.settings.limits;
-        let under_way = self.traffic.borrow().load.requests;
-        let fair = match (limits.outstanding + 1).saturating_sub(under_way) {
-            0 => u64::from(unanswered == 0),
-            left => left,
-        };
-        let left = limits.requests.map_or(u64::MAX, |bound| bound.saturating_sub(under_way));
-        u32::try_from(fair.min(left)).unwrap_or(u32::MAX)
-    }
-
-    /// Is there a line for `request_throttle_max_requests` now, in which it matters how long a request stands (THR-06,
-    /// THR-07)?
-    pub(crate) fn is_line_timed(&self) -> bool {
-        let limits = &self.settings.limits;
-        let timed = limits.patience.is_some() || limits.drop_stale;
-        timed && limits.requests.is_some_and(|bound| self.unanswered() >= bound)
-    }
-
-    /// Lets a connection wait until fewer requests are under way.
-    pub(crate) fn stand_in_line(&self, conn: ConnId) {
-        self.line.borrow_mut().push_back(conn);
-    }
-
-    /// Wakes as many of those that wait as there is room for.
-    pub(crate) fn let_in(&self) {
-        let Some(bound) = self.settings.limits.requests else {
-            return;
-        };
-        let mut room = bound.saturating_sub(self.traffic.borrow().load.requests);
-        while room > 0 {
-            let Some(id) = self.line.borrow_mut().pop_front() else {
-                return;
-            };
-            if let Some(conn) = self.conn(id).filter(|conn| !conn.is_closed()) {
-                conn.leave_line();
-                room -= 1;
-            }
-        }
-    }
-
-    /// May this client shake hands now (THR-05)?
-    pub(crate) fn admits(&self, handshake: Handshake) -> bool {
-        self.throttle.borrow_mut().admit(handshake, self.clock.mono())
-    }
-
-    /// How probable it is that a handshake is refused by chance, in millionths.
-    pub(crate) fn drop_probability(&self) -> u32 {
-        self.throttle.borrow().drop_probability()
-    }
-
-    pub(crate) fn client_lines(&self) -> Vec<ClientLine> {
-        self.conns().iter().map(|conn| conn.line()).collect()
-    }
-
-    /// Hands an input to the hub.
+    /// Hands what has come from another server to the event loop.
     pub(crate) fn push(&self, input: Input) {
-        self.inbox.borrow_mut().push(input);
+        self.driver().push(input);
         self.wake.notify_one();
     }
 
-    /// The next input of another server.
-    pub(crate) fn next_of_servers(&self) -> Option<Input> {
-        let mut inbox = self.inbox.borrow_mut();
-        if inbox.servers() == INBOX {
-            self.room.notify_waiters();
-        }
-        inbox.next_of_servers()
-    }
-
-    /// The next input of a client; the one before has cost so much.
-    pub(crate) fn next_of_clients(&self, cost: u64) -> Option<Input> {
-        self.inbox.borrow_mut().next_of_clients(cost)
-    }
-
-    /// The hub turns to other things; the last input of a client has cost so much.
-    pub(crate) fn end_turn(&self, cost: u64) {
-        self.inbox.borrow_mut().end_turn(cost);
-    }
-
-    /// Is there an input that the hub may take?
-    pub(crate) fn has_inputs(&self) -> bool {
-        !self.inbox.borrow().is_empty()
-    }
-
-    /// Clients of which something has come that waits for its turn.
-    pub(crate) fn unheard(&self) -> Vec<ConnId> {
-        self.inbox.borrow_mut().unheard()
-    }
-
-    /// The client does not take its output: what it has asked for waits.
-    pub(crate) fn park(&self, conn: ConnId) {
-        self.inbox.borrow_mut().park(conn);
-    }
-
-    /// It has taken its output.
-    pub(crate) fn resume(&self, conn: ConnId) {
-        if self.inbox.borrow_mut().resume(conn) {
-            self.wake.notify_one();
-        }
-    }
-
-    /// Returns when the hub keeps up with what is pushed.
+    /// Returns when the event loop keeps up with what servers say.
     pub(crate) async fn room(&self) {
-        while self.inbox.borrow().servers() >= INBOX {
+        while !self.driver().reads_servers() {
             self.room.notified().await;
+        }
+    }
+
+    /// Lets links be read again that have waited for room.
+    pub(crate) fn note_room(&self) {
+        if self.driver().reads_servers() {
+            self.room.notify_waiters();
         }
     }
 
@@ -286,7 +169,11 @@ impl Shared {
         self.read_to(socket, |new| buffer.extend_from_slice(new)).await
     }
 
-    async fn read_to(
+    /// Gives `add` what comes next on a socket, waiting until something has; how many bytes, none at the end.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub(crate) async fn read_to(
         &self,
         socket: &mut OwnedReadHalf,
         mut add: impl FnMut(&[u8]),
@@ -306,7 +193,7 @@ impl Shared {
         READ_BYTES
     }
 
-    /// Asks the core something, through the hub; no answer where the hub has ended.
+    /// Asks the core something, through the event loop; no answer where the event loop has ended.
     pub(crate) async fn ask<T: 'static>(
         &self,
         question: impl FnOnce(&Server) -> T + 'static,
@@ -329,58 +216,46 @@ impl Shared {
         !self.questions.borrow().is_empty()
     }
 
-    /// May client sockets be read?
-    pub(crate) fn is_reading(&self) -> bool {
-        self.reading.get()
-    }
-
-    /// Reads client sockets, or leaves them alone.
-    pub(crate) fn set_reading(&self, reading: bool) {
-        let reading = reading && self.stopping.get().is_none();
-        if reading && !self.reading.get() {
-            for conn in self.conns.borrow().values() {
-                conn.look_again();
-            }
-        }
-        self.reading.set(reading);
-    }
-
-    /// Begins the end: no socket is read any more, and the hub stops when all writes are done, at `latest` though.
+    /// Begins the end: no client is read any more, and the event loop stops when all writes are done, at `latest` though.
     pub(crate) fn stop(&self, latest: Instant) {
         self.stopping.set(Some(latest));
-        self.set_reading(false);
+        self.driver().stop();
         self.wake.notify_one();
     }
 
-    /// When the hub must have stopped, if it is to stop.
+    /// When the event loop must have stopped, if it is to stop.
     pub(crate) fn stopping(&self) -> Option<Instant> {
         self.stopping.get()
     }
 
-    /// Logs that requests have to wait because of a bound on all of them.
-    pub(crate) fn note_crowd(&self) {
-        let (limits, under_way) = (&self.settings.limits, self.unanswered());
-        match limits.requests.filter(|bound| under_way >= *bound) {
-            Some(bound) => tracing::info!(
-                "clients have to wait: {under_way} requests are under way, all that \
-                 request_throttle_max_requests={bound} allows; raise it, or 0 for no bound"
+    /// Logs what the driver has to tell of clients.
+    pub(crate) fn log(&self, note: &ClientNote) {
+        let limits = &self.settings.limits;
+        match note {
+            ClientNote::Handshake(..) => {}
+            ClientNote::Overloaded { under_way } => {
+                match limits.throttle_max_requests.filter(|bound| under_way >= bound) {
+                    Some(bound) => tracing::info!(
+                        "clients have to wait: {under_way} requests are under way, all that \
+                         request_throttle_max_requests={bound} allows; raise it, or 0 for no bound"
+                    ),
+                    None => tracing::info!(
+                        "clients with unanswered requests have to wait: {under_way} requests are under way, above \
+                         this server's {} of globalOutstandingLimit; raise it",
+                        limits.outstanding
+                    ),
+                }
+            }
+            ClientNote::OpWaitedTooLong { waited, op_wait_max } => tracing::warn!(
+                "refused a request (-127) that had waited {} ms for its turn, more than \
+                 throttled_op_wait_time={}; raise it or request_throttle_max_requests, or set it to 0",
+                waited.as_millis(),
+                op_wait_max.as_millis()
             ),
-            None => tracing::info!(
-                "clients with unanswered requests have to wait: {under_way} requests are under way, above this \
-                 server's {} of globalOutstandingLimit; raise it",
-                limits.outstanding
-            ),
+            ClientNote::Complaint(peer, what) => {
+                tracing::warn!("closed the connection from {peer}: {what}");
+            }
         }
-    }
-
-    /// Logs that a request has waited too long.
-    pub(crate) fn note_refusal(&self, waited: Duration, patience: Duration) {
-        tracing::warn!(
-            "refused a request (-127) that had waited {} ms for its turn, more than \
-             throttled_op_wait_time={}; raise it or request_throttle_max_requests, or set it to 0",
-            waited.as_millis(),
-            patience.as_millis()
-        );
     }
 
     /// Says which limit has refused a request whose answer or transaction would have been too large.

@@ -1,52 +1,14 @@
 //! What clients may take up: connections, bytes, requests under way (THR rows).
 //!
-//! Owns these keys and their defaults. Must not enforce anything: `listener`, `reader` and `conn` do.
+//! Owns these keys. Must not enforce anything: the driver in the core does.
 
 use std::time::Duration;
 
+use zabkeeper_core::driver::{ClientLimits, LargeRequests};
 use zabkeeper_core::throttle::{ThrottleOptions, Weights};
-use zabkeeper_core::wire::MAX_FRAME_DEFAULT;
 
 use super::properties::{BadSetting, Properties};
 use super::{TRUE_FALSE, fit};
-
-/// Bounds of what clients may take up.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Limits {
-    /// `jute.maxbuffer`: largest request, bytes (WIRE-03).
-    pub(crate) max_frame: u32,
-    /// `maxClientCnxns`: connections accepted from one address; none is no bound (THR-02).
-    pub(crate) connections_per_ip: Option<usize>,
-    /// `maxCnxns`: connections accepted altogether; none is no bound (THR-03).
-    pub(crate) connections: Option<usize>,
-    /// `nio.sessionlessCnxnTimeout`: time for a handshake or a four-letter word (WIRE-17).
-    pub(crate) greeting: Duration,
-    /// `clientTcpKeepAlive` (WIRE-19).
-    pub(crate) keep_alive: bool,
-    /// `globalOutstandingLimit`, divided among the servers: unanswered requests above which a connection that has some
-    /// is not read (THR-01).
-    pub(crate) outstanding: u64,
-    /// `request_throttle_max_requests`: unanswered requests at which none is read; none is no bound (THR-06).
-    pub(crate) requests: Option<u64>,
-    /// `throttled_op_wait_time`: how long a request may wait because of `requests`; none is as long as it takes (THR-07).
-    pub(crate) patience: Option<Duration>,
-    /// `request_stale_latency_check`, unless `request_throttle_drop_stale` is off: whose request has waited there for
-    /// longer than its session may be silent is disconnected (THR-06).
-    pub(crate) drop_stale: bool,
-    /// `largeRequestThreshold` and `largeRequestMaxBytes`: none is no bound (THR-04).
-    pub(crate) large: Option<Large>,
-    /// `connection_throttle_*` (THR-05).
-    pub(crate) throttle: ThrottleOptions,
-}
-
-/// A bound on the bytes of large requests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Large {
-    /// Bytes above which a request is large.
-    pub(crate) above: u32,
-    /// Bytes of all large requests under way together.
-    pub(crate) bytes: u64,
-}
 
 /// `globalOutstandingLimit` where nothing else is said.
 const OUTSTANDING: i64 = 1000;
@@ -56,27 +18,9 @@ const LARGE_BYTES: i64 = 100 << 20;
 
 const MOST: i64 = i32::MAX as i64;
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            max_frame: MAX_FRAME_DEFAULT,
-            connections_per_ip: Some(60),
-            connections: None,
-            greeting: Duration::from_secs(10),
-            keep_alive: false,
-            outstanding: fit(OUTSTANDING),
-            requests: None,
-            patience: None,
-            drop_stale: false,
-            large: None,
-            throttle: ThrottleOptions::default(),
-        }
-    }
-}
-
 /// What the file and options say for one of `voters` servers.
-pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<Limits, BadSetting> {
-    let mut limits = Limits::default();
+pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<ClientLimits, BadSetting> {
+    let mut limits = ClientLimits::default();
     if let Some(bytes) = keys.number("jute.maxbuffer", 100..=128 << 20, "bytes, such as 1048575")? {
         limits.max_frame = fit(bytes);
     }
@@ -87,19 +31,19 @@ pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<Limits, BadSe
     limits.connections = bound(keys, "maxCnxns", connections)?.flatten().map(fit);
     let ms = "milliseconds, such as 10000";
     if let Some(time) = keys.number("nio.sessionlessCnxnTimeout", 1..=MOST, ms)? {
-        limits.greeting = Duration::from_millis(fit(time));
+        limits.sessionless_timeout = Duration::from_millis(fit(time));
     }
-    limits.keep_alive = keys.switch("clientTcpKeepAlive", TRUE_FALSE)?.unwrap_or(false);
     let requests = "a number of requests, such as 1000";
     let outstanding = keys.number("globalOutstandingLimit", 0..=MOST, requests)?;
     // As in ZooKeeper: followers ask the leader, so that the others' together are one limit of its own.
     let share = if voters > 2 { voters - 1 } else { 1 };
     limits.outstanding = fit::<u64>(outstanding.unwrap_or(OUTSTANDING)) / share as u64;
     let requests = "a number of requests, or 0 for no bound";
-    limits.requests = bound(keys, "request_throttle_max_requests", requests)?.flatten().map(fit);
+    limits.throttle_max_requests =
+        bound(keys, "request_throttle_max_requests", requests)?.flatten().map(fit);
     let ms = "milliseconds, or 0 for as long as it takes";
-    let patience = bound(keys, "throttled_op_wait_time", ms)?.flatten();
-    limits.patience = patience.map(|ms| Duration::from_millis(fit(ms)));
+    let op_wait_max = bound(keys, "throttled_op_wait_time", ms)?.flatten();
+    limits.op_wait_max = op_wait_max.map(|ms| Duration::from_millis(fit(ms)));
     let drop = keys.switch("request_throttle_drop_stale", TRUE_FALSE)?.unwrap_or(true);
     let check = keys.switch("request_stale_latency_check", TRUE_FALSE)?.unwrap_or(false);
     limits.drop_stale = drop && check;
@@ -114,7 +58,7 @@ fn bound(keys: &mut Properties, key: &str, hint: &str) -> Result<Option<Option<i
     Ok(number.map(|number| Some(number).filter(|number| *number > 0)))
 }
 
-fn large(keys: &mut Properties) -> Result<Option<Large>, BadSetting> {
+fn large(keys: &mut Properties) -> Result<Option<LargeRequests>, BadSetting> {
     let bytes = keys.number("largeRequestMaxBytes", 1..=MOST, "bytes, such as 104857600")?;
     let entry = keys.entry("largeRequestThreshold").cloned();
     let hint = "bytes, or -1 for no bound";
@@ -125,7 +69,7 @@ fn large(keys: &mut Properties) -> Result<Option<Large>, BadSetting> {
             Err(keys.refuse(&entry, &format!("out of range 1 to {MOST}; use {hint}")))
         }
         (Some(above), Some(_)) => {
-            Ok(Some(Large { above: fit(above), bytes: fit(bytes.unwrap_or(LARGE_BYTES)) }))
+            Ok(Some(LargeRequests { above: fit(above), bytes: fit(bytes.unwrap_or(LARGE_BYTES)) }))
         }
     }
 }

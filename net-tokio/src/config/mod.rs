@@ -15,11 +15,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use zabkeeper_core::driver::ClientLimits;
 use zabkeeper_core::wire::Word;
 use zabkeeper_core::{Config, ServerId, Voters};
 
 use keys::Kind;
-pub(crate) use limits::{Large, Limits};
 pub(crate) use members::{Ensemble, Member};
 pub use properties::BadSetting;
 use properties::{Entry, FLAGS, Properties};
@@ -46,7 +46,9 @@ pub struct Settings {
     /// `fsync.warningthresholdms`: a write to the log that takes longer is logged.
     pub(crate) slow_write: Duration,
     /// What clients may take up.
-    pub(crate) limits: Limits,
+    pub(crate) limits: ClientLimits,
+    /// `clientTcpKeepAlive` (WIRE-19).
+    pub(crate) keep_alive: bool,
     /// `clientPortListenBacklog`; none is ours.
     pub(crate) backlog: Option<u32>,
     /// Four-letter words that are answered.
@@ -96,7 +98,8 @@ impl Settings {
             create_folders: true,
             segment_bytes: 64 << 20,
             slow_write: SLOW_WRITE,
-            limits: Limits::default(),
+            limits: ClientLimits::default(),
+            keep_alive: false,
             backlog: None,
             words: Whitelist::All,
         }
@@ -230,6 +233,7 @@ pub fn parse(
         segment_bytes: fit::<u64>(segment_kib) << 10,
         slow_write: slow_write.map_or(SLOW_WRITE, |ms| Duration::from_millis(fit(ms))),
         limits,
+        keep_alive: keys.switch("clientTcpKeepAlive", TRUE_FALSE)?.unwrap_or(false),
         backlog: backlog(&mut keys)?,
         words: whitelist(&mut keys),
     };

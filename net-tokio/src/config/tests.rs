@@ -295,15 +295,19 @@ fn conf_27_srvr_is_always_answered_and_empty_names_do_not_count() {
 #[test]
 fn conf_28_44_to_46_and_50_what_clients_may_take_up() {
     let show = |s: &Settings| {
-        let Limits { greeting, keep_alive, outstanding, requests, large, .. } = &s.limits;
-        format!("{greeting:?} {keep_alive} {outstanding} {requests:?} {large:?}")
+        let ClientLimits { sessionless_timeout, outstanding, throttle_max_requests, large, .. } =
+            &s.limits;
+        let keep_alive = s.keep_alive;
+        format!(
+            "{sessionless_timeout:?} {keep_alive} {outstanding} {throttle_max_requests:?} {large:?}"
+        )
     };
     check("", show, "10s false 1000 None None");
     check(
         "nio.sessionlessCnxnTimeout=500\nclientTcpKeepAlive=true\nglobalOutstandingLimit=7\n\
          request_throttle_max_requests=9\nlargeRequestThreshold=100\nlargeRequestMaxBytes=1000",
         show,
-        "500ms true 7 Some(9) Some(Large { above: 100, bytes: 1000 })",
+        "500ms true 7 Some(9) Some(LargeRequests { above: 100, bytes: 1000 })",
     );
     check(
         "largeRequestThreshold=-1\nrequest_throttle_max_requests=0",

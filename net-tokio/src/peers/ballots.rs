@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use zabkeeper_core::Input;
+use zabkeeper_core::driver::Unfinished;
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::peer::frame::{BadFrame, Bounds, Reader};
 use zabkeeper_core::peer::greeting::Channel;
@@ -22,7 +23,6 @@ use zabkeeper_core::peer::greeting::Channel;
 use super::admission::TokenBucket;
 use super::dial::connect;
 use super::{Greeted, Peer, Peers};
-use crate::unfinished::Unfinished;
 
 /// Connections on which one other server, or whoever takes its name, may speak. An honest one has one at a time, or two
 /// where the first is broken and this end does not know.
@@ -164,12 +164,12 @@ pub(super) async fn listen(
                 return;
             }
         }
-        unfinished.note(buffer.len(), Instant::now());
+        unfinished.note(buffer.len(), peers.shared.clock.mono());
         peers.shared.room().await;
         let read = tokio::select! {
             biased;
             read = peers.shared.read(&mut socket, &mut buffer) => read,
-            () = unfinished.late() => {
+            () = peers.shared.clock.reaches(unfinished.due()) => {
                 tracing::warn!("closed the connection from {address}: a message that does not end");
                 return;
             }

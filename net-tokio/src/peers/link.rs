@@ -18,12 +18,12 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use zabkeeper_core::LinkId;
+use zabkeeper_core::driver::Unfinished;
 use zabkeeper_core::io::PeerEvent;
 use zabkeeper_core::peer::PeerMessage;
 use zabkeeper_core::peer::frame::{BadFrame, Bounds, Reader, Writer};
 
 use super::{Peer, Peers};
-use crate::unfinished::Unfinished;
 
 /// Output that a peer has not taken, above which it is given up: it is alive, as the core hears from it, and hopelessly
 /// behind. A new link brings what it lacks from the disk.
@@ -246,7 +246,7 @@ impl Link {
                 biased;
                 () = self.changed.notified() => continue,
                 read = shared.read_on(socket, &mut buffer) => read,
-                () = unfinished.late() => return End::Unfinished(limit),
+                () = shared.clock.reaches(unfinished.due()) => return End::Unfinished(limit),
             };
             match read {
                 Ok(0) if buffer.is_empty() => return End::ByPeer,
@@ -284,7 +284,7 @@ impl Link {
         if buffer.is_empty() && before > IDLE_BYTES {
             *buffer = BytesMut::new();
         }
-        unfinished.note(buffer.len(), now);
+        unfinished.note(buffer.len(), peers.shared.clock.mono());
         Ok(())
     }
 

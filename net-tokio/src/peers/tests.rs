@@ -74,7 +74,7 @@ impl End {
     async fn next(&mut self) -> Input {
         let arrived = async {
             while self.seen.is_empty() {
-                self.seen.extend(std::iter::from_fn(|| self.shared.next_of_servers()));
+                self.seen.extend(std::iter::from_fn(|| self.shared.driver().next_from_servers()));
                 if self.seen.is_empty() {
                     self.shared.wake().notified().await;
                 }
@@ -392,7 +392,7 @@ fn who_comes_too_often_is_told_that_the_server_is_busy() {
             assert_eq!(read(last, ANSWER_BYTES).await[VERDICT_AT], BUSY);
         }
         assert!(two.seen.is_empty());
-        assert_eq!(two.shared.next_of_servers(), None, "the core hears of none of them");
+        assert_eq!(two.shared.driver().next_from_servers(), None, "the core hears of none of them");
     });
 }
 

@@ -5,33 +5,13 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use zabkeeper_core::driver::ClientLine;
+use zabkeeper_core::driver::metrics::{ConnStats, Served, letters};
 use zabkeeper_core::{Instant, Mode, Now, SessionId, SessionInfo, WallMs, WatchSummary};
 
 use super::date;
-use crate::traffic::{ConnStats, Served, letters};
-
-/// One connection.
-pub struct ClientLine {
-    /// The other end.
-    pub peer: SocketAddr,
-    /// When it was accepted.
-    pub since: WallMs,
-    /// Does the server wait for input from it?
-    pub reading: bool,
-    /// Does the server wait for it to take output?
-    pub writing: bool,
-    /// Requests not answered yet.
-    pub unanswered: u32,
-    /// Its session, if it has one.
-    pub served: Option<Served>,
-    /// When something came last.
-    pub heard: Instant,
-    /// What it has done.
-    pub stats: ConnStats,
-}
 
 /// What `dump` prints.
 pub struct Dump {
@@ -51,54 +31,52 @@ pub struct Dump {
     pub greeting: Duration,
 }
 
-impl ClientLine {
-    /// What `stat` says of it (FLW-12).
-    fn brief(&self) -> String {
-        // What the server waits for, as Java's selectors number it.
-        let interest = u8::from(self.reading) + 4 * u8::from(self.writing);
-        format!(
-            " /{}[{interest:x}](queued={},recved={},sent={}",
-            self.peer, self.unanswered, self.stats.received, self.stats.sent,
-        )
-    }
+/// What `stat` says of it (FLW-12).
+fn brief_line(client: &ClientLine) -> String {
+    // What the server waits for, as Java's selectors number it.
+    let interest = u8::from(client.reading) + 4 * u8::from(client.writing);
+    format!(
+        " /{}[{interest:x}](queued={},recved={},sent={}",
+        client.peer, client.unanswered, client.stats.received, client.stats.sent,
+    )
+}
 
-    /// What `cons` says of it (FLW-02).
-    fn full(&self) -> String {
-        let mut text = self.brief();
-        let Some(Served { session, timeout_ms }) = self.served else {
-            return text + ")";
-        };
-        let ConnStats { latency, last_op, last_xid, last_zxid, last_response, .. } = self.stats;
-        let op = last_op.map_or("NA", letters);
-        let since = self.since.0;
-        put(&mut text, format_args!(",sid={session},lop={op},est={since},to={timeout_ms}"));
-        if let Some(xid) = last_xid {
-            put(&mut text, format_args!(",lcxid={xid:#x}"));
-        }
-        put(
-            &mut text,
-            format_args!(
-                ",lzxid={:#x},lresp={},llat={},minlat={},avglat={},maxlat={})",
-                last_zxid.unwrap_or(-1),
-                last_response.map_or(0, |at| at.0 / 1_000_000),
-                latency.last_ms(),
-                latency.min_ms(),
-                latency.mean_whole_ms(),
-                latency.max_ms(),
-            ),
-        );
-        text
+/// What `cons` says of it (FLW-02).
+fn full_line(client: &ClientLine) -> String {
+    let mut text = brief_line(client);
+    let Some(Served { session, timeout_ms }) = client.served else {
+        return text + ")";
+    };
+    let ConnStats { latency, last_op, last_xid, last_zxid, last_response, .. } = client.stats;
+    let op = last_op.map_or("NA", letters);
+    let since = client.since.0;
+    put(&mut text, format_args!(",sid={session},lop={op},est={since},to={timeout_ms}"));
+    if let Some(xid) = last_xid {
+        put(&mut text, format_args!(",lcxid={xid:#x}"));
     }
+    put(
+        &mut text,
+        format_args!(
+            ",lzxid={:#x},lresp={},llat={},minlat={},avglat={},maxlat={})",
+            last_zxid.unwrap_or(-1),
+            last_response.map_or(0, |at| at.0 / 1_000_000),
+            latency.last_ms(),
+            latency.min_ms(),
+            latency.mean_whole_ms(),
+            latency.max_ms(),
+        ),
+    );
+    text
 }
 
 /// The lines of `stat`.
 pub(super) fn brief(clients: &[ClientLine]) -> String {
-    clients.iter().map(|client| client.brief() + ")\n").collect()
+    clients.iter().map(|client| brief_line(client) + ")\n").collect()
 }
 
 /// The lines of `cons`.
 pub(super) fn full(clients: &[ClientLine]) -> String {
-    clients.iter().map(|client| client.full() + "\n").collect::<String>() + "\n"
+    clients.iter().map(|client| full_line(client) + "\n").collect::<String>() + "\n"
 }
 
 /// FLW-05, up to the ephemeral nodes: they are [`Pairs`].

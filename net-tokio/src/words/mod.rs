@@ -9,14 +9,15 @@ mod date;
 use std::fmt::Write;
 use std::time::Duration;
 
+use zabkeeper_core::driver::ClientLine;
+use zabkeeper_core::driver::metrics::Metrics;
 use zabkeeper_core::wire::Word;
 use zabkeeper_core::{Config, Mode, ServerId, Status, Zxid};
 
 use crate::config::{Ensemble, Settings};
 use crate::listener::BACKLOG;
-use crate::traffic::Traffic;
 
-pub use conns::{ClientLine, Dump, Pairs, dump_connections, dump_sessions, watch_summary};
+pub use conns::{Dump, Pairs, dump_connections, dump_sessions, watch_summary};
 
 /// Monitoring reads the first three numbers as the version of ZooKeeper whose behaviour to expect.
 const VERSION: &str = concat!("3.9.4-zabkeeper-", env!("CARGO_PKG_VERSION"));
@@ -34,7 +35,7 @@ pub struct Figures<'a> {
     /// What the core says of itself.
     pub status: &'a Status,
     /// What has been counted.
-    pub traffic: Traffic,
+    pub metrics: Metrics,
     /// Every open connection, handshake or not.
     pub clients: Vec<ClientLine>,
     /// Since the start of the process.
@@ -112,10 +113,10 @@ fn last_zxid(status: &Status) -> Zxid {
 }
 
 fn summary(figures: &Figures<'_>) -> String {
-    let Figures { status, traffic, clients, .. } = figures;
-    let latency = &traffic.latency;
+    let Figures { status, metrics, clients, .. } = figures;
+    let latency = &metrics.latency;
     let proposals = match status.mode {
-        Mode::Leader => format!("Proposal sizes last/min/max: {}\n", traffic.proposals),
+        Mode::Leader => format!("Proposal sizes last/min/max: {}\n", metrics.proposals),
         Mode::Looking | Mode::Standalone | Mode::Follower => String::new(),
     };
     format!(
@@ -131,10 +132,10 @@ fn summary(figures: &Figures<'_>) -> String {
         latency.min_ms(),
         latency.mean_ms(),
         latency.max_ms(),
-        traffic.received,
-        traffic.sent,
+        metrics.received,
+        metrics.sent,
         clients.len(),
-        traffic.load.requests,
+        metrics.load.requests,
         last_zxid(status),
         mode(status),
         status.nodes,
@@ -258,14 +259,14 @@ pub fn envi(env: &Environment) -> String {
 
 /// FLW-16: in ZooKeeper's order, without the metrics that have no meaning here.
 pub fn mntr(figures: &Figures<'_>) -> String {
-    let Figures { status, traffic, clients, .. } = figures;
-    let latency = &traffic.latency;
+    let Figures { status, metrics, clients, .. } = figures;
+    let latency = &metrics.latency;
     let mut text = String::new();
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         let _infallible = writeln!(text, "zk_{name}\t{value}");
     };
     let leads = status.mode == Mode::Leader;
-    let [last_size, min_size, max_size] = traffic.proposals.last_min_max();
+    let [last_size, min_size, max_size] = metrics.proposals.last_min_max();
     line("version", &version());
     line("server_state", &mode(status));
     match status.mode {
@@ -279,11 +280,11 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     if leads {
         line("min_proposal_size", &min_size);
     }
-    line("outstanding_requests", &traffic.load.requests);
+    line("outstanding_requests", &metrics.load.requests);
     line("znode_count", &status.nodes);
     line("global_sessions", &status.sessions);
-    line("packets_sent", &traffic.sent);
-    line("packets_received", &traffic.received);
+    line("packets_sent", &metrics.sent);
+    line("packets_received", &metrics.received);
     if leads {
         line("max_proposal_size", &max_size);
         line("synced_followers", &status.synced_followers);
@@ -318,12 +319,12 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     if let Some(ensemble) = &figures.settings.ensemble {
         line("quorum_size", &ensemble.members.len());
     }
-    line("connection_rejected", &traffic.rejected);
-    line("sessionless_connections_expired", &traffic.sessionless);
-    line("bytes_received_count", &traffic.bytes_received);
-    line("proposal_count", &traffic.proposals.count());
-    line("large_requests_rejected", &traffic.large_rejected);
-    line("connection_request_count", &traffic.handshakes);
+    line("connection_rejected", &metrics.rejected);
+    line("sessionless_connections_expired", &metrics.sessionless);
+    line("bytes_received_count", &metrics.bytes_received);
+    line("proposal_count", &metrics.proposals.count());
+    line("large_requests_rejected", &metrics.large_rejected);
+    line("connection_request_count", &metrics.handshakes);
     text
 }
 

@@ -9,7 +9,7 @@ use zabkeeper_core::{
 };
 
 use super::*;
-use crate::traffic::{ConnStats, Load, Served};
+use zabkeeper_core::driver::metrics::{ConnStats, Load, Served};
 
 const NOW: Now = Now { mono: Instant(5_000_000_000), wall: WallMs(1_795_274_515_500) };
 
@@ -30,16 +30,16 @@ fn check_in(mut settings: Settings, text: fn(&Figures<'_>) -> String, status: &S
     settings.data_dir = "/data".into();
     settings.log_dir = "/log".into();
     let load = Load { requests: 2, large_bytes: 0 };
-    let mut traffic =
-        Traffic { received: 4198, sent: 4199, bytes_received: 70_000, load, ..Traffic::default() };
-    traffic.latency.add(Duration::from_micros(450));
-    traffic.latency.add(Duration::from_micros(7_100));
-    traffic.proposals.add(48);
-    traffic.proposals.add(32);
+    let mut metrics =
+        Metrics { received: 4198, sent: 4199, bytes_received: 70_000, load, ..Metrics::default() };
+    metrics.latency.add(Duration::from_micros(450));
+    metrics.latency.add(Duration::from_micros(7_100));
+    metrics.proposals.add(48);
+    metrics.proposals.add(32);
     let figures = Figures {
         settings: &settings,
         status,
-        traffic,
+        metrics,
         clients: clients(),
         uptime: Duration::from_millis(22_792),
         leader_uptime: Duration::from_millis(1_179),

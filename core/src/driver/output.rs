@@ -10,8 +10,8 @@ use bytes::{Buf, BytesMut};
 /// comes; and the empty chunk that is kept for the next answer costs little.
 const CHUNK_BYTES: usize = 64 << 10;
 
-#[derive(Default)]
-pub(crate) struct Output {
+#[derive(Debug, Default)]
+pub(super) struct Output {
     /// Each of whole answers and events, the first without what has left of it; all but the last are full.
     chunks: VecDeque<Chunk>,
     /// Bytes in all of them.
@@ -23,7 +23,7 @@ pub(crate) struct Output {
     event_bytes: u64,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Chunk {
     bytes: BytesMut,
     is_full: bool,
@@ -31,7 +31,7 @@ struct Chunk {
 
 impl Output {
     /// Adds what `encode` writes; how many bytes that are.
-    pub(crate) fn add(&mut self, encode: impl FnOnce(&mut BytesMut)) -> usize {
+    pub(super) fn add(&mut self, encode: impl FnOnce(&mut BytesMut)) -> usize {
         if self.chunks.back().is_none_or(|chunk| chunk.is_full) {
             self.chunks.push_back(Chunk::default());
         }
@@ -45,7 +45,7 @@ impl Output {
     }
 
     /// The same with an event, for which nobody has asked.
-    pub(crate) fn add_event(&mut self, encode: impl FnOnce(&mut BytesMut)) -> usize {
+    pub(super) fn add_event(&mut self, encode: impl FnOnce(&mut BytesMut)) -> usize {
         let from = self.left + self.length as u64;
         let length = self.add(encode);
         let to = from + length as u64;
@@ -58,25 +58,25 @@ impl Output {
     }
 
     /// What is to leave next: of what is queued not always all.
-    pub(crate) fn next(&self) -> &[u8] {
+    pub(super) fn next(&self) -> &[u8] {
         self.chunks.front().map_or(&[], |chunk| &chunk.bytes)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.length
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     /// How many bytes of events have not left.
-    pub(crate) fn event_bytes(&self) -> u64 {
+    pub(super) fn event_bytes(&self) -> u64 {
         self.event_bytes
     }
 
     /// So many bytes have left, of the next ones.
-    pub(crate) fn leave(&mut self, bytes: usize) {
+    pub(super) fn leave(&mut self, bytes: usize) {
         let chunk = self.chunks.front_mut().expect("only what is queued leaves");
         chunk.bytes.advance(bytes);
         self.chunks.pop_front_if(|chunk| chunk.bytes.is_empty() && chunk.is_full);
@@ -97,7 +97,7 @@ impl Output {
     }
 
     /// Nothing of it is to leave any more.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = Output { left: self.left + self.length as u64, ..Output::default() };
     }
 }

@@ -1,16 +1,16 @@
-//! What has gone over the wire: the figures of `srvr` and `mntr` that only the driver knows.
+//! What has gone over the wire: the figures of `srvr`, `mntr` and `cons` that only the driver knows.
 //!
 //! Owns the counting. Must not decide anything.
 
 use std::fmt;
 use std::time::Duration;
 
-use zabkeeper_core::wire::{ConnectResponse, Reply};
-use zabkeeper_core::{Instant, SessionId};
+use crate::ids::{Instant, SessionId};
+use crate::wire::{ConnectResponse, Reply};
 
 /// Counters since the start of the process, or since `srst`.
 #[derive(Clone, Debug, Default)]
-pub struct Traffic {
+pub struct Metrics {
     /// Handshakes, requests and four-letter words read.
     pub received: u64,
     /// Answers and events queued for sending.
@@ -87,10 +87,10 @@ pub struct Served {
     pub timeout_ms: i32,
 }
 
-impl Traffic {
+impl Metrics {
     /// Begins anew, as `srst` asks.
     pub fn reset(&mut self) {
-        *self = Traffic { load: self.load, ..Traffic::default() };
+        *self = Metrics { load: self.load, ..Metrics::default() };
     }
 }
 
@@ -256,11 +256,11 @@ mod tests {
     #[test]
     fn flw_10_what_is_under_way_outlives_a_reset() {
         let load = Load { requests: 3, large_bytes: 7 };
-        let mut traffic = Traffic { received: 5, load, ..Traffic::default() };
-        traffic.proposals.add(4);
-        traffic.reset();
-        assert_eq!((traffic.received, traffic.load.requests), (0, 3));
-        assert_eq!(traffic.proposals.to_string(), "-1/-1/-1");
+        let mut metrics = Metrics { received: 5, load, ..Metrics::default() };
+        metrics.proposals.add(4);
+        metrics.reset();
+        assert_eq!((metrics.received, metrics.load.requests), (0, 3));
+        assert_eq!(metrics.proposals.to_string(), "-1/-1/-1");
     }
 
     #[test]

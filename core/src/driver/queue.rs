@@ -1,23 +1,21 @@
-//! What waits for the hub, and what it takes next.
+//! Which client's input comes next.
 //!
-//! Owns the order between connections; within each, inputs stay as they came. Must not know what an input means.
+//! Owns the order between clients; the inputs of each stay as they came. Must not know what an input means.
 //!
 //! Of the clients that wait, the one comes next for whom least work was done, in the units that the core counts. So whoever
 //! asks for little waits for one request of somebody else, and not behind all that others have asked for before.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use zabkeeper_core::io::ClientEvent;
-use zabkeeper_core::{ConnId, Input};
+use crate::ids::ConnId;
+use crate::io::{ClientEvent, Input};
 
 /// Units that one client may have done in a row: as long as requests are cheap, those of one client share a turn.
 const QUANTUM: u64 = 256;
 
-/// Inputs that have arrived.
-#[derive(Default)]
-pub(crate) struct Inbox {
-    /// Of servers; and that clients have taken output, which does not wait behind what they have asked for.
-    servers: VecDeque<Input>,
+/// Inputs of clients that have arrived.
+#[derive(Debug, Default)]
+pub(super) struct FairQueue {
     clients: BTreeMap<ConnId, Client>,
     /// Those with inputs that may be taken, by what was done for them.
     turns: BTreeSet<(u64, ConnId)>,
@@ -28,6 +26,7 @@ pub(crate) struct Inbox {
 }
 
 /// A client's turn.
+#[derive(Debug)]
 struct Turn {
     conn: ConnId,
     /// What is left of what had come when it began.
@@ -37,7 +36,7 @@ struct Turn {
     until: u64,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Client {
     events: VecDeque<ClientEvent>,
     /// Units of work done for it.
@@ -48,16 +47,8 @@ struct Client {
     is_unheard: bool,
 }
 
-impl Inbox {
-    pub(crate) fn push(&mut self, input: Input) {
-        let (conn, event) = match input {
-            Input::Client(_, ClientEvent::Heard)
-            | Input::Timeout
-            | Input::Election(..)
-            | Input::Peer(..)
-            | Input::Disk(_) => return self.servers.push_back(input),
-            Input::Client(conn, event) => (conn, event),
-        };
+impl FairQueue {
+    pub(super) fn push(&mut self, conn: ConnId, event: ClientEvent) {
         if matches!(event, ClientEvent::Opened(..)) {
             let used = self.level;
             self.clients.insert(conn, Client { used, ..Client::default() });
@@ -74,18 +65,8 @@ impl Inbox {
         }
     }
 
-    /// The next input of another server.
-    pub(crate) fn next_of_servers(&mut self) -> Option<Input> {
-        self.servers.pop_front()
-    }
-
-    /// How many of those wait.
-    pub(crate) fn servers(&self) -> usize {
-        self.servers.len()
-    }
-
     /// The next input of a client; the one before has cost so much.
-    pub(crate) fn next_of_clients(&mut self, cost: u64) -> Option<Input> {
+    pub(super) fn next(&mut self, cost: u64) -> Option<Input> {
         if let Some(turn) = &mut self.current
             && turn.used + cost < turn.until
             && let Some(event) = turn.events.pop_front()
@@ -111,9 +92,9 @@ impl Inbox {
         Input::Client(conn, event)
     }
 
-    /// The hub turns to other things; the last input of a client has cost so much. What that client has not got done waits
+    /// The driver turns to other things; the last input of a client has cost so much. What that client has not got done waits
     /// before what has come since.
-    pub(crate) fn end_turn(&mut self, cost: u64) {
+    pub(super) fn end_turn(&mut self, cost: u64) {
         let Some(Turn { conn, mut events, used, .. }) = self.current.take() else { return };
         if let Some(client) = self.clients.get_mut(&conn) {
             client.used = used + cost;
@@ -124,12 +105,12 @@ impl Inbox {
     }
 
     /// Between turns: is there nothing that may be taken?
-    pub(crate) fn is_empty(&self) -> bool {
-        self.servers.is_empty() && self.turns.is_empty()
+    pub(super) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
     }
 
     /// Between turns: clients of which something has come that waits for its turn; each once, until more comes.
-    pub(crate) fn unheard(&mut self) -> Vec<ConnId> {
+    pub(super) fn unheard(&mut self) -> Vec<ConnId> {
         let waiting = self.turns.iter().map(|(_, conn)| *conn);
         let clients = &mut self.clients;
         let is_unheard = |conn: &ConnId| {
@@ -142,7 +123,7 @@ impl Inbox {
     }
 
     /// The client does not take its output: what it has asked for waits.
-    pub(crate) fn park(&mut self, conn: ConnId) {
+    pub(super) fn park(&mut self, conn: ConnId) {
         if let Some(client) = self.clients.get_mut(&conn) {
             client.is_parked = true;
             self.turns.remove(&(client.used, conn));
@@ -150,7 +131,7 @@ impl Inbox {
     }
 
     /// It has taken its output. Was anything waiting for that?
-    pub(crate) fn resume(&mut self, conn: ConnId) -> bool {
+    pub(super) fn resume(&mut self, conn: ConnId) -> bool {
         let Some(client) = self.clients.get_mut(&conn) else { return false };
         let waited = std::mem::take(&mut client.is_parked) && !client.events.is_empty();
         if waited {
@@ -176,19 +157,17 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use zabkeeper_core::io::PeerEvent;
-    use zabkeeper_core::wire::{ConnectRequest, Request, RequestFrame};
-    use zabkeeper_core::{LinkId, SessionId, Zxid};
-
     use super::*;
+    use crate::ids::{SessionId, Zxid};
+    use crate::wire::{ConnectRequest, Request, RequestFrame};
+    use bytes::Bytes;
 
     const A: ConnId = ConnId(1);
     const B: ConnId = ConnId(2);
     /// What one request of somebody costs who asks for much.
     const DEAR: u64 = 100_000;
 
-    fn open(inbox: &mut Inbox, conn: ConnId) {
+    fn open(queue: &mut FairQueue, conn: ConnId) {
         let request = ConnectRequest {
             last_zxid_seen: Zxid::ZERO,
             timeout_ms: 10_000,
@@ -196,20 +175,20 @@ mod tests {
             password: Bytes::new(),
             read_only: None,
         };
-        inbox.push(Input::Client(conn, ClientEvent::Opened(request, Vec::new())));
-        assert!(inbox.next_of_clients(0).is_some());
-        inbox.end_turn(1);
+        queue.push(conn, ClientEvent::Opened(request, Vec::new()));
+        assert!(queue.next(0).is_some());
+        queue.end_turn(1);
     }
 
-    fn ask(inbox: &mut Inbox, conn: ConnId, xid: i32) {
+    fn ask(queue: &mut FairQueue, conn: ConnId, xid: i32) {
         let frame = RequestFrame { xid, request: Request::Ping };
-        inbox.push(Input::Client(conn, ClientEvent::Request(frame)));
+        queue.push(conn, ClientEvent::Request(frame));
     }
 
     /// Who is next, where each request costs so much.
-    fn order(inbox: &mut Inbox, cost: impl Fn(ConnId) -> u64) -> Vec<(u64, i32)> {
+    fn order(queue: &mut FairQueue, cost: impl Fn(ConnId) -> u64) -> Vec<(u64, i32)> {
         let (mut order, mut last) = (Vec::new(), 0);
-        while let Some(input) = inbox.next_of_clients(last) {
+        while let Some(input) = queue.next(last) {
             let Input::Client(conn, ClientEvent::Request(RequestFrame { xid, .. })) = input else {
                 panic!("{input} is no request");
             };
@@ -221,87 +200,69 @@ mod tests {
 
     #[test]
     fn cheap_requests_of_one_client_come_together_and_in_order() {
-        let mut inbox = Inbox::default();
+        let mut queue = FairQueue::default();
         for conn in [A, B] {
-            open(&mut inbox, conn);
+            open(&mut queue, conn);
         }
         for xid in 0..3 {
-            ask(&mut inbox, A, xid);
-            ask(&mut inbox, B, xid);
+            ask(&mut queue, A, xid);
+            ask(&mut queue, B, xid);
         }
         let expected = [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)];
-        assert_eq!(order(&mut inbox, |_| 1), expected);
-        assert!(inbox.is_empty());
+        assert_eq!(order(&mut queue, |_| 1), expected);
+        assert!(queue.is_empty());
     }
 
     #[test]
     fn who_asks_for_little_waits_for_one_dear_request_at_most() {
-        let mut inbox = Inbox::default();
+        let mut queue = FairQueue::default();
         for conn in [A, B] {
-            open(&mut inbox, conn);
+            open(&mut queue, conn);
         }
         for xid in 0..100 {
-            ask(&mut inbox, A, xid);
+            ask(&mut queue, A, xid);
         }
-        let first = inbox.next_of_clients(0);
+        let first = queue.next(0);
         assert!(matches!(first, Some(Input::Client(A, _))));
         for xid in 0..100 {
-            ask(&mut inbox, B, xid);
+            ask(&mut queue, B, xid);
         }
         let mut last = DEAR;
         for number in 0..100 {
             if number % 10 == 0 {
                 // The hub's turn may end at any time.
-                inbox.end_turn(std::mem::take(&mut last));
+                queue.end_turn(std::mem::take(&mut last));
             }
-            let next = inbox.next_of_clients(last);
+            let next = queue.next(last);
             assert!(matches!(next, Some(Input::Client(B, _))), "{next:?}");
             last = 2;
         }
         // Having been idle, it has nothing saved up, and having asked for much, the other one is not forgotten.
-        assert!(matches!(inbox.next_of_clients(last), Some(Input::Client(A, _))));
+        assert!(matches!(queue.next(last), Some(Input::Client(A, _))));
     }
 
     #[test]
     fn who_takes_no_output_waits_and_its_end_does_not() {
-        let mut inbox = Inbox::default();
+        let mut queue = FairQueue::default();
         for conn in [A, B] {
-            open(&mut inbox, conn);
+            open(&mut queue, conn);
         }
-        ask(&mut inbox, A, 0);
-        inbox.park(A);
-        ask(&mut inbox, A, 1);
-        ask(&mut inbox, B, 0);
-        assert_eq!(inbox.unheard(), [B]);
-        assert_eq!(inbox.unheard(), []);
-        assert_eq!(order(&mut inbox, |_| 1), [(2, 0)]);
-        assert!(inbox.is_empty());
-        let heard = Input::Client(A, ClientEvent::Heard);
-        inbox.push(heard.clone());
-        assert_eq!(inbox.next_of_servers(), Some(heard), "it takes some");
-        assert!(inbox.resume(A) && !inbox.resume(A) && !inbox.resume(B));
-        assert_eq!(order(&mut inbox, |_| 1), [(1, 0), (1, 1)]);
-        inbox.park(A);
-        ask(&mut inbox, A, 2);
-        inbox.push(Input::Client(A, ClientEvent::Closed));
-        assert!(matches!(
-            inbox.next_of_clients(0),
-            Some(Input::Client(A, ClientEvent::Request(_)))
-        ));
-        assert_eq!(inbox.next_of_clients(0), Some(Input::Client(A, ClientEvent::Closed)));
-        ask(&mut inbox, A, 3);
-        assert!(inbox.is_empty() && inbox.clients.len() == 1, "it is forgotten");
-    }
-
-    #[test]
-    fn other_servers_do_not_wait_behind_clients() {
-        let mut inbox = Inbox::default();
-        open(&mut inbox, A);
-        ask(&mut inbox, A, 0);
-        let drained = Input::Peer(LinkId(7), PeerEvent::Drained);
-        inbox.push(drained.clone());
-        assert_eq!((inbox.servers(), inbox.is_empty()), (1, false));
-        assert_eq!(inbox.next_of_servers(), Some(drained));
-        assert_eq!((inbox.servers(), inbox.is_empty()), (0, false));
+        ask(&mut queue, A, 0);
+        queue.park(A);
+        ask(&mut queue, A, 1);
+        ask(&mut queue, B, 0);
+        assert_eq!(queue.unheard(), [B]);
+        assert_eq!(queue.unheard(), []);
+        assert_eq!(order(&mut queue, |_| 1), [(2, 0)]);
+        assert!(queue.is_empty());
+        assert!(queue.resume(A) && !queue.resume(A) && !queue.resume(B));
+        assert_eq!(order(&mut queue, |_| 1), [(1, 0), (1, 1)]);
+        queue.park(A);
+        ask(&mut queue, A, 2);
+        queue.push(A, ClientEvent::Closed);
+        assert!(matches!(queue.next(0), Some(Input::Client(A, ClientEvent::Request(_)))));
+        assert_eq!(queue.next(0), Some(Input::Client(A, ClientEvent::Closed)));
+        ask(&mut queue, A, 3);
+        assert!(queue.is_empty() && queue.clients.len() == 1, "it is forgotten");
     }
 }

@@ -1,0 +1,127 @@
+//! Who may connect, and how much may be under way: what one connection may do because of all others.
+//!
+//! Owns the counts of connections and the queue of `request_throttle_max_requests`. Must not know bytes.
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::fmt;
+
+use super::limits::ClientLimits;
+use super::metrics::Load;
+use crate::ids::ConnId;
+
+/// Connections there are, and who waits until fewer requests are under way.
+#[derive(Debug, Default)]
+pub(super) struct Admission {
+    connections: usize,
+    by_address: BTreeMap<IpAddr, usize>,
+    /// In the order in which they came.
+    pub(super) throttle_queue: VecDeque<ConnId>,
+}
+
+/// Why a connection is closed before a byte of it is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TooManyConnections {
+    /// `maxCnxns` (THR-03).
+    Altogether(usize),
+    /// `maxClientCnxns` (THR-02).
+    FromAddress(usize),
+}
+
+impl Admission {
+    /// Counts a connection.
+    ///
+    /// # Errors
+    /// It would be beyond a bound, and does not count.
+    pub(super) fn accept(
+        &mut self,
+        address: IpAddr,
+        limits: &ClientLimits,
+    ) -> Result<(), TooManyConnections> {
+        if let Some(bound) = limits.connections.filter(|bound| self.connections >= *bound) {
+            return Err(TooManyConnections::Altogether(bound));
+        }
+        let here = self.by_address.get(&address).copied().unwrap_or(0);
+        if let Some(bound) = limits.connections_per_ip.filter(|bound| here >= *bound) {
+            return Err(TooManyConnections::FromAddress(bound));
+        }
+        self.connections += 1;
+        self.by_address.insert(address, here + 1);
+        Ok(())
+    }
+
+    /// A connection that was accepted is gone.
+    pub(super) fn release(&mut self, address: IpAddr) {
+        self.connections -= 1;
+        let here = self.by_address.get_mut(&address).expect("counted when it was accepted");
+        *here -= 1;
+        if *here == 0 {
+            self.by_address.remove(&address);
+        }
+    }
+}
+
+/// How many requests a connection that waits for `unanswered` answers may add to what is under way.
+///
+/// Above `globalOutstandingLimit` only connections that wait for nothing are read, one request at a time (THR-01); at
+/// `request_throttle_max_requests` none is (THR-06).
+pub(super) fn share(limits: &ClientLimits, load: &Load, unanswered: u32) -> u32 {
+    let under_way = load.requests;
+    let fair = match (limits.outstanding + 1).saturating_sub(under_way) {
+        0 => u64::from(unanswered == 0),
+        left => left,
+    };
+    let throttle = limits.throttle_max_requests;
+    let left = throttle.map_or(u64::MAX, |bound| bound.saturating_sub(under_way));
+    u32::try_from(fair.min(left)).unwrap_or(u32::MAX)
+}
+
+/// Are there connections that wait for `request_throttle_max_requests`, and does it matter how long (THR-06, THR-07)?
+pub(super) fn is_wait_timed(limits: &ClientLimits, load: &Load) -> bool {
+    let timed = limits.op_wait_max.is_some() || limits.drop_stale;
+    timed && limits.throttle_max_requests.is_some_and(|bound| load.requests >= bound)
+}
+
+impl Error for TooManyConnections {}
+
+impl fmt::Display for TooManyConnections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TooManyConnections::Altogether(bound) => write!(
+                f,
+                "{bound} connections are all that maxCnxns={bound} allows; raise it, or 0 for no bound"
+            ),
+            TooManyConnections::FromAddress(bound) => write!(
+                f,
+                "{bound} connections from its address are all that maxClientCnxns={bound} allows; raise it, or 0 for \
+                 no bound"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edge_160_bounds_per_address_and_altogether_and_places_come_back() {
+        let limits = ClientLimits {
+            connections_per_ip: Some(2),
+            connections: Some(3),
+            ..ClientLimits::default()
+        };
+        let mut admission = Admission::default();
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let accept = |admission: &mut Admission, last| admission.accept(address(last), &limits);
+        assert_eq!(accept(&mut admission, 1), Ok(()));
+        assert_eq!(accept(&mut admission, 1), Ok(()));
+        assert_eq!(accept(&mut admission, 1), Err(TooManyConnections::FromAddress(2)));
+        assert_eq!(accept(&mut admission, 2), Ok(()));
+        assert_eq!(accept(&mut admission, 3), Err(TooManyConnections::Altogether(3)));
+        admission.release(address(1));
+        assert_eq!(accept(&mut admission, 1), Ok(()));
+        assert_eq!((admission.connections, admission.by_address.len()), (3, 2));
+    }
+}

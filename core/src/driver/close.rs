@@ -1,0 +1,171 @@
+//! Why the connection of a client ends, in words for the operator.
+//!
+//! Owns the reasons and their texts. Must not close anything.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::Malformed;
+
+/// Why a connection has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConnCloseReason {
+    /// The client closed it.
+    ByClient,
+    /// The client closed it in the middle of a frame.
+    WithinFrame,
+    /// The server closed it.
+    ByServer,
+    /// Neither handshake nor four-letter word in this time (WIRE-17).
+    Sessionless(Duration),
+    /// More clients want to connect than the throttle admits (THR-05).
+    Throttled,
+    /// A request has waited longer than its session may be silent (THR-06).
+    Stale {
+        /// How long it has waited.
+        waited: Duration,
+        /// How long its session may be silent.
+        timeout: Duration,
+    },
+    /// A request is too large for what is under way (THR-04).
+    TooLarge {
+        /// Bytes of the request.
+        length: u32,
+        /// Bytes of large requests that are not answered yet.
+        under_way: u64,
+        /// Bytes of large requests that may be under way together.
+        bound: u64,
+    },
+    /// What came is no frame.
+    Malformed(Malformed),
+    /// A frame has begun, and has not ended in this time, which is the timeout of its session.
+    Unfinished(Duration),
+    /// The client does not take the events that it watches for.
+    Events {
+        /// Bytes of events that wait.
+        bytes: u64,
+    },
+    /// The client does not take the answers that it has asked for.
+    Answers {
+        /// Bytes of output that wait.
+        bytes: usize,
+    },
+    /// The network failed, in the operating system's words.
+    Broken(String),
+}
+
+impl ConnCloseReason {
+    /// In a word, where the client is at fault and the operator should know.
+    pub fn fault(&self) -> Option<&'static str> {
+        match self {
+            ConnCloseReason::Sessionless(_) => Some("silent"),
+            ConnCloseReason::Throttled => Some("throttled"),
+            ConnCloseReason::Stale { .. } => Some("stale"),
+            ConnCloseReason::TooLarge { .. } => Some("too large"),
+            ConnCloseReason::Malformed(_) => Some("malformed"),
+            ConnCloseReason::WithinFrame => Some("cut"),
+            ConnCloseReason::Unfinished(_) => Some("unfinished"),
+            ConnCloseReason::Events { .. } | ConnCloseReason::Answers { .. } => Some("unread"),
+            ConnCloseReason::ByClient | ConnCloseReason::ByServer | ConnCloseReason::Broken(_) => {
+                None
+            }
+        }
+    }
+}
+
+impl fmt::Display for ConnCloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnCloseReason::ByClient => write!(f, "closed by the client"),
+            ConnCloseReason::WithinFrame => {
+                write!(f, "the client ended it in the middle of a frame")
+            }
+            ConnCloseReason::ByServer => write!(f, "closed by the server"),
+            ConnCloseReason::Sessionless(time) => {
+                let ms = time.as_millis();
+                write!(f, "no handshake within {ms} ms (nio.sessionlessCnxnTimeout)")
+            }
+            ConnCloseReason::Throttled => write!(
+                f,
+                "more clients connect at once than connection_throttle_tokens, _fill_time and _fill_count \
+                 let in; raise them, or set tokens to 0"
+            ),
+            ConnCloseReason::Stale { waited, timeout } => write!(
+                f,
+                "a request had waited {} ms for its turn, longer than its session's timeout of {} ms \
+                 (request_stale_latency_check); raise request_throttle_max_requests",
+                waited.as_millis(),
+                timeout.as_millis()
+            ),
+            ConnCloseReason::TooLarge { length, under_way, bound } => write!(
+                f,
+                "a request of {length} bytes is large (largeRequestThreshold), and {under_way} bytes of \
+                 large ones are under way already; raise largeRequestMaxBytes={bound}"
+            ),
+            ConnCloseReason::Malformed(malformed @ Malformed::FrameLength { length, limit }) => {
+                if let Some(protocol) = protocol_of(*length) {
+                    return write!(f, "it speaks {protocol}, and this port ZooKeeper's protocol");
+                }
+                write!(f, "{malformed}")?;
+                if u32::try_from(*length).is_ok_and(|length| length > *limit) {
+                    write!(f, "; if it is no mistake, raise it here and at the clients")?;
+                }
+                Ok(())
+            }
+            ConnCloseReason::Malformed(malformed) => write!(f, "{malformed}"),
+            ConnCloseReason::Unfinished(limit) => {
+                let ms = limit.as_millis();
+                write!(f, "a frame has not ended within {ms} ms, the timeout of its session")
+            }
+            ConnCloseReason::Events { bytes } => write!(
+                f,
+                "{bytes} bytes of events wait for its client, which does not take them; when it comes back, it \
+                 hears of what has changed"
+            ),
+            ConnCloseReason::Answers { bytes } => write!(
+                f,
+                "{bytes} bytes of answers wait for its client, which does not take them; let it ask for less at once"
+            ),
+            ConnCloseReason::Broken(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// What a length that cannot be right is the beginning of, if people and probes often send it to this port.
+fn protocol_of(length: i32) -> Option<&'static str> {
+    match &length.to_be_bytes() {
+        b"GET " | b"HEAD" | b"POST" | b"PUT " | b"DELE" | b"OPTI" | b"CONN" | b"TRAC" | b"PATC"
+        | b"PRI " => Some("HTTP"),
+        // A record of a handshake, with the first two bytes of its version.
+        [0x16, 3, ..] => Some("TLS, which comes with a later version"),
+        b"SSH-" => Some("SSH"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(first: [u8; 4], expected: &str) {
+        let length = i32::from_be_bytes(first);
+        let reason =
+            ConnCloseReason::Malformed(Malformed::FrameLength { length, limit: 1_048_575 });
+        assert_eq!(reason.to_string(), expected);
+    }
+
+    #[test]
+    fn a_frame_that_is_another_protocol_is_called_by_its_name() {
+        check(*b"GET ", "it speaks HTTP, and this port ZooKeeper's protocol");
+        check(*b"SSH-", "it speaks SSH, and this port ZooKeeper's protocol");
+        let tls =
+            "it speaks TLS, which comes with a later version, and this port ZooKeeper's protocol";
+        check([0x16, 3, 1, 2], tls);
+        check(
+            *b"get ",
+            "frame length 1734702112 is not within 0..=1048575 (jute.maxbuffer); if it is no mistake, raise \
+             it here and at the clients",
+        );
+        check([0xff; 4], "frame length -1 is not within 0..=1048575 (jute.maxbuffer)");
+    }
+}

@@ -1,0 +1,301 @@
+//! What has come on a connection, from bytes to inputs of the core, as far as the bounds allow.
+//!
+//! Owns what connections share: the bounds on all of them, the queue of inputs, the counters. Must not write output, nor end
+//! a connection: `clients` does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+use super::admission::{self, Admission};
+use super::close::ConnCloseReason;
+use super::conn::{Arrival, Conn, Phase};
+use super::limits::{ClientLimits, LargeRequests};
+use super::metrics::Metrics;
+use super::note::ClientNote;
+use super::queue::FairQueue;
+use super::unfinished::Unfinished;
+use crate::config::Config;
+use crate::ids::{ConnId, Instant, SessionId};
+use crate::io::ClientEvent;
+use crate::throttle::{ConnectThrottle, Handshake};
+use crate::wire::{ConnectRequest, FirstFrame, Request, RequestFrame, Word};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) limits: ClientLimits,
+    pub(super) config: Arc<Config>,
+    pub(super) admission: Admission,
+    pub(super) throttle: ConnectThrottle,
+    /// Inputs for the core.
+    pub(super) queue: FairQueue,
+    /// Connections with bytes to be looked at, or that may be read again.
+    pub(super) ready: VecDeque<ConnId>,
+    /// What the host has to do with the sockets of these may be another thing now.
+    pub(super) changed: Vec<ConnId>,
+    pub(super) words: VecDeque<(ConnId, Word, Option<i64>)>,
+    pub(super) notes: Vec<ClientNote>,
+    /// May requests be read?
+    pub(super) reads: bool,
+    pub(super) metrics: Metrics,
+}
+
+impl Common {
+    pub(super) fn new(
+        config: Arc<Config>,
+        limits: ClientLimits,
+        seed: u64,
+        now: Instant,
+    ) -> Common {
+        Common {
+            config,
+            admission: Admission::default(),
+            throttle: ConnectThrottle::new(limits.throttle.clone(), seed, now),
+            limits,
+            queue: FairQueue::default(),
+            ready: VecDeque::new(),
+            changed: Vec::new(),
+            words: VecDeque::new(),
+            notes: Vec::new(),
+            reads: true,
+            metrics: Metrics::default(),
+        }
+    }
+}
+
+impl Conn {
+    /// Reads what has come, as far as that may be.
+    ///
+    /// # Errors
+    /// Why the connection has to end.
+    pub(super) fn read(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+    ) -> Result<(), ConnCloseReason> {
+        if self.close.is_some() {
+            return Ok(());
+        }
+        if self.phase == Phase::Greeting {
+            self.read_greeting(common)?;
+        }
+        if self.phase == Phase::TraceMask {
+            self.read_trace_mask(common);
+        }
+        if let Phase::Handshake(request) = &self.phase {
+            let request = request.clone();
+            // A handshake asks for a write, too.
+            if self.window(common) == 0 {
+                return Ok(());
+            }
+            self.read_handshake(request, common, now)?;
+        }
+        if self.phase == Phase::Open {
+            self.read_requests(common, now)?;
+        }
+        Ok(())
+    }
+
+    /// How the connection opens, if enough has come to know that.
+    fn read_greeting(&mut self, common: &mut Common) -> Result<(), ConnCloseReason> {
+        let first = self.frames.first(&mut self.buffer).map_err(ConnCloseReason::Malformed)?;
+        let Some(first) = first else {
+            return self.check_length(common).map(drop);
+        };
+        common.metrics.received += 1;
+        self.stats.received += 1;
+        self.phase = match first {
+            FirstFrame::Connect(request) => Phase::Handshake(request),
+            FirstFrame::Word(Word::Stmk) if common.limits.reads_trace_mask => Phase::TraceMask,
+            FirstFrame::Word(word) => {
+                common.words.push_back((self.id, word, None));
+                Phase::Word
+            }
+        };
+        Ok(())
+    }
+
+    /// What follows the word that sets the trace mask (FLW-08).
+    fn read_trace_mask(&mut self, common: &mut Common) {
+        if let Some(bytes) = self.buffer.first_chunk::<8>() {
+            let mask = i64::from_be_bytes(*bytes);
+            common.words.push_back((self.id, Word::Stmk, Some(mask)));
+            self.phase = Phase::Word;
+        }
+    }
+
+    /// The handshake goes to the core, unless too many clients connect.
+    fn read_handshake(
+        &mut self,
+        request: ConnectRequest,
+        common: &mut Common,
+        now: Instant,
+    ) -> Result<(), ConnCloseReason> {
+        let new = request.session == SessionId(0);
+        let handshake = match (new, common.config.sessions.local) {
+            (true, false) => Handshake::Global,
+            (true, true) => Handshake::Local,
+            (false, _) => Handshake::Renew,
+        };
+        let admitted = common.throttle.admit(handshake, now);
+        common.notes.push(ClientNote::Handshake(self.id, handshake, admitted));
+        if !admitted {
+            common.metrics.rejected += 1;
+            return Err(ConnCloseReason::Throttled);
+        }
+        common.metrics.handshakes += 1;
+        let granted_ms = common.config.negotiate(request.timeout_ms);
+        self.session_timeout = Duration::from_millis(granted_ms.into());
+        self.unfinished = Unfinished::new(self.session_timeout);
+        self.heard = now;
+        self.handshake = Some(Arrival { at: now, requests: u32::from(new), large: 0 });
+        self.phase = Phase::Open;
+        let ids = std::mem::take(&mut self.ids);
+        common.queue.push(self.id, ClientEvent::Opened(request, ids));
+        Ok(())
+    }
+
+    /// Whole requests go to the core, as many as the window has room for.
+    fn read_requests(&mut self, common: &mut Common, now: Instant) -> Result<(), ConnCloseReason> {
+        let window = self.window(common);
+        if window == 0 {
+            // While nothing is read, no frame can end.
+            self.unfinished.ended();
+            let timed = admission::is_wait_timed(&common.limits, &common.metrics.load);
+            let waits = self.crowded_out && timed && !self.buffer.is_empty();
+            if waits && self.waiting_bytes.is_none() {
+                self.waiting_bytes = Some((now, self.buffer.len()));
+            }
+            return Ok(());
+        }
+        // Small requests that were read together, and the operation of the last.
+        let (mut small, mut last) = (Arrival { at: now, requests: 0, large: 0 }, 0);
+        let mut taken = 0;
+        while taken < window {
+            let large = self.check_length(common)?;
+            let before = self.buffer.len();
+            let request = self.frames.next(&mut self.buffer).map_err(ConnCloseReason::Malformed)?;
+            let Some(request) = request else { break };
+            let length = before - self.buffer.len();
+            let request = self.after_wait(request, length, common, now)?;
+            taken += 1;
+            let op = request.request.op();
+            common.queue.push(self.id, ClientEvent::Request(request));
+            let load = &mut common.metrics.load;
+            match large {
+                None => (small.requests, last) = (small.requests + 1, op),
+                Some(large) => {
+                    self.arrived(small, last, load);
+                    small.requests = 0;
+                    self.arrived(Arrival { at: now, requests: 1, large }, op, load);
+                }
+            }
+        }
+        self.arrived(small, last, &mut common.metrics.load);
+        common.metrics.received += u64::from(taken);
+        if taken > 0 {
+            self.unfinished.ended();
+        }
+        if taken == window {
+            // Perhaps there is more, but first the core's turn.
+            if !std::mem::replace(&mut self.is_ready, true) {
+                common.ready.push_back(self.id);
+            }
+            return Ok(());
+        }
+        if self.buffer.is_empty() {
+            // Idle connections hold no buffer.
+            self.buffer = BytesMut::new();
+        }
+        self.unfinished.note(self.buffer.len(), now);
+        Ok(())
+    }
+
+    /// How many requests may be read now; zero pauses the connection until something has changed.
+    fn window(&mut self, common: &mut Common) -> u32 {
+        let requests_max = common.config.limits.requests_per_conn;
+        let output_bytes = common.limits.output_bytes;
+        let own = if common.reads { self.own_window(output_bytes, requests_max) } else { 0 };
+        let room = own.min(admission::share(&common.limits, &common.metrics.load, self.unanswered));
+        let crowded_out = own > 0 && room == 0;
+        if crowded_out && !self.paused {
+            let under_way = common.metrics.load.requests;
+            common.notes.push(ClientNote::Overloaded { under_way });
+        }
+        if crowded_out
+            && self.unanswered == 0
+            && !std::mem::replace(&mut self.in_throttle_queue, true)
+        {
+            // No answer of its own will come to wake it.
+            common.admission.throttle_queue.push_back(self.id);
+        }
+        if std::mem::replace(&mut self.paused, room == 0) && room > 0 {
+            common.changed.push(self.id);
+        }
+        self.crowded_out = crowded_out;
+        room
+    }
+
+    /// Judges the next frame by its length, before all of it has come: if it is large, how many bytes it has (THR-04).
+    fn check_length(&self, common: &mut Common) -> Result<Option<u32>, ConnCloseReason> {
+        let Common { limits, metrics, .. } = common;
+        let Some(LargeRequests { above, bytes: bound }) = limits.large else {
+            return Ok(None);
+        };
+        let length = self.buffer.first_chunk().map(|head| i32::from_be_bytes(*head));
+        // Others than these are refused elsewhere.
+        let length = length.and_then(|length| u32::try_from(length).ok());
+        let Some(length) = length.filter(|length| *length > above && *length <= limits.max_frame)
+        else {
+            return Ok(None);
+        };
+        let under_way = metrics.load.large_bytes;
+        if under_way + u64::from(length) > bound {
+            metrics.large_rejected += 1;
+            return Err(ConnCloseReason::TooLarge { length, under_way, bound });
+        }
+        Ok(Some(length))
+    }
+
+    /// The request that the next bytes of the buffer were, `length` of them; refused where it has waited too long.
+    fn after_wait(
+        &mut self,
+        frame: RequestFrame,
+        length: usize,
+        common: &mut Common,
+        now: Instant,
+    ) -> Result<RequestFrame, ConnCloseReason> {
+        let Some((since, bytes)) = self.waiting_bytes else {
+            return Ok(frame);
+        };
+        let left = bytes.checked_sub(length).filter(|left| *left > 0);
+        self.waiting_bytes = left.map(|left| (since, left));
+        // These are answered outside of the queue in ZooKeeper, or must not be lost.
+        if matches!(
+            frame.request,
+            Request::CloseSession
+                | Request::Auth { .. }
+                | Request::Sasl { .. }
+                | Request::Unknown { .. }
+        ) {
+            return Ok(frame);
+        }
+        let (waited, timeout) = (now.since(since), self.session_timeout);
+        if common.limits.drop_stale && waited > timeout {
+            return Err(ConnCloseReason::Stale { waited, timeout });
+        }
+        match common.limits.op_wait_max {
+            Some(op_wait_max)
+                if waited > op_wait_max && !matches!(frame.request, Request::Ping) =>
+            {
+                common.notes.push(ClientNote::OpWaitedTooLong { waited, op_wait_max });
+                let request = Request::Throttled { op: frame.request.op() };
+                Ok(RequestFrame { xid: frame.xid, request })
+            }
+            _ => Ok(frame),
+        }
+    }
+}
