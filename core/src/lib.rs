@@ -17,10 +17,11 @@
 //! let config = Config::new(id, Voters::new([id]), Duration::from_secs(2))?;
 //! let mut server = Server::recover(config.clone(), 7, Recovered::default())?;
 //! let (limits, turn) = (ClientLimits::default(), TurnLimits::default());
-//! let mut driver = Driver::new(Arc::new(config), limits, turn, ConnId(1), 7, Instant(0));
+//! let mut driver = Driver::new(Arc::new(config), limits, turn, 7, Instant(0));
 //! let mut out = Outbox::default();
 //!
-//! let client = driver.clients.accept("127.0.0.1:40000".parse()?, Vec::new(), Now::default())?;
+//! let client = ConnId(1);
+//! driver.clients.accept(client, "127.0.0.1:40000".parse()?, Vec::new(), Now::default())?;
 //! let (mut sent, mut answers) = (BytesMut::new(), Vec::new());
 //! let (session, password) = (SessionId(0), Bytes::new());
 //! let (last_zxid_seen, timeout_ms, read_only) = (Zxid::ZERO, 10_000, None);
@@ -42,7 +43,7 @@
 //!             driver.push(Input::Disk(DiskEvent::Done(id)));
 //!         }
 //!     }
-//!     driver.deliver(now, &server, &mut out);
+//!     driver.deliver(now, &server, &mut out.clients);
 //!     while let Some(conn) = driver.clients.next_to_flush() {
 //!         // A socket takes some bytes, or none: then `Clients::block` is told.
 //!         while let length @ 1.. = driver.clients.output(conn).len() {

@@ -147,7 +147,7 @@ impl EventLoop {
     /// otherwise.
     fn deliver(&mut self, now: Now) {
         let mut driver = self.shared.driver();
-        driver.deliver(now, &self.server, &mut self.outbox);
+        driver.deliver(now, &self.server, &mut self.outbox.clients);
         while let Some(id) = driver.clients.next_to_flush() {
             if let Some(conn) = self.shared.conn(id) {
                 conn.flush(&mut driver.clients, now.mono, &self.shared);

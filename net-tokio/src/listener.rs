@@ -94,9 +94,10 @@ pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
             // Others have taken the room since; the next ones wait.
             Ok((stream, _)) if Reserve::Clients.holds(&stream) => {}
             Ok((stream, peer)) => {
-                let accepted = shared.driver().clients.accept(peer, Vec::new(), shared.clock.now());
+                let (id, now) = (shared.next_conn(), shared.clock.now());
+                let accepted = shared.driver().clients.accept(id, peer, Vec::new(), now);
                 match accepted {
-                    Ok(id) => {
+                    Ok(()) => {
                         tracing::debug!(conn = %id, %peer, "connection accepted");
                         let task = serve_connection(Rc::clone(&shared), stream, id);
                         tokio::task::spawn_local(task);

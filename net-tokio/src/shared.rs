@@ -38,6 +38,7 @@ pub(crate) struct Shared {
     /// Sockets are read into this; what arrived is copied to its connection, so that idle ones hold no buffer.
     scratch: RefCell<Box<[u8]>>,
     conns: RefCell<BTreeMap<ConnId, Rc<Conn>>>,
+    next_conn: Cell<u64>,
     room: Notify,
     questions: RefCell<VecDeque<Question>>,
     /// What `stmk` has set.
@@ -57,19 +58,19 @@ const TRACE_MASK: i64 = 306;
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Shared {
         let clock = Clock::start();
-        // Random above, room to count below: ids of an earlier run of the process do not come again.
-        let first = ConnId(random::number() & 0x7fff_ffff_0000_0000);
         let config = Arc::new(settings.core.clone());
         let mut limits = settings.limits.clone();
         limits.reads_trace_mask = settings.words.allows(Word::Stmk);
         let turn = TurnLimits::default();
-        let driver = Driver::new(config, limits, turn, first, random::number(), clock.mono());
+        let driver = Driver::new(config, limits, turn, random::number(), clock.mono());
         Shared {
             settings,
             clock,
             driver: RefCell::new(driver),
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             conns: RefCell::default(),
+            // Random above, room to count below: ids of an earlier run of the process do not come again.
+            next_conn: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
             room: Notify::new(),
             questions: RefCell::default(),
             trace_mask: Cell::new(TRACE_MASK),
@@ -87,6 +88,13 @@ impl Shared {
     /// Notified whenever the event loop has something to do; also by the threads of the disk.
     pub(crate) fn wake(&self) -> &Arc<Notify> {
         &self.wake
+    }
+
+    /// The id of the next connection.
+    pub(crate) fn next_conn(&self) -> ConnId {
+        let id = self.next_conn.get();
+        self.next_conn.set(id + 1);
+        ConnId(id)
     }
 
     /// The socket of a connection.

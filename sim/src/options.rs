@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use zabkeeper_core::driver::{ClientLimits, TurnLimits};
 use zabkeeper_core::throttle::{ThrottleOptions, Weights};
 use zabkeeper_core::wire::MAX_FRAME_DEFAULT;
 use zabkeeper_core::{
@@ -490,6 +491,22 @@ impl Options {
 }
 
 impl ServerOptions {
+    /// What a server's driver lets clients take up.
+    pub fn client_limits(&self) -> ClientLimits {
+        ClientLimits {
+            max_frame: self.frame_bytes,
+            connections_per_ip: None,
+            throttle: self.throttle.options(),
+            ..ClientLimits::default()
+        }
+    }
+
+    /// How much it does in a turn.
+    pub fn turn_limits(&self) -> TurnLimits {
+        let (inputs, units) = (self.batch_inputs, self.turn_units);
+        TurnLimits { inputs, units, ..TurnLimits::default() }
+    }
+
     /// The unit of servers' patience.
     pub fn tick(&self) -> Duration {
         Duration::from_millis(self.tick_ms.into())

@@ -30,7 +30,6 @@ const NOTIFIED_PER_TURN: usize = 256;
 pub struct Clients {
     conns: BTreeMap<ConnId, Conn>,
     pub(super) common: Common,
-    next_conn: ConnId,
     /// Take output although they are not read: the core is to be told.
     heard: VecDeque<ConnId>,
     /// The earliest moment at which each may end for want of bytes; some are out of date.
@@ -79,18 +78,16 @@ pub struct ClientLine {
 }
 
 impl Clients {
-    /// Nobody is connected. The first connection gets the id `first`; `seed` feeds the random drops of the throttle.
+    /// Nobody is connected. `seed` feeds the random drops of the throttle.
     pub(super) fn new(
         config: Arc<Config>,
         limits: ClientLimits,
-        first: ConnId,
         seed: u64,
         now: Instant,
     ) -> Clients {
         Clients {
             conns: BTreeMap::new(),
             common: Common::new(config, limits, seed, now),
-            next_conn: first,
             heard: VecDeque::new(),
             timers: BTreeSet::new(),
             answered: VecDeque::new(),
@@ -99,23 +96,23 @@ impl Clients {
         }
     }
 
-    /// A client has connected from this address. `more` is what its socket shows of it beside that.
+    /// A client has connected from this address. `id` is not that of another connection, ever; `more` is what its socket shows
+    /// of it beside its address.
     ///
     /// # Errors
     /// There are too many connections: this one is to be closed at once.
     pub fn accept(
         &mut self,
+        id: ConnId,
         peer: SocketAddr,
         more: Vec<Id>,
         now: Now,
-    ) -> Result<ConnId, TooManyConnections> {
+    ) -> Result<(), TooManyConnections> {
         // ACL-10: a socket for both families names IPv4 clients in IPv6 notation.
         let address = peer.ip().to_canonical();
         let accepted = self.common.admission.accept(address, &self.common.limits);
         self.common.metrics.rejected += u64::from(accepted.is_err());
         accepted?;
-        let id = self.next_conn;
-        self.next_conn = ConnId(id.0 + 1);
         let mut ids = vec![Id { scheme: "ip".into(), id: address.to_string() }];
         ids.extend(more);
         let peer = SocketAddr::new(address, peer.port());
@@ -123,7 +120,7 @@ impl Clients {
         let conn = Conn::new(id, peer, ids, &self.common.limits, record_bytes, now);
         self.conns.insert(id, conn);
         self.plan(id);
-        Ok(id)
+        Ok(())
     }
 
     /// Bytes have come. Requests among them go to the core in the next turn.
@@ -292,6 +289,11 @@ impl Clients {
     /// The other end of a connection, as long as it is known.
     pub fn peer(&self, id: ConnId) -> Option<SocketAddr> {
         self.conns.get(&id).map(|conn| conn.peer)
+    }
+
+    /// Since when a client waits for an answer, if it does: the oldest handshake or request that was read.
+    pub fn waiting_since(&self, id: ConnId) -> Option<Instant> {
+        self.conns.get(&id).and_then(Conn::waiting_since)
     }
 
     /// The session of a connection, once it has one.

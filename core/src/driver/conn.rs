@@ -184,6 +184,12 @@ impl Conn {
         most.saturating_sub(self.unanswered).min(BURST)
     }
 
+    /// Since when its client waits for an answer.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        let oldest = self.handshake.or(self.arrivals.front().copied());
+        oldest.map(|arrival| arrival.at)
+    }
+
     /// When it ends for want of bytes, as far as is known now.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.phase {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::ids::{ConnId, Instant};
-use crate::io::{ClientEvent, Input, Now, Outbox, Pressure};
+use crate::io::{ClientCommand, ClientEvent, Input, Now, Pressure};
 use crate::server::Server;
 use crate::store::DiskEvent;
 
@@ -89,18 +89,16 @@ impl Default for TurnLimits {
 }
 
 impl Driver {
-    /// Nobody is connected. The first connection gets the id `first`; ids of an earlier run of the process must not come
-    /// again. `seed` feeds the random drops of `connection_throttle_*`.
+    /// Nobody is connected. `seed` feeds the random drops of `connection_throttle_*`.
     pub fn new(
         config: Arc<Config>,
         limits: ClientLimits,
         turn: TurnLimits,
-        first: ConnId,
         seed: u64,
         now: Instant,
     ) -> Driver {
         Driver {
-            clients: Clients::new(config, limits, first, seed, now),
+            clients: Clients::new(config, limits, seed, now),
             limits: turn,
             disk: VecDeque::new(),
             servers: VecDeque::new(),
@@ -131,6 +129,11 @@ impl Driver {
     /// No client is read from now on: the process is about to stop.
     pub fn stop(&mut self) {
         self.stops = true;
+    }
+
+    /// Turns take so much from now on.
+    pub fn set_turn_limits(&mut self, limits: TurnLimits) {
+        self.limits = limits;
     }
 
     /// Begins a turn. Then: [`Driver::next_input`] as long as there is one, each given to [`Server::step`]; then
@@ -183,10 +186,15 @@ impl Driver {
         std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
     }
 
-    /// Takes what the core has to say to clients: the host offers it to their sockets, see [`Clients::next_to_flush`].
-    pub fn deliver(&mut self, now: Now, server: &Server, outbox: &mut Outbox) {
+    /// Takes what the core has to say to clients (`Outbox::clients`): the host offers it to their sockets, see [`Clients::next_to_flush`].
+    pub fn deliver(
+        &mut self,
+        now: Now,
+        server: &Server,
+        commands: &mut Vec<(ConnId, ClientCommand)>,
+    ) {
         let reads = server.pressure() == Pressure::Accept && !self.stops;
-        self.clients.deliver(&mut outbox.clients, reads, now.mono);
+        self.clients.deliver(commands, reads, now.mono);
     }
 
     /// Is there work for another turn, whatever comes?

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::*;
 use crate::ids::{LinkId, ServerId, SessionId, WallMs, Zxid};
-use crate::io::PeerEvent;
+use crate::io::{Outbox, PeerEvent};
 use crate::quorum::Voters;
 use crate::rng::Rng;
 use crate::store::{DiskCommand, Recovered};
@@ -29,6 +29,7 @@ struct Host {
     takes: BTreeMap<ConnId, usize>,
     sent: BTreeMap<ConnId, usize>,
     notes: Vec<ClientNote>,
+    last_conn: ConnId,
     /// Inputs that were stepped in the last turn.
     inputs: Vec<Input>,
 }
@@ -39,7 +40,7 @@ impl Host {
         let config = Config::new(id, Voters::new([id]), TICK).expect("2 s is a tick");
         let server =
             Server::recover(config.clone(), 7, Recovered::default()).expect("nothing is there");
-        let driver = Driver::new(Arc::new(config), limits, turn, ConnId(1), 7, Instant(0));
+        let driver = Driver::new(Arc::new(config), limits, turn, 7, Instant(0));
         let mut host = Host {
             server,
             driver,
@@ -48,6 +49,7 @@ impl Host {
             takes: BTreeMap::new(),
             sent: BTreeMap::new(),
             notes: Vec::new(),
+            last_conn: ConnId(0),
             inputs: Vec::new(),
         };
         host.turns(20);
@@ -70,7 +72,7 @@ impl Host {
                 driver.push(Input::Disk(DiskEvent::Done(id)));
             }
         }
-        driver.deliver(*now, server, out);
+        driver.deliver(*now, server, &mut out.clients);
         while let Some(conn) = self.driver.clients.next_to_flush() {
             self.flush(conn);
         }
@@ -122,7 +124,10 @@ impl Host {
 
     fn accept(&mut self, address: u8) -> ConnId {
         let peer = SocketAddr::from(([10, 0, 0, address], 4000));
-        self.driver.clients.accept(peer, Vec::new(), self.now).expect("there is room")
+        self.last_conn.0 += 1;
+        let accepted = self.driver.clients.accept(self.last_conn, peer, Vec::new(), self.now);
+        accepted.expect("there is room");
+        self.last_conn
     }
 
     /// As long as the connection is read.

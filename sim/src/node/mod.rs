@@ -16,10 +16,11 @@ pub mod truth;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use storage_fs::Opened;
+use zabkeeper_core::driver::Driver;
 use zabkeeper_core::store::Lane;
-use zabkeeper_core::throttle::ConnectThrottle;
 use zabkeeper_core::{
     Config, ConnId, Epoch, Instant, Limits, Server, ServerId, SessionId, Status, Voters, Zxid,
 };
@@ -356,11 +357,13 @@ impl Node {
                 let odd = shared.seeds.stream("buggify", id.0 << 32 | life);
                 let seed = shared.seeds.stream("node/throttle", id.0 << 32 | life).word();
                 let now = self.clock.read(shared.now).mono;
-                let throttle = shared.options.server.throttle.options();
-                let gate = Gate::new(&throttle, now);
-                let throttle = (ConnectThrottle::new(throttle, seed, now), gate);
+                let limits = shared.options.server.client_limits();
+                let gate = Gate::new(&limits.throttle, now);
+                let (config, turn) =
+                    (Arc::new(self.config.clone()), shared.options.server.turn_limits());
+                let driver = Driver::new(config, limits, turn, seed, now);
                 let mut process =
-                    Process::new(&self.config, life, server, throttle, lanes, replayed, odd);
+                    Process::new(&self.config, life, server, (driver, gate), lanes, replayed, odd);
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }

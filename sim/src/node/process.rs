@@ -18,16 +18,16 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
+use zabkeeper_core::driver::Driver;
 use zabkeeper_core::io::{ClientCommand, ClientEvent, Mark, Outbox, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame::{self, BadFrame};
 use zabkeeper_core::peer::greeting::Channel;
 use zabkeeper_core::peer::{FromLeader, PeerMessage};
 use zabkeeper_core::store::{DiskEvent, Lane};
-use zabkeeper_core::throttle::ConnectThrottle;
-use zabkeeper_core::wire::{ClientFrames, FirstFrame, Id};
+use zabkeeper_core::wire::Id;
 use zabkeeper_core::{
-    Config, ConnId, Halted, Input, Instant, LinkId, Malformed, Now, Pressure, Server, ServerId,
-    SessionId, Voters, Zxid,
+    Config, ConnId, Halted, Input, Instant, LinkId, Now, Pressure, Server, ServerId, SessionId,
+    Voters, Zxid,
 };
 
 use super::clock::Clock;
@@ -78,15 +78,17 @@ pub(super) struct Process {
     begins_local: bool,
     /// Who the others are, as it is told.
     voters: Voters,
-    /// Unanswered requests of one connection.
-    requests_max: u64,
     server: Server,
-    throttle: ConnectThrottle,
+    driver: Driver,
     gate: Gate,
     lanes: Lanes,
     conns: BTreeMap<ConnId, Conn>,
-    /// Connections with bytes that are not read for now.
+    /// Connections that wait for the driver to want something else of them.
     held: BTreeSet<ConnId>,
+    /// Those for whose output the network has no room.
+    blocked: BTreeSet<ConnId>,
+    /// Those that the server knows.
+    known: BTreeSet<ConnId>,
     links: BTreeMap<LinkId, Link>,
     /// Links that had no room for all that is to be sent.
     stuck: BTreeSet<LinkId>,
@@ -107,8 +109,6 @@ pub(super) struct Process {
     told: Told,
     /// The same, of sessions that only this server knows.
     locals: Vec<SessionId>,
-    /// Requests handed to the server and not answered.
-    unanswered: u64,
     /// Since when it reads no clients.
     deaf_since: Option<Instant>,
     /// When the process runs next, if it is to.
@@ -152,7 +152,7 @@ impl Process {
         config: &Config,
         life: u64,
         server: Server,
-        (throttle, gate): (ConnectThrottle, Gate),
+        (driver, gate): (Driver, Gate),
         lanes: Lanes,
         replayed: Vec<Zxid>,
         odd: Dice,
@@ -163,13 +163,14 @@ impl Process {
             life,
             begins_local: config.sessions.local,
             voters: config.voters().clone(),
-            requests_max: config.limits.requests_per_conn.into(),
             server,
-            throttle,
+            driver,
             gate,
             lanes,
             conns: BTreeMap::new(),
             held: BTreeSet::new(),
+            blocked: BTreeSet::new(),
+            known: BTreeSet::new(),
             links: BTreeMap::new(),
             stuck: BTreeSet::new(),
             backoff: Backoff::default(),
@@ -183,7 +184,6 @@ impl Process {
             applied: status.applied,
             told: told(&status),
             locals: Vec::new(),
-            unanswered: 0,
             deaf_since: None,
             wake_at: None,
             deadline_at: None,
@@ -234,7 +234,10 @@ impl Process {
     /// How many snapshots it knows of, where nothing that it has asked of its disk is still to be done or heard of.
     pub(super) fn snapshots_at_rest(&self) -> Option<usize> {
         let status = self.server.status();
-        let rests = self.lanes.load() == 0 && self.inbox.is_empty() && !self.ending;
+        let rests = self.lanes.load() == 0
+            && self.inbox.is_empty()
+            && !self.driver.has_work()
+            && !self.ending;
         (rests && status.halted.is_none()).then_some(status.snapshots)
     }
 
@@ -245,12 +248,13 @@ impl Process {
             peer.is_none_or(|peer| !outside.contains_key(&peer))
         };
         let (status, backlog) = (self.server.status(), self.server.backlog());
-        let buffered: usize = self.conns.values().map(|conn| conn.buffer.len()).sum();
+        let buffered: usize = self.conns.values().map(|conn| conn.received.len()).sum();
         let counts = [
-            ("inputs waiting", self.inbox.len()),
+            ("inputs waiting", self.inbox.len() + usize::from(self.driver.has_work())),
             ("commands at the disk", self.lanes.load()),
             ("proposals outstanding", status.outstanding),
             ("connections not read", self.held.len()),
+            ("connections whose output does not leave", self.blocked.len()),
             ("bytes unread", buffered),
             ("links that are stuck", self.stuck.iter().filter(takes).count()),
             ("snapshots running", usize::from(status.snapshot_running)),
@@ -331,7 +335,10 @@ impl Process {
     }
 
     pub(super) fn drained(&mut self, conn: ConnId, shared: &mut Shared) {
-        if !self.held.is_empty() || self.stuck.contains(&LinkId(conn.0)) {
+        if !self.held.is_empty()
+            || self.blocked.contains(&conn)
+            || self.stuck.contains(&LinkId(conn.0))
+        {
             self.ask_to_run(shared);
         }
     }
@@ -407,28 +414,30 @@ impl Process {
         }
         let steps_before = shared.tally.counts.steps;
         let now = clock.read(shared.now);
-        self.out.cost = 0;
         for _ in 0..shared.options.server.batch_inputs {
-            if self.out.cost >= shared.options.server.turn_units {
-                break;
-            }
-            match self.inbox.pop_front() {
-                Some(delivered) if !self.ending => self.take(now, delivered, shared),
-                Some(_) | None => break,
-            }
+            let Some(delivered) = self.inbox.pop_front() else { break };
+            self.take(now, delivered, shared);
         }
-        if self.server.next_deadline().is_some_and(|(at, _)| at <= now.mono) {
-            self.step(now, Input::Timeout, shared);
+        for conn in std::mem::take(&mut self.blocked) {
+            self.flush_conn(now, conn, shared);
         }
-        if !self.held.is_empty() {
-            for conn in std::mem::take(&mut self.held) {
-                self.read(now, conn, shared);
-            }
+        for conn in std::mem::take(&mut self.held) {
+            self.attend(now, conn, shared);
+        }
+        self.driver.set_turn_limits(shared.options.server.turn_limits());
+        self.driver.begin_turn(now);
+        self.take_notes(now, shared);
+        self.out.cost = 0;
+        while !self.ending
+            && let Some(input) = self.driver.next_input(now, &self.server, self.out.cost)
+        {
+            self.out.cost = 0;
+            self.step(now, input, shared);
         }
         self.flush_all(shared);
         self.trouble(disk, shared);
-        self.dispatch(disk, shared);
-        self.tell_who_waits(shared);
+        self.dispatch(now, disk, shared);
+        self.tell_who_waits(clock, shared);
         let steps = shared.tally.counts.steps - steps_before;
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
         self.plan(clock, shared);
@@ -452,11 +461,10 @@ impl Process {
         if self.ending || self.halted {
             return;
         }
-        let readable = self.held.iter().any(|conn| self.may_read(*conn, shared));
-        if !self.inbox.is_empty() || readable {
+        if !self.inbox.is_empty() || self.driver.has_work() {
             self.ask_to_run(shared);
         }
-        let Some((deadline, timer)) = self.server.next_deadline() else {
+        let Some(deadline) = self.driver.next_deadline(&self.server) else {
             return;
         };
         let at = self.late(clock.when(deadline), shared);
@@ -467,8 +475,9 @@ impl Process {
             } else {
                 Err(format!(
                     "s{} was woken {SPINS_MAX} times at its deadline, {deadline} by its own clock, and asks to be woken \
-                     then again, for {timer:?}",
-                    self.id
+                     then again, for {:?}",
+                    self.id,
+                    self.server.next_deadline()
                 ))
             };
             shared.hold(Check::BOUNDED, holds);
@@ -494,25 +503,16 @@ impl Process {
 
     fn take(&mut self, now: Now, delivered: Delivered, shared: &mut Shared) {
         match delivered {
-            Delivered::Accepted(conn, client) => self.accepted(conn, client, shared),
+            Delivered::Accepted(conn, client) => self.accepted(now, conn, client, shared),
             Delivered::Bytes(conn, bytes) => self.received(now, conn, &bytes, shared),
             Delivered::Gone(conn) => self.gone(now, conn, shared),
-            Delivered::Closed(conn) => {
-                self.step(now, Input::Client(conn, ClientEvent::Closed), shared);
-            }
-            Delivered::Link(link, event) => self.take_link(now, link, event, shared),
-            Delivered::Notified(heard) => self.take_notification(now, heard, shared),
+            Delivered::Link(link, event) => self.take_link(link, event, shared),
+            Delivered::Notified(heard) => self.take_notification(heard, shared),
             Delivered::Disk(event) => {
-                let failed = matches!(event, DiskEvent::Failed(_));
                 if matches!(event, DiskEvent::SnapshotFailed { .. }) {
                     self.lacked_room = Some(shared.now);
                 }
-                self.step(now, Input::Disk(event), shared);
-                if failed {
-                    self.halted = self.server.status().halted.is_some();
-                    let holds = if self.halted { Ok(()) } else { Err(format!("s{}", self.id)) };
-                    shared.hold(Check::HALTS, holds);
-                }
+                self.driver.push(Input::Disk(event));
             }
         }
     }
@@ -552,6 +552,19 @@ impl Process {
             self.note_lag(shared);
         }
         self.behind.hears(&input);
+        match &input {
+            Input::Client(conn, ClientEvent::Opened(..)) => drop(self.known.insert(*conn)),
+            Input::Client(conn, ClientEvent::Closed) => drop(self.known.remove(conn)),
+            Input::Client(_, ClientEvent::Request(_) | ClientEvent::Heard)
+            | Input::Timeout
+            | Input::Election(..)
+            | Input::Peer(..)
+            | Input::Disk(_) => {}
+        }
+        if let Input::Client(_, ClientEvent::Opened(..) | ClientEvent::Request(_)) = &input {
+            shared.tally.counts.frames += 1;
+        }
+        let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));
         let before = Lengths::of(&self.out);
         let stepped = guard::catch(|| self.server.step(now, input, &mut self.out));
         if let Err(panic) = stepped {
@@ -585,7 +598,11 @@ impl Process {
         if self.begins_local {
             self.tell_locals(shared);
         }
-        self.count_replies(before.clients);
+        if failed {
+            self.halted = status.halted.is_some();
+            let holds = if self.halted { Ok(()) } else { Err(format!("s{}", self.id)) };
+            shared.hold(Check::HALTS, holds);
+        }
         let grown = Lengths::of(&self.out).sum() - before.sum();
         if grown > 64 {
             self.check_bound(grown, read, &status, shared);
@@ -594,7 +611,7 @@ impl Process {
 
     /// Hands the outputs on, each sink's to whoever carries them out. A crash may be armed: then of each sink only a
     /// prefix leaves.
-    fn dispatch(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
+    fn dispatch(&mut self, now: Now, disk: &RefCell<Disk>, shared: &mut Shared) {
         let mut out = std::mem::take(&mut self.out);
         if !out.is_empty() {
             let text = || plain::said_by(Some(self.id), &out.to_string(), &shared.net);
@@ -615,7 +632,7 @@ impl Process {
         for command in out.disk.drain(..) {
             self.lanes.push(command);
         }
-        self.send_clients(&mut out.clients, shared);
+        self.send_clients(now, &mut out.clients, shared);
         self.send_notifications(&mut out.election, shared);
         self.send_peers(&mut out.peers, shared);
         let until = self.lanes.start(disk, shared);

@@ -1,226 +1,164 @@
-//! Connections of clients, as a server process has them.
+//! Sockets of clients, as a server process has them: what the kernel holds in both directions.
 //!
-//! Owns frames read and written, and what is not read for now. Must not judge what is said.
+//! Owns the bytes that the driver does not want yet, and those that the network has no room for. Must not look into them:
+//! the driver does, as in the process that people deploy.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use zabkeeper_core::throttle::Handshake;
-use zabkeeper_core::wire::Word;
-
-use crate::observe::Wait;
+use zabkeeper_core::driver::{ClientNote, Interest};
 
 use super::*;
+use crate::observe::Wait;
 
-/// One connection of a client.
+/// One socket.
 #[derive(Debug)]
 pub(super) struct Conn {
-    client: ClientId,
-    frames: ClientFrames,
-    pub(super) buffer: BytesMut,
-    unanswered: u64,
-    /// When what is not answered was handed to the server, the handshake first.
-    waits: VecDeque<Instant>,
+    /// What has arrived and is not read.
+    pub(super) received: BytesMut,
+    /// The other end has closed, or the connection is broken.
+    is_over: bool,
     /// Since when it is not read although its client takes what it is sent.
     unread_since: Option<Instant>,
-    /// Bytes that were on their way to the client at the last look, and what was sent since.
-    backlog: usize,
-    /// When the server was told last that the client takes some of them.
-    told: Instant,
+    /// It ends once what is queued has left: since when.
+    shuts_since: Option<Instant>,
 }
 
-/// Time between two words to the server that a client which is not read takes its output.
-const HEARD_PAUSE: Duration = Duration::from_millis(250);
+/// How long a connection that ends waits for its client to take what is left, by the driver's clock.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// Time between two looks at who waits.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// One thing read from a connection.
-enum Read {
-    Event(ClientEvent),
-    Word(Word),
-    /// A handshake too many.
-    TooSoon,
-}
+/// Port of every client: nobody looks at it.
+const CLIENT_PORT: u16 = 4_000;
 
 impl Process {
-    pub(super) fn accepted(&mut self, conn: ConnId, client: ClientId, shared: &Shared) {
-        let frames = ClientFrames::new(shared.options.server.frame_bytes);
-        let buffer = BytesMut::new();
+    pub(super) fn accepted(&mut self, now: Now, conn: ConnId, client: ClientId, shared: &Shared) {
+        let address: IpAddr = client.address().parse().expect("clients have addresses");
+        let subject = client.subject().filter(|_| shared.options.server.auth.x509);
+        let more = subject.map(|id| Id { scheme: "x509".into(), id: id.to_owned() });
+        let peer = SocketAddr::new(address, CLIENT_PORT);
+        let accepted = self.driver.clients.accept(conn, peer, more.into_iter().collect(), now);
+        accepted.expect("no bound on connections is set");
         let new = Conn {
-            client,
-            frames,
-            buffer,
-            unanswered: 0,
-            waits: VecDeque::new(),
+            received: BytesMut::new(),
+            is_over: false,
             unread_since: None,
-            backlog: 0,
-            told: Instant(0),
+            shuts_since: None,
         };
         self.conns.insert(conn, new);
     }
 
     pub(super) fn received(&mut self, now: Now, conn: ConnId, bytes: &Bytes, shared: &mut Shared) {
         if let Some(state) = self.conns.get_mut(&conn) {
-            state.buffer.extend_from_slice(bytes);
-            self.read(now, conn, shared);
+            state.received.extend_from_slice(bytes);
+            self.attend(now, conn, shared);
         }
     }
 
-    /// The connection is no more: the server is told, if it knew of it.
+    /// Nothing more comes; what has come before is read first.
     pub(super) fn gone(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
-        let Some(state) = self.conns.remove(&conn) else {
-            return;
-        };
-        self.held.remove(&conn);
-        self.unanswered -= state.unanswered;
-        shared.net.close(shared.now, conn, End::Acceptor);
-        shared.schedule_arrivals();
-        if state.frames.is_open() {
-            self.step(now, Input::Client(conn, ClientEvent::Closed), shared);
+        if let Some(state) = self.conns.get_mut(&conn) {
+            state.is_over = true;
+            self.attend(now, conn, shared);
         }
     }
 
-    /// More clients want to connect than may: this one is closed before the server knows of it (THR-05).
-    fn turn_away(&mut self, conn: ConnId, shared: &mut Shared) {
-        shared.tally.counts.turned_away += 1;
-        shared.note(Kind::Conn, (conn.0, 0), b"too soon", || {
-            format!("s{} lets nobody connect by {conn} now", self.id)
-        });
-        self.conns.remove(&conn);
+    /// Does with a socket what the driver wants to be done.
+    pub(super) fn attend(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
         self.held.remove(&conn);
-        shared.net.close(shared.now, conn, End::Acceptor);
-        shared.schedule_arrivals();
-    }
-
-    /// Should requests of this connection be read?
-    pub(super) fn may_read(&self, conn: ConnId, shared: &Shared) -> bool {
-        self.server.pressure() == Pressure::Accept
-            && self.conns.get(&conn).is_some_and(|state| state.unanswered < self.requests_max)
-            && shared.net.under_way(conn, End::Dialler) < shared.options.server.outbound_bytes
-    }
-
-    /// Reads what a connection has brought, as far as it may.
-    pub(super) fn read(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
-        while let Some(state) = self.conns.get(&conn) {
-            if state.buffer.is_empty() {
-                return;
-            }
-            if !self.may_read(conn, shared) {
-                self.held.insert(conn);
-                let bound = shared.options.server.outbound_bytes;
-                let takes = shared.net.under_way(conn, End::Dialler) < bound;
-                if let Some(state) = self.conns.get_mut(&conn) {
-                    let since = state.unread_since.unwrap_or(shared.now);
-                    state.unread_since = takes.then_some(since);
-                }
-                return self.note_taken(now, conn, shared);
-            }
-            match self.read_one(conn, now, shared) {
-                Ok(Some(Read::Event(event))) => {
-                    shared.tally.counts.frames += 1;
-                    if let Some(state) = self.conns.get_mut(&conn) {
-                        state.unread_since = None;
-                        state.waits.push_back(shared.now);
+        loop {
+            let Some(state) = self.conns.get_mut(&conn) else { return };
+            match self.driver.clients.interest(conn) {
+                Interest::Read if !state.received.is_empty() => {
+                    state.unread_since = None;
+                    let bytes = state.received.split();
+                    self.driver.clients.receive(conn, &bytes, now.mono);
+                    self.take_notes(now, shared);
+                    while let Some((conn, word, _)) = self.driver.clients.next_word() {
+                        let text = self.answer_operator(word, shared);
+                        self.driver.clients.queue_text(conn, &text);
+                        self.driver.clients.end_word(conn);
                     }
-                    self.step(now, Input::Client(conn, event), shared);
                 }
-                Ok(Some(Read::Word(word))) => {
-                    self.answer_operator(conn, word, shared);
-                    return self.gone(now, conn, shared);
+                Interest::Read if state.is_over => self.driver.clients.receive_end(conn),
+                Interest::Read => return,
+                Interest::Wait => {
+                    if !state.received.is_empty() || state.is_over {
+                        let bound = shared.options.server.outbound_bytes;
+                        let takes = shared.net.under_way(conn, End::Dialler) < bound;
+                        let since = state.unread_since.unwrap_or(shared.now);
+                        state.unread_since = takes.then_some(since);
+                        self.held.insert(conn);
+                    }
+                    return;
                 }
-                Ok(Some(Read::TooSoon)) => return self.turn_away(conn, shared),
-                Ok(None) => return,
-                Err(malformed) => {
-                    shared.note(Kind::Conn, (conn.0, 0), b"malformed", || {
-                        format!("s{} closes {conn}: {malformed}", self.id)
+                Interest::Shutdown => {
+                    let since = *state.shuts_since.get_or_insert(now.mono);
+                    self.flush_conn(now, conn, shared);
+                    let is_left = self.driver.clients.output(conn).is_empty();
+                    if is_left || now.mono.since(since) >= LINGER {
+                        return self.close_conn(conn, shared);
+                    }
+                    self.held.insert(conn);
+                    return;
+                }
+                Interest::Close => return self.close_conn(conn, shared),
+            }
+        }
+    }
+
+    fn close_conn(&mut self, conn: ConnId, shared: &mut Shared) {
+        self.conns.remove(&conn);
+        self.blocked.remove(&conn);
+        let why = self.driver.clients.forget(conn);
+        if let Some(why) = why.filter(|why| why.fault().is_some()) {
+            shared.note(Kind::Conn, (conn.0, 0), b"closed", || {
+                format!("s{} closes {conn}: {why}", self.id)
+            });
+        }
+        shared.net.close(shared.now, conn, End::Acceptor);
+        shared.schedule_arrivals();
+    }
+
+    /// What the driver tells beside its work.
+    pub(super) fn take_notes(&mut self, now: Now, shared: &mut Shared) {
+        for note in self.driver.clients.take_notes() {
+            match note {
+                ClientNote::Handshake(conn, handshake, admitted) => {
+                    let found = self.gate.judge(handshake, admitted, now.mono);
+                    let found = found.map_err(|what| format!("s{}: {what}", self.id));
+                    if !self.gate.is_open() {
+                        shared.hold(Check::RATE, found);
+                    }
+                    if !admitted {
+                        shared.tally.counts.turned_away += 1;
+                        shared.note(Kind::Conn, (conn.0, 0), b"too soon", || {
+                            format!("s{} lets nobody connect by {conn} now", self.id)
+                        });
+                    }
+                }
+                ClientNote::Complaint(_, what) => {
+                    shared.note(Kind::Conn, (self.id.0, 0), b"complaint", || {
+                        format!("s{} closes a connection: {what}", self.id)
                     });
-                    return self.gone(now, conn, shared);
                 }
-            }
-        }
-    }
-
-    /// A client that is not read is heard while it takes its output.
-    fn note_taken(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
-        let under_way = shared.net.under_way(conn, End::Dialler);
-        let Some(state) = self.conns.get_mut(&conn) else {
-            return;
-        };
-        let taken = under_way < std::mem::replace(&mut state.backlog, under_way);
-        if taken && state.frames.is_open() && now.mono.since(state.told) >= HEARD_PAUSE {
-            state.told = now.mono;
-            self.step(now, Input::Client(conn, ClientEvent::Heard), shared);
-        }
-    }
-
-    fn read_one(
-        &mut self,
-        conn: ConnId,
-        now: Now,
-        shared: &mut Shared,
-    ) -> Result<Option<Read>, Malformed> {
-        let state = self.conns.get_mut(&conn).expect("looked up by the caller");
-        if state.frames.is_open() {
-            let Some(request) = state.frames.next(&mut state.buffer)? else {
-                return Ok(None);
-            };
-            state.unanswered += 1;
-            self.unanswered += 1;
-            return Ok(Some(Read::Event(ClientEvent::Request(request))));
-        }
-        Ok(match state.frames.first(&mut state.buffer)? {
-            None => None,
-            Some(FirstFrame::Word(word)) => Some(Read::Word(word)),
-            Some(FirstFrame::Connect(request)) => {
-                let new = request.session == SessionId(0);
-                let handshake = match (new, self.begins_local) {
-                    (true, false) => Handshake::Global,
-                    (true, true) => Handshake::Local,
-                    (false, _) => Handshake::Renew,
-                };
-                let admitted = self.throttle.admit(handshake, now.mono);
-                let found = self.gate.judge(handshake, admitted, now.mono);
-                let found = found.map_err(|what| format!("s{}: {what}", self.id));
-                if !self.gate.is_open() {
-                    shared.hold(Check::RATE, found);
-                }
-                if !admitted {
-                    return Ok(Some(Read::TooSoon));
-                }
-                let mut ids = vec![Id { scheme: "ip".into(), id: state.client.address() }];
-                if shared.options.server.auth.x509 {
-                    let subject = state.client.subject();
-                    ids.extend(subject.map(|id| Id { scheme: "x509".into(), id: id.to_owned() }));
-                }
-                Some(Read::Event(ClientEvent::Opened(request, ids)))
-            }
-        })
-    }
-
-    pub(super) fn count_replies(&mut self, from: usize) {
-        for (conn, command) in &self.out.clients[from..] {
-            let Some(state) = self.conns.get_mut(conn) else {
-                continue;
-            };
-            if matches!(command, ClientCommand::Reply(_) | ClientCommand::Connected(_)) {
-                state.waits.pop_front();
-            }
-            if matches!(command, ClientCommand::Reply(_)) {
-                state.unanswered = state.unanswered.saturating_sub(1);
-                self.unanswered = self.unanswered.saturating_sub(1);
+                ClientNote::Overloaded { .. } | ClientNote::OpWaitedTooLong { .. } => {}
             }
         }
     }
 
     /// Tells now and then which of its clients has waited longest: whether it should have waited is not for this server to say.
-    pub(super) fn tell_who_waits(&mut self, shared: &mut Shared) {
+    pub(super) fn tell_who_waits(&mut self, clock: &Clock, shared: &mut Shared) {
         if shared.now < self.waits_told.after(LOOK) {
             return;
         }
         self.waits_told = shared.now;
         let waiting = self.conns.iter().flat_map(|(conn, state)| {
             let turn = state.unread_since.map(|since| (since, *conn, Wait::Turn(since)));
-            let answer = state.waits.front().map(|at| (*at, *conn, Wait::Answer(*at)));
+            let answer = self.driver.clients.waiting_since(*conn).map(|at| clock.when(at));
+            let answer = answer.map(|at| (at, *conn, Wait::Answer(at)));
             turn.into_iter().chain(answer)
         });
         if let Some((_, conn, wait)) = waiting.min_by_key(|(since, ..)| *since) {
@@ -234,54 +172,55 @@ impl Process {
             let mut said = self.out.clients.iter().filter(|(other, _)| other == conn);
             said.any(|(_, command)| matches!(command, ClientCommand::Close))
         };
-        self.conns.keys().copied().filter(|conn| !closes(conn)).collect()
+        let stays = |conn: &ConnId| {
+            matches!(self.driver.clients.interest(*conn), Interest::Read | Interest::Wait)
+        };
+        self.conns.keys().copied().filter(|conn| stays(conn) && !closes(conn)).collect()
     }
 
-    /// All frames of one connection leave together.
+    /// Hands what the server has to say to the driver, and what that has for the sockets to the network.
     pub(super) fn send_clients(
         &mut self,
+        now: Now,
         clients: &mut Vec<(ConnId, ClientCommand)>,
         shared: &mut Shared,
     ) {
-        if clients.is_empty() {
-            return;
-        }
-        let mut outbound: BTreeMap<ConnId, BytesMut> = BTreeMap::new();
-        for (conn, command) in clients.drain(..) {
-            let Some(state) = self.conns.get(&conn) else {
-                continue;
-            };
-            if let Some(chronicle) = &mut shared.chronicle {
-                chronicle.answered(shared.now, self.id, conn, &command);
-            }
-            let bytes = outbound.entry(conn).or_default();
-            match command {
-                ClientCommand::Connected(response) => response.encode(bytes),
-                ClientCommand::Reply(reply) => reply.encode(bytes),
-                ClientCommand::Event(event) => event.encode(bytes),
-                ClientCommand::Complaint(what) => {
-                    shared.note(Kind::Conn, (conn.0, 0), b"complaint", || {
-                        format!("s{} closes {conn}: {what}", self.id)
-                    });
-                }
-                ClientCommand::Close => {
-                    let bytes = std::mem::take(bytes).freeze();
-                    self.put(conn, End::Acceptor, bytes, shared);
-                    shared.net.close(shared.now, conn, End::Acceptor);
-                    self.unanswered -= state.unanswered;
-                    self.held.remove(&conn);
-                    self.conns.remove(&conn);
-                    self.inbox.push_back(Delivered::Closed(conn));
-                }
+        if let Some(chronicle) = &mut shared.chronicle {
+            for (conn, command) in clients.iter().filter(|(conn, _)| self.conns.contains_key(conn))
+            {
+                chronicle.answered(shared.now, self.id, *conn, command);
             }
         }
-        for (conn, bytes) in outbound {
-            if let Some(state) = self.conns.get_mut(&conn) {
-                state.backlog += bytes.len();
-            }
-            self.put(conn, End::Acceptor, bytes.freeze(), shared);
+        self.driver.deliver(now, &self.server, clients);
+        while let Some(conn) = self.driver.clients.next_to_flush() {
+            self.flush_conn(now, conn, shared);
         }
+        while let Some(conn) = self.driver.clients.next_changed() {
+            self.attend(now, conn, shared);
+        }
+        self.take_notes(now, shared);
         shared.schedule_arrivals();
+    }
+
+    /// Sends what is queued, as far as there is room.
+    pub(super) fn flush_conn(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
+        self.blocked.remove(&conn);
+        loop {
+            let bytes = self.driver.clients.output(conn);
+            if bytes.is_empty() {
+                return;
+            }
+            let bound = shared.options.server.outbound_bytes;
+            let room = bound.saturating_sub(shared.net.under_way(conn, End::Dialler));
+            let bytes = Bytes::copy_from_slice(&bytes[..room.min(bytes.len())]);
+            if bytes.is_empty() {
+                self.driver.clients.block(conn);
+                self.blocked.insert(conn);
+                return;
+            }
+            self.driver.clients.sent(conn, bytes.len(), now.mono);
+            self.put(conn, End::Acceptor, bytes, shared);
+        }
     }
 
     pub(super) fn put(&self, conn: ConnId, end: End, bytes: Bytes, shared: &mut Shared) {

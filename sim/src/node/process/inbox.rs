@@ -19,8 +19,6 @@ pub(super) enum Delivered {
     Accepted(ConnId, ClientId),
     Bytes(ConnId, Bytes),
     Gone(ConnId),
-    /// This process has closed it, and owes the server the answer.
-    Closed(ConnId),
     Disk(DiskEvent),
     Link(LinkId, LinkEvent),
     Notified(Heard),
@@ -38,10 +36,9 @@ enum Side {
 impl Delivered {
     fn side(&self) -> Side {
         match self {
-            Delivered::Accepted(conn, _)
-            | Delivered::Bytes(conn, _)
-            | Delivered::Gone(conn)
-            | Delivered::Closed(conn) => Side::Client(*conn),
+            Delivered::Accepted(conn, _) | Delivered::Bytes(conn, _) | Delivered::Gone(conn) => {
+                Side::Client(*conn)
+            }
             Delivered::Link(link, _) => Side::Link(*link),
             Delivered::Notified(_) => Side::Election,
             Delivered::Disk(_) => Side::Disk,
@@ -55,7 +52,6 @@ impl Delivered {
             Delivered::Link(..)
             | Delivered::Accepted(..)
             | Delivered::Gone(_)
-            | Delivered::Closed(_)
             | Delivered::Disk(_)
             | Delivered::Notified(..) => false,
         }

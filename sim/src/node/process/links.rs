@@ -153,25 +153,14 @@ impl Process {
         self.ask_to_run(shared);
     }
 
-    pub(super) fn take_notification(
-        &mut self,
-        now: Now,
-        (from, what, sent): Heard,
-        shared: &mut Shared,
-    ) {
+    pub(super) fn take_notification(&mut self, (from, what, sent): Heard, shared: &mut Shared) {
         let late = shared.healed.is_some_and(|healed| sent <= healed);
         shared.tally.counts.notifications_late += u64::from(late);
         self.backoff.heard(from);
-        self.step(now, Input::Election(from, what), shared);
+        self.driver.push(Input::Election(from, what));
     }
 
-    pub(super) fn take_link(
-        &mut self,
-        now: Now,
-        link: LinkId,
-        event: LinkEvent,
-        shared: &mut Shared,
-    ) {
+    pub(super) fn take_link(&mut self, link: LinkId, event: LinkEvent, shared: &mut Shared) {
         match event {
             LinkEvent::Accepted => {
                 self.links.insert(link, Link::new(End::Acceptor));
@@ -187,25 +176,25 @@ impl Process {
             LinkEvent::Unreachable(peer) => {
                 self.backoff.failed(peer);
                 let unreachable = PeerEvent::Unreachable { peer };
-                self.step(now, Input::Peer(link, unreachable), shared);
+                self.driver.push(Input::Peer(link, unreachable));
             }
             LinkEvent::Bytes(bytes) => {
                 if let Some(state) = self.links.get_mut(&link) {
                     state.buffer.extend_from_slice(&bytes);
-                    self.read_link(now, link, shared);
+                    self.read_link(link, shared);
                 }
             }
-            LinkEvent::Gone => self.link_gone(now, link, shared),
-            LinkEvent::Closed => self.step(now, Input::Peer(link, PeerEvent::Down), shared),
+            LinkEvent::Gone => self.link_gone(link, shared),
+            LinkEvent::Closed => self.driver.push(Input::Peer(link, PeerEvent::Down)),
             LinkEvent::Drained => {
                 if self.links.get(&link).is_some_and(|state| state.outbound.is_empty()) {
-                    self.step(now, Input::Peer(link, PeerEvent::Drained), shared);
+                    self.driver.push(Input::Peer(link, PeerEvent::Drained));
                 }
             }
         }
     }
 
-    fn read_link(&mut self, now: Now, link: LinkId, shared: &mut Shared) {
+    fn read_link(&mut self, link: LinkId, shared: &mut Shared) {
         loop {
             let Some(state) = self.links.get_mut(&link) else { return };
             let read = match state.peer {
@@ -220,13 +209,13 @@ impl Process {
                     } else {
                         shared.tally.counts.peer_messages += 1;
                     }
-                    self.step(now, Input::Peer(link, event), shared);
+                    self.driver.push(Input::Peer(link, event));
                 }
                 Err(bad) => {
                     shared.note(Kind::Conn, (link.0, 0), b"bad frame", || {
                         format!("s{} closes {link}: {bad}", self.id)
                     });
-                    return self.link_gone(now, link, shared);
+                    return self.link_gone(link, shared);
                 }
             }
         }
@@ -276,17 +265,17 @@ impl Process {
     }
 
     /// The link is no more: the server is told, if it knew of it.
-    fn link_gone(&mut self, now: Now, link: LinkId, shared: &mut Shared) {
+    fn link_gone(&mut self, link: LinkId, shared: &mut Shared) {
         let Some(state) = self.links.remove(&link) else {
             return;
         };
         shared.net.close(shared.now, ConnId(link.0), state.end);
         shared.schedule_arrivals();
         if state.peer.is_some() {
-            self.step(now, Input::Peer(link, PeerEvent::Down), shared);
+            self.driver.push(Input::Peer(link, PeerEvent::Down));
         } else if let Some((peer, _)) = state.dialling {
             self.backoff.failed(peer);
-            self.step(now, Input::Peer(link, PeerEvent::Unreachable { peer }), shared);
+            self.driver.push(Input::Peer(link, PeerEvent::Unreachable { peer }));
         }
     }
 

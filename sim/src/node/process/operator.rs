@@ -11,9 +11,9 @@ use super::*;
 use crate::observe::SelfReport;
 
 impl Process {
-    /// An operator asks. The connection closes behind the answer.
-    pub(super) fn answer_operator(&mut self, conn: ConnId, word: Word, shared: &mut Shared) {
-        let text = match word {
+    /// An operator asks.
+    pub(super) fn answer_operator(&mut self, word: Word, shared: &mut Shared) -> String {
+        match word {
             Word::Ruok => "imok".to_owned(),
             Word::Envi
             | Word::Gtmk
@@ -30,7 +30,7 @@ impl Process {
                 format!("sessionTimeout={min:?}..{max:?}")
             }
             Word::Mntr => {
-                let dropped = self.throttle.drop_probability();
+                let dropped = self.driver.clients.drop_probability();
                 format!("{}drop_probability {dropped}\n", self.report(word, shared))
             }
             Word::Isro
@@ -40,8 +40,7 @@ impl Process {
             | Word::Wchc
             | Word::Wchp
             | Word::Wchs => self.report(word, shared),
-        };
-        shared.net.send(shared.now, conn, End::Acceptor, Bytes::from(text));
+        }
     }
 
     fn report(&self, word: Word, shared: &mut Shared) -> String {
@@ -99,18 +98,11 @@ impl Process {
             by_conn: server.watches_by_conn().map(|(conn, path)| (conn, path.to_owned())).collect(),
             by_path: server.watches_by_path().map(|(path, conn)| (conn, path.to_owned())).collect(),
         };
-        // One that the driver has closed is the server's until it is told so.
-        let closed = self.inbox.iter().filter_map(|delivered| match delivered {
-            Delivered::Closed(conn) => Some(*conn),
-            Delivered::Accepted(..)
-            | Delivered::Bytes(..)
-            | Delivered::Gone(_)
-            | Delivered::Disk(_)
-            | Delivered::Link(..)
-            | Delivered::Notified(_) => None,
+        shared.observe(Observation::Reported {
+            server: self.id,
+            report: &report,
+            open: &self.known,
         });
-        let open: BTreeSet<ConnId> = self.conns.keys().copied().chain(closed).collect();
-        shared.observe(Observation::Reported { server: self.id, report: &report, open: &open });
         let strays = server.backlog().strays;
         let none = (strays == 0).then_some(()).ok_or_else(|| {
             format!("s{}: {strays} sessions and connections that do not know each other", self.id)
