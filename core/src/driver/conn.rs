@@ -256,6 +256,10 @@ impl Conn {
                 }
                 (bytes, Due::Answered)
             }
+            // What setWatches finds is asked for: a client that has missed much must be able to hear of it.
+            ClientCommand::Event(event) if event.zxid.is_none() => {
+                (self.output.add(|out| event.encode(out)), Due::Notified)
+            }
             ClientCommand::Event(event) => {
                 (self.output.add_event(|out| event.encode(out)), Due::Notified)
             }

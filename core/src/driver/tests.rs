@@ -13,7 +13,7 @@ use crate::quorum::Voters;
 use crate::rng::Rng;
 use crate::store::{DiskCommand, Recovered};
 use crate::throttle::ThrottleOptions;
-use crate::wire::{Acl, AddWatchMode, ConnectRequest, Request, RequestFrame, Word};
+use crate::wire::{Acl, AddWatchMode, ConnectRequest, Request, RequestFrame, SetWatches, Word};
 
 /// Bytes of an answer to `exists` where there is no node, and of one to a handshake.
 const MISSING: usize = 20;
@@ -248,6 +248,24 @@ fn events_that_a_client_does_not_take_are_bounded() {
     let ended = host.ended(watcher);
     assert!(matches!(ended, ConnCloseReason::Events { bytes } if bytes < 2_200), "{ended}");
     assert_eq!(host.interest(writer), Interest::Read);
+}
+
+/// A client that was cut off for the events that it had not taken hears by setWatches what it has missed. If that counted as
+/// well, it would be cut off again and again.
+#[test]
+fn what_set_watches_finds_is_asked_for_and_not_bounded_like_events() {
+    let limits = ClientLimits { event_bytes: 100, ..ClientLimits::default() };
+    let mut host = Host::new(limits, TurnLimits::default());
+    let (watcher, writer) = (host.connect(1), host.connect(2));
+    let paths: Vec<String> = (0..20).map(|number| format!("/node-{number}")).collect();
+    host.receive(writer, &frames(paths.iter().map(|path| create(path))));
+    host.turns(10);
+    host.take(watcher, Some(0));
+    let missed = SetWatches { exist: paths, ..SetWatches::default() };
+    host.receive(watcher, &frames([Request::SetWatches(missed)]));
+    host.turns(3);
+    assert!(host.driver.clients.output(watcher).len() > 500, "20 events wait");
+    assert_ne!(host.interest(watcher), Interest::Close);
 }
 
 #[test]
