@@ -157,6 +157,7 @@ pub fn promises() -> Vec<&'static str> {
         Check::REFUSES,
         Check::HALTS,
         Check::BOUNDED,
+        Check::CLIENTS,
         Check::DRAINED,
         Check::HANDLES,
         Check::LEADER,
@@ -216,6 +217,12 @@ impl Check {
         class: Class::Safety,
         id: "E2",
         sentence: "the outputs of one step are bounded by what the server holds",
+    };
+    /// So is what clients take up.
+    pub const CLIENTS: Check = Check {
+        class: Class::Safety,
+        id: "E6",
+        sentence: "what clients take up is bounded as the driver is told, and is counted right",
     };
     /// Nothing is left over.
     pub const DRAINED: Check = Check {

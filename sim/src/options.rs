@@ -181,8 +181,10 @@ pub struct ServerOptions {
     pub other_session_ticks: (u32, u32),
     /// Bytes of the longest frame that a client may send (`jute.maxbuffer`).
     pub frame_bytes: u32,
-    /// Bytes on their way to a client above which its requests are not read.
+    /// Bytes on their way to a client above which the network takes no more.
     pub outbound_bytes: usize,
+    /// What a server's driver lets clients take up.
+    pub clients: ClientBounds,
     /// How many clients may connect in a time.
     pub throttle: Throttle,
     /// See [`AuthOptions`].
@@ -490,6 +492,32 @@ impl Options {
     }
 }
 
+/// What clients may take up, as far as it is drawn; see [`ClientLimits`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientBounds {
+    /// Bytes of queued output above which a client is not read.
+    pub output_bytes: usize,
+    /// Bytes of queued events above which its connection is closed.
+    pub event_bytes: u64,
+    /// Unanswered requests of all above which only clients are read that wait for nothing.
+    pub outstanding: u64,
+    /// The same, at which none is read; 0 is no bound.
+    pub throttle_max_requests: u64,
+    /// Time for a handshake, ms.
+    pub sessionless_ms: u64,
+}
+
+impl ClientBounds {
+    /// As a user would have them who configures nothing.
+    pub const USUAL: ClientBounds = ClientBounds {
+        output_bytes: 4 << 20,
+        event_bytes: 10 << 20,
+        outstanding: 1_000,
+        throttle_max_requests: 0,
+        sessionless_ms: 10_000,
+    };
+}
+
 impl ServerOptions {
     /// What a server's driver lets clients take up.
     pub fn client_limits(&self) -> ClientLimits {
@@ -497,6 +525,12 @@ impl ServerOptions {
             max_frame: self.frame_bytes,
             connections_per_ip: None,
             throttle: self.throttle.options(),
+            output_bytes: self.clients.output_bytes,
+            event_bytes: self.clients.event_bytes,
+            outstanding: self.clients.outstanding,
+            throttle_max_requests: Some(self.clients.throttle_max_requests)
+                .filter(|bound| *bound > 0),
+            sessionless_timeout: Duration::from_millis(self.clients.sessionless_ms),
             ..ClientLimits::default()
         }
     }
@@ -534,6 +568,7 @@ impl ServerOptions {
             other_session_ticks: (2, 20),
             frame_bytes: MAX_FRAME_DEFAULT,
             outbound_bytes: OUTBOUND_BYTES,
+            clients: ClientBounds::USUAL,
             throttle: Throttle::OPEN,
             auth: AuthOptions::default(),
             tree: TreeOptions::default(),

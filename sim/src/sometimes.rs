@@ -23,11 +23,15 @@ pub enum Sometimes {
     RecoveredReplacedLog,
     DamageRefused,
     Grown,
+    OutputBlocked,
+    EventsUntaken,
+    RequestsWait,
+    HandshakeLate,
 }
 
 impl Sometimes {
     /// All of them, in order.
-    pub const ALL: [Sometimes; 13] = [
+    pub const ALL: [Sometimes; 17] = [
         Sometimes::TwoLeaders,
         Sometimes::NobodyUp,
         Sometimes::UncommittedCut,
@@ -41,6 +45,10 @@ impl Sometimes {
         Sometimes::RecoveredReplacedLog,
         Sometimes::DamageRefused,
         Sometimes::Grown,
+        Sometimes::OutputBlocked,
+        Sometimes::EventsUntaken,
+        Sometimes::RequestsWait,
+        Sometimes::HandshakeLate,
     ];
 
     /// What happens.
@@ -62,6 +70,10 @@ impl Sometimes {
                 "recovery finds a leader's snapshot beside the log that it replaces"
             }
             Sometimes::Grown => "an ensemble has grown, and its new servers serve",
+            Sometimes::OutputBlocked => "a socket takes no more of what is queued for its client",
+            Sometimes::EventsUntaken => "a client is cut off as it does not take its events",
+            Sometimes::RequestsWait => "requests wait because of a bound on those of all clients",
+            Sometimes::HandshakeLate => "a client is cut off as it does not shake hands in time",
             Sometimes::DamageRefused => "recovery refuses a disk that is damaged",
         }
     }

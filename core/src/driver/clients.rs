@@ -56,6 +56,17 @@ pub enum Interest {
     Close,
 }
 
+/// What one connection takes up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientUse {
+    /// Requests read and not answered.
+    pub unanswered: u32,
+    /// Bytes queued and not sent.
+    pub output_bytes: usize,
+    /// Those of events among them.
+    pub event_bytes: u64,
+}
+
 /// What `cons`, `stat` and `dump` tell of a connection.
 #[derive(Clone, Debug)]
 pub struct ClientLine {
@@ -289,6 +300,15 @@ impl Clients {
     /// The other end of a connection, as long as it is known.
     pub fn peer(&self, id: ConnId) -> Option<SocketAddr> {
         self.conns.get(&id).map(|conn| conn.peer)
+    }
+
+    /// What a connection takes up, as long as it is known.
+    pub fn takes_up(&self, id: ConnId) -> Option<ClientUse> {
+        self.conns.get(&id).map(|conn| ClientUse {
+            unanswered: conn.unanswered,
+            output_bytes: conn.output.len(),
+            event_bytes: conn.output.event_bytes(),
+        })
     }
 
     /// Since when a client waits for an answer, if it does: the oldest handshake or request that was read.

@@ -28,7 +28,7 @@ use crate::server::Server;
 use crate::store::DiskEvent;
 
 pub use admission::TooManyConnections;
-pub use clients::{ClientLine, Clients, Interest};
+pub use clients::{ClientLine, ClientUse, Clients, Interest};
 pub use close::ConnCloseReason;
 pub use limits::{ClientLimits, LargeRequests};
 pub use note::ClientNote;

@@ -78,6 +78,9 @@ pub(super) struct Process {
     begins_local: bool,
     /// Who the others are, as it is told.
     voters: Voters,
+    /// Unanswered requests of one connection, and bytes of one answer, at most.
+    requests_max: u32,
+    record_bytes: usize,
     server: Server,
     driver: Driver,
     gate: Gate,
@@ -163,6 +166,8 @@ impl Process {
             life,
             begins_local: config.sessions.local,
             voters: config.voters().clone(),
+            requests_max: config.limits.requests_per_conn,
+            record_bytes: config.limits.record_bytes,
             server,
             driver,
             gate,

@@ -396,6 +396,7 @@ impl ServerOptions {
             other_session_ticks: (2, 20),
             frame_bytes: MAX_FRAME_DEFAULT,
             outbound_bytes: OUTBOUND_BYTES,
+            clients: ClientBounds::USUAL,
             throttle: Throttle::OPEN,
             auth: workload::known(),
             tree: draw_tree(dice),

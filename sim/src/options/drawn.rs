@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use zabkeeper_core::SessionId;
+use zabkeeper_core::driver::ClientLimits;
 use zabkeeper_core::throttle::{ThrottleOptions, Weights};
 
 use super::*;
@@ -21,6 +22,15 @@ const FIXED: &[(&str, &str)] = &[
     ("auth.required_schemes", "no client of this library could serve there; unit tests have it"),
     ("auth.super_digest", "clients draw who they are: one user of several is this one"),
     ("auth.x509_super_user", "the same"),
+    ("clients.connections", "the world does not count whom a server refuses; unit tests have it"),
+    ("clients.connections_per_ip", "each client has an address of its own; unit tests have it"),
+    (
+        "clients.drop_stale",
+        "nobody but the driver knows how long a request has waited; tests of sockets have it",
+    ),
+    ("clients.large", "as `clients.drop_stale`"),
+    ("clients.op_wait_max", "as `clients.drop_stale`; unit tests have it"),
+    ("clients.reads_trace_mask", "no operator of a run sets it; unit tests have it"),
     ("client.resume", "a client that goes on with a session says so; see `client.restart`"),
     ("config.map_salt", "must change nothing, which a second run of the seed proves"),
     ("digest_txns", "how often oracles look must change nothing; the shrinker changes it"),
@@ -84,6 +94,37 @@ fn of_throttle(values: &mut Values, options: ThrottleOptions) {
     }
 }
 
+fn of_clients(values: &mut Values, limits: ClientLimits) {
+    let ClientLimits {
+        max_frame,
+        connections_per_ip,
+        connections,
+        sessionless_timeout,
+        outstanding,
+        throttle_max_requests,
+        op_wait_max,
+        drop_stale,
+        large,
+        throttle,
+        reads_trace_mask,
+        output_bytes,
+        event_bytes,
+    } = limits;
+    of_throttle(values, throttle);
+    note(values, "clients.max_frame", max_frame);
+    note(values, "clients.connections_per_ip", connections_per_ip);
+    note(values, "clients.connections", connections);
+    note(values, "clients.sessionless_timeout", sessionless_timeout);
+    note(values, "clients.outstanding", outstanding);
+    note(values, "clients.throttle_max_requests", throttle_max_requests);
+    note(values, "clients.op_wait_max", op_wait_max);
+    note(values, "clients.drop_stale", drop_stale);
+    note(values, "clients.large", large);
+    note(values, "clients.reads_trace_mask", reads_trace_mask);
+    note(values, "clients.output_bytes", output_bytes);
+    note(values, "clients.event_bytes", event_bytes);
+}
+
 fn of_client(values: &mut Values, options: &Options) {
     let (low, high) = options.workload.session_ms;
     for timeout_ms in [low, high] {
@@ -117,7 +158,7 @@ fn every_setting_is_drawn_or_has_a_reason() {
             note(&mut values, name, setting(&options, name));
         }
         options.voters().for_each(|id| of_server(&mut values, &options.config(id)));
-        of_throttle(&mut values, options.server.throttle.options());
+        of_clients(&mut values, options.server.client_limits());
         of_client(&mut values, &options);
         // The id is the seed's.
         let storage_fs::Options { segment_bytes, cluster_id: _ } = storage_fs::Options {
@@ -146,6 +187,9 @@ fn what_few_runs_have_is_had_by_some_and_by_few() {
         ("few calls", count(|o| o.workload.calls_max < CALLS_MAX)),
         ("skipped lists", count(|o| o.server.auth.skip_acl)),
         ("no digests", count(|o| o.server.auth.digest_disabled)),
+        ("bounds on output", count(|o| o.server.clients.output_bytes < 1 << 20)),
+        ("bounds on events", count(|o| o.server.clients.event_bytes < 1 << 20)),
+        ("bounds on requests", count(|o| o.server.clients.throttle_max_requests > 0)),
         ("little on its way", count(|o| o.server.outbound_bytes < OUTBOUND_BYTES)),
         ("other holds", count(|o| o.server.limits.hold != o.server.tick())),
         ("a full bucket only", count(|o| o.server.throttle.decrease_ratio == 0)),

@@ -47,6 +47,7 @@ pub(super) fn draw(
     if dice.chance(1, 6) {
         server.outbound_bytes = usize::try_from(dice.magnitude(1, 8 << 10)).expect("small");
     }
+    draw_clients(seeds, server);
     let dice = &mut seeds.stream("config/calls", 0);
     if dice.chance(1, 8) {
         workload.calls_max = 1 + dice.upto(workload.depth - 1);
@@ -65,6 +66,29 @@ fn draw_bucket(seeds: Seeds, throttle: &mut Throttle) {
     let global = dice.range_u32(1, 5);
     // What costs more than the bucket holds would never be let in.
     throttle.weights = (global, dice.range_u32(0, global), dice.range_u32(0, global));
+}
+
+/// Bounds on what clients take up that they meet.
+fn draw_clients(seeds: Seeds, server: &mut ServerOptions) {
+    let ServerOptions { clients, outbound_bytes, .. } = server;
+    let dice = &mut seeds.stream("config/clients", 0);
+    if dice.chance(1, 6) {
+        clients.output_bytes = usize::try_from(dice.magnitude(64, 64 << 10)).expect("small");
+    }
+    if dice.chance(1, 6) {
+        clients.event_bytes = dice.magnitude(64, 2 << 10);
+        // Else all of them find room on their way.
+        *outbound_bytes = usize::try_from(dice.magnitude(1, 256)).expect("small");
+    }
+    if dice.chance(1, 6) {
+        clients.outstanding = dice.range(0, 20);
+    }
+    if dice.chance(1, 8) {
+        clients.throttle_max_requests = dice.range(1, 20);
+    }
+    if dice.chance(1, 8) {
+        clients.sessionless_ms = dice.magnitude(200, 5_000);
+    }
 }
 
 /// Some requests are longer than their server takes, or than their client sends.

@@ -90,6 +90,18 @@ impl fmt::Display for Options {
             workload.request_bytes,
             workload.calls_max
         )?;
+        let clients = server.clients;
+        if clients != ClientBounds::USUAL {
+            writeln!(
+                f,
+                "clients   output={}B events={}B requests={} and {} handshake={}ms",
+                clients.output_bytes,
+                clients.event_bytes,
+                clients.outstanding,
+                clients.throttle_max_requests,
+                clients.sessionless_ms
+            )?;
+        }
         if !self.local.servers.is_empty() {
             let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
             writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;

@@ -15,8 +15,8 @@ use crate::fs::Pace;
 use crate::heal::LeftOut;
 use crate::model::LocalRules;
 use crate::options::{
-    CALLS_MAX, CLIENTS_MAX, DIGEST_TXNS, Options, PING_PERCENT, PeerOptions, SERVERS_MAX,
-    ServerOptions, TRUTH_TXNS, Throttle, VotePace, WorkloadOptions,
+    CALLS_MAX, CLIENTS_MAX, ClientBounds, DIGEST_TXNS, Options, PING_PERCENT, PeerOptions,
+    SERVERS_MAX, ServerOptions, TRUTH_TXNS, Throttle, VotePace, WorkloadOptions,
 };
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
@@ -131,6 +131,9 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         | "throttle.fill_count"
         | "throttle.new_costs"
         | "outbound_bytes"
+        | "clients.output_bytes"
+        | "clients.event_bytes"
+        | "clients.sessionless_ms"
         | "calls_max"
         | "late_percent"
         | "requests_per_conn"
@@ -333,6 +336,14 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         other_session_ticks,
         frame_bytes,
         outbound_bytes,
+        clients:
+            ClientBounds {
+                output_bytes,
+                event_bytes,
+                outstanding,
+                throttle_max_requests,
+                sessionless_ms,
+            },
         throttle:
             Throttle { tokens, fill, fill_count, freeze, drops, decrease_ratio, weighted, weights },
         auth,
@@ -382,6 +393,11 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("other_sessions.max_ticks", &mut other_session_ticks.1);
     visit("frame_bytes", frame_bytes);
     visit("outbound_bytes", outbound_bytes);
+    visit("clients.output_bytes", output_bytes);
+    visit("clients.event_bytes", event_bytes);
+    visit("clients.outstanding", outstanding);
+    visit("clients.throttle_max_requests", throttle_max_requests);
+    visit("clients.sessionless_ms", sessionless_ms);
     visit("throttle.tokens", tokens);
     visit("throttle.fill_us", fill);
     visit("throttle.fill_count", fill_count);

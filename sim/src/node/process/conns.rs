@@ -6,10 +6,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use zabkeeper_core::driver::{ClientNote, Interest};
+use zabkeeper_core::driver::{ClientNote, ClientUse, ConnCloseReason, Interest};
 
 use super::*;
 use crate::observe::Wait;
+use crate::sometimes::Sometimes;
 
 /// One socket.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Conn {
     pub(super) received: BytesMut,
     /// The other end has closed, or the connection is broken.
     is_over: bool,
+    /// When it was accepted, by the driver's clock.
+    accepted: Instant,
     /// Since when it is not read although its client takes what it is sent.
     unread_since: Option<Instant>,
     /// It ends once what is queued has left: since when.
@@ -44,6 +47,7 @@ impl Process {
         let new = Conn {
             received: BytesMut::new(),
             is_over: false,
+            accepted: now.mono,
             unread_since: None,
             shuts_since: None,
         };
@@ -113,6 +117,11 @@ impl Process {
         self.conns.remove(&conn);
         self.blocked.remove(&conn);
         let why = self.driver.clients.forget(conn);
+        match why {
+            Some(ConnCloseReason::Events { .. }) => shared.tally.saw(Sometimes::EventsUntaken),
+            Some(ConnCloseReason::Sessionless(_)) => shared.tally.saw(Sometimes::HandshakeLate),
+            _ => {}
+        }
         if let Some(why) = why.filter(|why| why.fault().is_some()) {
             shared.note(Kind::Conn, (conn.0, 0), b"closed", || {
                 format!("s{} closes {conn}: {why}", self.id)
@@ -144,7 +153,8 @@ impl Process {
                         format!("s{} closes a connection: {what}", self.id)
                     });
                 }
-                ClientNote::Overloaded { .. } | ClientNote::OpWaitedTooLong { .. } => {}
+                ClientNote::Overloaded { .. } => shared.tally.saw(Sometimes::RequestsWait),
+                ClientNote::OpWaitedTooLong { .. } => {}
             }
         }
     }
@@ -200,6 +210,39 @@ impl Process {
         }
         self.take_notes(now, shared);
         shared.schedule_arrivals();
+        self.check_clients(now, shared);
+    }
+
+    /// E6: at the end of a turn, when all that is queued has been offered to the sockets.
+    fn check_clients(&self, now: Now, shared: &mut Shared) {
+        let limits = shared.options.server.client_limits();
+        let output_max = limits.output_bytes + 2 * self.record_bytes;
+        let (mut all, mut broken) = (0, None);
+        for (conn, state) in &self.conns {
+            let Some(used) = self.driver.clients.takes_up(*conn) else { continue };
+            let ClientUse { unanswered, output_bytes, event_bytes } = used;
+            all += u64::from(unanswered);
+            let is_late = now.mono.since(state.accepted) > limits.sessionless_timeout
+                && self.driver.clients.interest(*conn) == Interest::Read
+                && !self.known.contains(conn)
+                && self.driver.clients.waiting_since(*conn).is_none();
+            let keeps = unanswered <= self.requests_max
+                && output_bytes <= output_max
+                && event_bytes <= limits.event_bytes
+                && !is_late;
+            if !keeps {
+                broken.get_or_insert_with(|| {
+                    format!("s{}: {conn} has {used:?}, late={is_late}", self.id)
+                });
+            }
+        }
+        let counted = self.driver.clients.unanswered();
+        let bound = limits.throttle_max_requests.unwrap_or(u64::MAX);
+        if all != counted || counted > bound {
+            let told = || format!("s{}: {all} answers are owed, {counted} are counted", self.id);
+            broken.get_or_insert_with(told);
+        }
+        shared.hold(Check::CLIENTS, broken.map_or(Ok(()), Err));
     }
 
     /// Sends what is queued, as far as there is room.
@@ -214,6 +257,7 @@ impl Process {
             let room = bound.saturating_sub(shared.net.under_way(conn, End::Dialler));
             let bytes = Bytes::copy_from_slice(&bytes[..room.min(bytes.len())]);
             if bytes.is_empty() {
+                shared.tally.saw(Sometimes::OutputBlocked);
                 self.driver.clients.block(conn);
                 self.blocked.insert(conn);
                 return;
