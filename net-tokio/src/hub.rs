@@ -100,6 +100,11 @@ impl EventLoop {
                 return self.finish(ended);
             }
             self.sleep().await;
+            let due = self.shared.driver().next_deadline(&self.server);
+            if due.is_some_and(|due| due <= self.shared.clock.mono()) {
+                // What lies in the sockets has come before: this process may have stood still.
+                tokio::task::yield_now().await;
+            }
         }
     }
 

@@ -94,6 +94,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
             // Others have taken the room since; the next ones wait.
             Ok((stream, _)) if Reserve::Clients.holds(&stream) => {}
             Ok((stream, peer)) => {
+                let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 let (id, now) = (shared.next_conn(), shared.clock.now());
                 let accepted = shared.driver().clients.accept(id, peer, Vec::new(), now);
                 match accepted {
@@ -101,6 +102,8 @@ pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
                         tracing::debug!(conn = %id, %peer, "connection accepted");
                         let task = serve_connection(Rc::clone(&shared), stream, id);
                         tokio::task::spawn_local(task);
+                        // How long it may be silent is a deadline more.
+                        shared.wake().notify_one();
                     }
                     Err(bound) => tracing::warn!("closed the connection from {peer}: {bound}"),
                 }

@@ -142,6 +142,18 @@ impl Clients {
         }
         self.common.metrics.bytes_received += bytes.len() as u64;
         conn.buffer.extend_from_slice(bytes);
+        let Common { limits, ready, admission, metrics, .. } = &mut self.common;
+        let others_wait = !ready.is_empty() || !admission.throttle_queue.is_empty();
+        if limits.throttle_max_requests.is_some() && others_wait && conn.phase == Phase::Open {
+            // Room that has become free is for those who were there before.
+            if admission::is_wait_timed(limits, &metrics.load) {
+                conn.waiting_bytes.get_or_insert((now, conn.buffer.len()));
+            }
+            if !std::mem::replace(&mut conn.is_ready, true) {
+                ready.push_back(id);
+            }
+            return;
+        }
         self.look(id, now);
     }
 
@@ -171,15 +183,8 @@ impl Clients {
             Phase::Open if conn.is_ready => Interest::Wait,
             Phase::Open if !conn.paused => Interest::Read,
             // How long what has come has waited counts from when it is read.
-            Phase::Open => {
-                let timed =
-                    admission::is_wait_timed(&self.common.limits, &self.common.metrics.load);
-                if conn.crowded_out && timed && conn.buffer.is_empty() {
-                    Interest::Read
-                } else {
-                    Interest::Wait
-                }
-            }
+            Phase::Open if conn.wait_timed && conn.buffer.is_empty() => Interest::Read,
+            Phase::Open => Interest::Wait,
         }
     }
 
@@ -243,7 +248,8 @@ impl Clients {
             self.close(id, why);
             return false;
         }
-        if conn.output.len() > self.common.limits.output_bytes {
+        // The end of a connection waits for nobody.
+        if conn.output.len() > self.common.limits.output_bytes && conn.phase == Phase::Open {
             self.common.queue.park(id);
         }
         !std::mem::replace(&mut conn.blocked, true)
@@ -460,6 +466,7 @@ impl Clients {
     pub(super) fn is_empty(&self) -> bool {
         let load = &self.common.metrics.load;
         self.conns.is_empty()
+            && self.common.queue.knows_nobody()
             && self.timers.is_empty()
             && [load.requests, load.large_bytes] == [0; 2]
     }

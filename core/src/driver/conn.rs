@@ -46,14 +46,12 @@ pub(super) struct Conn {
     pub(super) due: Due,
     /// The socket has not taken all that it was offered.
     pub(super) blocked: bool,
-    /// Has output left since the core was told so last?
-    moved: bool,
-    /// When that was.
+    /// When the core was told last that the client takes output.
     told: Instant,
     /// Requests are not read for now.
     pub(super) paused: bool,
-    /// It would be read if there were no other connections.
-    pub(super) crowded_out: bool,
+    /// It is not read only because of what others have under way, and how long that lasts matters (THR-06, THR-07).
+    pub(super) wait_timed: bool,
     /// It waits for `request_throttle_max_requests`.
     pub(super) in_throttle_queue: bool,
     /// Since when so many bytes of `buffer` have been waiting for others (THR-06, THR-07).
@@ -143,10 +141,9 @@ impl Conn {
             expected: limits.output_bytes / 4,
             due: Due::No,
             blocked: false,
-            moved: false,
             told: now.mono,
             paused: false,
-            crowded_out: false,
+            wait_timed: false,
             in_throttle_queue: false,
             waiting_bytes: None,
             greeting_due: now.mono.after(limits.sessionless_timeout),
@@ -305,10 +302,9 @@ impl Conn {
     /// client on a slow line must not lose its session.
     pub(super) fn took_output(&mut self, bytes: usize, now: Instant) -> bool {
         self.output.leave(bytes);
-        self.moved = true;
         let tells = self.paused && self.phase == Phase::Open && now.since(self.told) >= HEARD_PAUSE;
         if tells {
-            (self.moved, self.told) = (false, now);
+            self.told = now;
         }
         tells
     }

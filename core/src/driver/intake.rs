@@ -164,9 +164,7 @@ impl Conn {
         if window == 0 {
             // While nothing is read, no frame can end.
             self.unfinished.ended();
-            let timed = admission::is_wait_timed(&common.limits, &common.metrics.load);
-            let waits = self.crowded_out && timed && !self.buffer.is_empty();
-            if waits && self.waiting_bytes.is_none() {
+            if self.wait_timed && !self.buffer.is_empty() && self.waiting_bytes.is_none() {
                 self.waiting_bytes = Some((now, self.buffer.len()));
             }
             return Ok(());
@@ -235,7 +233,8 @@ impl Conn {
         if std::mem::replace(&mut self.paused, room == 0) && room > 0 {
             common.changed.push(self.id);
         }
-        self.crowded_out = crowded_out;
+        let load = &common.metrics.load;
+        self.wait_timed = crowded_out && admission::is_wait_timed(&common.limits, load);
         room
     }
 

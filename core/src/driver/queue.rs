@@ -109,6 +109,12 @@ impl FairQueue {
         self.turns.is_empty()
     }
 
+    /// Is nothing remembered of any client?
+    #[cfg(test)]
+    pub(super) fn knows_nobody(&self) -> bool {
+        self.clients.is_empty()
+    }
+
     /// Between turns: clients of which something has come that waits for its turn; each once, until more comes.
     pub(super) fn unheard(&mut self) -> Vec<ConnId> {
         let waiting = self.turns.iter().map(|(_, conn)| *conn);

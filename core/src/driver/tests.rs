@@ -338,6 +338,40 @@ fn thr_07_a_request_that_has_waited_too_long_is_refused() {
     assert_eq!(host.sent[&second], CONNECTED + MISSING, "it is answered");
 }
 
+/// Those who come later do not take the room that has become free for those who wait.
+#[test]
+fn thr_06_newcomers_wait_behind_those_who_wait() {
+    let limits = ClientLimits { throttle_max_requests: Some(1), ..ClientLimits::default() };
+    let mut host = Host::new(limits, TurnLimits::default());
+    let conns: Vec<ConnId> = (1..=12).map(|address| host.connect(address)).collect();
+    let (first, newcomers) = conns.split_at(3);
+    for conn in first {
+        host.receive(*conn, &exists(1));
+    }
+    for conn in newcomers {
+        host.turns(1);
+        host.receive(*conn, &exists(1));
+    }
+    assert!(first.iter().all(|conn| host.sent[conn] > CONNECTED), "{:?}", host.sent);
+}
+
+/// The end of a connection is not parked behind output that nobody takes.
+#[test]
+fn who_leaves_with_output_untaken_is_forgotten() {
+    let limits = ClientLimits { output_bytes: 1_000, ..ClientLimits::default() };
+    let mut host = Host::new(limits, TurnLimits::default());
+    let conn = host.connect(1);
+    host.take(conn, Some(0));
+    let data = Request::SetData { path: "/a".into(), data: Some(vec![0; 900].into()), version: -1 };
+    let get = || Request::GetData { path: "/a".into(), watch: false };
+    host.receive(conn, &frames([create("/a"), data, get(), get(), get(), Request::CloseSession]));
+    host.turns(10);
+    assert_eq!(host.interest(conn), Interest::Shutdown);
+    assert_eq!(host.ended(conn), ConnCloseReason::ByServer);
+    host.turns(2);
+    assert!(host.driver.clients.is_empty());
+}
+
 #[test]
 fn thr_05_the_throttle_refuses_a_handshake_before_the_core_hears_of_it() {
     let throttle = ThrottleOptions {

@@ -38,6 +38,18 @@ fn wire_17_a_connection_without_a_handshake_is_closed_in_time() {
     assert_eq!(client.call(exists("/")).0, 0, "those with a session may be silent for longer");
 }
 
+/// Nothing else happens at such a server: its event loop must learn of the deadline.
+#[test]
+fn wire_17_a_connection_without_a_handshake_is_closed_by_a_server_without_clients() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "nio.sessionlessCnxnTimeout=300");
+    for _ in 0..2 {
+        let mut silent = Raw::connect(server.port);
+        assert!(silent.is_closed());
+        server.await_line(&[&silent.address(), &"within 300 ms (nio.sessionlessCnxnTimeout)"]);
+    }
+}
+
 #[test]
 fn wire_18_a_silent_client_is_closed_with_its_session() {
     let dir = tempdir().expect("creates");
