@@ -72,12 +72,13 @@ fn draw_bucket(seeds: Seeds, throttle: &mut Throttle) {
 fn draw_clients(seeds: Seeds, server: &mut ServerOptions) {
     let ServerOptions { clients, outbound_bytes, .. } = server;
     let dice = &mut seeds.stream("config/clients", 0);
-    if dice.chance(1, 6) {
-        clients.output_bytes = usize::try_from(dice.magnitude(64, 64 << 10)).expect("small");
+    if dice.chance(1, 12) {
+        clients.output_bytes = usize::try_from(dice.magnitude(64, 8 << 10)).expect("small");
+        // Else all of it finds room on its way.
+        *outbound_bytes = usize::try_from(dice.magnitude(1, 512)).expect("small");
     }
-    if dice.chance(1, 6) {
+    if dice.chance(1, 12) {
         clients.event_bytes = dice.magnitude(64, 2 << 10);
-        // Else all of them find room on their way.
         *outbound_bytes = usize::try_from(dice.magnitude(1, 256)).expect("small");
     }
     if dice.chance(1, 6) {
