@@ -100,11 +100,6 @@ impl EventLoop {
                 return self.finish(ended);
             }
             self.sleep().await;
-            let due = self.shared.driver().next_deadline(&self.server);
-            if due.is_some_and(|due| due <= self.shared.clock.mono()) {
-                // What lies in the sockets has come before: this process may have stood still.
-                tokio::task::yield_now().await;
-            }
         }
     }
 
@@ -145,6 +140,10 @@ impl EventLoop {
             biased;
             () = self.shared.wake().notified() => {}
             () = self.timer.as_mut() => {}
+        }
+        if at <= self.shared.clock.mono() {
+            // What lies in the sockets has come before: this process may have stood still.
+            tokio::task::yield_now().await;
         }
     }
 

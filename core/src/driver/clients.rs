@@ -147,12 +147,9 @@ impl Clients {
         if limits.throttle_max_requests.is_some() && others_wait && conn.phase == Phase::Open {
             // Room that has become free is for those who were there before.
             if admission::is_wait_timed(limits, &metrics.load) {
-                conn.waiting_bytes.get_or_insert((now, conn.buffer.len()));
+                conn.begin_wait(now);
             }
-            if !std::mem::replace(&mut conn.is_ready, true) {
-                ready.push_back(id);
-            }
-            return;
+            return conn.make_ready(ready);
         }
         self.look(id, now);
     }
@@ -327,11 +324,6 @@ impl Clients {
         self.conns.get(&id).and_then(|conn| conn.served).map(|served| served.session)
     }
 
-    /// All connections, in the order in which they were accepted.
-    pub fn ids(&self) -> impl Iterator<Item = ConnId> {
-        self.conns.keys().copied()
-    }
-
     /// What `cons` tells of them.
     pub fn lines(&self) -> Vec<ClientLine> {
         let line = |conn: &Conn| ClientLine {
@@ -453,9 +445,9 @@ impl Clients {
                 self.answered.push_back(id);
             }
         }
-        if reads && !std::mem::replace(&mut self.common.reads, reads) {
-            let paused: Vec<ConnId> = self.paused().collect();
-            paused.into_iter().for_each(|id| self.look_again(id));
+        if reads && !self.common.reads {
+            let paused = self.conns.values_mut().filter(|conn| conn.paused);
+            paused.for_each(|conn| conn.make_ready(&mut self.common.ready));
         }
         self.common.reads = reads;
         self.admit_next();
@@ -471,17 +463,10 @@ impl Clients {
             && [load.requests, load.large_bytes] == [0; 2]
     }
 
-    fn paused(&self) -> impl Iterator<Item = ConnId> {
-        self.conns.iter().filter(|(_, conn)| conn.paused).map(|(id, _)| *id)
-    }
-
     /// A paused connection looks at its window again in the next turn.
     fn look_again(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(&id)
-            && conn.paused
-            && !std::mem::replace(&mut conn.is_ready, true)
-        {
-            self.common.ready.push_back(id);
+        if let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.paused) {
+            conn.make_ready(&mut self.common.ready);
         }
     }
 

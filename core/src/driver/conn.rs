@@ -170,6 +170,18 @@ impl Conn {
         self.phase == Phase::Open && self.served.is_none()
     }
 
+    /// Its bytes are looked at in the next turn.
+    pub(super) fn make_ready(&mut self, ready: &mut VecDeque<ConnId>) {
+        if !std::mem::replace(&mut self.is_ready, true) {
+            ready.push_back(self.id);
+        }
+    }
+
+    /// What has come waits for others from now on, unless it does so already.
+    pub(super) fn begin_wait(&mut self, now: Instant) {
+        self.waiting_bytes.get_or_insert((now, self.buffer.len()));
+    }
+
     /// How many requests it may hand over, were it alone. Fewer are under way where answers are large, so that they cannot
     /// pile up far beyond the bound on output: those behind a write, or behind the handshake, are answered together.
     pub(super) fn own_window(&self, output_bytes: usize, requests_max: u32) -> u32 {

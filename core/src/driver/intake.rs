@@ -164,8 +164,8 @@ impl Conn {
         if window == 0 {
             // While nothing is read, no frame can end.
             self.unfinished.ended();
-            if self.wait_timed && !self.buffer.is_empty() && self.waiting_bytes.is_none() {
-                self.waiting_bytes = Some((now, self.buffer.len()));
+            if self.wait_timed && !self.buffer.is_empty() {
+                self.begin_wait(now);
             }
             return Ok(());
         }
@@ -199,9 +199,7 @@ impl Conn {
         }
         if taken == window {
             // Perhaps there is more, but first the core's turn.
-            if !std::mem::replace(&mut self.is_ready, true) {
-                common.ready.push_back(self.id);
-            }
+            self.make_ready(&mut common.ready);
             return Ok(());
         }
         if self.buffer.is_empty() {

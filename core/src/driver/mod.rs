@@ -131,11 +131,6 @@ impl Driver {
         self.stops = true;
     }
 
-    /// Turns take so much from now on.
-    pub fn set_turn_limits(&mut self, limits: TurnLimits) {
-        self.limits = limits;
-    }
-
     /// Begins a turn. Then: [`Driver::next_input`] as long as there is one, each given to [`Server::step`]; then
     /// [`Driver::deliver`].
     pub fn begin_turn(&mut self, now: Now) {
@@ -186,7 +181,8 @@ impl Driver {
         std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
     }
 
-    /// Takes what the core has to say to clients (`Outbox::clients`): the host offers it to their sockets, see [`Clients::next_to_flush`].
+    /// Takes what the core has to say to clients (`Outbox::clients`): the host offers it to their sockets, see
+    /// [`Clients::next_to_flush`].
     pub fn deliver(
         &mut self,
         now: Now,

@@ -163,10 +163,9 @@ impl FairQueue {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::connect_request;
     use super::*;
-    use crate::ids::{SessionId, Zxid};
-    use crate::wire::{ConnectRequest, Request, RequestFrame};
-    use bytes::Bytes;
+    use crate::wire::{Request, RequestFrame};
 
     const A: ConnId = ConnId(1);
     const B: ConnId = ConnId(2);
@@ -174,14 +173,7 @@ mod tests {
     const DEAR: u64 = 100_000;
 
     fn open(queue: &mut FairQueue, conn: ConnId) {
-        let request = ConnectRequest {
-            last_zxid_seen: Zxid::ZERO,
-            timeout_ms: 10_000,
-            session: SessionId(0),
-            password: Bytes::new(),
-            read_only: None,
-        };
-        queue.push(conn, ClientEvent::Opened(request, Vec::new()));
+        queue.push(conn, ClientEvent::Opened(connect_request(), Vec::new()));
         assert!(queue.next(0).is_some());
         queue.end_turn(1);
     }

@@ -156,16 +156,20 @@ impl Host {
     }
 }
 
-fn handshake() -> BytesMut {
-    let mut bytes = BytesMut::new();
-    let request = ConnectRequest {
+/// Of a client that wants a new session.
+pub(super) fn connect_request() -> ConnectRequest {
+    ConnectRequest {
         last_zxid_seen: Zxid::ZERO,
         timeout_ms: 10_000,
         session: SessionId(0),
         password: Bytes::new(),
         read_only: None,
-    };
-    request.encode(&mut bytes);
+    }
+}
+
+fn handshake() -> BytesMut {
+    let mut bytes = BytesMut::new();
+    connect_request().encode(&mut bytes);
     bytes
 }
 

@@ -10,9 +10,6 @@ use zabkeeper_core::throttle::{ThrottleOptions, Weights};
 use super::properties::{BadSetting, Properties};
 use super::{TRUE_FALSE, fit};
 
-/// `globalOutstandingLimit` where nothing else is said.
-const OUTSTANDING: i64 = 1000;
-
 /// `largeRequestMaxBytes` where nothing else is said.
 const LARGE_BYTES: i64 = 100 << 20;
 
@@ -37,7 +34,7 @@ pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<ClientLimits,
     let outstanding = keys.number("globalOutstandingLimit", 0..=MOST, requests)?;
     // As in ZooKeeper: followers ask the leader, so that the others' together are one limit of its own.
     let share = if voters > 2 { voters - 1 } else { 1 };
-    limits.outstanding = fit::<u64>(outstanding.unwrap_or(OUTSTANDING)) / share as u64;
+    limits.outstanding = outstanding.map_or(limits.outstanding, fit) / share as u64;
     let requests = "a number of requests, or 0 for no bound";
     limits.throttle_max_requests =
         bound(keys, "request_throttle_max_requests", requests)?.flatten().map(fit);

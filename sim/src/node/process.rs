@@ -429,7 +429,6 @@ impl Process {
         for conn in std::mem::take(&mut self.held) {
             self.attend(now, conn, shared);
         }
-        self.driver.set_turn_limits(shared.options.server.turn_limits());
         self.driver.begin_turn(now);
         self.take_notes(now, shared);
         self.out.cost = 0;
