@@ -8,7 +8,7 @@
 //! ```
 //! use std::{sync::Arc, time::Duration};
 //! use bytes::{Bytes, BytesMut};
-//! use zabkeeper_core::driver::{ClientLimits, Driver, TurnLimits};
+//! use zabkeeper_core::driver::{ClientLimits, Driver, PeerOptions, TurnLimits};
 //! use zabkeeper_core::store::{DiskCommand, DiskEvent, Recovered};
 //! use zabkeeper_core::wire::{ConnectRequest, Request, RequestFrame};
 //! use zabkeeper_core::*;
@@ -17,7 +17,8 @@
 //! let config = Config::new(id, Voters::new([id]), Duration::from_secs(2))?;
 //! let mut server = Server::recover(config.clone(), 7, Recovered::default())?;
 //! let (limits, turn) = (ClientLimits::default(), TurnLimits::default());
-//! let mut driver = Driver::new(Arc::new(config), limits, turn, 7, Instant(0));
+//! let peers = PeerOptions::new(limits.max_frame);
+//! let mut driver = Driver::new(Arc::new(config), limits, peers, turn, 7, Instant(0));
 //! let mut out = Outbox::default();
 //!
 //! let client = ConnId(1);
@@ -37,18 +38,18 @@
 //!         out.cost = 0;
 //!         server.step(now, input, &mut out);
 //!     }
-//!     // `disk` goes to its three workers, and `peers` and `election` to the other servers, if there are any.
+//!     // `disk` goes to its three workers; for other servers, `Peers::next_dial` says whom to connect to.
 //!     for command in out.disk.drain(..) {
 //!         if let DiskCommand::Append { id, .. } | DiskCommand::SaveState { id, .. } = command {
 //!             driver.push(Input::Disk(DiskEvent::Done(id)));
 //!         }
 //!     }
-//!     driver.deliver(now, &server, &mut out.clients);
-//!     while let Some(conn) = driver.clients.next_to_flush() {
-//!         // A socket takes some bytes, or none: then `Clients::block` is told.
-//!         while let length @ 1.. = driver.clients.output(conn).len() {
-//!             answers.extend_from_slice(driver.clients.output(conn));
-//!             driver.clients.sent(conn, length, now.mono);
+//!     driver.deliver(now, &server, &mut out);
+//!     while let Some(socket) = driver.next_to_flush() {
+//!         // A socket takes some bytes, or none: then `Driver::block` is told.
+//!         while let length @ 1.. = driver.output(socket).len() {
+//!             answers.extend_from_slice(driver.output(socket));
+//!             driver.sent(socket, length, now.mono);
 //!         }
 //!     }
 //! }

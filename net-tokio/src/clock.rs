@@ -27,14 +27,6 @@ impl Clock {
         CoreInstant::default().after(self.start.elapsed())
     }
 
-    /// Returns at that time; never where there is none.
-    pub(crate) async fn reaches(&self, at: Option<CoreInstant>) {
-        match at {
-            Some(at) => tokio::time::sleep_until(self.timer(at)).await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// The same point in time on the clock of tokio's timers.
     pub(crate) fn timer(&self, at: CoreInstant) -> tokio::time::Instant {
         // A deadline at the end of time must not overflow the operating system's clock.

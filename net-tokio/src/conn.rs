@@ -1,4 +1,4 @@
-//! The socket of one client: bytes between it and the driver, from the first to the last.
+//! A socket: bytes between it and the driver, from the first to the last.
 //!
 //! Owns the socket and its task. Must not look into the bytes: [`zabkeeper_core::driver`] does.
 
@@ -12,42 +12,33 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use zabkeeper_core::driver::{Clients, Interest};
-use zabkeeper_core::{ConnId, Instant};
+use zabkeeper_core::Instant;
+use zabkeeper_core::driver::{Driver, Interest, SocketId};
 
 use crate::report;
-use crate::shared::Shared;
+use crate::shared::{READ_BYTES, Shared};
 
-/// Time for the last output to leave and for the client to close its side, once the server has closed its own.
+/// Time for the last output to leave and for the other end to close its side, once the server has closed its own.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Output that the kernel keeps before it says that it has no room.
-#[cfg(target_os = "linux")]
-const UNSENT_BYTES: u32 = 128 << 10;
+/// Bytes that are read and thrown away meanwhile: whoever goes on sending more than a kernel holds does not read anyway.
+const DISCARDED_BYTES: usize = 8 << 20;
 
-/// What the tasks of a connection share.
+/// What the tasks of a socket share.
 pub(crate) struct Conn {
-    pub(crate) id: ConnId,
+    pub(crate) id: SocketId,
     socket: OwnedWriteHalf,
     /// Notified when the driver wants another thing done with the socket.
     pub(crate) changed: Notify,
 }
 
 /// Serves a connection that the driver knows, until it ends.
-pub(crate) async fn serve_connection(shared: Rc<Shared>, stream: TcpStream, id: ConnId) {
-    // Replies are written whole, so waiting to fill packets would only delay them.
-    let _best_effort = stream.set_nodelay(true);
-    // That output leaves shows that a client lives: the kernel must not take megabytes first, and say so then.
-    #[cfg(target_os = "linux")]
-    let _best_effort = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
-    if shared.settings.keep_alive {
-        let _best_effort = SockRef::from(&stream).set_keepalive(true);
-    }
+pub(crate) async fn serve_connection(shared: Rc<Shared>, stream: TcpStream, id: SocketId) {
     let (mut input, socket) = stream.into_split();
     let conn = Rc::new(Conn { id, socket, changed: Notify::new() });
     shared.enter(&conn);
     loop {
-        let interest = shared.driver().clients.interest(id);
+        let interest = shared.driver().interest(id);
         match interest {
             Interest::Read => {
                 tokio::select! {
@@ -64,7 +55,7 @@ pub(crate) async fn serve_connection(shared: Rc<Shared>, stream: TcpStream, id: 
             Interest::Close => break,
         }
     }
-    // Output that the client would not take goes with it, or clients that never read would keep sockets beyond all
+    // Output that the other end would not take goes with it, or those that never read would keep sockets beyond all
     // bounds on connections. The socket may be broken already.
     let _best_effort = SockRef::from(conn.socket.as_ref()).shutdown(Shutdown::Both);
     shared.leave(&conn);
@@ -75,53 +66,63 @@ impl Conn {
     async fn receive(&self, input: &mut OwnedReadHalf, shared: &Shared) -> io::Result<usize> {
         let give = |bytes: &[u8]| {
             if !bytes.is_empty() {
-                shared.driver().clients.receive(self.id, bytes, shared.clock.mono());
+                shared.driver().receive(self.id, bytes, shared.clock.mono());
             }
         };
         shared.read_to(input, give).await
     }
 
     async fn received(&self, shared: &Rc<Shared>, read: io::Result<usize>) {
+        let now = shared.clock.mono();
+        let is_full = matches!(read, Ok(READ_BYTES));
         match read {
-            Ok(0) => shared.driver().clients.receive_end(self.id),
+            Ok(0) => shared.driver().receive_end(self.id, now),
             Ok(_) => {}
-            Err(error) => shared.driver().clients.fail(self.id, error.to_string()),
+            Err(error) => shared.driver().fail(self.id, error.to_string(), now),
         }
         let word = shared.driver().clients.next_word();
         if let Some((id, word, mask)) = word {
-            debug_assert_eq!(id, self.id, "nobody else has received anything since");
+            debug_assert_eq!(
+                SocketId::Client(id),
+                self.id,
+                "nobody else has received anything since"
+            );
             report::answer(shared, self, word, mask).await;
-            shared.driver().clients.end_word(self.id);
+            shared.driver().clients.end_word(id);
         }
         shared.wake().notify_one();
+        if is_full {
+            // There may be more, but first comes the event loop's turn.
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Offers what is queued to the socket. Is nothing left to send?
-    pub(crate) fn write(&self, clients: &mut Clients, now: Instant) -> bool {
+    pub(crate) fn write(&self, driver: &mut Driver, now: Instant) -> bool {
         loop {
-            let bytes = clients.output(self.id);
+            let bytes = driver.output(self.id);
             if bytes.is_empty() {
                 return true;
             }
             match self.socket.try_write(bytes) {
-                Ok(some) => clients.sent(self.id, some, now),
+                Ok(some) => driver.sent(self.id, some, now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(error) => clients.fail(self.id, error.to_string()),
+                Err(error) => driver.fail(self.id, error.to_string(), now),
             }
         }
     }
 
-    /// Sends what the socket takes at once and leaves the rest to a task, so that a slow client holds up nobody.
-    pub(crate) fn flush(self: &Rc<Self>, clients: &mut Clients, now: Instant, shared: &Rc<Shared>) {
-        if !self.write(clients, now) && clients.block(self.id) {
+    /// Sends what the socket takes at once and leaves the rest to a task, so that a slow receiver holds up nobody.
+    pub(crate) fn flush(self: &Rc<Self>, driver: &mut Driver, now: Instant, shared: &Rc<Shared>) {
+        if !self.write(driver, now) && driver.block(self.id) {
             let (conn, shared) = (Rc::clone(self), Rc::clone(shared));
             tokio::task::spawn_local(async move { conn.write_rest(&shared).await });
         }
     }
 
-    /// Sends all that is queued, however long the client takes, unless the connection ends.
+    /// Sends all that is queued, however long the other end takes, unless the connection ends.
     pub(crate) async fn write_rest(&self, shared: &Shared) {
-        while !self.write(&mut shared.driver().clients, shared.clock.mono()) {
+        while !self.write(&mut shared.driver(), shared.clock.mono()) {
             shared.wake().notify_one();
             if self.socket.writable().await.is_err() {
                 break;
@@ -130,12 +131,18 @@ impl Conn {
         shared.wake().notify_one();
     }
 
-    /// Lets the last output leave, says that nothing follows, and waits for the client to do the same: a socket
+    /// Lets the last output leave, says that nothing follows, and waits for the other end to do the same: a socket
     /// closed with unread input would make the kernel throw away output that is still on its way.
     async fn graceful_close(&self, input: &mut OwnedReadHalf, shared: &Shared) -> io::Result<()> {
         self.write_rest(shared).await;
         SockRef::from(self.socket.as_ref()).shutdown(Shutdown::Write)?;
-        while shared.read_to(input, |_| {}).await? > 0 {}
+        let mut read = 0;
+        while read < DISCARDED_BYTES {
+            match shared.read_to(input, |_| {}).await? {
+                0 => break,
+                bytes => read += bytes,
+            }
+        }
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use zabkeeper_core::{
 };
 
 use crate::disk::Disk;
-use crate::peers::Peers;
+use crate::peers;
 use crate::serve::announce;
 use crate::shared::Shared;
 
@@ -36,7 +36,6 @@ const LAST_RECORD: Duration = Duration::from_secs(1);
 pub(crate) struct EventLoop {
     server: Server,
     shared: Rc<Shared>,
-    peers: Rc<Peers>,
     disk: Disk,
     outbox: Outbox,
     timer: Pin<Box<Sleep>>,
@@ -62,14 +61,12 @@ impl EventLoop {
     pub(crate) fn new(
         server: Server,
         shared: Rc<Shared>,
-        peers: Rc<Peers>,
         disk: Disk,
         set_aside: Option<Outline>,
     ) -> EventLoop {
         EventLoop {
             server,
             shared,
-            peers,
             disk,
             outbox: Outbox::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -91,8 +88,6 @@ impl EventLoop {
             }
             self.tell_notices();
             self.disk.send(&mut self.outbox.disk);
-            self.peers.set_ensemble(self.server.ensemble_id());
-            self.peers.carry_out(&mut self.outbox);
             self.deliver(now);
             self.tell_operators();
             self.compare_set_aside();
@@ -115,8 +110,6 @@ impl EventLoop {
             self.outbox.cost = 0;
             self.server.step(now, input, &mut self.outbox);
         }
-        drop(driver);
-        self.shared.note_room();
     }
 
     /// Until there is an input or a deadline has come; sometimes shorter.
@@ -147,23 +140,29 @@ impl EventLoop {
         }
     }
 
-    /// Offers what the core has to say to clients to their sockets, each once, and wakes whose socket is to be treated
-    /// otherwise.
+    /// Offers what the core has to say to the sockets, each once, wakes whose socket is to be treated otherwise, and opens
+    /// connections to other servers.
     fn deliver(&mut self, now: Now) {
         let mut driver = self.shared.driver();
-        driver.deliver(now, &self.server, &mut self.outbox.clients);
-        while let Some(id) = driver.clients.next_to_flush() {
+        driver.deliver(now, &self.server, &mut self.outbox);
+        while let Some(id) = driver.next_to_flush() {
             if let Some(conn) = self.shared.conn(id) {
-                conn.flush(&mut driver.clients, now.mono, &self.shared);
+                conn.flush(&mut driver, now.mono, &self.shared);
             }
         }
-        while let Some(id) = driver.clients.next_changed() {
+        while let Some(dial) = driver.peers.next_dial(now.mono, || self.shared.next_link()) {
+            tokio::task::spawn_local(peers::dial(Rc::clone(&self.shared), dial));
+        }
+        while let Some(id) = driver.next_changed() {
             if let Some(conn) = self.shared.conn(id) {
                 conn.changed.notify_one();
             }
         }
         for note in driver.clients.take_notes() {
             self.shared.log(&note);
+        }
+        for note in driver.peers.take_notes() {
+            peers::log(&self.shared.settings, &note);
         }
     }
 
@@ -257,7 +256,7 @@ impl EventLoop {
         self.waits = Some((since, now.after(WAIT_TOLD_AGAIN)));
         if let Some(waiting) = self.server.waiting() {
             let seconds = now.since(since).as_secs();
-            let troubles = self.peers.troubles();
+            let troubles = peers::troubles(&self.shared);
             tracing::warn!("nobody is served for {seconds} s: {waiting}{troubles}");
         }
     }

@@ -7,7 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket, lookup_host};
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use zabkeeper_core::driver::SocketId;
 
 use crate::config::Settings;
 use crate::conn::serve_connection;
@@ -78,12 +80,27 @@ pub(crate) fn bind_to(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
+/// Output that the kernel keeps before it says that it has no room.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 128 << 10;
+
 /// Begins to listen.
 ///
 /// # Errors
 /// Another process listens on the address since.
 pub(crate) fn listen(socket: TcpSocket, settings: &Settings) -> io::Result<TcpListener> {
     socket.listen(settings.backlog.unwrap_or(BACKLOG))
+}
+
+fn tune(stream: &TcpStream, keep_alive: bool) {
+    // Replies are written whole, so waiting to fill packets would only delay them.
+    let _best_effort = stream.set_nodelay(true);
+    // That output leaves shows that a client lives: the kernel must not take megabytes first, and say so then.
+    #[cfg(target_os = "linux")]
+    let _best_effort = SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES);
+    if keep_alive {
+        let _best_effort = SockRef::from(stream).set_keepalive(true);
+    }
 }
 
 /// Accepts connections for ever, each with a task of its own.
@@ -100,6 +117,8 @@ pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
                 match accepted {
                     Ok(()) => {
                         tracing::debug!(conn = %id, %peer, "connection accepted");
+                        tune(&stream, shared.settings.keep_alive);
+                        let id = SocketId::Client(id);
                         let task = serve_connection(Rc::clone(&shared), stream, id);
                         tokio::task::spawn_local(task);
                         // How long it may be silent is a deadline more.

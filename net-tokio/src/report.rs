@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use zabkeeper_core::driver::Interest;
+use zabkeeper_core::driver::{Interest, SocketId};
 use zabkeeper_core::wire::Word;
 use zabkeeper_core::{ConnId, Instant, Mode, Server, SessionId, Status, WatchListing};
 
@@ -116,7 +116,7 @@ async fn send<S: Default + 'static>(shared: &Rc<Shared>, conn: &Conn, part: Part
             return Some(());
         }
         timeout(PATIENCE, conn.write_rest(shared)).await.ok()?;
-        if shared.driver().clients.interest(conn.id) == Interest::Close {
+        if shared.driver().interest(conn.id) == Interest::Close {
             return None;
         }
     }
@@ -127,7 +127,9 @@ fn session_of(shared: &Shared, conn: ConnId) -> SessionId {
 }
 
 fn queue(shared: &Shared, conn: &Conn, text: &str) {
-    shared.driver().clients.queue_text(conn.id, text);
+    if let SocketId::Client(id) = conn.id {
+        shared.driver().clients.queue_text(id, text);
+    }
 }
 
 /// The answer to any other word.

@@ -24,7 +24,7 @@ use crate::disk::Disk;
 use crate::hub::{Ended, EventLoop};
 use crate::listener;
 use crate::logging::{self, Logging};
-use crate::peers::{self, Peers};
+use crate::peers;
 use crate::random;
 use crate::shared::Shared;
 
@@ -82,7 +82,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
         |error| Failure::Other(format!("cannot listen on {address}, as clientPort says: {error}"));
     let socket = listener::bind(&settings).await.map_err(cannot_listen)?;
     settings.port = socket.local_addr().map_err(cannot_listen)?.port();
-    let doors = match &settings.ensemble {
+    let peer_ports = match &settings.ensemble {
         None => Vec::new(),
         Some(ensemble) => {
             let me = ensemble.member(settings.core.id()).expect("it is one of them");
@@ -94,18 +94,17 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     logging.limit_lines();
     let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
     let slow_write = settings.slow_write;
-    let shared = Rc::new(Shared::new(settings));
+    let shared = Rc::new(Shared::new(settings, server.ensemble_id()));
     let wake = Rc::clone(&shared).wake().clone();
     let disk = Disk::start(opened.log, opened.snapshots, opened.reader, wake, slow_write)
         .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
     let accepting = tokio::task::spawn_local(listener::accept(listener, Rc::clone(&shared)));
     let signals = signals().map_err(|e| Failure::Other(format!("cannot wait for signals: {e}")))?;
     tokio::task::spawn_local(stop_on(signals, accepting.abort_handle(), Rc::clone(&shared)));
-    let peers = Peers::start(&shared);
-    peers.set_ensemble(server.ensemble_id());
-    peers::open(&peers, doors).map_err(Failure::Other)?;
+    peers::warn_without_secret(&shared.settings);
+    peers::listen(&shared, peer_ports).map_err(Failure::Other)?;
     // A task like the readers: the runtime asks the kernel for events each time before it polls its main future.
-    let hub = EventLoop::new(server, Rc::clone(&shared), peers, disk, set_aside);
+    let hub = EventLoop::new(server, Rc::clone(&shared), disk, set_aside);
     let hub = tokio::task::spawn_local(hub.run());
     let ended = hub.await.expect("a panic aborts the process");
 

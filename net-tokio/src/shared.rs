@@ -13,13 +13,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use bytes::BytesMut;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{Notify, oneshot};
-use zabkeeper_core::driver::{ClientNote, Driver, TurnLimits};
+use zabkeeper_core::driver::{ClientNote, Driver, PeerOptions, SocketId, TurnLimits};
 use zabkeeper_core::wire::Word;
-use zabkeeper_core::{ConnId, Input, Instant, Server};
+use zabkeeper_core::{ConnId, Instant, LinkId, Server};
 
 use crate::clock::Clock;
 use crate::config::Settings;
@@ -28,7 +27,7 @@ use crate::random;
 
 /// Bytes taken from a socket at once: enough that a pipelining client costs one system call per turn, few enough that
 /// no client keeps the thread for long.
-const READ_BYTES: usize = 64 << 10;
+pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// One for the whole process.
 pub(crate) struct Shared {
@@ -37,9 +36,9 @@ pub(crate) struct Shared {
     driver: RefCell<Driver>,
     /// Sockets are read into this; what arrived is copied to its connection, so that idle ones hold no buffer.
     scratch: RefCell<Box<[u8]>>,
-    conns: RefCell<BTreeMap<ConnId, Rc<Conn>>>,
+    conns: RefCell<BTreeMap<SocketId, Rc<Conn>>>,
     next_conn: Cell<u64>,
-    room: Notify,
+    next_link: Cell<u64>,
     questions: RefCell<VecDeque<Question>>,
     /// What `stmk` has set.
     pub(crate) trace_mask: Cell<i64>,
@@ -52,17 +51,31 @@ pub(crate) struct Shared {
 /// What somebody wants to know of the core.
 pub(crate) type Question = Box<dyn FnOnce(&Server)>;
 
+/// What the driver has to know of the ensemble.
+fn peer_options(settings: &Settings, ensemble_id: u64) -> PeerOptions {
+    let mut options = PeerOptions::new(settings.limits.max_frame);
+    options.ensemble = ensemble_id;
+    if let Some(ensemble) = &settings.ensemble {
+        options.connect_timeout = ensemble.connect_timeout;
+        options.secrets = ensemble.secrets.clone();
+        options.demands_secret = ensemble.demands_secret;
+    }
+    options
+}
+
 /// ZooKeeper's trace mask where nobody has set one. It has no effect here but to be read again.
 const TRACE_MASK: i64 = 306;
 
 impl Shared {
-    pub(crate) fn new(settings: Settings) -> Shared {
+    /// `ensemble` is the core's.
+    pub(crate) fn new(settings: Settings, ensemble: u64) -> Shared {
         let clock = Clock::start();
         let config = Arc::new(settings.core.clone());
         let mut limits = settings.limits.clone();
         limits.reads_trace_mask = settings.words.allows(Word::Stmk);
         let turn = TurnLimits::default();
-        let driver = Driver::new(config, limits, turn, random::number(), clock.mono());
+        let peers = peer_options(&settings, ensemble);
+        let driver = Driver::new(config, limits, peers, turn, random::number(), clock.mono());
         Shared {
             settings,
             clock,
@@ -71,7 +84,8 @@ impl Shared {
             conns: RefCell::default(),
             // Random above, room to count below: ids of an earlier run of the process do not come again.
             next_conn: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
-            room: Notify::new(),
+            // The same, though links only have to differ within the life of a process.
+            next_link: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
             questions: RefCell::default(),
             trace_mask: Cell::new(TRACE_MASK),
             leading_since: Cell::new(None),
@@ -97,6 +111,13 @@ impl Shared {
         ConnId(id)
     }
 
+    /// The id of the next connection with another server.
+    pub(crate) fn next_link(&self) -> LinkId {
+        let id = self.next_link.get();
+        self.next_link.set(id + 1);
+        LinkId(id)
+    }
+
     /// The socket of a connection.
     pub(crate) fn enter(&self, conn: &Rc<Conn>) {
         self.conns.borrow_mut().insert(conn.id, Rc::clone(conn));
@@ -106,75 +127,27 @@ impl Shared {
     pub(crate) fn leave(&self, conn: &Conn) {
         self.conns.borrow_mut().remove(&conn.id);
         let mut driver = self.driver();
-        let peer = driver.clients.peer(conn.id);
-        if let (Some(peer), Some(why)) = (peer, driver.clients.forget(conn.id)) {
+        let peer = match conn.id {
+            SocketId::Client(id) => driver.clients.peer(id),
+            SocketId::Server(_) => None,
+        };
+        let why = driver.forget(conn.id, self.clock.mono());
+        if let (Some(peer), Some(why)) = (peer, why) {
             if let Some(kind) = why.fault() {
                 tracing::warn!(kind, "closed the connection from {peer}: {why}");
             }
-            tracing::debug!(conn = %conn.id, %peer, "connection ended: {why}");
+            tracing::debug!(%peer, "connection ended: {why}");
         }
         self.wake.notify_one();
     }
 
-    pub(crate) fn conn(&self, id: ConnId) -> Option<Rc<Conn>> {
+    pub(crate) fn conn(&self, id: SocketId) -> Option<Rc<Conn>> {
         self.conns.borrow().get(&id).cloned()
     }
 
     /// All connections, in the order in which they were accepted.
     pub(crate) fn conns(&self) -> Vec<Rc<Conn>> {
         self.conns.borrow().values().cloned().collect()
-    }
-
-    /// Hands what has come from another server to the event loop.
-    pub(crate) fn push(&self, input: Input) {
-        self.driver().push(input);
-        self.wake.notify_one();
-    }
-
-    /// Returns when the event loop keeps up with what servers say.
-    pub(crate) async fn room(&self) {
-        while !self.driver().reads_servers() {
-            self.room.notified().await;
-        }
-    }
-
-    /// Lets links be read again that have waited for room.
-    pub(crate) fn note_room(&self) {
-        if self.driver().reads_servers() {
-            self.room.notify_waiters();
-        }
-    }
-
-    /// Adds what has arrived on a socket to a buffer, waiting until something has; how many bytes, none at the end.
-    /// An empty buffer's memory goes with the frames that were cut from it.
-    ///
-    /// # Errors
-    /// Of the socket.
-    pub(crate) async fn read(
-        &self,
-        socket: &mut OwnedReadHalf,
-        buffer: &mut BytesMut,
-    ) -> io::Result<usize> {
-        let add = |new: &[u8]| {
-            if buffer.is_empty() {
-                *buffer = BytesMut::from(new);
-            } else {
-                buffer.extend_from_slice(new);
-            }
-        };
-        self.read_to(socket, add).await
-    }
-
-    /// The same with a buffer that keeps its memory: for a few busy connections whose frames are copied when decoded.
-    ///
-    /// # Errors
-    /// Of the socket.
-    pub(crate) async fn read_on(
-        &self,
-        socket: &mut OwnedReadHalf,
-        buffer: &mut BytesMut,
-    ) -> io::Result<usize> {
-        self.read_to(socket, |new| buffer.extend_from_slice(new)).await
     }
 
     /// Gives `add` what comes next on a socket, waiting until something has; how many bytes, none at the end.
@@ -194,11 +167,6 @@ impl Shared {
             Poll::Ready(io::Result::Ok(space.filled().len()))
         });
         read.await
-    }
-
-    /// Most bytes that [`Shared::read`] brings: if it did, there may be more.
-    pub(crate) fn read_bytes(&self) -> usize {
-        READ_BYTES
     }
 
     /// Asks the core something, through the event loop; no answer where the event loop has ended.

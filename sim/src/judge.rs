@@ -222,7 +222,7 @@ impl Check {
     pub const CLIENTS: Check = Check {
         class: Class::Safety,
         id: "E6",
-        sentence: "what clients take up is bounded as the driver is told, and is counted right",
+        sentence: "what others take up is bounded as the driver is told, and is counted right",
     };
     /// Nothing is left over.
     pub const DRAINED: Check = Check {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use zabkeeper_core::driver::{ClientLimits, TurnLimits};
+use zabkeeper_core::driver::{self, ClientLimits, TurnLimits};
 use zabkeeper_core::throttle::{ThrottleOptions, Weights};
 use zabkeeper_core::wire::MAX_FRAME_DEFAULT;
 use zabkeeper_core::{
@@ -145,6 +145,8 @@ pub struct PeerOptions {
     pub link: LinkPace,
     /// Bytes that a link holds under way; what is more waits in the sender.
     pub window: usize,
+    /// Inputs of other servers that wait, above which a server's driver does not read their connections.
+    pub inputs: usize,
     /// When an attempt to connect that nobody answers is given up, ms.
     pub dial_timeout_ms: u64,
     /// How notifications travel.
@@ -518,6 +520,17 @@ impl ClientBounds {
     };
 }
 
+impl Options {
+    /// What a server's driver is told of the others; `ensemble` is the id that the server has learnt.
+    pub fn driver_peers(&self, ensemble: u64) -> driver::PeerOptions {
+        driver::PeerOptions {
+            ensemble,
+            inputs: self.peers.inputs,
+            ..driver::PeerOptions::new(self.server.frame_bytes)
+        }
+    }
+}
+
 impl ServerOptions {
     /// What a server's driver lets clients take up.
     pub fn client_limits(&self) -> ClientLimits {
@@ -538,7 +551,7 @@ impl ServerOptions {
     /// How much it does in a turn.
     pub fn turn_limits(&self) -> TurnLimits {
         let (inputs, units) = (self.batch_inputs, self.turn_units);
-        TurnLimits { inputs, units, ..TurnLimits::default() }
+        TurnLimits { inputs, units }
     }
 
     /// The unit of servers' patience.

@@ -1,6 +1,7 @@
-//! The half of every driver that has no sockets: what comes from clients and leaves to them, and whose turn it is.
+//! The half of every driver that has no sockets: what comes from clients and other servers and leaves to them, and whose turn
+//! it is.
 //!
-//! Owns the bytes of client connections in both directions, the bounds on what clients may take up, and the order in which
+//! Owns the bytes of all connections in both directions, the bounds on what the other ends may take up, and the order in which
 //! inputs reach the [`Server`]. It may delay, drop and refuse; it takes no protocol decision. Must not see a socket, a file
 //! or a clock: the host has those, and calls this.
 
@@ -13,7 +14,9 @@ mod limits;
 pub mod metrics;
 mod note;
 mod output;
+mod peers;
 mod queue;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod unfinished;
@@ -23,7 +26,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::ids::{ConnId, Instant};
-use crate::io::{ClientCommand, ClientEvent, Input, Now, Pressure};
+use crate::io::{ClientEvent, Input, Now, Outbox, Pressure};
 use crate::server::Server;
 use crate::store::DiskEvent;
 
@@ -32,7 +35,8 @@ pub use clients::{ClientLine, ClientUse, Clients, Interest};
 pub use close::ConnCloseReason;
 pub use limits::{ClientLimits, LargeRequests};
 pub use note::ClientNote;
-pub use unfinished::Unfinished;
+pub use peers::{PeerCloseReason, PeerDial, PeerLine, PeerNote, PeerOptions, Peers};
+pub use socket::SocketId;
 
 /// How much is done in a turn before its orders are handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,9 +47,6 @@ pub struct TurnLimits {
     /// Units of work, as the core counts them, after which a turn takes no more from servers, or from clients. One input is
     /// not interrupted. Default 10,000, some ten milliseconds.
     pub units: u64,
-    /// Inputs of other servers that wait, above which their links are not read: clients have their windows, servers have
-    /// this. Default 8,192.
-    pub servers: usize,
 }
 
 /// What stands between a host's sockets, disk and timers and its [`Server`].
@@ -53,9 +54,10 @@ pub struct TurnLimits {
 pub struct Driver {
     /// Connections of clients.
     pub clients: Clients,
+    /// Connections with other servers.
+    pub peers: Peers,
     limits: TurnLimits,
     disk: VecDeque<DiskEvent>,
-    servers: VecDeque<Input>,
     turn: Turn,
     stops: bool,
 }
@@ -84,7 +86,7 @@ enum Stage {
 
 impl Default for TurnLimits {
     fn default() -> TurnLimits {
-        TurnLimits { inputs: 4096, units: 10_000, servers: 8192 }
+        TurnLimits { inputs: 4096, units: 10_000 }
     }
 }
 
@@ -93,15 +95,16 @@ impl Driver {
     pub fn new(
         config: Arc<Config>,
         limits: ClientLimits,
+        peers: PeerOptions,
         turn: TurnLimits,
         seed: u64,
         now: Instant,
     ) -> Driver {
         Driver {
-            clients: Clients::new(config, limits, seed, now),
+            clients: Clients::new(Arc::clone(&config), limits, seed, now),
+            peers: Peers::new(config, peers),
             limits: turn,
             disk: VecDeque::new(),
-            servers: VecDeque::new(),
             turn: Turn::default(),
             stops: false,
         }
@@ -111,19 +114,9 @@ impl Driver {
     pub fn push(&mut self, input: Input) {
         match input {
             Input::Disk(event) => self.disk.push_back(event),
-            Input::Election(..) | Input::Peer(..) => self.servers.push_back(input),
+            Input::Election(..) | Input::Peer(..) => self.peers.push(input),
             Input::Timeout | Input::Client(..) => unreachable!("{input} comes from the driver"),
         }
-    }
-
-    /// The next input of another server, out of turn.
-    pub fn next_from_servers(&mut self) -> Option<Input> {
-        self.servers.pop_front()
-    }
-
-    /// May links with other servers be read? Not while more waits than a turn or two can take.
-    pub fn reads_servers(&self) -> bool {
-        self.servers.len() < self.limits.servers
     }
 
     /// No client is read from now on: the process is about to stop.
@@ -136,6 +129,7 @@ impl Driver {
     pub fn begin_turn(&mut self, now: Now) {
         self.turn = Turn::default();
         self.clients.begin_turn(now.mono);
+        self.peers.begin_turn(now.mono);
     }
 
     /// The next input of this turn; `cost` is what the one before has cost, in units. First what the disk has done, then some
@@ -154,7 +148,7 @@ impl Driver {
             if self.turn.goes_on(&self.limits) {
                 let heard = self.clients.next_heard();
                 let heard = heard.map(|conn| Input::Client(conn, ClientEvent::Heard));
-                if let Some(input) = heard.or_else(|| self.next_from_servers()) {
+                if let Some(input) = heard.or_else(|| self.peers.next_input()) {
                     return Some(input);
                 }
             }
@@ -181,27 +175,25 @@ impl Driver {
         std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
     }
 
-    /// Takes what the core has to say to clients (`Outbox::clients`): the host offers it to their sockets, see
-    /// [`Clients::next_to_flush`].
-    pub fn deliver(
-        &mut self,
-        now: Now,
-        server: &Server,
-        commands: &mut Vec<(ConnId, ClientCommand)>,
-    ) {
+    /// Takes what the core has for clients and other servers: the host offers it to their sockets, see
+    /// [`Driver::next_to_flush`], and opens connections, see [`Peers::next_dial`].
+    pub fn deliver(&mut self, now: Now, server: &Server, out: &mut Outbox) {
         let reads = server.pressure() == Pressure::Accept && !self.stops;
-        self.clients.deliver(commands, reads, now.mono);
+        self.clients.deliver(&mut out.clients, reads, now.mono);
+        self.peers.set_ensemble(server.ensemble_id());
+        self.peers.deliver(&mut out.peers, &mut out.election, now.mono);
     }
 
     /// Is there work for another turn, whatever comes?
     pub fn has_work(&self) -> bool {
-        !self.disk.is_empty() || !self.servers.is_empty() || self.clients.has_work()
+        !self.disk.is_empty() || self.peers.has_work() || self.clients.has_work()
     }
 
     /// When there is, if nothing comes.
     pub fn next_deadline(&self, server: &Server) -> Option<Instant> {
         let due = server.next_deadline().map(|(at, _)| at);
-        due.into_iter().chain(self.clients.next_deadline()).min()
+        let conns = [self.clients.next_deadline(), self.peers.next_deadline()];
+        due.into_iter().chain(conns.into_iter().flatten()).min()
     }
 }
 

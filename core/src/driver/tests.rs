@@ -40,7 +40,8 @@ impl Host {
         let config = Config::new(id, Voters::new([id]), TICK).expect("2 s is a tick");
         let server =
             Server::recover(config.clone(), 7, Recovered::default()).expect("nothing is there");
-        let driver = Driver::new(Arc::new(config), limits, turn, 7, Instant(0));
+        let driver =
+            Driver::new(Arc::new(config), limits, PeerOptions::new(1 << 20), turn, 7, Instant(0));
         let mut host = Host {
             server,
             driver,
@@ -72,7 +73,7 @@ impl Host {
                 driver.push(Input::Disk(DiskEvent::Done(id)));
             }
         }
-        driver.deliver(*now, server, &mut out.clients);
+        driver.deliver(*now, server, out);
         while let Some(conn) = self.driver.clients.next_to_flush() {
             self.flush(conn);
         }

@@ -8,7 +8,7 @@ use crate::ids::Instant;
 
 /// The message whose beginning has come on a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Unfinished {
+pub(super) struct Unfinished {
     limit: Duration,
     /// When its end has to be there.
     due: Option<Instant>,
@@ -17,12 +17,12 @@ pub struct Unfinished {
 
 impl Unfinished {
     /// Messages have to end within `limit`.
-    pub fn new(limit: Duration) -> Unfinished {
+    pub(super) fn new(limit: Duration) -> Unfinished {
         Unfinished { limit, due: None, bytes: 0 }
     }
 
     /// All whole messages have been taken, and so many bytes are left.
-    pub fn note(&mut self, bytes: usize, now: Instant) {
+    pub(super) fn note(&mut self, bytes: usize, now: Instant) {
         // Where there are fewer than before, a message has ended and another one has begun.
         if bytes == 0 {
             self.due = None;
@@ -33,12 +33,12 @@ impl Unfinished {
     }
 
     /// One more message has come to its end.
-    pub fn ended(&mut self) {
+    pub(super) fn ended(&mut self) {
         self.due = None;
     }
 
     /// When the end of the message is late; none where none has begun.
-    pub fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 }

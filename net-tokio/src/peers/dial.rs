@@ -1,104 +1,57 @@
-//! Dialling another server: names, addresses, the greeting and its answer.
+//! Opens connections to other servers.
 //!
-//! Owns one attempt at a time. Must not decide whether there is a next one.
+//! Owns one attempt: names, addresses, the socket. Must not decide whether there is a next one: the driver does.
 
-use std::fmt;
 use std::io;
 use std::rc::Rc;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
-use zabkeeper_core::LinkId;
-use zabkeeper_core::io::PeerEvent;
-use zabkeeper_core::peer::greeting::{Channel, Dialling, Refusal};
+use zabkeeper_core::driver::{PeerDial, SocketId};
+use zabkeeper_core::peer::greeting::Channel;
 
-use super::{Greeted, Peer, Peers};
-use crate::peers::backoff::Backoff;
+use super::tune;
+use crate::config::{Ensemble, Member};
+use crate::conn::serve_connection;
+use crate::random;
+use crate::shared::Shared;
 
-/// Bytes of a greeting or an answer that are read at once.
-pub(super) const READ_BYTES: usize = 512;
-
-/// Why an attempt has failed.
-pub(super) enum Failure {
-    /// Nobody is there, or whoever is there does not answer.
-    Unreachable(io::Error),
-    /// One of both refuses the other.
-    Refused(Refusal),
-}
-
-/// Carries out one order to dial: after its pause, one attempt, and the life of the link that comes of it.
-pub(super) async fn link(peers: Rc<Peers>, peer: Rc<Peer>, id: LinkId) {
-    peer.link_backoff.wait().await;
-    match connect(&peers, &peer, Channel::Quorum).await {
-        Ok(greeted) => peers.enter(id, &peer, greeted, true).await,
-        Err(failure) => {
-            let address = peer.member.quorum_address();
-            failure.log(&peer, &peer.link_backoff, &address);
-            peers.tell(id, PeerEvent::Unreachable { peer: peer.member.id });
+/// Carries out one order of the driver: one attempt, and the life of the connection that comes of it.
+pub(crate) async fn dial(shared: Rc<Shared>, PeerDial { link, to, channel }: PeerDial) {
+    let ensemble = shared.settings.ensemble.as_ref();
+    let stream = match ensemble.and_then(|ensemble| Some((ensemble, ensemble.member(to)?))) {
+        Some((ensemble, member)) => connect(ensemble, member, channel).await,
+        None => Err(io::Error::other("it is not among the servers of this ensemble")),
+    };
+    let now = shared.clock.mono();
+    match stream {
+        Ok(stream) => {
+            tune(&stream, &shared.settings);
+            shared.driver().peers.connected(link, random::bytes(), now);
+            shared.wake().notify_one();
+            serve_connection(shared, stream, SocketId::Server(link)).await;
+        }
+        Err(error) => {
+            shared.driver().peers.unreachable(link, error.to_string(), now);
+            shared.wake().notify_one();
         }
     }
 }
 
-impl Failure {
-    /// The first failure to reach a server is news; that it goes on is not. A refusal is for the operator to end.
-    pub(super) fn log(&self, peer: &Peer, backoff: &Backoff, address: &str) {
-        let to = peer.member.id;
-        let first = backoff.fail();
-        peer.trouble.replace(Some(format!("{address}: {self}")));
-        match self {
-            Failure::Unreachable(error) if first => {
-                tracing::info!(server = to.0, "cannot reach server {to} at {address}: {error}");
-            }
-            Failure::Unreachable(error) => {
-                tracing::debug!("still cannot reach server {to} at {address}: {error}");
-            }
-            Failure::Refused(Refusal::Busy(_)) => {
-                tracing::debug!("server {to} at {address} is busy: {self}");
-            }
-            Failure::Refused(refusal) => {
-                let kind = refusal.kind();
-                tracing::warn!(
-                    kind,
-                    server = to.0,
-                    "no connection to server {to} at {address}: {refusal}"
-                );
-            }
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Unreachable(error) => write!(f, "{error}"),
-            Failure::Refused(refusal) => write!(f, "{refusal}"),
-        }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::Unreachable(error)
-    }
-}
-
-/// Connects to one of the peer's addresses, resolved now, and greets.
+/// Connects to one of the server's addresses, resolved now.
 ///
 /// # Errors
-/// Of the name, or of the last address, or of the greeting.
+/// Of the name, or of the last address.
 pub(super) async fn connect(
-    peers: &Peers,
-    peer: &Peer,
+    ensemble: &Ensemble,
+    member: &Member,
     channel: Channel,
-) -> Result<Greeted, Failure> {
-    let member = &peer.member;
+) -> io::Result<TcpStream> {
     let port = match channel {
         Channel::Election => member.election_port,
         Channel::Quorum => member.quorum_port,
     };
-    let time = peers.connect_timeout();
+    let time = ensemble.connect_timeout;
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     // Each time anew: a server that was moved has another address under its name.
     let addresses = timeout(time, lookup_host((member.host.as_str(), port))).await;
@@ -110,45 +63,9 @@ pub(super) async fn connect(
             Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {
                 last = io::ErrorKind::ConnectionRefused.into();
             }
-            Ok(stream) => {
-                peers.tune(&stream);
-                let greeted = timeout(peers.answer_timeout(), greet(peers, peer, channel, stream));
-                return greeted.await.unwrap_or_else(|_| {
-                    let what = "it does not answer the greeting";
-                    Err(io::Error::new(io::ErrorKind::TimedOut, what).into())
-                });
-            }
+            Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
-    Err(last.into())
-}
-
-/// Greets, and reads the answer.
-async fn greet(
-    peers: &Peers,
-    peer: &Peer,
-    channel: Channel,
-    mut stream: TcpStream,
-) -> Result<Greeted, Failure> {
-    let local = peers.local();
-    let (dialling, greeting) = Dialling::begin(local, channel, peer.member.id, Peers::nonce());
-    stream.write_all(&greeting).await?;
-    let mut buffer = BytesMut::new();
-    let mut part = [0; READ_BYTES];
-    loop {
-        let read = stream.read(&mut part).await?;
-        if read == 0 {
-            let what = "it closed the connection instead of answering the greeting";
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what).into());
-        }
-        buffer.extend_from_slice(&part[..read]);
-        if let Some((established, proof)) =
-            dialling.establish(&mut buffer).map_err(Failure::Refused)?
-        {
-            stream.write_all(&proof).await?;
-            peer.trouble.replace(None);
-            return Ok(Greeted { stream, established, buffer });
-        }
-    }
+    Err(last)
 }

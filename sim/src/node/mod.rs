@@ -14,7 +14,7 @@ mod retold;
 pub mod truth;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -361,7 +361,8 @@ impl Node {
                 let gate = Gate::new(&limits.throttle, now);
                 let (config, turn) =
                     (Arc::new(self.config.clone()), shared.options.server.turn_limits());
-                let driver = Driver::new(config, limits, turn, seed, now);
+                let peers = shared.options.driver_peers(server.ensemble_id());
+                let driver = Driver::new(config, limits, peers, turn, seed, now);
                 let mut process =
                     Process::new(&self.config, life, server, (driver, gate), lanes, replayed, odd);
                 process.begin(shared);
@@ -473,6 +474,14 @@ impl Node {
                 true
             }
             Phase::Up(_) | Phase::Recovering(_) | Phase::Down => false,
+        }
+    }
+
+    /// The servers that have dialled links to this one which stand.
+    pub fn linked_by(&self) -> BTreeSet<ServerId> {
+        match &self.phase {
+            Phase::Up(process) => process.linked_by(),
+            Phase::Recovering(_) | Phase::Down => BTreeSet::new(),
         }
     }
 

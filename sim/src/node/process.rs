@@ -4,30 +4,30 @@
 //! those with other servers in `links`, and what others hear of its steps in `tell`. Must not decide when it runs.
 
 mod behind;
-mod conns;
 mod inbox;
 mod left;
 mod lengths;
-mod links;
 mod marks;
 mod operator;
 mod orders;
+mod servers;
+mod sockets;
 mod tell;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use zabkeeper_core::driver::Driver;
+use zabkeeper_core::driver::{Driver, SocketId};
 use zabkeeper_core::io::{ClientCommand, ClientEvent, Mark, Outbox, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::frame::{self, BadFrame};
+use zabkeeper_core::peer::frame;
 use zabkeeper_core::peer::greeting::Channel;
 use zabkeeper_core::peer::{FromLeader, PeerMessage};
 use zabkeeper_core::store::{DiskEvent, Lane};
 use zabkeeper_core::wire::Id;
 use zabkeeper_core::{
     Config, ConnId, Halted, Input, Instant, LinkId, Now, Pressure, Server, ServerId, SessionId,
-    Voters, Zxid,
+    Zxid,
 };
 
 use super::clock::Clock;
@@ -40,7 +40,7 @@ use crate::fs::{Crash, Disk};
 use crate::guard;
 use crate::heal::Fate;
 use crate::judge::Check;
-use crate::observe::{ClientId, Observation};
+use crate::observe::Observation;
 use crate::options::PeerOptions;
 use crate::roles::Role;
 use crate::seed::Dice;
@@ -49,12 +49,11 @@ use crate::stream::{Delivery, End, Party};
 use crate::targets::Met;
 use crate::trace::{Kind, plain};
 use behind::Behind;
-use conns::Conn;
 use inbox::Delivered;
 use lengths::Lengths;
-pub(super) use links::Heard;
-use links::{Backoff, Link, LinkEvent};
 use orders::Orders;
+pub(super) use servers::Heard;
+use sockets::Socket;
 use tell::{Told, summary, told};
 
 /// Of more nodes a digest is taken less often, as it takes longer: of twice as many, half as often.
@@ -76,8 +75,6 @@ pub(super) struct Process {
     life: u64,
     /// Does it keep new sessions to itself?
     begins_local: bool,
-    /// Who the others are, as it is told.
-    voters: Voters,
     /// Unanswered requests of one connection, and bytes of one answer, at most.
     requests_max: u32,
     record_bytes: usize,
@@ -85,17 +82,13 @@ pub(super) struct Process {
     driver: Driver,
     gate: Gate,
     lanes: Lanes,
-    conns: BTreeMap<ConnId, Conn>,
-    /// Connections that wait for the driver to want something else of them.
-    held: BTreeSet<ConnId>,
+    sockets: BTreeMap<SocketId, Socket>,
+    /// Those that wait for the driver to want something else of them.
+    held: BTreeSet<SocketId>,
     /// Those for whose output the network has no room.
-    blocked: BTreeSet<ConnId>,
-    /// Those that the server knows.
+    blocked: BTreeSet<SocketId>,
+    /// Clients that the server knows.
     known: BTreeSet<ConnId>,
-    links: BTreeMap<LinkId, Link>,
-    /// Links that had no room for all that is to be sent.
-    stuck: BTreeSet<LinkId>,
-    backoff: Backoff,
     /// Learners that it brings in.
     behind: Behind,
     /// Of what goes between it and each other.
@@ -165,20 +158,16 @@ impl Process {
             id: config.id(),
             life,
             begins_local: config.sessions.local,
-            voters: config.voters().clone(),
             requests_max: config.limits.requests_per_conn,
             record_bytes: config.limits.record_bytes,
             server,
             driver,
             gate,
             lanes,
-            conns: BTreeMap::new(),
+            sockets: BTreeMap::new(),
             held: BTreeSet::new(),
             blocked: BTreeSet::new(),
             known: BTreeSet::new(),
-            links: BTreeMap::new(),
-            stuck: BTreeSet::new(),
-            backoff: Backoff::default(),
             behind: Behind::default(),
             between: BTreeMap::new(),
             odd,
@@ -248,20 +237,21 @@ impl Process {
 
     pub(super) fn unrest(&self, outside: &BTreeMap<ServerId, Fate>) -> Option<String> {
         // Who hangs takes nothing, and is given up only after a while, again and again.
-        let takes = |link: &&LinkId| {
-            let peer = self.links.get(*link).and_then(|state| state.peer());
+        let lines = self.driver.peers.lines();
+        let takes = |id: &&SocketId| {
+            let line = lines.iter().find(|line| SocketId::Server(line.link) == **id);
+            let peer = line.and_then(|line| line.peer);
             peer.is_none_or(|peer| !outside.contains_key(&peer))
         };
         let (status, backlog) = (self.server.status(), self.server.backlog());
-        let buffered: usize = self.conns.values().map(|conn| conn.received.len()).sum();
+        let buffered: usize = self.sockets.values().map(|socket| socket.received.len()).sum();
         let counts = [
             ("inputs waiting", self.inbox.len() + usize::from(self.driver.has_work())),
             ("commands at the disk", self.lanes.load()),
             ("proposals outstanding", status.outstanding),
             ("connections not read", self.held.len()),
-            ("connections whose output does not leave", self.blocked.len()),
+            ("connections whose output does not leave", self.blocked.iter().filter(takes).count()),
             ("bytes unread", buffered),
-            ("links that are stuck", self.stuck.iter().filter(takes).count()),
             ("snapshots running", usize::from(status.snapshot_running)),
         ];
         let counts = counts.into_iter().chain(left::kinds(&backlog));
@@ -305,12 +295,7 @@ impl Process {
     }
 
     pub(super) fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) {
-        self.inbox.push_back(match from {
-            Party::Client(client) => Delivered::Accepted(conn, client),
-            Party::Server(_) | Party::Stranger => {
-                Delivered::Link(LinkId(conn.0), LinkEvent::Accepted)
-            }
-        });
+        self.inbox.push_back(Delivered::Accepted(socket_id(conn, from), from));
         self.ask_to_run(shared);
     }
 
@@ -327,22 +312,20 @@ impl Process {
         if delivery == Delivery::Reset && self.between(from, shared).chance(1, 2) {
             inbox::forget_bytes(&mut self.inbox, conn);
         }
-        let link = LinkId(conn.0);
-        self.inbox.push_back(match (from, delivery) {
-            (Party::Client(_), Delivery::Bytes(bytes)) => Delivered::Bytes(conn, bytes),
-            (Party::Client(_), _) => Delivered::Gone(conn),
-            (Party::Server(_) | Party::Stranger, Delivery::Bytes(bytes)) => {
-                Delivered::Link(link, LinkEvent::Bytes(bytes))
+        let id = socket_id(conn, from);
+        self.inbox.push_back(match delivery {
+            Delivery::Bytes(bytes) => Delivered::Bytes(id, bytes),
+            Delivery::Closed | Delivery::Reset | Delivery::Nothing | Delivery::Later(_) => {
+                Delivered::Gone(id)
             }
-            (Party::Server(_) | Party::Stranger, _) => Delivered::Link(link, LinkEvent::Gone),
         });
         self.ask_to_run(shared);
     }
 
     pub(super) fn drained(&mut self, conn: ConnId, shared: &mut Shared) {
         if !self.held.is_empty()
-            || self.blocked.contains(&conn)
-            || self.stuck.contains(&LinkId(conn.0))
+            || self.blocked.contains(&SocketId::Client(conn))
+            || self.blocked.contains(&SocketId::Server(LinkId(conn.0)))
         {
             self.ask_to_run(shared);
         }
@@ -423,11 +406,11 @@ impl Process {
             let Some(delivered) = self.inbox.pop_front() else { break };
             self.take(now, delivered, shared);
         }
-        for conn in std::mem::take(&mut self.blocked) {
-            self.flush_conn(now, conn, shared);
+        for id in std::mem::take(&mut self.blocked) {
+            self.flush_socket(now, id, shared);
         }
-        for conn in std::mem::take(&mut self.held) {
-            self.attend(now, conn, shared);
+        for id in std::mem::take(&mut self.held) {
+            self.attend(now, id, shared);
         }
         self.driver.begin_turn(now);
         self.take_notes(now, shared);
@@ -438,7 +421,7 @@ impl Process {
             self.out.cost = 0;
             self.step(now, input, shared);
         }
-        self.flush_all(shared);
+        shared.schedule_arrivals();
         self.trouble(disk, shared);
         self.dispatch(now, disk, shared);
         self.tell_who_waits(clock, shared);
@@ -507,10 +490,10 @@ impl Process {
 
     fn take(&mut self, now: Now, delivered: Delivered, shared: &mut Shared) {
         match delivered {
-            Delivered::Accepted(conn, client) => self.accepted(now, conn, client, shared),
-            Delivered::Bytes(conn, bytes) => self.received(now, conn, &bytes, shared),
-            Delivered::Gone(conn) => self.gone(now, conn, shared),
-            Delivered::Link(link, event) => self.take_link(link, event, shared),
+            Delivered::Accepted(id, from) => self.accepted(now, id, from, shared),
+            Delivered::Dialled(link, stands) => self.take_dialled(now, link, stands),
+            Delivered::Bytes(id, bytes) => self.received(now, id, &bytes, shared),
+            Delivered::Gone(id) => self.gone(now, id, shared),
             Delivered::Notified(heard) => self.take_notification(heard, shared),
             Delivered::Disk(event) => {
                 if matches!(event, DiskEvent::SnapshotFailed { .. }) {
@@ -567,6 +550,8 @@ impl Process {
         }
         if let Input::Client(_, ClientEvent::Opened(..) | ClientEvent::Request(_)) = &input {
             shared.tally.counts.frames += 1;
+        } else if let Input::Peer(_, PeerEvent::Message(_)) = &input {
+            shared.tally.counts.peer_messages += 1;
         }
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));
         let before = Lengths::of(&self.out);
@@ -636,14 +621,21 @@ impl Process {
         for command in out.disk.drain(..) {
             self.lanes.push(command);
         }
-        self.send_clients(now, &mut out.clients, shared);
         self.send_notifications(&mut out.election, shared);
-        self.send_peers(&mut out.peers, shared);
+        self.send(now, &mut out, shared);
         let until = self.lanes.start(disk, shared);
         if let Some((mut dice, how)) = ends {
             let at = Instant(dice.range(shared.now.0, until.0.max(shared.now.0 + 1)));
             shared.at(at, Event::Crash { server: self.id, life: self.life, how });
         }
         self.out = out;
+    }
+}
+
+/// The socket of a connection: clients and servers connect to different ports.
+fn socket_id(conn: ConnId, other: Party) -> SocketId {
+    match other {
+        Party::Client(_) => SocketId::Client(conn),
+        Party::Server(_) | Party::Stranger => SocketId::Server(LinkId(conn.0)),
     }
 }

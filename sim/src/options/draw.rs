@@ -130,7 +130,8 @@ impl Options {
             tail_one_in: if faults.has(Fault::NetTail) { 200 } else { 0 },
             cut_one_in: if faults.has(Fault::NetCut) { cut } else { 0 },
         };
-        let peers = PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
+        let mut peers =
+            PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
         // What lasts only as long as a reign is found by the heals of many short runs, what adds up by a long one.
         let usual: &[u64] = match profile {
             Profile::Swarm => &[15, 30, 60, 60, 120],
@@ -166,7 +167,7 @@ impl Options {
             }
         }
         if profile != Profile::Perf {
-            rare::draw(seeds, servers, &mut server, &mut workload);
+            rare::draw(seeds, servers, &mut server, &mut workload, &mut peers);
         }
         workload.mix.select(&pinned.ops);
         let rest = draw_rest(profile, &mut seeds.stream("config/rest", 0));
@@ -476,6 +477,7 @@ impl PeerOptions {
         PeerOptions {
             link,
             window: *dice.pick(&[1 << 10, 16 << 10, 256 << 10]),
+            inputs: 8192,
             dial_timeout_ms: dice.magnitude(200, 5_000),
             votes: if has { votes } else { VotePace::WELL },
             words_late_ms: 0,

@@ -35,6 +35,10 @@ const FIXED: &[(&str, &str)] = &[
     ("config.map_salt", "must change nothing, which a second run of the seed proves"),
     ("digest_txns", "how often oracles look must change nothing; the shrinker changes it"),
     ("disk.steady", "of schedules only: all that takes time takes the same time always"),
+    ("servers.connect_timeout", "counts for notifications, which travel without connections"),
+    ("servers.demands_secret", "no server of a run has a secret; tests of the driver have it"),
+    ("servers.ensemble", "what each server has learnt, when its process begins"),
+    ("servers.output_bytes", "windows keep less waiting; tests of the driver have it"),
     ("truth_txns", "as `digest_txns`"),
 ];
 
@@ -125,6 +129,24 @@ fn of_clients(values: &mut Values, limits: ClientLimits) {
     note(values, "clients.event_bytes", event_bytes);
 }
 
+fn of_servers(values: &mut Values, options: driver::PeerOptions) {
+    let driver::PeerOptions {
+        connect_timeout,
+        ensemble,
+        secrets: _,
+        demands_secret,
+        output_bytes,
+        inputs,
+        max_frame,
+    } = options;
+    note(values, "servers.connect_timeout", connect_timeout);
+    note(values, "servers.ensemble", ensemble);
+    note(values, "servers.demands_secret", demands_secret);
+    note(values, "servers.output_bytes", output_bytes);
+    note(values, "servers.inputs", inputs);
+    note(values, "servers.max_frame", max_frame);
+}
+
 fn of_client(values: &mut Values, options: &Options) {
     let (low, high) = options.workload.session_ms;
     for timeout_ms in [low, high] {
@@ -159,6 +181,7 @@ fn every_setting_is_drawn_or_has_a_reason() {
         }
         options.voters().for_each(|id| of_server(&mut values, &options.config(id)));
         of_clients(&mut values, options.server.client_limits());
+        of_servers(&mut values, options.driver_peers(0));
         of_client(&mut values, &options);
         // The id is the seed's.
         let storage_fs::Options { segment_bytes, cluster_id: _ } = storage_fs::Options {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use zabkeeper_core::ServerId;
 
-use super::{ServerOptions, Throttle, WorkloadOptions};
+use super::{PeerOptions, ServerOptions, Throttle, WorkloadOptions};
 use crate::seed::Seeds;
 
 /// Bytes of a request besides its data, at most: its longest path, a list, what a multi has beside it.
@@ -20,6 +20,7 @@ pub(super) fn draw(
     servers: u32,
     server: &mut ServerOptions,
     workload: &mut WorkloadOptions,
+    peers: &mut PeerOptions,
 ) {
     let tick_us = u64::from(server.tick_ms) * 1_000;
     let dice = &mut seeds.stream("config/hold", 0);
@@ -48,6 +49,10 @@ pub(super) fn draw(
         server.outbound_bytes = usize::try_from(dice.magnitude(1, 8 << 10)).expect("small");
     }
     draw_clients(seeds, server);
+    let dice = &mut seeds.stream("config/peers", 1);
+    if dice.chance(1, 6) {
+        peers.inputs = usize::try_from(dice.magnitude(1, 64)).expect("small");
+    }
     let dice = &mut seeds.stream("config/calls", 0);
     if dice.chance(1, 8) {
         workload.calls_max = 1 + dice.upto(workload.depth - 1);

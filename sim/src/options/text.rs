@@ -157,11 +157,12 @@ impl fmt::Display for Options {
         )?;
         writeln!(
             f,
-            "peers     link {}us+{}us window={}B dial<={}ms recent={}B bulk={}B; votes lost=1/{} \
+            "peers     link {}us+{}us window={}B inputs={} dial<={}ms recent={}B bulk={}B; votes lost=1/{} \
              twice=1/{} late=1/{}, wait={:?} again={:?}..{:?}",
             peers.link.min / 1_000,
             peers.link.mean / 1_000,
             peers.window,
+            peers.inputs,
             peers.dial_timeout_ms,
             limits.recent_bytes,
             limits.bulk_bytes,

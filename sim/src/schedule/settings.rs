@@ -138,6 +138,7 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         | "late_percent"
         | "requests_per_conn"
         | "peers.window_bytes"
+        | "peers.inputs"
         | "digest_txns"
         | "truth_txns" => 1,
         // An answer of nothing but its head has to fit.
@@ -227,6 +228,7 @@ pub fn plain() -> Options {
         peers: PeerOptions {
             link,
             window: 256 << 10,
+            inputs: 8192,
             dial_timeout_ms: 1_000,
             votes: VotePace::WELL,
             words_late_ms: 0,
@@ -306,11 +308,12 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("heal.stuck", stuck);
     visit("heal.alone", alone);
     visit("heal.apart", apart);
-    let PeerOptions { link, window, dial_timeout_ms, votes, words_late_ms } = peers;
+    let PeerOptions { link, window, inputs, dial_timeout_ms, votes, words_late_ms } = peers;
     visit("words_late_ms", words_late_ms);
     let names = ["peers.min_ns", "peers.mean_ns", "peers.tail_one_in", "peers.cut_one_in"];
     each_of_link(link, names, visit);
     visit("peers.window_bytes", window);
+    visit("peers.inputs", inputs);
     visit("peers.dial_timeout_ms", dial_timeout_ms);
     let VotePace { lost_one_in, twice_one_in, late_one_in } = votes;
     visit("votes.lost_one_in", lost_one_in);

@@ -23,9 +23,10 @@ use zabkeeper_core::{
 use super::World;
 use super::stranger::greeting;
 use crate::faults::Fault;
+use crate::node::Node;
 use crate::seed::Dice;
 use crate::shared::Event;
-use crate::stream::{End, Party};
+use crate::stream::{Break, End, Party};
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
@@ -55,9 +56,10 @@ pub(super) struct Usurped {
 }
 
 impl World {
-    /// A rogue connects to a server, or takes the place of one for a while. Says whether it could.
+    /// A rogue connects to a server, often to one that leads, or takes the place of one for a while. Says whether it could.
     pub(super) fn send_rogue(&mut self, server: ServerId) -> bool {
         let others: Vec<ServerId> = self.nodes.keys().copied().filter(|id| *id != server).collect();
+        let leader = self.leaders().first().copied();
         let dice = &mut self.fault_dice[Fault::NetRogue as usize];
         if others.is_empty() {
             return false;
@@ -70,7 +72,9 @@ impl World {
             self.shared.tell(|| format!("in the place of s{server} for {ms} ms"));
             return true;
         }
-        let dice = dice.fork();
+        let mut dice = dice.fork();
+        let server = leader.filter(|_| dice.chance(1, 2)).unwrap_or(server);
+        let mask = self.free_place(server, mask, &mut dice);
         let conn = self.shared.net.deal();
         let (node, shared) = self.node(server);
         if node.accept(conn, Party::Stranger, shared) != Some(true) {
@@ -80,6 +84,33 @@ impl World {
         self.begin_rogue(conn, [Party::Stranger, Party::Server(server)], rogue);
         self.send_as_rogue(conn, End::Dialler, greeting(Channel::Quorum, mask, server));
         true
+    }
+
+    /// In whose name a rogue comes: in that of a server whose link is well, it would wait, and be refused. So it takes that of one
+    /// without a link, or breaks a link first; or it waits all the same.
+    fn free_place(&mut self, server: ServerId, mask: ServerId, dice: &mut Dice) -> ServerId {
+        let linked = self.nodes.get(&server).map(Node::linked_by).unwrap_or_default();
+        let others = self.nodes.keys().copied().filter(|id| *id != server);
+        let (linked, free): (Vec<ServerId>, Vec<ServerId>) =
+            others.partition(|id| linked.contains(id));
+        if !linked.is_empty() && dice.chance(1, 2) {
+            let mask = *dice.pick(&linked);
+            self.break_links_from(mask, server);
+            return mask;
+        }
+        if free.is_empty() || dice.chance(1, 4) { mask } else { *dice.pick(&free) }
+    }
+
+    /// Breaks what one server has dialled to another, so that its place becomes free.
+    fn break_links_from(&mut self, from: ServerId, to: ServerId) {
+        let parties = [Party::Server(from), Party::Server(to)];
+        let shared = &mut self.shared;
+        let links: Vec<ConnId> =
+            shared.net.list().filter(|(_, ends)| *ends == parties).map(|(conn, _)| conn).collect();
+        for conn in links {
+            shared.net.break_off(shared.now, conn, Break::Both);
+        }
+        shared.schedule_arrivals();
     }
 
     /// Who dials this server now may reach somebody else. Says whether it does.

@@ -5,30 +5,32 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{ConnId, LinkId};
 
 use super::Heard;
-use super::links::LinkEvent;
-use crate::observe::ClientId;
+use super::sockets::conn_of;
 use crate::seed::Dice;
+use crate::stream::Party;
 
 /// A piece of it.
 #[derive(Debug)]
 pub(super) enum Delivered {
-    Accepted(ConnId, ClientId),
-    Bytes(ConnId, Bytes),
-    Gone(ConnId),
+    /// Somebody has connected.
+    Accepted(SocketId, Party),
+    /// This server's own attempt to dial has ended: does the connection stand?
+    Dialled(LinkId, bool),
+    Bytes(SocketId, Bytes),
+    Gone(SocketId),
     Disk(DiskEvent),
-    Link(LinkId, LinkEvent),
     Notified(Heard),
 }
 
 /// Where something comes from: what comes from one side keeps its order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Side {
-    Client(ConnId),
-    Link(LinkId),
+    Socket(SocketId),
     Election,
     Disk,
 }
@@ -36,25 +38,17 @@ enum Side {
 impl Delivered {
     fn side(&self) -> Side {
         match self {
-            Delivered::Accepted(conn, _) | Delivered::Bytes(conn, _) | Delivered::Gone(conn) => {
-                Side::Client(*conn)
+            Delivered::Accepted(id, _) | Delivered::Bytes(id, _) | Delivered::Gone(id) => {
+                Side::Socket(*id)
             }
-            Delivered::Link(link, _) => Side::Link(*link),
+            Delivered::Dialled(link, _) => Side::Socket(SocketId::Server(*link)),
             Delivered::Notified(_) => Side::Election,
             Delivered::Disk(_) => Side::Disk,
         }
     }
 
     fn is_bytes_of(&self, conn: ConnId) -> bool {
-        match self {
-            Delivered::Bytes(of, _) => *of == conn,
-            Delivered::Link(of, LinkEvent::Bytes(_)) => of.0 == conn.0,
-            Delivered::Link(..)
-            | Delivered::Accepted(..)
-            | Delivered::Gone(_)
-            | Delivered::Disk(_)
-            | Delivered::Notified(..) => false,
-        }
+        matches!(self, Delivered::Bytes(id, _) if conn_of(*id) == conn)
     }
 }
 

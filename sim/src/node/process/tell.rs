@@ -91,7 +91,7 @@ impl Process {
         shared: &mut Shared,
     ) {
         let waiting = usize::try_from(self.driver.clients.unanswered()).unwrap_or(usize::MAX);
-        let held = status.watches + status.sessions + self.conns.len() + self.links.len();
+        let held = status.watches + status.sessions + self.sockets.len();
         let logged = usize::try_from(self.commits).unwrap_or(usize::MAX) + status.outstanding;
         let bound = 1_000 + 4 * held + 4 * waiting + 4 * logged + read;
         let holds = if grown <= bound { Ok(()) } else { Err(format!("{grown} outputs > {bound}")) };

@@ -1,4 +1,4 @@
-//! Sockets of clients, as a server process has them: what the kernel holds in both directions.
+//! Sockets, as a server process has them: what the kernel holds in both directions.
 //!
 //! Owns the bytes that the driver does not want yet, and those that the network has no room for. Must not look into them:
 //! the driver does, as in the process that people deploy.
@@ -6,7 +6,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use zabkeeper_core::driver::{ClientNote, ClientUse, ConnCloseReason, Interest};
+use zabkeeper_core::driver::{
+    ClientNote, ClientUse, ConnCloseReason, Interest, PeerNote, SocketId,
+};
 
 use super::*;
 use crate::observe::Wait;
@@ -14,7 +16,9 @@ use crate::sometimes::Sometimes;
 
 /// One socket.
 #[derive(Debug)]
-pub(super) struct Conn {
+pub(super) struct Socket {
+    /// Which end of the connection it is.
+    pub(super) end: End,
     /// What has arrived and is not read.
     pub(super) received: BytesMut,
     /// The other end has closed, or the connection is broken.
@@ -27,7 +31,7 @@ pub(super) struct Conn {
     shuts_since: Option<Instant>,
 }
 
-/// How long a connection that ends waits for its client to take what is left, by the driver's clock.
+/// How long a connection that ends waits for the other end to take what is left, by the driver's clock.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Time between two looks at who waits.
@@ -37,48 +41,66 @@ const LOOK: Duration = Duration::from_millis(100);
 const CLIENT_PORT: u16 = 4_000;
 
 impl Process {
-    pub(super) fn accepted(&mut self, now: Now, conn: ConnId, client: ClientId, shared: &Shared) {
-        let address: IpAddr = client.address().parse().expect("clients have addresses");
-        let subject = client.subject().filter(|_| shared.options.server.auth.x509);
-        let more = subject.map(|id| Id { scheme: "x509".into(), id: id.to_owned() });
-        let peer = SocketAddr::new(address, CLIENT_PORT);
-        let accepted = self.driver.clients.accept(conn, peer, more.into_iter().collect(), now);
-        accepted.expect("no bound on connections is set");
-        let new = Conn {
+    /// Somebody has connected.
+    pub(super) fn accepted(&mut self, now: Now, id: SocketId, from: Party, shared: &Shared) {
+        match (id, from) {
+            (SocketId::Client(conn), Party::Client(client)) => {
+                let address: IpAddr = client.address().parse().expect("clients have addresses");
+                let subject = client.subject().filter(|_| shared.options.server.auth.x509);
+                let more = subject.map(|id| Id { scheme: "x509".into(), id: id.to_owned() });
+                let peer = SocketAddr::new(address, CLIENT_PORT);
+                let more = more.into_iter().collect();
+                let accepted = self.driver.clients.accept(conn, peer, more, now);
+                accepted.expect("no bound on connections is set");
+            }
+            (SocketId::Server(link), from) => self.accept_peer(now.mono, link, from),
+            (SocketId::Client(_), Party::Server(_) | Party::Stranger) => {
+                unreachable!("only clients connect to a client port")
+            }
+        }
+        self.enter(now, id, End::Acceptor);
+    }
+
+    /// A socket is there.
+    pub(super) fn enter(&mut self, now: Now, id: SocketId, end: End) {
+        let new = Socket {
+            end,
             received: BytesMut::new(),
             is_over: false,
             accepted: now.mono,
             unread_since: None,
             shuts_since: None,
         };
-        self.conns.insert(conn, new);
+        self.sockets.insert(id, new);
     }
 
-    pub(super) fn received(&mut self, now: Now, conn: ConnId, bytes: &Bytes, shared: &mut Shared) {
-        if let Some(state) = self.conns.get_mut(&conn) {
+    pub(super) fn received(&mut self, now: Now, id: SocketId, bytes: &Bytes, shared: &mut Shared) {
+        if let Some(state) = self.sockets.get_mut(&id) {
             state.received.extend_from_slice(bytes);
-            self.attend(now, conn, shared);
+            self.attend(now, id, shared);
         }
     }
 
     /// Nothing more comes; what has come before is read first.
-    pub(super) fn gone(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
-        if let Some(state) = self.conns.get_mut(&conn) {
+    pub(super) fn gone(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
+        if let Some(state) = self.sockets.get_mut(&id) {
             state.is_over = true;
-            self.attend(now, conn, shared);
+            self.attend(now, id, shared);
         }
     }
 
     /// Does with a socket what the driver wants to be done.
-    pub(super) fn attend(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
-        self.held.remove(&conn);
+    pub(super) fn attend(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
+        self.held.remove(&id);
         loop {
-            let Some(state) = self.conns.get_mut(&conn) else { return };
-            match self.driver.clients.interest(conn) {
+            let Some(state) = self.sockets.get_mut(&id) else { return };
+            match self.driver.interest(id) {
                 Interest::Read if !state.received.is_empty() => {
                     state.unread_since = None;
                     let bytes = state.received.split();
-                    self.driver.clients.receive(conn, &bytes, now.mono);
+                    let before = self.driver.peers.waiting();
+                    self.driver.receive(id, &bytes, now.mono);
+                    self.check_servers(before, shared);
                     self.take_notes(now, shared);
                     while let Some((conn, word, _)) = self.driver.clients.next_word() {
                         let text = self.answer_operator(word, shared);
@@ -86,37 +108,36 @@ impl Process {
                         self.driver.clients.end_word(conn);
                     }
                 }
-                Interest::Read if state.is_over => self.driver.clients.receive_end(conn),
+                Interest::Read if state.is_over => self.driver.receive_end(id, now.mono),
                 Interest::Read => return,
                 Interest::Wait => {
                     if !state.received.is_empty() || state.is_over {
-                        let bound = shared.options.server.outbound_bytes;
-                        let takes = shared.net.under_way(conn, End::Dialler) < bound;
+                        let takes = room_of(id, state.end, shared) > 0;
                         let since = state.unread_since.unwrap_or(shared.now);
                         state.unread_since = takes.then_some(since);
-                        self.held.insert(conn);
+                        self.held.insert(id);
                     }
                     return;
                 }
                 Interest::Shutdown => {
                     let since = *state.shuts_since.get_or_insert(now.mono);
-                    self.flush_conn(now, conn, shared);
-                    let is_left = self.driver.clients.output(conn).is_empty();
+                    self.flush_socket(now, id, shared);
+                    let is_left = self.driver.output(id).is_empty();
                     if is_left || now.mono.since(since) >= LINGER {
-                        return self.close_conn(conn, shared);
+                        return self.close_socket(now, id, shared);
                     }
-                    self.held.insert(conn);
+                    self.held.insert(id);
                     return;
                 }
-                Interest::Close => return self.close_conn(conn, shared),
+                Interest::Close => return self.close_socket(now, id, shared),
             }
         }
     }
 
-    fn close_conn(&mut self, conn: ConnId, shared: &mut Shared) {
-        self.conns.remove(&conn);
-        self.blocked.remove(&conn);
-        let why = self.driver.clients.forget(conn);
+    fn close_socket(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
+        self.blocked.remove(&id);
+        let Some(state) = self.sockets.remove(&id) else { return };
+        let (conn, why) = (conn_of(id), self.driver.forget(id, now.mono));
         match why {
             Some(ConnCloseReason::Events { .. }) => shared.tally.saw(Sometimes::EventsUntaken),
             Some(ConnCloseReason::Sessionless(_)) => shared.tally.saw(Sometimes::HandshakeLate),
@@ -127,12 +148,22 @@ impl Process {
                 format!("s{} closes {conn}: {why}", self.id)
             });
         }
-        shared.net.close(shared.now, conn, End::Acceptor);
+        shared.net.close(shared.now, conn, state.end);
         shared.schedule_arrivals();
     }
 
     /// What the driver tells beside its work.
     pub(super) fn take_notes(&mut self, now: Now, shared: &mut Shared) {
+        for note in self.driver.peers.take_notes() {
+            let (number, what) = match &note {
+                PeerNote::Rejected { why, .. } => (0, format!("lets nobody in: {why}")),
+                PeerNote::Down { link, server, why } => {
+                    (link.0, format!("ends {link} with s{server}: {why}"))
+                }
+                PeerNote::Up { .. } | PeerNote::DialFailed { .. } => continue,
+            };
+            shared.note(Kind::Conn, (number, 0), b"link ended", || format!("s{} {what}", self.id));
+        }
         for note in self.driver.clients.take_notes() {
             match note {
                 ClientNote::Handshake(conn, handshake, admitted) => {
@@ -165,7 +196,9 @@ impl Process {
             return;
         }
         self.waits_told = shared.now;
-        let waiting = self.conns.iter().flat_map(|(conn, state)| {
+        let clients = self.sockets.iter().filter_map(|(id, state)| Some((client_of(*id)?, state)));
+        let waiting = clients.flat_map(|(conn, state)| {
+            let conn = &conn;
             let turn = state.unread_since.map(|since| (since, *conn, Wait::Turn(since)));
             let answer = self.driver.clients.waiting_since(*conn).map(|at| clock.when(at));
             let answer = answer.map(|at| (at, *conn, Wait::Answer(at)));
@@ -185,32 +218,42 @@ impl Process {
         let stays = |conn: &ConnId| {
             matches!(self.driver.clients.interest(*conn), Interest::Read | Interest::Wait)
         };
-        self.conns.keys().copied().filter(|conn| stays(conn) && !closes(conn)).collect()
+        let clients = self.sockets.keys().filter_map(|id| client_of(*id));
+        clients.filter(|conn| stays(conn) && !closes(conn)).collect()
     }
 
     /// Hands what the server has to say to the driver, and what that has for the sockets to the network.
-    pub(super) fn send_clients(
-        &mut self,
-        now: Now,
-        clients: &mut Vec<(ConnId, ClientCommand)>,
-        shared: &mut Shared,
-    ) {
+    pub(super) fn send(&mut self, now: Now, out: &mut Outbox, shared: &mut Shared) {
         if let Some(chronicle) = &mut shared.chronicle {
-            for (conn, command) in clients.iter().filter(|(conn, _)| self.conns.contains_key(conn))
-            {
+            let known = |conn: &ConnId| self.sockets.contains_key(&SocketId::Client(*conn));
+            for (conn, command) in out.clients.iter().filter(|(conn, _)| known(conn)) {
                 chronicle.answered(shared.now, self.id, *conn, command);
             }
         }
-        self.driver.deliver(now, &self.server, clients);
-        while let Some(conn) = self.driver.clients.next_to_flush() {
-            self.flush_conn(now, conn, shared);
+        self.note_peer_commands(&out.peers, shared);
+        self.driver.deliver(now, &self.server, out);
+        while let Some(id) = self.driver.next_to_flush() {
+            self.flush_socket(now, id, shared);
         }
-        while let Some(conn) = self.driver.clients.next_changed() {
-            self.attend(now, conn, shared);
+        while let Some(dial) = self.driver.peers.next_dial(now.mono, || LinkId(shared.net.deal().0))
+        {
+            self.dial(dial, shared);
+        }
+        while let Some(id) = self.driver.next_changed() {
+            self.attend(now, id, shared);
         }
         self.take_notes(now, shared);
         shared.schedule_arrivals();
         self.check_clients(now, shared);
+    }
+
+    /// E6: while too much waits, nothing is read but greetings, each of which makes two inputs at most: the end of a link and the
+    /// beginning of another.
+    fn check_servers(&self, before: usize, shared: &mut Shared) {
+        let (bound, after) = (shared.options.peers.inputs, self.driver.peers.waiting());
+        let keeps = before < bound || after <= before + 2;
+        let told = || format!("s{}: {after} inputs of servers wait, {before} before", self.id);
+        shared.hold(Check::CLIENTS, if keeps { Ok(()) } else { Err(told()) });
     }
 
     /// E6: at the end of a turn, when all that is queued has been offered to the sockets.
@@ -218,7 +261,8 @@ impl Process {
         let limits = shared.options.server.client_limits();
         let output_max = limits.output_bytes + 2 * self.record_bytes;
         let (mut all, mut broken) = (0, None);
-        for (conn, state) in &self.conns {
+        for (id, state) in &self.sockets {
+            let Some(conn) = &client_of(*id) else { continue };
             let Some(used) = self.driver.clients.takes_up(*conn) else { continue };
             let ClientUse { unanswered, output_bytes, event_bytes } = used;
             all += u64::from(unanswered);
@@ -246,35 +290,58 @@ impl Process {
     }
 
     /// Sends what is queued, as far as there is room.
-    pub(super) fn flush_conn(&mut self, now: Now, conn: ConnId, shared: &mut Shared) {
-        self.blocked.remove(&conn);
+    pub(super) fn flush_socket(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
+        self.blocked.remove(&id);
+        let Some(end) = self.sockets.get(&id).map(|state| state.end) else { return };
         loop {
-            let bytes = self.driver.clients.output(conn);
+            let bytes = self.driver.output(id);
             if bytes.is_empty() {
                 return;
             }
-            let bound = shared.options.server.outbound_bytes;
-            let room = bound.saturating_sub(shared.net.under_way(conn, End::Dialler));
+            let room = room_of(id, end, shared);
             let bytes = Bytes::copy_from_slice(&bytes[..room.min(bytes.len())]);
             if bytes.is_empty() {
-                shared.tally.saw(Sometimes::OutputBlocked);
-                self.driver.clients.block(conn);
-                self.blocked.insert(conn);
+                if let SocketId::Client(_) = id {
+                    shared.tally.saw(Sometimes::OutputBlocked);
+                }
+                self.driver.block(id);
+                self.blocked.insert(id);
                 return;
             }
-            self.driver.clients.sent(conn, bytes.len(), now.mono);
-            self.put(conn, End::Acceptor, bytes, shared);
+            self.driver.sent(id, bytes.len(), now.mono);
+            self.put(conn_of(id), end, bytes, shared);
         }
     }
 
-    pub(super) fn put(&self, conn: ConnId, end: End, bytes: Bytes, shared: &mut Shared) {
-        if bytes.is_empty() {
-            return;
-        }
+    fn put(&self, conn: ConnId, end: End, bytes: Bytes, shared: &mut Shared) {
         shared.tally.counts.bytes += bytes.len() as u64;
         shared.note(Kind::Send, (self.id.0, conn.0), &bytes, || {
             format!("s{} -> {conn} {}B", self.id, bytes.len())
         });
         shared.net.send(shared.now, conn, end, bytes);
+    }
+}
+
+/// Bytes for which the network has room.
+fn room_of(id: SocketId, end: End, shared: &Shared) -> usize {
+    let bound = match id {
+        SocketId::Client(_) => shared.options.server.outbound_bytes,
+        SocketId::Server(_) => shared.options.peers.window,
+    };
+    bound.saturating_sub(shared.net.under_way(conn_of(id), end.other()))
+}
+
+/// The connection's number in the network.
+pub(super) fn conn_of(id: SocketId) -> ConnId {
+    match id {
+        SocketId::Client(conn) => conn,
+        SocketId::Server(link) => ConnId(link.0),
+    }
+}
+
+fn client_of(id: SocketId) -> Option<ConnId> {
+    match id {
+        SocketId::Client(conn) => Some(conn),
+        SocketId::Server(_) => None,
     }
 }

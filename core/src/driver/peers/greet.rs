@@ -1,0 +1,219 @@
+//! Greetings of connections with other servers: who is accepted, in whose name, and beside whom.
+//!
+//! Owns the way of a connection from its first byte to the moment at which both ends know each other. Must not read what
+//! follows.
+//!
+//! A connection that proves the secret replaces those of the same server. One that cannot waits for a link on which the other
+//! end is heard: an honest server closes a link before it dials another one.
+
+use super::close::PeerCloseReason;
+use super::conn::{PeerConn, Phase};
+use super::note::PeerNote;
+use super::{GREETING_TIME, LISTENERS_MAX, Peers, QUEUED_MAX};
+use crate::ids::{Instant, LinkId, ServerId};
+use crate::io::{Input, PeerEvent};
+use crate::peer::frame::Bounds;
+use crate::peer::greeting::{Channel, Established, Greeting, Refusal};
+
+impl Peers {
+    /// Goes on with a greeting. Has that changed the phase?
+    pub(super) fn greet(&mut self, link: LinkId, now: Instant) -> bool {
+        let Some(conn) = self.conns.get_mut(&link) else { return false };
+        let established = match &conn.phase {
+            Phase::Accepted => match Greeting::take(&mut conn.buffer) {
+                Ok(None) => return false,
+                Ok(Some(greeting)) => {
+                    self.greeted(link, greeting, now);
+                    return true;
+                }
+                Err(refusal) => {
+                    self.close(link, PeerCloseReason::Refused(refusal), now);
+                    return false;
+                }
+            },
+            Phase::Proof(accepting) => {
+                let established = accepting.establish(&mut conn.buffer);
+                established.map(|established| established.map(|it| (it, Vec::new())))
+            }
+            Phase::Answer(dialling) => dialling.establish(&mut conn.buffer),
+            Phase::Dialling | Phase::Queued(..) | Phase::Open | Phase::Closed { .. } => {
+                return false;
+            }
+        };
+        match established {
+            Ok(None) => false,
+            Ok(Some((established, proof))) => {
+                self.queue_bytes(link, &proof);
+                self.establish(link, established, now);
+                true
+            }
+            Err(refusal) => {
+                self.close(link, PeerCloseReason::Refused(refusal), now);
+                false
+            }
+        }
+    }
+
+    /// A greeting has come.
+    fn greeted(&mut self, link: LinkId, greeting: Greeting, now: Instant) {
+        let Some(conn) = self.conns.get_mut(&link) else { return };
+        let (channel, id) = (conn.channel, greeting.from());
+        let Some(from) = conn.from else { return };
+        conn.peer = Some(id);
+        let lists = |id| self.config.voters().contains(id);
+        if let Err(refusal) = greeting.check(&self.local, channel, lists) {
+            return self.refuse(link, &greeting, refusal, now);
+        }
+        self.ungreeted.retain(|other| *other != link);
+        if greeting.proves_to(&self.local) {
+            return self.answer(link, greeting, now);
+        }
+        let peer = self.peers.entry(id).or_default();
+        if !peer.admission.admits(from.ip(), now) {
+            return self.refuse(link, &greeting, Refusal::Busy(id), now);
+        }
+        if channel == Channel::Election {
+            return self.answer(link, greeting, now);
+        }
+        if peer.queued.len() >= QUEUED_MAX {
+            return self.refuse(link, &greeting, Refusal::Busy(id), now);
+        }
+        peer.queued.push(link);
+        conn.phase = Phase::Queued(Box::new(greeting), now);
+        self.try_place(link, now);
+    }
+
+    /// Answers a link that waits, if that of the same server is silent or gone; refuses it after a while.
+    pub(super) fn try_place(&mut self, link: LinkId, now: Instant) {
+        let Some(conn) = self.conns.get(&link) else { return };
+        let (Phase::Queued(greeting, since), Some(id)) = (&conn.phase, conn.peer) else { return };
+        let (greeting, latest) = (greeting.clone(), since.after(GREETING_TIME));
+        let silent = self.silent_from(id).filter(|silent| *silent > now);
+        if let Some(silent) = silent
+            && latest > now
+        {
+            if let Some(conn) = self.conns.get_mut(&link) {
+                conn.deadline = Some(silent.min(latest));
+            }
+            return;
+        }
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.queued.retain(|other| *other != link);
+        }
+        if silent.is_some() {
+            return self.refuse(link, &greeting, Refusal::Busy(id), now);
+        }
+        self.answer(link, *greeting, now);
+        self.changed.push(link);
+        self.read(link, now);
+    }
+
+    /// A link with this server is gone: whoever waits in its name may have its place.
+    pub(super) fn link_is_gone(&mut self, id: ServerId, now: Instant) {
+        let queued = self.peers.get(&id).map(|peer| peer.queued.clone()).unwrap_or_default();
+        for link in queued {
+            self.try_place(link, now);
+        }
+    }
+
+    fn answer(&mut self, link: LinkId, greeting: Greeting, now: Instant) {
+        let Some(conn) = self.conns.get_mut(&link) else { return };
+        let (accepting, bytes) = greeting.welcome(&self.local, conn.nonce);
+        conn.phase = Phase::Proof(Box::new(accepting));
+        conn.deadline = Some(now.after(GREETING_TIME));
+        self.queue_bytes(link, &bytes);
+    }
+
+    fn refuse(&mut self, link: LinkId, greeting: &Greeting, refusal: Refusal, now: Instant) {
+        let Some(conn) = self.conns.get(&link) else { return };
+        let bytes = greeting.refuse(&self.local, &refusal, conn.nonce);
+        self.queue_bytes(link, &bytes);
+        self.close(link, PeerCloseReason::Refused(refusal), now);
+        // It takes up a socket until it has taken the answer.
+        if !self.ungreeted.contains(&link) {
+            self.ungreeted.push_back(link);
+        }
+    }
+
+    /// Both ends know each other.
+    fn establish(&mut self, link: LinkId, established: Established, now: Instant) {
+        let Established { peer: id, proven, reader, writer } = established;
+        let silent_from = self.silent_from(id);
+        let Some(conn) = self.conns.get_mut(&link) else { return };
+        (conn.reader, conn.writer) = (reader, writer);
+        let (channel, dialled) = (conn.channel, conn.is_dialled());
+        if channel == Channel::Quorum
+            && !dialled
+            && !proven
+            && silent_from.is_some_and(|at| at > now)
+        {
+            // Another connection has taken the place meanwhile.
+            return self.close(link, PeerCloseReason::Refused(Refusal::Busy(id)), now);
+        }
+        match (channel, dialled) {
+            (Channel::Quorum, true) => conn.reader.set_bounds(Bounds::LEADER),
+            (Channel::Quorum, false) | (Channel::Election, true) => {}
+            (Channel::Election, false) => conn.reader.set_bounds(Bounds::NOTIFICATION),
+        }
+        let before = self.accepted_links(id);
+        if let Some(conn) = self.conns.get_mut(&link) {
+            (conn.phase, conn.deadline) = (Phase::Open, None);
+            (conn.peer, conn.heard_at) = (Some(id), now);
+        }
+        self.changed.push(link);
+        let peer = self.peers.entry(id).or_default();
+        if dialled {
+            peer.failure = None;
+        } else {
+            peer.is_there();
+        }
+        match channel {
+            Channel::Quorum => {
+                for other in before.into_iter().filter(|_| !dialled) {
+                    let replaced = PeerCloseReason::Replaced;
+                    let why = if proven { replaced } else { PeerCloseReason::SilentLink };
+                    self.close(other, why, now);
+                }
+                self.notes.push(PeerNote::Up { link, server: id, dialled });
+                self.push(Input::Peer(link, PeerEvent::Up { peer: id, dialled }));
+            }
+            Channel::Election if dialled => {
+                peer.election_backoff.reset();
+                self.send_newest(id, now);
+            }
+            Channel::Election => self.listen(id, link, proven, now),
+        }
+    }
+
+    /// One more connection on which a server sends notifications. Where it has proved who it is, the others are broken or not that
+    /// server's; else, if there are too many, one goes on which nothing has come, or the oldest.
+    fn listen(&mut self, id: ServerId, link: LinkId, proven: bool, now: Instant) {
+        let peer = self.peers.entry(id).or_default();
+        let before = peer.listeners.clone();
+        peer.listeners.push(link);
+        let superseded = if proven {
+            before
+        } else if before.len() >= LISTENERS_MAX {
+            let is_silent = |link: &&LinkId| self.conns.get(link).is_some_and(|conn| !conn.heard);
+            before.iter().find(is_silent).or(before.first()).copied().into_iter().collect()
+        } else {
+            Vec::new()
+        };
+        for other in superseded {
+            self.close(other, PeerCloseReason::Superseded, now);
+        }
+    }
+
+    /// The links that a server has dialled.
+    fn accepted_links(&self, id: ServerId) -> Vec<LinkId> {
+        let is = |conn: &PeerConn| conn.is_link() && !conn.is_dialled() && conn.peer == Some(id);
+        self.conns.iter().filter(|(_, conn)| is(conn)).map(|(link, _)| *link).collect()
+    }
+
+    /// When the link that a server has dialled counts as silent, if there is one. A leader's pings are answered more often.
+    fn silent_from(&self, id: ServerId) -> Option<Instant> {
+        let links = self.accepted_links(id);
+        let heard = links.iter().filter_map(|link| self.conns.get(link)).map(|conn| conn.heard_at);
+        heard.max().map(|heard| heard.after(self.config.sync_limit() / 2))
+    }
+}
