@@ -1,12 +1,13 @@
-//! The chroot in requests and replies (CLIENT-02): put on what goes out, taken off what comes back.
+//! Adds the chroot to the paths of requests and removes it from those of replies (CLIENT-02).
 //!
-//! Owns which field of which record is a path. Must not judge paths: the server does.
+//! Owns which field of which record is a path. Must not validate paths: the server does.
 
 use zabkeeper_core::wire::{MultiResult, ReplyBody, Request};
 
 use crate::connect::ConnectString;
 
-/// The request as the server is to see it; `None` where a path of it is relative and would leave the chroot.
+/// The request with paths as the server knows them; `None` if a path is relative and would leave
+/// the chroot.
 pub(crate) fn put_on(connect: &ConnectString, mut request: Request) -> Option<Request> {
     for path in paths_of(&mut request) {
         *path = connect.to_server(std::mem::take(path))?;
@@ -14,7 +15,7 @@ pub(crate) fn put_on(connect: &ConnectString, mut request: Request) -> Option<Re
     Some(request)
 }
 
-/// The reply as the caller is to see it. Names of children are no paths.
+/// The reply with paths as the caller knows them. Names of children are not paths.
 pub(crate) fn take_off(connect: &ConnectString, body: ReplyBody) -> ReplyBody {
     match body {
         ReplyBody::Path(path) => ReplyBody::Path(connect.to_caller(path)),
@@ -78,7 +79,7 @@ fn paths_of(request: &mut Request) -> Vec<&mut String> {
         | Request::Reconfig
         | Request::Throttled { .. }
         | Request::Sasl { .. }
-        // As in the Java client: the prefix and the answer are the server's paths.
+        // As in the Java client, the prefix and the paths in the reply are not translated.
         | Request::GetEphemerals { .. }
         | Request::CloseSession
         | Request::Undecodable { .. }

@@ -1,6 +1,6 @@
-//! What a session is told about itself; every number with unit, default, range and reason.
+//! The settings of a session, each with unit, default, range and reason.
 //!
-//! Owns these settings and their defaults. Must not hold anything that changes while the session lives.
+//! Owns these settings and their defaults. Must not hold anything that changes during the session.
 
 use std::time::Duration;
 
@@ -12,32 +12,36 @@ use crate::connect::ConnectString;
 /// Settings of a [`Session`](crate::Session).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Whom to dial, and below which path all paths lie.
+    /// The servers to connect to, and the chroot.
     pub servers: ConnectString,
-    /// Session timeout to ask for, ms. The server grants the nearest it allows (HS-06). Less than 1 counts as 1.
+    /// Requested session timeout, ms. The server grants the nearest allowed value (HS-06). Values
+    /// below 1 count as 1.
     pub session_timeout_ms: i32,
-    /// A session to go on with instead of a new one (CLIENT-17).
+    /// An existing session to resume instead of creating one (CLIENT-17). Default `None`.
     pub resume: Option<(SessionId, Password)>,
-    /// Calls that may be under way at once; one more fails with [`Failure::Full`](crate::Failure::Full). Default
-    /// 10,000, at least 1: keeps a caller that never waits from filling the memory.
+    /// Maximum number of outstanding calls; one more fails with
+    /// [`Failure::Full`](crate::Failure::Full). Default 10,000, at least 1. Bounds the memory of a
+    /// caller that never waits for replies.
     pub calls_max: usize,
-    /// Bytes of the largest request sent, without its length; a larger one fails with
-    /// [`Failure::TooLarge`](crate::Failure::TooLarge). Default 1,048,575: servers whose `jute.maxbuffer` is exceeded
-    /// close the connection, and all other calls would fail with it.
+    /// Maximum bytes of a request, without its length field; a larger one fails with
+    /// [`Failure::TooLarge`](crate::Failure::TooLarge). Default 1,048,575, ZooKeeper's default
+    /// `jute.maxbuffer`: a server that receives more closes the connection, and all other calls
+    /// fail.
     pub request_bytes_max: u32,
-    /// Before a reconnect passes a random time below this. Default 1 s, zero allowed: spreads the clients of a server
-    /// that has died over the others (CLIENT-04).
+    /// Upper bound of the random delay before a reconnect. Default 1 s, zero allowed. Spreads the
+    /// reconnects of all clients of a failed server over time (CLIENT-04).
     pub reconnect_delay_max: Duration,
-    /// Pause after every server has been tried once. Default 1 s, zero allowed: an ensemble that is down is not
-    /// flooded (CLIENT-04).
+    /// Pause after every server has been tried once. Default 1 s, zero allowed. Limits the
+    /// connection attempts while the ensemble is down (CLIENT-04).
     pub round_pause: Duration,
-    /// Bytes of paths after which a request that sets watches again is full; the last path may exceed it (WATCH-25).
-    /// Default 128 KiB, as ZooKeeper's clients have it: well below the usual `jute.maxbuffer` of servers.
+    /// Bytes of paths after which a setWatches request is full; its last path may exceed the limit
+    /// (WATCH-25). Default 128 KiB, as in ZooKeeper's clients: well below the default
+    /// `jute.maxbuffer`.
     pub watches_bytes: usize,
 }
 
 impl Config {
-    /// A new session with these servers; the rest as by default.
+    /// The settings of a new session with these servers; all others have their defaults.
     pub fn new(servers: ConnectString, session_timeout_ms: i32) -> Config {
         Config {
             servers,

@@ -1,13 +1,14 @@
 //! The connect string of ZooKeeper's clients (CLIENT-01) and the chroot in it (CLIENT-02).
 //!
-//! Owns its grammar and the translation of paths. Must not resolve names: drivers do, at each dial.
+//! Owns its grammar and the translation of paths. Must not resolve names: the driver does, for each
+//! [`Effect::Dial`](crate::Effect::Dial).
 //!
 //! Invariant: the chroot is empty or a valid path other than `/`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Port of a server that names none.
+/// Port of a server without one.
 const PORT_DEFAULT: u16 = 2181;
 
 /// `host:port,host:port,...[/chroot]`.
@@ -20,13 +21,13 @@ pub struct ConnectString {
 /// One server of a connect string.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerAddr {
-    /// Name or address; an IPv6 address without its brackets.
+    /// Host name or address; an IPv6 address without its brackets.
     pub host: String,
     /// Client port, not zero.
     pub port: u16,
 }
 
-/// A connect string that cannot be: what is wrong with which part, and what to write instead.
+/// An invalid connect string; the text names the invalid part and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectStringError {
     what: String,
@@ -38,12 +39,12 @@ impl ConnectString {
         &self.servers
     }
 
-    /// The path below which all paths of the session lie; empty where there is none.
+    /// The chroot, the prefix of all paths of the session; empty if there is none.
     pub fn chroot(&self) -> &str {
         &self.chroot
     }
 
-    /// The path as the server knows it; `None` where it is relative and would leave the chroot.
+    /// The path as the server knows it; `None` if it is relative and would leave the chroot.
     pub(crate) fn to_server(&self, path: String) -> Option<String> {
         if self.chroot.is_empty() {
             Some(path)
@@ -54,7 +55,7 @@ impl ConnectString {
         }
     }
 
-    /// The path as the caller knows it; one outside the chroot stays as it is.
+    /// The path as the caller knows it; a path outside the chroot is unchanged.
     pub(crate) fn to_caller(&self, path: String) -> String {
         match path.strip_prefix(&self.chroot) {
             Some("") if !self.chroot.is_empty() => "/".to_owned(),
@@ -119,7 +120,7 @@ fn parse_server(text: &str) -> Result<ServerAddr, ConnectStringError> {
     Ok(ServerAddr { host: host.to_owned(), port })
 }
 
-/// The rules of ZooKeeper for paths (`PathUtils`), for a chroot that is empty or begins with a slash.
+/// Checks a chroot, which is empty or begins with a slash, by ZooKeeper's rules (`PathUtils`).
 fn check_chroot(chroot: &str) -> Result<(), ConnectStringError> {
     for part in chroot.split('/').skip(1) {
         let why = match part {
@@ -135,7 +136,8 @@ fn check_chroot(chroot: &str) -> Result<(), ConnectStringError> {
     Ok(())
 }
 
-/// Java looks at UTF-16 units, so what needs two of them falls into the refused range of surrogates.
+/// Java checks UTF-16 units, so a character that needs two units falls into the refused range of
+/// surrogates.
 fn is_refused(c: char) -> bool {
     matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }
@@ -172,7 +174,7 @@ impl std::error::Error for ConnectStringError {}
 mod tests {
     use super::*;
 
-    /// The string as understood, or the error.
+    /// The parsed connect string as text, or the error.
     fn check(text: &str) -> String {
         match text.parse::<ConnectString>() {
             Ok(connect) => connect.to_string(),
@@ -180,8 +182,9 @@ mod tests {
         }
     }
 
+    /// CLIENT-01.
     #[test]
-    fn client_01_servers_ports_brackets_and_chroot() {
+    fn connect_string_is_parsed() {
         assert_eq!(check("a"), "a:2181");
         assert_eq!(check("a:1, b ,c:,"), "a:1,b:2181,c:2181");
         assert_eq!(check("[::1]:7,[fe80::2]"), "[::1]:7,[fe80::2]:2181");
@@ -189,8 +192,9 @@ mod tests {
         assert_eq!(check("a:1,b:2/app/x"), "a:1,b:2/app/x");
     }
 
+    /// CLIENT-01.
     #[test]
-    fn client_01_errors_name_the_value_and_what_to_do() {
+    fn connect_string_errors_name_the_value_and_a_remedy() {
         let refused = [
             "",
             ",",
@@ -227,8 +231,9 @@ mod tests {
         "#);
     }
 
+    /// CLIENT-02.
     #[test]
-    fn client_02_chroot_is_put_on_and_taken_off() {
+    fn chroot_is_added_and_removed() {
         let plain: ConnectString = "a".parse().expect("valid");
         let below: ConnectString = "a/app".parse().expect("valid");
         let on = |c: &ConnectString, path: &str| c.to_server(path.to_owned());

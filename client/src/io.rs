@@ -1,14 +1,16 @@
-//! The doors and the sink of a session: everything that goes in and everything that comes out, as plain data.
+//! The inputs and effects of a session, as plain data.
 //!
-//! Owns [`Input`], [`Outbox`] and the rules that bind both sides. Must not decide anything.
+//! Owns [`Input`], [`Outbox`] and the rules for session and driver. Must not decide anything.
 //!
 //! Rules:
-//! 1. Effects are carried out in order.
-//! 2. Links are dealt by the session, rising, and never dealt again; what is said of an old link is ignored, so a
-//!    late message of an old connection cannot pass for a new one.
-//! 3. Each [`Effect::Dial`] is answered by [`Input::Dialled`] or [`Input::DialFailed`], unless [`Effect::HangUp`]
-//!    comes first. After [`Effect::HangUp`] nothing need be said of the link any more.
-//! 4. The driver loses bytes of a link only by reporting [`Input::Disconnected`].
+//! 1. The driver carries out effects in order.
+//! 2. The session assigns link ids in ascending order and never reuses one. It ignores inputs of an
+//!    old link, so that a late message of an old connection is not taken for one of a new
+//!    connection.
+//! 3. The driver answers each [`Effect::Dial`] by [`Input::Dialled`] or [`Input::DialFailed`],
+//!    unless [`Effect::HangUp`] comes first. After [`Effect::HangUp`] no input of the link is
+//!    required.
+//! 4. If the driver drops bytes of a link, it reports [`Input::Disconnected`].
 
 use std::fmt;
 
@@ -16,118 +18,123 @@ use bytes::Bytes;
 use zabkeeper_core::wire::{ReplyBody, Request, WatchEvent};
 use zabkeeper_core::{ErrorCode, Malformed, SessionId, Zxid};
 
-/// One connection to one server, counted by the session from 1.
+/// The id of a connection to a server, assigned by the session from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub u64);
 
-/// One call, named by the caller; the session only hands it back.
+/// The id of a call, chosen by the caller; the session only returns it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CallId(pub u64);
 
-/// Everything that can happen to a session.
+/// An input of [`Session::step`](crate::Session::step).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// The deadline has come that [`Session::next_deadline`](crate::Session::next_deadline) gave. Harmless early.
+    /// The deadline of [`Session::next_deadline`](crate::Session::next_deadline) has passed. An
+    /// early timeout has no effect.
     Timeout,
-    /// The connection asked for stands.
+    /// The requested connection is established.
     Dialled {
-        /// Which.
+        /// The connection.
         link: LinkId,
     },
-    /// The connection asked for could not be made.
+    /// The requested connection could not be established.
     DialFailed {
-        /// Which.
+        /// The connection.
         link: LinkId,
     },
-    /// The server has sent bytes; in any cut.
+    /// The server has sent bytes, which need not end with a frame.
     Received {
-        /// On which connection.
+        /// The connection.
         link: LinkId,
-        /// What.
+        /// The bytes.
         bytes: Bytes,
     },
-    /// The connection is gone.
+    /// The connection is closed.
     Disconnected {
-        /// Which.
+        /// The connection.
         link: LinkId,
     },
-    /// A call of the user. Auth is one (its reply may overtake others); ping, setWatches and closeSession are the
-    /// session's own affair and fail with [`Failure::NotACall`].
+    /// A call of the user. Auth is allowed (its reply may overtake others); the session itself
+    /// sends ping, setWatches and closeSession, so as calls they fail with [`Failure::NotACall`].
     Submit(CallId, Request),
-    /// End the session: its ephemeral nodes go, once all calls before are answered. Without a connection nobody can
-    /// be told, and the session is left to expire.
+    /// Closes the session, after all earlier calls are answered; the server then deletes its
+    /// ephemeral nodes. Without a connection closeSession cannot be sent, so the session expires on
+    /// the servers.
     Close,
 }
 
-/// Everything that a step asks of the world. The driver empties it.
+/// The effects of steps. The driver empties it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outbox {
-    /// To be carried out in order.
+    /// Effects for the driver to carry out, in order.
     pub effects: Vec<Effect>,
 }
 
-/// One thing to do or to tell.
+/// One action or notification for the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Connect.
+    /// Connect to a server.
     Dial {
-        /// The name of the new connection.
+        /// The id of the new connection.
         link: LinkId,
         /// Position of the server in the connect string, from zero.
         server: usize,
     },
     /// Send bytes.
     Send {
-        /// On which connection.
+        /// The connection.
         link: LinkId,
-        /// What: whole frames.
+        /// Complete frames.
         bytes: Bytes,
     },
-    /// Give up a connection, or the attempt to make it.
+    /// Close a connection, or cancel the attempt to establish it.
     HangUp {
-        /// Which.
+        /// The connection.
         link: LinkId,
     },
-    /// A call has ended: once for each [`Input::Submit`].
+    /// A call has ended; emitted exactly once for each [`Input::Submit`].
     Completed(CallId, Result<Done, Failure>),
-    /// A watch of this session has fired, and is gone unless it is persistent.
+    /// A watch of this session has fired; it is removed unless it is persistent.
     Event(WatchEvent),
     /// The session's state has changed.
     State(State),
 }
 
-/// What the user may know of the session's state (CLIENT-03).
+/// The state of the session as the user sees it (CLIENT-03).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// There is no connection; one is being made. Where a session begins.
+    /// No server serves the session; the session is connecting or waits to connect. The initial
+    /// state.
     Connecting,
     /// A server has accepted the session.
     Connected,
-    /// A server has said that the session is no more. Final (CLIENT-10).
+    /// A server has reported that the session has expired. Final (CLIENT-10).
     Expired,
-    /// A server has refused authentication. Final.
+    /// A server has refused an auth request. Final.
     AuthFailed,
     /// The session was ended by [`Input::Close`]. Final.
     Closed,
 }
 
-/// A call that has succeeded.
+/// The result of a successful call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// Last transaction that the server had applied when it answered; zero for auth.
+    /// The zxid in the reply header: the last transaction that the server had applied; zero for
+    /// auth.
     pub zxid: Zxid,
-    /// The answer, its paths as the caller knows them.
+    /// The body of the reply, with paths as the caller knows them.
     pub body: ReplyBody,
 }
 
 /// Why a call has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The server has refused.
+    /// The server has returned this error.
     Code(ErrorCode),
-    /// The server has refused, with a code that is not known here.
+    /// The server has returned an error code that this client does not know.
     UnknownCode(i32),
-    /// The connection was lost before the answer: whether the call was carried out is not known. The session goes on.
+    /// The connection was lost before the reply, so it is unknown whether the server executed the
+    /// call. The session continues.
     ConnectionLoss,
     /// The session has expired.
     SessionExpired,
@@ -135,46 +142,47 @@ pub enum Failure {
     AuthFailed,
     /// The session was closed by its user.
     Closed,
-    /// Too many calls are under way ([`Config::calls_max`](crate::Config::calls_max)): wait for some.
+    /// Too many calls are outstanding ([`Config::calls_max`](crate::Config::calls_max)).
     Full,
     /// The request is larger than [`Config::request_bytes_max`](crate::Config::request_bytes_max).
     TooLarge,
     /// A path that does not begin with a slash, in a session with a chroot.
     RelativePath,
-    /// The request is one that only the session itself makes.
+    /// The request is one that only the session itself sends.
     NotACall,
 }
 
-/// Why a link, or the attempt to make one, was given up.
+/// Why a connection, or the attempt to establish one, ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Disconnect {
-    /// The connection could not be made.
+    /// The connection could not be established.
     DialFailed,
-    /// The connection was not made in time.
+    /// The connection was not established in time.
     DialTimeout,
     /// The server did not answer the handshake in time.
     HandshakeTimeout,
-    /// The server was silent for two thirds of the session timeout.
+    /// The server sent nothing for two thirds of the session timeout.
     Silent,
-    /// The connection was closed, by the server or between.
+    /// The connection was closed by the server or the network.
     Disconnected,
-    /// The server has sent what is no frame of the protocol.
+    /// The server has sent bytes that are no valid frame.
     Malformed(Malformed),
-    /// A reply to another request than the oldest one waiting (CLIENT-13).
+    /// The server has answered another request than the oldest outstanding one (CLIENT-13).
     WrongXid {
-        /// The oldest waiting, if any is.
+        /// The xid of the oldest outstanding request, if there is one.
         expected: Option<i32>,
-        /// The reply's.
+        /// The xid of the reply.
         got: i32,
     },
-    /// The server has answered the handshake with another session than asked for.
+    /// The server has answered the handshake with another session than the requested one.
     WrongSession {
-        /// The session to go on with.
+        /// The requested session.
         expected: SessionId,
-        /// The one answered.
+        /// The session in the server's answer.
         got: SessionId,
     },
-    /// The server would not set the watches again; going on would lose them silently.
+    /// The server has answered setWatches with this error; to continue would lose the watches
+    /// silently.
     WatchesRefused(i32),
 }
 

@@ -1,7 +1,7 @@
-//! What a session keeps from one connection to the next.
+//! The state of a session that survives its connections.
 //!
-//! Owns identity, watches, authentications, waiting calls and the numbers derived from the timeout. Must not know
-//! which phase the session is in.
+//! Owns session id and password, watches, authentications, queued calls and the times derived from
+//! the timeout. Must not know which phase the session is in.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::rng::Rng;
 use crate::servers::Servers;
 use crate::watches::Watches;
 
-/// Longest time without sending, however long the session timeout (CLIENT-05).
+/// Upper bound of the ping interval, for any session timeout (CLIENT-05).
 const PING_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -27,23 +27,24 @@ pub(crate) struct SessionState {
     pub(crate) id: SessionId,
     pub(crate) password: Password,
     pub(crate) last_zxid: Zxid,
-    /// Of changes up to here every watch has been told. While watches are being set again, in several requests, that is
-    /// behind `last_zxid`: the answer to the first says nothing about those that wait for the last.
+    /// Every watch has received the events of changes up to this zxid. It is behind `last_zxid`
+    /// while several setWatches requests are outstanding: a reply to one of them says nothing about
+    /// the watches in the others.
     told: Zxid,
     pub(crate) watches: Watches,
-    /// What a server has accepted, to be shown to the next one (HS-13).
+    /// Credentials that a server has accepted, sent again on each new connection (HS-13).
     pub(crate) auths: Vec<Credential>,
-    /// Calls that wait for a connection, paths as the server knows them.
+    /// Calls that wait for a connection, with paths as the server knows them.
     pub(crate) queue: VecDeque<(CallId, Request)>,
     pub(crate) last_loss: Option<Disconnect>,
-    /// Negotiated, or asked for as long as nothing is.
+    /// The negotiated session timeout; before the first handshake the requested one.
     timeout: Duration,
     rng: Rng,
     last_link: u64,
     last_xid: i32,
 }
 
-/// What shows a server who the client is.
+/// The content of an auth request.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credential {
     pub(crate) scheme: String,
@@ -52,7 +53,7 @@ pub(crate) struct Credential {
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Passwords stay out of every text.
+        // `auth` may be a password, so it is not printed.
         write!(f, "{}:***", self.scheme)
     }
 }
@@ -79,7 +80,7 @@ impl SessionState {
         }
     }
 
-    /// A server has accepted the session.
+    /// Records that a server has accepted the session.
     pub(crate) fn accepted(&mut self, id: SessionId, password: Password, timeout_ms: i32) {
         self.id = id;
         self.password = password;
@@ -97,23 +98,25 @@ impl SessionState {
         }
     }
 
-    /// How long a server may be silent.
+    /// How long a server may send nothing before the connection is given up.
     pub(crate) fn read_timeout(&self) -> Duration {
         self.timeout * 2 / 3
     }
 
-    /// After how long without sending a ping is due: half of the read timeout leaves the answer the other half.
+    /// How long the session may send nothing before it sends a ping: half of the read timeout, so
+    /// that the reply has the other half.
     pub(crate) fn ping_interval(&self) -> Duration {
         (self.timeout / 3).min(PING_MAX)
     }
 
-    /// How long a dial may take, and the handshake after it: a round of all servers fits into the session.
+    /// How long connecting may take, and the handshake after it: the session timeout divided by the
+    /// number of servers.
     pub(crate) fn connect_timeout(&self) -> Duration {
         let count = u32::try_from(self.servers.count()).unwrap_or(u32::MAX);
         (self.timeout / count).max(Duration::from_millis(1))
     }
 
-    /// When to dial again after a loss (CLIENT-04).
+    /// When to reconnect after a loss (CLIENT-04).
     pub(crate) fn redial_at(&mut self, now: Instant) -> Instant {
         let bound = self.config.reconnect_delay_max.as_nanos();
         let bound = u64::try_from(bound).unwrap_or(u64::MAX);
@@ -128,13 +131,14 @@ impl SessionState {
         LinkId(self.last_link)
     }
 
-    /// The number of the next request: from 1 to the largest and again from 1 (WIRE-11).
+    /// The xid of the next request; wraps from `i32::MAX` to 1 (WIRE-11).
     pub(crate) fn next_xid(&mut self) -> i32 {
         self.last_xid = self.last_xid.checked_add(1).unwrap_or(1);
         self.last_xid
     }
 
-    /// The answer to a request had this zxid in its header; `all_set` unless watches wait to be set again.
+    /// Records the zxid of a reply header; `all_set` is false while setWatches requests are
+    /// outstanding.
     pub(crate) fn saw(&mut self, zxid: i64, all_set: bool) {
         self.last_zxid = self.last_zxid.max(Zxid::from_wire(zxid));
         if all_set {
@@ -142,7 +146,7 @@ impl SessionState {
         }
     }
 
-    /// What sets all watches again.
+    /// The requests that set all watches again on a new connection.
     pub(crate) fn set_watches(&self) -> Vec<SetWatches> {
         self.watches.batches(self.told, self.config.watches_bytes)
     }
@@ -162,8 +166,9 @@ fn millis(ms: i32) -> Duration {
 mod tests {
     use super::*;
 
+    /// WIRE-11.
     #[test]
-    fn wire_11_request_numbers_wrap_to_1() {
+    fn xids_wrap_to_1() {
         let mut kept = SessionState::new(Config::new("a".parse().expect("valid"), 1), 0);
         assert_eq!((kept.next_xid(), kept.next_xid()), (1, 2));
         kept.last_xid = i32::MAX - 1;
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_positive_zxids_count_as_seen_and_none_goes_back() {
+    fn last_zxid_is_positive_and_never_decreases() {
         let mut kept = SessionState::new(Config::new("a".parse().expect("valid"), 1), 0);
         for zxid in [-1, 7, 0, 5, -9] {
             kept.saw(zxid, true);

@@ -1,6 +1,6 @@
-//! The session's dice: variety without secrecy, from a seed.
+//! The session's pseudo-random generator, seeded and not cryptographically secure.
 //!
-//! Owns the random state of one session. Must not be used for anything that an attacker must not guess.
+//! Owns the random state of one session. Must not be used for secrets.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone, Debug)]
@@ -19,13 +19,13 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, zero where that is zero. The remainder's bias is below 2^-30 for bounds of seconds
-    /// in nanoseconds.
+    /// A number below `bound`; 0 if `bound` is 0. The modulo bias is below 2^-30 for bounds of some
+    /// seconds in nanoseconds.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
-    /// Puts `items` in random order.
+    /// Shuffles `items` (Fisher-Yates).
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let bound = last as u64 + 1;

@@ -1,15 +1,16 @@
 //! Which server to try next (CLIENT-04; Java: `StaticHostProvider`).
 //!
-//! Owns the order and the rounds. Must not dial.
+//! Owns the order and the rounds. Must not connect.
 
 use crate::rng::Rng;
 
-/// The servers of a connect string in an order drawn once, so that the clients of an ensemble spread over it.
+/// The servers of a connect string, shuffled once, so that clients spread over the ensemble.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     order: Vec<usize>,
     next: usize,
-    /// Servers not yet tried in this round; a round begins with the session and with each connection that stood.
+    /// Number of servers not yet tried in this round. A round begins with the session, after each
+    /// accepted handshake, and after a complete round.
     untried: usize,
 }
 
@@ -30,7 +31,7 @@ impl Servers {
         self.untried == 0
     }
 
-    /// The server to try now.
+    /// Takes the server to try now.
     pub(crate) fn take(&mut self) -> usize {
         if self.round_is_over() {
             self.untried = self.order.len();
@@ -41,7 +42,8 @@ impl Servers {
         server
     }
 
-    /// The server taken last has accepted the session: when it is lost, the others come first.
+    /// Records that the server taken last has accepted the session: the others come first after its
+    /// loss.
     pub(crate) fn accepted(&mut self) {
         self.untried = self.order.len() - 1;
     }

@@ -1,9 +1,11 @@
-//! A connection on which a server has accepted the session: requests out, replies and events in.
+//! A connection on which a server has accepted the session: sends requests, receives replies and
+//! events.
 //!
-//! Owns the order of what is awaited. Must not decide what follows a loss: it says so, and `session` acts.
+//! Owns the outstanding requests and their order. Must not handle the loss of the connection: it
+//! returns the reason, and `session` acts.
 //!
-//! Invariant: `awaited` holds, in the order sent, every request that is answered in order and has not been yet; the
-//! server answers the front one next (WIRE-12).
+//! Invariant: `awaited` holds the outstanding requests that the server answers in order, in the
+//! order sent; the next reply is for the front one (WIRE-12).
 
 use std::collections::VecDeque;
 
@@ -19,8 +21,8 @@ use crate::io::{CallId, Disconnect, Done, Effect, Failure, LinkId, Outbox, State
 use crate::kept::{Credential, SessionState};
 use crate::watches::Change;
 
-/// Largest frame taken from a server, bytes: replies are not bound by `jute.maxbuffer`, and a parent may have a
-/// million children; still, a length that is garbage must not take the memory.
+/// Largest accepted frame of a server, bytes. `jute.maxbuffer` does not limit replies, and a node
+/// may have a million children; but an invalid length must not exhaust the memory.
 pub(crate) const REPLY_BYTES_MAX: u32 = 256 << 20;
 
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub(crate) struct Serving {
     pub(crate) link: LinkId,
     inbound: BytesMut,
     awaited: VecDeque<Awaited>,
-    /// Auth packets are answered in order among themselves, and may overtake the rest.
+    /// Outstanding auth requests. Their replies come in order, but may overtake other replies.
     auths: VecDeque<AwaitedAuth>,
     heard: Instant,
     sent: Instant,
@@ -38,7 +40,7 @@ pub(crate) struct Serving {
 #[derive(Debug)]
 struct Awaited {
     xid: i32,
-    /// Of the body, if the request succeeds.
+    /// The kind of the reply's body, if the request succeeds.
     kind: ReplyKind,
     what: What,
 }
@@ -52,12 +54,12 @@ enum What {
 
 #[derive(Debug)]
 struct AwaitedAuth {
-    /// `None` where the session itself repeats an earlier one.
+    /// `None` if the session itself repeats an earlier auth request.
     call: Option<CallId>,
     credential: Credential,
 }
 
-/// Does the session go on after a frame?
+/// Whether the session continues after a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flow {
     On,
@@ -81,7 +83,7 @@ impl End {
         }
     }
 
-    /// Why calls fail that were under way then, or come later.
+    /// The failure of outstanding and later calls.
     pub(crate) fn failure(self) -> Failure {
         match self {
             End::Expired => Failure::SessionExpired,
@@ -92,8 +94,8 @@ impl End {
 }
 
 impl Serving {
-    /// The handshake has been answered; `inbound` is what came after the answer. Sends what the session keeps:
-    /// authentications, watches, waiting calls, in this order (HS-13).
+    /// Starts after the handshake; `inbound` holds the bytes received after its answer. Sends the
+    /// kept authentications, watches and queued calls, in this order (HS-13).
     pub(crate) fn begin(
         now: Instant,
         link: LinkId,
@@ -125,7 +127,7 @@ impl Serving {
         serving
     }
 
-    /// Requests under way.
+    /// Number of outstanding requests.
     pub(crate) fn load(&self) -> usize {
         self.awaited.len() + self.auths.len()
     }
@@ -185,7 +187,7 @@ impl Serving {
         self.inbound.extend_from_slice(bytes);
     }
 
-    /// Acts on the whole frames that have been received.
+    /// Handles all complete frames that have been received.
     pub(crate) fn frames(
         &mut self,
         kept: &mut SessionState,
@@ -211,7 +213,7 @@ impl Serving {
         Ok(Flow::On)
     }
 
-    /// Ends all calls under way.
+    /// Fails all outstanding calls.
     pub(crate) fn fail(self, failure: Failure, out: &mut Outbox) {
         let auths = self.auths.into_iter().filter_map(|auth| auth.call);
         let calls = self.awaited.into_iter().filter_map(|awaited| match awaited.what {
@@ -285,10 +287,11 @@ impl Serving {
                 });
             }
         };
-        // Before it is taken off the queue: a reply that makes no sense leaves its call to fail with the others.
+        // Decoded before its request leaves the queue: a malformed reply makes the call fail with
+        // all other outstanding calls.
         let result = read(xid, zxid, err, body, kind)?;
         let Awaited { what, .. } = self.awaited.pop_front().expect("the front was looked at");
-        // Those that set watches again were sent before all others.
+        // All setWatches requests were sent before other requests, so only the next one is checked.
         let next = self.awaited.front().map(|next| &next.what);
         kept.saw(zxid, !matches!(next, Some(What::SetWatches)));
         match what {
@@ -333,7 +336,7 @@ impl Serving {
     }
 }
 
-/// Tells of an event, if it fires a watch of ours.
+/// Emits an event if it fires a watch of this session.
 fn tell(event: WatchEvent, kept: &mut SessionState, out: &mut Outbox) {
     if kept.watches.fired(event.event, &event.path) {
         let path = kept.config.servers.to_caller(event.path);

@@ -1,7 +1,7 @@
-//! The life of a session: dialling, handshake, serving, loss, and again, until an end.
+//! The phases of a session: connecting, handshake, serving, and again after a loss, until it ends.
 //!
-//! Owns the phases; the ONLY file that changes them. Must not know what is on the wire after the handshake: `serving`
-//! does.
+//! Owns the phase; no other file changes it. Must not know the protocol after the handshake:
+//! `serving` does.
 
 use bytes::BytesMut;
 use zabkeeper_core::wire::{ConnectResponse, Password, Request, ServerFrames};
@@ -13,7 +13,7 @@ use crate::io::{CallId, Disconnect, Effect, Failure, Input, LinkId, Outbox, Stat
 use crate::kept::SessionState;
 use crate::serving::{End, Flow, REPLY_BYTES_MAX, Serving};
 
-/// One client's session, from the first dial to its end.
+/// One client's session, from the first connection attempt to its end.
 #[derive(Debug)]
 pub struct Session {
     phase: Phase,
@@ -24,29 +24,30 @@ pub struct Session {
 ///              due              Dialled               accepted
 ///  Waiting ---------> Dialling ---------> Handshaking ---------> Serving
 ///     ^                  |                     |  |                |  |
-///     |                  |   loss of the link  |  |                |  | closeSession answered, or link lost after it;
-///     +------------------+---------------------+--|----------------+  | auth refused
+///     |                  |   loss of the link  |  |                |  | closeSession answered,
+///     |                  |                     |  |                |  | or link lost after it,
+///     +------------------+---------------------+--|----------------+  | or auth refused
 ///                                                 | refused           |
 ///                                                 +-------> Over <----+
 ///                                              Close, from any but Serving
 /// ```
 #[derive(Debug)]
 enum Phase {
-    /// Until it is time to dial.
+    /// Waits until it is time to connect.
     Waiting { until: Instant },
-    /// The driver connects.
+    /// The driver is connecting.
     Dialling { link: LinkId, deadline: Instant },
-    /// The server is asked to accept the session.
+    /// The connect request is sent, its response outstanding.
     Handshaking { link: LinkId, deadline: Instant, inbound: BytesMut },
-    /// The server has accepted it.
+    /// The server has accepted the session.
     Serving(Serving),
-    /// For ever.
+    /// The session has ended.
     Over(End),
 }
 
 impl Session {
-    /// A session that begins with the first [`Input::Timeout`], which is due at once. The seed decides which servers
-    /// are tried in which order, and delays.
+    /// Creates a session. It starts connecting at the first [`Input::Timeout`], which is due at
+    /// once. The seed determines the order of servers and the delays.
     pub fn new(config: Config, seed: u64) -> Session {
         Session {
             phase: Phase::Waiting { until: Instant::default() },
@@ -54,7 +55,7 @@ impl Session {
         }
     }
 
-    /// Takes one input; appends what is to be done. `now` never goes back.
+    /// Handles one input and appends effects to `out`. `now` must not go back.
     pub fn step(&mut self, now: Instant, input: Input, out: &mut Outbox) {
         match input {
             Input::Timeout => self.timeout(now, out),
@@ -68,7 +69,7 @@ impl Session {
             Input::Disconnected { link } if self.link() == Some(link) => {
                 self.lose(now, Disconnect::Disconnected, out);
             }
-            // Of a link that is no more.
+            // Inputs of a link that the session has given up.
             Input::DialFailed { .. } | Input::Received { .. } | Input::Disconnected { .. } => {}
             Input::Submit(call, request) => self.submit(now, call, request, out),
             Input::Close => self.close(now, out),
@@ -87,7 +88,7 @@ impl Session {
         }
     }
 
-    /// What the user may know of the session's state.
+    /// The state of the session as the user sees it.
     pub fn state(&self) -> State {
         match &self.phase {
             Phase::Waiting { .. } | Phase::Dialling { .. } | Phase::Handshaking { .. } => {
@@ -103,17 +104,19 @@ impl Session {
         self.kept.id
     }
 
-    /// The password with which another handle could go on with the session; zeros until a server has accepted it.
+    /// The password with which another client object can resume the session; zeros until a server
+    /// has accepted the session.
     pub fn password(&self) -> Password {
         self.kept.password
     }
 
-    /// Highest zxid in a reply to this session; servers that are behind it will not accept the session (HS-05).
+    /// Highest zxid in any reply header; a server whose last zxid is lower refuses the session
+    /// (HS-05).
     pub fn last_zxid(&self) -> Zxid {
         self.kept.last_zxid
     }
 
-    /// Why the last link was given up, for logs; `None` if none ever was.
+    /// Why the last connection ended, for logs; `None` if none has ended.
     pub fn last_loss(&self) -> Option<&Disconnect> {
         self.kept.last_loss.as_ref()
     }
@@ -178,13 +181,13 @@ impl Session {
                 serving.received(now, bytes);
                 serving.frames(&mut self.kept, out)
             }
-            // Nothing can come before the driver has said that the link stands.
+            // No bytes count before `Input::Dialled`.
             Phase::Waiting { .. } | Phase::Dialling { .. } | Phase::Over(_) => return,
         };
         self.follow(now, outcome, out);
     }
 
-    /// The handshake's answer has come; requests' answers may have come behind it.
+    /// Handles the response to the connect request; `inbound` may hold later frames, too.
     fn answered(&mut self, now: Instant, response: &ConnectResponse, out: &mut Outbox) {
         let Phase::Handshaking { link, inbound, .. } = &mut self.phase else {
             return;
@@ -230,7 +233,7 @@ impl Session {
         }
     }
 
-    /// The request as it is to be sent, or why it is not.
+    /// The request in the form to send, or why the session refuses it.
     fn admit(&self, request: Request) -> Result<Request, Failure> {
         let load = match &self.phase {
             Phase::Over(end) => return Err(end.failure()),
@@ -259,8 +262,8 @@ impl Session {
         }
     }
 
-    /// The link is no more, or of no use: all calls fail, also those that were not sent (CLIENT-09). While a server
-    /// serves none are queued, so one of the two lists is empty.
+    /// Gives up the connection: all calls fail, also those not sent yet (CLIENT-09). No call is
+    /// queued while a server serves the session, so either `awaited` or `queue` is empty.
     fn lose(&mut self, now: Instant, loss: Disconnect, out: &mut Outbox) {
         let gone = matches!(loss, Disconnect::DialFailed | Disconnect::Disconnected);
         if let Some(link) = self.link().filter(|_| !gone) {

@@ -1,9 +1,9 @@
-//! The watches that a session holds, as far as it knows from replies and events (Java: `ZKWatchManager`).
+//! The watches of a session, as known from replies and events (Java: `ZKWatchManager`).
 //!
-//! Owns the sets of paths, as the server knows them. Must not send anything.
+//! Owns the sets of paths, in the server's form. Must not send anything.
 //!
-//! Invariant: a watch is here from the reply that set it to the event that used it up, or, where it is persistent, to
-//! the reply that removed it, across connections.
+//! Invariant: across connections, a watch is in its set from the reply that set it to the event
+//! that fires it, or to the reply that removes it; a persistent watch only to the latter.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,19 @@ use zabkeeper_core::{ErrorCode, Zxid};
 pub(crate) struct Watches {
     /// Set by getData, and by exists that found a node.
     data: BTreeSet<String>,
-    /// Set by exists that found nothing.
+    /// Set by exists that found no node.
     exist: BTreeSet<String>,
     /// Set by getChildren.
     child: BTreeSet<String>,
-    /// Set by addWatch, for the node and the list of its children; no event uses it up.
+    /// Set by addWatch in mode persistent: watches the node and its children list; stays after
+    /// events.
     persistent: BTreeSet<String>,
-    /// Set by addWatch, for the node and all below it (WATCH-06).
+    /// Set by addWatch in mode persistent recursive: watches the node and all its descendants
+    /// (WATCH-06).
     recursive: BTreeSet<String>,
 }
 
-/// What a request does to the watches, once its reply is there.
+/// The change of the watches that a request makes when its reply arrives.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     None,
@@ -82,7 +84,7 @@ impl Change {
 }
 
 impl Watches {
-    /// The request that asked for `change` was answered with error number `err`, zero being success (CLIENT-07).
+    /// Applies `change` after a reply with error code `err`, 0 being success (CLIENT-07).
     pub(crate) fn answered(&mut self, change: Change, err: i32) {
         match (change, err) {
             (Change::SetData(path) | Change::SetExist(path), 0) => {
@@ -121,8 +123,9 @@ impl Watches {
         }
     }
 
-    /// Uses up the watches that `event` fires. Were there any, or others that it concerns? A server that sets watches
-    /// again may tell of one deletion twice, once for data and once for children.
+    /// Removes the standard watches that `event` fires. True if it fires any watch, persistent ones
+    /// included. While it sets watches again, a server may send one deletion twice, once for the
+    /// data and once for the child watch.
     pub(crate) fn fired(&mut self, event: EventType, path: &str) -> bool {
         let (data, child) = match event {
             EventType::NodeCreated | EventType::NodeDataChanged => (true, false),
@@ -146,8 +149,8 @@ impl Watches {
             && above.chain([path]).any(|above| self.recursive.contains(above))
     }
 
-    /// The requests that set all watches again on a new connection, to be told of changes after `since`;
-    /// each is full with so many `bytes_max` of paths.
+    /// The requests that set all watches again on a new connection and ask for events of changes
+    /// after `since`; a request is full once its paths have `bytes_max` bytes.
     pub(crate) fn batches(&self, since: Zxid, bytes_max: usize) -> Vec<SetWatches> {
         let empty = || SetWatches { relative_zxid: Some(since), ..SetWatches::default() };
         let mut batches = Vec::new();
@@ -184,8 +187,9 @@ mod tests {
         watches.answered(Change::of(&request), 0);
     }
 
+    /// WATCH-06.
     #[test]
-    fn watch_06_recursive_watches_concern_components_and_no_lists_of_children() {
+    fn recursive_watch_fires_for_descendants_but_not_for_children_changes() {
         let mut watches = Watches::default();
         add(&mut watches, "/r", AddWatchMode::PersistentRecursive);
         for path in ["/r", "/r/a", "/r/a/b"] {
@@ -200,8 +204,9 @@ mod tests {
         assert!(watches.fired(EventType::NodeDataChanged, "/"));
     }
 
+    /// WATCH-07.
     #[test]
-    fn watch_07_kinds_exist_side_by_side_and_are_removed_one_by_one() {
+    fn watch_kinds_on_one_path_are_independent() {
         let mut watches = Watches::default();
         watches.answered(Change::SetData("/n".into()), 0);
         add(&mut watches, "/n", AddWatchMode::Persistent);
@@ -222,8 +227,9 @@ mod tests {
         assert!(watches.batches(Zxid::ZERO, 1).is_empty());
     }
 
+    /// OP-X1, WATCH-23.
     #[test]
-    fn op_x1_and_watch_23_only_batches_with_persistent_watches_need_the_newer_request() {
+    fn only_batches_with_persistent_watches_use_set_watches_2() {
         let mut watches = Watches::default();
         let long = |name| format!("/{name}{}", "n".repeat(100));
         watches.answered(Change::SetData(long("data")), 0);

@@ -1,7 +1,7 @@
-//! What a server is told about itself and its bounds; valid by construction.
+//! Settings and limits of one server, checked on construction.
 //!
-//! Owns every number that shapes the protocol: unit, default, range, reason. Must not parse files (`net-tokio` does)
-//! nor hold anything that changes while the server runs.
+//! Owns every number that shapes the protocol: unit, default, range, reason. Must not parse files
+//! (`net-tokio` does) nor hold anything that changes while the server runs.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,114 +26,124 @@ pub struct Config {
     pub limits: Limits,
     /// Kinds of nodes and quotas.
     pub tree: TreeOptions,
-    /// Who is believed, and what that is worth.
+    /// Authentication schemes, superusers and how the server applies them.
     pub auth: AuthOptions,
-    /// Sessions that are not known to the ensemble.
+    /// Local sessions: those that only one server knows.
     pub sessions: SessionOptions,
-    /// Who the members are, for whoever reads `/zookeeper/config` (DATA-27). Default: the node is empty.
+    /// Contents of `/zookeeper/config` (DATA-27). Default: the node is empty.
     pub membership: Option<Membership>,
-    /// Goes into the keys of all hash maps. Default: zero. Nothing that a server says or stores may depend on it; the
-    /// simulator changes it to prove that.
+    /// Salt for the keys of all hash maps. Default: zero. Nothing that a server sends or stores may
+    /// depend on it; the simulator varies it to prove that.
     pub map_salt: u64,
 }
 
-/// What the node `/zookeeper/config` shows while membership does not change: every server answers with what it was told
-/// itself, and stores nothing.
+/// What the node `/zookeeper/config` shows, as long as membership is static: every server answers
+/// from its own configuration and stores nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Membership {
-    /// A line for each member, and the version of the whole.
+    /// One line per member, then the version of the whole configuration.
     pub text: String,
-    /// When the server was told so: at its start.
+    /// Wall-clock time of the server's start.
     pub since: WallMs,
 }
 
-/// Which nodes there may be, and what becomes of those that go by themselves. All servers of an ensemble should have
-/// the same; the leader's count.
+/// Which kinds of nodes clients may create, and how the leader deletes containers and TTL nodes.
+/// All servers of an ensemble should have the same options; the leader's options apply.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TreeOptions {
-    /// May nodes have a time to live (`extendedTypesEnabled`)? Default: no.
+    /// Whether nodes may have a time to live (`extendedTypesEnabled`). Default: no.
     pub extended_types: bool,
-    /// Do hard quotas refuse writes (`enforceQuota`)? Default: no.
+    /// Whether hard quotas refuse writes (`enforceQuota`). Default: no.
     pub enforce_quota: bool,
-    /// How often the leader looks for containers and nodes whose time is over (`znode.container.checkIntervalMs`), ms,
-    /// at least 1. Default 60,000.
+    /// How often the leader looks for empty containers and expired TTL nodes
+    /// (`znode.container.checkIntervalMs`), in ms, at least 1. Default 60,000.
     pub container_check_ms: u64,
-    /// How many of them it deletes within a minute (`znode.container.maxPerMinute`), at least 1. Default 10,000.
+    /// How many such nodes the leader deletes per minute (`znode.container.maxPerMinute`), at least
+    /// 1. Default 10,000.
     pub container_max_per_minute: u32,
-    /// A container that never had a child goes after this time (`znode.container.maxNeverUsedIntervalMs`), ms; zero:
-    /// never, the default.
+    /// The leader deletes a container that never had a child after this time
+    /// (`znode.container.maxNeverUsedIntervalMs`), in ms. Zero, the default, means never.
     pub container_never_used_ms: u64,
 }
 
-/// Sessions that only the server knows which the client is connected to (SESS-14, SESS-15).
+/// Local sessions: only the server that the client is connected to knows them (SESS-14, SESS-15).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SessionOptions {
-    /// Are new sessions local (`localSessionsEnabled`)? Default: no.
+    /// Whether new sessions are local (`localSessionsEnabled`). Default: no.
     pub local: bool,
-    /// Is a local session made known to the ensemble when it needs to be (`localSessionsUpgradingEnabled`)? Default: no.
+    /// Whether a local session becomes global when it needs to (`localSessionsUpgradingEnabled`).
+    /// Default: no.
     pub upgrade: bool,
 }
 
-/// Bounds that keep queues and batches finite. The simulator draws unlikely ones.
+/// Bounds that keep queues and batches finite. The simulator picks extreme values.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Limits {
-    /// Unanswered requests of one connection; the driver stops reading that socket at the bound. Default 1,000, as
-    /// ZooKeeper's `globalOutstandingLimit`, but for each connection.
+    /// Unanswered requests of one connection; at the bound the driver stops reading that socket.
+    /// Default 1,000, as ZooKeeper's `globalOutstandingLimit`, but per connection.
     pub requests_per_conn: u32,
-    /// Bytes of transactions appended and not yet durable; above it the driver reads no client. Default 64 MiB:
-    /// half a second of a slow disk.
+    /// Bytes of transactions that are appended but not durable; above the bound the driver reads
+    /// from no client. Default 64 MiB: half a second of a slow disk.
     pub undurable_bytes: u64,
-    /// Transactions between snapshots (`snapCount`): one is begun at a random count within half of it and all of it,
-    /// so that replicas do not all snapshot at once. At least 2, default 100,000.
+    /// Transactions between snapshots (`snapCount`). A snapshot begins after a random count between
+    /// half of this and all of it, so that replicas do not all take one at once. At least 2,
+    /// default 100,000.
     pub snapshot_txns: u32,
-    /// Bytes of transactions between snapshots (`snapSizeLimitInKb`): one is begun at a random size within half of it and all
-    /// of it, however few transactions that are. Default 4 GiB.
+    /// Bytes of transactions between snapshots (`snapSizeLimitInKb`). A snapshot begins after a
+    /// random size between half of this and all of it, regardless of the number of transactions.
+    /// Default 4 GiB.
     pub snapshot_bytes: u64,
-    /// Servers compare fingerprints of their states at every zxid whose counter is a multiple of this. At least 1, default 1,000.
-    /// All servers of an ensemble should have the same.
+    /// Servers compare digests of their states at every zxid whose counter is a multiple of this.
+    /// At least 1, default 1,000. All servers of an ensemble should have the same value.
     pub compare_txns: u32,
-    /// Bytes of one snapshot slice, about: what one step may spend on the snapshot. The first slice also carries all
-    /// sessions and access control lists, and a node is never split. Default 128 KiB, which takes some 100 µs.
+    /// Approximate bytes of one snapshot slice: the work that one step may spend on a snapshot. The
+    /// first slice also carries all sessions and access control lists, and a node is never split.
+    /// Default 128 KiB, which takes about 100 µs.
     pub snapshot_slice_bytes: u32,
-    /// Snapshots kept; older ones and the log before them are removed. At least 1, default 3.
+    /// Snapshots kept; the server removes older ones and the log before them. At least 1, default
+    /// 3.
     pub snapshots_kept: u32,
-    /// Transactions of one epoch; then the leader resigns and a new epoch goes on (ZAB-20). At least 1, at most what a
-    /// zxid has room for, which is the default.
+    /// Transactions per epoch; after these the leader resigns and a new epoch begins (ZAB-20). At
+    /// least 1. The default is the maximum that a zxid has room for.
     pub epoch_txns: u32,
-    /// How long connections are held while no leader is known, before they are closed as ZooKeeper does. Default:
-    /// one tick.
+    /// How long the server holds new connections while it knows no leader, before it closes them as
+    /// ZooKeeper does. Default: one tick.
     pub hold: Duration,
-    /// How long a server that has a quorum's vote waits for the voters that have not spoken, who may know better.
-    /// Default 20 ms: discovery compares histories anyway, so a hasty election costs another one, not safety.
+    /// How long a server that has a quorum's votes waits for better votes from the remaining
+    /// voters. Default 20 ms: discovery compares histories anyway, so ending an election too early
+    /// costs another election, but not safety.
     pub final_wait: Duration,
-    /// A server that looks for a leader repeats itself after this time, then after twice as long, and so on up to
-    /// `notify_max`. Default 100 ms.
+    /// A looking server resends its notifications after this time, then after twice as long, and so
+    /// on up to `notify_max`. Default 100 ms.
     pub notify_min: Duration,
     /// See `notify_min`. Default 1 s.
     pub notify_max: Duration,
-    /// Bytes of the newest transactions that are kept in memory for learners; what is older is read from the disk.
-    /// Default 4 MiB.
+    /// Bytes of the newest transactions kept in memory for learners; older ones are read from the
+    /// disk. Default 4 MiB.
     pub recent_bytes: u64,
-    /// Bytes of one answer or one transaction, about. A small request may ask for far more than it holds: many large nodes
-    /// at once, or lists made of many identities. Beyond this it is refused (-5). At most 192 MiB, because a link takes
-    /// less than 256; default 64 MiB.
+    /// Approximate bytes of one answer or one transaction. A small request may cause a far larger
+    /// answer, such as many large nodes at once or access control lists expanded to many ids. Above
+    /// the limit the server refuses the request (-5). At most 192 MiB, because a link carries
+    /// frames below 256 MiB; default 64 MiB.
     pub record_bytes: usize,
-    /// Bytes sent to a learner that catches up, before its connection has to drain. Default 1 MiB.
+    /// Bytes in flight to a learner that catches up; above it the connection must drain first.
+    /// Default 1 MiB.
     pub bulk_bytes: u32,
-    /// A learner that is behind is sent a snapshot, if there is one that is newer than what it has, rather than the log.
-    /// Default no.
+    /// Whether a learner that is behind gets a snapshot newer than its history, if there is one,
+    /// instead of the log. Default: no.
     pub prefer_snapshots: bool,
-    /// Units of work after which a step leaves the rest to the next one; see [`Outbox`](crate::Outbox). At least 1. One
-    /// request or transaction is never split. Default 5,000, which take some milliseconds.
+    /// Units of work after which a step leaves the rest to the next step; see
+    /// [`Outbox`](crate::Outbox). At least 1. One request or transaction is never split. Default
+    /// 5,000, which take a few milliseconds.
     pub step_units: u64,
 }
 
-/// A setting that cannot be: the server does not start.
+/// An invalid setting: the server does not start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// The setting, as users know it.
+    /// The setting's name in `zoo.cfg` or `myid`.
     pub key: &'static str,
-    /// What is wrong with which value, and what to do.
+    /// What is wrong with which value, and how to correct it.
     pub what: String,
 }
 
@@ -162,7 +172,7 @@ impl Limits {
 }
 
 impl TreeOptions {
-    /// The highest server id where nodes may have a time to live (DATA-21).
+    /// The highest server id that permits TTL nodes (DATA-21).
     const ID_MAX: u64 = 254;
 }
 
@@ -179,11 +189,11 @@ impl Default for TreeOptions {
 }
 
 impl Config {
-    /// A server `id` among `voters` with default limits; session timeouts are 2 to 20 ticks (HS-06), a leader has 10
-    /// ticks to be established, and 5 to hear from a quorum.
+    /// Configuration of server `id` among `voters`, with default limits. Session timeouts are 2 to
+    /// 20 ticks (HS-06), `initLimit` is 10 ticks and `syncLimit` 5.
     ///
     /// # Errors
-    /// A tick of zero, or a server that is not among the voters.
+    /// A tick of zero, too many voters, or a server that is not among the voters.
     pub fn new(id: ServerId, voters: Voters, tick: Duration) -> Result<Config, ConfigError> {
         if tick.is_zero() {
             return Err(ConfigError { key: "tickTime", what: "0 ms is no tick; use 2000".into() });
@@ -214,7 +224,7 @@ impl Config {
         })
     }
 
-    /// Other bounds for session timeouts (`minSessionTimeout`, `maxSessionTimeout`).
+    /// Sets the bounds of session timeouts (`minSessionTimeout`, `maxSessionTimeout`).
     ///
     /// # Errors
     /// A minimum above the maximum.
@@ -236,7 +246,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Other bounds for the ensemble's phases, in ticks (`initLimit`, `syncLimit`).
+    /// Sets the time limits of the protocol's phases, in ticks (`initLimit`, `syncLimit`).
     ///
     /// # Errors
     /// A limit of zero.
@@ -251,10 +261,10 @@ impl Config {
         Ok(self)
     }
 
-    /// Other kinds of nodes, and what becomes of them.
+    /// Sets the options for nodes.
     ///
     /// # Errors
-    /// Nodes with a time to live on a server whose number they need, or a pace of zero.
+    /// TTL nodes on a server whose id is above 254, or a container check interval or rate of zero.
     pub fn with_tree(mut self, tree: TreeOptions) -> Result<Config, ConfigError> {
         if tree.extended_types && self.id.0 > TreeOptions::ID_MAX {
             let what = format!(
@@ -277,34 +287,36 @@ impl Config {
         Ok(self)
     }
 
-    /// How long election to service may take (`initLimit`).
+    /// Maximum time from election to service (`initLimit`).
     pub fn init_limit(&self) -> Duration {
         self.init_limit
     }
 
-    /// How long a server that was elected waits for a quorum to connect: one tick. Whoever voted for it does so at once,
-    /// so if they do not come they follow somebody else. Learners wait for twice as long.
+    /// How long an elected server waits for a quorum to connect: one tick. Servers that voted for
+    /// it connect at once; if they are missing after a tick, they follow another server. Learners
+    /// wait for two ticks.
     pub(crate) fn discovery_limit(&self) -> Duration {
         self.tick
     }
 
-    /// How long leader and follower wait for a word of each other (`syncLimit`).
+    /// How long leader and follower wait for a message from each other (`syncLimit`).
     pub fn sync_limit(&self) -> Duration {
         self.sync_limit
     }
 
-    /// How old the newest proof of life may be that leader and follower have of each other: `syncLimit`, and the time from
-    /// one ping to the next, because a proof is as old as the ping or the answer that it goes back to.
+    /// Maximum age of the newest heartbeat that leader and follower have from each other:
+    /// `syncLimit` plus the ping interval, because a heartbeat's age counts from the ping or the
+    /// answer that caused it.
     pub fn silence_limit(&self) -> Duration {
         self.sync_limit + self.tick / 2
     }
 
-    /// Who this server is.
+    /// The id of this server.
     pub fn id(&self) -> ServerId {
         self.id
     }
 
-    /// Who decides.
+    /// The voting members.
     pub fn voters(&self) -> &Voters {
         &self.voters
     }
@@ -314,12 +326,12 @@ impl Config {
         self.tick
     }
 
-    /// Smallest session timeout granted.
+    /// Minimum session timeout granted.
     pub fn session_timeout_min(&self) -> Duration {
         self.session_timeout_min
     }
 
-    /// Largest session timeout granted.
+    /// Maximum session timeout granted.
     pub fn session_timeout_max(&self) -> Duration {
         self.session_timeout_max
     }
@@ -344,8 +356,9 @@ impl std::error::Error for ConfigError {}
 mod tests {
     use super::*;
 
+    /// DATA-21.
     #[test]
-    fn data_21_the_number_of_a_server_must_leave_room_for_times_to_live() {
+    fn ttl_nodes_need_a_server_id_up_to_254() {
         let on = || TreeOptions { extended_types: true, ..TreeOptions::default() };
         for (id, options, refused) in [
             (254, on(), None),

@@ -1,6 +1,6 @@
-//! The context of a step: what a function needs to act.
+//! The context of a step: the clock values, the configuration, randomness and the outbox.
 //!
-//! Owns the access to time, settings, randomness and outbox. A function that takes no `Cx` cannot act.
+//! Owns the access to all of these. A function without a `Cx` parameter cannot emit commands.
 
 use crate::auth::Schemes;
 use crate::config::Config;

@@ -1,18 +1,21 @@
-//! Fingerprints of replicated state: equal digests at equal zxids mean equal replicas.
+//! Digests of replicated state: equal digests at equal zxids mean equal replicas.
 //!
-//! Owns what counts as state and how it is hashed. A replica's digest is the wrapping sum over all nodes and sessions, so that
-//! it can be kept up to date: what changes takes its old share out and brings its new one in. Not cryptographic.
+//! Owns which fields count as state and how they are hashed. Must not serve as protection against
+//! forgery: the hash is not cryptographic.
+//!
+//! A replica's digest is the wrapping sum of one hash (share) per node and per session. A change
+//! subtracts the old share and adds the new one, so updating the digest costs only what changed.
 
 use crate::ids::{ServerId, SessionId, Zxid};
 use crate::wire::Acl;
 
-/// All that is replicated of one node.
+/// The replicated fields of one node.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the names are those of `wire::Stat`")]
 pub struct NodeView<'a> {
     pub path: &'a str,
     pub data: Option<&'a [u8]>,
-    /// Empty for the nodes that the server makes itself (no list: no restriction).
+    /// Empty for the nodes that the server creates itself: no list means no restriction.
     pub acl: &'a [Acl],
     pub czxid: Zxid,
     pub mzxid: Zxid,
@@ -20,7 +23,7 @@ pub struct NodeView<'a> {
     pub ctime: i64,
     pub mtime: i64,
     pub version: i32,
-    /// Children ever created (the stored cversion; clients see twice that less the children there are).
+    /// Children ever created: the stored cversion. Clients see `2 * creates - children`.
     pub creates: i32,
     pub aversion: i32,
     pub owner: SessionId,
@@ -32,8 +35,8 @@ pub fn node(node: &NodeView<'_>) -> u64 {
     named(node.path.rsplit('/').filter(|name| !name.is_empty()), node)
 }
 
-/// The same by the names of which the path consists, the last one first, so that whoever holds links need not make a path: that
-/// of the view does not count.
+/// Like [`node`], with the path given as its names, last one first. `node.path` is ignored, so that
+/// a caller that follows parent links does not have to build the path.
 pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>, node: &NodeView<'_>) -> u64 {
     let mut hash = Fnv::new();
     names.for_each(|name| hash.text(name));
@@ -60,19 +63,20 @@ pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>, node: &NodeView<'_
     ] {
         hash.number(number);
     }
-    // Whoever keeps shares has other uses for the outermost values.
+    // The tree uses 0 and `u64::MAX` as markers in place of a share.
     hash.0.clamp(1, u64::MAX - 1)
 }
 
-/// Fingerprint of an access control list.
+/// Hash of an access control list.
 pub(crate) fn acl(list: &[Acl]) -> u64 {
     let mut hash = Fnv::new();
     hash.acl(list);
     hash.0
 }
 
-/// Share of one session in the digest: its id, the timeout that its createSession carried, ms, the server that its
-/// client connected to last, and whether its password is of the ensemble's secret.
+/// Share of one session in the digest: its id, the timeout in its createSession transaction (ms),
+/// the server that its client connected to last, and whether its password comes from the ensemble's
+/// secret.
 pub fn session(id: SessionId, timeout_ms: u32, server: Option<ServerId>, keyed: bool) -> u64 {
     let mut hash = Fnv::new();
     hash.text("session");
@@ -89,7 +93,7 @@ pub fn session(id: SessionId, timeout_ms: u32, server: Option<ServerId>, keyed: 
     hash.0
 }
 
-/// Share of what no session may be called any more: the highest id that was ever dealt for servers with this byte.
+/// Share of the highest session id ever assigned for servers with this byte, which is never reused.
 pub fn last_session(server: u8, id: SessionId) -> u64 {
     let mut hash = Fnv::new();
     hash.text("last session");
@@ -98,7 +102,7 @@ pub fn last_session(server: u8, id: SessionId) -> u64 {
     hash.0
 }
 
-/// FNV-1a over 64 bits, words at a time for numbers.
+/// A variant of FNV-1a with 64 bits of state that hashes a word at a time.
 struct Fnv(u64);
 
 impl Fnv {
@@ -125,7 +129,7 @@ impl Fnv {
         }
     }
 
-    /// The same for bytes that may be many: four words at a time, none of which waits for another.
+    /// Like `bytes`, but for long inputs: four independent lanes run in parallel on the CPU.
     fn long(&mut self, bytes: &[u8]) {
         let (blocks, rest) = bytes.as_chunks::<32>();
         if !blocks.is_empty() {

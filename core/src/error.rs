@@ -1,13 +1,14 @@
-//! Errors, sorted by blame: what a client is told, what a client did to the wire, what the disk did to us.
+//! Error types: codes for clients, malformed input from clients, corrupt data from the disk.
 //!
-//! Owns the codes of ZooKeeper's `KeeperException.Code` that a server sends. Must not know who sends them.
+//! Owns the codes of ZooKeeper's `KeeperException.Code` that a server sends. Must not know which
+//! component sends them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares an enum whose variants have numbers on the wire, and the way there and back: one list, so that none is left
-/// out of the way back.
+/// Declares an enum whose variants have numbers on the wire, with conversions in both directions.
+/// One list generates both, so that they always agree.
 macro_rules! numbered {
     (
         $(#[$meta:meta])*
@@ -27,7 +28,7 @@ macro_rules! numbered {
                 self as i32
             }
 
-            /// What has this number, if a server of ours knows it.
+            /// The variant with this number, if this server supports it.
             pub fn from_wire(value: i32) -> Option<$name> {
                 match value {
                     $($number => Some($name::$variant),)+
@@ -40,23 +41,24 @@ macro_rules! numbered {
 pub(crate) use numbered;
 
 numbered! {
-    /// Why a request was refused, as the client is told. The number is the wire value, and never zero, which is
-    /// success; in the log it is stored by position: append only.
+    /// Why the server refused a request, as sent to the client. The discriminant is the wire value
+    /// and never zero, which means success. The log stores the variant's index: append new variants
+    /// only.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
     pub enum ErrorCode {
-        /// The request's record could not be decoded, or one of its fields has no meaning.
+        /// The server could not decode the request's record, or a field has an invalid value.
         Marshalling = -5,
-        /// The operation is unknown here, or switched off.
+        /// This server does not know the operation, or the operation is switched off.
         Unimplemented = -6,
         /// Bad path, bad create flag, or an attempt to delete a reserved node.
         BadArguments = -8,
-        /// The session is not known to the server.
+        /// The server does not know the session.
         UnknownSession = -12,
         /// The node, or the parent of a node to create, does not exist.
         NoNode = -101,
-        /// An access control list refuses.
+        /// An access control list denies the request.
         NoAuth = -102,
-        /// The version given is not the node's.
+        /// The version in the request differs from the node's.
         BadVersion = -103,
         /// The parent is ephemeral.
         NoChildrenForEphemerals = -108,
@@ -66,21 +68,23 @@ numbered! {
         NotEmpty = -111,
         /// The session is closing or gone.
         SessionExpired = -112,
-        /// The access control list is empty, malformed, or names a scheme that is not offered.
+        /// The access control list is empty, malformed, or names an unsupported scheme.
         InvalidAcl = -114,
         /// Authentication failed; the connection is closed.
         AuthFailed = -115,
-        /// This connection has no such watch.
+        /// The connection has no such watch.
         NoWatcher = -121,
-        /// An ephemeral node was asked for by a session that only its server knows, and that may not be made known.
+        /// A local session asked for an ephemeral node, and upgrading local sessions is switched
+        /// off.
         EphemeralOnLocalSession = -120,
-        /// A hard quota refuses.
+        /// The request would exceed a hard quota.
         QuotaExceeded = -125,
-        /// The request has waited for longer than the server is told to let requests wait.
+        /// The request waited longer than the configured limit.
         Throttled = -127,
-        /// The connection has not authenticated with a scheme that the server demands; it is closed.
+        /// The connection has not authenticated with a scheme that the server requires; the server
+        /// closes it.
         SchemeRequired = -124,
-        /// The members of the ensemble may not be changed.
+        /// Reconfiguration of the ensemble is disabled.
         ReconfigDisabled = -123,
     }
 }
@@ -93,31 +97,31 @@ impl fmt::Display for ErrorCode {
 
 impl std::error::Error for ErrorCode {}
 
-/// Bytes on a connection that break the protocol: the connection is closed, nobody else is disturbed.
+/// Bytes from a client that break the protocol: the server closes that connection only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Malformed {
     /// A frame's length is negative or above the limit (WIRE-03).
     FrameLength {
-        /// The length read, as the signed number it is on the wire.
+        /// The length read; signed on the wire.
         length: i32,
         /// The largest length accepted (`jute.maxbuffer`).
         limit: u32,
     },
-    /// A frame ends before its record does.
+    /// The frame ends before the record in it does.
     Truncated {
-        /// What was being read.
+        /// The field being read.
         field: &'static str,
     },
-    /// A length or count inside a record cannot be right.
+    /// A length or count inside a record is out of range.
     Length {
-        /// What was being read.
+        /// The field being read.
         field: &'static str,
         /// The length read.
         length: i32,
     },
-    /// A value out of its range.
+    /// A value is out of range.
     Value {
-        /// What was being read.
+        /// The field being read.
         field: &'static str,
         /// The value read.
         value: i64,
@@ -139,7 +143,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Durable bytes that passed their checksum and still make no sense: the server does not start on them.
+/// Durable bytes that passed their checksum but cannot be decoded: the server refuses to start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Corrupt {
     /// What is wrong, where, and with which value.
@@ -154,11 +158,12 @@ impl fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
-/// A logged transaction that the state before it does not admit: a bug, or bytes that no leader of ours has decided. The
-/// server stops on it, because whoever goes on without it differs from the others from then on.
+/// A logged transaction that does not fit the state before it: a bug, or bytes that no leader
+/// wrote. The server halts, because skipping the transaction would make its state differ from the
+/// other replicas.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Inapplicable {
-    /// What the state has against it, with the value.
+    /// Which check failed, with the offending value.
     pub(crate) what: String,
 }
 
@@ -173,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_survive_the_wire() {
+    fn error_codes_round_trip() {
         let known = (-1_000..=0).filter_map(|value| Some((value, ErrorCode::from_wire(value)?)));
         let mut count = 0;
         for (value, code) in known {

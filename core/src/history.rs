@@ -1,20 +1,23 @@
-//! What a log holds, as a few numbers: so that two logs can be compared whatever their length.
+//! The zxids of a log in compact form, so that two logs can be compared regardless of length.
 //!
-//! Owns the spans of a log and the search for the last position that another log can share. Must not know servers.
+//! Owns the spans of a log and the search for the last position that another log can share. Must
+//! not know servers.
 //!
-//! Within an epoch one leader deals counters without a gap, beginning at 1, and whoever has a transaction of an epoch
-//! has all before it. So a log is one span for each epoch, and two logs that both hold a zxid agree up to it.
+//! Within an epoch, the one leader assigns counters without gaps, beginning at 1, and a server that
+//! has a transaction of an epoch has all earlier ones. So a log has one span per epoch, and two
+//! logs that both contain a zxid agree up to that zxid.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Zxid};
 
-/// The transactions on a disk: everything after a position, as spans of epochs.
+/// The zxids of the transactions on a disk: everything after a start position, as one span per
+/// epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct History {
-    /// The log holds what comes after this position, up to its end.
+    /// The log contains everything after this zxid, up to its end.
     after: Zxid,
-    /// One for each epoch that has transactions, rising.
+    /// One for each epoch that has transactions, by rising epoch.
     spans: Vec<Span>,
 }
 
@@ -26,7 +29,7 @@ struct Span {
 }
 
 impl History {
-    /// An empty log that begins after `position`, which is that of a snapshot, or zero.
+    /// An empty log that begins after `position`: the zxid of a snapshot, or zero.
     pub fn after(position: Zxid) -> History {
         History { after: position, spans: Vec::new() }
     }
@@ -41,19 +44,20 @@ impl History {
         self.spans.last().map_or(self.after, |span| span.last)
     }
 
-    /// Are there transactions of this epoch, or does the log begin after one of them?
+    /// Does the log have transactions of this epoch, or begin after one of them?
     pub(crate) fn holds(&self, epoch: Epoch) -> bool {
         self.after.epoch() == epoch || self.spans.iter().any(|span| span.first.epoch() == epoch)
     }
 
-    /// May a transaction with this zxid come next? The following one of the same epoch, or the first of a later one.
+    /// May a transaction with this zxid come next? True for the successor in the same epoch, and
+    /// for counter 1 of a later epoch.
     pub fn may_follow(&self, zxid: Zxid) -> bool {
         let end = self.end();
         let next = end.epoch() == zxid.epoch() && end.next() == Some(zxid);
         next || (zxid.epoch() > end.epoch() && zxid.counter() == 1)
     }
 
-    /// Takes up the next transaction.
+    /// Appends the next transaction.
     ///
     /// # Panics
     /// Where it leaves a gap.
@@ -65,7 +69,7 @@ impl History {
         }
     }
 
-    /// The last position at or before `zxid` that this log can vouch for; `None` where that lies before its start.
+    /// The last position of this log at or before `zxid`; `None` if `zxid` lies before its start.
     pub(crate) fn last_at_or_before(&self, zxid: Zxid) -> Option<Zxid> {
         let span = self.spans.iter().rev().find(|span| span.first <= zxid);
         match span {
@@ -74,7 +78,7 @@ impl History {
         }
     }
 
-    /// Forgets everything after the last position at or before `zxid`, which becomes the end.
+    /// Removes everything after the last position at or before `zxid`, which becomes the end.
     ///
     /// # Panics
     /// Where that would lie before the start.
@@ -86,7 +90,7 @@ impl History {
         }
     }
 
-    /// Forgets what is at or before `zxid`: it may have been removed from the disk.
+    /// Removes the spans at or before `zxid`: the disk may have purged those transactions.
     pub(crate) fn forget(&mut self, zxid: Zxid) {
         if zxid <= self.after {
             return;
@@ -118,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_shared_position_is_found_by_epochs() {
+    fn last_shared_position_is_found_by_epoch() {
         let ours = three_epochs();
         for (theirs, shared) in [
             (z(7, 1), Some(z(7, 1))),
@@ -136,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_the_end_and_forgetting_the_start_keep_the_rest() {
+    fn truncate_and_forget_keep_the_positions_between() {
         let mut log = three_epochs();
         log.truncate(z(5, 0));
         assert_eq!(log.end(), z(3, 3));
@@ -150,8 +154,9 @@ mod tests {
         assert_eq!(log, History::after(z(3, 1)));
     }
 
+    /// ZAB-13.
     #[test]
-    fn zab_13_a_gap_is_told_from_the_next_transaction() {
+    fn gap_is_distinguished_from_the_next_transaction() {
         let log = three_epochs();
         assert!(log.may_follow(z(7, 2)) && log.may_follow(z(8, 1)));
         for wrong in [z(7, 1), z(7, 3), z(8, 2), z(3, 4), z(7, 0)] {

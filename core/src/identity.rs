@@ -1,12 +1,13 @@
-//! Which ensemble a server belongs to, and what only its servers know.
+//! Which ensemble a server belongs to, and the secret that its servers share.
 //!
-//! Owns the ensemble's id and the secret behind the passwords of its sessions, the random numbers of its epochs, and how a
-//! leader draws them. Must not decide who is believed: `zab` does.
+//! Owns the ensemble's id, the secret behind its session passwords, the nonces of its epochs, and
+//! how a leader draws them. Must not decide which identity wins: `zab` does.
 //!
-//! The leader of an ensemble's first epoch draws the identity. It is durable, with the epoch, on every server that follows that
-//! epoch, before any of them serves a client. Until a quorum has it, the next leader may draw another one; whoever
-//! hears a leader begin an epoch takes over the identity that the leader has. A leader has the highest epoch of its quorum, so no
-//! leader can lack an identity that was established.
+//! The leader of an ensemble's first epoch draws the identity. Every server that follows that epoch
+//! makes the identity durable together with the epoch, before any of them serves a client. Until a
+//! quorum has it, the next leader may draw another one. A server adopts its leader's identity when
+//! the leader begins an epoch. A leader has the highest epoch of its quorum, so every leader has an
+//! identity that was established.
 
 use std::fmt;
 
@@ -19,33 +20,34 @@ use crate::wire::Password;
 
 const BYTES: usize = 32;
 
-/// Epochs whose random number is kept. Those before were compared when their leaders began.
+/// How many epochs' nonces are kept. The nonces of older epochs were compared when their leaders
+/// began.
 pub(crate) const EPOCHS: usize = 64;
 
-/// What feeds every choice of a server that needs variety, and the secrets that it draws.
+/// The seed of all random choices of a server, and of the secrets that it draws.
 ///
-/// From 32 bytes that nobody can guess, or, for tests and simulations, from a number.
+/// Made from 32 unpredictable bytes or, for tests and simulations, from a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed([u8; BYTES]);
 
-/// What the passwords of an ensemble's sessions are computed with. It stays out of every text.
+/// The key that session passwords are computed with. Never printed.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSecret([u8; BYTES]);
 
 /// The identity of an ensemble.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Identity {
-    /// Tells it from every other ensemble; never zero.
+    /// Differs from the id of every other ensemble; never zero.
     pub id: u64,
-    /// Passwords of sessions are computed with it.
+    /// The key for session passwords.
     pub secret: SessionSecret,
-    /// Sessions that an earlier epoch has created have ZooKeeper's passwords (HS-08).
+    /// Sessions created in an earlier epoch have ZooKeeper's passwords (HS-08).
     pub since: Epoch,
-    /// Is it known to be a quorum's? Until then another one may take its place.
+    /// Whether a quorum is known to have this identity. Until then another one may replace it.
     pub established: bool,
 }
 
-/// The random number of an epoch: two leaders that begin an epoch of one number have two of them.
+/// The nonce of an epoch. If two leaders begin epochs with the same number, the nonces differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EpochNonce {
     /// The epoch.
@@ -55,7 +57,7 @@ pub struct EpochNonce {
 }
 
 impl Seed {
-    /// The same as a number, for choices that need no secrecy.
+    /// The seed as a number, for choices that need no secrecy.
     pub(crate) fn number(&self) -> u64 {
         u64::from_le_bytes(*self.0.first_chunk().expect("long enough"))
     }
@@ -66,7 +68,7 @@ impl Seed {
         Identity { id: number(&self.0, "ensemble", since), secret, since, established: false }
     }
 
-    /// The random number of an epoch that this server begins.
+    /// The nonce of an epoch that this server begins.
     pub fn epoch_nonce(&self, epoch: Epoch) -> EpochNonce {
         EpochNonce { epoch, nonce: number(&self.0, "epoch", epoch) }
     }
@@ -99,13 +101,14 @@ impl fmt::Debug for SessionSecret {
 }
 
 impl SessionSecret {
-    /// The password of a session: half of an HMAC-SHA-256 over its id.
+    /// The password of a session: the first half of an HMAC-SHA-256 over its id.
     pub(crate) fn password(&self, session: SessionId) -> Password {
         let whole = hmac(&self.0, "password", session.0.cast_unsigned());
         *whole.first_chunk().expect("long enough")
     }
 
-    /// Is this the session's password? In constant time, or it could be found byte by byte.
+    /// Whether `claimed` is the session's password. Compares in constant time, because an early
+    /// exit would let an attacker find the password byte by byte.
     pub(crate) fn is_password(&self, session: SessionId, claimed: &[u8]) -> bool {
         let mac = mac(&self.0, "password", session.0.cast_unsigned());
         claimed.len() == size_of::<Password>() && mac.verify_truncated_left(claimed).is_ok()
@@ -113,18 +116,19 @@ impl SessionSecret {
 }
 
 impl Identity {
-    /// Do sessions that this epoch has created have passwords of the secret?
+    /// Whether sessions created in this epoch have passwords computed with the secret.
     pub(crate) fn covers(&self, epoch: Epoch) -> bool {
         epoch >= self.since
     }
 }
 
-/// Are these the ids of two ensembles? Zero, which stands for one that is not known yet, differs from none.
+/// Whether two ids name different ensembles. Zero means unknown and differs from none.
 pub(crate) fn differ(ours: u64, theirs: u64) -> bool {
     ours != 0 && theirs != 0 && ours != theirs
 }
 
-/// Notes the number of an epoch that begins, and forgets those that `needed` does not name, and the oldest of too many.
+/// Adds the nonce of an epoch that begins. Removes the nonces of this and later epochs, those that
+/// `needed` rejects, and the oldest ones beyond [`EPOCHS`].
 pub(crate) fn note_epoch(
     nonces: &mut Vec<EpochNonce>,
     new: EpochNonce,
@@ -136,12 +140,12 @@ pub(crate) fn note_epoch(
     nonces.drain(..surplus);
 }
 
-/// The number of an epoch, where it is known.
+/// The nonce of an epoch, if known.
 pub(crate) fn nonce_of(nonces: &[EpochNonce], epoch: Epoch) -> Option<u64> {
     nonces.iter().find(|known| known.epoch == epoch).map(|known| known.nonce)
 }
 
-/// Zero means that a number is unknown.
+/// Never zero, which means unknown.
 fn number(key: &[u8], purpose: &str, epoch: Epoch) -> u64 {
     let whole = hmac(key, purpose, epoch.0.into());
     u64::from_le_bytes(*whole.first_chunk().expect("long enough")).max(1)
@@ -162,14 +166,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_stay_out_of_texts() {
+    fn debug_output_hides_secrets() {
         let identity = Seed::from([7; BYTES]).identity(Epoch(1));
         let text = format!("{identity:?} {:?}", Seed::from(9));
         assert!(text.contains("secret: SessionSecret,") && text.ends_with(" Seed"), "{text}");
     }
 
     #[test]
-    fn every_byte_of_a_seed_counts_and_purposes_differ() {
+    fn identity_depends_on_every_seed_byte_and_nonces_on_purpose_and_epoch() {
         let of = |at: usize| {
             let mut bytes = [0; BYTES];
             bytes[at] = 1;
@@ -184,8 +188,9 @@ mod tests {
         assert_ne!(seed.epoch_nonce(Epoch(1)).nonce, seed.epoch_nonce(Epoch(2)).nonce);
     }
 
+    /// HS-08.
     #[test]
-    fn hs_08_a_password_says_nothing_without_the_secret() {
+    fn password_depends_on_secret_and_session() {
         let secrets = [1, 2].map(|number| Seed::from(number).identity(Epoch(1)).secret);
         let session = SessionId(0x0100_0000_0000_0007);
         let [one, other] = secrets.map(|secret| secret.password(session));
@@ -199,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_epochs_are_kept_as_far_as_they_are_needed() {
+    fn only_needed_nonces_are_kept() {
         let new = |epoch| EpochNonce { epoch: Epoch(epoch), nonce: u64::from(epoch) + 100 };
         let mut nonces = Vec::new();
         for epoch in 1..=100 {

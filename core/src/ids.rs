@@ -1,4 +1,4 @@
-//! Newtypes for everything that is counted or named: no two bare integers stand side by side in this crate.
+//! Newtypes for identifiers, counters and times, so that the compiler tells them apart.
 //!
 //! Owns the ordering and printing of identifiers and of time. Must not know any protocol rule.
 
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Transaction id: 32 bits of epoch above 32 bits of counter, totally ordered.
+/// Transaction id: the epoch in the high 32 bits, a counter in the low 32; totally ordered.
 ///
 /// The epoch stays below 2^31, because Java clients compare zxids as signed numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Zxid(pub u64);
 
-/// The reign of one leader. Rises with every established leader; below 2^31.
+/// Epoch of one leader (ZAB paper). Rises with every established leader; below 2^31.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Epoch(pub u32);
 
@@ -21,21 +21,24 @@ pub struct Epoch(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ServerId(pub u64);
 
-/// A client session; printed in hex as ZooKeeper does. The top byte names the server that created it.
+/// A client session, printed in hex as ZooKeeper does. The top byte is the id of the server that
+/// created it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SessionId(pub i64);
 
-/// One client connection. Dealt by the driver, rising, never dealt again: also not after a restart
-/// (drivers start at a random number), because a transaction in the log remembers the connection it came from.
+/// One client connection. The driver assigns rising ids and never reuses one, not even after a
+/// restart (drivers start at a random number), because a logged transaction stores the connection
+/// it came from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnId(pub u64);
 
-/// One attempt to have a link with another server, and the link if it succeeds. Dealt by the driver, rising, never
-/// dealt again in the life of a [`Server`](crate::Server).
+/// One attempt to connect to another server, and the link if the attempt succeeds. The driver
+/// assigns rising ids and never reuses one during the life of a [`Server`](crate::Server).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LinkId(pub u64);
 
-/// One command in the log lane of the disk. Rises by one per command over the life of a [`Server`](crate::Server).
+/// One command to the log lane of the disk. Rises by one per command over the life of a
+/// [`Server`](crate::Server).
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -47,17 +50,18 @@ pub struct WriteId(pub u64);
 )]
 pub struct Instant(pub u64);
 
-/// Wall-clock time in milliseconds since 1970; only for the time stamps of transactions. May step either way.
+/// Wall-clock time in milliseconds since 1970, for the time stamps of transactions, the lifetimes
+/// of TTL nodes and session ids. The clock may step forwards or backwards.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize,
 )]
 pub struct WallMs(pub i64);
 
 impl Zxid {
-    /// Before every transaction: the position of an empty history.
+    /// The zxid of an empty history, below every transaction's.
     pub const ZERO: Zxid = Zxid(0);
 
-    /// The position at which `epoch` begins: not a transaction, but a valid last zxid.
+    /// The zxid at which `epoch` begins: no transaction has it, but it is a valid last zxid.
     pub fn start_of(epoch: Epoch) -> Zxid {
         Zxid(u64::from(epoch.0) << 32)
     }
@@ -67,69 +71,71 @@ impl Zxid {
         Epoch((self.0 >> 32) as u32)
     }
 
-    /// Position within the epoch; the first transaction has 1.
+    /// Position within the epoch; the first transaction has counter 1.
     pub fn counter(self) -> u32 {
         (self.0 & 0xffff_ffff) as u32
     }
 
-    /// The following transaction of the same epoch, or `None` where the counter is used up and only a new epoch
-    /// can go on (ZAB-20).
+    /// The zxid of the next transaction in the same epoch, or `None` where the counter is used up
+    /// and the ensemble needs a new epoch (ZAB-20).
     pub fn next(self) -> Option<Zxid> {
         (self.counter() < u32::MAX - 1).then(|| Zxid(self.0 + 1))
     }
 
-    /// As the signed number that goes on the wire.
+    /// The signed number sent on the wire.
     pub fn wire(self) -> i64 {
         self.0.cast_signed()
     }
 
-    /// From the signed number of a client; negative ones (no client has seen them) count as zero.
+    /// From the signed number that a client sends. Negative numbers count as zero: no server has
+    /// ever sent one.
     pub fn from_wire(value: i64) -> Zxid {
         Zxid(u64::try_from(value).unwrap_or(0))
     }
 }
 
 impl Epoch {
-    /// No epoch reaches this one: zxids stay below 2^63. A peer that speaks of it is damaged.
+    /// Upper bound, never reached: zxids stay below 2^63. A peer that names this epoch is damaged.
     pub const END: Epoch = Epoch(i32::MAX as u32);
 
-    /// How far one server's word may be ahead of what others know. An honest server runs ahead by the elections that it took
-    /// part in and the others did not, each of which fails; a word beyond that would use up the epochs of all.
+    /// How far an epoch named by a single server may be ahead of the epochs that other servers
+    /// know. A correct server gets ahead only by failed elections that others did not take part in.
+    /// Without this bound one damaged server could use up all epochs of the ensemble.
     pub const LEAD_MAX: u32 = 1 << 16;
 
-    /// The epoch that a new leader proposes when this is the highest that any voter has accepted; `None` where all epochs are
-    /// used up.
+    /// The epoch that a new leader proposes if `self` is the highest epoch that any voter has
+    /// accepted. `None` where all epochs are used up.
     pub fn next(self) -> Option<Epoch> {
         self.0.checked_add(1).map(Epoch).filter(|next| *next < Epoch::END)
     }
 
-    /// May a lone word name this epoch, where `known` is known?
+    /// Whether a single server may name this epoch, given the highest epoch `known` otherwise.
     pub(crate) fn is_credible(self, known: Epoch) -> bool {
         self < Epoch::END && self.0 <= known.0.saturating_add(Epoch::LEAD_MAX)
     }
 }
 
 impl Instant {
-    /// This instant and `duration` more; the end of time where that overflows.
+    /// `self + duration`, saturating.
     pub fn after(self, duration: Duration) -> Instant {
         Instant(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// Time that has passed since `earlier`; zero where it lies ahead.
+    /// Time passed since `earlier`; zero if `earlier` is in the future.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl ServerId {
-    /// The byte that names this server in the ids of its sessions.
+    /// The top byte of the session ids that this server creates.
     pub(crate) fn session_byte(self) -> u8 {
         (self.0 & 0xff) as u8
     }
 }
 
 impl SessionId {
-    /// The byte that names the server which created the session.
+    /// The low byte of the id of the server that created the session.
     pub(crate) fn server_byte(self) -> u8 {
         self.0.to_be_bytes()[0]
     }
@@ -230,8 +236,9 @@ mod tests {
         assert_eq!((z.epoch(), z.counter(), z.to_string().as_str()), (Epoch(3), 1, "0x300000001"));
     }
 
+    /// ZXID 209.
     #[test]
-    fn zxid_209_the_last_counter_value_is_never_dealt() {
+    fn last_counter_value_is_not_assigned() {
         let last = Zxid(0x5_ffff_fffe);
         assert_eq!(Zxid(0x5_ffff_fffd).next(), Some(last));
         assert_eq!(last.next(), None);

@@ -1,26 +1,30 @@
-//! The doors and sinks of the core: everything that goes in and everything that comes out, as plain data.
+//! The interface of the core: every input and every output, as plain data.
 //!
-//! Owns [`Input`], [`Outbox`] and the rules that bind both sides. Must not decide anything.
+//! Owns [`Input`], [`Outbox`] and the rules that bind core and driver. Must not decide anything.
 //!
 //! Rules:
-//! 1. Order holds inside one sink; between sinks there is none. Nothing may rely on another sink having run.
-//! 2. What depends on durability is emitted only on [`DiskEvent::Done`], so the driver needs no conditions. State
-//!    writes, truncations, rebases and appends share one [`WriteId`](crate::WriteId) sequence: the log lane. Snapshot chunks have a
-//!    lane of their own; a server's own snapshot is begun only when the durable log has reached its zxid. Proposals
-//!    leave in the same step as the local append, in parallel.
-//! 3. The driver may drop `election` any time, `peers` only by reporting `Down`, `clients` only by `Closed`, `disk`
-//!    never. [`DiskEvent::Failed`] halts the server; a failed sync is never retried. Only a snapshot for which there is no room
-//!    is given up instead, and another one is begun later.
-//! 4. [`ConnId`] and [`LinkId`] are dealt by the driver and never dealt again, so a late message of an old connection
-//!    cannot pass for a new one.
-//! 5. One command per log entry. The core does not merge appends; the log's worker takes all that waits, writes,
-//!    syncs once and answers with the last id.
+//! 1. Commands within one list of the outbox are ordered; commands of different lists are not. No
+//!    code may rely on another list having been executed.
+//! 2. A command that depends on durability is emitted only on [`DiskEvent::Done`], so the driver
+//!    checks no conditions. State writes, truncations, rebases and appends share one
+//!    [`WriteId`](crate::WriteId) sequence: the log lane. Snapshot chunks have their own lane; a
+//!    server begins its own snapshot only when the durable log has reached the snapshot's zxid.
+//!    Proposals leave in the same step as the local append, in parallel.
+//! 3. The driver may drop `election` messages at any time, `peers` commands only if it reports
+//!    `Down`, `clients` commands only if it reports `Closed`, and `disk` commands never.
+//!    [`DiskEvent::Failed`] halts the server; a failed sync is never retried. The exception is a
+//!    snapshot for which the disk has no room: the core abandons it and begins another one later.
+//! 4. The driver assigns each [`ConnId`] and [`LinkId`] once and never reuses it, so a late message
+//!    of an old connection cannot be mistaken for one of a new connection.
+//! 5. There is one command per log entry. The core does not merge appends; the log's worker takes
+//!    all queued commands, writes them, syncs once and reports the last id.
 //! 6. A transaction is encoded once; the same `Bytes` go to the log and to every live learner.
-//! 7. A function that takes no `Cx` cannot act: `tree`, `watch`, `quorum`, `log`, `session` and `wire` never
-//!    see it.
-//! 8. What has been received is handed over before a [`Input::Timeout`] that is due at the same time: a ping that has
-//!    arrived counts. Among servers it counts from when it was sent, and no client is served between a deadline and the
-//!    word that puts it off.
+//! 7. A function without a `Cx` parameter cannot emit commands: `tree`, `watch`, `quorum`, `log`,
+//!    `session` and `wire` have none.
+//! 8. The driver passes received messages before an [`Input::Timeout`] that is due at the same
+//!    time, so a ping that has arrived counts. Between servers, a ping counts from the time at
+//!    which it was sent, and no client is served after a deadline until a ping that extends the
+//!    deadline has arrived.
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,14 +47,15 @@ pub use crate::mark::{Mark, Marks};
 pub struct Now {
     /// Never goes back; all deadlines are on it.
     pub mono: Instant,
-    /// May step either way; only goes into the time stamps of transactions.
+    /// May jump in either direction; used only for the time stamps of transactions.
     pub wall: WallMs,
 }
 
-/// Everything that can happen to a server.
+/// Every event that a server reacts to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Input {
-    /// The deadline has come that [`Server::next_deadline`](crate::Server::next_deadline) gave. Harmless early.
+    /// The deadline of [`Server::next_deadline`](crate::Server::next_deadline) has passed. An early
+    /// timeout is harmless.
     Timeout,
     /// From a client's connection.
     Client(ConnId, ClientEvent),
@@ -62,105 +67,109 @@ pub enum Input {
     Disk(DiskEvent),
 }
 
-/// What a link does. Every [`LinkId`] begins with `Up` or is `Unreachable`, once; after `Down` or `Unreachable` it is
-/// never heard of again.
+/// An event of a link. The first event of a [`LinkId`] is `Up` or `Unreachable`, each at most once;
+/// no event follows `Down` or `Unreachable`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PeerEvent {
-    /// It stands; both ends know who the other is.
+    /// The link is established; each end has verified the id of the other.
     Up {
         /// The other end.
         peer: ServerId,
-        /// Was it this server that dialled?
+        /// Did this server open the link?
         dialled: bool,
     },
-    /// An answer to [`PeerCommand::Dial`]: the attempt failed.
+    /// The answer to [`PeerCommand::Dial`] when the attempt failed.
     Unreachable {
-        /// Who was dialled.
+        /// The server that was dialled.
         peer: ServerId,
     },
     /// A message has been read.
     Message(PeerMessage),
-    /// All that was sent has left this process: there is room for more. Told each time the last queued byte leaves.
+    /// The send queue of the link is empty: there is room for more. Reported each time that the
+    /// last queued byte has left the process.
     Drained,
-    /// It is gone. Also the answer to [`PeerCommand::Close`].
+    /// The link is closed. Also the answer to [`PeerCommand::Close`].
     Down,
 }
 
-/// What a connection does.
+/// An event of a client connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ClientEvent {
-    /// The handshake has been read, from a client with these identities, which the driver knows of itself: its `ip`
-    /// (ACL-10). The first event of a connection.
+    /// The first event of a connection: the driver has read the handshake. The list holds the
+    /// identities that the driver assigns itself, such as `ip` (ACL-10).
     Opened(ConnectRequest, Vec<Id>),
-    /// A whole frame has been read, as [`RequestFrame::decode`] makes it.
+    /// The driver has read a whole frame, as decoded by [`RequestFrame::decode`].
     Request(RequestFrame),
-    /// The connection is gone; nothing more is sent to it or comes from it. Also the answer to
+    /// The connection is closed; nothing more is sent to it or received from it. Also the answer to
     /// [`ClientCommand::Close`].
     Closed,
-    /// The client has taken output that it was slow to take. Its driver does not read it meanwhile, so its pings go
-    /// unheard: this stands for them, and for nothing else.
+    /// The client has taken output after a delay. The driver pauses reads meanwhile, so it receives
+    /// no pings: this event counts as a heartbeat, and as nothing else.
     Heard,
 }
 
-/// Everything that a step asks of the world. The driver empties it before the next batch.
+/// The commands that steps emit. The driver empties it before the next batch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Outbox {
-    /// For the three workers of the disk, each command for the one of its [`Lane`](crate::store::Lane).
+    /// For the three disk workers: each command goes to the worker of its
+    /// [`Lane`](crate::store::Lane).
     pub disk: Vec<DiskCommand>,
-    /// For client connections: replies and events in one queue, because their order is a promise.
+    /// For client connections. Replies and watch events share one queue, because clients rely on
+    /// their order.
     pub clients: Vec<(ConnId, ClientCommand)>,
-    /// For other servers' elections. Only the newest to each matters.
+    /// Votes for other servers. Only the newest one for each server matters.
     pub election: Vec<(ServerId, Notification)>,
     /// For links with other servers: first in, first out on each.
     pub peers: Vec<PeerCommand>,
     /// For the operator's log.
     pub notices: Vec<Notice>,
-    /// Which notable branches were taken, for tests and the simulator.
+    /// The code branches that steps have taken, for tests and the simulator.
     pub marks: Marks,
-    /// Units of work that the steps have taken, as far as they depend on what others ask for: each about a node visited, a
-    /// record made or sent, a path looked up, or a KiB copied, and one for the step. The driver ends its turn when they are
-    /// many, and counts anew.
+    /// Units of work of the steps so far. One unit is about one node visited, one record made or
+    /// sent, one path looked up, or one KiB copied; each step adds one. The driver ends its turn
+    /// after a limit, and resets the count.
     pub cost: u64,
 }
 
-/// An order to the links.
+/// A command for the links.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PeerCommand {
-    /// Try once to have a link with this server, after a pause if the last attempts failed. Answered with
-    /// [`PeerEvent::Up`] or [`PeerEvent::Unreachable`].
+    /// Try once to establish a link with this server, after a pause if the last attempts failed.
+    /// The answer is [`PeerEvent::Up`] or [`PeerEvent::Unreachable`].
     Dial(ServerId),
     /// Send a message.
     Send(LinkId, PeerMessage),
-    /// Close a link, after everything before it is sent as far as the other end takes it.
+    /// Close a link once all earlier messages are sent, as far as the other end reads them.
     Close(LinkId, LinkCloseReason),
 }
 
-/// An order to a client's connection.
+/// A command for a client connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ClientCommand {
     /// Answer the handshake.
     Connected(ConnectResponse),
     /// Answer a request.
     Reply(Reply),
-    /// A watch has fired. Whoever hears of the same change shares the record.
+    /// A watch has fired. All watchers of one change share the record.
     Event(Arc<WatchEvent>),
-    /// Close, after everything before it is sent. The driver answers with [`ClientEvent::Closed`].
+    /// Close once all earlier output is sent. The driver answers with [`ClientEvent::Closed`].
     Close,
-    /// For the operator, not for the client: why the connection is about to be closed.
+    /// Why the server is about to close the connection: for the operator's log only.
     Complaint(TooMany),
 }
 
-/// Should clients be read?
+/// Whether the driver may read from clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pressure {
-    /// Yes.
+    /// It may.
     Accept,
-    /// Not until the disk has caught up. Connections paused for this count as alive; the disk drains the pressure.
+    /// It may not until the disk has caught up. Sessions of connections paused for this reason do
+    /// not expire.
     PauseClients,
 }
 
 impl Outbox {
-    /// Is there nothing to do?
+    /// Are there no commands?
     pub fn is_empty(&self) -> bool {
         self.disk.is_empty()
             && self.clients.is_empty()
@@ -268,7 +277,7 @@ impl fmt::Display for PeerCommand {
     }
 }
 
-/// One line per command, sinks in the order of the struct: the trace that tests compare.
+/// One line per command, lists in the order of the struct: the trace that tests compare.
 impl fmt::Display for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for command in &self.disk {

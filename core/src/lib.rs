@@ -1,9 +1,10 @@
 //! The state machine of Zabkeeper, without sockets, files, clocks or threads.
 //!
-//! A [`Server`] takes one [`Input`] at a time and appends what it wants done to an [`Outbox`]. Between it and the world
-//! stands a [`Driver`](driver::Driver), which knows bytes and bounds; whoever has sockets, a disk and a clock calls both. The
-//! loop is the same everywhere. Here it is whole, with a client that sends a handshake and a request, and a disk that keeps
-//! nothing:
+//! A [`Server`] takes one [`Input`] at a time and appends the resulting commands to an [`Outbox`].
+//! A [`Driver`](driver::Driver) stands between the server and the sockets: it decodes and encodes
+//! bytes and enforces limits. The host, which owns the sockets, the disk and the clock, calls both.
+//! The loop is the same in every host. This is a complete host, with one client that sends a
+//! handshake and a request, and a disk that stores nothing:
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -27,18 +28,19 @@
 //! let (session, password) = (SessionId(0), Bytes::new());
 //! let (last_zxid_seen, timeout_ms, read_only) = (Zxid::ZERO, 10_000, None);
 //! ConnectRequest { last_zxid_seen, timeout_ms, session, password, read_only }.encode(&mut sent);
-//! RequestFrame { xid: 1, request: Request::Exists { path: "/".into(), watch: false } }.encode(&mut sent);
+//! let exists = Request::Exists { path: "/".into(), watch: false };
+//! RequestFrame { xid: 1, request: exists }.encode(&mut sent);
 //! driver.clients.receive(client, &sent, Instant(0));
 //!
 //! for ms in 0..100 {
-//!     // The clocks are read once in a turn; `Driver::next_deadline` says how long a host may sleep.
+//!     // The clocks are read once per turn; a host may sleep until `Driver::next_deadline`.
 //!     let now = Now { mono: Instant(ms * 1_000_000), wall: WallMs(1_800_000_000_000) };
 //!     driver.begin_turn(now);
 //!     while let Some(input) = driver.next_input(now, &server, out.cost) {
 //!         out.cost = 0;
 //!         server.step(now, input, &mut out);
 //!     }
-//!     // `disk` goes to its three workers; for other servers, `Peers::next_dial` says whom to connect to.
+//!     // A real host passes `disk` to its three workers, and connects where `Peers::next_dial` says.
 //!     for command in out.disk.drain(..) {
 //!         if let DiskCommand::Append { id, .. } | DiskCommand::SaveState { id, .. } = command {
 //!             driver.push(Input::Disk(DiskEvent::Done(id)));
@@ -46,7 +48,7 @@
 //!     }
 //!     driver.deliver(now, &server, &mut out);
 //!     while let Some(socket) = driver.next_to_flush() {
-//!         // A socket takes some bytes, or none: then `Driver::block` is told.
+//!         // A real socket may accept fewer bytes, or none: the host then calls `Driver::block`.
 //!         while let length @ 1.. = driver.output(socket).len() {
 //!             answers.extend_from_slice(driver.output(socket));
 //!             driver.sent(socket, length, now.mono);
@@ -57,8 +59,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Invariants, here and in every module: no I/O, no clock, no thread, no async, no ambient randomness; a step cannot
-//! fail; input from outside never panics; maps are never iterated in hash order.
+//! Invariants of every module: no I/O, no clock, no thread, no async, no ambient randomness; a step
+//! cannot fail; input from outside never panics; no code iterates a map in hash order.
 
 pub mod auth;
 mod config;

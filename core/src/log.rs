@@ -1,8 +1,8 @@
-//! How far the history is: what was handed to the log, what is durable, what is committed, what is applied.
+//! The watermarks of the history: the last zxid appended, durable, committed and applied.
 //!
-//! Owns the watermarks and the numbering of the log lane (Java: `SyncRequestProcessor`, without its thread). Must not
-//! know what the transactions mean. At every moment applied <= committed <= appended and durable <= appended. What is
-//! committed is never cut off.
+//! Owns the watermarks and the numbering of the log lane (Java: `SyncRequestProcessor`, without its
+//! thread). Must not interpret transactions. Always applied <= committed <= appended and durable <=
+//! appended. A committed transaction is never truncated.
 
 use std::collections::VecDeque;
 
@@ -28,21 +28,22 @@ struct Writing {
     what: Written,
 }
 
-/// What a finished command of the log lane was.
+/// A finished command of the log lane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Written {
     /// A transaction of this many bytes.
     Entry(Zxid, u64),
     /// The state file.
     State(DurableState),
-    /// A transaction of this many bytes, which a cut behind it takes away again.
+    /// A transaction of this many bytes, which a later truncation or rebase in the lane removes.
     Dropped(u64),
-    /// The cut.
+    /// The truncation or rebase itself.
     Cut,
 }
 
 impl Log {
-    /// A log that holds everything up to `last`, of which `applied` is in the tree.
+    /// The watermarks after recovery: the log ends at `last`, and the tree has everything up to
+    /// `applied`.
     pub(crate) fn recovered(applied: Zxid, last: Zxid) -> Log {
         assert!(applied <= last, "the tree is no further than the log");
         Log {
@@ -56,7 +57,7 @@ impl Log {
         }
     }
 
-    /// Was nothing ever logged?
+    /// Has no transaction ever been logged?
     pub(crate) fn is_empty(&self) -> bool {
         self.appended == Zxid::ZERO
     }
@@ -65,7 +66,7 @@ impl Log {
         self.appended
     }
 
-    /// How far the log is durable. What is about to be cut off does not count any more.
+    /// The last durable zxid. Transactions that are about to be truncated do not count.
     pub(crate) fn durable(&self) -> Zxid {
         self.durable
     }
@@ -87,7 +88,7 @@ impl Log {
         !self.writing.is_empty()
     }
 
-    /// The command that appends `entry`.
+    /// Returns the command that appends `entry`.
     pub(crate) fn append(&mut self, entry: Entry) -> DiskCommand {
         assert!(entry.zxid > self.appended, "{} follows {}", entry.zxid, self.appended);
         self.appended = entry.zxid;
@@ -97,13 +98,14 @@ impl Log {
         DiskCommand::Append { id, entry }
     }
 
-    /// The command that replaces the state file, and its number.
+    /// Returns the command that replaces the state file, and its id.
     pub(crate) fn save(&mut self, state: DurableState) -> (WriteId, DiskCommand) {
         let id = self.begin(Written::State(state.clone()));
         (id, DiskCommand::SaveState { id, state })
     }
 
-    /// The command that removes everything after `last`, which is in the log or where the log begins.
+    /// Returns the command that removes everything after `last`, which is a logged zxid or the
+    /// start of the log.
     pub(crate) fn truncate(&mut self, last: Zxid) -> DiskCommand {
         assert!(last >= self.committed, "{last}: what is committed stays");
         assert!(last <= self.appended, "{last} is ahead of {}", self.appended);
@@ -111,7 +113,8 @@ impl Log {
         DiskCommand::Truncate { id: self.begin(Written::Cut), to: last }
     }
 
-    /// The command that removes the whole log: it goes on after a snapshot, which is further.
+    /// Returns the command that removes the whole log; the log continues after the snapshot, whose
+    /// zxid is higher.
     pub(crate) fn rebase(&mut self, snapshot: Zxid) -> DiskCommand {
         assert!(snapshot > self.appended, "a snapshot replaces only what is behind it");
         self.cut(Zxid::ZERO);
@@ -122,8 +125,8 @@ impl Log {
         DiskCommand::Rebase { id: self.begin(Written::Cut), snapshot }
     }
 
-    /// The next command that `done` covers, if there is one; called until there is none. The watermark advances
-    /// whoever asked for the write: what is durable is durable.
+    /// Pops the next command that `done` covers; the caller repeats until `None`. The durable
+    /// watermark advances for every append, no matter which role asked for it.
     pub(crate) fn done(&mut self, done: WriteId) -> Option<(WriteId, Written)> {
         assert!(done <= self.last_write, "the disk finished {done}, which was never asked for");
         if self.writing.front()?.id > done {
@@ -142,19 +145,20 @@ impl Log {
         Some((writing.id, writing.what))
     }
 
-    /// Everything up to `zxid` is on a quorum.
+    /// A quorum has logged everything up to `zxid`.
     pub(crate) fn commit(&mut self, zxid: Zxid) {
         assert!(self.committed <= zxid && zxid <= self.appended, "committed <= appended");
         self.committed = zxid;
     }
 
-    /// The tree has moved on to `zxid`.
+    /// The tree has applied `zxid`.
     pub(crate) fn apply(&mut self, zxid: Zxid) {
         assert!(self.applied < zxid && zxid <= self.committed, "applied <= committed");
         self.applied = zxid;
     }
 
-    /// Nothing after `last` counts from now on, although it may still become durable before it goes.
+    /// Entries after `last` no longer count, although they may still become durable before they are
+    /// removed.
     fn cut(&mut self, last: Zxid) {
         self.appended = last;
         self.durable = self.durable.min(last);
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn one_done_covers_all_before_it() {
+    fn completed_write_completes_all_earlier_ones() {
         let mut log = Log::recovered(Zxid(4), Zxid(5));
         log.append(entry(6));
         log.save(DurableState::default());
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_not_durable_any_more() {
+    fn truncated_entries_are_no_longer_durable() {
         let mut log = Log::recovered(Zxid(4), Zxid(5));
         log.append(entry(6));
         log.append(entry(7));
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "committed <= appended")]
-    fn nothing_is_committed_that_was_not_appended() {
+    fn committing_an_entry_before_its_append_panics() {
         Log::recovered(Zxid(4), Zxid(5)).commit(Zxid(6));
     }
 }

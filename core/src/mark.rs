@@ -1,13 +1,13 @@
-//! Branches that a reviewer would call a case, and sets of them.
+//! Coverage marks: one per notable branch of the core, and sets of them.
 //!
-//! Owns their names and what they mean. Must not influence anything: the simulator counts which ones it reaches, and aims
-//! its faults at them.
+//! Owns the names and meanings of the marks. Must not influence any behaviour: the simulator counts
+//! which marks it reaches, and aims its faults at them.
 
 use serde::{Deserialize, Serialize};
 
 macro_rules! marks {
     ($(#[doc = $sentence:literal] $name:ident,)*) => {
-        /// A branch that a reviewer would call a case. Names begin with the area.
+        /// A notable branch of the core. Each name begins with its area.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum Mark {
@@ -17,10 +17,10 @@ macro_rules! marks {
         const COUNT: usize = [$(stringify!($name)),*].len();
 
         impl Mark {
-            /// All of them, in order.
+            /// All marks, in order.
             pub const ALL: [Mark; COUNT] = [$(Mark::$name),*];
 
-            /// What has happened, in words.
+            /// What happened when the branch was taken, as text.
             pub fn sentence(self) -> &'static str {
                 match self {
                     $(Mark::$name => $sentence.trim_ascii_start(),)*
@@ -147,7 +147,7 @@ marks! {
     WriteForwarded,
     /// a write of before a change of leaders is found in the log, and is not done again
     WriteFound,
-    /// a write that the leader before was asked for is not in the log, and the new one is asked for it
+    /// a write that the old leader was asked for is not in the log, and the new one is asked for it
     WriteLost,
     /// a session goes on over another server
     SessionMoved,
@@ -309,7 +309,7 @@ marks! {
     ApplySliced,
     /// a step has done its share, and reads whose turn has come wait for the next one
     ReadsSliced,
-    /// a quorum has the history of an epoch with other voters than before, and a learner is told to keep those
+    /// a quorum has an epoch's history with other voters, and a learner is told to keep those
     VotersRenewed,
 }
 
@@ -317,21 +317,21 @@ marks! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Marks([u64; WORDS]);
 
-/// Of 64 marks each.
+/// Number of 64-bit words that hold one bit per mark.
 const WORDS: usize = Mark::ALL.len().div_ceil(64);
 
 impl Marks {
-    /// Is none in it?
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == [0; WORDS]
     }
 
-    /// Adds those of another set.
+    /// Adds the marks of another set.
     pub fn add(&mut self, other: Marks) {
         self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);
     }
 
-    /// Its members.
+    /// The marks in the set.
     pub fn iter(self) -> impl Iterator<Item = Mark> {
         let of = |(number, mut left): (usize, u64)| {
             std::iter::from_fn(move || {
@@ -343,12 +343,12 @@ impl Marks {
         self.0.into_iter().enumerate().flat_map(of)
     }
 
-    /// Adds one.
+    /// Adds one mark.
     pub fn hit(&mut self, mark: Mark) {
         self.0[mark as usize / 64] |= 1 << (mark as usize % 64);
     }
 
-    /// Is it in the set?
+    /// Whether the mark is in the set.
     pub fn contains(self, mark: Mark) -> bool {
         self.0[mark as usize / 64] & (1 << (mark as usize % 64)) != 0
     }

@@ -1,6 +1,6 @@
-//! What an operator reads in the log.
+//! Messages for the operator's log.
 //!
-//! Owns the facts and their sentences. Must not have any other effect.
+//! Owns the events and their texts. Must not have any other effect.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,59 +11,59 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ConnId, ServerId, SessionId, Zxid};
 use crate::peer::LinkCloseReason;
 
-/// What an operator wants to read in the log. It has no other effect.
+/// An event for the operator's log. It has no other effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Notice {
-    /// This server leaves the leader that it has followed; itself where it has led.
+    /// This server stops following its leader, or stops leading.
     LeavesLeader {
-        /// That leader.
+        /// The leader; this server itself if it led.
         leader: ServerId,
-        /// Why.
+        /// The reason.
         why: LinkCloseReason,
     },
-    /// This server ends a session, of which nothing was heard for too long.
+    /// This server expires a session whose client sent nothing for longer than the timeout.
     SessionExpires {
-        /// Which.
+        /// The session.
         session: SessionId,
         /// Timeout negotiated last, ms.
         timeout_ms: u32,
-        /// How long nothing was heard of it.
+        /// Time since the client's last request or ping.
         silent: Duration,
-        /// How long this server has watched over it.
+        /// How long this server has tracked the session.
         watched: Duration,
-        /// The server that its client connected to last, as far as it is known.
+        /// The server that the client connected to last, if known.
         server: Option<ServerId>,
     },
-    /// A session of which nothing was heard has ended, and this is its client's connection, which is closed.
+    /// A session has expired; this server closes the client's connection.
     SessionExpired {
-        /// Which.
+        /// The session.
         session: SessionId,
         /// The connection.
         conn: ConnId,
     },
-    /// This server makes a tree of its leader's snapshot.
+    /// This server builds a tree from its leader's snapshot.
     Loading {
-        /// The snapshot's position.
+        /// The snapshot's zxid.
         zxid: Zxid,
-        /// Parts of the work that are done.
+        /// Units of work done.
         done: u64,
-        /// All of them.
+        /// Units of work in total.
         all: u64,
     },
     /// This server follows a leader whose configuration has other voters.
     VotersDiffer {
         /// The leader.
         leader: ServerId,
-        /// The voters there.
+        /// The voters in the leader's configuration.
         there: BTreeSet<ServerId>,
-        /// The voters here.
+        /// The voters in this server's configuration.
         here: BTreeSet<ServerId>,
     },
-    /// A server that follows this one has another state at this position.
+    /// A learner's state or history differs from this server's at the same zxid.
     StatesDiffer {
-        /// The server.
+        /// The learner.
         server: ServerId,
-        /// The position.
+        /// The zxid that was compared.
         zxid: Zxid,
     },
 }

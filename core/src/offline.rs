@@ -1,6 +1,6 @@
-//! What tools learn from the data of a server while none runs on it.
+//! What tools can read from a server's data directory while no server runs on it.
 //!
-//! Owns the order of replaying and comparing. Must not change anything, nor know files.
+//! Owns the order of replay and comparison. Must not change anything, nor know files.
 
 use std::collections::BTreeMap;
 
@@ -12,38 +12,40 @@ use crate::rng::Rng;
 use crate::status::Halted;
 use crate::store::Recovered;
 
-/// How far a log can be applied.
+/// The result of replaying a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replayed {
-    /// The last transaction that the state admits.
+    /// The zxid of the last transaction that was applied.
     pub applied: Zxid,
-    /// Why the next one cannot be applied, if there is one.
+    /// Why the next transaction cannot be applied, if there is one.
     pub halted: Option<Halted>,
 }
 
-/// How the data of two servers differ.
+/// The differences between the data of two servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compared {
-    /// The first transaction that both have, and that is another one in each.
+    /// The first zxid that both logs contain with different content.
     pub txn: Option<Zxid>,
-    /// The last position that both can be brought to; `None` where the snapshot of one lies behind the log of the other.
+    /// The last zxid that both can be replayed to; `None` if the snapshot of one is later than the
+    /// log of the other.
     pub at: Option<Zxid>,
-    /// The first path, in their order, whose node differs there, or is missing in one of both.
+    /// The first path, in order, whose node differs at `at` or exists in only one of the trees.
     pub path: Option<String>,
 }
 
-/// Applies all that was recovered to its snapshot, as a server does once a quorum has committed it.
+/// Applies all recovered log entries to the snapshot, as a server does once a quorum has committed
+/// them.
 ///
 /// # Errors
-/// Content that passed its checksums and still makes no sense.
+/// Content that passed its checksums and is still inconsistent.
 pub fn replay(recovered: Recovered) -> Result<Replayed, Corrupt> {
     replay_up_to(recovered, Zxid(u64::MAX)).map(|(_, replayed)| replayed)
 }
 
-/// Compares what two servers have: their transactions, and their trees at the last position of both.
+/// Compares the transactions of two servers, and their trees at the last zxid that both have.
 ///
 /// # Errors
-/// Content that passed its checksums and still makes no sense.
+/// Content that passed its checksums and is still inconsistent.
 pub fn compare(one: Recovered, other: Recovered) -> Result<Compared, Corrupt> {
     let theirs: BTreeMap<Zxid, _> =
         other.entries.iter().map(|entry| (entry.zxid, &entry.bytes)).collect();
@@ -69,7 +71,7 @@ pub fn compare(one: Recovered, other: Recovered) -> Result<Compared, Corrupt> {
     Ok(Compared { txn, at, path: differing.into_iter().min() })
 }
 
-/// Fingerprint of each node.
+/// The digest of each node, by path.
 fn shares(replica: &Replica) -> BTreeMap<String, u64> {
     let mut shares = BTreeMap::new();
     replica.visit_nodes(&mut |view| {
@@ -78,7 +80,7 @@ fn shares(replica: &Replica) -> BTreeMap<String, u64> {
     shares
 }
 
-/// The state up to a position, or to the last transaction before it that can be applied.
+/// Replays up to `last`, or up to the transaction before the first one that cannot be applied.
 pub(crate) fn replay_up_to(
     mut recovered: Recovered,
     last: Zxid,

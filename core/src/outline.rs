@@ -1,7 +1,8 @@
-//! What a server remembers of a state that it sets aside, to say in which node that state was not the ensemble's.
+//! A summary of the tree that a server sets aside, to find the node in which it differs from the
+//! ensemble's tree.
 //!
-//! Owns which differences count: those that later transactions do not explain, because the state that it is compared with is a
-//! later one. Must not decide which of both states is right.
+//! Owns the rule which differences count: those that later transactions cannot explain, because the
+//! tree is compared with one of a later zxid. Must not decide which tree is right.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,11 +14,11 @@ use crate::offline::replay_up_to;
 use crate::store::Recovered;
 use crate::tree::{Tree, split};
 
-/// The nodes of a state, by path: some hundred bytes of each.
+/// The nodes of a tree, by path; some hundred bytes each.
 #[derive(Clone, Debug)]
 pub struct Outline {
     at: Zxid,
-    /// Those that are still to be compared.
+    /// The nodes that are not compared yet.
     nodes: BTreeMap<String, NodeOutline>,
 }
 
@@ -31,14 +32,14 @@ struct NodeOutline {
     acl: u64,
 }
 
-/// What [`crate::Server::compare_outline`] has found.
+/// The result of [`crate::Server::compare_outline`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OutlineCompared {
-    /// Nothing in this part; there are more nodes to compare.
+    /// No difference in this part; more nodes are left.
     Unfinished,
-    /// No node differs for another reason than later transactions.
+    /// Later transactions explain all differences.
     Alike,
-    /// This is the first node that differs, in the order of paths.
+    /// The first node that differs, in the order of paths.
     Differs {
         /// Its path.
         path: String,
@@ -47,7 +48,7 @@ pub enum OutlineCompared {
     },
 }
 
-/// How a node of the outline differs from the state that it was compared with.
+/// How a node of the outline differs from the same node in the ensemble's tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the text of each says it")]
 pub enum Difference {
@@ -75,10 +76,10 @@ impl fmt::Display for Difference {
 }
 
 impl Outline {
-    /// The state that these data have at a position, or at the last one before it.
+    /// Builds the outline of the tree at `zxid`, or at the last transaction before it.
     ///
     /// # Errors
-    /// Content that passed its checksums and still makes no sense.
+    /// Content that passed its checksums and is still inconsistent.
     pub fn at(zxid: Zxid, recovered: Recovered) -> Result<Outline, Corrupt> {
         let (replica, replayed) = replay_up_to(recovered, zxid)?;
         let mut outline = Outline { at: replayed.applied, nodes: BTreeMap::new() };
@@ -90,7 +91,7 @@ impl Outline {
         self.nodes.insert(view.path.to_owned(), NodeOutline::of(view));
     }
 
-    /// Compares the next nodes, at most so many, with a tree of the same position or a later one.
+    /// Compares at most `most` further nodes with a tree of the same zxid or a later one.
     pub(crate) fn compare(&mut self, tree: &Tree, most: usize) -> OutlineCompared {
         for _ in 0..most {
             let Some((path, node)) = self.nodes.pop_first() else {
@@ -106,7 +107,7 @@ impl Outline {
     fn difference(&self, path: &str, ours: NodeOutline, tree: &Tree) -> Option<Difference> {
         let Some(theirs) = tree.view_at(path) else {
             let parent = split(path).and_then(|(parent, _)| tree.view_at(parent));
-            // A child that was deleted later has left its mark in the parent.
+            // If a child was deleted later, the parent's pzxid is later, too.
             let unchanged = parent.is_some_and(|parent| parent.pzxid <= self.at);
             return unchanged.then_some(Difference::Missing);
         };
@@ -118,7 +119,7 @@ impl Outline {
         if theirs.mzxid <= self.at && as_ours.content != ours.content {
             return Some(Difference::Content);
         }
-        // A list carries no zxid, but a version.
+        // An ACL carries no zxid, only a version.
         if theirs.aversion == ours.aversion && as_ours.acl != ours.acl {
             return Some(Difference::Acl);
         }
@@ -130,7 +131,7 @@ impl Outline {
 
 impl NodeOutline {
     fn of(view: &NodeView<'_>) -> NodeOutline {
-        // What children change, and the list, are compared apart.
+        // The ACL, and the fields that changes of children affect, are compared separately.
         let content =
             NodeView { acl: &[], pzxid: Zxid::ZERO, creates: 0, aversion: 0, children: 0, ..*view };
         NodeOutline {
@@ -151,7 +152,7 @@ mod tests {
     use crate::tree::NewNode;
     use crate::wire::{Acl, Perms};
 
-    /// Where the states differ, all below has happened to both.
+    /// Both trees have the same transactions after this zxid; they may differ before.
     const AT: u64 = 10;
 
     fn create(tree: &mut Tree, path: &str, zxid: u64) {
@@ -184,7 +185,7 @@ mod tests {
         tree
     }
 
-    /// What is found where the state that was set aside and the ensemble's have gone these ways.
+    /// Applies different changes to two copies of one tree, and returns the first difference found.
     fn found(ours: impl Fn(&mut Tree), theirs: impl Fn(&mut Tree)) -> Option<(String, Difference)> {
         let [mut one, mut other] = [base(), base()];
         ours(&mut one);
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_later_transaction_explains_is_named() {
+    fn difference_without_a_later_transaction_is_reported() {
         let at = |path: &str, what| Some((path.to_owned(), what));
         assert_eq!(
             found(|tree| set(tree, "/a/b", b"ours", 5), |tree| set(tree, "/a/b", b"theirs", 5)),
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_happened_since_is_no_difference() {
+    fn change_by_a_later_transaction_is_no_difference() {
         let nothing = |_: &mut Tree| {};
         assert_eq!(found(nothing, nothing), None);
         assert_eq!(found(nothing, |tree| set(tree, "/a/b", b"later", AT + 1)), None);

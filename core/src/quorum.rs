@@ -1,4 +1,4 @@
-//! Who decides, and when enough have: majorities of a set of voters (QV-01).
+//! Quorums: majorities of a set of voters (QV-01).
 //!
 //! Owns the arithmetic of quorums. Must not know what is voted on.
 
@@ -12,28 +12,30 @@ use crate::ids::{Epoch, ServerId};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Voters(BTreeSet<ServerId>);
 
-/// What the word of a server is worth where a quorum has to be sure that nothing is forgotten. Sent by position: append
-/// only.
+/// Whether a server's vote counts where a quorum must not forget acknowledged transactions. Sent by
+/// variant index: append new variants only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum HistoryStatus {
-    /// It has all that it ever acknowledged.
+    /// The server has all transactions that it ever acknowledged.
     Complete,
-    /// Its disk is empty: new, or wiped, and it cannot know which. Counts only among its like (see
-    /// [`Voters::may_decide`]).
+    /// The server's disk is empty: new, or wiped, and the server cannot tell which. Its vote counts
+    /// only in the cases that [`Voters::may_decide`] lists.
     Uninitialized,
-    /// It lost part of its history, and has not got all of it back. Counts for nothing.
+    /// The server lost part of its history and has not yet recovered all of it. Its vote never
+    /// counts.
     Lost,
 }
 
-/// What a server says of its history where a quorum has to be sure that nothing is forgotten.
+/// What a server reports about its history, for [`Voters::may_decide`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HistoryInfo {
-    /// What its word is worth.
+    /// Whether its vote counts.
     pub history_status: HistoryStatus,
     /// The epoch of its history.
     pub epoch: Epoch,
-    /// Which voters of its configuration were none in the last epoch that was established, as far as it knows: one bit for
-    /// each, by the order of their ids. Only what full voices say counts.
+    /// The voters in its configuration that were not voters in the last established epoch, as far
+    /// as the server knows: one bit each, in the order of their ids. Only reports of `Complete`
+    /// servers count.
     pub newcomers: u64,
 }
 
@@ -41,44 +43,53 @@ impl Voters {
     /// The given servers.
     ///
     /// # Panics
-    /// When there are none.
+    /// If there are none.
     pub fn new(ids: impl IntoIterator<Item = ServerId>) -> Voters {
         let ids: BTreeSet<ServerId> = ids.into_iter().collect();
         assert!(!ids.is_empty(), "an ensemble has voters");
         Voters(ids)
     }
 
-    /// More voters than this no configuration has: each has a bit in what servers say of newcomers.
+    /// Maximum number of voters: [`HistoryInfo::newcomers`] has one bit for each.
     pub(crate) const MAX: usize = u64::BITS as usize;
 
-    /// Does this server vote?
+    /// Whether this server is a voter.
     pub fn contains(&self, id: ServerId) -> bool {
         self.0.contains(&id)
     }
 
-    /// The only voter there is, if there is only one.
+    /// Whether there is only one voter.
     pub fn alone(&self) -> bool {
         self.0.len() == 1
     }
 
-    /// How many are the smallest majority.
+    /// Size of the smallest majority.
     pub(crate) fn quorum_size(&self) -> usize {
         self.0.len() / 2 + 1
     }
 
-    /// Are those who `acked` a majority? Others than voters do not count (Z21).
+    /// Whether the servers for which `acked` holds include a majority of the voters (Z21).
     pub fn is_quorum(&self, acked: impl Fn(ServerId) -> bool) -> bool {
         self.0.iter().filter(|id| acked(**id)).count() > self.0.len() / 2
     }
 
-    /// May those decide who say this of their history, without the danger that something acknowledged is forgotten?
+    /// Whether the servers in `said` may decide without the risk of forgetting an acknowledged
+    /// transaction.
     ///
-    /// A majority of full voices may. Uninitialized ones may where there was nothing to forget: a majority of nothing but blank
-    /// ones (a new ensemble; where a majority was wiped, no rule could help), or all voters together, if none of them
-    /// has logged anything (`nothing_logged`): a new ensemble that was interrupted while some had begun and others not.
-    /// And who was no voter before has acknowledged nothing: such blank ones count beside full ones that were a majority
-    /// then. So one server grows to three. Where those who know most of the past keep different lists of voters, because
-    /// an epoch with more of them was interrupted before it was established, all of these lists hold.
+    /// One of these must hold:
+    ///
+    /// - A majority of the voters is `Complete`.
+    /// - A majority is `Uninitialized` and no voter is `Complete`: a new ensemble. If a majority
+    ///   was wiped instead, no rule could help.
+    /// - `nothing_logged`, and every voter is `Complete` or `Uninitialized`: a new ensemble whose
+    ///   start was interrupted after some servers had begun.
+    /// - `Complete` and new `Uninitialized` voters together are a majority, and the `Complete` ones
+    ///   include a majority of the earlier voters. A new voter has acknowledged nothing. So an
+    ///   ensemble grows from one server to three.
+    ///
+    /// If the `Complete` voters of the latest epoch report different earlier voters, because an
+    /// epoch with more voters was interrupted before it was established, the last rule must hold
+    /// for each report.
     pub fn may_decide(&self, said: &BTreeMap<ServerId, HistoryInfo>, nothing_logged: bool) -> bool {
         let is = |id: ServerId, history_status| {
             said.get(&id).is_some_and(|info| info.history_status == history_status)
@@ -103,7 +114,8 @@ impl Voters {
                     .all(|before| before.is_quorum(|id| is(id, HistoryStatus::Complete))))
     }
 
-    /// The voters of the last established epoch, by each full voice of the latest epoch.
+    /// The voters of the last established epoch, as reported by each `Complete` voter of the latest
+    /// epoch.
     pub(crate) fn before(&self, said: &BTreeMap<ServerId, HistoryInfo>) -> Vec<Voters> {
         let of_voter = |(id, info): (&ServerId, &HistoryInfo)| self.contains(*id).then_some(*info);
         let infos = said.iter().filter_map(of_voter);
@@ -114,7 +126,7 @@ impl Voters {
         know_most.map(|info| self.without(info.newcomers)).collect()
     }
 
-    /// These voters, or `self` where there are none.
+    /// These voters, or `self` if `others` is empty.
     pub(crate) fn or(&self, others: &BTreeSet<ServerId>) -> Voters {
         if others.is_empty() { self.clone() } else { Voters(others.clone()) }
     }
@@ -123,35 +135,35 @@ impl Voters {
         &self.0
     }
 
-    /// The voters that are not among `before`, one bit for each by their order, as notifications carry them.
+    /// The voters that are not in `before`: one bit each, in the order of ids, as in notifications.
     pub(crate) fn newcomers(&self, before: &Voters) -> u64 {
         let new = (0..u64::BITS).zip(&self.0).filter(|(_, id)| !before.0.contains(id));
         new.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
-    /// The voters without the newcomers that these bits say; all where nobody would be left.
+    /// The voters without those in the bit set `newcomers`; all voters if none would remain.
     pub(crate) fn without(&self, newcomers: u64) -> Voters {
         let bit = |index: usize| index < 64 && newcomers >> index & 1 == 1;
         let old = self.0.iter().enumerate().filter(|(index, _)| !bit(*index)).map(|(_, id)| *id);
         self.or(&old.collect())
     }
 
-    /// All of them, by id.
+    /// All voters, ordered by id.
     pub fn ids(&self) -> impl Iterator<Item = ServerId> {
         self.0.iter().copied()
     }
 
-    /// What a majority has reached, given how far each voter is.
+    /// The highest value that a majority has reached, given the progress of each voter.
     pub(crate) fn reached_by_quorum<T: Ord + Copy>(&self, progress: impl Fn(ServerId) -> T) -> T {
         let mut reached: Vec<T> = self.0.iter().map(|id| progress(*id)).collect();
         reached.sort_unstable();
-        // With n voters sorted upwards, position (n - 1) / 2 has a majority at or above it.
+        // In ascending order of n voters, those from index (n - 1) / 2 upwards are a majority.
         reached[(reached.len() - 1) / 2]
     }
 }
 
 impl HistoryInfo {
-    /// Of a server that knows of no voter that was none before.
+    /// The report of a server that knows of no new voters.
     pub fn new(history_status: HistoryStatus, epoch: Epoch) -> HistoryInfo {
         HistoryInfo { history_status, epoch, newcomers: 0 }
     }
@@ -170,8 +182,9 @@ mod tests {
         Voters::new((1..=n).map(ServerId))
     }
 
+    /// QV-01.
     #[test]
-    fn qv_01_more_than_half() {
+    fn quorum_is_more_than_half() {
         for (n, needed) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
             assert!(voters(n).is_quorum(|id| id.0 <= needed));
             assert!(!voters(n).is_quorum(|id| id.0 < needed));
@@ -179,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_voices_count_where_there_is_nothing_to_forget() {
+    fn uninitialized_votes_count_if_nothing_can_be_lost() {
         use HistoryStatus::{Complete, Lost, Uninitialized};
         for (spoken, with_history, without) in [
             (&[Complete, Complete][..], true, true),
@@ -202,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_no_voter_before_counts_beside_a_majority_of_those_who_were() {
+    fn new_voters_count_beside_a_majority_of_earlier_voters() {
         use HistoryStatus::{Complete, Lost, Uninitialized};
         let among = |n: u64, spoken: &[HistoryStatus], before: u64| {
             let newcomers = voters(n).newcomers(&voters(before));
@@ -223,9 +236,10 @@ mod tests {
         assert!(!among(5, &[Uninitialized, Complete, Complete], 2), "one of two is lost");
     }
 
-    /// Epoch 7 of five servers was interrupted: some keep the list of three, others that of five.
+    /// Epoch 7 with five servers was interrupted: some servers still report three voters, others
+    /// five.
     #[test]
-    fn where_lists_differ_those_of_the_latest_epoch_hold() {
+    fn earlier_voters_reported_for_latest_epoch_apply() {
         use HistoryStatus::{Complete, Uninitialized};
         let (of_three, of_five) = (0b11000, 0);
         let among = |said: &[HistoryInfo]| {
@@ -242,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_go_into_bits_and_back() {
+    fn newcomer_bits_round_trip() {
         let (three, five) = (voters(3), voters(5));
         assert_eq!((five.newcomers(&three), five.newcomers(&five)), (0b11000, 0));
         assert_eq!(five.without(0b11000), three);
@@ -250,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn reached_is_what_a_majority_has() {
+    fn reached_by_quorum_is_what_a_majority_has() {
         for (marks, reached) in [
             (&[7][..], 7),
             (&[3, 9], 3),

@@ -1,7 +1,7 @@
-//! The newest transactions of the log, in memory: what learners that are a little behind are sent.
+//! The newest transactions of the log, in memory: sent to learners that are slightly behind.
 //!
-//! Owns a bounded tail of the log. Whatever is not durable yet is always in it, so the disk is only asked for what it
-//! has. Must not know learners.
+//! Owns a bounded tail of the log. Transactions that are not durable yet always stay in the tail,
+//! so the disk is only asked for durable ones. Must not know learners.
 
 use std::collections::VecDeque;
 
@@ -11,25 +11,25 @@ use crate::store::Entry;
 /// The tail.
 #[derive(Debug)]
 pub(crate) struct LogTail {
-    /// The position that the tail begins after.
+    /// The tail holds everything after this zxid.
     after: Zxid,
     entries: VecDeque<Entry>,
     bytes: u64,
 }
 
 impl LogTail {
-    /// Nothing yet, of a log that ends here.
+    /// An empty tail of a log that ends at `position`.
     pub(crate) fn after(position: Zxid) -> LogTail {
         LogTail { after: position, entries: VecDeque::new(), bytes: 0 }
     }
 
-    /// Takes up the next transaction.
+    /// Appends the next transaction.
     pub(crate) fn push(&mut self, entry: Entry) {
         self.bytes += entry.bytes.len() as u64;
         self.entries.push_back(entry);
     }
 
-    /// Lets go of the oldest above `bytes`, as far as they are durable.
+    /// Drops the oldest durable transactions while the tail is larger than `bytes`.
     pub(crate) fn trim(&mut self, bytes: u64, durable: Zxid) {
         while self.bytes > bytes
             && let Some(oldest) = self.entries.pop_front_if(|oldest| oldest.zxid <= durable)
@@ -39,7 +39,7 @@ impl LogTail {
         }
     }
 
-    /// Forgets what comes after `last`.
+    /// Removes all transactions after `last`.
     pub(crate) fn truncate(&mut self, last: Zxid) {
         while let Some(newest) = self.entries.pop_back_if(|newest| newest.zxid > last) {
             self.bytes -= newest.bytes.len() as u64;
@@ -47,14 +47,14 @@ impl LogTail {
         self.after = self.after.min(last);
     }
 
-    /// How many of its own rules it breaks where the log ends at `end`: bytes are counted right, and whoever has the whole
-    /// log need not ask the disk. Visits every transaction.
+    /// Counts violated invariants, where the log ends at `end`: `bytes` is the sum of the entries,
+    /// and `after` is not above `end`. Visits every transaction.
     pub(crate) fn faults(&self, end: Zxid) -> usize {
         let bytes: u64 = self.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
         usize::from(self.bytes != bytes) + usize::from(self.after > end)
     }
 
-    /// The transactions after `position`, oldest first, if all of them are here.
+    /// The transactions after `position`, oldest first; `None` if the tail begins after it.
     pub(crate) fn since(&self, position: Zxid) -> Option<impl Iterator<Item = &Entry>> {
         if position < self.after {
             return None;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_knows_how_far_back_it_goes() {
+    fn tail_returns_entries_only_since_covered_positions() {
         let mut recent = recent();
         assert_eq!(since(&recent, 3), None);
         assert_eq!(since(&recent, 4), Some(vec![5, 6, 7, 8]));
@@ -91,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_durable_is_kept_whatever_its_size() {
+    fn trim_keeps_entries_that_are_not_durable() {
         let mut recent = recent();
         recent.trim(0, Zxid(5));
         assert_eq!(since(&recent, 5), Some(vec![6, 7, 8]));
     }
 
     #[test]
-    fn a_cut_takes_the_newest() {
+    fn truncate_removes_the_newest_entries() {
         let mut recent = recent();
         recent.truncate(Zxid(6));
         assert_eq!(since(&recent, 4), Some(vec![5, 6]));

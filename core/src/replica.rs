@@ -1,8 +1,10 @@
-//! What survives a change of role: tree, sessions, watches, the log's watermarks and the durable promises.
+//! The state that survives a change of role: tree, sessions, watches, the log's watermarks and the
+//! durable promises.
 //!
-//! Owns the replicated state, its snapshots, and a leader's that arrives to replace it. Must not know roles, nor
-//! connections but as names in the watch tables. `apply` is deterministic, and executes what the leader
-//! has decided: a transaction that does not fit the state is an error, on which the server stops.
+//! Owns the replicated state, its snapshots, and a leader's snapshot that is being received. Must
+//! not know roles, nor connections except as ids in the watch tables. `apply` is deterministic and
+//! executes what the leader has decided: a transaction that does not fit the state is an error,
+//! which halts the server.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,76 +32,80 @@ use crate::txn::{Origin, Txn, TxnOp};
 use crate::watch::Watches;
 use crate::wire::{Acl, EventType, Password, Stat};
 
-/// Ticks until a snapshot is tried again for which there was no room; each further time it is twice as long, so often.
+/// Ticks until the next snapshot after the disk had no room for one. Each further failure doubles
+/// the pause, at most `DOUBLINGS` times.
 const FIRST_PAUSE: u32 = 4;
 const DOUBLINGS: u32 = 6;
-/// A learner that waits for a leader's snapshot does not serve.
+/// The limit is lower for a leader's snapshot, because a learner that waits for it does not serve.
 const DOUBLINGS_OF_LEARNERS: u32 = 2;
 
-/// One server's copy.
+/// One server's copy of the replicated state.
 #[derive(Debug)]
 pub(crate) struct Replica {
     tree: Tree,
     sessions: SessionTable,
     pub(crate) watches: Watches,
     pub(crate) log: Log,
-    /// What the log holds, for comparison with others.
+    /// The spans of the log, for comparison with other servers' logs.
     history: History,
     recent: LogTail,
-    /// As last handed to the disk.
+    /// The state as last handed to the disk.
     state: DurableState,
-    /// As it is on the disk.
+    /// The state that is durable.
     saved: DurableState,
-    /// Logged and not yet applied, in order.
+    /// Transactions that are logged and not yet applied, in order.
     unapplied: VecDeque<Unapplied>,
     snapshots: Snapshots,
-    /// A leader's snapshot that is arriving.
+    /// A leader's snapshot that is being received.
     incoming: Option<Incoming>,
-    /// Fingerprints of the state at the last positions at which servers compare them, oldest first.
+    /// Digests of the state at the last zxids at which servers compare them, oldest first.
     digests: VecDeque<(Zxid, u64)>,
 }
 
-/// Fingerprints that are kept: as many comparisons may be under way.
+/// Digests that are kept: as many comparisons may be under way.
 const DIGESTS: usize = 64;
 
-/// A transaction that waits to be committed.
+/// A logged transaction that is not applied yet.
 #[derive(Debug)]
 enum Unapplied {
-    /// Logged in this life: no need to decode it again.
+    /// Logged since this process started, and already decoded.
     Decided(Txn),
-    /// Found in the log.
+    /// Recovered from the log, and still encoded.
     Recovered(Entry),
 }
 
-/// When snapshots are taken, and which there are.
+/// When snapshots are taken, and which ones exist.
 #[derive(Debug)]
 struct Snapshots {
     running: Option<Running>,
-    /// Chunks at the disk, of this server's snapshots and of a leader's.
+    /// Chunks that the disk has not answered yet, of this server's snapshots and of a leader's.
     at_disk: u32,
-    /// Is one to be taken at once, whatever is due? Learners need what could not be read.
+    /// Must one be taken at once, whether or not it is due? Set when data for a learner is
+    /// unreadable.
     wanted: bool,
-    /// Does the history begin after it, once it is taken? Older parts of the log cannot be read.
+    /// Does the history begin at the next snapshot? Set when older parts of the log are unreadable.
     forgets: bool,
     /// Transactions applied since the last one began.
     txns: u32,
-    /// How many make the next one due.
+    /// The value of `txns` at which the next one is due.
     due: u32,
     /// Bytes of the transactions logged since the last one began.
     bytes: u64,
-    /// How many make the next one due.
+    /// The value of `bytes` at which the next one is due.
     due_bytes: u64,
-    /// How many were begun in this life.
+    /// The number of snapshots begun since this process started.
     begun: u32,
-    /// Those on the disk, oldest first.
+    /// The snapshots on the disk, oldest first.
     kept: VecDeque<Zxid>,
-    /// Are there older ones on the disk than `kept` says, which a leader's snapshot has replaced?
+    /// Does the disk hold older snapshots than `kept` lists, because a leader's snapshot has
+    /// replaced them?
     replaced: bool,
-    /// How many in a row had no room on the disk.
+    /// The number of consecutive snapshots for which the disk had no room.
     failures: u32,
-    /// After those none is begun before.
+    /// After such failures, no snapshot begins before this time.
     not_before: Instant,
-    /// The last of them was a leader's: it is not to be sent again before, either.
+    /// Was the last failed snapshot a leader's? Then this server follows no leader before
+    /// `not_before` either.
     rests: bool,
 }
 
@@ -111,55 +117,56 @@ struct Running {
     last: bool,
 }
 
-/// A snapshot whose pieces come. Once the last one is durable, it becomes the tree.
+/// A leader's snapshot that is being received. It becomes the state once the last chunk is durable.
 #[derive(Debug)]
 struct Incoming {
     zxid: Zxid,
-    /// Pieces so far.
+    /// Chunks received so far.
     pieces: u32,
-    /// What they become.
+    /// Builds the tree from the chunks.
     loader: Box<Loader>,
     complete: bool,
-    /// Are all of them durable, so that what is left is to make a tree of them?
+    /// Are all chunks durable, so that only building the tree remains?
     loading: bool,
 }
 
-/// A transaction that the tree now has.
+/// A transaction that was just applied.
 #[derive(Debug)]
 pub(crate) struct Applied {
     pub(crate) txn: Txn,
     pub(crate) effects: Effects,
 }
 
-/// What applying a transaction has done, for those who wait for it.
+/// The effects of applying a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// Of the nodes created and changed, in order.
+    /// The stats of the nodes created and changed, in order.
     pub(crate) stats: Vec<Stat>,
-    /// Who is to be told what, in order.
+    /// The watch events to send, in order.
     pub(crate) fired: Vec<Fired>,
-    /// Units of work that it took; see [`Outbox`](crate::Outbox).
+    /// Units of work spent; see [`Outbox`](crate::Outbox).
     pub(crate) units: u64,
 }
 
-/// An event and the connections that watch for it.
+/// A watch event and the connections that receive it.
 #[derive(Debug)]
 pub(crate) struct Fired {
     pub(crate) event: EventType,
     pub(crate) path: String,
-    /// In their order, each once.
+    /// Ascending, without duplicates.
     pub(crate) conns: Vec<ConnId>,
-    /// Who may hear of it: who may read the node (WATCH-17).
+    /// The ACL of the node: only clients that may read the node receive the event (WATCH-17).
     pub(crate) acl: Arc<[Acl]>,
 }
 
-/// Units that copying a payload takes.
+/// Units of work for copying data.
 fn kib(data: Option<&[u8]>) -> u64 {
     data.map_or(0, |data| data.len() as u64 >> 10)
 }
 
 impl Replica {
-    /// From what was found on the disk. The log's tail is not applied before a leader has committed it.
+    /// The state that recovery found. The log after the snapshot is applied only once a leader has
+    /// committed it.
     pub(crate) fn recover(recovered: Recovered, rng: &mut Rng) -> Result<Replica, Corrupt> {
         let hash = KeyedHash::new(rng);
         let (tree, header) = match &recovered.snapshot {
@@ -191,7 +198,7 @@ impl Replica {
                 return Err(Corrupt { what });
             }
             last = entry.zxid;
-            // Decoded here once for its errors, so that it need not be looked at again before it is applied.
+            // Decoding is checked here, so that it cannot fail when the entry is applied.
             Txn::decode(entry)?;
         }
         let bytes = recovered.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
@@ -250,12 +257,12 @@ impl Replica {
         &self.state
     }
 
-    /// The vote for this server, of this id, with the history that it has logged.
+    /// The vote of this server for itself, with the history that it has logged.
     pub(crate) fn vote(&self, candidate: ServerId) -> Vote {
         Vote { epoch: self.state.current_epoch, zxid: self.log.appended(), candidate }
     }
 
-    /// What the word of this server is worth: as much as its disk remembers.
+    /// How this server's history counts towards a quorum, according to its durable state.
     pub(crate) fn history_status(&self) -> HistoryStatus {
         if self.saved.damaged {
             HistoryStatus::Lost
@@ -266,18 +273,18 @@ impl Replica {
         }
     }
 
-    /// The ensemble that it belongs to, once it is known to be a quorum's; 0 before.
+    /// The id of the established ensemble; 0 if it is unknown or this server has no data.
     pub(crate) fn ensemble_id(&self) -> u64 {
         if self.has_nothing_to_lose() { 0 } else { self.last_ensemble_id() }
     }
 
-    /// The same, also where nothing was ever logged here.
+    /// The id of the established ensemble, also if this server has no data; 0 if it is unknown.
     pub(crate) fn last_ensemble_id(&self) -> u64 {
         self.saved.identity.filter(|identity| identity.established).map_or(0, |known| known.id)
     }
 
-    /// Nothing was ever logged here: whatever ensemble it belonged to, it may become part of another one. New servers that were
-    /// started before one that has data have begun an ensemble of their own.
+    /// Has this server never logged anything? It may then leave its ensemble for another one: new
+    /// servers that start before one with data have formed an ensemble of their own.
     pub(crate) fn has_nothing_to_lose(&self) -> bool {
         self.log.is_empty() && !self.state.damaged
     }
@@ -285,7 +292,7 @@ impl Replica {
     /// The password of a session (HS-08).
     ///
     /// # Panics
-    /// Before this server has followed a leader or led: nobody asks for passwords then.
+    /// Before this server has followed a leader or led: no caller needs a password then.
     pub(crate) fn password(&self, session: SessionId) -> Password {
         if self.sessions.has_zookeeper_password(session) {
             return session::zookeeper_password(session);
@@ -293,7 +300,7 @@ impl Replica {
         self.state.identity.expect("known before service").secret.password(session)
     }
 
-    /// Is this the password of the session?
+    /// Does `claimed` match the password of the session?
     pub(crate) fn is_password(&self, session: SessionId, claimed: &[u8]) -> bool {
         if self.sessions.has_zookeeper_password(session) {
             return claimed == session::zookeeper_password(session);
@@ -302,12 +309,13 @@ impl Replica {
         identity.secret.is_password(session, claimed)
     }
 
-    /// The random number of the epoch that this transaction is of; 0 where it is not known.
+    /// The nonce of the epoch of `zxid`; 0 if it is unknown.
     pub(crate) fn nonce_at(&self, zxid: Zxid) -> u64 {
         identity::nonce_of(&self.state.nonces, zxid.epoch()).unwrap_or(0)
     }
 
-    /// Enters an epoch that this server begins. The history is on the disk already, so the epoch may follow it (Z18).
+    /// Begins an epoch as its leader. The history is durable already, so the epoch may be recorded
+    /// after it (Z18).
     pub(crate) fn begin_epoch(&mut self, epoch: Epoch, seed: &Seed, cx: &mut Cx<'_>) -> WriteId {
         let mut nonces = self.state.nonces.clone();
         let needed = |epoch| self.history.holds(epoch);
@@ -317,21 +325,21 @@ impl Replica {
             state.current_epoch = epoch;
             state.nonces = nonces;
             if state.voters.is_empty() {
-                // As they were taken for until now.
+                // `voters_before` has returned this list so far.
                 state.voters = list;
             }
             state.identity.get_or_insert_with(|| seed.identity(epoch));
         })
     }
 
-    /// Is it durable that the ensemble, as this server knows it, is a quorum's, and that these are its voters?
+    /// Is it durable that the ensemble is established, with these voters?
     pub(crate) fn is_established_under(&self, voters: &Voters) -> bool {
         self.saved.voters == kept_list(voters)
             && self.saved.identity.is_some_and(|known| known.established)
     }
 
-    /// A quorum has the history, and the identity of the ensemble: before anything is committed under these voters, that is
-    /// durable, and so are they.
+    /// Records that a quorum has the history and the identity of the ensemble, and the voters. This
+    /// must be durable before anything is committed under these voters.
     pub(crate) fn record_establishment(&mut self, cx: &mut Cx<'_>) -> WriteId {
         let list = kept_list(cx.config.voters());
         self.save_state(cx, |state| {
@@ -340,7 +348,7 @@ impl Replica {
         })
     }
 
-    /// What a learner of this server enters the epoch with.
+    /// The NEWLEADER message for a learner.
     pub(crate) fn new_leader(&self, epoch: Epoch, config: &Config) -> FromLeader {
         let voters = config.voters().set().clone();
         let established = self.voters_before(config).set().clone();
@@ -349,15 +357,15 @@ impl Replica {
         FromLeader::NewLeader { epoch, voters, established, identity, nonces }
     }
 
-    /// The voters that the last epoch was established under. Where nobody knows, they are taken for those of now, of whom
-    /// none is new.
+    /// The voters of the last established epoch. If they are unknown, the current voters, so that
+    /// none counts as new.
     pub(crate) fn voters_before(&self, config: &Config) -> Voters {
         let known = self.state.voters.iter();
         let known = known.map(|id| if *id == THIS_SERVER { config.id() } else { *id });
         config.voters().or(&known.collect())
     }
 
-    /// What this server says of its history.
+    /// What this server reports of its history.
     pub(crate) fn history_info(&self, config: &Config) -> HistoryInfo {
         let newcomers = config.voters().newcomers(&self.voters_before(config));
         HistoryInfo {
@@ -371,7 +379,7 @@ impl Replica {
         self.unapplied.len()
     }
 
-    /// As much of a [`Backlog`] as is here.
+    /// The part of [`Backlog`] that the replica knows.
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog {
             undurable_bytes: self.log.undurable_bytes(),
@@ -392,22 +400,22 @@ impl Replica {
         self.snapshots.running.is_some()
     }
 
-    /// Tree and watches side by side, for reads that leave a watch.
+    /// Tree and watches together, for reads that set a watch.
     pub(crate) fn reading(&mut self) -> (&Tree, &mut Watches) {
         (&self.tree, &mut self.watches)
     }
 
-    /// Shows each node of the tree, in no particular order.
+    /// Passes each node of the tree to `visit`, in no particular order.
     pub(crate) fn visit_nodes(&self, visit: &mut dyn FnMut(&NodeView<'_>)) {
         self.tree.visit(visit);
     }
 
-    /// Sum over nodes and sessions; see [`crate::digest`].
+    /// Digest of tree and sessions; see [`crate::digest`].
     pub(crate) fn digest(&self) -> u64 {
         self.tree.digest().wrapping_add(self.sessions.digest())
     }
 
-    /// A transaction is applied: keeps the fingerprint where servers compare theirs.
+    /// A transaction is applied: keeps the digest if servers compare their state at its zxid.
     pub(crate) fn note_digest(&mut self, config: &Config) {
         let at = self.log.applied();
         if at.counter().is_multiple_of(config.limits.compare_txns.max(1)) {
@@ -417,20 +425,20 @@ impl Replica {
         }
     }
 
-    /// The newest fingerprints after this position, at most so many of them.
+    /// The newest digests after `zxid`, at most `most` of them.
     pub(crate) fn digests_after(&self, zxid: Zxid, most: usize) -> Vec<(Zxid, u64)> {
         let first = self.digests.partition_point(|(at, _)| *at <= zxid);
         let first = first.max(self.digests.len().saturating_sub(most));
         self.digests.range(first..).copied().collect()
     }
 
-    /// The own fingerprint at such a position, if it is still known.
+    /// The digest of this server at `zxid`, if it is still kept.
     pub(crate) fn digest_at(&self, zxid: Zxid) -> Option<u64> {
         self.digests.iter().find(|(at, _)| *at == zxid).map(|(_, digest)| *digest)
     }
 
-    /// Changes the durable promises. What depends on that waits for this very write: an earlier one that is still under
-    /// way may say the same, and what was logged between the two is not durable with it.
+    /// Changes the durable state. The caller must wait for the returned write: an earlier write
+    /// under way may have the same content, but does not cover what was logged between the two.
     pub(crate) fn save_state(
         &mut self,
         cx: &mut Cx<'_>,
@@ -443,22 +451,22 @@ impl Replica {
         id
     }
 
-    /// A state file is durable.
+    /// The state file with this content is durable.
     pub(crate) fn on_saved(&mut self, state: &DurableState) {
         self.saved = state.clone();
     }
 
-    /// Hands a decided transaction to the log. Returns it as it is sent to learners.
+    /// Logs a transaction that this leader has decided. Returns the entry to send to learners.
     pub(crate) fn append(&mut self, txn: Txn, cx: &mut Cx<'_>) -> Entry {
         let entry = txn.encode();
         self.keep(entry.clone(), txn, cx);
         entry
     }
 
-    /// Hands a leader's transaction to the log.
+    /// Logs a transaction that the leader has proposed.
     ///
     /// # Errors
-    /// One that does not follow the last (ZAB-13), or cannot be decoded.
+    /// A transaction that does not follow the last one (ZAB-13), or cannot be decoded.
     pub(crate) fn receive(&mut self, entry: Entry, cx: &mut Cx<'_>) -> Result<(), String> {
         if !self.history.may_follow(entry.zxid) {
             return Err(format!("proposal {} after {}", entry.zxid, self.history.end()));
@@ -477,10 +485,10 @@ impl Replica {
         self.unapplied.push_back(Unapplied::Decided(txn));
     }
 
-    /// Forgets what comes after `to`. Returns where the log then ends: at or before that.
+    /// Removes everything after `to`. Returns the new end of the log, at or before `to`.
     ///
     /// # Errors
-    /// A position before what is committed.
+    /// `to` lies before a committed transaction.
     pub(crate) fn truncate(&mut self, to: Zxid, cx: &mut Cx<'_>) -> Result<Zxid, String> {
         let committed = self.log.committed();
         let last = self.history.last_at_or_before(to).filter(|last| *last >= committed);
@@ -496,10 +504,10 @@ impl Replica {
         Ok(last)
     }
 
-    /// Takes a piece of a leader's snapshot.
+    /// Receives a chunk of a leader's snapshot.
     ///
     /// # Errors
-    /// A piece out of order, or of a snapshot that this server is ahead of.
+    /// A chunk that is out of order or inconsistent, or a snapshot that is not ahead of the log.
     pub(crate) fn receive_chunk(
         &mut self,
         zxid: Zxid,
@@ -512,7 +520,7 @@ impl Replica {
             return Err(format!("snapshot {zxid}, at {}", self.log.appended()));
         }
         if index == 0 {
-            // The lane writes one snapshot at a time.
+            // The snapshot lane writes one snapshot at a time.
             if let Some(running) = self.snapshots.running.take() {
                 cx.mark(Mark::SnapshotReplaced);
                 cx.out.disk.push(DiskCommand::DropSnapshot { zxid: running.zxid });
@@ -537,7 +545,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The rest of a snapshot will not come.
+    /// Drops the leader's snapshot: its remaining chunks will not arrive.
     pub(crate) fn abandon_incoming(&mut self, cx: &mut Cx<'_>) {
         if let Some(incoming) = self.incoming.take() {
             cx.mark(Mark::SnapshotAbandoned);
@@ -545,30 +553,33 @@ impl Replica {
         }
     }
 
-    /// The transactions that are logged here in this life and not yet applied, and were asked for on this server.
+    /// The origins of unapplied transactions that were logged since this process started and
+    /// requested by clients of `server`.
     pub(crate) fn unapplied_origins(&self, server: ServerId) -> BTreeSet<Origin> {
         let origin = |unapplied: &Unapplied| match unapplied {
             Unapplied::Decided(txn) => txn.origin,
-            // Its connection is gone: connections do not outlive a process.
+            // The connection ended with the process that logged it.
             Unapplied::Recovered(_) => None,
         };
         let here = |origin: &Origin| origin.server == server;
         self.unapplied.iter().filter_map(origin).filter(here).collect()
     }
 
-    /// The sessions that will be known to all once everything is applied that is logged in this life.
+    /// The sessions that will be global once everything is applied that was logged since this
+    /// process started.
     pub(crate) fn unapplied_upgrades(&self) -> BTreeSet<SessionId> {
         let upgrade = |unapplied: &Unapplied| match unapplied {
             Unapplied::Decided(Txn { session, op: TxnOp::UpgradeSession { .. }, .. }) => {
                 Some(*session)
             }
-            // Sessions that only this server knew have died with the process before this one.
+            // Local sessions ended with the previous process.
             Unapplied::Decided(_) | Unapplied::Recovered(_) => None,
         };
         self.unapplied.iter().filter_map(upgrade).collect()
     }
 
-    /// The position of the next transaction to apply, and who asked for it in this life.
+    /// The zxid of the next transaction to apply, and its origin if it was logged since this
+    /// process started.
     pub(crate) fn next_unapplied(&self) -> Option<(Zxid, Option<Origin>)> {
         match self.unapplied.front()? {
             Unapplied::Decided(txn) => Some((txn.zxid, txn.origin)),
@@ -579,7 +590,7 @@ impl Replica {
     /// Applies the next committed transaction, if there is one.
     ///
     /// # Errors
-    /// A transaction that the state does not admit. The state is of no use any more.
+    /// A transaction that does not fit the state. The state is unusable afterwards.
     pub(crate) fn apply_next(&mut self) -> Result<Option<Applied>, Halted> {
         if self.log.applied() == self.log.committed() {
             return Ok(None);
@@ -673,7 +684,7 @@ impl Replica {
         self.sessions.create(txn.session, timeout_ms, owner, keyed)
     }
 
-    /// WATCH-10: whoever watches the node's data or its children hears once that it is gone.
+    /// WATCH-10: each connection that watches the node's data or children gets one deletion event.
     fn delete(
         &mut self,
         path: &str,
@@ -696,7 +707,7 @@ impl Replica {
         self.fire(EventType::NodeChildrenChanged, parent, effects);
     }
 
-    /// A watch that may not read the node is used up all the same (WATCH-17, edge 123).
+    /// A watch is removed even if its client may not read the node (WATCH-17, edge 123).
     fn fire(&mut self, event: EventType, path: &str, effects: &mut Effects) {
         let conns = self.watches.fire(event, path);
         if conns.is_empty() {
@@ -708,22 +719,23 @@ impl Replica {
         effects.fired.push(Fired { event, path: path.into(), conns, acl });
     }
 
-    /// Is a leader's snapshot durable, and not the state yet?
+    /// Is a leader's snapshot durable, but not the state yet?
     pub(crate) fn is_loading(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| incoming.loading)
     }
 
-    /// How far that is: parts of the work, of so many.
+    /// The zxid of that snapshot, the parts of its loading that are done, and all parts.
     pub(crate) fn loading_progress(&self) -> Option<(Zxid, u64, u64)> {
         let incoming = self.incoming.as_ref().filter(|incoming| incoming.loading)?;
         let (done, all) = incoming.loader.progress();
         Some((incoming.zxid, done, all))
     }
 
-    /// Makes more of the tree of a leader's snapshot that is durable, as far as this step may. Is it the state now?
+    /// Continues to load a leader's durable snapshot, as far as the step's budget allows. Returns
+    /// whether it has become the state.
     ///
     /// # Errors
-    /// A snapshot that makes no sense.
+    /// A snapshot that is inconsistent.
     pub(crate) fn go_on_loading(&mut self, cx: &mut Cx<'_>) -> Result<bool, String> {
         while let Some(incoming) = self.incoming.as_mut().filter(|incoming| incoming.loading) {
             if cx.is_spent() {
@@ -738,12 +750,12 @@ impl Replica {
         Ok(false)
     }
 
-    /// A leader's snapshot is durable, and a tree: it becomes the state.
+    /// Replaces the state with a leader's snapshot, which is durable and loaded.
     fn install(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
         let appended = self.log.appended();
         let of_it = |incoming: &mut Incoming| incoming.loader.zxid() == Some(incoming.zxid);
         let sound = |incoming: &mut Incoming| of_it(incoming) && incoming.zxid > appended;
-        // One that is left is dropped with the leader.
+        // A snapshot that stays in `incoming` is dropped when this server leaves the leader.
         let Some(Incoming { zxid, loader, .. }) = self.incoming.take_if(sound) else {
             return Err("the leader's snapshot holds the picture of another position".to_owned());
         };
@@ -759,10 +771,10 @@ impl Replica {
         self.snapshots.failures = 0;
         self.snapshots.replaced = true;
         (self.snapshots.txns, self.snapshots.bytes) = (0, 0);
-        // The one write that switches: whatever the log holds then counts for nothing any more.
+        // This write alone switches to the snapshot: from then on, recovery ignores the old log.
         self.save_state(cx, |state| {
             state.snapshot = zxid;
-            // What was known of the log that it replaces.
+            // The nonces belong to the replaced log.
             state.nonces.clear();
         });
         cx.out.disk.push(self.log.rebase(zxid));
@@ -770,7 +782,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Begins a snapshot if one is due and the log has what it will stand for.
+    /// Begins a snapshot if one is due and the log is durable up to the applied zxid.
     pub(crate) fn maybe_snapshot(&mut self, cx: &mut Cx<'_>) {
         let snapshots = &mut self.snapshots;
         if snapshots.due == 0 {
@@ -781,7 +793,8 @@ impl Replica {
             let share = u128::from(half_bytes) * u128::from(more + 1) / u128::from(half.max(1));
             snapshots.due_bytes = half_bytes + u64::try_from(share).expect("at most the half");
         }
-        // Chunks of a snapshot that was given up must not be taken for those of the next one.
+        // The disk's answers for an abandoned snapshot must not be mistaken for those of the next
+        // one.
         let idle = snapshots.at_disk == 0 && self.incoming.is_none();
         let wanted = snapshots.wanted
             || snapshots.txns >= snapshots.due
@@ -809,11 +822,11 @@ impl Replica {
         self.write_slice(zxid, 0, cx);
     }
 
-    /// A chunk is written: the next one may follow, or the snapshot is complete and becomes a promise. Was it a leader's
-    /// snapshot that is complete now, and is the state?
+    /// A chunk is written: writes the next one, or records the complete snapshot in the state file.
+    /// Returns whether a leader's snapshot has become the state.
     ///
     /// # Errors
-    /// A leader's snapshot that makes no sense.
+    /// A leader's snapshot that is inconsistent.
     pub(crate) fn on_chunk_done(
         &mut self,
         zxid: Zxid,
@@ -822,8 +835,8 @@ impl Replica {
     ) -> Result<bool, String> {
         self.snapshots.at_disk -= 1;
         if let Some(incoming) = &mut self.incoming {
-            // The disk answers in order. Pieces of an attempt that was given up may bear the same numbers as these, so only
-            // the last of all answers says that this snapshot is durable.
+            // The disk answers in order. Chunks of an abandoned attempt may have the same numbers,
+            // so only the last outstanding answer shows that this snapshot is durable.
             if !incoming.complete || self.snapshots.at_disk > 0 {
                 return Ok(false);
             }
@@ -831,14 +844,14 @@ impl Replica {
             return self.go_on_loading(cx);
         }
         let Some(running) = self.snapshots.running.take_if(|running| running.zxid == zxid) else {
-            // Of a snapshot that was given up.
+            // A chunk of an abandoned snapshot.
             return Ok(false);
         };
         assert_eq!(running.index, index, "one chunk at a time");
         if running.last {
             cx.mark(Mark::SnapshotDone);
             self.snapshots.failures = 0;
-            // One that could not be read may have been of the same position.
+            // An unreadable snapshot may have had the same zxid.
             self.snapshots.kept.retain(|kept| *kept < zxid);
             self.snapshots.kept.push_back(zxid);
             if std::mem::take(&mut self.snapshots.forgets) {
@@ -851,8 +864,9 @@ impl Replica {
         Ok(false)
     }
 
-    /// There is no room for a chunk, nor for what follows it: its snapshot is given up, and the next one waits. Was it a
-    /// leader's that arrives? Pieces of an earlier attempt at the same one count, too, as they bear the same numbers.
+    /// The disk has no room for a chunk: abandons its snapshot and delays the next one. Returns
+    /// whether it is the leader's snapshot that is being received. Chunks of an earlier attempt at
+    /// that snapshot count too, because they have the same zxid.
     pub(crate) fn on_snapshot_failed(&mut self, zxid: Zxid, cx: &mut Cx<'_>) -> bool {
         let snapshots = &mut self.snapshots;
         snapshots.at_disk -= 1;
@@ -862,7 +876,7 @@ impl Replica {
         } else if snapshots.running.take_if(|running| running.zxid == zxid).is_some() {
             cx.mark(Mark::SnapshotFailed);
             self.tree.cancel_snapshot();
-            // As many transactions lie behind the last one as when this one began, at least.
+            // At least as many transactions follow the last snapshot as when this one began.
             snapshots.txns = cx.config.limits.snapshot_txns;
         } else {
             return false;
@@ -875,19 +889,22 @@ impl Replica {
         is_leaders
     }
 
-    /// A learner needs this snapshot, and it cannot be read: it counts no more, and another one is taken at once.
+    /// A learner needs this snapshot, but it is unreadable: removes it from `kept` and requests
+    /// another one.
     pub(crate) fn on_snapshot_unreadable(&mut self, zxid: Zxid) {
         self.snapshots.kept.retain(|kept| *kept != zxid);
         self.snapshots.wanted = true;
     }
 
-    /// A learner needs a part of the log that cannot be read: a snapshot is taken that makes it needless.
+    /// A learner needs an unreadable part of the log: requests a snapshot, which replaces that
+    /// part.
     pub(crate) fn on_log_unreadable(&mut self) {
         self.snapshots.wanted = true;
         self.snapshots.forgets = true;
     }
 
-    /// Until when no leader's snapshot is to come, because there was no room for the last one.
+    /// The time before which this server receives no leader's snapshot, because the disk had no
+    /// room for the last one.
     pub(crate) fn rests_until(&self, now: Instant) -> Option<Instant> {
         let Snapshots { rests, not_before, .. } = self.snapshots;
         (rests && not_before > now).then_some(not_before)
@@ -898,8 +915,8 @@ impl Replica {
         self.snapshots.kept.back().copied()
     }
 
-    /// The state file names the newest snapshot: older ones may go, and the log before them, as far as no learner needs
-    /// what comes after `needed`.
+    /// The state file names the newest snapshot: purges older ones, and the log before them, except
+    /// what a learner needs after `needed`.
     pub(crate) fn purge(&mut self, needed: Option<Zxid>, cx: &mut Cx<'_>) {
         let keep = cx.config.limits.snapshots_kept.max(1) as usize;
         let Snapshots { kept, replaced, .. } = &mut self.snapshots;
@@ -953,7 +970,7 @@ impl SnapshotHeader {
     }
 }
 
-/// The list of voters as the state file keeps it.
+/// The voter list in the form of the state file.
 fn kept_list(voters: &Voters) -> BTreeSet<ServerId> {
     if voters.alone() { [THIS_SERVER].into() } else { voters.set().clone() }
 }

@@ -1,6 +1,6 @@
-//! The core's dice: a small generator seeded by the driver, for choices that need variety and no secrecy.
+//! Pseudo-random generator of the core, seeded by the driver, for choices that need no secrecy.
 //!
-//! Owns the random state of one server. Must not be used for anything that an attacker must not guess.
+//! Owns the random state of one server. Must not be used for secrets.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -16,7 +16,7 @@ impl Rng {
         Rng { state: seed, map_salt: 0 }
     }
 
-    /// The same choices, and other keys for maps.
+    /// The same sequence of numbers, with other keys for hash maps.
     pub(crate) fn with_map_salt(self, map_salt: u64) -> Rng {
         Rng { map_salt, ..self }
     }
@@ -26,7 +26,7 @@ impl Rng {
         mix(self.state)
     }
 
-    /// A number below `bound`. The bias is below 2^-32 for the small bounds used here.
+    /// A random number below `bound`. The bias is below 2^-32.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         let scaled = (u128::from(self.next()) * u128::from(bound)) >> 64;
         u32::try_from(scaled).expect("the product of 64 and 32 bits, less 64, has 32")
@@ -44,12 +44,12 @@ fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Hasher of the core's maps, keyed from the server's seed: clients choose paths, and a fixed public hasher would let
-/// them choose collisions. Maps are never iterated, so the key cannot reach the outside.
+/// Hasher of the core's maps, keyed from the server's seed: clients choose paths, and with a fixed
+/// hasher they could choose collisions. Maps are never iterated, so their order stays invisible.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyedHash(u64);
 
-/// Folds 8 bytes at a time by a 128-bit multiplication, both factors keyed.
+/// Folds 8 bytes at a time with a 128-bit multiplication; both factors depend on the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyedHasher {
     state: u64,
@@ -85,7 +85,7 @@ impl Hasher for KeyedHasher {
         }
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
-        // The length keeps "a" and "a\0" apart.
+        // Mixing in the length makes "a" and "a\0" differ.
         self.fold(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
     }
 

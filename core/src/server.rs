@@ -1,11 +1,12 @@
-//! One server: takes inputs one at a time, and is the only file that changes its role (Java `QuorumPeer`).
+//! One server: processes inputs one at a time; the only file that changes the server's role (Java
+//! `QuorumPeer`).
 //!
-//! Owns the connections, the links and the joints between them, the role and the replica. Must not do what those can do
-//! alone.
+//! Owns connections, links, the role and the replica, and passes calls between them. Must not do
+//! what one of these can do alone.
 //!
 //! ```text
 //!            ┌───────── elected ──────────► Leading ───────┐  no quorum, epoch used up,
-//!            │                                             │  or somebody knows more
+//!            │                                             │  or a learner has more history
 //!  start ─► Looking ◄──────────────────────────────────────┤
 //!            │                                             │
 //!            └───── another is elected ───► Following ─────┘  the leader is lost
@@ -50,9 +51,12 @@ use work::Work;
 
 /// A server of an ensemble.
 ///
-/// * Once: [`Server::recover`], and [`Server::with_scheme`] for schemes of authentication that are not built in.
-/// * Then, for ever: [`Server::step`] with each input, and with [`Input::Timeout`] when [`Server::next_deadline`] comes.
-/// * At any time: [`Server::pressure`], [`Server::status`] and the other questions, which change nothing.
+/// * Once: [`Server::recover`], and [`Server::with_scheme`] for schemes of authentication that are
+///   not built in.
+/// * Then, repeatedly: [`Server::step`] with each input, and with [`Input::Timeout`] when
+///   [`Server::next_deadline`] has passed.
+/// * At any time: [`Server::pressure`], [`Server::status`] and the other getters, which change
+///   nothing.
 #[derive(Debug)]
 pub struct Server {
     config: Arc<Config>,
@@ -62,23 +66,23 @@ pub struct Server {
     role: Role,
     replica: Replica,
     timers: TimerTable,
-    /// The last election that this server took part in, and how it ended.
+    /// The round of the last election that this server took part in; `elected` is its outcome.
     round: u64,
     elected: Option<Vote>,
-    /// Links that others have dialled, until a leader makes learners of them.
+    /// Inbound links, until a leader adopts them as learners.
     inbound: BTreeMap<LinkId, Inbound>,
     conns: BTreeMap<ConnId, Conn>,
-    /// The connection of each session that has one here.
+    /// The connection of each session that is connected to this server.
     by_session: BTreeMap<SessionId, ConnId>,
     local: LocalSessions,
     work: Work,
-    /// Since when clients are not read.
+    /// The time at which the server stopped reading clients, while it does not read them.
     paused_since: Option<Instant>,
-    /// Where a leader has found that the history here differs.
+    /// Why the server has halted, if it has.
     halted: Option<Halted>,
 }
 
-/// What a server is doing; each role owns what only it needs.
+/// The role of a server; each variant owns the state that only this role needs.
 #[derive(Debug)]
 enum Role {
     Looking(Election),
@@ -87,12 +91,13 @@ enum Role {
 }
 
 impl Server {
-    /// A server as the disk left it. It knows no leader; the first [`Input::Timeout`], due at once, starts it.
+    /// A server with the state that recovery found. It knows no leader; the first
+    /// [`Input::Timeout`], due at once, starts the election.
     ///
-    /// `seed` feeds every choice that needs variety, and every secret: equal seeds and inputs give equal outputs.
+    /// `seed` feeds all random choices and secrets: equal seeds and inputs give equal outputs.
     ///
     /// # Errors
-    /// Content that passed its checksums and still makes no sense.
+    /// Content that passed its checksums and is still inconsistent.
     pub fn recover(
         config: Config,
         seed: impl Into<Seed>,
@@ -124,15 +129,15 @@ impl Server {
         })
     }
 
-    /// The same server with one more scheme of authentication, or another one in place of that with its name. Before the
-    /// first [`Server::step`]; all servers of an ensemble should have the same.
+    /// Adds a scheme of authentication, or replaces the one with the same name. Call it before the
+    /// first [`Server::step`]; all servers of an ensemble should have the same schemes.
     pub fn with_scheme(mut self, scheme: impl Scheme + 'static) -> Server {
         Arc::make_mut(&mut self.schemes).add(Arc::new(scheme));
         self
     }
 
-    /// Takes one input and appends to `out` what is to be done about it, and what that has cost. What would take too long is
-    /// left to later steps, and the next deadline is at once then.
+    /// Processes one input and appends the resulting commands and their cost to `out`. Work beyond
+    /// the budget of a step is left to later steps; the next deadline is then immediate.
     pub fn step(&mut self, now: Now, input: Input, out: &mut Outbox) {
         if self.halted.is_some() {
             return;
@@ -144,7 +149,8 @@ impl Server {
         cx.spend(1);
         cx.renew();
         if matches!(input, Input::Client(..)) && self.serves() {
-            // A server that stood still serves nobody before it knows that its leader, or its quorum, is still there.
+            // After a stall, the server serves no client before it has checked that its leader, or
+            // its quorum, is still there.
             self.check_silence(&mut cx);
         }
         match input {
@@ -161,23 +167,23 @@ impl Server {
         self.rng = rng;
     }
 
-    /// When to give [`Input::Timeout`] next, and why. `None` where only an input can change
-    /// anything: for a halted server, one that waits for its disk, or one without sessions.
+    /// The time of the next [`Input::Timeout`] and its reason. `None` if only another input can
+    /// change anything: for a server that is halted, waits for its disk, or has no sessions.
     pub fn next_deadline(&self) -> Option<(Instant, Timer)> {
         if self.halted.is_some() { None } else { self.timers.next() }
     }
 
-    /// The ensemble that this server belongs to, for the greetings of its links; 0 while it does not know.
+    /// The id of the ensemble, for the handshakes of links; 0 while it is unknown.
     pub fn ensemble_id(&self) -> u64 {
         self.replica.ensemble_id()
     }
 
-    /// Why it does nothing any more, if it does not.
+    /// Why the server has halted, if it has.
     pub fn halted(&self) -> Option<&Halted> {
         self.halted.as_ref()
     }
 
-    /// What it waits for, where it serves nobody.
+    /// What the server waits for; `None` if it serves clients or has halted.
     pub fn waiting(&self) -> Option<Waiting> {
         if self.serves() || self.halted.is_some() {
             return None;
@@ -197,7 +203,7 @@ impl Server {
         })
     }
 
-    /// Should clients be read?
+    /// Whether the driver may read from clients.
     pub fn pressure(&self) -> Pressure {
         if self.replica.log().undurable_bytes() > self.config.limits.undurable_bytes {
             Pressure::PauseClients
@@ -253,7 +259,7 @@ impl Server {
         }
     }
 
-    /// Live sessions that only this server knows, by id. One that is being made known to all does not expire here.
+    /// Live local sessions, by id. A session that is being upgraded does not expire here.
     pub fn local_sessions(&self) -> Vec<SessionInfo> {
         self.local.infos()
     }
@@ -279,13 +285,13 @@ impl Server {
         self.replica.sessions().live().map(info).collect()
     }
 
-    /// Sessions that have ephemeral nodes, by id, with their paths in their order.
+    /// Sessions that own ephemeral nodes, by id, with the paths of these nodes in order.
     pub fn ephemerals(&self) -> impl Iterator<Item = (SessionId, impl Iterator<Item = &str>)> {
         let tree = self.replica.tree();
         tree.owners().map(|session| (session, tree.ephemerals(session, "")))
     }
 
-    /// The same as pairs, from behind one of them.
+    /// The same as pairs, starting after `last`.
     pub fn ephemerals_behind(
         &self,
         last: Option<(SessionId, &str)>,
@@ -293,7 +299,7 @@ impl Server {
         self.replica.tree().ephemerals_behind(last)
     }
 
-    /// What the data table of watches holds.
+    /// Counts of the data watches, which getData and exists set.
     pub fn watch_summary(&self) -> WatchSummary {
         self.replica.watches.data_summary()
     }
@@ -308,12 +314,13 @@ impl Server {
         self.replica.watches.kind_by_conn(which)
     }
 
-    /// What [`Server::watches_by_conn`] tells, path by path.
+    /// The pairs of [`Server::watches_by_conn`], grouped by path.
     pub fn watches_by_path(&self) -> impl Iterator<Item = (&str, ConnId)> {
         self.replica.watches.data_by_path()
     }
 
-    /// Some lines more of what [`Server::watches_by_conn`] tells, paths of one connection together. Is there more?
+    /// Passes further pairs of [`Server::watches_by_conn`] to `put`, about `lines` of them, grouped
+    /// by connection; `at` keeps the position. Returns whether there may be more.
     pub fn list_watches_by_conn(
         &self,
         at: &mut WatchListing,
@@ -323,7 +330,7 @@ impl Server {
         self.replica.watches.list_by_conn(at, lines, put)
     }
 
-    /// The same path by path. All who watch one path come at once.
+    /// The same, grouped by path. All watchers of a path are passed in one call.
     pub fn list_watches_by_path(
         &self,
         at: &mut WatchListing,
@@ -333,7 +340,7 @@ impl Server {
         self.replica.watches.list_by_path(at, lines, put)
     }
 
-    /// What it holds for work under way; see [`Backlog`]. Visits every connection and every node.
+    /// Sizes of the work under way; see [`Backlog`]. Visits every connection and every node.
     pub fn backlog(&self) -> Backlog {
         let backlog = self.replica.backlog();
         let requests = self.conns.values().map(|conn| conn.queue.len()).sum();
@@ -346,30 +353,34 @@ impl Server {
         Backlog { requests, syncs, changes, upgrades, strays: self.strays(), ..backlog }
     }
 
-    /// How many of its clients' syncs wait for the leader's word, for checkers. Visits every connection.
+    /// The number of client syncs that wait for the leader's answer, for checkers. Visits every
+    /// connection.
     pub fn waiting_syncs(&self) -> usize {
         self.conns.values().map(|conn| conn.queue.unconfirmed().count()).sum()
     }
 
-    /// How many handshakes wait for service to begin, for checkers. Visits every connection.
+    /// The number of handshakes that wait for service to begin, for checkers. Visits every
+    /// connection.
     pub fn held_handshakes(&self) -> usize {
         let held = |conn: &&Conn| matches!(conn.phase, ConnPhase::AwaitLeader(_));
         self.conns.values().filter(held).count()
     }
 
-    /// Shows each node of the tree at `status().applied`, in no particular order: for whoever has found two digests that
-    /// differ.
+    /// Passes each node of the tree at `status().applied` to `visit`, in no particular order: to
+    /// find the node in which two trees with different digests differ.
     pub fn visit_nodes(&self, visit: &mut dyn FnMut(&NodeView<'_>)) {
         self.replica.visit_nodes(visit);
     }
 
-    /// Compares the next nodes of a state that this server has set aside, at most so many, with its state of now. It must have
-    /// been filled meanwhile: before that everything would differ.
+    /// Compares at most `most` further nodes of a tree that this server has set aside with its
+    /// current tree. The server must have been synchronised meanwhile: before that, every node
+    /// would differ.
     pub fn compare_outline(&self, outline: &mut Outline, most: usize) -> OutlineCompared {
         outline.compare(self.replica.tree(), most)
     }
 
-    /// Fingerprint of tree and sessions at `status().applied`; see [`crate::digest`]. It is kept up to date, so that this is cheap.
+    /// Digest of tree and sessions at `status().applied`; see [`crate::digest`]. It is maintained
+    /// with each transaction, so this call is cheap.
     pub fn digest(&self) -> u64 {
         self.replica.digest()
     }
@@ -401,7 +412,7 @@ impl Server {
         }
     }
 
-    /// A leader whose clients have to wait does nothing of its own, either (DATA-22).
+    /// While clients are not read, the leader deletes no containers either (DATA-22).
     fn clean(&mut self, cx: &mut Cx<'_>) {
         let busy = self.pressure() == Pressure::PauseClients;
         let Role::Leading(leader) = &mut self.role else {
@@ -442,7 +453,7 @@ impl Server {
         }
     }
 
-    /// Every command of the log lane up to `id` is durable: what waited for that goes on.
+    /// Every command of the log lane up to `id` is durable: continues what waited for it.
     fn on_done(&mut self, id: WriteId, cx: &mut Cx<'_>) {
         let before = self.replica.log().durable();
         while let Some(written) = self.replica.log.done(id) {
@@ -469,7 +480,8 @@ impl Server {
         if let Some(zxid) = state.differs {
             return self.halt(Halted::Differs { zxid }, cx);
         }
-        // True of most state writes, of which only the first after a snapshot finds something to purge.
+        // Most state writes satisfy this; only the first one after a snapshot finds something to
+        // purge.
         if state.snapshot == self.replica.state().snapshot {
             let needed = match &self.role {
                 Role::Leading(leader) => leader.oldest_needed(),
@@ -492,7 +504,8 @@ impl Server {
         self.on_loaded(loaded, cx);
     }
 
-    /// A piece of a snapshot is durable, or more of a leader's one is a tree: has that become the state?
+    /// A chunk of a snapshot is durable, or more of a leader's snapshot is loaded. `Ok(true)` means
+    /// that the leader's snapshot has become the state.
     fn on_loaded(&mut self, loaded: Result<bool, String>, cx: &mut Cx<'_>) {
         match loaded {
             Ok(false) => {
@@ -501,7 +514,8 @@ impl Server {
                 }
             }
             Ok(true) => {
-                // What their writes have become cannot be known, and their watches were on another tree.
+                // The outcome of the clients' pending writes is unknown, and their watches were set
+                // on another tree.
                 self.close_all(cx);
                 self.local.on_installed();
                 if let Role::Following(follower) = &mut self.role {
@@ -515,7 +529,7 @@ impl Server {
         }
     }
 
-    /// Does what a leader has found to be true.
+    /// Acts on the result of a leader's event handler.
     fn apply_leader_effect(&mut self, effect: LeaderEffect, cx: &mut Cx<'_>) {
         match effect {
             LeaderEffect::GoOn => {}
@@ -531,7 +545,7 @@ impl Server {
         }
     }
 
-    /// Does what a follower has found to be true.
+    /// Acts on the result of a follower's event handler.
     fn apply_follower_effect(&mut self, effect: FollowerEffect, cx: &mut Cx<'_>) {
         match effect {
             FollowerEffect::None => {}
@@ -552,8 +566,8 @@ impl Server {
         }
     }
 
-    /// What this server has is not what the ensemble has. It has no say from now on, and stops once that is durable: the next
-    /// start sets its data aside.
+    /// The state of this server differs from the ensemble's. The server no longer counts towards a
+    /// quorum, and halts once this is durable: the next start sets the data aside.
     fn on_difference(&mut self, zxid: Zxid, cx: &mut Cx<'_>) {
         cx.mark(Mark::SetsAside);
         self.replica.save_state(cx, |state| {
@@ -564,7 +578,7 @@ impl Server {
         self.look(None, LinkCloseReason::Incompatible(what), cx);
     }
 
-    /// The initial history is committed, because a quorum has it; then service begins.
+    /// Commits the initial history, which a quorum has logged, and begins service.
     fn activate(&mut self, cx: &mut Cx<'_>) {
         let history = self.replica.log().appended();
         if history > self.replica.log().applied() {
@@ -579,7 +593,7 @@ impl Server {
         self.resume_clients(cx);
     }
 
-    /// Begins to lead, with the links that are there already.
+    /// Becomes leader, and adopts the links on which learners have sent FOLLOWERINFO.
     fn lead(&mut self, cx: &mut Cx<'_>) {
         let alone = cx.config.voters().alone();
         cx.mark(if alone { Mark::ElectionAlone } else { Mark::ElectionWon });
@@ -587,7 +601,7 @@ impl Server {
         self.adopt_inbound(cx);
     }
 
-    /// Begins to follow.
+    /// Becomes a follower of `leader`.
     fn follow(&mut self, leader: ServerId, cx: &mut Cx<'_>) {
         cx.mark(Mark::ElectionJoined);
         for link in mem::take(&mut self.inbound).into_keys() {
@@ -597,8 +611,8 @@ impl Server {
         self.role = Role::Following(Follower::begin(leader, elected_epoch, cx));
     }
 
-    /// Looks for a leader again, and ends all links, with a word for the log. Connections of clients stay; their requests
-    /// wait.
+    /// Starts an election, closes all links of the role, and logs `why`. Client connections stay
+    /// open; their requests wait.
     fn look(&mut self, lost: Option<ServerId>, why: LinkCloseReason, cx: &mut Cx<'_>) {
         let links = match &self.role {
             Role::Looking(_) => Vec::new(),
@@ -626,7 +640,7 @@ impl Server {
         self.continue_election(cx);
     }
 
-    /// Whom it follows, or itself where it leads.
+    /// The leader that this server follows, or its own id if it leads.
     fn leader(&self) -> Option<ServerId> {
         match &self.role {
             Role::Looking(_) => None,
@@ -644,8 +658,8 @@ impl Server {
         }
     }
 
-    /// While clients are not read, none can be heard: nobody expires, and after a long pause all sessions count as heard,
-    /// because whoever wanted to connect was not heard either.
+    /// While clients are not read, their heartbeats do not arrive: no session expires, and a long
+    /// pause renews all sessions, because clients could not reconnect either.
     fn note_pressure(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono;
         if self.pressure() == Pressure::PauseClients {
@@ -670,8 +684,9 @@ impl Server {
         }
     }
 
-    /// Have clients not been read for longer than it is from one ping to the next? A shorter pause is no more than a slow
-    /// network, and under load there are many: if they counted, a client that is gone would never be missed.
+    /// Have clients not been read for longer than the interval between two pings, half a tick?
+    /// Shorter pauses do not count: they are no worse than a slow network, and are so frequent
+    /// under load that the session of a dead client would never expire.
     fn has_been_deaf(&self, cx: &Cx<'_>) -> bool {
         let now = cx.now.mono;
         self.paused_since.is_some_and(|since| now.since(since) > cx.config.tick() / 2)
@@ -687,7 +702,7 @@ impl Server {
                 self.timers.set(Timer::Election, Some(now));
             }
             Role::Looking(looking) => {
-                // Before the end of a rest nothing is decided.
+                // No election is decided before the pause after a failed snapshot is over.
                 let rest = self.replica.rests_until(now);
                 let next = looking.next_deadline().filter(|next| rest.is_none() || *next > now);
                 self.timers.set(Timer::Election, next.into_iter().chain(rest).min());
@@ -714,7 +729,8 @@ impl Server {
         self.timers.set(Timer::Work, self.has_work().then_some(now));
     }
 
-    /// Nothing that is said from now on could be kept, or nothing of what is here is true: there is no more to say.
+    /// Stops the server: its promises can no longer become durable, or its state is wrong. It
+    /// closes all client connections and emits nothing afterwards.
     fn halt(&mut self, why: Halted, cx: &mut Cx<'_>) {
         for conn in mem::take(&mut self.conns).into_keys() {
             cx.send(conn, ClientCommand::Close);

@@ -1,8 +1,8 @@
-//! Sessions: the replicated table, and who expires when (Java `SessionTrackerImpl`, `ExpiryQueue`).
+//! Sessions: the replicated table, and expiry (Java `SessionTrackerImpl`, `ExpiryQueue`).
 //!
-//! Owns ids, passwords, timeouts and expiry. Must not know connections: `server` joins the two. What is in the table
-//! begins and ends only by a transaction; expiry is the leader's wish for one. Sessions that one server keeps to itself are
-//! in no table (`server/local`).
+//! Owns ids, passwords, timeouts and expiry. Must not know connections: `server` maps sessions to
+//! them. Only transactions add sessions to the table or remove them; on expiry the leader proposes
+//! such a transaction. Local sessions are not in the table (`server/local`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,37 +14,37 @@ use crate::notice::Notice;
 use crate::rng::Rng;
 use crate::wire::Password;
 
-/// Ids that begin in one millisecond, as a number of bits.
+/// Number of bits below the millisecond in an id: 2^16 ids per millisecond.
 const ID_BITS: u32 = 16;
 
-/// The sessions that exist, the same on every replica.
+/// The global sessions that exist; equal on every replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionTable {
     live: BTreeMap<SessionId, Session>,
-    /// By creating server (top byte of the id): the highest id ever, so that a clock that was set back, or a restart,
-    /// deals none twice (S4).
+    /// Highest id ever assigned, by creating server (top byte of the id), so that ids stay unique
+    /// when the clock is set back or the server restarts (S4).
     last: BTreeMap<u8, SessionId>,
-    /// Sum of the shares of those that live in the digest.
+    /// Sum of the live sessions' shares in the digest.
     digest: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Session {
-    /// Of the createSession, ms.
+    /// Timeout in the createSession transaction, ms.
     timeout_ms: u32,
-    /// The server that the client connected to last; nobody else writes for it (SESS-09). `None` where a snapshot does
-    /// not say.
+    /// The server that the client connected to last; only this server may write for the session
+    /// (SESS-09). `None` if a snapshot does not record it.
     owner: Option<ServerId>,
-    /// Is its password of the ensemble's secret? Else it is ZooKeeper's (HS-08).
+    /// Whether its password comes from the ensemble's secret; otherwise it is ZooKeeper's (HS-08).
     keyed: bool,
 }
 
-/// Who is alive: the leader's view of all sessions, and a server's of those that only it knows.
+/// Deadlines of live sessions: on the leader all global ones, on each server its local ones.
 #[derive(Debug)]
 pub(crate) struct SessionTracker {
     tick: Duration,
     sessions: BTreeMap<SessionId, Tracked>,
-    /// By deadline, which is a multiple of the tick (SESS-04): expiry is looked at in batches.
+    /// Sessions by deadline, a multiple of the tick (SESS-04), so that sessions expire in batches.
     buckets: BTreeMap<Instant, BTreeSet<SessionId>>,
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct SessionTracker {
 struct Tracked {
     timeout_ms: u32,
     expires: Instant,
-    /// Since when it is watched over.
+    /// When tracking began.
     since: Instant,
-    /// When it was heard of last.
+    /// When a message of the client was last reported.
     heard: Instant,
-    /// The server that the client is connected to, as far as it is known, moves under way included.
+    /// The server that the client is connected to, if known, including moves not yet applied.
     owner: Option<ServerId>,
 }
 
@@ -93,22 +93,23 @@ impl SessionTable {
         self.live.iter().filter_map(|(id, session)| session.owner.map(|owner| (*id, owner)))
     }
 
-    /// Those whose passwords are of the ensemble's secret.
+    /// Sessions whose passwords come from the ensemble's secret.
     pub(crate) fn keyed(&self) -> impl Iterator<Item = SessionId> {
         self.live.iter().filter_map(|(id, session)| session.keyed.then_some(*id))
     }
 
-    /// Has the session ZooKeeper's password? One that is not known here is younger than the secret, or is over.
+    /// Whether the session has ZooKeeper's password. A session not in the table was created after
+    /// the secret, or has ended.
     pub(crate) fn has_zookeeper_password(&self, id: SessionId) -> bool {
         self.live.get(&id).is_some_and(|session| !session.keyed)
     }
 
-    /// The timeout that the session was created with, ms; `None` where there is no such session.
+    /// Timeout in the createSession transaction, ms; `None` if there is no such session.
     pub(crate) fn timeout_ms(&self, id: SessionId) -> Option<u32> {
         self.live.get(&id).map(|session| session.timeout_ms)
     }
 
-    /// The server that the client connected to last, as far as that is known.
+    /// The server that the client connected to last, if known.
     pub(crate) fn owner(&self, id: SessionId) -> Option<ServerId> {
         self.live.get(&id)?.owner
     }
@@ -122,7 +123,7 @@ impl SessionTable {
     }
 
     /// # Errors
-    /// Where the session exists: ids are dealt once.
+    /// If the session exists: every id is assigned once.
     pub(crate) fn create(
         &mut self,
         id: SessionId,
@@ -142,7 +143,7 @@ impl SessionTable {
     }
 
     /// # Errors
-    /// Where there is no such session: only live ones move.
+    /// If there is no such session.
     pub(crate) fn move_to(&mut self, id: SessionId, owner: ServerId) -> Result<(), Inapplicable> {
         let session = self.live.get_mut(&id).ok_or_else(|| Inapplicable::new(no_session(id)))?;
         let before = session.share(id);
@@ -152,14 +153,15 @@ impl SessionTable {
     }
 
     /// # Errors
-    /// Where there is no such session: it is closed once.
+    /// If there is no such session.
     pub(crate) fn close(&mut self, id: SessionId) -> Result<(), Inapplicable> {
         let session = self.live.remove(&id).ok_or_else(|| Inapplicable::new(no_session(id)))?;
         self.digest = self.digest.wrapping_sub(session.share(id));
         Ok(())
     }
 
-    /// The first id that a server deals, or its leader for it, which begins to create sessions at this wall time (SESS-01).
+    /// The first id for sessions that a server begins to create at this wall-clock time; its leader
+    /// assigns the id for global ones (SESS-01).
     pub(crate) fn first_id(&self, server: ServerId, now: WallMs, rng: &mut Rng) -> SessionId {
         let by_clock = by_clock(server, now);
         match self.last.get(&server.session_byte()) {
@@ -168,16 +170,18 @@ impl SessionTable {
         }
     }
 
-    /// The same, of sessions that the server keeps to itself (SESS-14). Nobody knows those of its earlier lives, one of which
-    /// may have begun to deal in this very millisecond, where the clock was set back since.
+    /// The first id for local sessions (SESS-14). No replica knows the local ids that the server
+    /// assigned before a restart, and after a step of the clock these may be from the same
+    /// millisecond.
     pub(crate) fn first_local_id(&self, server: ServerId, now: WallMs, rng: &mut Rng) -> SessionId {
-        // Half of the ids of a millisecond: the others keep clear of what is dealt elsewhere for the next one.
+        // Only the lower half of a millisecond's ids, so that the range stays below that of the
+        // next one.
         let apart = rng.below(1 << (ID_BITS - 1));
         SessionId(self.first_id(server, now, rng).0 + i64::from(apart))
     }
 
-    /// The same, behind a session that this server has kept to itself until now: it has not told of those that follow
-    /// (SESS-14).
+    /// Like [`SessionTable::first_id`], but above a local session that was upgraded: the ids after
+    /// it may belong to local sessions that only their server knows (SESS-14).
     pub(crate) fn first_id_behind(
         &self,
         session: SessionId,
@@ -189,7 +193,7 @@ impl SessionTable {
         if first > session { first } else { leap_over(session, rng) }
     }
 
-    /// This id, or the first one behind all that were ever used of its server.
+    /// `id`, or the next id above all that were ever assigned for its server.
     pub(crate) fn free_id(&self, id: SessionId) -> SessionId {
         match self.last.get(&id.server_byte()) {
             Some(last) if *last >= id => next_id(*last),
@@ -204,7 +208,7 @@ impl SessionTable {
 }
 
 impl Session {
-    /// Share in the digest.
+    /// The session's share in the digest.
     fn share(&self, id: SessionId) -> u64 {
         digest::session(id, self.timeout_ms, self.owner, self.keyed)
     }
@@ -214,7 +218,7 @@ fn no_session(id: SessionId) -> String {
     format!("there is no session {id}")
 }
 
-/// The id after this one; never the value that marks container nodes.
+/// The id after this one; skips the value that marks container nodes.
 pub(crate) fn next_id(id: SessionId) -> SessionId {
     match id.0.wrapping_add(1) {
         i64::MIN => SessionId(i64::MIN + 1),
@@ -222,21 +226,22 @@ pub(crate) fn next_id(id: SessionId) -> SessionId {
     }
 }
 
-/// Java: (ms << 24) >>> 8, with the server's id in the top byte.
+/// As in Java: `(ms << 24) >>> 8`, with the server's id in the top byte.
 fn by_clock(server: ServerId, now: WallMs) -> SessionId {
     let clock = ((now.0.cast_unsigned() << 24) >> 8).cast_signed();
     SessionId((i64::from(server.session_byte()) << 56) | clock)
 }
 
-/// Where the clock stands behind what was dealt: a server that keeps its sessions to itself has dealt more than is known,
-/// and a leap that nobody has made before keeps clear of those.
+/// An id above `last` for a clock that is behind it. Local ids above `last` are unknown here, so
+/// the gap is random.
 fn leap_over(last: SessionId, rng: &mut Rng) -> SessionId {
     let leap_ms = i64::from(1 + rng.below(1 << 20));
     SessionId(((last.0 >> ID_BITS) + leap_ms) << ID_BITS)
 }
 
-/// The password that ZooKeeper gives a session (HS-08): 16 bytes of Java's `Random` seeded with the id and a constant.
-/// Anybody can compute it who knows the id. Sessions have it that are older than their ensemble's secret.
+/// The password that ZooKeeper gives a session (HS-08): 16 bytes of Java's `Random`, seeded with
+/// the id and a constant. Anybody who knows the id can compute it. Used for sessions that are older
+/// than their ensemble's secret.
 pub(crate) fn zookeeper_password(id: SessionId) -> Password {
     const MASK: u64 = (1 << 48) - 1;
     const MULTIPLIER: u64 = 0x5_deec_e66d;
@@ -251,7 +256,7 @@ pub(crate) fn zookeeper_password(id: SessionId) -> Password {
 }
 
 impl SessionTracker {
-    /// All sessions of the table get a full timeout from now on (SESS-10).
+    /// Tracks all sessions of the table with a full timeout from now on (SESS-10).
     pub(crate) fn new(table: &SessionTable, tick: Duration, now: Instant) -> SessionTracker {
         let mut tracker =
             SessionTracker { tick, sessions: BTreeMap::new(), buckets: BTreeMap::new() };
@@ -264,7 +269,7 @@ impl SessionTracker {
         tracker
     }
 
-    /// Begins to watch over a session, or gives it another timeout (SESS-16).
+    /// Begins to track a session, or changes its timeout (SESS-16).
     pub(crate) fn track(&mut self, id: SessionId, timeout_ms: u32, now: Instant) {
         let expires = self.deadline(timeout_ms, now);
         let before = self.sessions.get(&id).copied();
@@ -277,8 +282,9 @@ impl SessionTracker {
         self.buckets.entry(expires).or_default().insert(id);
     }
 
-    /// The session has been heard of by a server, which has granted it this timeout: that holds if it is there that its
-    /// client is connected, as far as is known, and not what another one has granted since (SESS-16).
+    /// A server reports activity of the session, and the timeout that it granted. The timeout
+    /// counts only if the client is connected to that server as far as known, so that a later
+    /// server's grant stays (SESS-16).
     pub(crate) fn touch_by(
         &mut self,
         server: ServerId,
@@ -290,8 +296,9 @@ impl SessionTracker {
         self.touch(id, here.then_some(timeout_ms), now)
     }
 
-    /// The session has been heard of; `false` where it is closing or gone (SESS-08). `granted_ms`: the timeout that its
-    /// client goes by, where that is known: a new leader knows only what the session was created with (SESS-16).
+    /// Records activity of the session; `false` if it is closing or gone (SESS-08). `granted_ms`:
+    /// the timeout granted to the client, if known. A new leader knows only the timeout from the
+    /// createSession transaction (SESS-16).
     pub(crate) fn touch(&mut self, id: SessionId, granted_ms: Option<u32>, now: Instant) -> bool {
         let Some(tracked) = self.sessions.get_mut(&id) else {
             return false;
@@ -299,28 +306,30 @@ impl SessionTracker {
         tracked.heard = now;
         let Tracked { timeout_ms: before, expires, .. } = *tracked;
         let timeout_ms = granted_ms.unwrap_or(before);
-        // The common case costs no other change: most touches fall into the bucket that the session is in.
+        // Most touches keep the session in its bucket and need no further change.
         if timeout_ms != before || self.deadline(timeout_ms, now) > expires {
             self.track(id, timeout_ms, now);
         }
         true
     }
 
-    /// All sessions get a full timeout from now on: this server was the one that did not listen.
+    /// Gives all sessions a full timeout from now on, because this server was not reading from
+    /// clients.
     pub(crate) fn touch_all(&mut self, now: Instant) {
         for id in Vec::from_iter(self.sessions.keys().copied()) {
             self.touch(id, None, now);
         }
     }
 
-    /// The client has connected to this server: nobody else writes for it from now on (SESS-09).
+    /// The client has connected to `owner`: only that server may write for the session (SESS-09).
     pub(crate) fn give(&mut self, id: SessionId, owner: ServerId) {
         if let Some(tracked) = self.sessions.get_mut(&id) {
             tracked.owner = Some(owner);
         }
     }
 
-    /// This server speaks for the session: is it the one that may? Where nobody knows the owner, it becomes that.
+    /// Whether `server` may act for the session. If its owner is unknown, `server` becomes the
+    /// owner.
     pub(crate) fn claim(&mut self, id: SessionId, server: ServerId) -> bool {
         let Some(tracked) = self.sessions.get_mut(&id) else {
             return false;
@@ -328,7 +337,7 @@ impl SessionTracker {
         *tracked.owner.get_or_insert(server) == server
     }
 
-    /// Is the session alive, as far as the leader is concerned?
+    /// Whether the session is tracked: neither closing nor gone.
     pub(crate) fn is_live(&self, id: SessionId) -> bool {
         self.sessions.contains_key(&id)
     }
@@ -337,12 +346,12 @@ impl SessionTracker {
         self.sessions.len()
     }
 
-    /// The server that the client is connected to, as far as it is known, moves under way included.
+    /// The server that the client is connected to, if known, including moves not yet applied.
     pub(crate) fn owner(&self, id: SessionId) -> Option<ServerId> {
         self.sessions.get(&id)?.owner
     }
 
-    /// Sessions by id, each with the timeout negotiated last (ms) and its deadline.
+    /// Sessions by id, with the timeout negotiated last (ms) and the deadline.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, u32, Instant)> {
         self.sessions.iter().map(|(id, tracked)| (*id, tracked.timeout_ms, tracked.expires))
     }
@@ -352,19 +361,20 @@ impl SessionTracker {
         self.sessions.get(&id).map(|tracked| (tracked.timeout_ms, tracked.expires))
     }
 
-    /// From now on the session is closing: no touch revives it (SESS-06).
+    /// Stops tracking a closing session, so that no touch revives it (SESS-06).
     pub(crate) fn forget(&mut self, id: SessionId) {
         if let Some(tracked) = self.sessions.remove(&id) {
             self.leave_bucket(tracked.expires, id);
         }
     }
 
-    /// When the next sessions expire, if nothing is heard of them.
+    /// The next deadline.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
         self.buckets.first_key_value().map(|(deadline, _)| *deadline)
     }
 
-    /// The sessions whose time has come, and what an operator wants to know of each; they are forgotten here.
+    /// Removes the sessions whose deadline has passed, and returns them with a notice for the
+    /// operator.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<(SessionId, Notice)> {
         let mut expired = Vec::new();
         while let Some(bucket) = self.buckets.first_entry().filter(|first| *first.key() <= now) {
@@ -380,7 +390,7 @@ impl SessionTracker {
         Notice::SessionExpires { session, timeout_ms, silent, watched, server }
     }
 
-    /// Never early, up to a tick late: the first multiple of the tick after the timeout (SESS-04).
+    /// The first multiple of the tick after the timeout: never early, up to a tick late (SESS-04).
     fn deadline(&self, timeout_ms: u32, now: Instant) -> Instant {
         let tick = u64::try_from(self.tick.as_nanos()).expect("a tick is shorter than 500 years");
         let due = now.after(Duration::from_millis(timeout_ms.into()));
@@ -415,8 +425,9 @@ mod tests {
         SessionTracker::new(&SessionTable::restore([(ID, 1000)], [], [], []), TICK, at(0))
     }
 
+    /// SESS-04.
     #[test]
-    fn sess_04_edge_144_never_early_and_up_to_a_tick_late() {
+    fn edge_144_session_expires_up_to_a_tick_after_its_timeout() {
         let mut tracker = tracker();
         assert!(tracker.touch(ID, None, at(120)));
         assert_eq!(tracker.next_expiry(), Some(at(1500)));
@@ -425,8 +436,9 @@ mod tests {
         assert!(!tracker.touch(ID, None, at(1500)), "SESS-08: no touch revives it");
     }
 
+    /// SESS-16.
     #[test]
-    fn sess_16_a_new_timeout_counts_from_then_on() {
+    fn new_timeout_counts_from_now() {
         let mut tracker = tracker();
         tracker.track(ID, 4000, at(100));
         assert_eq!(tracker.get(ID), Some((4000, at(4500))));
@@ -435,8 +447,9 @@ mod tests {
         assert_eq!(tracker.next_expiry(), None);
     }
 
+    /// SESS-16.
     #[test]
-    fn sess_16_a_new_leader_learns_what_was_granted_last() {
+    fn touch_applies_granted_timeout() {
         let mut tracker = tracker();
         assert!(tracker.touch(ID, Some(4000), at(100)));
         assert_eq!(tracker.get(ID), Some((4000, at(4500))));
@@ -446,8 +459,9 @@ mod tests {
         assert_eq!(tracker.get(ID), Some((1000, at(3000))));
     }
 
+    /// SESS-09.
     #[test]
-    fn sess_09_a_session_has_one_owner() {
+    fn session_has_one_owner() {
         let mut tracker = tracker();
         let [one, two] = [1, 2].map(ServerId);
         assert!(tracker.claim(ID, one), "the first is believed");
@@ -459,14 +473,16 @@ mod tests {
         assert!(!tracker.claim(ID, two));
     }
 
+    /// SESS-01.
     #[test]
-    fn sess_01_a_clock_that_was_set_back_deals_no_id_again() {
+    fn ids_stay_unique_when_clock_is_set_back() {
         let (server, now) = (ServerId(3), WallMs(1_700_000_000_000));
         let mut rng = Rng::new(1);
         let mut table = SessionTable::default();
         let first = table.first_id(server, now, &mut rng);
         assert_eq!(first, by_clock(server, now));
-        // Of three sessions the second was upgraded, and the third is not known any more.
+        // Of three sessions the second was upgraded to global, and the table does not know the
+        // third.
         let [second, third] = [1, 2].map(|n| SessionId(first.0 + n));
         table.create(second, 4000, Some(server), true).expect("fits");
         let again = table.first_id(server, WallMs(now.0 - 1), &mut rng);
@@ -477,9 +493,9 @@ mod tests {
         assert_eq!(table.first_id(server, WallMs(now.0 + 1), &mut rng).0, first.0 + 0x1_0000);
     }
 
-    /// Seed 0x2800050019a7 of the swarm at 252af5c: the clock was set back by as long as the server had been up.
+    /// SESS-14. Regression: the clock was set back by as long as the server had been up.
     #[test]
-    fn sess_14_lives_that_begin_in_the_same_millisecond_deal_other_ids() {
+    fn restarts_in_one_millisecond_assign_different_local_ids() {
         let (server, now) = (ServerId(3), WallMs(1_700_000_000_000));
         let table = SessionTable::default();
         let firsts = [1, 2, 3].map(|life| table.first_local_id(server, now, &mut Rng::new(life)));
@@ -492,8 +508,9 @@ mod tests {
         }
     }
 
+    /// SESS-14.
     #[test]
-    fn sess_14_ids_behind_an_upgraded_session_keep_clear_of_those_that_nobody_was_told_of() {
+    fn ids_after_an_upgrade_avoid_unknown_local_ids() {
         let (server, now) = (ServerId(3), WallMs(1_700_000_000_000));
         let (table, mut rng) = (SessionTable::default(), Rng::new(1));
         let clock = by_clock(server, now);
@@ -506,8 +523,9 @@ mod tests {
         }
     }
 
+    /// HS-08.
     #[test]
-    fn hs_08_passwords_are_those_that_zookeeper_deals() {
+    fn passwords_equal_zookeepers() {
         let recorded = include_str!("../tests/golden/passwords.txt");
         let pairs: Vec<_> = recorded.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(pairs.len() > 10);
@@ -519,8 +537,9 @@ mod tests {
         }
     }
 
+    /// SESS-01.
     #[test]
-    fn sess_01_ids_carry_the_server_and_never_repeat() {
+    fn ids_contain_server_and_never_repeat() {
         let mut table = SessionTable::default();
         let server = ServerId(3);
         let mut rng = Rng::new(1);

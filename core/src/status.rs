@@ -1,7 +1,7 @@
-//! What operators, tests and checkers may know of a server, as plain data.
+//! State of a server for operators, tests and checkers, as plain data.
 //!
-//! Owns the vocabulary of `srvr` and `mntr` as far as the core knows it. Must not render text: drivers add what only
-//! they know (traffic, latency) and print.
+//! Owns the fields of `srvr` and `mntr` that the core knows. Must not render them: drivers add what
+//! only they know (traffic, latency) and print.
 
 use std::fmt;
 
@@ -10,83 +10,84 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::quorum::HistoryStatus;
 
-/// What a server is doing, under the names that ZooKeeper prints.
+/// What a server is doing; the names are those that ZooKeeper prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Mode {
-    /// No leader is known: clients are not served.
+    /// The server knows no leader and serves no clients.
     Looking,
-    /// Leads an ensemble of one.
+    /// The server leads an ensemble of one.
     Standalone,
-    /// Leads an ensemble.
+    /// The server leads an ensemble.
     Leader,
-    /// Follows a leader.
+    /// The server follows a leader.
     Follower,
 }
 
-/// A snapshot of the counters and watermarks; cheap to make.
+/// Counters and watermarks of a server; cheap to make.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// This server.
+    /// The id of this server.
     pub id: ServerId,
     /// What it is doing.
     pub mode: Mode,
-    /// Whom it follows, or itself where it leads.
+    /// The leader that this server follows; itself if it leads.
     pub leader: Option<ServerId>,
-    /// Of a leader: followers that have its history.
+    /// On a leader: followers that have its history.
     pub synced_followers: usize,
-    /// Of a leader: all servers that are connected to it.
+    /// On a leader: all connected learners.
     pub learners: usize,
-    /// Of a leader: syncs that wait for a quorum.
+    /// On a leader: sync requests that wait for a quorum.
     pub pending_syncs: usize,
-    /// Are clients served?
+    /// Whether the server serves clients.
     pub serving: bool,
-    /// Highest epoch promised (durable or being written).
+    /// Highest epoch promised to a leader (acceptedEpoch), durable or being written.
     pub accepted_epoch: Epoch,
-    /// Epoch of the history (durable or being written).
+    /// Epoch of the history (currentEpoch), durable or being written.
     pub current_epoch: Epoch,
     /// Last transaction applied to the tree; never above `committed`.
     pub applied: Zxid,
     /// Last transaction known to be on a quorum; never above `appended`.
     pub committed: Zxid,
-    /// Last transaction handed to the log.
+    /// Last transaction appended to the log.
     pub appended: Zxid,
-    /// Last transaction known durable here; never above `appended`.
+    /// Last transaction durable on this server; never above `appended`.
     pub durable: Zxid,
-    /// The newest snapshot that is durable.
+    /// The newest durable snapshot.
     pub snapshot: Zxid,
-    /// Snapshots on the disk: that one, and older ones.
+    /// Snapshots on the disk, the newest included.
     pub snapshots: usize,
-    /// Is a snapshot being written?
+    /// Whether a snapshot is being written.
     pub snapshot_running: bool,
-    /// Live sessions of the ensemble.
+    /// Live global sessions.
     pub sessions: usize,
-    /// Live sessions that only this server knows.
+    /// Live local sessions.
     pub local_sessions: usize,
-    /// Transactions that are logged and not applied yet.
+    /// Transactions in the log that are not applied yet.
     pub outstanding: usize,
-    /// Nodes of the tree, counted as ZooKeeper does (an empty tree has 5).
+    /// Nodes of the tree, counted as ZooKeeper counts them (an empty tree has 5).
     pub nodes: usize,
     /// Ephemeral nodes.
     pub ephemerals: usize,
     /// Bytes of paths and data.
     pub data_bytes: u64,
-    /// Watches set, both tables.
+    /// Watches set, over all kinds.
     pub watches: usize,
-    /// Why the server has halted, if it has.
+    /// Why the server has halted, if so.
     pub halted: Option<Halted>,
 }
 
-/// What a server that serves nobody waits for.
+/// What a server that serves no clients waits for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Waiting {
-    /// This server.
+    /// The id of this server.
     pub id: ServerId,
-    /// Whom it has elected, if it has.
+    /// The leader it has elected, if any.
     pub elected: Option<ServerId>,
-    /// How many of the voters decide.
+    /// How many voters are a quorum.
     pub needed: usize,
-    /// All voters, by id, and what the word of each is worth; `None` of whom nothing was heard since this server looks for a
-    /// leader, or of whom does not follow it since it was elected.
+    /// All voters, by id, with the status of their histories. `None` for a voter that has sent
+    /// nothing since this server began to look for a leader or, once this server is elected, does
+    /// not follow it.
     pub voters: Vec<(ServerId, Option<HistoryStatus>)>,
     /// The voters of the last established epoch, as far as this server knows.
     pub before: Vec<ServerId>,
@@ -128,26 +129,27 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// Why a server does nothing any more. Its process ends; what was acknowledged is on the disk.
+/// Why a server has halted. Its process ends; acknowledged transactions are on the disk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Halted {
-    /// The disk has failed, and this is what it said.
+    /// A disk operation failed, with this error.
     Disk(String),
-    /// A committed transaction does not fit the state that it is to be applied to.
+    /// A committed transaction does not fit the state that it applies to.
     Inapplicable {
-        /// Its position.
+        /// The transaction's zxid.
         zxid: Zxid,
-        /// Its session.
+        /// The transaction's session.
         session: SessionId,
-        /// Its change, as one line.
+        /// The transaction's operation, as one line.
         record: String,
-        /// What the state has against it.
+        /// Which check failed.
         what: String,
     },
-    /// What this server has at this position is not what the ensemble has there. Its state file says so: the next start
-    /// sets its data aside, and the leader fills it anew.
+    /// This server's history or state at this zxid differs from the ensemble's. The state file
+    /// records this: at the next start the server sets its data aside, and the leader sends it a
+    /// snapshot.
     Differs {
-        /// The position.
+        /// The zxid at which they differ.
         zxid: Zxid,
     },
 }
@@ -172,50 +174,52 @@ impl fmt::Display for Halted {
 /// A live session, for checkers and dumps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionInfo {
-    /// Which.
+    /// The session.
     pub id: SessionId,
     /// Timeout negotiated last, ms.
     pub timeout_ms: u32,
-    /// When it expires if nothing is heard; `None` where this server does not decide that.
+    /// When it expires unless its client sends something; `None` if another server decides that.
     pub expires: Option<Instant>,
-    /// The server that its client connected to last, as far as that is known: to a leader with the moves under way.
+    /// The server that its client connected to last, if known. On a leader this includes moves that
+    /// are proposed but not applied.
     pub server: Option<ServerId>,
 }
 
-/// What a server holds for work under way, for checkers. Where nothing is going on all of it is zero.
+/// Work in progress on a server, for checkers. All fields are zero on an idle server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Backlog {
-    /// Bytes counted as handed to the log and not durable.
+    /// Bytes counted as handed to the log but not durable.
     pub undurable_bytes: u64,
-    /// Rules that are broken by what is kept of the log in memory. There is none at any time.
+    /// Violated invariants of the in-memory part of the log. Always zero.
     pub tail_faults: usize,
-    /// Snapshots of its own that have begun, although nobody writes them.
+    /// Walks of the tree for own snapshots that are still open, although no snapshot is being
+    /// written.
     pub walks: usize,
-    /// Pieces of a leader's snapshot.
+    /// Pieces received of a leader's snapshot that is not installed yet.
     pub pieces: usize,
-    /// Pieces of snapshots at the disk.
+    /// Pieces of snapshots handed to the disk and not yet written.
     pub pieces_at_disk: usize,
-    /// Requests that wait for their turn.
+    /// Requests queued on connections.
     pub requests: usize,
-    /// Syncs that wait for a quorum.
+    /// Sync requests that wait for a quorum.
     pub syncs: usize,
-    /// Changes that are proposed and not applied, as its decisions know them.
+    /// Proposed changes that are not applied yet.
     pub changes: usize,
-    /// Sessions that are being made known to all.
+    /// Local sessions being upgraded to global ones.
     pub upgrades: usize,
-    /// Sessions whose connection is not the one that it is taken for. There is none at any time.
+    /// Connections and sessions whose mappings to each other disagree. Always zero.
     pub strays: usize,
-    /// Access control lists that count as in use, although no node has them. There is none at any time.
+    /// Access control lists counted as in use that no node refers to. Always zero.
     pub lists: usize,
 }
 
-/// What the data table of watches holds: those set by getData and exists.
+/// Counts of data watches, which getData and exists set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct WatchSummary {
-    /// Connections that watch anything.
+    /// Connections with at least one watch.
     pub connections: usize,
-    /// Paths that anybody watches.
+    /// Paths with at least one watch.
     pub paths: usize,
-    /// Pairs of both.
+    /// Pairs of connection and path.
     pub watches: usize,
 }

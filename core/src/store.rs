@@ -1,7 +1,7 @@
-//! What a disk is asked and what it answers; what it keeps, and what recovery finds on it.
+//! Disk commands and disk events, the state that the disk keeps, and the result of recovery.
 //!
-//! Owns the data that passes between the core and a store, as plain types. Must not know how files hold it, nor decide when
-//! anything is written.
+//! Owns the data that passes between the core and a store, as plain types. Must not know file
+//! formats, nor decide when to write.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,24 +13,24 @@ use crate::history::History;
 use crate::identity::{EpochNonce, Identity};
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
 
-/// In the list of voters of a server that is alone: itself, whatever number it will have in an ensemble. It need not have one
-/// yet.
+/// Stands for this server in the voter list of a standalone server, whatever id it gets in an
+/// ensemble later. A standalone server need not have an id yet.
 pub const THIS_SERVER: ServerId = ServerId(u64::MAX);
 
-/// What the disk has done.
+/// An event of the disk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum DiskEvent {
     /// Every command of the log lane up to this one is durable.
     Done(WriteId),
-    /// The snapshot of this zxid: chunk number `index` is written; the last one's `Done` means the whole snapshot is
-    /// durable under its name.
+    /// Chunk `index` of the snapshot of this zxid is written. After the event of the last chunk,
+    /// the whole snapshot is durable under its name.
     ChunkDone {
         /// Which snapshot.
         zxid: Zxid,
         /// Which chunk.
         index: u32,
     },
-    /// A command failed; the worker has stopped. What it said goes to the operator.
+    /// A command failed, and the worker has stopped. The text is for the operator.
     Failed(String),
     /// The answer to [`DiskCommand::ReadLog`].
     LogRead {
@@ -50,19 +50,19 @@ pub enum DiskEvent {
         /// The chunk, and whether it is the last; or why there is none.
         found: Result<(Bytes, bool), String>,
     },
-    /// There is no room for the snapshot of this zxid: chunk number `index` is not written, nor is any that follows it, and
-    /// what was written of the snapshot is removed. The worker goes on with the next one.
+    /// The disk has no room for the snapshot of this zxid: chunk `index` and all later ones are not
+    /// written, and the worker has removed the earlier ones. The worker accepts the next snapshot.
     SnapshotFailed {
         /// Which snapshot.
         zxid: Zxid,
         /// Which chunk.
         index: u32,
-        /// What lacks, for the operator.
+        /// The reason, for the operator.
         why: String,
     },
 }
 
-/// An order to the disk.
+/// A command for the disk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum DiskCommand {
     /// Log lane: append a transaction.
@@ -79,24 +79,24 @@ pub enum DiskCommand {
         /// The position; there may be no transaction at it.
         to: Zxid,
     },
-    /// Log lane: remove the whole log, which ends before a snapshot that is durable already and named by the state file;
-    /// it goes on after that. A barrier. It may be cut off anywhere: a log that ends before the snapshot counts for
-    /// nothing.
+    /// Log lane: remove the whole log. All of it lies before a snapshot that is durable and named
+    /// by the state file; the log continues after the snapshot. A barrier. A crash may leave any
+    /// part of the old log: recovery ignores a log that ends before the snapshot.
     Rebase {
         /// Number in the lane.
         id: WriteId,
         /// The snapshot's position.
         snapshot: Zxid,
     },
-    /// Log lane: replace the state file. A barrier: it follows every append before it to the disk.
+    /// Log lane: replace the state file. A barrier: all earlier appends are durable before it.
     SaveState {
         /// Number in the lane.
         id: WriteId,
         /// The new content.
         state: DurableState,
     },
-    /// Snapshot lane: write the next chunk of a snapshot. Chunk 0 begins a new file; the last one is finished by then,
-    /// dropped, or has failed.
+    /// Snapshot lane: write the next chunk of a snapshot. Chunk 0 begins a new file; by then the
+    /// last snapshot is finished, dropped, or failed.
     SnapshotChunk {
         /// The snapshot's position in the history.
         zxid: Zxid,
@@ -104,30 +104,32 @@ pub enum DiskCommand {
         index: u32,
         /// The content, opaque to the disk.
         bytes: Bytes,
-        /// Is the snapshot complete with it? Then it is made durable and gets its name.
+        /// Does this chunk complete the snapshot? The disk then makes it durable under its name.
         last: bool,
     },
-    /// Snapshot lane: remove the snapshot whose chunks came last, which was given up. Though some may be under way still,
-    /// all of it may be there, and durable.
+    /// Snapshot lane: remove the abandoned snapshot to which the latest chunks belong. Chunks may
+    /// still be queued, or the snapshot may be complete and durable already.
     DropSnapshot {
         /// Its position in the history.
         zxid: Zxid,
     },
-    /// Snapshot lane: remove snapshots older than this one, and log that lies wholly at or before it.
+    /// Snapshot lane: remove snapshots older than this one, and log segments that lie wholly at or
+    /// before it.
     Purge {
         /// The oldest snapshot to keep.
         oldest: Zxid,
     },
-    /// Reader: transactions after a position, durable already, for a learner.
+    /// Reader lane: read durable transactions after a position, for a learner.
     ReadLog {
         /// For which link.
         link: LinkId,
         /// The position.
         after: Zxid,
-        /// About so many bytes; at least one transaction.
+        /// The approximate size limit of the answer, in bytes; at least one transaction is read.
         bytes: u32,
     },
-    /// Reader: a chunk of a snapshot, durable already, for a learner. Chunks of a link are asked for in order.
+    /// Reader lane: read a chunk of a durable snapshot, for a learner. The core asks for the chunks
+    /// of a link in order.
     ReadSnapshot {
         /// For which link.
         link: LinkId,
@@ -138,18 +140,19 @@ pub enum DiskCommand {
     },
 }
 
-/// The three workers of the disk. Each runs its commands in order; between them there is no order.
+/// The three disk workers. Each executes its commands in order; commands of different workers are
+/// not ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Lane {
-    /// Appends and state writes: what clients wait for.
+    /// Appends and state writes, which clients wait for.
     Log,
-    /// Snapshot chunks and purging: nobody waits.
+    /// Snapshot chunks and purging, which no client waits for.
     Snapshot,
-    /// Reading for learners: changes nothing.
+    /// Reads for learners: changes nothing on the disk.
     Reader,
 }
 
-/// One transaction of the log: its position and its encoding.
+/// One transaction of the log: its zxid and its encoding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// Position in the history.
@@ -158,26 +161,32 @@ pub struct Entry {
     pub bytes: Bytes,
 }
 
-/// The small file that says what a server has promised. Written whole, checksummed, in two slots.
+/// The content of the state file: the promises of this server. The file is written whole, with a
+/// checksum, in two slots.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DurableState {
     /// Highest epoch promised to a would-be leader.
     pub accepted_epoch: Epoch,
-    /// Epoch of the last leader whose history this server has taken over; never above `accepted_epoch`.
+    /// Epoch of the last leader whose history this server has accepted; never above
+    /// `accepted_epoch`.
     pub current_epoch: Epoch,
-    /// The newest snapshot that is durable under its name; zero where none was taken.
+    /// The newest snapshot that is durable under its name; zero if there is none.
     pub snapshot: Zxid,
-    /// The disk was found empty among servers whose disks were not, so what is on it now may lack what this server has
-    /// acknowledged before. It has no say until a leader that others elected has filled it.
+    /// This server's disk was empty while those of other servers were not, so its log may lack
+    /// transactions that it has acknowledged. The server does not count towards a quorum until an
+    /// elected leader has synchronised it.
     pub damaged: bool,
-    /// The voters that the last epoch was established under, as far as this server knows; empty where nobody has said so: data
-    /// of before format 3. Whoever is none of them has acknowledged nothing so far. A server alone keeps [`THIS_SERVER`].
+    /// The voters of the last established epoch, as far as this server knows; empty if unknown
+    /// (data of before format 3). A server that is not listed has acknowledged no transaction so
+    /// far. A standalone server stores [`THIS_SERVER`].
     pub voters: BTreeSet<ServerId>,
-    /// The ensemble; `None` before this server has followed a leader, or led, in a build that knows identities.
+    /// The identity of the ensemble; `None` before this server has followed or led in a version
+    /// that has identities.
     pub identity: Option<Identity>,
-    /// The random numbers of the epochs that its log has transactions of, rising, as far as they are known.
+    /// The nonces of the epochs that occur in the log, by rising epoch, as far as they are known.
     pub nonces: Vec<EpochNonce>,
-    /// A leader has found that what is here is not the ensemble's at this position: the next start sets it aside.
+    /// A leader has found that this server's state differs from the ensemble's at this zxid: the
+    /// next start sets the data aside.
     pub differs: Option<Zxid>,
 }
 
@@ -190,13 +199,14 @@ pub struct Recovered {
     pub snapshot: Option<SnapshotImage>,
     /// The log after that snapshot, zxids strictly rising.
     pub entries: Vec<Entry>,
-    /// Names of all usable snapshots, oldest first, so that purging can count them.
+    /// Zxids of all usable snapshots, oldest first, so that purging can count them.
     pub snapshots: Vec<Zxid>,
-    /// The whole log, as far back as it goes: at or before the snapshot. Its end is that of `entries`, or the snapshot.
+    /// The spans of the whole log, which begin at or before the snapshot and end where `entries`
+    /// end, or at the snapshot.
     pub history: History,
 }
 
-/// A snapshot as it lies on the disk.
+/// A snapshot as stored on the disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SnapshotImage {
     /// Its position in the history.
@@ -206,7 +216,7 @@ pub struct SnapshotImage {
 }
 
 impl DiskCommand {
-    /// Which worker runs it.
+    /// The worker that executes the command.
     pub fn lane(&self) -> Lane {
         match self {
             DiskCommand::Append { .. }

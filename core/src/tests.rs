@@ -1,9 +1,10 @@
-//! The bytes of all that is stored or sent to other servers, variant by variant: postcard writes an enum as the position
-//! of its variant, and a struct as its fields in their order.
+//! The encodings of everything that is stored or sent to other servers, variant by variant:
+//! postcard writes an enum as the index of its variant, and a struct as its fields in order.
 //!
-//! A line that is new is fine, once its variant is the last of its enum. A line that changes breaks the logs, snapshots
-//! and peers of earlier servers: raise `VERSION` in `peer::greeting`, and the format version of the files it is in
-//! (`storage-fs::block`), which then have to be read in both forms.
+//! A new line in the snapshot is fine if its variant is the last of its enum. A changed line breaks
+//! the logs, snapshots and peers of earlier versions: raise `VERSION` in `peer::greeting`, and the
+//! format version of the affected files (`storage-fs::block`), which must then be read in both
+//! forms.
 
 use std::fmt::{Debug, Write as _};
 use std::iter;
@@ -28,7 +29,7 @@ const SESSION: SessionId = SessionId(0x0100_0000_0000_0007);
 const ORIGIN: Origin = Origin { server: ServerId(3), conn: ConnId(300), request: 4 };
 
 #[test]
-fn what_is_stored_and_what_servers_say_to_each_other_keeps_its_bytes() {
+fn encodings_of_stored_data_and_peer_messages_are_stable() {
     let mut dump = String::new();
     let mut section = |title: &str, lines: Vec<String>| {
         writeln!(dump, "== {title}").expect("strings grow");
@@ -72,7 +73,7 @@ fn what_is_stored_and_what_servers_say_to_each_other_keeps_its_bytes() {
     });
 }
 
-/// Each value's name and bytes. They have to be read back as what was written.
+/// Each value's name and encoding. Asserts that decoding returns the value.
 fn lines<T: Serialize + DeserializeOwned + Debug>(
     values: impl IntoIterator<Item = T>,
 ) -> Vec<String> {
@@ -92,14 +93,14 @@ fn lines<T: Serialize + DeserializeOwned + Debug>(
     values.into_iter().map(line).collect()
 }
 
-/// All values that `after` leads to. It says for each variant what stands behind it, so that it does not compile where
-/// one is missing; that all are reached shows in the dump.
+/// All values that `after` chains together, starting from `None`. `after` matches every variant, so
+/// a missing variant does not compile; the snapshot shows that all are reached.
 fn chain<T>(after: impl Fn(Option<&T>) -> Option<T>) -> Vec<T> {
     let first = after(None);
     iter::successors(first, |value| after(Some(value))).collect()
 }
 
-/// All variants of an enum that has numbers on the wire, as they stand in the source.
+/// All variants of an enum with wire numbers, in source order.
 fn numbered<T: Serialize>(from_wire: impl Fn(i32) -> Option<T>) -> Vec<T> {
     let mut found: Vec<T> = (-1_000..1_000).filter_map(from_wire).collect();
     found.sort_by_key(|value| postcard::to_allocvec(value).expect("plain data encodes"));

@@ -1,59 +1,62 @@
-//! How many clients may connect in a time (Java `BlueThrottle`, THR-05).
+//! Limit on the rate of client connections (Java `BlueThrottle`, THR-05).
 //!
-//! Owns the token bucket and the random drops beside it. Must not close connections nor read clocks: the driver asks it
-//! about each handshake before the core sees it, and says what time it is.
+//! Owns the token bucket and the random drops. Must not close connections nor read clocks: the
+//! driver passes it each handshake and the current time, before the core sees the handshake.
 //!
-//! A handshake takes tokens out of a bucket that fills with time. Beside that, if it is switched on, handshakes are
-//! refused at random: more of them each time the bucket is found empty, fewer each time it is found full.
+//! A handshake takes tokens from a bucket that refills with time. If random drops are enabled,
+//! their probability rises when the bucket is empty and falls when it is full enough.
 
 use std::time::Duration;
 
 use crate::ids::Instant;
 use crate::rng::Rng;
 
-/// Certainty, in millionths.
+/// Probability 1, in millionths.
 const ALWAYS: u32 = 1_000_000;
 
 /// Settings of a [`ConnectThrottle`]; see `connection_throttle_*` in ZooKeeper.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThrottleOptions {
-    /// Tokens that the bucket holds, for new sessions if weights differ. Default 0, which lets everybody in.
+    /// Capacity of the bucket in tokens; with weights, in new sessions. Default 0, which disables
+    /// the throttle.
     pub tokens: u32,
-    /// The bucket gets `fill_count` tokens in this time. At least 1 ms, which is the default.
+    /// The bucket gains `fill_count` tokens per this time. At least 1 ms, the default.
     pub fill_time: Duration,
-    /// Default 1.
+    /// Tokens gained per `fill_time`; with weights, in new sessions. Default 1.
     pub fill_count: u32,
-    /// Random drops: the shortest time between two changes of their probability. Default none, which switches them off.
+    /// Minimum time between two changes of the drop probability. Default `None`, which disables
+    /// random drops.
     pub freeze_time: Option<Duration>,
-    /// What the probability gains with an empty bucket, in millionths. Default 20,000.
+    /// Added to the drop probability when the bucket is empty, in millionths. Default 20,000.
     pub drop_increase: u32,
-    /// What it loses with a full enough bucket, in millionths. Default 2,000.
+    /// Subtracted from it when the bucket is full enough, in millionths. Default 2,000.
     pub drop_decrease: u32,
-    /// The part of the bucket that may be missing from one that is full enough, in millionths. Default 0.
+    /// Part of the capacity that may be missing from a full enough bucket, in millionths. Default
+    /// 0.
     pub decrease_ratio: u32,
-    /// What handshakes cost; none is a token each, whatever they ask for. Default none.
+    /// Cost of handshakes by kind. Default `None`: one token each.
     pub weights: Option<Weights>,
 }
 
-/// What a handshake costs in tokens.
+/// Cost of a handshake in tokens, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Weights {
     /// A new session. Default 3.
     pub global: u32,
     /// A new local session. Default 1.
     pub local: u32,
-    /// Going on with a session. Default 2.
+    /// Reconnecting to an existing session. Default 2.
     pub renew: u32,
 }
 
-/// What a handshake asks for.
+/// The kind of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Handshake {
     /// A new session.
     Global,
     /// A new local session.
     Local,
-    /// To go on with a session.
+    /// Reconnects to an existing session.
     Renew,
 }
 
@@ -63,11 +66,11 @@ pub struct ConnectThrottle {
     options: ThrottleOptions,
     capacity: u64,
     tokens: u64,
-    /// When the bucket got its last tokens.
+    /// When the bucket was last refilled.
     filled: Instant,
-    /// When the probability of random drops changed last.
+    /// When the drop probability was last evaluated.
     frozen: Instant,
-    /// That probability, in millionths.
+    /// The drop probability, in millionths.
     drop: u32,
     rng: Rng,
 }
@@ -94,7 +97,7 @@ impl Default for Weights {
 }
 
 impl ThrottleOptions {
-    /// The numbers of the bucket are meant for new sessions, so both grow with their weight.
+    /// The bucket is configured in new sessions, so capacity and refill scale with their weight.
     fn scaled(&self, number: u32) -> u64 {
         u64::from(number) * u64::from(self.weights.map_or(1, |weights| weights.global))
     }
@@ -126,7 +129,7 @@ impl ConnectThrottle {
         }
     }
 
-    /// May the client connect? If so, its tokens are taken.
+    /// Whether the client may connect. If so, takes its tokens.
     pub fn admit(&mut self, handshake: Handshake, now: Instant) -> bool {
         if self.capacity == 0 {
             return true;
@@ -143,7 +146,7 @@ impl ConnectThrottle {
         enough
     }
 
-    /// How probable a random drop is, in millionths.
+    /// The current probability of a random drop, in millionths.
     pub fn drop_probability(&self) -> u32 {
         self.drop
     }
@@ -194,13 +197,15 @@ mod tests {
         (0..100).take_while(|_| throttle.admit(handshake, at(ms))).count()
     }
 
+    /// THR-05.
     #[test]
-    fn thr_05_without_tokens_everybody_is_let_in() {
+    fn throttle_without_tokens_admits_all() {
         assert_eq!(admitted(&mut throttle(ThrottleOptions::default()), Handshake::Global, 0), 100);
     }
 
+    /// THR-05.
     #[test]
-    fn thr_05_the_bucket_empties_and_fills_with_time() {
+    fn bucket_empties_and_refills_with_time() {
         let fill_time = Duration::from_millis(10);
         let options = ThrottleOptions { tokens: 5, fill_time, fill_count: 2, ..Default::default() };
         let mut throttle = throttle(options);
@@ -211,8 +216,9 @@ mod tests {
         assert_eq!(admitted(&mut throttle, Handshake::Renew, 500), 0, "clocks that go back");
     }
 
+    /// THR-05.
     #[test]
-    fn thr_05_weights_count_in_new_sessions() {
+    fn capacity_counts_in_new_sessions_if_weighted() {
         let options =
             ThrottleOptions { tokens: 2, weights: Some(Weights::default()), ..Default::default() };
         let new = || throttle(options.clone());
@@ -221,8 +227,9 @@ mod tests {
         assert_eq!(admitted(&mut new(), Handshake::Local, 0), 6);
     }
 
+    /// THR-05.
     #[test]
-    fn thr_05_random_drops_grow_while_the_bucket_is_empty_and_shrink_when_it_is_full() {
+    fn drop_probability_rises_if_bucket_is_empty_and_falls_if_full() {
         let mut throttle = throttle(ThrottleOptions {
             tokens: 1,
             fill_time: Duration::from_secs(1),

@@ -1,32 +1,32 @@
-//! All deadlines of a server: one for each reason to wake up.
+//! All deadlines of a server: one per reason to wake up.
 //!
-//! Owns when; the owners of the reasons set and clear them. Must not act.
+//! Owns the deadlines; the modules behind each reason set and clear them. Must not act on them.
 
 use crate::ids::Instant;
 
-/// Why a server wants to be woken.
+/// The reason for a wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Timer {
-    /// An election goes on: the first one begins, notifications are repeated, or the last wait is over.
+    /// Election: start the first round, resend notifications, or end the final wait.
     Election,
-    /// A follower has waited long enough for its leader.
+    /// A follower's leader has been silent for too long.
     LeaderSilence,
-    /// A leader has waited long enough for one of its learners.
+    /// A learner has been silent for too long.
     LearnerSilence,
-    /// A leader gives up: no quorum has followed it in time.
+    /// A leader resigns, because no quorum followed it in time.
     Establishment,
     /// A leader pings its learners.
     Ping,
     /// The next sessions of the ensemble expire.
     SessionExpiry,
-    /// The next sessions expire that only this server knows.
+    /// The next local sessions expire.
     LocalSessionExpiry,
-    /// Connections that wait for a leader have waited long enough.
+    /// Connections have waited too long for a leader.
     AwaitLeader,
-    /// The leader looks for containers and expiring nodes, or deletes the next one.
+    /// The leader looks for empty containers and expired TTL nodes, or deletes the next one.
     ContainerCheck,
-    /// A step has left something to do.
+    /// The last step left work to do.
     Work,
 }
 
@@ -44,7 +44,7 @@ impl Timer {
         Timer::Work,
     ];
 
-    /// Those that the role sets anew after each step.
+    /// The timers that the server's role sets anew after each step.
     pub(crate) const OF_ROLES: [Timer; 7] = [
         Timer::Election,
         Timer::LeaderSilence,
@@ -69,13 +69,13 @@ impl TimerTable {
         self.0[timer as usize]
     }
 
-    /// The earliest deadline, and the first reason for it.
+    /// The earliest deadline and its timer; of equal deadlines the first timer in `ALL`.
     pub(crate) fn next(&self) -> Option<(Instant, Timer)> {
         let set = self.0.into_iter().zip(Timer::ALL);
         set.filter_map(|(deadline, timer)| Some((deadline?, timer))).min_by_key(|(at, _)| *at)
     }
 
-    /// Has the deadline come? It is cleared then.
+    /// Whether the deadline has passed. If so, clears it.
     pub(crate) fn due(&mut self, timer: Timer, now: Instant) -> bool {
         let due = self.0[timer as usize].is_some_and(|deadline| deadline <= now);
         if due {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_deadline_comes_with_its_reason() {
+    fn next_returns_earliest_deadline_and_its_timer() {
         assert!(Timer::ALL.iter().enumerate().all(|(place, timer)| place == *timer as usize));
         let mut timers = TimerTable::default();
         assert_eq!(timers.next(), None);

@@ -1,8 +1,8 @@
-//! Transactions: what a request has become once the leader has decided it (the Java `TxnHeader` and its records).
+//! Transactions: requests after the leader has resolved them (Java `TxnHeader` and its records).
 //!
-//! Owns their content and encoding (postcard; the log's format version covers it). Must hold nothing
-//! that a replica could read differently: every value is resolved, so that `apply` fails only on what no
-//! leader has decided.
+//! Owns their content and encoding (postcard; the log's format version covers it). Must hold
+//! nothing that replicas could interpret differently: the leader resolves every value, so `apply`
+//! fails only on a transaction that no leader produced.
 
 use std::fmt;
 
@@ -14,33 +14,33 @@ use crate::ids::{ConnId, ServerId, SessionId, WallMs, Zxid};
 use crate::store::Entry;
 use crate::wire::{Acl, flat};
 
-/// One decided change.
+/// One transaction.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Txn {
-    /// Position in the history.
+    /// Its position in the history.
     pub zxid: Zxid,
-    /// The session it is done for; expiry carries the one that expired.
+    /// The session that made the request; for an expiry, the session that expired.
     pub session: SessionId,
     /// The leader's wall clock: the only source of ctime and mtime (STAT-09).
     pub time: WallMs,
-    /// The request that asked for it: whoever holds that connection answers on apply.
+    /// The request behind it. The server that holds that connection answers when it applies this.
     pub origin: Option<Origin>,
     /// The change.
     pub op: TxnOp,
 }
 
-/// Where a transaction came from. (session, xid) would not do: a client may use an xid twice.
+/// The request behind a transaction. Session and xid do not identify it: a client may reuse an xid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Origin {
     /// The server that holds the connection.
     pub server: ServerId,
     /// The connection.
     pub conn: ConnId,
-    /// Number of the write on that connection, counted by the server.
+    /// Number of the write on that connection, counted by that server.
     pub request: u64,
 }
 
-/// What changes. Stored by position: append only.
+/// The change that a transaction makes. Stored by variant index: append new variants only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TxnOp {
     /// A node is created.
@@ -51,9 +51,9 @@ pub enum TxnOp {
         data: Option<Bytes>,
         /// Its access control list.
         acl: Vec<Acl>,
-        /// When it goes by itself.
+        /// When the server deletes it without a request.
         lifetime: Lifetime,
-        /// Children that the parent has ever had, this one included (the stored cversion).
+        /// Children that the parent has ever had, including this one (the stored cversion).
         parent_creates: i32,
     },
     /// A node is deleted.
@@ -67,91 +67,94 @@ pub enum TxnOp {
         path: String,
         /// New data.
         data: Option<Bytes>,
-        /// Version that the node then has.
+        /// The node's version after the change.
         version: i32,
     },
-    /// A version was checked, and found right.
+    /// A version check that succeeded.
     Check {
         /// Full path.
         path: String,
     },
-    /// Several changes at once, in this order.
+    /// Several operations, applied atomically in this order.
     Multi(#[serde(deserialize_with = "flat::parts")] Vec<TxnOp>),
-    /// A multi was refused: nothing changes.
+    /// A multi request failed and changes nothing.
     MultiRefused {
-        /// How many operations it had.
+        /// How many operations the request had.
         count: u32,
-        /// Which of them failed, counted from zero.
+        /// Index of the operation that failed, from zero.
         failed: u32,
-        /// Why.
+        /// Why it failed.
         code: ErrorCode,
     },
-    /// The session of the header begins.
+    /// Creates the session of the header.
     CreateSession {
         /// Negotiated timeout, ms.
         timeout_ms: u32,
     },
-    /// The session of the header ends, and with it the ephemeral nodes that it has by then, in the order of their paths.
-    /// They are not listed: a session may have more of them than a transaction has room for.
+    /// Closes the session of the header and deletes all ephemeral nodes that it has at this point,
+    /// in the order of their paths. The record does not list them: they may exceed the size of a
+    /// transaction.
     CloseSession,
-    /// A request was refused; its refusal takes a place in the order, too (CONS-08).
+    /// A request failed. The failure has a place in the order, too (CONS-08).
     Error {
-        /// Why.
+        /// Why it failed.
         code: ErrorCode,
     },
-    /// The client of the session of the header has connected to another server; whoever else has a connection of it
-    /// closes that one (SESS-09).
+    /// The client of the header's session has connected to another server. Every other server with
+    /// a connection of that session closes it (SESS-09).
     MoveSession {
-        /// Where it is now.
+        /// The server that the client is connected to now.
         server: ServerId,
     },
-    /// A node gets another access control list.
+    /// Replaces a node's access control list.
     SetAcl {
         /// Node to change.
         path: String,
         /// The list to store.
         acl: Vec<Acl>,
-        /// The version that the list gets.
+        /// The list's version (aversion) after the change.
         version: i32,
     },
-    /// The session of the header, which one server has known for a while, is known to all from now on (SESS-15).
+    /// Makes the header's session, so far local to one server, a global one (SESS-15).
     UpgradeSession {
         /// Negotiated timeout, ms.
         timeout_ms: u32,
-        /// The server that has it.
+        /// The server that the client is connected to.
         server: ServerId,
     },
 }
 
-/// How long a node lives, unless somebody deletes it. Stored by position: append only.
+/// How long a node lives unless a client deletes it. Stored by variant index: append new variants
+/// only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Lifetime {
-    /// For ever.
+    /// Until a client deletes it.
     Persistent,
-    /// As long as the session that creates it.
+    /// As long as the session that created it.
     Ephemeral,
-    /// Until it has had children and has none any more (DATA-18).
+    /// Until its last child is deleted (DATA-18).
     Container,
-    /// Until it has no children and was not written for a while (DATA-19).
+    /// Until it has no children and nobody has written it for `ms` (DATA-19).
     Ttl {
-        /// That while, ms, from 1 to 2^40-1.
+        /// Time to live in ms, from 1 to 2^40-1.
         ms: u64,
     },
 }
 
 impl Lifetime {
-    /// What a container's owner field holds, as in ZooKeeper.
+    /// The owner field of a container, as in ZooKeeper.
     const CONTAINER: SessionId = SessionId(i64::MIN);
-    /// Top byte of the owner field of nodes with a time to live. The two bytes behind it are zero, the rest is that time.
+    /// Top byte of the owner field of a TTL node. The two bytes after it are zero, the remaining
+    /// five are the time to live.
     const EXTENDED: i64 = 0xff << 56;
     /// The longest time to live, ms.
     pub const TTL_MS_MAX: u64 = (1 << 40) - 1;
 
-    /// What the owner field of a node holds that `session` creates (DATA-18, DATA-19). Sessions have other numbers:
-    /// [`Config::with_tree`](crate::Config::with_tree) sees to it.
+    /// The owner field of a node that `session` creates (DATA-18, DATA-19). Session ids never have
+    /// the values of other kinds: [`Config::with_tree`](crate::Config::with_tree) ensures this.
     ///
     /// # Panics
-    /// On a time to live out of its range, which the leader has refused.
+    /// If the time to live is out of range; the leader refuses such requests.
     pub fn owner(self, session: SessionId) -> SessionId {
         match self {
             Lifetime::Persistent => SessionId(0),
@@ -164,7 +167,7 @@ impl Lifetime {
         }
     }
 
-    /// Is the time to live, if it has one, within its range?
+    /// Whether the time to live, if any, is in range.
     pub(crate) fn is_possible(self) -> bool {
         match self {
             Lifetime::Ttl { ms } => (1..=Lifetime::TTL_MS_MAX).contains(&ms),
@@ -172,7 +175,7 @@ impl Lifetime {
         }
     }
 
-    /// How long a node lives whose owner field holds this.
+    /// The lifetime of a node with this owner field.
     pub fn of(owner: SessionId) -> Lifetime {
         let ms = owner.0.wrapping_sub(Lifetime::EXTENDED).cast_unsigned();
         match owner {
@@ -185,7 +188,7 @@ impl Lifetime {
 }
 
 impl Origin {
-    /// Number of the handshake among the writes of a connection; requests count from one.
+    /// Number of the handshake among a connection's writes; requests count from one.
     pub(crate) const HANDSHAKE: u64 = 0;
 
     /// The handshake of a connection, which creates or moves a session.
@@ -195,16 +198,16 @@ impl Origin {
 }
 
 impl Txn {
-    /// As an entry of the log.
+    /// Encodes the transaction as an entry of the log.
     pub fn encode(&self) -> Entry {
         let bytes = postcard::to_allocvec(self).expect("plain data encodes");
         Entry { zxid: self.zxid, bytes: Bytes::from(bytes) }
     }
 
-    /// From an entry of the log.
+    /// Decodes an entry of the log.
     ///
     /// # Errors
-    /// Bytes that are no transaction, or another one's.
+    /// If the bytes are no transaction, or belong to another zxid.
     pub fn decode(entry: &Entry) -> Result<Txn, Corrupt> {
         let txn: Txn = postcard::from_bytes(&entry.bytes).map_err(|error| Corrupt {
             what: format!("transaction {} cannot be decoded: {error}", entry.zxid),
@@ -224,7 +227,7 @@ impl fmt::Display for Txn {
 }
 
 impl TxnOp {
-    /// Bytes of what clients have put into it: paths, data and lists.
+    /// Bytes that come from clients: paths, data and access control lists.
     pub(crate) fn size(&self) -> usize {
         let list = |acl: &[Acl]| -> usize {
             acl.iter().map(|entry| 8 + entry.scheme.len() + entry.id.len()).sum()
@@ -292,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depth_is_refused_before_it_is_read() {
+    fn nested_multi_is_rejected_without_recursion() {
         let flat = TxnOp::Multi(vec![TxnOp::Delete { path: "/n".into() }, TxnOp::CloseSession]);
         let bytes = postcard::to_allocvec(&flat).expect("plain data encodes");
         assert_eq!(postcard::from_bytes(&bytes), Ok(flat.clone()));
@@ -301,8 +304,9 @@ mod tests {
         assert!(postcard::from_bytes::<TxnOp>(&[bytes[0], 1].repeat(200_000)).is_err());
     }
 
+    /// DATA-18, DATA-19.
     #[test]
-    fn data_18_19_the_owner_field_tells_the_kinds_apart() {
+    fn owner_field_identifies_the_lifetime() {
         let session = SessionId(0x0100_0000_0000_0007);
         for (lifetime, owner) in [
             (Lifetime::Persistent, 0),
@@ -314,7 +318,7 @@ mod tests {
             assert_eq!(lifetime.owner(session), SessionId(owner), "{lifetime:?}");
             assert_eq!(Lifetime::of(SessionId(owner)), lifetime, "{owner:#x}");
         }
-        // Of server 254, and of any server at a time with high bits.
+        // Session ids of server 254, and of any server when the clock has high bits set.
         for session in [0xfe00_0000_0000_0001_u64, 0xff00_0100_0000_0001, 0x8000_0000_0000_0001] {
             assert_eq!(Lifetime::of(SessionId(session.cast_signed())), Lifetime::Ephemeral);
         }

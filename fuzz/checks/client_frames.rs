@@ -1,7 +1,7 @@
-//! What must hold for any bytes on a client port, however they are cut. Shared by the fuzz target and the test that
-//! replays its corpus.
+//! Checks the decoding of any bytes on a client port, in any fragmentation. The fuzz target and the
+//! test that replays its corpus share these checks.
 //!
-//! The first byte of an input decides how the rest is cut.
+//! The first byte of an input is the seed of the fragmentation.
 
 use bytes::{Bytes, BytesMut};
 use zabkeeper_core::Malformed;
@@ -9,21 +9,21 @@ use zabkeeper_core::wire::{
     ClientFrames, ConnectRequest, FirstFrame, MAX_FRAME_DEFAULT, Request, RequestFrame,
 };
 
-/// What a server makes of a connection.
+/// The result of decoding the bytes of a connection.
 #[derive(PartialEq, Debug, Default)]
 pub(crate) struct Understood {
     pub(crate) first: Option<FirstFrame>,
     pub(crate) requests: Vec<RequestFrame>,
-    /// What it closes the connection for.
+    /// The error for which a server closes the connection.
     pub(crate) refused: Option<Malformed>,
-    /// What waits for more.
+    /// Bytes that are not decoded yet.
     pub(crate) rest: BytesMut,
 }
 
-/// Checks one input; returns what was understood.
+/// Checks one input and returns the decoded frames.
 ///
 /// # Panics
-/// Where something does not hold.
+/// If a check fails.
 pub(crate) fn check(input: &[u8]) -> Understood {
     let (&cut, stream) = input.split_first().unwrap_or((&0, &[]));
     let whole = understand(stream.chunks(stream.len().max(1)));
@@ -34,7 +34,7 @@ pub(crate) fn check(input: &[u8]) -> Understood {
         assert_eq!(ConnectRequest::decode(encoded).as_ref(), Ok(connect));
     }
     for frame in &whole.requests {
-        // These keep only the operation: there is no record to write again.
+        // These requests keep only the opcode, so they cannot be encoded again.
         let is_lost = |request: &Request| {
             matches!(
                 request,
@@ -55,7 +55,7 @@ pub(crate) fn check(input: &[u8]) -> Understood {
     whole
 }
 
-/// Reads as a driver does: appends what has arrived, and asks until nothing more comes.
+/// Decodes as a driver does: appends each piece, and takes frames until there are no more.
 fn understand<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Understood {
     let mut frames = ClientFrames::new(MAX_FRAME_DEFAULT);
     let mut understood = Understood::default();
@@ -82,7 +82,7 @@ fn read(frames: &mut ClientFrames, understood: &mut Understood) -> Result<(), Ma
     Ok(())
 }
 
-/// Pieces of 1 to 64 bytes.
+/// Splits the stream into pieces of 1 to 64 bytes.
 fn pieces(stream: &[u8], seed: u8) -> impl Iterator<Item = &[u8]> {
     let mut state = u32::from(seed);
     let mut rest = stream;
@@ -95,7 +95,7 @@ fn pieces(stream: &[u8], seed: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A frame without its length.
+/// Encodes a frame, without its length.
 fn encoded(encode: impl FnOnce(&mut BytesMut)) -> Bytes {
     let mut out = BytesMut::new();
     encode(&mut out);

@@ -1,7 +1,8 @@
-//! A live server with everything around it that it needs: clients with their bytes, an ideal disk, two clocks.
+//! A running core with simulated clients, an ideal disk and two clocks.
 //!
-//! It does what a driver does, and holds what a driver relies on: every answer decodes as what its request expects, they
-//! come in the order of the requests, a closed connection is not heard of again, and a served server is quiet.
+//! It acts as a driver and checks what drivers rely on: every reply decodes as its request expects,
+//! replies come in the order of the requests, no command follows the close of a connection, and a
+//! server without outstanding work is idle.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -20,15 +21,15 @@ use zabkeeper_core::{
     WallMs, Zxid,
 };
 
-/// Wall clock of the start.
+/// Wall clock time at the start.
 const BEGIN: WallMs = WallMs(1_795_274_515_500);
 
-/// More rounds than any input can need to be served.
+/// More rounds than any input needs until all its requests are answered.
 const ROUNDS: usize = 10_000;
 
-/// Somebody who looks at all that happens.
+/// An observer of everything that happens.
 pub(crate) trait Judge {
-    /// Where the client of a connection comes from, as far as the judge can tell.
+    /// The address of a connection's client, as the judge knows it.
     fn address(&self, conn: ConnId) -> String {
         let [.., a, b, c] = conn.0.to_be_bytes();
         format!("10.{a}.{b}.{c}")
@@ -37,56 +38,56 @@ pub(crate) trait Judge {
     fn see(&mut self, _at: Instant, _what: Seen<'_>) {}
 }
 
-/// Nobody.
+/// The observer that ignores everything.
 impl Judge for () {}
 
-/// What has happened.
+/// An observation.
 pub(crate) enum Seen<'a> {
     /// A client has connected.
     Opened(ConnId),
-    /// It has written a whole frame, shown without its length.
+    /// The client has written a complete frame, here without its length.
     ToServer(ConnId, Bytes),
-    /// It has read one.
+    /// The client has received a frame, here without its length.
     ToClient(ConnId, Bytes),
-    /// The connection is gone.
+    /// The connection is closed.
     Closed(ConnId),
-    /// The server begins a life.
+    /// The server has started.
     Started,
-    /// It has found this on its disk: the state, and the last transaction.
+    /// The server has recovered this state and this last transaction.
     Recovered(&'a DurableState, Zxid),
-    /// Its life is over.
+    /// The server has stopped.
     Stopped,
-    /// It is about to take an input from its disk.
+    /// The server is about to process this input of its disk.
     Input(&'a Input),
-    /// What came out of a step, and what the server says of itself.
+    /// The output of a step, and the server's status after it.
     Output(&'a Outbox, &'a Status),
-    /// The tree has moved on; the digest is told with the last transaction of a step.
+    /// A transaction was applied; the digest is given for the last one of a step.
     Applied(Zxid, Option<u64>),
 }
 
-/// A client's connection, from both of its ends.
+/// Both ends of a client's connection.
 struct Client {
     /// The server's end.
     frames: ClientFrames,
     buffer: BytesMut,
-    /// The client's end: is the handshake answered?
+    /// The client's end: has the handshake been answered?
     greeted: bool,
-    /// What was read and not answered.
+    /// Requests that the server has read and not answered.
     asked: VecDeque<Asked>,
 }
 
-/// A request without an answer.
+/// An outstanding request.
 #[derive(Debug)]
 struct Asked {
     xid: i32,
-    /// As it was sent: where the client itself is refused, nobody looks at what it asks.
+    /// The xid as sent: if the client itself is refused, the reply has it even for a ping.
     sent: i32,
     kind: ReplyKind,
-    /// Answered outside the order of the others, as auth is.
+    /// The reply may overtake others, as that of auth does.
     aside: bool,
 }
 
-/// Content by what was done; commands under way, by lane.
+/// The durable content, and the outstanding commands of each lane.
 #[derive(Default)]
 struct Disk {
     state: DurableState,
@@ -98,7 +99,7 @@ struct Disk {
     others: VecDeque<DiskCommand>,
 }
 
-/// See the module.
+/// A running core, as described in the module.
 pub(crate) struct Live<J> {
     config: Config,
     server: Server,
@@ -106,21 +107,21 @@ pub(crate) struct Live<J> {
     now: Instant,
     disk: Disk,
     clients: BTreeMap<ConnId, Client>,
-    /// Logged and not applied.
+    /// Logged transactions that are not applied yet.
     unapplied: VecDeque<Zxid>,
     next_conn: u64,
     lives: u64,
-    /// Sessions that were given out, in order.
+    /// Sessions created or resumed, in order.
     pub(crate) sessions: Vec<ConnectResponse>,
-    /// How many requests were answered.
+    /// Number of replies.
     pub(crate) answers: usize,
-    /// How many events were told.
+    /// Number of events.
     pub(crate) events: usize,
     pub(crate) judge: J,
 }
 
 impl<J: Judge> Live<J> {
-    /// A server that has elected itself, on an empty disk.
+    /// A standalone server on an empty disk, which serves already.
     pub(crate) fn new(config: Config, judge: J) -> Live<J> {
         let server = Server::recover(config.clone(), 0, Recovered::default());
         let mut live = Live {
@@ -143,7 +144,7 @@ impl<J: Judge> Live<J> {
         live
     }
 
-    /// A connection without its handshake.
+    /// Opens a connection without a handshake.
     pub(crate) fn open(&mut self) -> ConnId {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
@@ -167,7 +168,7 @@ impl<J: Judge> Live<J> {
         self.server.status().applied
     }
 
-    /// The client writes the handshake: for a new session, or to go on with one.
+    /// The client writes the handshake: for a new session, or to resume one.
     pub(crate) fn greet(&mut self, conn: ConnId, timeout_ms: i32, resume: Option<ConnectResponse>) {
         let (session, password) = match resume {
             None => (SessionId(0), [0; 16]),
@@ -191,7 +192,7 @@ impl<J: Judge> Live<J> {
         self.frame(conn, out.freeze().slice(4..));
     }
 
-    /// The client writes a whole frame.
+    /// The client writes a complete frame.
     pub(crate) fn frame(&mut self, conn: ConnId, frame: Bytes) {
         let mut bytes = BytesMut::new();
         bytes.put_i32(i32::try_from(frame.len()).expect("inputs are short"));
@@ -208,7 +209,7 @@ impl<J: Judge> Live<J> {
         }
     }
 
-    /// The client, or the network, ends the connection.
+    /// The client or the network closes the connection.
     pub(crate) fn drop_conn(&mut self, conn: ConnId) {
         if let Some(client) = self.clients.remove(&conn) {
             self.judge.see(self.now, Seen::Closed(conn));
@@ -218,7 +219,7 @@ impl<J: Judge> Live<J> {
         }
     }
 
-    /// The server reads what it may.
+    /// The server decodes frames, as far as flow control allows.
     fn read(&mut self, conn: ConnId) {
         while let Some(client) = self.clients.get_mut(&conn) {
             let window = self.config.limits.requests_per_conn as usize;
@@ -234,7 +235,7 @@ impl<J: Judge> Live<J> {
                     Some(FirstFrame::Connect(request)) => {
                         Some(ClientEvent::Opened(request, vec![ip]))
                     }
-                    // It is answered, and that is all.
+                    // A four-letter command: the driver answers it and closes the connection.
                     Some(FirstFrame::Word(_)) => Some(ClientEvent::Closed),
                 })
             };
@@ -253,21 +254,21 @@ impl<J: Judge> Live<J> {
         }
     }
 
-    /// The first commands of the log lane are done, up to `count` of them, and answered at once.
+    /// Completes up to `count` commands of the log lane, with one completion.
     pub(crate) fn finish_log(&mut self, count: usize) {
         if let Some(done) = self.disk.finish_log(count) {
             self.step(Input::Disk(done));
         }
     }
 
-    /// The first command of the other lane is done.
+    /// Completes the first command of the other lanes.
     pub(crate) fn finish_other(&mut self) {
         if let Some(done) = self.disk.finish_other() {
             self.step(Input::Disk(done));
         }
     }
 
-    /// Time passes, with each deadline met.
+    /// Time passes, with a timeout at each deadline.
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now.after(time);
         let mut spins = 0;
@@ -282,12 +283,12 @@ impl<J: Judge> Live<J> {
         self.now = end;
     }
 
-    /// Time passes, and nobody looks at the clock meanwhile.
+    /// Time passes without timeouts, as if the process were suspended.
     pub(crate) fn stall(&mut self, time: Duration) {
         self.now = self.now.after(time);
     }
 
-    /// The power fails: what the disk has not confirmed is gone. A new life begins.
+    /// The power fails: outstanding disk commands are lost. The server restarts.
     pub(crate) fn restart(&mut self) {
         self.judge.see(self.now, Seen::Stopped);
         for conn in Vec::from_iter(self.clients.keys().copied()) {
@@ -302,10 +303,10 @@ impl<J: Judge> Live<J> {
         self.settle();
     }
 
-    /// Everything that is under way comes to its end.
+    /// Completes all outstanding work.
     ///
     /// # Panics
-    /// Something never does.
+    /// If a request stays unanswered.
     pub(crate) fn settle(&mut self) {
         for _ in 0..ROUNDS {
             if self.server.next_deadline().is_some_and(|(deadline, _)| deadline <= self.now) {
@@ -331,10 +332,10 @@ impl<J: Judge> Live<J> {
         panic!("never served: {waiting:?}, {status:?}");
     }
 
-    /// Serves everything, and then nothing more happens by itself.
+    /// Completes all outstanding work, and checks that the server is idle then.
     ///
     /// # Panics
-    /// Something does.
+    /// If it is not idle.
     pub(crate) fn quieten(&mut self) {
         self.settle();
         let (answers, events, applied) = (self.answers, self.events, self.applied());
@@ -344,7 +345,7 @@ impl<J: Judge> Live<J> {
         assert!(self.disk.log.is_empty() && self.disk.others.is_empty(), "and its disk idle");
     }
 
-    /// What the server holds: how far it has applied, the digest and the live sessions.
+    /// The state of the server: the last applied zxid, the digest and the live sessions.
     pub(crate) fn holds(&self) -> (Zxid, u64, Vec<SessionId>) {
         let sessions = self.server.sessions().into_iter().map(|info| info.id).collect();
         (self.applied(), self.server.digest(), sessions)
@@ -403,7 +404,7 @@ impl<J: Judge> Live<J> {
         }
     }
 
-    /// The client reads what the server says.
+    /// The client receives and checks a command's message.
     fn hand_over(&mut self, conn: ConnId, command: &ClientCommand) {
         let Some(client) = self.clients.get_mut(&conn) else {
             panic!("{conn} is gone, and is told: {command}");
@@ -424,7 +425,8 @@ impl<J: Judge> Live<J> {
             ClientCommand::Reply(reply) => {
                 assert!(client.greeted, "{conn}: {command} before the handshake's answer");
                 reply.encode(&mut bytes);
-                // A client that numbers a request like events has only itself confused.
+                // A client may use the xid of events for a request, so the xid is replaced for
+                // decoding.
                 let mut read = BytesMut::new();
                 let xid = reply.xid;
                 Reply { xid: xid.max(0), ..reply.clone() }.encode(&mut read);
@@ -464,8 +466,9 @@ impl Client {
         self.asked.is_empty() && self.greeted == self.frames.is_open()
     }
 
-    /// Requests that are answered aside and others get different numbers: nobody could say which one an answer belongs
-    /// to. Numbers mean nothing to the server, except that it answers every ping with the same.
+    /// Changes the xid of a request if a request of the other kind (in order, or answered aside) is
+    /// outstanding with the same xid, so that replies can be matched. The server only echoes xids,
+    /// except that every reply to a ping has the same.
     fn tell_apart(&self, frame: &mut RequestFrame) {
         let new = Asked::new(frame);
         let other = |asked: &Asked| asked.xid == new.xid && asked.aside != new.aside;
@@ -475,7 +478,7 @@ impl Client {
         }
     }
 
-    /// Takes out the request that is answered: the first in order, or one that is answered aside.
+    /// Removes the answered request: the first in order, or one that is answered aside.
     fn answered(&mut self, is_for: impl Fn(&Asked) -> bool) -> Option<Asked> {
         let first = self.asked.iter().position(|asked| !asked.aside);
         let first = first.filter(|first| is_for(&self.asked[*first]));
@@ -488,7 +491,7 @@ impl Client {
 impl Asked {
     fn new(frame: &RequestFrame) -> Asked {
         let aside = matches!(frame.request, Request::Auth { .. } | Request::Sasl { .. });
-        // WIRE-08: whatever number a ping came with.
+        // WIRE-08: the reply to a ping has xid -2, whatever xid the ping had.
         let xid = if frame.request == Request::Ping { XID_PING } else { frame.xid };
         Asked { xid, sent: frame.xid, kind: frame.request.reply_kind(), aside }
     }
@@ -543,7 +546,7 @@ impl Disk {
         }
     }
 
-    /// What a server finds after a power failure.
+    /// The content that a server recovers after a power failure.
     fn recovered(&mut self) -> Recovered {
         self.log.clear();
         self.others.clear();

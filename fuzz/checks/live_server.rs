@@ -1,7 +1,7 @@
-//! What must hold for any bytes of several clients, whatever the disk and the clocks do meanwhile. Shared by the fuzz
-//! target and the test that replays its corpus.
+//! Checks a running core with any bytes of several clients, and any timing of disk and clocks. The
+//! fuzz target and the test that replays its corpus share these checks.
 //!
-//! An input is the server's settings and then, one after the other, what happens; see `happens`.
+//! An input is the server's settings, followed by actions; see `happens`.
 
 mod live;
 mod request;
@@ -15,7 +15,7 @@ use live::Live;
 use source::Source;
 use zabkeeper_core::ConnId;
 
-/// What an input has come to.
+/// Statistics of an input.
 pub(crate) struct Served {
     pub(crate) sessions: usize,
     pub(crate) answers: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Served {
 /// Checks one input.
 ///
 /// # Panics
-/// Where something does not hold.
+/// If a check fails.
 pub(crate) fn check(input: &[u8]) -> Served {
     let mut source = Source(input);
     let mut live = Live::new(settings::any(&mut source), ());
@@ -36,7 +36,7 @@ pub(crate) fn check(input: &[u8]) -> Served {
     live.quieten();
     let before = live.holds();
     live.restart();
-    // A new life begins a new epoch; the content is what was durable.
+    // The restart begins a new epoch, so the zxids differ; digest and sessions must be equal.
     let after = live.holds();
     assert_eq!((before.1, before.2), (after.1, after.2), "all that was served is durable");
     Served { sessions: live.sessions.len(), answers: live.answers, events: live.events }
@@ -77,7 +77,7 @@ fn happens(live: &mut Live<()>, slots: &mut [Option<ConnId>; 4], source: &mut So
         15 => live.settle(),
         16 => live.restart(),
         17..=19 => {
-            // A whole frame, whatever is in it.
+            // A complete frame with any content.
             let conn = *slot.get_or_insert_with(|| live.open());
             let mut frame = BytesMut::new();
             frame.put_i32(i32::from(source.byte()));

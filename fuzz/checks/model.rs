@@ -1,9 +1,10 @@
-//! What must hold for any sequence of requests: every promise that the simulator's oracles can judge, on a live server
-//! with an ideal disk. Shared by the fuzz target and the test that replays its corpus.
+//! Checks a running core with any sequence of requests, using the simulator's oracles and an ideal
+//! disk. The fuzz target and the test that replays its corpus share these checks.
 //!
-//! The oracles compare each transaction, each answer and each event with the reference model, which is written without the
-//! core's tree. An input is the server's settings and then, one after the other, what happens; see `happens`. Unlike
-//! `live_server` it writes whole frames only, each of which the model knows an answer to.
+//! The oracles compare each transaction, each reply and each event with the reference model, which
+//! does not use the core's tree. An input is the server's settings, followed by actions; see
+//! `happens`. Unlike `live_server` it writes complete frames only, for each of which the model
+//! knows the reply.
 
 mod live;
 mod request;
@@ -24,11 +25,11 @@ use zabkeeper_core::{ConnId, Instant, ServerId, SessionOptions};
 /// The only server.
 const SERVER: ServerId = ServerId(1);
 
-/// What an input has come to.
+/// Statistics of an input.
 pub(crate) struct Judged {
     pub(crate) answers: usize,
     pub(crate) events: usize,
-    /// Oracles that have judged at least once.
+    /// Oracles that have checked something at least once.
     pub(crate) oracles: Vec<&'static str>,
 }
 
@@ -76,7 +77,8 @@ impl Jury {
     }
 }
 
-/// Every connection is a client of its own: one that goes on with a session knows only what it says.
+/// Each connection counts as another client: a resuming client knows only its session id and
+/// password.
 fn client(conn: ConnId) -> ClientId {
     ClientId(u32::try_from(conn.0).expect("inputs are short"))
 }
@@ -84,7 +86,7 @@ fn client(conn: ConnId) -> ClientId {
 /// Checks one input.
 ///
 /// # Panics
-/// Where something does not hold.
+/// If a check fails.
 pub(crate) fn check(input: &[u8]) -> Judged {
     let mut source = Source(input);
     let config = settings::judged(&mut source);
@@ -148,7 +150,7 @@ fn happens(
         12 => live.settle(),
         13 => live.restart(),
         14 => {
-            // A record that may be none, of an operation that is answered in its turn.
+            // Any record, which may not decode, of an operation that is answered in order.
             let op = i32::from(source.byte().cast_signed());
             let apart = [OpCode::Auth, OpCode::Sasl].iter().any(|apart| apart.wire() == op);
             let Some(conn) = slot.filter(|_| !apart) else {

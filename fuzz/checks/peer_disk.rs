@@ -1,4 +1,4 @@
-//! An ideal disk for a server that others lead or follow: it does all that it is told, in order, when it is asked to.
+//! An ideal disk for a member of an ensemble: it completes commands in order, when asked to.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use zabkeeper_core::store::{
 };
 use zabkeeper_core::{History, Zxid};
 
-/// See the module.
+/// The durable content, and the outstanding commands of each lane.
 #[derive(Default)]
 pub(super) struct Disk {
     pub(super) state: DurableState,
@@ -21,7 +21,8 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// What the next start does with data that is not the ensemble's. Is it known that it is not?
+    /// Sets the data aside, as the next start does if its history is not the ensemble's. Returns
+    /// whether the state says so.
     pub(super) fn set_aside(&mut self) -> bool {
         let DurableState { accepted_epoch, identity, differs, .. } = self.state;
         let state =
@@ -106,12 +107,12 @@ impl Disk {
         }
     }
 
-    /// What a server finds after a power failure.
+    /// The content that a server recovers after a power failure.
     pub(super) fn recovered(&mut self) -> Recovered {
         self.log.clear();
         self.others.clear();
         self.writing.clear();
-        // The state file names the snapshot that counts.
+        // The snapshot to load is the one that the state file names.
         let named = self.snapshots.get_key_value(&self.state.snapshot);
         let snapshot =
             named.map(|(zxid, chunks)| SnapshotImage { zxid: *zxid, chunks: chunks.clone() });

@@ -1,8 +1,8 @@
-//! What must hold for any bytes that come in the names of other servers, whatever role this one is in. Shared by the fuzz
-//! target and the test that replays its corpus.
+//! Checks a running core, in any role, with any bytes of other servers. The fuzz target and the
+//! test that replays its corpus share these checks.
 //!
-//! An input is one thing that happens after the other; see `happens`. The server is s2 of three. Its disk is ideal, its
-//! links go through the real greetings and frames.
+//! An input is a sequence of actions; see `happens`. The server is server 2 of three. Its disk is
+//! ideal; its links use the real greetings and frames.
 
 mod peer_disk;
 #[allow(clippy::duplicate_mod, reason = "targets are built apart, and tests replay several")]
@@ -32,42 +32,42 @@ use zabkeeper_core::{
 
 const HERE: ServerId = ServerId(2);
 const BEGIN: WallMs = WallMs(1_795_274_515_500);
-/// Longest frame of a learner, as the shipped driver has it.
+/// Longest frame of a learner, as in the driver of `net-tokio`.
 const LEARNER_BYTES: usize = 8 << 20;
-/// What a link that the core has not taken may hold, besides one piece of bytes.
+/// Maximum buffered bytes of a link that the core has not accepted yet, besides one received piece.
 const GREETED_BYTES: usize = (8 << 10) + 64;
-/// More rounds than a role takes to do what it can without others.
+/// More rounds than a server needs to become idle without input.
 const ROUNDS: usize = 1_000;
 
-/// What an input has come to.
+/// Statistics of an input.
 #[derive(Default, Debug)]
 pub(crate) struct Reached {
-    /// Did it lead, and serve?
+    /// Has the server led and served?
     pub(crate) led: bool,
-    /// Did it follow?
+    /// Has the server followed and served?
     pub(crate) followed: bool,
-    /// Messages that came out of bytes.
+    /// Number of decoded messages.
     pub(crate) messages: usize,
-    /// Connections that were closed for their bytes.
+    /// Number of connections closed for invalid bytes.
     pub(crate) refused: usize,
-    /// Transactions that were logged.
+    /// Number of logged transactions.
     pub(crate) logged: usize,
 }
 
-/// A connection that somebody has dialled, or that this server has.
+/// A connection between servers, dialled by either end.
 struct Link {
     id: LinkId,
     dialled: bool,
-    /// The core knows of it.
+    /// The core has got its `Up` event.
     up: bool,
-    /// The core has said something on it.
+    /// The core has sent a message on it, or this server has dialled it.
     taken: bool,
     waits: Option<Accepting>,
     reader: Reader,
     buffer: BytesMut,
 }
 
-/// See the module.
+/// A running core, as described in the module.
 struct Live {
     config: Config,
     server: Option<Server>,
@@ -77,9 +77,9 @@ struct Live {
     slots: [Option<Link>; 4],
     next_link: u64,
     dials: VecDeque<ServerId>,
-    /// The last notification that it has sent.
+    /// The last notification that the server has sent.
     sent: Option<Notification>,
-    /// A leader may have sent transactions that cannot be applied.
+    /// A leader has sent proposals or a snapshot, which need not be applicable.
     trusts: bool,
     reached: Reached,
 }
@@ -87,7 +87,7 @@ struct Live {
 /// Checks one input.
 ///
 /// # Panics
-/// Where something does not hold.
+/// If a check fails.
 pub(crate) fn check(input: &[u8]) -> Reached {
     let mut source = Source(input);
     let mut live = Live::new(source.byte());
@@ -110,7 +110,7 @@ impl Live {
             current_epoch: Epoch(3),
             ..DurableState::default()
         };
-        // A server with data may lead; a blank one waits for the others.
+        // A server with data may lead; one with an uninitialized history waits for the others.
         let state = if choice & 2 == 0 { state } else { DurableState::default() };
         let mut live = Live {
             config,
@@ -150,7 +150,7 @@ impl Live {
                 self.greet(slot, if source.byte() & 1 == 0 { ServerId(1) } else { ServerId(3) })
             }
             5..=7 => {
-                // A whole frame, whatever is in it.
+                // A complete frame with any content.
                 let content = source.bytes();
                 let length = u32::try_from(content.len()).expect("inputs are short");
                 let sum = crc32c::crc32c(content).to_le_bytes();
@@ -184,7 +184,7 @@ impl Live {
         }
     }
 
-    /// The others agree that this server leads, and one of them follows it.
+    /// The other servers vote for this server, and one of them follows it.
     fn lead(&mut self) {
         self.settle();
         let Some(sent) = self.sent else { return };
@@ -218,7 +218,7 @@ impl Live {
         self.settle();
     }
 
-    /// Another one leads, and this server follows it.
+    /// Another server leads, and this server follows it.
     fn follow(&mut self) {
         self.settle();
         let Some(sent) = self.sent else { return };
@@ -413,14 +413,14 @@ impl Live {
         Notification { server_state, round, vote, history, ensemble }
     }
 
-    /// Somebody dials, in the name of a server.
+    /// A peer connects and greets in the name of a server.
     fn greet(&mut self, slot: usize, from: ServerId) {
         self.end(slot);
         let (_, bytes) = Dialling::begin(local(from), Channel::Quorum, HERE, [7; 16]);
         self.read(slot, &bytes);
     }
 
-    /// This server has dialled: it gets through, or not.
+    /// Completes a dial of this server: the link is established or the peer unreachable.
     fn answer_dial(&mut self, slot: usize, stands: bool) {
         let Some(peer) = self.dials.pop_front() else { return };
         if !stands {
@@ -429,7 +429,7 @@ impl Live {
         }
         self.end(slot);
         let (dialling, _) = Dialling::begin(local(HERE), Channel::Quorum, peer, [1; 16]);
-        // The answer to a greeting looks as one.
+        // The answer to a greeting has the form of a greeting.
         let (_, answer) = Dialling::begin(local(peer), Channel::Quorum, HERE, [2; 16]);
         let mut buffer = BytesMut::from(&answer[..]);
         let read = dialling.establish(&mut buffer).expect("a good answer").expect("whole");
@@ -446,17 +446,17 @@ impl Live {
         LinkId(self.next_link)
     }
 
-    /// A message from the other end.
+    /// The other end sends a message.
     fn send(&mut self, slot: usize, message: &PeerMessage) {
         let mut bytes = Vec::new();
         Writer::default().encode_message(message, &mut bytes);
-        // In two pieces, as a network might.
+        // In two pieces, as TCP may deliver it.
         let (first, second) = bytes.split_at(bytes.len() / 2);
         self.read(slot, first);
         self.read(slot, second);
     }
 
-    /// Bytes arrive, on a connection that is begun by them where there is none.
+    /// Bytes arrive; if the slot has no connection, a peer connects first.
     fn read(&mut self, slot: usize, bytes: &[u8]) {
         if self.slots[slot].is_none() {
             let id = self.deal();
@@ -494,7 +494,7 @@ impl Live {
         }
     }
 
-    /// A connection ends.
+    /// Ends a connection.
     fn end(&mut self, slot: usize) {
         if let Some(link) = self.slots[slot].take()
             && link.up
@@ -529,7 +529,7 @@ impl Live {
         }
     }
 
-    /// Whatever is due, and whatever the disk has to do.
+    /// Runs due timeouts and disk commands until the server is idle.
     fn settle(&mut self) {
         for _ in 0..ROUNDS {
             let due = self.server.as_ref().and_then(Server::next_deadline);
@@ -588,7 +588,7 @@ impl Live {
         if let Some(halted) = status.halted {
             let asked_for = match halted {
                 Halted::Inapplicable { .. } => self.trusts,
-                // Its data is set aside at the next start.
+                // The next start sets the data aside.
                 Halted::Differs { .. } => self.disk.set_aside(),
                 Halted::Disk(_) => false,
             };
@@ -605,7 +605,7 @@ impl Live {
         }
     }
 
-    /// All that was logged can be applied, unless a leader has made it up.
+    /// Checks that all logged transactions can be applied, unless they came from a leader.
     fn replay(&mut self) {
         match zabkeeper_core::replay(self.disk.recovered()) {
             Ok(replayed) => assert!(

@@ -1,4 +1,4 @@
-//! Requests made of an input: every operation, on few paths, so that they meet.
+//! Requests from an input: every operation, on few paths, so that requests affect the same nodes.
 
 use bytes::Bytes;
 use zabkeeper_core::Zxid;
@@ -6,7 +6,7 @@ use zabkeeper_core::wire::{Acl, AddWatchMode, Perms, Request, Secret, SetWatches
 
 use super::source::Source;
 
-/// Paths that meet each other, reserved ones, and such as are none.
+/// Ordinary paths, reserved paths and invalid paths.
 const PATHS: [&str; 28] = [
     "/a",
     "/b",
@@ -47,7 +47,7 @@ const LIMITS: [&str; 6] = [
     "count=9223372036854775807,bytes=-9223372036854775808",
 ];
 
-/// The next request; one that a multi could hold where `part`.
+/// The next request; if `part`, an operation that a multi may hold.
 pub(crate) fn request(source: &mut Source<'_>, part: bool) -> Request {
     match source.below(if part { 8 } else { 30 }) {
         0 | 1 => Request::Create {
@@ -145,7 +145,7 @@ fn read(source: &mut Source<'_>) -> Request {
 fn path(source: &mut Source<'_>) -> String {
     let choice = usize::from(source.byte());
     match PATHS.get(choice % 32) {
-        // The first ones more often: it is there that things happen.
+        // The first eight paths are chosen more often, so that requests affect the same nodes.
         _ if choice >= 128 => PATHS[choice % 8].to_owned(),
         Some(path) => (*path).to_owned(),
         None => {
@@ -159,7 +159,7 @@ fn paths(source: &mut Source<'_>) -> Vec<String> {
     (0..source.below(4)).map(|_| path(source)).collect()
 }
 
-/// At most seven bytes: longer data names one attempt to write it, and does not come twice.
+/// At most seven bytes: the oracles take longer data for the unique label of one write.
 fn data(source: &mut Source<'_>) -> Option<Bytes> {
     match source.below(4) {
         0 => None,
@@ -190,7 +190,7 @@ fn limits(source: &mut Source<'_>) -> Option<Bytes> {
 }
 
 fn acl(source: &mut Source<'_>) -> Vec<Acl> {
-    // Open lists are the usual ones.
+    // The open ACL is the most frequent.
     let choice = source.byte();
     if choice < 128 {
         return Acl::open();
@@ -214,7 +214,7 @@ fn acl(source: &mut Source<'_>) -> Vec<Acl> {
     (0..choice % 4).map(|_| entry(source)).collect()
 }
 
-/// What these show is in the lists above, if it is one of the first two.
+/// Credentials; the ACLs above name the first two.
 fn user(source: &mut Source<'_>) -> &'static str {
     ["bob:b", "ann:a", "super:s", "", "no colon"][usize::from(source.below(5))]
 }

@@ -1,4 +1,4 @@
-//! A server on its own, with settings that an input chooses: small bounds, so that they bite.
+//! Settings of a standalone server, chosen by an input, with small limits so that they are reached.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use zabkeeper_core::{AuthOptions, Config, ServerId, TreeOptions, Voters};
 
 use super::source::Source;
 
-/// `super:s`, as it is written in the configuration.
+/// The digest of `super:s`, in the form of the configuration.
 const SUPER: &str = "super:BDYfsKZtexvW+zRgsJ2N0pMNlLY=";
 
-/// What any server could be told.
+/// Any settings.
 pub(crate) fn any(source: &mut Source<'_>) -> Config {
     let mut config = judged(source);
     let choice = source.byte();
@@ -23,7 +23,7 @@ pub(crate) fn any(source: &mut Source<'_>) -> Config {
     config
 }
 
-/// What the reference model knows of.
+/// Settings that the reference model supports.
 pub(crate) fn judged(source: &mut Source<'_>) -> Config {
     let id = ServerId(1);
     let tick = Duration::from_secs(2);

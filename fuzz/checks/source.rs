@@ -1,6 +1,6 @@
-//! An input as a source of choices: where it ends, everything is zero.
+//! An input as a source of choices; after its end all bytes are zero.
 
-/// What is left of an input.
+/// The unread rest of an input.
 pub(crate) struct Source<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Source<'a> {
@@ -8,7 +8,7 @@ impl<'a> Source<'a> {
         self.split(1).first().copied().unwrap_or(0)
     }
 
-    /// The next byte, below `bound`.
+    /// The next byte modulo `bound`.
     pub(crate) fn below(&mut self, bound: u8) -> u8 {
         self.byte() % bound
     }
@@ -21,7 +21,7 @@ impl<'a> Source<'a> {
         i64::from_be_bytes(self.array())
     }
 
-    /// As many bytes as the next one says.
+    /// A length byte, and that many bytes.
     pub(crate) fn bytes(&mut self) -> &'a [u8] {
         let count = self.byte();
         self.split(usize::from(count))

@@ -1,7 +1,8 @@
-//! What must hold for any bytes where a four-letter word may stand, and for the answers, whatever the figures in them.
-//! Shared by the fuzz target and the test that replays its corpus.
+//! Checks the recognition of four-letter commands in any bytes, and the answers with any numbers.
+//! The fuzz target and the test that replays its corpus share these checks.
 //!
-//! An input is one byte that chooses the configuration, the bytes that arrive behind their count, and the figures.
+//! An input is a byte that chooses the configuration, the count of received bytes and these bytes,
+//! and the numbers.
 
 mod source;
 
@@ -23,7 +24,7 @@ use zabkeeper_core::{
     WatchSummary, Zxid,
 };
 
-/// Configurations: what answers depend on.
+/// Configurations on which answers depend.
 const CONFIGURATIONS: [&str; 4] = [
     "dataDir=/d\nclientPort=2181",
     "dataDir=/d\nclientPort=2181\n4lw.commands.whitelist=*",
@@ -32,20 +33,20 @@ const CONFIGURATIONS: [&str; 4] = [
      server.1=a:2888:3888;2181\nserver.2=[::1]:2888:3888;[::1]:2181\nserver.3=c:1:2;2183",
 ];
 
-/// What an input has come to.
+/// The result of an input.
 pub(crate) struct Answered {
-    /// The word that opened the connection, if one did.
+    /// The command at the start of the connection, if there is one.
     pub(crate) word: Option<Word>,
-    /// Is it on the whitelist?
+    /// Is the command on the whitelist?
     pub(crate) allowed: bool,
-    /// All that words could answer.
+    /// The answers to all commands.
     pub(crate) texts: Vec<String>,
 }
 
 /// Checks one input.
 ///
 /// # Panics
-/// Where something does not hold.
+/// If a check fails.
 pub(crate) fn check(input: &[u8]) -> Answered {
     let mut source = Source(input);
     let which = usize::from(source.below(4));
@@ -64,7 +65,7 @@ pub(crate) fn check(input: &[u8]) -> Answered {
     Answered { word, allowed, texts }
 }
 
-/// The word that opens a connection, read as a driver does.
+/// Decodes the command at the start of a connection, as a driver does.
 fn word(arrived: &[u8]) -> Option<Word> {
     let mut frames = ClientFrames::new(MAX_FRAME_DEFAULT);
     let mut buffer = BytesMut::new();
@@ -79,7 +80,7 @@ fn word(arrived: &[u8]) -> Option<Word> {
     None
 }
 
-/// Everything that can be answered with these figures, which may be such as no server has.
+/// The answers to all commands with these numbers, which no real server may have.
 fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
     let status = status(settings, source);
     let now = Now { mono: instant(source), wall: WallMs(source.long()) };
@@ -134,13 +135,13 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
     let dump = Dump { mode, sessions, local_sessions, owners, clients, now, greeting };
     texts.extend([words::dump_sessions(&dump), words::dump_connections(&dump)]);
     for text in &texts {
-        // `conf` of an ensemble ends without, as ZooKeeper's does.
+        // As in ZooKeeper, `conf` of an ensemble ends without a line feed.
         assert!(text.ends_with('\n') || text.ends_with("version=0"), "{text:?}");
     }
     texts
 }
 
-/// Every line is a name and a value; no name stands twice. Returns the names.
+/// Checks that every line is a name and a value, and no name is repeated. Returns the names.
 fn pairs(text: &str, mark: char) -> Vec<&str> {
     let mut names = Vec::new();
     for line in text.lines().filter(|line| *line != "membership: ") {
@@ -152,7 +153,7 @@ fn pairs(text: &str, mark: char) -> Vec<&str> {
     names
 }
 
-/// That of a server which has just begun, with other numbers.
+/// The status of a newly started server, with numbers from the input.
 fn status(settings: &Settings, source: &mut Source<'_>) -> Status {
     let server = Server::recover(settings.core().clone(), 1, Recovered::default());
     let mut status = server.expect("an empty disk").status();
@@ -220,7 +221,7 @@ fn client(source: &mut Source<'_>) -> ClientLine {
     }
 }
 
-/// `nio.sessionlessCnxnTimeout`, which is never zero.
+/// A value of `nio.sessionlessCnxnTimeout`, which is never zero.
 fn settings_greeting(source: &mut Source<'_>) -> Duration {
     Duration::from_millis(1 + u64::from(source.int().cast_unsigned() >> 1))
 }

@@ -1,20 +1,20 @@
-//! What must hold for any text as `zoo.cfg`, any options for Java, and any file `myid`. Shared by the fuzz
-//! target and the test that replays its corpus.
+//! Checks the parser with any text of `zoo.cfg`, any Java options, and any file `myid`. The fuzz
+//! target and the test that replays its corpus share these checks.
 //!
-//! An input is the three texts, with a zero byte between.
+//! An input is the three texts, separated by zero bytes.
 
 use std::io;
 use std::path::Path;
 
 use zabkeeper::config::{BadSetting, Settings, parse};
 
-/// What messages call the file.
+/// The name of the file in messages.
 const FILE: &str = "zoo.cfg";
 
-/// Checks one input; returns what was made of it.
+/// Checks one input and returns the result of parsing it.
 ///
 /// # Panics
-/// Where something does not hold.
+/// If a check fails.
 pub(crate) fn check(input: &[u8]) -> Result<(Settings, Vec<String>), BadSetting> {
     let mut parts = input.splitn(3, |byte| *byte == 0).map(String::from_utf8_lossy);
     let [text, flags, myid] = [(); 3].map(|()| parts.next().unwrap_or_default().into_owned());
@@ -44,11 +44,11 @@ pub(crate) fn check(input: &[u8]) -> Result<(Settings, Vec<String>), BadSetting>
     parsed
 }
 
-/// Does a message name a line of the file or an option with key and value, and say something about it?
+/// Does a message name a line of the file or an option, with key and value, followed by a text?
 fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
     if let Some(option) = message.strip_prefix("SERVER_JVMFLAGS: -D") {
         let key = option.split(['=', ':']).next().unwrap_or_default();
-        // What cannot be printed is shown in another way, and quotation marks of the shell may stand within.
+        // Messages escape control characters, and omit quotation marks of the shell.
         let escaped =
             |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
         let shown: String = flags.chars().map(escaped).collect();
@@ -61,7 +61,7 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
     else {
         return false;
     };
-    // A carriage return ends a line, too, as in Java. A byte order mark is not part of it.
+    // As in Java, a carriage return ends a line, too. A byte order mark is skipped.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let line = number.parse::<usize>().ok().and_then(|number| text.lines().nth(number - 1));
@@ -72,11 +72,12 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
         return false;
     };
     if line.contains('\\') || line.contains(char::is_control) {
-        // Escapes are read, lines are continued, and what cannot be printed is shown in another way.
+        // Escapes are decoded, lines continued and control characters escaped, so key and value
+        // cannot be compared.
         return what.contains(": ");
     }
     let line = trim(line);
-    // The key ends with the first of these; a value that is a secret is not shown.
+    // The key ends at the first of these characters; a secret value is not shown.
     let end = line.find(['=', ':', ' ']).unwrap_or(line.len());
     let (line_key, value) = line.split_at(end);
     let value = trim(value);
@@ -88,7 +89,7 @@ fn names_its_place(message: &str, text: &str, flags: &str) -> bool {
         })
 }
 
-/// As Java does: what is not above a space goes.
+/// Java's `String.trim`: removes characters up to U+0020 from both ends.
 fn trim(text: &str) -> &str {
     text.trim_matches(|c| c <= ' ')
 }

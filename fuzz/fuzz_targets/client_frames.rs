@@ -1,4 +1,4 @@
-//! Any bytes on a client port.
+//! Fuzz target: any bytes on a client port.
 #![no_main]
 
 #[path = "../checks/client_frames.rs"]

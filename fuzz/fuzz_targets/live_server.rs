@@ -1,4 +1,4 @@
-//! Any bytes on several connections with a live server.
+//! Fuzz target: any bytes on several connections with a running core.
 #![no_main]
 
 #[path = "../checks/live_server.rs"]

@@ -1,4 +1,4 @@
-//! Requests to a live server, and what the reference model says of the answers.
+//! Fuzz target: requests to a running core, with replies checked by the reference model.
 #![no_main]
 
 #[path = "../checks/model.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes in the names of other servers, with a live server in any role.
+//! Fuzz target: any bytes of other servers to a running core in any role.
 #![no_main]
 
 #[path = "../checks/peer_frames.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes where a four-letter word may stand, and the answers.
+//! Fuzz target: any bytes where a four-letter command may be, and the answers.
 #![no_main]
 
 #[path = "../checks/words.rs"]

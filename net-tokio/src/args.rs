@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use zabkeeper_core::Zxid;
 
-/// What the user asks for.
+/// The command that the user gives.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
-    /// Run with what the file says, or with the defaults for trying it out.
+    /// Run the server with this configuration file, or with the defaults for trying it out.
     Serve(Option<PathBuf>),
-    /// Look at a log, or cut its end off, while no server runs on it.
+    /// Inspect, truncate or compare a log while no server runs on it.
     Log(LogCommand),
     /// Print the help.
     Help,
@@ -20,16 +20,16 @@ pub(crate) enum Invocation {
     Version,
 }
 
-/// What is to be done with a log.
+/// The parameters of `zabkeeper log`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogCommand {
-    /// `dataDir`, or the folder `zabkeeper` in it.
+    /// `dataDir`, or the directory `zabkeeper` in it.
     pub(crate) data: PathBuf,
-    /// `dataLogDir`, where that is another one.
+    /// `dataLogDir`, if it differs from `dataDir`.
     pub(crate) log: Option<PathBuf>,
-    /// Cut off what comes after this transaction; or print what there is.
+    /// `log cut`: remove the transactions after this one.
     pub(crate) cut_after: Option<Zxid>,
-    /// Compare it with that of another server.
+    /// `log compare`: the data directory of the other server.
     pub(crate) compare_with: Option<PathBuf>,
 }
 
@@ -64,10 +64,10 @@ Exit status: 0 stopped by a signal, 1 failed, 2 bad invocation or configuration,
 3 unusable data directory, 134 (SIGABRT) a bug.
 ";
 
-/// Reads the arguments, the program's name left out.
+/// Parses the arguments, without the program's name.
 ///
 /// # Errors
-/// What is wrong with them, as a line for the user.
+/// The text for the user.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, String> {
     let mut args = args.into_iter();
     let Some(first) = args.next() else {
@@ -90,7 +90,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     }
 }
 
-/// What follows `zabkeeper log`.
+/// Parses the arguments after `zabkeeper log`.
 fn parse_log(mut args: impl Iterator<Item = OsString>) -> Result<LogCommand, String> {
     let usage = "see zabkeeper --help";
     let command = args.next().unwrap_or_default();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_or_one_option() {
+    fn arguments_are_parsed() {
         assert_eq!(check(&[]), Ok(Invocation::Serve(None)));
         assert_eq!(check(&["zoo.cfg"]), Ok(Invocation::Serve(Some("zoo.cfg".into()))));
         assert_eq!(check(&["--help"]), Ok(Invocation::Help));

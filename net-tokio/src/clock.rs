@@ -1,6 +1,7 @@
-//! The two clocks of the process: the only place where the world's time enters.
+//! The monotonic clock and the wall clock of the process: the only place that reads system time for
+//! the core.
 //!
-//! Owns when monotonic time began. Must not know what either is asked for.
+//! Owns the start of monotonic time. Must not know what the times are used for.
 //!
 //! Invariant: monotonic time starts near zero with the process and never goes back.
 
@@ -27,15 +28,15 @@ impl Clock {
         CoreInstant::default().after(self.start.elapsed())
     }
 
-    /// The same point in time on the clock of tokio's timers.
+    /// Converts to the clock of tokio's timers.
     pub(crate) fn timer(&self, at: CoreInstant) -> tokio::time::Instant {
-        // A deadline at the end of time must not overflow the operating system's clock.
+        // A very late deadline must not overflow the operating system's clock.
         let offset = at.since(CoreInstant::default()).min(FAR);
         tokio::time::Instant::from_std(self.start + offset)
     }
 }
 
-/// A year: no timer needs to be set later.
+/// The longest timer: a year.
 const FAR: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
 
 pub(crate) fn wall() -> WallMs {

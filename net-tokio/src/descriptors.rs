@@ -1,10 +1,12 @@
-//! File descriptors: how many the process may have, and who leaves some to others.
+//! File descriptors: the limit of the process, and the reserves that accepted sockets must not use.
 //!
-//! Owns the limit and the reserve. Must not accept or open anything.
+//! Owns the limit and the reserves. Must not accept or open anything.
 //!
-//! Without a descriptor the log gets no next segment and the server has to stop, so those who connect leave some: clients
-//! [`Reserve::Clients`], other servers fewer. An accepted socket gets the lowest number that is free. So where nobody
-//! accepts while that number lies within the reserve, the highest numbers are never those of accepted sockets.
+//! Without a descriptor the log cannot create its next segment and the server stops. So accepted
+//! sockets leave a reserve: [`Reserve::Clients`] for client connections, the smaller
+//! [`Reserve::Servers`] for connections of other servers. The kernel gives a new socket the lowest
+//! free descriptor number. As long as no listener accepts while that number lies within the
+//! reserve, accepted sockets never use the highest numbers.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -13,19 +15,19 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 
-/// Time between two looks whether descriptors have become free.
+/// Pause between two checks for a free descriptor.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Who leaves descriptors to others.
+/// The reserve that applies to a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reserve {
-    /// Clients leave 64 to other servers and to files.
+    /// Client connections leave 64 descriptors to other servers and to files.
     Clients,
-    /// Other servers leave 32 to files.
+    /// Connections of other servers leave 32 descriptors to files.
     Servers,
 }
 
-/// Lets the process have as many descriptors as it may give itself, as Java does.
+/// Raises the soft limit on open files (`RLIMIT_NOFILE`) to the hard limit, as the JVM does.
 pub(crate) fn raise_limit() {
     let before = getrlimit(Resource::Nofile);
     if before.current == before.maximum {
@@ -41,10 +43,10 @@ pub(crate) fn raise_limit() {
 }
 
 impl Reserve {
-    /// Waits until a socket can be accepted that leaves the reserve alone.
+    /// Waits until the next accepted socket would get a descriptor outside the reserve.
     pub(crate) async fn await_room(self, listener: &TcpListener) {
         loop {
-            // Anything that is open will do: the copy gets the number that a socket would get.
+            // A duplicate of any open descriptor gets the number that an accepted socket would get.
             match fcntl_dupfd_cloexec(listener, 0) {
                 Ok(lowest) if !self.holds(&lowest) => return,
                 Ok(_) | Err(_) => {}
@@ -64,13 +66,13 @@ impl Reserve {
         }
     }
 
-    /// Is the number of this descriptor one of the reserve's?
+    /// Does this descriptor's number lie within the reserve?
     pub(crate) fn holds(self, descriptor: &impl AsFd) -> bool {
         let number = u64::try_from(descriptor.as_fd().as_raw_fd()).expect("it is open");
         limit().is_some_and(|limit| number >= limit - self.size(limit))
     }
 
-    /// Less where there are few.
+    /// Size of the reserve; smaller if the limit is low.
     fn size(self, limit: u64) -> u64 {
         match self {
             Reserve::Clients => 64.min(limit / 4),
@@ -79,7 +81,7 @@ impl Reserve {
     }
 }
 
-/// How many descriptors the process may have; none is no limit.
+/// The soft limit on open files; `None` means unlimited.
 fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_leave_more_than_servers_and_a_small_limit_leaves_room_for_both() {
+    fn client_reserve_exceeds_server_reserve_and_both_shrink_with_limit() {
         for (limit, clients, servers) in [(1024, 64, 32), (256, 64, 32), (64, 16, 8), (3, 0, 0)] {
             let sizes = (Reserve::Clients.size(limit), Reserve::Servers.size(limit));
             assert_eq!(sizes, (clients, servers), "of {limit}");

@@ -1,15 +1,17 @@
-//! The three threads that work on the disk, beside the one thread that does everything else.
+//! The three disk threads, one for each lane of the store.
 //!
-//! Owns the queues towards them and the completions back. Must not look into commands beyond their lane.
+//! Owns the queues of commands to the threads and their completions. Must not interpret commands
+//! beyond their lane.
 //!
-//! The log's thread also records where the log ends: when it has been quiet for a while, and when the process stops.
+//! The log thread also records the end of the log: when the log has had no appends for a while, and
+//! when the process stops.
 //!
-//! Invariants: each thread runs its commands in order; a thread that failed runs nothing more (a failed sync is never
-//! retried); every batch is answered, or the failure is.
+//! Invariants: each thread runs its commands in order; a failed thread runs nothing more (a failed
+//! sync is never retried); every batch is answered by a completion or by the failure.
 //!
-//! The queues have no bound of their own: what waits in the log's is counted by the core, which asks for client reads
-//! to pause (`Limits::undurable_bytes`); the snapshot's holds one chunk at a time and a purge or two; the reader's holds
-//! one command for each link.
+//! The queues are unbounded, but the core bounds their content: it counts the bytes waiting for the
+//! log and pauses client reads (`Limits::undurable_bytes`); the snapshot queue holds one chunk at a
+//! time and a purge or two; the reader queue holds one command per link.
 
 use std::mem;
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
@@ -21,11 +23,12 @@ use storage_fs::{LogLane, OsDir, ReaderLane, SnapshotLane, StoreError};
 use tokio::sync::Notify;
 use zabkeeper_core::store::{DiskCommand, DiskEvent, Lane};
 
-/// A log that gets nothing for so long records its end: what is damaged before that is noticed at the next start. Rarely
-/// enough for the two syncs to cost nothing, soon enough for a server that is killed at rest.
+/// Time without appends after which the log thread records the end of the log, so that the next
+/// start detects damage before it. Long enough for the two syncs to cost little, short enough for a
+/// server that is killed while idle.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The driver's end of the threads.
+/// The driver's handle to the threads.
 pub(crate) struct Disk {
     log: Sender<Vec<DiskCommand>>,
     snapshots: Sender<DiskCommand>,
@@ -34,18 +37,18 @@ pub(crate) struct Disk {
     threads: [JoinHandle<()>; 3],
 }
 
-/// What the threads report, and how they wake the driver for it.
+/// The completions of the threads, and the notification that wakes the driver.
 struct Completions {
     events: Mutex<Vec<DiskEvent>>,
     wake: Arc<Notify>,
 }
 
 impl Disk {
-    /// Starts the threads; `wake` is notified after each completion. Writes to the log that take longer than `slow_write` are
-    /// logged.
+    /// Starts the threads; they notify `wake` after each completion. A write to the log that takes
+    /// longer than `slow_write` is logged.
     ///
     /// # Errors
-    /// The operating system refuses a thread.
+    /// The operating system cannot create a thread.
     pub(crate) fn start(
         log: LogLane<OsDir>,
         snapshots: SnapshotLane<OsDir>,
@@ -74,13 +77,13 @@ impl Disk {
         Ok(Disk { log, snapshots, reads, done, threads })
     }
 
-    /// Hands commands over; `commands` is empty afterwards. A thread that has failed takes none: its failure has been
-    /// reported, and the server is about to stop.
+    /// Sends commands to the threads; `commands` is empty afterwards. Commands for a failed thread
+    /// are dropped: its failure is in the completions, and the server is about to stop.
     pub(crate) fn send(&self, commands: &mut Vec<DiskCommand>) {
         if commands.is_empty() {
             return;
         }
-        // Almost always there is nothing but the log's.
+        // Fast path: almost always all commands are for the log.
         if commands.iter().any(|command| command.lane() != Lane::Log) {
             for command in commands.extract_if(.., |command| command.lane() != Lane::Log) {
                 let worker = match command.lane() {
@@ -95,12 +98,12 @@ impl Disk {
         }
     }
 
-    /// Takes what has been completed since the last call.
+    /// Takes the completions since the last call.
     pub(crate) fn completions(&self) -> Vec<DiskEvent> {
         mem::take(&mut *self.done.lock())
     }
 
-    /// Ends the threads after what they have been given, as far as they come in this time.
+    /// Lets the threads finish their queues and waits for them, at most for `patience`.
     pub(crate) fn join_within(self, patience: Duration) {
         let Disk { log, snapshots, reads, threads, .. } = self;
         drop((log, snapshots, reads));
@@ -110,7 +113,7 @@ impl Disk {
         }
     }
 
-    /// Ends the threads after what they have been given.
+    /// Lets the threads finish their queues and waits for them.
     pub(crate) fn join(self) {
         let Disk { log, snapshots, reads, threads, .. } = self;
         drop((log, snapshots, reads));
@@ -137,7 +140,7 @@ impl Completions {
     }
 }
 
-/// Group commit: whatever has queued up during one sync is written and synced together by the next.
+/// Group commit: all commands queued during one sync are written together and synced by the next.
 fn run_log(
     mut lane: LogLane<OsDir>,
     queue: &Receiver<Vec<DiskCommand>>,
@@ -157,7 +160,7 @@ fn run_log(
                 recorded = true;
                 continue;
             }
-            // The process stops.
+            // The driver has dropped the queue: the process stops.
             Err(RecvTimeoutError::Disconnected) => return lane.record_end(),
         };
         while let Ok(more) = queue.try_recv() {
@@ -191,7 +194,7 @@ fn run_snapshots(
             continue;
         };
         match &event {
-            // Each piece of a leader's snapshot that is under way fails by itself.
+            // All remaining chunks of the snapshot fail; one warning is enough.
             DiskEvent::SnapshotFailed { zxid, why, .. } if told != Some(*zxid) => {
                 tracing::warn!("the snapshot at {zxid} is given up for now: {why}");
                 told = Some(*zxid);
@@ -208,7 +211,8 @@ fn run_snapshots(
     Ok(())
 }
 
-/// A read that fails stops nobody: the learner gets what it needs in another way, or from another server.
+/// A failed read does not stop the server: the learner is synchronized in another way, or by
+/// another server.
 fn run_reads(mut lane: ReaderLane<OsDir>, queue: &Receiver<DiskCommand>, to: &Completions) {
     while let Ok(command) = queue.recv() {
         let event = lane.run(&command);

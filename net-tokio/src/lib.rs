@@ -1,11 +1,12 @@
-//! The server that people deploy: sockets, threads and clocks around the core.
+//! The Zabkeeper server: sockets, threads and clocks around the core.
 //!
-//! A library so that its binary is not the only one to reach it: [`run`] is the whole program, and [`config`] and
-//! [`words`] are open to fuzzing, because operators write what the first reads and monitoring reads what the
-//! others write. Everything else is nobody's business.
+//! A library, so that fuzz targets and tests can use it: [`run`] is the whole program; [`config`],
+//! the parser of the operator's file, and [`words`], the texts for monitoring tools, are public for
+//! fuzzing. Everything else is private.
 //!
-//! Owns the outside world and nothing else: it takes no protocol decision. One thread holds sockets and core, so that
-//! a request changes hands without changing threads; three threads beside it write the log and the snapshots, and read.
+//! Owns all input and output of the server process. Must not take protocol decisions. One thread
+//! holds the sockets and the core, so that a request never changes threads; three other threads
+//! write the log, write snapshots, and read both for learners.
 //!
 //! ```text
 //! listener -> conn (one task per socket) <-> driver (in the core) <-> hub (steps the core)
@@ -56,7 +57,8 @@ const FAILED: u8 = 1;
 const BAD_INVOCATION: u8 = 2;
 const BAD_DATA: u8 = 3;
 
-/// Does what the arguments ask for, the program's name left out; the exit statuses are those of the help.
+/// Runs the program with these arguments, without the program's name. The help text lists the exit
+/// statuses.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match args::parse(args) {
         Ok(Invocation::Help) => print(args::HELP),
@@ -83,15 +85,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// How serving has ended.
+/// How [`serve`] ended.
 enum End {
-    /// With this exit status.
+    /// The process exits with this status.
     Status(u8),
-    /// To be begun anew.
+    /// The process restarts itself.
     Anew,
 }
 
-/// Serves as the file says.
+/// Runs the server with the settings of `file`, or with the defaults for trying it out.
 fn serve(file: Option<PathBuf>, logging: &Logging) -> End {
     let settings = match file {
         None => Ok((Settings::for_a_try(), Vec::new())),
@@ -123,7 +125,7 @@ fn serve(file: Option<PathBuf>, logging: &Logging) -> End {
     }
 }
 
-/// Replaces this process by one with the same arguments, so that nothing of what it held is left.
+/// Replaces this process by a new one with the same arguments (`execve`), so that no state remains.
 fn begin_anew() -> ExitCode {
     let failed = match std::env::current_exe() {
         Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).exec(),
@@ -132,7 +134,7 @@ fn begin_anew() -> ExitCode {
     fail(FAILED, &format!("cannot begin anew, start it again: {failed}"))
 }
 
-/// Writes what the user asked for; that it cannot be written is a failure.
+/// Prints the output that the user asked for. A failed write is a failure of the program.
 fn print(text: &str) -> ExitCode {
     let mut stdout = std::io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -141,7 +143,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Says what is wrong before there is a log.
+/// Writes an error to standard error, where the log may not run, and returns the exit status.
 fn fail(status: u8, what: &str) -> ExitCode {
     let _nobody_reads = writeln!(std::io::stderr(), "zabkeeper: {what}");
     ExitCode::from(status)

@@ -1,6 +1,7 @@
-//! The listening socket.
+//! The listening socket for clients.
 //!
-//! Owns binding and accepting. Must not read from connections, nor decide how many there may be: the driver does.
+//! Owns binding and accepting. Must not read from connections, nor decide how many there may be:
+//! the driver does.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,24 +18,27 @@ use crate::descriptors::Reserve;
 use crate::names;
 use crate::shared::Shared;
 
-/// Connections that the kernel completes before we accept them, where nothing else is configured. ZooKeeper's 50 makes
-/// clients wait for a second when a hundred come at once; the kernel's own bound (`somaxconn`) still holds.
+/// Default listen backlog: connections that the kernel completes before the server accepts them.
+/// With ZooKeeper's 50, clients wait for a second when a hundred connect at once. The kernel's
+/// `somaxconn` is an upper bound.
 pub(crate) const BACKLOG: u32 = 1024;
 
-/// Pause after a failed accept. The usual cause is that the machine is out of file descriptors: the connection stays in
-/// the kernel's queue, and an immediate retry would only spin.
+/// Pause after a failed accept or bind. The usual cause of a failed accept is a lack of file
+/// descriptors: the connection stays in the kernel's queue, and an immediate retry would only spin.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// How long an address that is in use is tried again: a service manager may start a server while the one before it still
-/// ends.
+/// How long binding retries while the address is in use: a service manager may start a server while
+/// the previous process is still exiting.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// Reserves the address; waits a little where another process still has it. Connections are let in only by [`accept`], so
-/// that the port is known to be free before data is recovered, and nobody waits in its queue meanwhile.
+/// Binds the client address without listening; retries for a second while the address is in use.
+/// The caller listens after recovery: so a busy port is reported before the data is read, and no
+/// client waits in the backlog during recovery.
 ///
 /// # Errors
-/// An address that is not this machine's, or is in use for longer than a second. One that does not resolve: a server on its
-/// own refuses it, as ZooKeeper does; one of an ensemble waits until its name is known.
+/// The address is not one of this machine, or is in use for longer than a second; or the host name
+/// does not resolve. The last applies to a standalone server only, as in ZooKeeper; a member of an
+/// ensemble waits until the name resolves.
 pub(crate) async fn bind(settings: &Settings) -> io::Result<TcpSocket> {
     let mut waited = Duration::ZERO;
     loop {
@@ -52,7 +56,7 @@ async fn bind_once(settings: &Settings) -> io::Result<TcpSocket> {
     let Some(host) = &settings.host else {
         let everywhere = |ip: IpAddr| bind_to(SocketAddr::new(ip, settings.port));
         return match everywhere(Ipv6Addr::UNSPECIFIED.into()) {
-            // A machine without IPv6.
+            // The machine has no IPv6.
             Err(error) if !matches!(error.kind(), io::ErrorKind::AddrInUse) => {
                 everywhere(Ipv4Addr::UNSPECIFIED.into())
             }
@@ -68,34 +72,35 @@ async fn bind_once(settings: &Settings) -> io::Result<TcpSocket> {
     bind_to(*first)
 }
 
-/// A socket on this address, with nobody let in yet.
+/// A socket bound to this address, not listening yet.
 ///
 /// # Errors
-/// An address that is not this machine's, or is in use.
+/// The address is not one of this machine, or is in use.
 pub(crate) fn bind_to(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Connections of an earlier run that are still winding down must not keep the port.
+    // Connections of an earlier process in TIME_WAIT must not block the port.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
 }
 
-/// Output that the kernel keeps before it says that it has no room.
+/// Unsent output, in bytes, above which the kernel reports the socket as not writable.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
 
-/// Begins to listen.
+/// Starts listening.
 ///
 /// # Errors
-/// Another process listens on the address since.
+/// Another process has started listening on the address since `bind`.
 pub(crate) fn listen(socket: TcpSocket, settings: &Settings) -> io::Result<TcpListener> {
     socket.listen(settings.backlog.unwrap_or(BACKLOG))
 }
 
 fn tune(stream: &TcpStream, keep_alive: bool) {
-    // Replies are written whole, so waiting to fill packets would only delay them.
+    // Replies are written whole, so Nagle's algorithm would only delay them.
     let _best_effort = stream.set_nodelay(true);
-    // That output leaves shows that a client lives: the kernel must not take megabytes first, and say so then.
+    // Draining output counts as a heartbeat, so the kernel must report it before it has buffered
+    // megabytes.
     #[cfg(target_os = "linux")]
     let _best_effort = SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES);
     if keep_alive {
@@ -103,12 +108,13 @@ fn tune(stream: &TcpStream, keep_alive: bool) {
     }
 }
 
-/// Accepts connections for ever, each with a task of its own.
+/// Accepts connections for ever and starts a task for each.
 pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
     loop {
         Reserve::Clients.await_room(&listener).await;
         match listener.accept().await {
-            // Others have taken the room since; the next ones wait.
+            // The free descriptors were used up since `await_room`: the connection is closed, and
+            // the next one waits.
             Ok((stream, _)) if Reserve::Clients.holds(&stream) => {}
             Ok((stream, peer)) => {
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
@@ -121,7 +127,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
                         let id = SocketId::Client(id);
                         let task = serve_connection(Rc::clone(&shared), stream, id);
                         tokio::task::spawn_local(task);
-                        // How long it may be silent is a deadline more.
+                        // The new connection adds a deadline to the driver's timer.
                         shared.wake().notify_one();
                     }
                     Err(bound) => tracing::warn!("closed the connection from {peer}: {bound}"),

@@ -1,7 +1,7 @@
-//! `zabkeeper log`: looks at a log, or cuts its end off, while no server runs on it.
+//! `zabkeeper log`: inspects, truncates or compares a log while no server runs on it.
 //!
-//! Owns what is printed, and the copy that is kept. Must not decide what is sound: the store judges its files, and the core
-//! what can be applied.
+//! Owns the printed output, and the copy made before a truncation. Must not decide which files are
+//! damaged (the store does), nor which transactions can be applied (the core does).
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::args::LogCommand;
 use crate::config::OUR_FOLDER;
 use crate::serve::Failure;
 
-/// Does what the command line asks for.
+/// Runs the command and prints its result to `out`.
 pub(crate) fn run(command: &LogCommand, out: &mut impl Write) -> Result<(), Failure> {
     let place = Place::of(command)?;
     let found = place.inspect()?;
@@ -32,14 +32,14 @@ pub(crate) fn run(command: &LogCommand, out: &mut impl Write) -> Result<(), Fail
         (None, Some(last)) => return cut(&place, &found, last, out),
     };
     match printed {
-        // Whoever reads has seen enough.
+        // The reader of the pipe, such as `head`, has exited.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::Other(format!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
-/// The folders of a store.
+/// The directories of a store.
 struct Place {
     log: PathBuf,
     snapshots: PathBuf,
@@ -50,7 +50,7 @@ impl Place {
         let folder = |named: &Path| {
             let inner = named.join(OUR_FOLDER);
             let folder = if inner.is_dir() { inner } else { named.to_owned() };
-            // Opening a folder makes it where there is none.
+            // Checked here because `OsDir::new` would create a missing directory.
             if folder.is_dir() {
                 Ok(folder)
             } else {
@@ -80,7 +80,7 @@ impl Place {
         Failure::of_store(&self.log, error)
     }
 
-    /// Copies the folders to others beside them; says where.
+    /// Copies each directory to a new one beside it, and returns the paths of the copies.
     fn copy(&self) -> Result<Vec<PathBuf>, Failure> {
         let mut folders = vec![&self.snapshots];
         if self.log != self.snapshots {
@@ -186,7 +186,7 @@ fn line(entry: &Entry) -> String {
     }
 }
 
-/// What an operator can do about a transaction that cannot be applied.
+/// Advice for the operator about a transaction that cannot be applied.
 pub(crate) fn remedy(data: &Path, applied: Zxid) -> String {
     let dir = data.display();
     format!(
@@ -235,7 +235,7 @@ fn cut(place: &Place, found: &Inspected, last: Zxid, out: &mut impl Write) -> Re
 }
 
 impl Failure {
-    /// A server has stopped on a transaction that cannot be applied.
+    /// The failure of a server that stopped on a transaction that cannot be applied.
     pub(crate) fn inapplicable(why: &Halted, applied: Zxid, data: &Path) -> Failure {
         Failure::Data(format!("{}: {why}; {}", data.display(), remedy(data, applied)))
     }

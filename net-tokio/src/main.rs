@@ -1,10 +1,11 @@
-//! The program `zabkeeper`: the library, with the arguments of the process.
+//! The program `zabkeeper`: calls the library with the arguments of the process.
 //!
-//! Owns nothing. Must not decide anything: `lib` does.
+//! Owns the choice of the allocator only. Must not decide anything else: `lib` does.
 
 use std::process::ExitCode;
 
-/// It gives memory back to the system when answers and watches that took much of it are gone; the usual one keeps it.
+/// mimalloc returns memory to the system after large replies and watch tables are freed; the
+/// default allocator keeps it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

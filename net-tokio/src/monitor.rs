@@ -1,22 +1,24 @@
-//! The thread that looks after the process itself, twice a second.
+//! The thread that monitors the process itself, twice a second.
 //!
-//! Owns the thread, how a pause is noticed, and when memory goes back to the system. Must not touch what is served.
+//! Owns the thread, the detection of process pauses, and when free memory is returned to the
+//! system. Must not touch the state of the server.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::quiet::LineLimits;
 
-/// Time between two looks.
+/// Time between two checks.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// A look that comes so much too late is worth a line: a session or a follower may have been given up meanwhile.
+/// Delay of a check that is logged: after such a pause sessions may have expired, and a quorum may
+/// have replaced this server as leader or follower.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the thread, which ends with the process.
 ///
 /// # Errors
-/// The operating system refuses a thread.
+/// The operating system cannot create a thread.
 pub(crate) fn start(limits: LineLimits) -> std::io::Result<()> {
     let run = move || {
         let mut before = Instant::now();
@@ -38,14 +40,15 @@ pub(crate) fn start(limits: LineLimits) -> std::io::Result<()> {
     thread::Builder::new().name("monitor".to_owned()).spawn(run).map(drop)
 }
 
-/// Has the allocator give back what has been free for a while. mimalloc does so when something as large as one of its segments is
-/// freed (`mi_arenas_try_purge`), which a server that has become quiet does not do. This much is reserved, and not touched.
+/// Makes mimalloc return memory that has been free for a while. It does so when an allocation as
+/// large as one of its segments is freed (`mi_arenas_try_purge`), which never happens on an idle
+/// server. So this function allocates that much, does not touch it, and frees it.
 fn return_memory() {
     const SEGMENT_BYTES: usize = 32 << 20;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(SEGMENT_BYTES + 1)));
 }
 
-/// By how much the time since the last look is too long, if that is worth a line.
+/// The delay of a check beyond [`PERIOD`], if it is at least [`PAUSE`].
 fn pause(since_last: Duration) -> Option<Duration> {
     Some(since_last.saturating_sub(PERIOD)).filter(|pause| *pause >= PAUSE)
 }
@@ -55,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_what_a_look_comes_too_late_by() {
+    fn pause_is_the_delay_of_a_check() {
         assert_eq!(pause(Duration::from_millis(1499)), None);
         assert_eq!(pause(Duration::from_millis(1500)), Some(Duration::from_secs(1)));
     }

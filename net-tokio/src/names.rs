@@ -1,6 +1,7 @@
-//! Names of this server, which DNS may not know yet: that of a container is published while it starts.
+//! Resolves this server's own host names, which may not be in DNS yet: a container's name is
+//! published while it starts.
 //!
-//! Owns the waiting until they have addresses. Must not open sockets.
+//! Owns the retries until a name has addresses. Must not open sockets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use tokio::net::lookup_host;
 /// Time between two attempts.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Attempts of which one is logged.
+/// One in so many failed attempts is logged.
 const LOGGED: u32 = 30;
 
-/// All addresses of a name of this server, as soon as it has some.
+/// All addresses of a host name of this server; retries until there are some.
 pub(crate) async fn addresses(host: &str, port: u16) -> Vec<SocketAddr> {
     let mut attempts: u32 = 0;
     loop {

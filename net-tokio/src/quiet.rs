@@ -1,14 +1,16 @@
-//! A bound on log lines whose rate others decide: whoever sends garbage must not fill the operator's disk.
+//! A rate limit on log lines: a client that sends invalid data must not fill the operator's disk.
 //!
-//! Owns the windows of time and the counting. Must not write lines, except those that say how many it has suppressed.
+//! Owns the time windows and the counts. Must not write lines, except those with the number of
+//! suppressed lines.
 //!
-//! A kind of line is a place in the code, so that no line can be without a bound. Where one place says several things, the
-//! fields `kind` and `server` tell them apart: their values come from small sets, never from whoever caused the line. Each kind has
-//! [`LINES`] lines in a window of time, and a line afterwards that counts the others; while there are others, the next
-//! window is twice as long, up to [`LONGEST`].
+//! A kind of line is a place in the code, so that every line has a bound. If one place logs several
+//! messages, the fields `kind` and `server` distinguish them: their values come from small sets,
+//! never from the peer. Each kind may log [`LINES`] lines in a window; the others are suppressed,
+//! and one line at the end of the window counts them. After a window with suppressed lines the next
+//! one is twice as long, up to [`LONGEST`].
 //!
-//! Not bounded: errors, which end the process; what is only logged where the operator asks for it; and whatever comes
-//! before anybody is let in.
+//! Not limited: errors, which end the process; the levels below info, which the operator has to
+//! enable; and all lines before the server accepts connections.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -20,16 +22,16 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Lines of a kind in each window.
+/// Maximum lines of a kind in each window.
 const LINES: u32 = 10;
 
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Characters that are shown of a suppressed line.
+/// Maximum characters of the example of a suppressed line.
 const EXAMPLE: usize = 200;
 
-/// The bound on all kinds of lines. Clones share it.
+/// The limits of all kinds of lines. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct LineLimits(Arc<Shared>);
 
@@ -39,29 +41,29 @@ struct Shared {
     windows: Mutex<BTreeMap<Kind, Window>>,
 }
 
-/// A place in the code, and the fields `kind` and `server`.
+/// A place in the code, and the values of the fields `kind` and `server`.
 type Kind = (&'static str, String);
 
-/// The window that is open for a kind.
+/// The current window of a kind.
 struct Window {
     began: Instant,
     length: Duration,
     lines: u32,
     suppressed: u64,
-    /// The first line that was suppressed.
+    /// The first suppressed line.
     example: String,
 }
 
-/// What has become of a line.
+/// Whether a line is logged.
 #[derive(PartialEq, Eq, Debug)]
 enum Admission {
     Admitted,
     Suppressed,
-    /// The first in its window.
+    /// Suppressed, and the first one in its window.
     FirstSuppressed,
 }
 
-/// Lines of a kind that were suppressed in a window that is over.
+/// The suppressed lines of one kind in a closed window.
 #[derive(PartialEq, Eq, Debug)]
 struct Suppressed {
     lines: u64,
@@ -70,12 +72,13 @@ struct Suppressed {
 }
 
 impl LineLimits {
-    /// From now on others can cause lines.
+    /// Starts limiting.
     pub(crate) fn begin(&self) {
         self.0.on.store(true, Ordering::Relaxed);
     }
 
-    /// Logs what was suppressed in windows that are over by now, or in all of them.
+    /// Closes the windows that end by `now`, or all if it is `None`, and logs their suppressed
+    /// lines.
     pub(crate) fn say_what_was_suppressed(&self, now: Option<Instant>) {
         for Suppressed { lines, seconds, example } in self.close_windows(now) {
             tracing::warn!("suppressed {lines} more lines within {seconds} s, like: {example}");
@@ -83,7 +86,7 @@ impl LineLimits {
     }
 
     fn windows(&self) -> MutexGuard<'_, BTreeMap<Kind, Window>> {
-        // A thread that has panicked with it still has something to report.
+        // The lock is poisoned after a panic, but the panic still has to be logged.
         self.0.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,7 +158,7 @@ impl<S: Subscriber> Layer<S> for LineLimits {
     }
 }
 
-/// What these fields of the event say; nothing where it has none of them.
+/// The values of these fields of the event, concatenated; empty if it has none of them.
 fn text_of(event: &Event<'_>, fields: &'static [&'static str]) -> String {
     let mut wanted = Wanted { fields, text: String::new() };
     event.record(&mut wanted);
@@ -191,7 +194,7 @@ mod tests {
         ("event here", name.to_owned())
     }
 
-    /// How many of so many lines are admitted.
+    /// How many of `lines` lines are admitted.
     fn admitted(limits: &LineLimits, name: &str, lines: u32, now: Instant) -> usize {
         let admit = |_: &u32| limits.admit(&kind(name), now) == Admission::Admitted;
         (0..lines).filter(admit).count()
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_ten_lines_in_ten_seconds_and_the_others_are_counted() {
+    fn each_kind_has_ten_lines_per_window_and_rest_is_counted() {
         let limits = LineLimits::default();
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_for_ever_has_less_and_less_lines() {
+    fn windows_double_up_to_five_minutes() {
         let limits = LineLimits::default();
         let start = Instant::now();
         let (mut lines, mut seconds) = (0, Vec::new());
@@ -233,7 +236,7 @@ mod tests {
         assert!(lines < 180, "{lines} lines an hour");
     }
 
-    /// Counts the lines that come through.
+    /// Collects the lines that pass the limits.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_kinds_have_bounds_of_their_own_errors_and_what_comes_first_have_none() {
+    fn places_and_kinds_have_own_limits_but_errors_and_early_lines_none() {
         let (limits, lines) = (LineLimits::default(), Lines::default());
         let subscriber = tracing_subscriber::registry().with(limits.clone()).with(lines.clone());
         let log = || {

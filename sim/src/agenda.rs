@@ -1,8 +1,9 @@
-//! What happens because somebody decided it: strikes of faults, and calls of clients.
+//! Decisions of a run: strikes of faults, and calls of clients.
 //!
-//! Owns when the next of them comes, from the seed or from a schedule, and the record of what they were. Must not know
-//! what they do. They are no part of the queue, and come before whatever it holds for the same instant: so a schedule
-//! without some of them changes nothing about the order of all else.
+//! Owns when the next decision is due, from the seed or from a schedule, and the record of
+//! decisions. Must not know their effects. Decisions are not in the event queue, and precede all of
+//! its events at the same instant: a schedule without some of them leaves the order of all other
+//! events unchanged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,120 +14,121 @@ use crate::faults::Fault;
 use crate::observe::ClientId;
 use crate::schedule::{Act, Step};
 
-/// Something that is due.
+/// A decision.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[expect(missing_docs, reason = "fields are called after what they name")]
 pub enum Due {
-    /// A fault strikes, and draws what it does.
+    /// A fault strikes with random choices.
     Strike(Fault),
-    /// A client makes its next calls, and draws which. Void once that life is over.
+    /// A client makes its next random calls. Void once that life is over.
     Work { client: ClientId, life: u64 },
-    /// A client has heard something, and goes on: with any call, or one that reads. Void once that life is over.
+    /// A client makes a call in response to a reply or an event; only a read if `reads`. Void once
+    /// that life is over.
     GoOn { client: ClientId, life: u64, reads: bool },
-    /// A leader that is one no longer is asked something, and does not know it before `until`.
+    /// A deposed leader that does not know it until `until` receives a request.
     Press { server: ServerId, until: Instant },
-    /// The step of the schedule with this number.
+    /// The step of the schedule with this index.
     Scripted(usize),
 }
 
-/// See the module.
+/// The pending decisions; see the module.
 #[derive(Debug, Default)]
 pub struct Agenda {
     due: BinaryHeap<Reverse<(Instant, Due)>>,
     script: Option<Vec<Step>>,
     record: Option<Vec<Step>>,
-    /// Are they to be described?
+    /// Whether descriptions are recorded.
     describes: bool,
-    /// What is heard of the step that happens now.
+    /// Descriptions of the current step.
     heard: Option<Vec<String>>,
 }
 
 impl Agenda {
-    /// Only these steps happen.
+    /// An agenda of only these steps.
     pub fn scripted(script: Vec<Step>) -> Agenda {
         let due = script.iter().enumerate();
         let due = due.map(|(index, step)| Reverse((step.at, Due::Scripted(index)))).collect();
         Agenda { due, script: Some(script), ..Agenda::default() }
     }
 
-    /// Keeps every step from now on, and, where `describes`, what it does.
+    /// Records every step from now on, and with `describes` also what it does.
     pub fn keep_record(&mut self, describes: bool) {
         self.describes = describes;
         self.record = Some(Vec::new());
     }
 
-    /// Are steps kept?
+    /// Whether steps are recorded.
     pub fn is_recording(&self) -> bool {
         self.record.is_some()
     }
 
-    /// The steps kept so far.
+    /// The steps recorded so far.
     pub fn take_record(&mut self) -> Option<Vec<Step>> {
         self.record.take()
     }
 
-    /// Plans what the seed brings; under a schedule nothing is.
+    /// Plans a random decision; ignored under a schedule.
     pub fn plan(&mut self, at: Instant, due: Due) {
         if self.script.is_none() {
             self.due.push(Reverse((at, due)));
         }
     }
 
-    /// Does only happen what a schedule says?
+    /// Whether only the steps of a schedule happen.
     pub fn is_scripted(&self) -> bool {
         self.script.is_some()
     }
 
-    /// No strike is planned any more.
+    /// Drops all planned strikes.
     pub fn forget_strikes(&mut self) {
         self.due.retain(|Reverse((_, due))| !matches!(due, Due::Strike(_)));
     }
 
-    /// What came cannot happen yet.
+    /// Postpones a decision that cannot be carried out yet.
     pub fn put_off(&mut self, until: Instant, due: Due) {
         self.due.push(Reverse((until, due)));
     }
 
-    /// When the next step is due.
+    /// When the next decision is due.
     pub fn peek(&self) -> Option<Instant> {
         self.due.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next step.
+    /// The next decision.
     pub fn pop(&mut self) -> Option<Due> {
         self.due.pop().map(|Reverse((_, due))| due)
     }
 
-    /// The step of the schedule with this number.
+    /// The step of the schedule with this index.
     pub fn step(&self, index: usize) -> Option<Step> {
         self.script.as_ref()?.get(index).cloned()
     }
 
-    /// A step begins: what is said from here on is said of it.
+    /// Begins a step: following descriptions belong to it.
     pub fn begin(&mut self) {
         self.heard = self.describes.then(Vec::new);
     }
 
-    /// Is a step to be described?
+    /// Whether the current step is described.
     pub fn listens(&self) -> bool {
         self.heard.is_some()
     }
 
-    /// What happens in the course of the step.
+    /// Adds a description of the current step.
     pub fn hear(&mut self, text: &str) {
         if let Some(heard) = &mut self.heard {
-            // A fault is named first, and may say more of itself afterwards.
+            // A fault's name comes first; a later text that begins with it replaces it.
             heard.pop_if(|before| text.starts_with(before.as_str()));
             heard.push(text.to_owned());
         }
     }
 
-    /// What was heard since [`Agenda::begin`], of something that is no step.
+    /// The descriptions since [`Agenda::begin`], for a strike that is not a step.
     pub fn told(&mut self) -> String {
         self.heard.take().unwrap_or_default().join("; ")
     }
 
-    /// The step is over. `hit`: it has met somebody.
+    /// Ends the step. `hit`: it had a target.
     pub fn end(&mut self, at: Instant, act: Act, choices: Vec<u64>, hit: bool) {
         let told = self.told();
         if let Some(record) = &mut self.record {
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_come_in_order_and_a_schedule_leaves_no_room_for_others() {
+    fn scripted_steps_run_in_order_and_exclude_planned_ones() {
         let strike = |ms: u64| Step {
             at: Instant(ms),
             act: Act::Strike(Fault::NodeKill),

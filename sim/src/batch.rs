@@ -1,7 +1,7 @@
-//! Many runs: in order for whoever reads, at once for the processors.
+//! Runs many jobs on several threads and reports them in job order.
 //!
-//! Owns threads, progress and the stop conditions. Worlds share nothing, so results do not depend on the number of
-//! threads; they are told in the order of seeds.
+//! Owns threads, progress output and the stop conditions. Worlds share nothing, so results do not
+//! depend on the number of threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,35 +23,35 @@ use crate::report::{self, Totals};
 use crate::run::{Report, wall_clock};
 use crate::trace::Story;
 
-/// One seed in so many is run twice.
+/// One job in this many runs twice, as a determinism check.
 const CHECK_ONE_IN: u64 = 64;
-/// A batch ends after so many failures, where nobody says.
+/// Default of `--max-failures`: a batch ends after this many failures.
 const MAX_FAILURES: u64 = 10;
-/// Exit code of who is interrupted, as shells have it.
+/// Exit code after SIGINT, following the shell's convention (128 + 2).
 pub(crate) const INTERRUPTED: u8 = 130;
-/// Progress is shown this often.
+/// Interval between progress lines.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Debug)]
 pub struct Batch {
-    /// Sums.
+    /// Sums over all runs.
     pub totals: Totals,
-    /// First and last seed.
+    /// First seed, and the seed after the last one that ran.
     pub seeds: (u64, u64),
-    /// What failed, with the command to see it again.
+    /// Failures as text, each with the command that reproduces it.
     pub failures: Vec<String>,
-    /// Kinds of failures.
+    /// The class of each failure.
     pub classes: Vec<Class>,
-    /// For programs.
+    /// One JSON record per run, with `--json`.
     pub json: Vec<Value>,
-    /// Did somebody not want to wait?
+    /// SIGINT ended the batch.
     pub interrupted: bool,
-    /// Was there less time than was needed?
+    /// `--timeout-wall` expired before all jobs had run.
     pub timed_out: bool,
 }
 
-/// Runs all that the flags ask for. Progress goes to standard error.
+/// Runs all jobs that the flags describe. Progress goes to standard error.
 pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
     let mut plan = Plan::new(flags, pinned);
     let mut batch = Batch {
@@ -141,8 +141,8 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
     batch
 }
 
-/// Whether somebody has pressed Ctrl-C: runs that are under way come to their end, and the batch says what it has found.
-/// The second time ends the program.
+/// Returns the flag that SIGINT sets: running jobs finish, and the batch prints its summary. A
+/// second SIGINT ends the program at once.
 fn listen() -> Arc<AtomicBool> {
     let pressed = Arc::new(AtomicBool::new(false));
     let at_once = flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), pressed.clone());
@@ -163,7 +163,7 @@ impl Batch {
             say(&format!("seed {:#x}: {why}\n", report.job.seed));
         }
         if let Some(failure) = &report.outcome.failure {
-            // The whole of it ends the output, with the way to repeat it.
+            // The full report comes at the end of the output; this line announces it.
             let seen = failure.evidence.first().map_or("", String::as_str);
             say(&format!("seed {:#x}: {}: {seen}\n", report.job.seed, failure.id));
             let text = report::failure(&failure.to_string(), report, flags);

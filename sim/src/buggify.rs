@@ -1,13 +1,14 @@
-//! Sites where a choice that is legal in production is forced to an unlikely value.
+//! Buggify: sites where a choice that is legal in production is forced to an unlikely value.
 //!
-//! Owns their names, which of them are active in a run, and what they set. Most are settings that are drawn anyway; the
-//! others are active in a quarter of the runs, and where they are, some strike only now and then. Must not touch what a
-//! deployed server could not meet: each is a setting, or something that its driver or its network may do.
+//! Owns their names, which of them are active in a run, and what they set. Most are settings that
+//! are drawn anyway; the others are active in a quarter of the runs, and some of those take effect
+//! only now and then. Must not create conditions that a deployed server could not meet: each site
+//! is a setting, or legal behaviour of driver or network.
 
 use crate::options::{Options, ServerOptions};
 use crate::seed::Dice;
 
-/// A place where something unlikely is chosen.
+/// A site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "`sentence` is the documentation")]
 pub enum Site {
@@ -33,21 +34,21 @@ pub enum Site {
     TurnSmall,
 }
 
-/// Which sites a user wants.
+/// The sites that a user selects.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Choice {
     /// As drawn.
     #[default]
     Drawn,
-    /// These, and no others.
+    /// Only these sites.
     Only(Vec<Site>),
 }
 
-/// One in so many chances that an active site has is taken, where it has many in a run.
+/// An active site with many opportunities in a run takes one in this many.
 pub const FIRES_ONE_IN: u64 = 4;
 
 impl Site {
-    /// All of them, in order.
+    /// All sites, in order.
     pub const ALL: [Site; 20] = [
         Site::BatchInputs,
         Site::BatchCommands,
@@ -71,12 +72,12 @@ impl Site {
         Site::TurnSmall,
     ];
 
-    /// As it is selected.
+    /// The name that the command line uses.
     pub fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// What it does.
+    /// Its effect.
     pub fn sentence(self) -> &'static str {
         self.row().1
     }
@@ -123,7 +124,7 @@ impl Site {
         }
     }
 
-    /// Is it drawn with the settings that it is about?
+    /// Whether its setting has a draw of its own.
     fn is_drawn(self) -> bool {
         !matches!(
             self,
@@ -139,7 +140,7 @@ impl Site {
         )
     }
 
-    /// Its unlikely value.
+    /// Sets the unlikely value.
     fn force(self, options: &mut Options, dice: &mut Dice) {
         let tick_us = u64::from(options.server.tick_ms) * 1_000;
         let ServerOptions { limits, .. } = &mut options.server;
@@ -167,7 +168,7 @@ impl Site {
         }
     }
 
-    /// What it is where nobody forces it.
+    /// Sets the usual value.
     fn calm(self, options: &mut Options, usual: &ServerOptions) {
         let ServerOptions { limits, .. } = &mut options.server;
         match self {
@@ -199,10 +200,10 @@ impl Site {
 }
 
 impl Choice {
-    /// From `off` or `only=a,b`, where a name may be a group (`batch`).
+    /// Parses `off` or `only=a,b`, where a name may be a group (`batch`).
     ///
     /// # Errors
-    /// A name that matches nothing.
+    /// Names what matches no site.
     pub fn parse(text: &str) -> Result<Choice, String> {
         if text.is_empty() {
             return Ok(Choice::Drawn);
@@ -226,8 +227,9 @@ impl Choice {
         Ok(Choice::Only(sites))
     }
 
-    /// Sets what the sites are about. `draws`: those that are not drawn with their settings are, here; `carries`: the
-    /// disk is quick enough for a sync more. A log is slow only where a batch holds all that waits.
+    /// Applies the sites. `draws`: sites without a draw of their own are drawn here. `carries`: the
+    /// disk is fast enough for one more sync per write. A slow log is drawn only if a batch takes
+    /// all waiting commands.
     pub(crate) fn apply(
         &self,
         options: &mut Options,
@@ -237,7 +239,8 @@ impl Choice {
         let usual = ServerOptions::usual();
         for site in Site::ALL {
             let mut own = dice.fork();
-            // An upgrade of a local session that is under way may come back to its server in a snapshot.
+            // The upgrade of a local session may return to its server within a snapshot, which
+            // needs frequent snapshots.
             let often = site == Site::SyncSnap && !options.local.servers.is_empty();
             let one_in = if often { 2 } else { 4 };
             let quick_enough = carries || site != Site::SegmentTiny;
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn sites_have_names_of_their_own_and_each_changes_a_setting() {
+    fn sites_have_unique_names_and_change_one_setting_each() {
         for site in Site::ALL {
             let only = |name: &str| Choice::parse(&format!("only={name}"));
             assert_eq!(only(site.name()), Ok(Choice::Only(vec![site])));
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn new_sites_are_active_in_a_quarter_of_the_runs() {
+    fn undrawn_sites_are_active_in_a_quarter_of_the_runs() {
         let count = |is: fn(&Options) -> bool| (0..400).filter(|s| is(&drawn(*s, ""))).count();
         let local = count(|options| !options.local.servers.is_empty());
         let rarely = count(|options| shows_snapshots(options) && options.local.servers.is_empty());

@@ -1,6 +1,6 @@
 //! The command line.
 //!
-//! Owns flags, their meaning and their spelling in REPRO lines. Must not run anything.
+//! Owns flags, their meaning and their form in REPRO lines. Must not run anything.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,13 +25,14 @@ use crate::workload::OpMix;
 #[derive(Parser, Clone, Debug)]
 #[command(name = "sim", after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub struct Flags {
-    /// Something else than runs.
+    /// A command other than simulating.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// One run: any number below 2^64, decimal or 0x hex; or a git hash, of which the first 16 digits count.
+    /// Run this seed: any number below 2^64, decimal or 0x hex; or a git hash, of which the first
+    /// 16 digits count.
     #[arg(long, value_parser = parse_seed, value_name = "N")]
     pub seed: Option<u64>,
-    /// A batch: the seeds from A up to and without B.
+    /// A batch: the seeds from A up to but excluding B.
     #[arg(long, value_parser = parse_range, value_name = "A..B", conflicts_with = "seed")]
     pub seeds: Option<(u64, u64)>,
     /// A batch: this many seeds from --base-seed on.
@@ -40,16 +41,18 @@ pub struct Flags {
     /// First seed of --runs, --for and --cpu.
     #[arg(long, value_parser = parse_seed, value_name = "N", default_value = "1", conflicts_with_all = ["seed", "seeds", "schedule"])]
     pub base_seed: u64,
-    /// A batch: as many seeds as fit into this time of the wall clock (90s, 3m, 1h).
+    /// A batch: as many seeds as fit into this wall time (90s, 3m, 1h).
     #[arg(long = "for", value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "seeds", "runs"])]
     pub wall: Option<Duration>,
-    /// A batch: as many seeds as fit into this time of processors (90s, 3m, 1h).
+    /// A batch: as many seeds as fit into this CPU time (90s, 3m, 1h).
     #[arg(long, value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "seeds", "runs", "wall"])]
     pub cpu: Option<Duration>,
-    /// Worlds at once, one thread each: usually 1, and to shrink as many as there are processors; the results do not depend on it.
+    /// Worlds to run concurrently, one thread each: by default 1, and for shrinking the number of
+    /// CPUs; results do not depend on it.
     #[arg(long, value_parser = parse_jobs, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Virtual length of the phase with faults, usually 60s, with the swarm 15s to 120s and 300,000 events at most, with lite 10s.
+    /// Virtual length of the phase of faults: by default 60s, with the swarm 15s to 120s and at
+    /// most 300,000 events, with lite 10s.
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub duration: Option<Duration>,
     /// Number of servers, 1 to 7, instead of the profile's.
@@ -61,92 +64,100 @@ pub struct Flags {
     /// Preset: default, swarm, calm, crashy, disk, net, session, lite, perf.
     #[arg(long, value_parser = parse_profile, default_value = "default", value_name = "NAME")]
     pub profile: Profile,
-    /// Which faults: +name, -name, only=name, comma separated; `list` prints the catalogue and the names of groups.
+    /// Faults to select: +name, -name, only=name, comma separated; `list` prints the catalogue and
+    /// the names of groups.
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub faults: String,
-    /// What clients ask for: +name, -name, only=name, comma separated; `list` prints the names.
+    /// Operations of clients: +name, -name, only=name, comma separated; `list` prints the names.
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub ops: String,
-    /// A fault where a mark is hit, instead of those drawn: `MARK[#n][@role]=FAULT`, repeatable; roles are looking, leading,
-    /// following. `off` for none, `list` prints all marks.
+    /// A fault that strikes when a mark is hit, instead of those drawn: `MARK[#n][@role]=FAULT`,
+    /// repeatable; roles are looking, leading, following. `off` for none, `list` prints all marks.
     #[arg(long, value_name = "RULE")]
     pub at_mark: Vec<String>,
-    /// The same with a power failure between the outputs of that very step: `MARK[#n][@role]`, repeatable.
+    /// A power failure between the outputs of the step that hits a mark: `MARK[#n][@role]`,
+    /// repeatable.
     #[arg(long, value_name = "PLACE")]
     pub crash_at: Vec<String>,
-    /// Promises whose breaking does not count, comma separated: who would have noticed then?
+    /// Promises whose violation is ignored, comma separated, to see which other checks detect a
+    /// bug.
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub without: Vec<String>,
-    /// Unlikely choices: off, only=NAMES, comma separated; `list` prints them.
+    /// Unlikely settings: off, only=NAMES, comma separated; `list` prints them.
     #[arg(long, default_value = "", value_name = "LIST")]
     pub buggify: String,
-    /// Run another future of the seed: what `REPRO` lines of forks say, MARK#n/NUMBER or TIME/NUMBER.
+    /// Run a fork of the seed, as `REPRO` lines print it: MARK#n/NUMBER or TIME/NUMBER.
     #[arg(long, value_parser = parse_forks, value_name = "FORK")]
     pub fork: Option<Forks>,
-    /// A batch: other futures of one seed, from this hit of a mark or from this time on (MARK#n, 12.5s).
+    /// A batch: forks of one seed at this hit of a mark or at this time (MARK#n, 12.5s).
     #[arg(long, value_parser = parse_place, value_name = "PLACE", conflicts_with_all = ["seeds", "runs", "wall", "cpu"])]
     pub fork_at: Option<Place>,
-    /// How many futures --fork-at runs; with 0 a batch of the swarm, a quarter of which are forks, has none.
+    /// Number of forks that --fork-at runs; 0 disables the forks of a swarm batch, a quarter of its
+    /// runs.
     #[arg(long, value_name = "N")]
     pub forks: Option<u64>,
-    /// The story of one run on standard output: off, state (a line for each change of a server), msg, disk, all.
+    /// The trace of one run on standard output: off, state (a line for each change of a server),
+    /// msg, disk, all.
     #[arg(long, default_value = "off", value_parser = ["off", "state", "msg", "disk", "all"], value_name = "LEVEL")]
     pub trace: String,
-    /// Print nothing of the story before this virtual time (4.2s, 300ms).
+    /// Print no trace before this virtual time (4.2s, 300ms).
     #[arg(long, value_parser = parse_instant, value_name = "TIME")]
     pub trace_from: Option<Instant>,
-    /// Print only what these servers do (1,3), besides faults and phases.
+    /// Print only the events of these servers (1,3), and faults and phases.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u8).range(1..8))]
     pub trace_nodes: Vec<u8>,
-    /// Draw a single run as one page for a browser.
+    /// Write a single run as an HTML page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write who is in which state at this virtual time into the folder of --dump.
+    /// The virtual time of --dump.
     #[arg(long, value_parser = parse_instant, value_name = "TIME", requires = "dump")]
     pub at: Option<Instant>,
-    /// A file for each server, and for clients and messages under way, at the time of --at or at the end.
+    /// Write a file for each server, and for clients and messages in flight, at the time of --at or
+    /// at the end.
     #[arg(long, value_name = "DIR")]
     pub dump: Option<PathBuf>,
-    /// Stop a single run at this virtual time, and print what is there.
+    /// Stop a single run at this virtual time, and print the state.
     #[arg(long, value_parser = parse_instant, value_name = "TIME", conflicts_with_all = ["check_determinism", "save_schedule", "shrink"])]
     pub until: Option<Instant>,
-    /// Stop a single run after the event of this number, as traces print it.
+    /// Stop a single run after the event with this number, as traces print it.
     #[arg(long, value_name = "N", conflicts_with_all = ["check_determinism", "save_schedule", "shrink"])]
     pub until_event: Option<u64>,
-    /// Stop a single run where a server first reaches this branch (SyncTrunc), or this promise is broken (Z10; others are
-    /// passed over).
+    /// Stop a single run when a server first hits this mark (SyncTrunc), or this promise is
+    /// violated (Z10; violations of other promises are ignored).
     #[arg(long, value_parser = Break::parse, value_name = "MARK|PROMISE", conflicts_with_all = ["check_determinism", "save_schedule", "shrink"])]
     pub break_on: Option<Break>,
-    /// Print the settings drawn and all counters.
+    /// Print the drawn settings and all counters.
     #[arg(long, visible_alias = "verbose")]
     pub counts: bool,
-    /// Run each seed twice, under conditions that must not matter, and compare.
+    /// Run each seed twice, under conditions that must not influence the run, and compare.
     #[arg(long)]
     pub check_determinism: bool,
-    /// The trace hash that the run must have, for comparing builds and machines.
+    /// The trace hash that the run must have, to compare builds and machines.
     #[arg(long, value_parser = parse_hash, value_name = "HASH")]
     pub expect_hash: Option<u128>,
-    /// Write what the run decided to this file, for --schedule; with --shrink, the shrunken schedule.
+    /// Write the decisions of the run to this file, for --schedule; with --shrink, the shrunk
+    /// schedule.
     #[arg(long, value_name = "FILE", conflicts_with = "check_determinism")]
     pub save_schedule: Option<PathBuf>,
-    /// Run all schedules of this folder, one after the other.
+    /// Run all schedules of this folder.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at", "trace", "html", "dump", "until", "until_event", "break_on", "shrink", "save_schedule", "json", "coverage", "ledger", "expect_hash", "buggify", "fork", "fork_at"])]
     pub corpus: Option<PathBuf>,
-    /// Run what this file says instead of a seed.
+    /// Run this schedule instead of a seed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at"])]
     pub schedule: Option<PathBuf>,
-    /// Where the run fails, look for a schedule with as few steps as possible that breaks the same promise.
+    /// If the run fails, search for a schedule with as few steps as possible that violates the same
+    /// promise.
     #[arg(long, conflicts_with = "check_determinism")]
     pub shrink: bool,
-    /// How long --shrink may take: a time of the wall clock (60s, 5m), after which the result depends on the speed of
+    /// The limit of --shrink: a wall time (60s, 5m), with which the result depends on the speed of
     /// the machine; or a number of runs (2000runs), with which it does not.
     #[arg(long, value_parser = parse_budget, value_name = "BUDGET", default_value = "60s", requires = "shrink")]
     pub shrink_budget: Budget,
-    /// Write results to this file: one object per run, and one for the batch.
+    /// Write results as JSON to this file: one object per run, and one for the batch.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write which marks were hit in how many runs, and what happens sometimes, to this file; the figures of an
-    /// earlier batch that are there are added.
+    /// Write the coverage table to this file: in how many runs each mark was hit, and each
+    /// condition occurred. The counts of an existing table are added.
     #[arg(long, value_name = "FILE")]
     pub coverage: Option<PathBuf>,
     /// Stop a batch at the first failure.
@@ -155,17 +166,17 @@ pub struct Flags {
     /// Stop a batch after this many failures, by default 10.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_failures: Option<u64>,
-    /// Give a batch up after this time of the wall clock, whatever is left of it: exit code 7, if nothing has failed. Runs that
-    /// are under way come to their end.
+    /// End a batch after this wall time, whatever is left of it: exit code 7, unless a run has
+    /// failed. Running jobs finish.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", conflicts_with_all = ["seed", "corpus", "schedule"])]
     pub timeout_wall: Option<Duration>,
     /// Append a line about the batch to sim/evidence.jsonl.
     #[arg(long)]
     pub ledger: bool,
-    /// Refuse to run where seeds mean other runs than in the build that printed this name with a failure.
+    /// Refuse to run unless seeds have this format; failures print the name of their format.
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
-    /// Print the speed in comparable figures.
+    /// Print the speed.
     #[arg(long)]
     pub stats: bool,
 }
@@ -174,16 +185,16 @@ const AFTER_HELP: &str = "Exit codes: 0 passed, 1 safety violation, 2 bad usage,
 violation, 4 panic, 5 determinism, 6 simulator self-check, 7 inconclusive, 130 interrupted. Without --seed, --seeds, \
 --runs, --for or --cpu, seed 1 is run. The guide is docs/simulator.md.";
 
-/// What is asked for besides runs.
+/// Commands other than simulating.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Measures how soon planted bugs are found.
+    /// Measures how soon planted bugs are detected.
     Power(PowerFlags),
-    /// Measures how fast the simulator is, against what is good enough.
+    /// Measures the speed of the simulator, and compares it with its floors.
     Speed(SpeedFlags),
 }
 
-/// How `speed` measures.
+/// Flags of `speed`.
 #[derive(Args, Clone, Debug)]
 pub struct SpeedFlags {
     /// Only these figures.
@@ -191,19 +202,19 @@ pub struct SpeedFlags {
     /// CPU time for each figure.
     #[arg(long, value_parser = parse_time, value_name = "TIME", default_value = "5s")]
     pub time: Duration,
-    /// Write the table to this file, too.
+    /// Write the table to this file as well.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Append a line with the figures to this file; whatever is worse by more than a tenth than in its lines before is
-    /// named, and the exit status is 1.
+    /// Append a line with the figures to this file. Figures worse by more than a tenth than in
+    /// earlier lines are named, and the exit status is 1.
     #[arg(long, value_name = "FILE")]
     pub track: Option<PathBuf>,
 }
 
-/// How `power` looks.
+/// Flags of `power`.
 #[derive(Args, Clone, Debug)]
 pub struct PowerFlags {
-    /// Patches to plant, any number; without any, those of sim/plants and sim/plants/harmless.
+    /// Patches to apply, any number; by default those of sim/plants and sim/plants/harmless.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub patch: Vec<PathBuf>,
     /// Only patches whose path contains one of these words.
@@ -211,20 +222,20 @@ pub struct PowerFlags {
     /// CPU seconds for each patch and range of seeds.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", default_value = "120s")]
     pub budget: Duration,
-    /// Disjoint ranges of seeds in which each patch is looked for.
+    /// Number of disjoint ranges of seeds in which each patch is searched.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub ranges: u32,
-    /// Where the ranges begin: another number, other ranges.
+    /// Offset of the ranges; other values select other ranges.
     #[arg(long, value_parser = parse_seed, value_name = "N", default_value = "0")]
     pub offset: u64,
     /// The preset of the runs.
     #[arg(long, value_parser = parse_profile, default_value = "swarm", value_name = "NAME")]
     pub profile: Profile,
-    /// Promises whose breaking does not count, comma separated.
+    /// Promises whose violation is ignored, comma separated.
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub without: Vec<String>,
-    /// For each promise by which a patch was found: who finds it without that one, in the same ranges, with this budget
-    /// for each?
+    /// For each promise that detected a patch: search again without that promise, in the same
+    /// ranges, with this budget for each.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10s")]
     pub ablate: Option<Duration>,
     /// Shrink the first failing run of each patch within this budget (60s, 2000runs).
@@ -233,22 +244,23 @@ pub struct PowerFlags {
     /// Build each patch in a quarter of the time; its runs then take half as much more CPU time.
     #[arg(long)]
     pub quick: bool,
-    /// Ranges looked through at once.
+    /// Ranges to search concurrently.
     #[arg(long, value_parser = parse_jobs, default_value = "1", value_name = "N")]
     pub jobs: usize,
-    /// Folder for the copy of the tree and for builds; it is kept, and makes the next builds short.
+    /// Folder for the copy of the source tree and for builds; it is kept, which makes the next
+    /// builds faster.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-    /// Write the tables to this file, too.
+    /// Write the tables to this file as well.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }
 
 impl Flags {
-    /// Flags that do nothing beside others are refused: whoever gives them expects something of them.
+    /// Refuses combinations in which a flag would have no effect.
     ///
     /// # Errors
-    /// Two that do not go together, and why.
+    /// Names the two flags that conflict, and why.
     pub fn agree(&self) -> Result<(), String> {
         let many = self.asks_for_many();
         let single = given(&[
@@ -315,10 +327,10 @@ impl Flags {
         Ok(())
     }
 
-    /// What all runs have in common.
+    /// The pinned options of all runs.
     ///
     /// # Errors
-    /// A selection or a rule that cannot be read.
+    /// A selection or a rule is invalid.
     pub fn pinned(&self) -> Result<Pinned, String> {
         let buggify = Choice::parse(&self.buggify).map_err(|why| format!("--buggify: {why}"))?;
         let faults = Selection::parse(&self.faults).map_err(|why| format!("--faults: {why}"))?;
@@ -337,7 +349,7 @@ impl Flags {
         Ok(Pinned { duration, servers, clients, faults, ops, rules, without, forks, buggify })
     }
 
-    /// What strikes at marks, where that is not drawn.
+    /// The faults at marks, if the flags specify them.
     fn rules(&self) -> Result<Option<Vec<Rule>>, String> {
         let given = self
             .at_mark
@@ -353,12 +365,12 @@ impl Flags {
         Ok((!drawn).then_some(rules))
     }
 
-    /// One run of these flags.
+    /// The job of one seed with these flags.
     pub fn job(&self, seed: u64, pinned: &Pinned) -> Job {
         Job { seed, profile: self.profile, pinned: pinned.clone() }
     }
 
-    /// Where the story of a single run goes.
+    /// Where the trace of a single run goes.
     pub fn story(&self) -> Story {
         let nodes = self.trace_nodes.iter().fold(0, |bits, server| bits | 1 << server);
         let view = View { from: self.trace_from.unwrap_or_default(), nodes };
@@ -372,12 +384,12 @@ impl Flags {
         }
     }
 
-    /// Where a single run ends before its time.
+    /// Where a single run ends early.
     pub fn stop(&self) -> Stop {
         Stop { until: self.until, event: self.until_event, on: self.break_on }
     }
 
-    /// Is it about several runs?
+    /// Whether the flags describe a batch.
     pub fn is_batch(&self) -> bool {
         self.asks_for_many().is_some()
     }
@@ -400,7 +412,7 @@ impl Flags {
         format!(" --without {}", self.without.join(","))
     }
 
-    /// The command that runs this again, complete.
+    /// The complete command that reproduces the run.
     pub fn repro(&self, job: &Job) -> String {
         let seed = job.seed;
         let release = if cfg!(debug_assertions) { "" } else { "--release " };
@@ -424,7 +436,7 @@ impl Flags {
         line + &only
     }
 
-    /// All that makes the runs others than those of their seeds and profile, as flags, each after a space.
+    /// The flags, each after a space, that make runs differ from those of their seeds and profile.
     pub fn pinned_text(&self) -> String {
         let mut line = String::new();
         if let Some(duration) = self.duration {
@@ -455,7 +467,7 @@ impl Flags {
     }
 }
 
-/// The first of these flags that somebody gave.
+/// The first of these flags that is given.
 fn given(flags: &[(&'static str, bool)]) -> Option<&'static str> {
     flags.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name)
 }
@@ -463,13 +475,13 @@ fn given(flags: &[(&'static str, bool)]) -> Option<&'static str> {
 /// The command that runs a schedule again.
 pub fn repro_of(schedule: &Path) -> String {
     let release = if cfg!(debug_assertions) { "" } else { "--release " };
-    // A name that begins with a dash would be a flag of its own.
+    // A name that begins with a dash would parse as a flag.
     let name = quoted(&schedule.to_string_lossy());
     let between = if name.starts_with('-') { '=' } else { ' ' };
     format!("REPRO: cargo run {release}-p sim -- --schedule{between}{name}")
 }
 
-/// A word as a shell takes it.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -478,7 +490,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// What `--fork` says.
+/// The value of `--fork`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forks(pub Vec<Fork>);
 
@@ -493,7 +505,7 @@ fn parse_jobs(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Of a measurement.
+/// The duration of a measurement.
 fn parse_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err("in no time nothing is measured".to_owned()),
@@ -516,7 +528,7 @@ fn parse_seed(text: &str) -> Result<u64, String> {
     let letters = text.bytes().any(|byte| byte.is_ascii_alphabetic());
     let parsed = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),
-        // With a letter in it no number is decimal.
+        // Without a 0x, letters mark a git hash.
         None if letters && text.len() >= 7 && text.is_ascii() => {
             u64::from_str_radix(&text[..text.len().min(16)], 16)
         }
@@ -584,7 +596,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repro_line_reads_back_as_the_same_run() {
+    fn repro_line_parses_to_the_same_run() {
         let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --without Z1,L2 --servers 3 --clients 3 \
                      --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost --buggify only=batch,sync.snap --fork SyncSnap#2/7,9.500s/1";
         let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
@@ -598,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_would_do_nothing_are_refused() {
+    fn flags_without_effect_are_refused() {
         let agree = |args: &str| {
             let words = ["sim"].into_iter().chain(args.split_whitespace());
             Flags::try_parse_from(words).map_err(|error| error.to_string())?.agree()
@@ -649,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repro_line_names_a_file_as_a_shell_takes_it() {
+    fn repro_line_quotes_file_names_for_a_shell() {
         let line = |name: &str| {
             repro_of(Path::new(name)).split_once("--schedule").map(|(_, rest)| rest.to_owned())
         };
@@ -659,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_with_their_units_and_bounds() {
+    fn numbers_parse_with_units_and_bounds() {
         assert_eq!(parse_seed("0xffffffffffffffff"), Ok(u64::MAX));
         assert!(parse_seed("18446744073709551616").is_err());
         assert_eq!(parse_duration("3m"), Ok(Duration::from_secs(180)));

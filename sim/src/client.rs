@@ -1,7 +1,8 @@
-//! A client of the simulated world: the real session of the client library, and somebody who uses it.
+//! A client of the simulated world: the real session of the client library, and a user of it.
 //!
-//! Owns the session and its calls; `conns` what passes on its connections, `lives` how it begins and ends, `patience` how
-//! long it waits. Must not judge the server: oracles read the frames that pass there.
+//! Owns the session and its calls; `conns` its connections, `lives` the beginning and end of
+//! sessions, `patience` the check of its timeouts. Must not judge the server: oracles read the
+//! frames on its connections.
 
 use std::collections::BTreeMap;
 
@@ -41,13 +42,13 @@ mod lives;
 mod memory;
 mod patience;
 
-/// Pause between looks at whether a fresh write can be tried, ns.
+/// Interval between attempts of the probe write, ns.
 const PROBE_PAUSE: u64 = 20_000_000;
 
 /// A client.
 pub struct Client {
     id: ClientId,
-    /// Number of the session; what was meant for an earlier one is void.
+    /// Incarnation: one session per life; events of earlier lives are void.
     life: u64,
     session: Option<Session>,
     out: Outbox,
@@ -57,34 +58,34 @@ pub struct Client {
     next_call: u64,
     ops: Ops,
     dice: Dice,
-    /// When it calls.
+    /// Stream for the times of calls.
     pace: Dice,
     clock: Clock,
-    /// After which part of its timeout it pings, in percent.
+    /// The library pings after this share of the session timeout, in percent.
     pings_percent: u32,
     frozen_until: Instant,
     deadline_at: Option<Instant>,
     probe: Probe,
-    /// The session that the next life goes on with, and the timeout that it asks for, ms.
+    /// The session that the next life resumes, and the timeout that it requests, ms.
     resumed: Option<((SessionId, Password), u64)>,
     absent: bool,
-    /// Does it vanish as soon as it is connected again?
+    /// Whether it vanishes right after it has reconnected.
     fades: bool,
     memory: Memory,
-    /// Events of transactions that the library has passed on.
+    /// Transaction events that the library has delivered.
     events: u64,
-    /// What it says and hears, where somebody wants to know. Such a client has one session only.
+    /// Its requests, replies and events, if recorded. Such a client has only one session.
     diary: Option<Vec<Word>>,
 }
 
-/// A call under way.
+/// A call in flight.
 struct Call {
     op: Op,
     path: String,
     probe: bool,
 }
 
-/// Is a fresh write to be proven?
+/// State of the probe: a write that proves liveness.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Probe {
     NotAsked,
@@ -94,7 +95,7 @@ enum Probe {
 }
 
 impl Client {
-    /// A client without a session; [`Client::birth`] gives it one.
+    /// A client without a session; [`Client::birth`] begins one.
     pub fn new(id: ClientId, shared: &mut Shared) -> Client {
         let seeds = shared.seeds;
         let stream = |domain| seeds.stream(domain, id.0.into());
@@ -130,17 +131,17 @@ impl Client {
         }
     }
 
-    /// It never has a session, and nothing is asked of it.
+    /// The client never begins a session, and liveness does not require a write of it.
     pub fn stay_away(&mut self) {
         self.absent = true;
     }
 
-    /// From now on it keeps what it says and hears, and has one session only.
+    /// Records its requests, replies and events from now on; it has only one session.
     pub fn keep_diary(&mut self) {
         self.diary = Some(Vec::new());
     }
 
-    /// What it has said and heard since.
+    /// The records since the last call.
     pub fn take_diary(&mut self) -> Vec<Word> {
         self.diary.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -151,17 +152,17 @@ impl Client {
         }
     }
 
-    /// Of its session, if it has one.
+    /// The state of its session, if it has one.
     pub fn state(&self) -> Option<State> {
         self.session.as_ref().map(Session::state)
     }
 
-    /// Which one.
+    /// Its id.
     pub fn id(&self) -> ClientId {
         self.id
     }
 
-    /// Number of the session.
+    /// Its incarnation.
     pub fn life(&self) -> u64 {
         self.life
     }
@@ -172,7 +173,7 @@ impl Client {
         (session.id() != SessionId(0)).then(|| (session.id(), session.password()))
     }
 
-    /// The same, and how far it has seen.
+    /// Like [`Client::identity`], with the last zxid that it has seen.
     pub fn memory(&self) -> Option<(SessionId, Password, Zxid)> {
         let (id, password) = self.identity()?;
         self.session.as_ref().map(|session| (id, password, session.last_zxid()))
@@ -183,12 +184,12 @@ impl Client {
         self.conns.keys().copied().collect::<Vec<_>>().into_iter()
     }
 
-    /// Calls under way.
+    /// Number of calls in flight.
     pub fn calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// For whoever waits for this client: what it does.
+    /// Its state in words, for reports about missing progress.
     pub fn describe(&self) -> String {
         let calls: Vec<String> =
             self.calls.values().map(|call| format!("{} {}", call.op.name(), call.path)).collect();
@@ -203,12 +204,12 @@ impl Client {
         format!("{session}, under way: {calls}{loss}")
     }
 
-    /// The client gets no time until then.
+    /// The client does not run until then.
     pub fn freeze(&mut self, until: Instant) {
         self.frozen_until = self.frozen_until.max(until);
     }
 
-    /// A stop, if there is one, ends now.
+    /// Ends a freeze and a pending fade.
     pub fn thaw(&mut self, shared: &mut Shared) {
         self.fades = false;
         if self.still_frozen(shared.now).is_some() {
@@ -218,7 +219,7 @@ impl Client {
         }
     }
 
-    /// Asks for proof that a fresh write gets through.
+    /// Requests a probe write.
     pub fn ask_for_probe(&mut self, shared: &mut Shared) {
         if self.absent {
             return;
@@ -228,12 +229,12 @@ impl Client {
         shared.after(0, Event::Probe { client, life });
     }
 
-    /// Has the write got through, or was none asked for?
+    /// Whether the probe write has succeeded, or none was requested.
     pub fn is_proven(&self) -> bool {
         matches!(self.probe, Probe::Done | Probe::NotAsked)
     }
 
-    /// Tries to get the fresh write through, and again until it is.
+    /// Tries the probe write until it succeeds.
     pub fn probe(&mut self, life: u64, shared: &mut Shared) {
         if life != self.life || self.session.is_none() {
             return;
@@ -250,7 +251,7 @@ impl Client {
         }
     }
 
-    /// From now on all that it draws comes from this tree.
+    /// Draws from streams of this tree from now on.
     pub fn draw_anew(&mut self, seeds: Seeds) {
         let stream = |domain| seeds.stream(domain, self.id.0.into());
         self.ops.draw_anew(stream("client/ops"));
@@ -258,7 +259,7 @@ impl Client {
         self.pace = stream("client/pace");
     }
 
-    /// Makes the next calls as its dice have it, and plans those after them.
+    /// Makes the next calls, drawn from its streams, and plans the following ones.
     pub fn work(&mut self, life: u64, shared: &mut Shared) {
         if life != self.life || !self.calls_freely() {
             return;
@@ -270,7 +271,7 @@ impl Client {
         }
         let mean = 1_000_000_000 * u64::from(shared.options.clients) / options.calls_per_second;
         let (count, gap) = if options.idle_one_in > 0 && self.pace.chance(1, options.idle_one_in) {
-            // Long enough for the session to live on pings alone.
+            // Long enough for the session to be kept alive by pings alone.
             (0, options.session_ms.1 * 2_000_000)
         } else if self.pace.chance(1, 10) {
             let count = 1 + self.pace.upto(options.depth - 1);
@@ -289,8 +290,8 @@ impl Client {
         }
     }
 
-    /// Makes a call because of what it has heard. After an event it only reads: what all who wait for something write when it
-    /// comes would be the next thing that all wait for.
+    /// Makes a call in response to a reply or an event. After an event it only reads: if all
+    /// waiting clients wrote, their writes would trigger the next event for all.
     pub fn go_on(&mut self, life: u64, reads: bool, shared: &mut Shared) {
         if life == self.life && self.has_time(shared) {
             let options = &shared.options.workload;
@@ -301,7 +302,8 @@ impl Client {
         }
     }
 
-    /// Makes the call that a schedule demands, if it is in a position to; else says when.
+    /// Makes the call that a schedule demands, if possible. Returns the time to retry at if the
+    /// client is frozen.
     pub fn call_as(&mut self, op: Op, choices: &[u64], shared: &mut Shared) -> Option<Instant> {
         if self.calls_freely() {
             if let Some(until) = self.still_frozen(shared.now) {
@@ -315,7 +317,7 @@ impl Client {
         None
     }
 
-    /// Makes so many calls of its own choice at once, if it is in a position to. `contended`: they fight for this path.
+    /// Makes this many random calls at once, if possible; with `contended` all use this path.
     pub fn rush(&mut self, calls: u64, contended: Option<usize>, shared: &mut Shared) {
         self.ops.focus(contended);
         for _ in 0..calls {
@@ -330,14 +332,14 @@ impl Client {
         self.ops.focus(None);
     }
 
-    /// Makes a call of this kind, if it is in a position to.
+    /// Makes a call of this kind, if possible.
     pub fn ask(&mut self, op: Op, shared: &mut Shared) {
         if self.has_time(shared) {
             self.call(op, shared);
         }
     }
 
-    /// Makes a call of its own choice.
+    /// Makes a random call.
     pub fn call_any(&mut self, shared: &mut Shared) {
         let op = self.ops.next(&shared.options.workload);
         self.call(op, shared);
@@ -353,7 +355,7 @@ impl Client {
         awake && self.calls_freely() && self.calls.len() < shared.options.workload.depth
     }
 
-    /// It has a session, and no fresh write is to be proven.
+    /// Whether it has a session and no probe is requested.
     fn calls_freely(&self) -> bool {
         self.session.is_some() && self.probe == Probe::NotAsked
     }
@@ -390,12 +392,12 @@ impl Client {
         self.step(Input::Submit(call, request), shared);
     }
 
-    /// Until when the client gets no time, if it gets none.
+    /// The end of its freeze, if it is frozen.
     pub fn still_frozen(&self, now: Instant) -> Option<Instant> {
         (now < self.frozen_until).then_some(self.frozen_until)
     }
 
-    /// A deadline of the session has come. What has arrived is handed over first.
+    /// The session's timer fires. Bytes that have arrived already are processed first.
     pub fn deadline(&mut self, life: u64, shared: &mut Shared) {
         let due = self.deadline_at.is_some_and(|planned| planned <= shared.now);
         if life != self.life || !due {
@@ -423,7 +425,8 @@ impl Client {
         }
         let life = self.life;
         for effect in std::mem::take(&mut self.out.effects) {
-            // Some vanish as soon as they are connected, whatever else has come of that (seed 0x8a000087 of session).
+            // A fading client dies upon connecting, and the remaining effects are void (seed
+            // 0x8a000087 of session).
             if life == self.life {
                 self.carry_out(effect, shared);
             }
@@ -534,7 +537,7 @@ impl Client {
         self.heard(false, shared);
     }
 
-    /// Some go on at once when they have heard something.
+    /// Some clients make the next call at once after a reply or an event.
     fn heard(&mut self, reads: bool, shared: &mut Shared) {
         let one_in = shared.options.workload.eager_one_in;
         if one_in > 0 && self.pace.chance(1, one_in) {
@@ -544,7 +547,7 @@ impl Client {
         }
     }
 
-    /// The library gives up a connection on which the server has broken the protocol; streams never do that.
+    /// The library disconnects when the server violates the protocol; streams never corrupt bytes.
     fn check_loss(&self, shared: &mut Shared) {
         let broken = match self.session.as_ref().and_then(Session::last_loss) {
             Some(
@@ -566,7 +569,7 @@ impl Client {
     }
 }
 
-/// How a call ended, for people: no data.
+/// The result of a call in words, without data.
 fn answer_text(result: &Result<zabkeeper_client::Done, Failure>) -> String {
     match result {
         Ok(done) => format!("done at {}", done.zxid),
@@ -574,7 +577,7 @@ fn answer_text(result: &Result<zabkeeper_client::Done, Failure>) -> String {
     }
 }
 
-/// Thousandths by which a clock runs fast, or slow.
+/// Clock drift in thousandths, within ±100.
 fn drawn_drift(dice: &mut Dice) -> i64 {
     i64::try_from(dice.upto(200)).expect("small") - 100
 }

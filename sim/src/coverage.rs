@@ -1,6 +1,7 @@
-//! The table of what a batch has reached: marks of the core, and what is to happen sometimes.
+//! The coverage table of a batch: marks of the core, and conditions of [`Sometimes`].
 //!
-//! Owns counting over runs and the form of the table. Must not judge whether that is enough.
+//! Owns counting over runs and the format of the table. Must not judge whether the coverage
+//! suffices.
 
 use std::fmt::Write;
 
@@ -11,7 +12,7 @@ use crate::tally::Tally;
 
 const ROWS: usize = Mark::ALL.len() + Sometimes::ALL.len();
 
-/// In how many runs each row was reached, and how often.
+/// For each row, the number of runs that reached it, and the number of hits.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     of_runs: u64,
@@ -36,7 +37,7 @@ impl Coverage {
         }
     }
 
-    /// A line for each row: runs, times, name. Those never reached come first.
+    /// One line per row: runs, hits, name, in ascending order, so rows never reached come first.
     pub fn table(&self) -> String {
         let mut rows: Vec<(u64, u64, String)> = names()
             .into_iter()
@@ -51,10 +52,10 @@ impl Coverage {
         text
     }
 
-    /// Adds a table that was written before.
+    /// Adds a table that an earlier batch wrote.
     ///
     /// # Errors
-    /// Says which line is none of such a table's. Names that are no longer there are passed over.
+    /// Names the line that is not a row of such a table. Rows with unknown names are skipped.
     pub fn merge(&mut self, table: &str) -> Result<(), String> {
         let names = names();
         for line in table.lines() {
@@ -73,13 +74,13 @@ impl Coverage {
         Ok(())
     }
 
-    /// What was never reached.
+    /// The rows that were never reached.
     pub fn never(&self) -> Vec<String> {
         names().into_iter().zip(self.runs).filter(|(_, n)| *n == 0).map(|(name, _)| name).collect()
     }
 }
 
-/// A number, and what comes behind it.
+/// Splits off the number at the start.
 fn first_number(text: &str) -> Option<(u64, &str)> {
     let text = text.trim_start();
     let (number, rest) = text.split_once(' ')?;
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_count_runs_and_times_and_name_what_is_missing() {
+    fn table_counts_runs_and_hits_and_lists_unreached_rows() {
         let mut coverage = Coverage::default();
         let mut tally = Tally::default();
         tally.marks[Mark::SyncSnap as usize] = 3;
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_added_to_another() {
+    fn merged_table_adds_counts_and_skips_unknown_rows() {
         let mut coverage = Coverage::default();
         let mut tally = Tally::default();
         tally.marks[Mark::SyncSnap as usize] = 3;

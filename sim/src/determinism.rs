@@ -1,8 +1,8 @@
-//! The check that a seed means one run: run it again under conditions that must not matter, and compare.
+//! The determinism check: runs a seed twice under different conditions, and compares.
 //!
-//! Owns the comparison and the search for the first difference. What differs between the two runs: the thread, the
-//! layout of the heap, the keys of hash maps, whether promises are checked, and, for one seed in sixteen, because that
-//! is dear, whether text is formatted.
+//! Owns the comparison and the search for the first difference. The two runs differ in the thread,
+//! the heap layout, the keys of hash maps, whether oracles check, and for one seed in sixteen,
+//! because that is expensive, whether text is formatted.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -14,20 +14,20 @@ use crate::run::{Job, Report, Surroundings};
 use crate::seed::Seeds;
 use crate::trace::Story;
 
-/// Of the maps in the second run.
+/// Salt of the maps in the second run.
 const MAP_SALT: u64 = 0x5a17_5a17_5a17_5a17;
-/// The text of so many seeds' second runs is formatted: of one.
+/// One seed in this many formats the text of its second run.
 const TEXT_ONE_IN: u64 = 16;
 /// Lines of context before the first difference.
 const CONTEXT: u64 = 3;
 
-/// Runs `job` twice; the report is the first run's, with a failure of its own where they differ.
+/// Runs `job` twice. The report is that of the first run, with a failure if the runs differ.
 pub fn check(job: &Job) -> Report {
     let mut first = job.run(Story::Off, false);
-    // Which seeds of a batch are checked has a rhythm of its own.
+    // Drawn from the seed, because the seeds that a batch checks are evenly spaced.
     let text = Seeds::new(job.seed).stream("determinism", 0).chance(1, TEXT_ONE_IN);
     let second = Elsewhere {
-        // A run ends where a promise is broken, and only who checks knows.
+        // A run ends at a violation, which only oracles detect.
         unjudged: first.outcome.failure.is_none(),
         story: if text { Story::Discard } else { Story::Off },
     };
@@ -40,7 +40,7 @@ pub fn check(job: &Job) -> Report {
     first
 }
 
-/// The surroundings of the second run.
+/// The conditions of the second run.
 #[derive(Clone, Copy)]
 struct Elsewhere {
     unjudged: bool,
@@ -48,7 +48,7 @@ struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Runs `job` in another thread, among allocations that move all others, and with other keys for maps.
+    /// Runs `job` in another thread, with additional heap allocations and other keys for maps.
     fn run(self, job: &Job, story: Story, compare: bool) -> Report {
         let around = Surroundings { map_salt: MAP_SALT, unjudged: self.unjudged };
         let job = job.clone();
@@ -68,8 +68,8 @@ thread_local! {
 
 type Run = Box<dyn FnOnce() -> Report + Send>;
 
-/// One for each thread that checks, and not for each run: a new thread asks the system for all of its memory again,
-/// which costs a tenth of a run.
+/// One helper per checking thread, reused for all runs: a new thread would request its memory from
+/// the system again, which costs a tenth of a run.
 struct OtherThread {
     runs: Sender<Run>,
     reports: Receiver<Report>,
@@ -80,7 +80,7 @@ impl OtherThread {
     fn start() -> Self {
         let (runs, wanted) = channel::<Run>();
         let (done, reports) = channel();
-        // Ends with the thread that checks, whose ends of the channels are gone then.
+        // Ends with the checking thread, which owns the other ends of the channels.
         thread::spawn(move || wanted.into_iter().all(|run| done.send(run()).is_ok()));
         OtherThread { runs, reports }
     }
@@ -91,7 +91,7 @@ impl OtherThread {
     }
 }
 
-/// Runs both again, with all that is needed to find the first event that differs.
+/// Repeats both runs, recording what is needed to find the first different event.
 fn explain(job: &Job, second: Elsewhere) -> Failure {
     let (first, other) = (job.run(Story::Off, true), second.run(job, second.story, true));
     let (ours, theirs) = (first.outcome.trace.marks(), other.outcome.trace.marks());

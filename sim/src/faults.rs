@@ -1,6 +1,6 @@
-//! The catalogue of faults: names, what each does, how often, and which are switched on.
+//! The catalogue of faults: names, effects, default rates, and which are selected.
 //!
-//! Owns selection and rates. Must not carry any out: `world` does.
+//! Owns selection and rates. Must not carry out any fault: `world` does.
 
 use std::fmt;
 
@@ -60,26 +60,26 @@ pub enum Fault {
     DiskSnapshotsFull,
 }
 
-/// How a fault comes about.
+/// How a fault is triggered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
-    /// At random times, this many ms apart in the mean.
+    /// At random times, with this mean interval, ms.
     Every(u64),
-    /// It is a property of something else, in force where it is switched on.
+    /// Always: a property of a run, in force where it is selected.
     Always,
 }
 
-/// Which faults are on, and how often they strike.
+/// Which faults are selected, and how often they strike.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultPlan {
-    /// By fault: mean time between two, ms; zero for properties; `None` where off.
+    /// By fault: mean interval, ms; zero for properties; `None` if not selected.
     means: [Option<u64>; Fault::ALL.len()],
 }
 
 impl Fault {
-    /// The name of all faults that cut servers from each other.
+    /// The group name of all partitions between servers.
     pub const PARTITION: &str = "net.partition";
-    /// Those faults.
+    /// The faults of that group.
     pub const PARTITIONS: [Fault; 5] = [
         Fault::NetSplit,
         Fault::NetOneWay,
@@ -88,7 +88,7 @@ impl Fault {
         Fault::NetStragglers,
     ];
 
-    /// All of them, in order.
+    /// All faults, in order.
     pub const ALL: [Fault; 47] = [
         Fault::NodeKill,
         Fault::NodePower,
@@ -139,17 +139,17 @@ impl Fault {
         Fault::DiskSnapshotsFull,
     ];
 
-    /// As it is selected and reported.
+    /// The name that the command line and reports use.
     pub fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// By default.
+    /// The default trigger.
     pub fn trigger(self) -> Trigger {
         self.row().1
     }
 
-    /// What it does.
+    /// Its effect.
     pub fn sentence(self) -> &'static str {
         self.row().2
     }
@@ -307,22 +307,22 @@ impl Fault {
 }
 
 impl FaultPlan {
-    /// Nothing goes wrong.
+    /// No faults.
     pub fn none() -> FaultPlan {
         FaultPlan { means: [None; Fault::ALL.len()] }
     }
 
-    /// Is it on?
+    /// Whether the fault is selected.
     pub fn has(&self, fault: Fault) -> bool {
         self.means[fault as usize].is_some()
     }
 
-    /// Mean time between two, ns; `None` where it is off or a property.
+    /// Mean interval, ns; `None` if not selected or a property.
     pub fn mean(&self, fault: Fault) -> Option<u64> {
         self.means[fault as usize].filter(|mean| *mean > 0).map(|ms| ms * 1_000_000)
     }
 
-    /// Switches on, at `times_as_often` (of the second number) the default rate.
+    /// Selects a fault, at its default rate times the first number over the second.
     pub fn switch_on(&mut self, fault: Fault, (times, of): (u64, u64)) {
         self.means[fault as usize] = Some(match fault.trigger() {
             Trigger::Every(ms) => (ms * of / times).max(10),
@@ -330,17 +330,17 @@ impl FaultPlan {
         });
     }
 
-    /// Switches off.
+    /// Deselects a fault.
     pub fn switch_off(&mut self, fault: Fault) {
         self.means[fault as usize] = None;
     }
 
-    /// Those that are on.
+    /// The selected faults.
     pub fn on(&self) -> impl Iterator<Item = Fault> + '_ {
         Fault::ALL.into_iter().filter(|fault| self.has(*fault))
     }
 
-    /// Applies what the command line says.
+    /// Applies the command line's selections.
     pub fn select(&mut self, selections: &[Selection<Fault>]) {
         for selection in selections {
             match selection {
@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_stands_at_its_place_and_has_a_name_of_its_own() {
+    fn faults_are_in_order_and_have_unique_names() {
         for (index, fault) in Fault::ALL.into_iter().enumerate() {
             assert_eq!(fault as usize, index);
             assert_eq!(Fault::matching(fault.name()), [fault]);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn selections_add_remove_and_narrow() {
+    fn selections_add_remove_and_restrict_faults() {
         let mut plan = FaultPlan::none();
         plan.select(&Selection::parse("+disk,-disk.full").expect("valid"));
         assert!(plan.has(Fault::DiskTorn) && !plan.has(Fault::DiskFull));

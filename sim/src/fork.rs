@@ -1,6 +1,8 @@
-//! Other futures of a run: up to a point it is the run of its seed, from there on all that is random is drawn anew.
+//! Forks: up to a place the run equals that of its seed, afterwards all random streams are new
+//! ones.
 //!
-//! Owns what a fork is and how it is written. Where it happens, `world` sees; which ones a batch runs, `batch` decides.
+//! Owns the form and syntax of a fork. `world` detects the place; `plan` chooses the forks of a
+//! batch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,40 +13,40 @@ use zabkeeper_core::io::Mark;
 use crate::schedule::{clock, parse_clock};
 use crate::targets::parse_place;
 
-/// Where a run leaves the way that its seed takes, and for which other one.
+/// A place where the run leaves its seed's course, and the number of the alternative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fork {
-    /// Where.
+    /// Where the run forks.
     pub place: Place,
-    /// Which future.
+    /// Number of the alternative; it seeds the new streams.
     pub number: u64,
 }
 
 /// A moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Before the first event from then on.
+    /// Before the first event at or after this time.
     At(Instant),
-    /// After this hit of a mark, by whichever server, from the fork before on.
+    /// After the n-th hit of a mark by any server, counted from the previous fork.
     Mark(Mark, u32),
 }
 
 impl Fork {
-    /// The name of its streams.
+    /// The domain of the fork's random streams.
     pub fn domain(self) -> String {
         format!("fork/{}", self.place)
     }
 }
 
-/// Forks one after another.
+/// Parses a comma-separated list of forks.
 ///
 /// # Errors
-/// Says what is not written `PLACE/NUMBER`.
+/// Names the part that is not of the form `PLACE/NUMBER`.
 pub fn parse_path(text: &str) -> Result<Vec<Fork>, String> {
     text.split(',').map(str::parse).collect()
 }
 
-/// As [`parse_path`] reads it.
+/// The list as [`parse_path`] reads it.
 pub fn path(forks: &[Fork]) -> String {
     forks.iter().map(Fork::to_string).collect::<Vec<_>>().join(",")
 }
@@ -92,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_reads_as_it_is_written() {
+    fn fork_path_round_trips() {
         let text = "SyncSnap#2/7,12.500s/1";
         let forks = parse_path(text).expect("valid");
         assert_eq!(forks[1].place, Place::At(Instant(12_500_000_000)));

@@ -1,21 +1,22 @@
-//! What a seed means. Whatever changes the draws of runs, or what the servers do with them, gives other runs to the same
-//! seeds; the table of hashes that a test compares changes with it, so its fingerprint names what seeds mean here.
+//! The seed format: a fingerprint of what seeds mean. Any change of a run's draws, or of the
+//! servers' behaviour, gives the same seeds different runs; a snapshot test's table of run hashes
+//! changes with it, so the table's fingerprint serves as the name.
 //!
-//! Owns that name. Schedules have a version of their own: they mean the same for longer.
+//! Owns that name. Schedules have their own version, which changes less often.
 
 const TABLE: &str =
     include_str!("../tests/it/snapshots/it__determinism__runs_have_the_hashes_of_the_table.snap");
 
 /// The name: eight hexadecimal digits.
 pub fn current() -> String {
-    // What comes before is of the tool that keeps the table.
+    // The part before the last `---` belongs to insta.
     let table = TABLE.rsplit("---\n").next().unwrap_or(TABLE);
-    // FNV-1a, because it is the same everywhere and for ever.
+    // FNV-1a, because it is the same on all platforms and in all versions.
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     format!("{:08x}", table.bytes().fold(0x811c_9dc5, mix))
 }
 
-/// Are seeds of this name those of this build?
+/// Checks that seeds of this format are those of this build.
 ///
 /// # Errors
 /// Says what to do.
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_of_another_format_are_refused() {
+    fn other_seed_format_is_refused() {
         let name = current();
         assert_eq!(name.len(), 8);
         assert_eq!(check(&name.to_uppercase()), Ok(()));

@@ -1,6 +1,6 @@
-//! Panics of the code under test become findings with a message and a place.
+//! Turns panics of the code under test into errors with message and location.
 //!
-//! Owns the panic hook of the process. Must not swallow panics that nobody is there to catch.
+//! Owns the panic hook of the process. Must not suppress panics outside of [`catch`].
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
@@ -13,10 +13,11 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs `code`; a panic in it comes back as its message and place.
+/// Runs `code` and catches a panic.
 ///
 /// # Errors
-/// What the panic said, and where. What `code` was working on is in an undefined state and must not be used again.
+/// The panic's message and location. The state that `code` was working on is undefined and must not
+/// be used again.
 pub fn catch<T>(code: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(install);
     let outer = GUARDED.replace(true);
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_comes_back_with_its_place() {
+    fn caught_panic_has_message_and_location() {
         assert_eq!(catch(|| 7), Ok(7));
         let said = catch(|| panic!("number {}", 3)).expect_err("it panics");
         assert!(said.starts_with("number 3 at ") && said.contains("guard.rs"), "{said}");

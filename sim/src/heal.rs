@@ -1,6 +1,7 @@
-//! Whom the heal leaves out: a part of the ensemble stays as faults have left it, and the rest, a quorum, must do without.
+//! The servers that the heal leaves out: a minority keeps its faults, and the remaining quorum must
+//! recover without it.
 //!
-//! Owns who is left out, and how. Must not carry it out: `world` does.
+//! Owns which servers are left out, and their faults. Must not carry them out: `world` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,25 +10,25 @@ use zabkeeper_core::{Instant, ServerId};
 
 use crate::seed::Dice;
 
-/// Longer than any run.
+/// Later than the end of any run.
 pub const FOREVER: Instant = Instant(1 << 62);
 
-/// What a server stays that the heal leaves out.
+/// The fault that a server left out of the heal keeps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fate {
-    /// Its process, or its machine, is gone.
+    /// Its process, or its machine, is down.
     Dead,
-    /// Its process gets no time; its kernel still takes connections.
+    /// Its process does not run; its kernel still accepts connections.
     Hung,
     /// No sync of its disk ends.
     Stuck,
-    /// Nobody reaches it, and it reaches nobody.
+    /// It is partitioned from all servers and clients.
     Alone,
-    /// The same for servers; clients reach it.
+    /// It is partitioned from all servers, but clients reach it.
     Apart,
 }
 
-/// Whom the heal leaves out; nobody, where all sets are empty.
+/// The servers that the heal leaves out, by fault.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LeftOut {
     /// See [`Fate::Dead`].
@@ -43,10 +44,10 @@ pub struct LeftOut {
 }
 
 impl Fate {
-    /// All of them.
+    /// All fates.
     pub const ALL: [Fate; 5] = [Fate::Dead, Fate::Hung, Fate::Stuck, Fate::Alone, Fate::Apart];
 
-    /// As people are told.
+    /// The fate in words.
     pub fn name(self) -> &'static str {
         match self {
             Fate::Dead => "stays dead",
@@ -59,7 +60,7 @@ impl Fate {
 }
 
 impl LeftOut {
-    /// Nobody in half of the runs; else a minority, each with a fate of its own.
+    /// No server in half of the runs; otherwise a minority, each with a random fate.
     pub fn draw(servers: u32, dice: &mut Dice) -> LeftOut {
         let mut left = LeftOut::default();
         if servers < 3 || dice.chance(1, 2) {
@@ -73,7 +74,8 @@ impl LeftOut {
         left
     }
 
-    /// Who is left out of so many servers: a minority, also where somebody has made the ensemble smaller since.
+    /// The servers left out of an ensemble of this size: a minority, even if the ensemble was made
+    /// smaller since the draw.
     pub fn fates(&self, servers: u32) -> BTreeMap<ServerId, Fate> {
         let LeftOut { dead, hung, stuck, alone, apart } = self;
         let sets = [dead, hung, stuck, alone, apart].into_iter().zip(Fate::ALL);
@@ -84,7 +86,7 @@ impl LeftOut {
         there.take(most as usize).collect()
     }
 
-    /// The same, of so many servers: whom [`LeftOut::fates`] names.
+    /// The same sets, reduced to the servers that [`LeftOut::fates`] returns.
     pub fn among(&self, servers: u32) -> LeftOut {
         let mut left = LeftOut::default();
         for (id, fate) in self.fates(servers) {
@@ -93,10 +95,10 @@ impl LeftOut {
         left
     }
 
-    /// Can they all be left out of so many servers?
+    /// Checks that all of them can be left out of an ensemble of this size.
     ///
     /// # Errors
-    /// Who cannot, and why.
+    /// Names the server that cannot, and why.
     pub fn check(&self, servers: u32) -> Result<(), String> {
         let LeftOut { dead, hung, stuck, alone, apart } = self;
         let mut seen = BTreeSet::new();
@@ -120,7 +122,7 @@ impl LeftOut {
         Ok(())
     }
 
-    /// Those with this fate.
+    /// The servers with this fate.
     pub fn set(&mut self, fate: Fate) -> &mut BTreeSet<ServerId> {
         match fate {
             Fate::Dead => &mut self.dead,
@@ -132,7 +134,7 @@ impl LeftOut {
     }
 }
 
-/// In words: who is healed, and what the others stay.
+/// In words: the servers that are healed, and the fates of the others.
 pub fn told(fates: &BTreeMap<ServerId, Fate>, all: impl Iterator<Item = ServerId>) -> String {
     let core = all.filter(|id| !fates.contains_key(id)).map(|id| format!("s{id}"));
     let core = core.collect::<Vec<_>>().join(", ");
@@ -140,7 +142,7 @@ pub fn told(fates: &BTreeMap<ServerId, Fate>, all: impl Iterator<Item = ServerId
     format!("only {core}; {}", rest.collect::<Vec<_>>().join(", "))
 }
 
-/// When something ends, in words; `shown` is how the time is written there.
+/// The end of a period in words; `shown` is the formatted time.
 pub fn until(end: Instant, shown: impl fmt::Display) -> String {
     if end < FOREVER { format!("until {shown}") } else { "for ever".to_owned() }
 }
@@ -157,7 +159,7 @@ mod tests {
     use crate::seed::Seeds;
 
     #[test]
-    fn half_of_the_runs_leave_a_minority_out_and_every_fate_comes_about() {
+    fn heal_draws_a_minority_in_half_of_the_runs_and_every_fate() {
         let mut some = 0;
         let mut fates = BTreeSet::new();
         for seed in 0..400 {
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_ensemble_still_has_a_quorum() {
+    fn smaller_ensemble_still_has_a_quorum() {
         let mut left = LeftOut::default();
         left.dead.extend([2, 4].map(ServerId));
         left.hung.insert(ServerId(1));

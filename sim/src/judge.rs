@@ -1,6 +1,7 @@
-//! What ends a run: a broken promise, a panic, a wait without end.
+//! The verdict of a run: the first violated promise, panic or missed deadline.
 //!
-//! Owns the first failure and passes observations to the oracles. Must not know how the world works.
+//! Owns the first failure and passes observations to the oracles. Must not know how the world
+//! works.
 
 use std::fmt;
 
@@ -11,14 +12,14 @@ use crate::model::Rules;
 use crate::observe::{Observation, Observed};
 use crate::oracle::{Oracles, Violation};
 
-/// Of which kind a failure is: decides the exit code.
+/// The kind of a failure; decides the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Class {
-    /// A promise to clients or between servers is broken.
+    /// A promise to clients or between servers is violated.
     Safety,
-    /// What should have happened by now has not.
+    /// An event that was due has not happened.
     Liveness,
-    /// Code under test has panicked.
+    /// Code under test panicked.
     Panic,
     /// Two runs of one seed differ.
     Determinism,
@@ -31,50 +32,51 @@ pub enum Class {
 pub struct Failure {
     /// Decides the exit code.
     pub class: Class,
-    /// Of the promise.
+    /// Id of the violated promise.
     pub id: &'static str,
-    /// The promise.
+    /// The promise in words.
     pub sentence: &'static str,
-    /// What was seen.
+    /// The observations that contradict it.
     pub evidence: Vec<String>,
-    /// When.
+    /// Virtual time of the failure.
     pub at: Instant,
-    /// Number of the event.
+    /// Number of the trace event.
     pub event: u64,
 }
 
-/// Watches a run.
+/// Watches a run and keeps its first failure.
 #[derive(Debug)]
 pub struct Judge {
     oracles: Oracles,
     failure: Option<Failure>,
     checks: Vec<(&'static str, u64)>,
-    /// Promises whose breaking does not count.
+    /// Ids of promises whose violation does not fail the run.
     without: Vec<String>,
-    /// An oracle has panicked behind a promise that does not count: it knows no more what is going on.
+    /// An oracle panicked after a muted violation: its state is invalid, so nothing is checked any
+    /// more.
     blind: bool,
 }
 
 impl Judge {
-    /// Watches an ensemble of these voters, which follow these rules.
+    /// A judge for an ensemble of these voters with these rules.
     pub fn new(voters: &[ServerId], rules: Rules) -> Judge {
         let (checks, without) = (Vec::new(), Vec::new());
         Judge { oracles: Oracles::new(voters, rules), failure: None, checks, without, blind: false }
     }
 
-    /// From now on sees nothing: for measuring what looking on costs.
+    /// Disables all checks, to measure their cost.
     pub(crate) fn stop(&mut self) {
         self.blind = true;
     }
 
-    /// The same, but it does not matter whether these promises are kept.
+    /// Ignores violations of these promises.
     pub fn without(mut self, names: &[String]) -> Judge {
         names.iter().for_each(|name| self.oracles.mute(name));
         self.without = names.to_vec();
         self
     }
 
-    /// From now on only this promise counts, and those that no run goes on without.
+    /// Ignores violations of every promise but `id`; checks that cannot be muted still count.
     pub fn look_only_for(&mut self, id: &str) {
         for other in promises().into_iter().filter(|other| *other != id) {
             self.oracles.mute(other);
@@ -82,12 +84,12 @@ impl Judge {
         }
     }
 
-    /// Can a run go on after this promise is broken, and be judged?
+    /// Whether the promise can be muted.
     pub fn may_go_without(name: &str) -> bool {
         promises().contains(&name)
     }
 
-    /// Shows the oracles what has happened.
+    /// Passes an observation to the oracles.
     pub fn observe(&mut self, at: Instant, event: u64, what: Observation<'_>) {
         if self.failure.is_some() || self.blind {
             return;
@@ -101,7 +103,7 @@ impl Judge {
         }
     }
 
-    /// Counts a check of the world's own, and fails the run where it does not hold.
+    /// Counts a check that the world makes, and fails the run if it does not hold.
     pub fn hold(&mut self, at: Instant, event: u64, check: Check, found: Result<(), String>) {
         match self.checks.iter_mut().find(|(id, _)| *id == check.id) {
             Some((_, count)) => *count += 1,
@@ -113,14 +115,14 @@ impl Judge {
         }
     }
 
-    /// Records a failure, unless there was one already: the first is the one to look at.
+    /// Records a failure unless it is muted; only the first failure is kept.
     pub fn fail(&mut self, failure: Failure) {
         if !self.without.iter().any(|name| name == failure.id) {
             self.failure.get_or_insert(failure);
         }
     }
 
-    /// The run has come to its end: the checks that need all of it.
+    /// Runs the checks that need the complete run.
     pub fn finish(&mut self, at: Instant, event: u64) {
         if self.failure.is_none()
             && !self.blind
@@ -144,13 +146,13 @@ impl Judge {
 
     fn violated(&mut self, at: Instant, event: u64, violation: Violation) {
         let Violation { id, sentence, evidence, .. } = violation;
-        // Promises go by families: all of liveness begin like that.
+        // Ids of liveness promises begin with `L`.
         let class = if id.starts_with('L') { Class::Liveness } else { Class::Safety };
         self.fail(Failure { class, id, sentence, evidence, at, event });
     }
 }
 
-/// The ids of all promises that a run can be judged without.
+/// The ids of all promises that can be muted.
 pub fn promises() -> Vec<&'static str> {
     let checks = [
         Check::RECOVERS,
@@ -173,163 +175,163 @@ pub fn promises() -> Vec<&'static str> {
         Check::RATE,
     ];
     let mut ids: Vec<&'static str> = Oracles::ids().collect();
-    // Some are checked by oracles and by the world.
+    // Some promises are checked both by an oracle and by the world.
     let own = checks.iter().map(|check| check.id).filter(|id| !Oracles::ids().any(|o| o == *id));
     ids.extend(own);
     ids
 }
 
-/// A check that the world makes itself.
+/// A check that the world itself makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// What its failure means.
+    /// The class of its failure.
     pub class: Class,
     /// Stable id.
     pub id: &'static str,
-    /// What is promised.
+    /// The promise in words.
     pub sentence: &'static str,
 }
 
 impl Check {
-    /// Ground truth opens.
+    /// A store recovers from any legal crash.
     pub const RECOVERS: Check = Check {
         class: Class::Safety,
         id: "T2",
         sentence: "what any legal crash leaves can be recovered",
     };
-    /// What can be recovered is.
+    /// A store is refused only if data that it acknowledged cannot be recovered.
     pub const REFUSES: Check = Check {
         class: Class::Safety,
         id: "T11",
         sentence: "a store is refused only where what it has acknowledged cannot be recovered",
     };
-    /// Only who speaks in the place of a server may be refused.
+    /// Servers never refuse messages of real servers.
     pub const WELCOME: Check = Check {
         class: Class::Liveness,
         id: "L12",
         sentence: "no server refuses what another one says",
     };
-    /// An error of the disk stops the server.
+    /// A server stops after a disk error.
     pub const HALTS: Check =
         Check { class: Class::Safety, id: "L9", sentence: "a server whose disk has failed stops" };
-    /// Steps are bounded.
+    /// The outputs of one step are bounded.
     pub const BOUNDED: Check = Check {
         class: Class::Safety,
         id: "E2",
         sentence: "the outputs of one step are bounded by what the server holds",
     };
-    /// So is what clients take up.
+    /// The memory that clients take up is bounded and counted.
     pub const CLIENTS: Check = Check {
         class: Class::Safety,
         id: "E6",
         sentence: "what others take up is bounded as the driver is told, and is counted right",
     };
-    /// Nothing is left over.
+    /// All queues are empty when the ensemble is idle.
     pub const DRAINED: Check = Check {
         class: Class::Safety,
         id: "E3",
         sentence: "queues are empty when nothing is going on",
     };
-    /// Names are of those who bear them.
+    /// Each connection is associated with exactly its session.
     pub const NAMES: Check = Check {
         class: Class::Safety,
         id: "E3",
         sentence: "each connection is known as that of its session, and no other one",
     };
-    /// The end of the log is in memory, too.
+    /// The in-memory tail of the log matches the end of the log.
     pub const TAIL: Check = Check {
         class: Class::Safety,
         id: "E3",
         sentence: "what is kept of the log in memory is its end, and its bytes are counted",
     };
-    /// Servers compare their states by themselves.
+    /// The servers' own digest comparison finds no divergence.
     pub const ALIKE: Check = Check {
         class: Class::Safety,
         id: "T1",
         sentence: "no server finds that its state is another one than its leader's",
     };
-    /// No handle is left over.
+    /// File and connection handles are released.
     pub const HANDLES: Check =
         Check { class: Class::Safety, id: "E4", sentence: "files and connections are given back" };
-    /// Files come and go: snapshots are taken, and what they replace is removed.
+    /// Snapshots are taken, and files that they replace are removed.
     pub const FILES: Check = Check {
         class: Class::Safety,
         id: "E4",
         sentence: "disks do not fill with what nobody needs",
     };
-    /// Somebody leads once nothing goes wrong any more.
+    /// A leader exists after the heal.
     pub const LEADER: Check = Check {
         class: Class::Liveness,
         id: "L1",
         sentence: "somebody leads once nothing goes wrong any more",
     };
-    /// Everybody gets to serve.
+    /// Every server serves after the heal.
     pub const JOINS: Check = Check {
         class: Class::Liveness,
         id: "L5",
         sentence: "every server joins the leader and serves once nothing goes wrong any more",
     };
-    /// Elections end.
+    /// Elections after the heal settle within bounds.
     pub const ELECTIONS: Check = Check {
         class: Class::Liveness,
         id: "L6",
         sentence: "elections settle within few rounds and messages once nothing goes wrong any more",
     };
-    /// All servers get to the same state.
+    /// All servers reach the same state once writes have ended.
     pub const CONVERGES: Check = Check {
         class: Class::Liveness,
         id: "L3",
         sentence: "all servers reach the same state once nobody writes any more",
     };
-    /// Writes get through once nothing goes wrong any more.
+    /// Writes succeed after the heal.
     pub const WRITES: Check = Check {
         class: Class::Liveness,
         id: "L2",
         sentence: "fresh writes of old and new sessions succeed once nothing goes wrong any more",
     };
-    /// No panic.
+    /// Code under test does not panic.
     pub const PANIC: Check =
         Check { class: Class::Panic, id: "E1", sentence: "nothing makes the code panic" };
-    /// Each call of the client library ends once.
+    /// Each call of the client library completes exactly once.
     pub const CALLS: Check = Check {
         class: Class::Safety,
         id: "CLIENT-12",
         sentence: "the client library ends each call once",
     };
-    /// The client library finds no fault with the server.
+    /// The client library sees no protocol violation by the server.
     pub const PROTOCOL: Check = Check {
         class: Class::Safety,
         id: "CLIENT-13",
         sentence: "the client library finds answers in order, and frames well formed",
     };
-    /// The client library keeps its session alive, and does not wait for a dead server.
+    /// The client library pings in time, and disconnects from a silent server in time.
     pub const PATIENCE: Check = Check {
         class: Class::Safety,
         id: "CLIENT-05",
         sentence: "the client library pings in time, and gives up a silent server in time",
     };
-    /// The client library keeps what it has heard.
+    /// The client library reports its last zxid and delivers every event.
     pub const MEMORY: Check = Check {
         class: Class::Safety,
         id: "CLIENT-07",
         sentence: "the client library says how far it has seen, and passes every event on",
     };
-    /// Clients are let in at the configured rate.
+    /// Clients are admitted at the configured rate.
     pub const RATE: Check = Check {
         class: Class::Safety,
         id: "THR-05",
         sentence: "clients connect at the rate that is configured, no faster and no slower",
     };
-    /// Wrong passwords are refused.
+    /// Wrong session passwords are refused.
     pub const PASSWORD: Check = Check {
         class: Class::Safety,
         id: "S4",
         sentence: "session ids are unique, and passwords are checked",
     };
-    /// A schedule says that a fault is a failure.
+    /// A schedule may declare a fault to be a failure.
     pub const TRIP: Check =
         Check { class: Class::Safety, id: "TRIP", sentence: "this fault does not strike" };
-    /// The simulator's own clients keep their rules.
+    /// The simulated clients keep their own rules.
     pub const SIMULATOR: Check =
         Check { class: Class::Simulator, id: "SIM", sentence: "the simulator keeps its own rules" };
 }
@@ -346,7 +348,7 @@ impl Class {
         }
     }
 
-    /// As verdicts are counted.
+    /// The name that reports and counters use.
     pub fn name(self) -> &'static str {
         match self {
             Class::Safety => "safety",
@@ -378,7 +380,7 @@ mod tests {
     const SERVER: ServerId = ServerId(1);
 
     #[test]
-    fn the_first_failure_stays_and_checks_are_counted() {
+    fn judge_keeps_first_failure_and_counts_checks() {
         let mut judge = Judge::new(&[SERVER], Rules::default());
         judge.hold(Instant(1), 1, Check::HALTS, Ok(()));
         assert_eq!(judge.failure(), None);
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_count_does_not_hide_what_does() {
+    fn muted_promise_does_not_hide_later_failure() {
         let mut judge = Judge::new(&[SERVER], Rules::default()).without(&["L2".to_owned()]);
         judge.hold(Instant(1), 1, Check::WRITES, Err("client 3 waits".into()));
         assert_eq!(judge.failure(), None);
@@ -406,10 +408,10 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_promise_that_the_oracles_see_is_a_safety_failure() {
+    fn oracle_violation_is_a_safety_failure() {
         let mut judge = Judge::new(&[SERVER], Rules::default());
         let zxid = zabkeeper_core::Zxid(0x1_0000_0001);
-        // Applied, and never proposed by anybody.
+        // Server 1 applies a transaction that no leader proposed.
         judge.observe(
             Instant(5),
             9,
@@ -428,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_that_servers_keep_among_themselves_name_promises() {
+    fn compatibility_rows_of_peer_rules_name_known_promises() {
         let page = include_str!("../../docs/compatibility.md");
         let is_rule = |row: &&str| ["| FLE-", "| QV-", "| ZAB-"].iter().any(|f| row.starts_with(f));
         let rows = Vec::from_iter(page.lines().filter(is_rule));

@@ -1,4 +1,4 @@
-//! The evidence that adds up over time: one line per long batch in `sim/evidence.jsonl`.
+//! The ledger of long batches: one line per batch in `sim/evidence.jsonl`.
 //!
 //! Owns the format of that file.
 
@@ -15,11 +15,11 @@ use crate::batch::Batch;
 use crate::cli::Flags;
 use crate::report;
 
-/// Where it is, as seen from this package.
+/// Path of the ledger, relative to this package.
 const LEDGER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/evidence.jsonl");
 
-/// Appends a line about `batch`, with all that makes its runs others than those of its profile, and why it ended before
-/// its time, if it did. Lines of before 2026-11-24 lack both, and have `faults` for what was said of these.
+/// Appends a line about `batch`, with the flags in which its runs deviate from their profile, and
+/// whether it ended early. Lines from before 2026-11-24 lack both, and call the flags `faults`.
 ///
 /// # Errors
 /// Those of the file system.
@@ -49,8 +49,8 @@ pub fn append(batch: &Batch, flags: &Flags) -> io::Result<()> {
     writeln!(file, "{line}")
 }
 
-/// The commit that the tree of this program is at, with a plus where it has been changed since, or has files that are newer than the
-/// program; as it was when it was first asked for.
+/// The commit of the source tree, with a plus if tracked files differ from it or sources are newer
+/// than this program. Determined once, at the first call.
 pub fn revision() -> &'static str {
     static REVISION: OnceLock<String> = OnceLock::new();
     REVISION.get_or_init(ask)
@@ -68,13 +68,13 @@ fn ask() -> String {
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return "unknown".to_owned();
     };
-    // The ledger itself grows by what is recorded in it.
+    // The ledger changes with every recorded batch, so it does not count.
     let others = ["status", "--porcelain", "-uno", "--", ":/", ":(top,exclude)sim/evidence.jsonl"];
     let changed = git(&others).is_some_and(|text| !text.is_empty());
     if changed || is_older_than_its_sources() { format!("{commit}+") } else { commit }
 }
 
-/// Somebody may have committed, or gone back, since this program was built.
+/// Whether sources are newer than the program: the tree may be at another commit since the build.
 fn is_older_than_its_sources() -> bool {
     let built = std::env::current_exe().and_then(|path| path.metadata()?.modified());
     let newest = |package: &str| {
@@ -85,7 +85,7 @@ fn is_older_than_its_sources() -> bool {
     matches!((built, sources), (Ok(built), Some(newest)) if newest > built)
 }
 
-/// When what lies there was last written; `None` where there is nothing to be seen.
+/// The newest modification time in the folder and below; `None` if no file can be read.
 fn newest_in(folder: &Path) -> Option<SystemTime> {
     let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
     let written = entries.filter_map(|entry| {

@@ -1,26 +1,26 @@
-//! The simulated world: real servers, stores and clients under every fault that the seed draws, and the oracles that
-//! watch them. The guide for users is `docs/simulator.md`.
+//! Deterministic simulation: real servers, stores and clients in one thread under the faults that a
+//! seed draws, checked by oracles. The guide for users is `docs/simulator.md`.
 //!
 //! ```text
-//! seed, queue, trace,     the ground: streams of randomness, order of events, fingerprint, and what a seed means
+//! seed, queue, trace,     foundation: random streams, event order, trace fingerprint
 //!   format
-//! agenda, schedule,       what is decided rather than brought about, as data; and less of it
+//! agenda, schedule,       decisions (faults and calls) as data; replaying and shrinking them
 //!   shrink
-//! fs, stream, reach       what breaks: disks, connections, and who reaches whom
-//! node, client            who suffers: the real server with its driver's loop, the real session
-//! options, faults, heal,  what is drawn before a run
+//! fs, stream, reach       simulated disks, connections, and reachability between servers
+//! node, client            the real server with its driver loop; the real client session
+//! options, faults, heal,  settings that are drawn before a run
 //!   buggify, targets,
 //!   workload,
 //!   selection
-//! world, shared, fork,    phases, strikes, the loop; calls one by one, to compare with real servers
-//!   scene
-//! observe, model, oracle  what is seen and judged
-//! judge, guard, tally,    what comes out
+//! world, shared, fork,    phases, fault injection, the event loop; `scene` runs calls one by one,
+//!   scene                   for the comparison with Apache ZooKeeper
+//! observe, model, oracle  observations, the reference model and the oracles
+//! judge, guard, tally,    verdict, counters and reports of a run
 //!   roles, shapes,
 //!   chronicle, story,
 //!   html, report,
 //!   sometimes, coverage
-//! cli, program, run,      how it is asked for
+//! cli, program, run,      command line, batches and measurements
 //!   stop, batch, plan,
 //!   determinism, ledger,
 //!   power, speed, track,

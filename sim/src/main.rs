@@ -1,4 +1,4 @@
-//! The simulator's program; all of it is in the library.
+//! The simulator's binary; the library contains all of its code.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,10 @@
-//! What the world shows to its checkers: raw frames on client connections, and what goes in and out of servers.
+//! Observations that the world passes to the oracles: frames on client connections, inputs and
+//! outputs of servers.
 //!
-//! Owns the vocabulary between `world` and `oracle`. Must not judge.
+//! Owns the interface between `world` and `oracle`. Must not judge.
 //!
-//! Clients are watched on the wire, not through their library: a library may drop a doubled event or repair an order,
-//! and a fault of the server would hide behind it.
+//! Clients are observed on the wire, not through the client library: a library may drop a duplicate
+//! event or repair an order, which would hide a defect of the server.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +19,7 @@ use zabkeeper_core::{
     WatchSummary, Zxid,
 };
 
-/// Subject of the certificate of who may do everything.
+/// Subject of the super user's certificate.
 pub const SUPER_SUBJECT: &str = "CN=root+OU=ops";
 
 /// A client of the simulated world, counted from zero.
@@ -26,7 +27,7 @@ pub const SUPER_SUBJECT: &str = "CN=root+OU=ops";
 pub struct ClientId(pub u32);
 
 impl ClientId {
-    /// From where the client connects: no two have the same address. One in eight has an address of IPv6.
+    /// The client's address, unique in the run. One in eight is an IPv6 address.
     pub fn address(self) -> String {
         let [_, a, b, c] = self.0.to_be_bytes();
         if c % 8 == 7 {
@@ -36,7 +37,7 @@ impl ClientId {
         format!("10.{a}.{b}.{c}")
     }
 
-    /// Subject of its certificate, where servers ask for one. Some have none.
+    /// Subject of its certificate, where servers require one. Some clients have none.
     pub fn subject(self) -> Option<&'static str> {
         match self.0 % 8 {
             1 | 5 => Some("CN=ann"),
@@ -47,11 +48,11 @@ impl ClientId {
     }
 }
 
-/// Who holds what has a digest, for whoever has to say what differs.
+/// The server whose digest is observed, so that a report can say what differs.
 #[derive(Clone, Copy)]
 pub struct Holder<'a>(pub Option<&'a Server>);
 
-/// The digest stands beside it.
+/// The digest is compared instead.
 impl PartialEq for Holder<'_> {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -67,224 +68,227 @@ impl fmt::Debug for Holder<'_> {
 /// What a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// To be read: what it has sent has lain there since then, and it takes what it is sent.
+    /// For the server to read its bytes, which arrived at this time, although the client reads its
+    /// own output.
     Turn(Instant),
-    /// For the answer to what its server has read then.
+    /// For the reply to a request that the server read at this time.
     Answer(Instant),
 }
 
-/// One thing that has happened, in the order of the world's events.
+/// One observation, in the order of the world's events.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Observation<'a> {
-    /// A connection stands, as seen by the client. It gets its handshake and frames from here on.
+    /// A connection is open, as seen by the client. Its handshake and frames follow.
     ConnOpened {
-        /// Whose.
+        /// The client.
         client: ClientId,
         /// The connection, unique in the run.
         conn: ConnId,
-        /// With which server.
+        /// The server.
         server: ServerId,
     },
-    /// The client has written a whole frame (without its length): the handshake first, then requests. It may never
-    /// arrive.
+    /// The client has written a complete frame (without its length): the handshake first, then
+    /// requests. It may never arrive.
     ToServer {
-        /// On which connection.
+        /// The connection.
         conn: ConnId,
         /// The frame.
         frame: Bytes,
     },
-    /// The client has read a whole frame (without its length).
+    /// The client has read a complete frame (without its length).
     ToClient {
-        /// On which connection.
+        /// The connection.
         conn: ConnId,
         /// The frame.
         frame: Bytes,
     },
-    /// The client's end of the connection is gone: nothing more is read from it.
+    /// The client's end of the connection is closed: it reads nothing more.
     ConnClosed {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
-    /// A server is about to take an input of its election, its links or its disk.
+    /// A server is about to process an input from an election, a link or its disk.
     Input {
-        /// Who.
+        /// The server.
         server: ServerId,
         /// The input.
         input: &'a Input,
     },
-    /// The input that a server is about to take is a ping of its leader, and it has read no clients for longer than a tick: its
-    /// disk is behind.
+    /// The server is about to process a ping of its leader, and has read no client for longer than
+    /// a tick, because its disk is behind.
     Unread {
-        /// Who.
+        /// The server.
         server: ServerId,
-        /// Connections that it has.
+        /// Its open connections.
         open: &'a [ConnId],
     },
-    /// What a step has put out, and what the server says of itself after it. Not told where there is nothing and
-    /// nothing has changed. A crash may still keep some of it from leaving.
+    /// The outputs of a step, and the server's status after it. Omitted if there are no outputs and
+    /// the status is unchanged. A crash may still discard some of the outputs.
     Output {
-        /// Whose step.
+        /// The server.
         server: ServerId,
-        /// Orders to the disk.
+        /// Commands to the disk.
         disk: &'a [DiskCommand],
-        /// Orders to the links.
+        /// Commands to the links.
         peers: &'a [PeerCommand],
         /// Notifications.
         election: &'a [(ServerId, Notification)],
-        /// What the server says of itself.
+        /// The server's status.
         status: &'a Status,
     },
-    /// A server's tree has moved on to this transaction: one observation for each, but only one with a digest where a
-    /// leader's snapshot has replaced the tree.
+    /// A server's tree has advanced to this transaction: one observation per transaction, but only
+    /// one, with a digest, when a leader's snapshot has replaced the tree.
     Applied {
-        /// By whom.
+        /// The server.
         server: ServerId,
-        /// Which.
+        /// The transaction.
         zxid: Zxid,
-        /// Digest of tree and sessions, where the world took it (sampled).
+        /// Digest of tree and sessions, where the world sampled it.
         digest: Option<u64>,
-        /// Whose digest it is.
+        /// The server that the digest is of.
         holder: Holder<'a>,
     },
-    /// Ground truth, sampled: what a fresh recovery from only the durable bytes of a server's disk would find now.
+    /// Sampled: what recovery from only the durable bytes of a server's disk would find now.
     DurableTruth {
-        /// Whose disk.
+        /// The server.
         server: ServerId,
         /// Its state file.
         state: DurableState,
         /// The last transaction that would survive a power failure now, committed or not.
         last: Zxid,
-        /// Digest of tree and sessions when all that would survive is applied.
+        /// Digest of tree and sessions after applying all surviving transactions.
         digest: u64,
-        /// A server that has applied it.
+        /// A server that has applied them.
         holder: Holder<'a>,
     },
-    /// Sampled beside it: what recovery would find if the power failed now and everything written happened to survive.
+    /// Sampled together with it: what recovery would find if the power failed now and all written
+    /// bytes survived.
     CachedTruth {
-        /// Whose disk.
+        /// The server.
         server: ServerId,
         /// Its state file.
         state: DurableState,
         /// The last transaction that would survive.
         last: Zxid,
     },
-    /// A server serves its clients from now on; told after the step that says so.
+    /// A server begins to serve clients; observed after the step that says so.
     Serves {
-        /// Who.
+        /// The server.
         server: ServerId,
-        /// How many of its clients' syncs wait for the leader's word.
+        /// Number of its clients' syncs that wait for the leader.
         syncs: usize,
-        /// How many handshakes wait for it to serve.
+        /// Number of handshakes that were held until it serves.
         held: usize,
     },
-    /// The sessions that only this server knows are others than they were; told after what has been applied.
+    /// The set of local sessions of a server has changed; observed after the applied transactions.
     Locals {
-        /// Who.
+        /// The server.
         server: ServerId,
-        /// By id.
+        /// The sessions, by id.
         sessions: &'a [SessionId],
     },
-    /// An operator has asked a server about itself.
+    /// An operator has queried a server.
     Reported {
-        /// Which.
+        /// The server.
         server: ServerId,
         /// The answer.
         report: &'a SelfReport,
-        /// Connections that the server has.
+        /// Open connections of the server.
         open: &'a BTreeSet<ConnId>,
     },
-    /// A server begins a new life from its disk. Recovery is an observation of its own (`Recovered`).
+    /// A server starts a new life from its disk. The result of recovery is a separate observation
+    /// (`Recovered`).
     Started {
-        /// Which.
+        /// The server.
         server: ServerId,
-        /// What it is told about new sessions in this life.
+        /// Its session options in this life.
         sessions: SessionOptions,
     },
     /// A server has recovered.
     Recovered {
-        /// Which.
+        /// The server.
         server: ServerId,
         /// State file found.
         state: DurableState,
         /// Last transaction found.
         last: Zxid,
     },
-    /// A server is gone: killed or without power.
+    /// A server has ended: by kill or power failure, or gracefully.
     Stopped {
-        /// Which.
+        /// The server.
         server: ServerId,
     },
     /// The disk of a server that is down has been replaced by an empty one.
     Wiped {
-        /// Whose.
+        /// The server.
         server: ServerId,
     },
-    /// Whoever holds this session begins anew with nothing but its id and password; its connections are gone.
+    /// The owner of this session restarts with only its id and password; its connections are gone.
     Forgotten {
-        /// Which.
+        /// The session.
         session: SessionId,
     },
-    /// Told now and then: which client of a server has waited longest.
+    /// Sampled: the client of a server that has waited longest.
     Waits {
-        /// Which server.
+        /// The server.
         server: ServerId,
         /// The client's connection.
         conn: ConnId,
-        /// What for.
+        /// What it waits for.
         wait: Wait,
     },
-    /// The ensemble is stopped, and from now on all these are it.
+    /// The ensemble is stopped, and consists of these voters from now on.
     Grown {
-        /// All its voters.
+        /// All voters.
         voters: &'a [ServerId],
     },
-    /// A fault strikes these servers, or what is between them, and lasts until then.
+    /// A fault strikes these servers, or the links between them, and lasts until then.
     Struck {
-        /// Which.
+        /// The servers.
         servers: &'a [ServerId],
-        /// The end of it.
+        /// The end of the fault.
         until: Instant,
     },
-    /// A server gets no time until then. Told again when a pause is cut short.
+    /// A server does not run until then. Observed again when the pause is cut short.
     StandsStill {
-        /// Which.
+        /// The server.
         server: ServerId,
         /// The end of the pause.
         until: Instant,
     },
-    /// End of the run, at the audit: the live sessions and the digest of a server.
+    /// At the final audit: the live sessions and the digest of a server.
     Final {
-        /// Whose.
+        /// The server.
         server: ServerId,
-        /// What it has applied.
+        /// The last transaction that it has applied.
         applied: Zxid,
         /// Digest of tree and sessions.
         digest: u64,
-        /// Whose digest it is.
+        /// The server that the digest is of.
         holder: Holder<'a>,
         /// Its live sessions.
         sessions: Vec<SessionId>,
     },
 }
 
-/// What a server says of itself when an operator asks.
+/// A server's answers to operators.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SelfReport {
     /// Counters and watermarks.
     pub status: Status,
     /// Live sessions of the ensemble.
     pub sessions: Vec<SessionInfo>,
-    /// Transactions that it has logged and not applied, as its driver has counted them.
+    /// Transactions logged but not applied, as counted by its driver.
     pub unapplied: usize,
-    /// Those that only this server knows.
+    /// Live local sessions of this server.
     pub local_sessions: Vec<SessionInfo>,
     /// Ephemeral nodes by session.
     pub ephemerals: Vec<(SessionId, Vec<String>)>,
-    /// How many watches of getData and exists there are.
+    /// Summary of the data watches.
     pub watched: WatchSummary,
-    /// These watches, by connection.
+    /// Data watches, by connection.
     pub by_conn: Vec<(ConnId, String)>,
-    /// The same, by path.
+    /// Data watches, by path.
     pub by_path: Vec<(ConnId, String)>,
 }
 
@@ -293,6 +297,6 @@ pub struct SelfReport {
 pub struct Observed<'a> {
     /// Virtual time.
     pub at: Instant,
-    /// What has happened.
+    /// The observation.
     pub what: Observation<'a>,
 }

@@ -1,7 +1,7 @@
-//! Everything that is drawn before a run begins, and printed with it.
+//! The settings of a run, drawn before it begins and printed with it.
 //!
-//! Owns profiles, what there is to be set, and the configuration that servers get. `draw` has the ranges, `text` the lines.
-//! Must not draw anything while the run goes on.
+//! Owns profiles, the settings and the configuration of servers. `draw` contains the ranges, `text`
+//! the output. Must not draw anything during a run.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -49,10 +49,10 @@ pub enum Profile {
     Perf,
 }
 
-/// What a user pins instead of having it drawn.
+/// Settings that the command line fixes instead of drawing them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Pinned {
-    /// Virtual length of the safety phase.
+    /// Virtual length of the phase of faults.
     pub duration: Option<Duration>,
     /// Number of servers, one to seven.
     pub servers: Option<u32>,
@@ -60,140 +60,141 @@ pub struct Pinned {
     pub clients: Option<u32>,
     /// Changes of the fault selection.
     pub faults: Vec<Selection<Fault>>,
-    /// Changes of what clients ask for.
+    /// Changes of the operation mix.
     pub ops: Vec<Selection<Op>>,
-    /// What strikes at marks, instead of what is drawn.
+    /// Faults at marks, instead of drawn ones.
     pub rules: Option<Vec<Rule>>,
-    /// Promises whose breaking does not count.
+    /// Promises whose violation does not fail the run.
     pub without: Vec<String>,
-    /// Where the run leaves the way of its seed.
+    /// Places at which the run forks.
     pub forks: Vec<Fork>,
-    /// Which unlikely choices are forced.
+    /// Unlikely settings that are forced.
     pub buggify: Choice,
 }
 
-/// See `outbound_bytes`; where nobody says.
+/// Default of `outbound_bytes`.
 pub const OUTBOUND_BYTES: usize = 64 << 10;
-/// See `digest_txns`; where nobody says.
+/// Default of `digest_txns`.
 pub const DIGEST_TXNS: u64 = 16;
-/// See `truth_txns`; where nobody says.
+/// Default of `truth_txns`.
 pub const TRUTH_TXNS: u64 = 128;
 
 /// The resolved settings of one run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Where they come from; `None`: from a schedule.
+    /// The profile they were drawn from; `None`: they come from a schedule.
     pub profile: Option<Profile>,
-    /// Virtual length of the safety phase.
+    /// Virtual length of the phase of faults.
     pub duration: Duration,
     /// Number of servers, all of them voters.
     pub servers: u32,
     /// Number of clients.
     pub clients: u32,
-    /// What goes wrong.
+    /// The faults that strike by time.
     pub faults: FaultPlan,
-    /// What strikes at marks.
+    /// The faults that strike at marks.
     pub rules: Vec<Rule>,
-    /// What may, where rules are drawn.
+    /// The faults that may strike at marks, where rules are drawn.
     pub at_marks: Option<FaultPlan>,
-    /// Where the run leaves the way of its seed.
+    /// Places at which the run forks.
     pub forks: Vec<Fork>,
-    /// Of every server.
+    /// Settings of every server.
     pub server: ServerOptions,
-    /// Which servers keep new sessions to themselves, when they are first started.
+    /// The servers that create local sessions, as of their first start.
     pub local: LocalRules,
-    /// One restart in so many is with other settings than the start before; zero: none.
+    /// One restart in this many changes some settings; zero: none.
     pub retold_one_in: u64,
-    /// Of every client.
+    /// Settings of every client.
     pub workload: WorkloadOptions,
-    /// How disks behave when they are well.
+    /// Latencies of healthy disks.
     pub disk: Pace,
-    /// How connections of clients behave.
+    /// Latencies of client connections.
     pub link: LinkPace,
-    /// What is between servers.
+    /// Settings of the links between servers.
     pub peers: PeerOptions,
-    /// At first so many servers are the ensemble; zero, or all: it never grows.
+    /// Initial number of servers of the ensemble; zero, or all: it never grows.
     pub grows_from: u32,
-    /// When all the others join it.
+    /// When the remaining servers join.
     pub grows_at: Duration,
-    /// What `/zookeeper/config` shows in an ensemble, where it is not what these servers are called.
+    /// Content of `/zookeeper/config`, if it differs from the servers' own list.
     pub members: Option<String>,
-    /// Goes into the keys of all hash maps, and must change nothing.
+    /// Salt for the keys of all hash maps; it must not change the run.
     pub map_salt: u64,
-    /// The phase with faults ends after so many events, however short it has been; zero: there is no bound.
+    /// The phase of faults ends after this many events, even if it is short; zero: no bound.
     pub fault_events: u64,
     /// The run ends where its faults would be healed.
     pub unhealed: bool,
-    /// Digests are compared after so many applied transactions; with many nodes after more.
+    /// Digests are compared every this many applied transactions; less often with many nodes.
     pub digest_txns: u64,
-    /// Ground truth is looked at after so many applied transactions; with a long log after more.
+    /// Recovery of the durable bytes is sampled every this many applied transactions; less often
+    /// with a long log.
     pub truth_txns: u64,
-    /// Nobody asks for anything for so long before the audit: for what takes its time.
+    /// Idle time before the audit, for activities that need time.
     pub rest: Duration,
-    /// One client in so many is gone for good before that, without a word; zero: none.
+    /// One client in this many vanishes for good before the rest; zero: none.
     pub gone_one_in: u32,
-    /// Whom the heal leaves out.
+    /// The servers that the heal leaves out.
     pub left_out: LeftOut,
-    /// Promises whose breaking does not count.
+    /// Promises whose violation does not fail the run.
     pub without: Vec<String>,
 }
 
-/// What is between servers.
+/// Settings of the links between servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerOptions {
-    /// How links behave.
+    /// Latencies of links.
     pub link: LinkPace,
-    /// Bytes that a link holds under way; what is more waits in the sender.
+    /// Bytes that a link holds in flight; more bytes wait in the sender.
     pub window: usize,
-    /// Inputs of other servers that wait, above which a server's driver does not read their connections.
+    /// Queued inputs of other servers above which a driver pauses reads of their connections.
     pub inputs: usize,
-    /// When an attempt to connect that nobody answers is given up, ms.
+    /// Timeout of an unanswered connection attempt, ms.
     pub dial_timeout_ms: u64,
-    /// How notifications travel.
+    /// Delivery of notifications.
     pub votes: VotePace,
-    /// Some words by which a learner is brought in stall their link for up to this, ms.
+    /// Some messages of the synchronization phase stall their link for up to this, ms.
     pub words_late_ms: u64,
 }
 
-/// How notifications of elections travel: one in so many is treated badly; zero: none.
+/// Delivery of election notifications: one in this many is affected; zero: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VotePace {
-    /// Never arrives.
+    /// It is lost.
     pub lost_one_in: u64,
-    /// Arrives again, much later.
+    /// It is duplicated, much later.
     pub twice_one_in: u64,
-    /// Arrives late, after newer ones.
+    /// It is delayed, behind newer ones.
     pub late_one_in: u64,
 }
 
-/// Settings of a server: its configuration, and how its driver behaves.
+/// Settings of a server: its configuration, and the behaviour of its driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerOptions {
-    /// The unit of timeouts, ms.
+    /// The tick, ms.
     pub tick_ms: u32,
-    /// Ticks that an election may take until service begins, and that leader and follower wait for each other.
+    /// `initLimit` and `syncLimit`, in ticks.
     pub phase_ticks: (u32, u32),
     /// See [`Limits`].
     pub limits: Limits,
     /// Bounds of session timeouts, in ticks.
     pub session_ticks: (u32, u32),
-    /// Of these servers they are others, as where an operator has forgotten some.
+    /// Servers with other bounds, as if an operator had forgotten to configure them.
     pub other_sessions: BTreeSet<ServerId>,
-    /// Which, in ticks.
+    /// The other bounds, in ticks.
     pub other_session_ticks: (u32, u32),
-    /// Bytes of the longest frame that a client may send (`jute.maxbuffer`).
+    /// Maximum length of a client's frame, bytes (`jute.maxbuffer`).
     pub frame_bytes: u32,
-    /// Bytes on their way to a client above which the network takes no more.
+    /// Bytes in flight to a client above which the network accepts no more.
     pub outbound_bytes: usize,
-    /// What a server's driver lets clients take up.
+    /// The driver's limits on clients.
     pub clients: ClientBounds,
-    /// How many clients may connect in a time.
+    /// Connection throttling.
     pub throttle: Throttle,
     /// See [`AuthOptions`].
     pub auth: AuthOptions,
     /// See [`TreeOptions`].
     pub tree: TreeOptions,
-    /// Bytes of a log segment.
+    /// Size of a log segment, bytes.
     pub segment_bytes: u64,
     /// Inputs that the driver takes at once.
     pub batch_inputs: usize,
@@ -203,37 +204,37 @@ pub struct ServerOptions {
     pub batch_commands: usize,
     /// Virtual time of one step, ns.
     pub step_ns: u64,
-    /// Some deadlines come late by up to this, us.
+    /// Some timers fire late by up to this, us.
     pub timer_slack_us: u64,
-    /// The worker that writes the log pauses behind each batch, up to this, us.
+    /// The log worker pauses after each batch for up to this, us.
     pub log_pause_us: u64,
-    /// The one that writes snapshots does behind each piece, us.
+    /// The snapshot worker pauses after each piece for up to this, us.
     pub snapshot_pause_us: u64,
 }
 
-/// How many clients may connect in a time; see [`ThrottleOptions`].
+/// Connection throttling; see [`ThrottleOptions`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Throttle {
-    /// Zero lets everybody in.
+    /// Size of the token bucket; zero disables throttling.
     pub tokens: u32,
-    /// Time in which the bucket gets tokens.
+    /// Interval at which the bucket is filled.
     pub fill: Duration,
-    /// How many.
+    /// Tokens per fill.
     pub fill_count: u32,
-    /// Time between changes of random drops; zero: there are none.
+    /// Interval between changes of the drop probability; zero: no random drops.
     pub freeze: Duration,
-    /// What their probability gains and loses, in millionths.
+    /// Increase and decrease of that probability, in millionths.
     pub drops: (u32, u32),
-    /// Which part of the bucket may be missing where that probability falls, in millionths.
+    /// The share of the bucket that may be missing when the probability decreases, in millionths.
     pub decrease_ratio: u32,
-    /// Does a new session cost more than an old one?
+    /// Whether new sessions cost more than renewed ones.
     pub weighted: bool,
-    /// What a new session, a new local one, and going on with one cost then.
+    /// Weights of a new global session, a new local one, and a renewal.
     pub weights: (u32, u32, u32),
 }
 
 impl Throttle {
-    /// As a user would have it who configures nothing.
+    /// The defaults of an unconfigured server.
     pub(crate) const OPEN: Throttle = Throttle {
         tokens: 0,
         fill: Duration::from_millis(1),
@@ -245,7 +246,7 @@ impl Throttle {
         weights: (3, 1, 2),
     };
 
-    /// As the core has it.
+    /// The core's form of these settings.
     pub fn options(&self) -> ThrottleOptions {
         let Throttle { tokens, fill, fill_count, freeze, drops, .. } = *self;
         let (global, local, renew) = self.weights;
@@ -262,51 +263,53 @@ impl Throttle {
     }
 }
 
-/// What clients do.
+/// Settings of the workload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkloadOptions {
-    /// Calls of all clients together in a virtual second, in the mean.
+    /// Mean calls of all clients together per virtual second.
     pub calls_per_second: u64,
     /// Number of paths.
     pub paths: u64,
-    /// How many times more the first two of them are named, between them.
+    /// How many more times the first two paths are listed, in total.
     pub hot: u64,
-    /// Calls of one client that may be under way at once.
+    /// Maximum number of calls of one client in flight.
     pub depth: usize,
-    /// Longest data, bytes.
+    /// Maximum length of data, bytes.
     pub data_bytes: usize,
-    /// Least and greatest session timeout asked for, ms.
+    /// Minimum and maximum session timeout requested, ms.
     pub session_ms: (u64, u64),
-    /// Which operations, how often.
+    /// Weights of the operations.
     pub mix: OpMix,
-    /// Greatest delay before a reconnect, ms.
+    /// Maximum delay before a reconnect, ms.
     pub reconnect_ms: u64,
-    /// Bytes of paths that a client puts into one request that sets watches again.
+    /// Bytes of paths that a client puts into one setWatches request.
     pub watches_bytes: usize,
-    /// Bytes of the longest request that the client library sends.
+    /// Maximum length of a request that the client library sends, bytes.
     pub request_bytes: u32,
-    /// Calls that it takes at once; one more fails.
+    /// Calls that the client library accepts at once; one more fails.
     pub calls_max: usize,
-    /// One client in so many pings as late as another library might; zero: none.
+    /// One client in this many pings late, as another library might; zero: none.
     pub late_one_in: u64,
-    /// After which part of its session timeout, in percent.
+    /// The share of the session timeout after which such a client pings, percent.
     pub late_percent: u32,
-    /// One access control list in so many grants little; zero: all are open.
+    /// One ACL in this many is restricted; zero: all are open.
     pub narrow_one_in: u64,
-    /// After one answer in so many a client makes another call at once, and after one event in so many it reads; zero: none.
+    /// After one reply in this many a client makes another call at once, and after one event in
+    /// this many a read; zero: none.
     pub eager_one_in: u64,
-    /// One path in so many is odd; zero: none.
+    /// One path in this many is odd; zero: none.
     pub odd_one_in: u64,
-    /// After one call in so many a client is idle for longer than its session timeout; zero: never.
+    /// After one call in this many a client is idle for longer than its session timeout; zero:
+    /// never.
     pub idle_one_in: u64,
-    /// Do multis create ephemeral nodes?
+    /// Whether multis create ephemeral nodes.
     pub ephemeral_parts: bool,
-    /// Are clients cut off now and then as soon as their handshake, or a request that sets watches again, is answered?
+    /// Whether some connections break right after the reply to the handshake or to setWatches.
     pub hops: bool,
 }
 
 impl Profile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [Profile; 9] = [
         Profile::Default,
         Profile::Swarm,
@@ -319,7 +322,7 @@ impl Profile {
         Profile::Perf,
     ];
 
-    /// As it is selected.
+    /// The name that the command line uses.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Default => "default",
@@ -340,13 +343,13 @@ impl Profile {
     }
 }
 
-/// See `late_percent`: the client library's own time for a ping, about, and where nobody says.
+/// Default of `late_percent`: about the client library's own ping time.
 pub const PING_PERCENT: u32 = 33;
-/// See `calls_max`; where nobody says.
+/// Default of `calls_max`.
 pub const CALLS_MAX: usize = 10_000;
-/// More servers are never simulated.
+/// Maximum number of servers.
 pub const SERVERS_MAX: u32 = 7;
-/// Most clients of a run: a world of them takes a gigabyte or so.
+/// Maximum number of clients: a world with this many needs about a gigabyte.
 pub const CLIENTS_MAX: u32 = 10_000;
 
 impl Options {
@@ -355,13 +358,13 @@ impl Options {
         (1..=u64::from(self.servers)).map(ServerId)
     }
 
-    /// The voters when the run begins, if they are others than later.
+    /// The voters when the run begins, if the ensemble grows.
     pub fn first_voters(&self) -> Option<Vec<ServerId>> {
         let grows = (1..self.servers).contains(&self.grows_from);
         grows.then(|| (1..=u64::from(self.grows_from)).map(ServerId).collect())
     }
 
-    /// What all servers are told that decides about requests.
+    /// The servers' options that decide about requests.
     pub fn rules(&self) -> Rules {
         let tick = self.server.tick();
         Rules {
@@ -381,7 +384,7 @@ impl Options {
         }
     }
 
-    /// Which session timeouts servers grant.
+    /// The session timeouts that servers grant.
     fn timeouts(&self) -> TimeoutBounds {
         let ServerOptions { tick_ms, session_ticks, other_sessions, other_session_ticks, .. } =
             &self.server;
@@ -390,8 +393,9 @@ impl Options {
         TimeoutBounds { usual_ms, others: other_sessions.clone(), others_ms }
     }
 
-    /// The least time in which servers of this world find and establish a leader, about: a few messages each way, and a few
-    /// syncs. Servers that have less patience give each other up although nothing is wrong.
+    /// About the minimum time in which servers of this world elect and establish a leader: a few
+    /// messages each way, and a few syncs. Servers with shorter timeouts give each other up without
+    /// any fault.
     pub fn least_patience(&self) -> Duration {
         const MESSAGES: u64 = 4;
         const SYNCS: u64 = 6;
@@ -399,21 +403,21 @@ impl Options {
         Duration::from_nanos(MESSAGES * (link.min + link.mean) + SYNCS * self.disk.sync_mean)
     }
 
-    /// What a write may take where nothing is wrong: the slowest message a few times, the slowest sync and the pause behind it
-    /// twice, all that clients may ask for at once, and a while for other queues. Where windows do not carry what is asked
-    /// for, nobody knows.
+    /// Bound on the duration of a write without faults: the slowest message four times, the slowest
+    /// sync with its pause twice, the transfer of all requests that clients may have in flight, and
+    /// a margin for other queues. Zero if the links' window cannot carry the load.
     fn commit_within(&self) -> Duration {
-        // One sync in a thousand takes a hundred times as long, on a disk that is well (seed 0x3b0080042 of the swarm with one
-        // server: ten seconds).
+        // On a healthy disk one sync in a thousand takes a hundred times as long (seed 0x3b0080042
+        // of the swarm with one server: ten seconds).
         self.commit_with(100)
     }
 
-    /// The same where the slowest sync takes so many times as long as others.
+    /// The same where the slowest sync takes `slower` times as long as others.
     fn commit_with(&self, slower: u64) -> Duration {
-        /// Of an exponential draw.
+        /// Worst factor of an exponential draw.
         const WORST: u64 = 7;
         const QUEUES: Duration = Duration::from_secs(2);
-        /// Of a request besides its data.
+        /// Bytes of a request besides its data.
         const FRAME: u64 = 300;
         let PeerOptions { link, window, words_late_ms, .. } = self.peers;
         let pause = Duration::from_micros(self.server.log_pause_us);
@@ -434,11 +438,11 @@ impl Options {
         QUEUES + slowest * 4 + (sync + pause) * 2 + burst + late
     }
 
-    /// What a client may have to wait where nothing is wrong with its server, nor with the quorum that this is in: what is
-    /// committed for it, a ping before that, and its turn behind all others where each write has a sync of its own. Whose sync
-    /// takes much longer than others is not well meanwhile.
+    /// Bound on a client's wait if its server and a quorum with it are healthy: a commit, a tick
+    /// for a ping before that, and its turn behind all other calls where each write has its own
+    /// sync. A server whose sync takes much longer counts as unhealthy meanwhile.
     fn answer_within(&self) -> Duration {
-        /// Syncs that a write costs without group commit, at most.
+        /// Maximum number of syncs per write without group commit.
         const SYNCS: u64 = 5;
         let commit = self.commit_with(SYNCS);
         if commit.is_zero() {
@@ -454,7 +458,8 @@ impl Options {
         commit + self.server.tick() + turns
     }
 
-    /// As all servers are told. That they were told at different times is their drivers' affair.
+    /// The membership that all servers have. Its time differs between servers, which their drivers
+    /// add.
     fn membership(&self) -> Option<Membership> {
         let called = || {
             let line = |ServerId(id)| format!("server.{id}=10.0.1.{id}:2888:3888:participant\n");
@@ -469,7 +474,7 @@ impl Options {
         self.config_among(id, Voters::new(self.voters()))
     }
 
-    /// The same where these are the ensemble.
+    /// The same for this list of voters.
     pub fn config_among(&self, id: ServerId, voters: Voters) -> Config {
         let (init, sync) = self.server.phase_ticks;
         let mut config = config(id, voters, self.server.tick_ms)
@@ -494,23 +499,24 @@ impl Options {
     }
 }
 
-/// What clients may take up, as far as it is drawn; see [`ClientLimits`].
+/// The drawn limits on clients; see [`ClientLimits`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientBounds {
-    /// Bytes of queued output above which a client is not read.
+    /// Bytes of queued output above which the driver does not read from a client.
     pub output_bytes: usize,
-    /// Bytes of queued events above which its connection is closed.
+    /// Bytes of queued events above which the driver closes the connection.
     pub event_bytes: u64,
-    /// Unanswered requests of all above which only clients are read that wait for nothing.
+    /// Unanswered requests of all clients above which the driver reads only from clients without
+    /// any.
     pub outstanding: u64,
-    /// The same, at which none is read; 0 is no bound.
+    /// Unanswered requests of all clients at which the driver reads from none; 0: no bound.
     pub throttle_max_requests: u64,
-    /// Time for a handshake, ms.
+    /// Timeout of the handshake, ms.
     pub sessionless_ms: u64,
 }
 
 impl ClientBounds {
-    /// As a user would have them who configures nothing.
+    /// The defaults of an unconfigured server.
     pub const USUAL: ClientBounds = ClientBounds {
         output_bytes: 4 << 20,
         event_bytes: 10 << 20,
@@ -521,7 +527,7 @@ impl ClientBounds {
 }
 
 impl Options {
-    /// What a server's driver is told of the others; `ensemble` is the id that the server has learnt.
+    /// The driver's options for other servers; `ensemble` is the ensemble id that the server knows.
     pub fn driver_peers(&self, ensemble: u64) -> driver::PeerOptions {
         driver::PeerOptions {
             ensemble,
@@ -532,7 +538,7 @@ impl Options {
 }
 
 impl ServerOptions {
-    /// What a server's driver lets clients take up.
+    /// The driver's limits on clients.
     pub fn client_limits(&self) -> ClientLimits {
         ClientLimits {
             max_frame: self.frame_bytes,
@@ -548,18 +554,18 @@ impl ServerOptions {
         }
     }
 
-    /// How much it does in a turn.
+    /// The driver's limits per turn.
     pub fn turn_limits(&self) -> TurnLimits {
         let (inputs, units) = (self.batch_inputs, self.turn_units);
         TurnLimits { inputs, units }
     }
 
-    /// The unit of servers' patience.
+    /// The tick.
     pub fn tick(&self) -> Duration {
         Duration::from_millis(self.tick_ms.into())
     }
 
-    /// How long servers wait for a word of each other once they serve.
+    /// `syncLimit`: timeout of the silence between leader and follower.
     pub fn sync_limit(&self) -> Duration {
         Duration::from_nanos(self.sync_limit_ns())
     }
@@ -569,7 +575,7 @@ impl ServerOptions {
         u64::from(self.tick_ms) * u64::from(self.phase_ticks.1) * 1_000_000
     }
 
-    /// As a user would have it who configures nothing.
+    /// The defaults of an unconfigured server.
     pub(crate) fn usual() -> ServerOptions {
         let limits = usual_limits(2_000);
         ServerOptions {
@@ -598,7 +604,7 @@ impl ServerOptions {
 }
 
 impl VotePace {
-    /// All arrive, once, soon.
+    /// All notifications arrive once, without delay.
     pub const WELL: VotePace = VotePace { lost_one_in: 0, twice_one_in: 0, late_one_in: 0 };
 }
 

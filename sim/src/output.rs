@@ -1,17 +1,17 @@
-//! What leaves the program: results on standard output, what went wrong on standard error, files that were asked for.
+//! The program's output: results on standard output, errors on standard error, requested files.
 //!
-//! Owns the writing, and whether something of it is lost. Must not know what is written.
+//! Owns the writing, and the record of whether output was lost. Must not know what is written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Something of what standard output was to have is not there.
+/// Whether a write to standard output failed.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Writes to standard output. A closed pipe is no reason to fail: who reads has seen enough. Of anything else
-/// [`is_lost`] tells.
+/// Writes to standard output. A closed pipe is not an error, since the reader has read enough;
+/// [`is_lost`] reports any other failure.
 pub(crate) fn tell(text: &str) {
     let mut out = io::stdout().lock();
     let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else {
@@ -22,24 +22,24 @@ pub(crate) fn tell(text: &str) {
     }
 }
 
-/// Writes to standard error; nobody may be listening.
+/// Writes to standard error; failures are ignored.
 pub(crate) fn say(text: &str) {
     let _closed = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Has [`tell`] lost anything?
+/// Whether [`tell`] has failed to write anything.
 pub(crate) fn is_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Writes a file that somebody asked for, over what was there.
+/// Writes a requested file, replacing any existing content.
 pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
     File::create_new(path)
         .or_else(|_| OpenOptions::new().write(true).truncate(true).open(path))
         .and_then(|mut file| file.write_all(text.as_bytes()))
 }
 
-/// A file could be where a flag wants one, if it wants one.
+/// Checks before a run whether a flag's output file can be created.
 ///
 /// # Errors
 /// Says why it cannot.

@@ -1,7 +1,7 @@
-//! What a batch runs: seeds in order, and among them other futures of earlier ones.
+//! The jobs of a batch: seeds in order, interleaved with forks of earlier seeds.
 //!
-//! Owns rounds and the choice of forks. A round is decided when all of the one before are known, in the order of its
-//! jobs, so that a batch is the same whatever the number of threads.
+//! Owns rounds and the choice of forks. A round is chosen once all results of the previous round
+//! are known, in job order, so a batch does not depend on the number of threads.
 
 use zabkeeper_core::io::Mark;
 
@@ -11,49 +11,49 @@ use crate::options::{Pinned, Profile};
 use crate::run::{Job, Report};
 use crate::seed::{Dice, Seeds};
 
-/// Seeds of a round in which there are forks, and the forks that follow them: a quarter of all.
+/// Seeds per round, and forks that follow them: a quarter of all jobs are forks.
 const ROUND: (u64, u64) = (24, 8);
-/// Seeds that are remembered for each mark: the last ones that hit it.
+/// Seeds remembered per mark: the last ones that hit it.
 const REMEMBERED: usize = 8;
 
-/// Events of a run that is too dear to have other futures: several usual ones cost as much. A few such runs, with marks
-/// that nobody else hits, would take a third of a batch's time.
+/// Runs with more events are not forked: each costs as much as several usual ones. A few such runs,
+/// being the only ones that hit some mark, would take a third of a batch's time.
 const DEAR: u64 = 500_000;
 
-/// See the module.
+/// Chooses the jobs of a batch; see the module.
 #[derive(Debug)]
 pub struct Plan {
     /// The next seed.
     pub next: u64,
     end: u64,
-    /// Futures of one seed, all in one round.
+    /// With `--fork-at`: the seed, the place and the number of forks, all run in one round.
     futures: Option<(u64, Place, u64)>,
     forks: bool,
-    /// Seeds of the last round, whose forks are still to come.
+    /// Seeds of the last round, whose forks the next round contains.
     owed: u64,
     marks: Vec<Known>,
     dice: Dice,
 }
 
-/// What is known of a mark.
+/// Statistics of one mark.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// Runs that hit it, and forks it was the reason for.
+    /// Runs that hit the mark, plus forks chosen because of it.
     runs: u64,
-    /// Which seeds hit it before the heal, and how often.
+    /// Seeds that hit the mark before the heal, with the number of hits.
     seeds: Vec<(u64, u32)>,
 }
 
-/// Jobs without an order among them; they are told in their order.
+/// Jobs that may run concurrently; their results are reported in job order.
 #[derive(Debug)]
 pub struct Round {
     forks: Vec<(u64, Fork)>,
-    /// First and last seed, which follow the forks.
+    /// The half-open range of seeds; these jobs follow the forks.
     seeds: (u64, u64),
 }
 
 impl Plan {
-    /// As the flags want it.
+    /// The plan that the flags describe.
     pub fn new(flags: &Flags, pinned: &Pinned) -> Plan {
         let (next, end) = match (flags.seeds, flags.runs) {
             (Some(range), _) => range,
@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// What is to be run next; `None` when all has been.
+    /// The next jobs; `None` when all have run.
     pub fn round(&mut self) -> Option<Round> {
         if let Some((seed, place, forks)) = self.futures {
             self.futures = Some((seed, place, 0));
@@ -92,7 +92,7 @@ impl Plan {
         (round.length() > 0).then_some(round)
     }
 
-    /// Forks that the last round of seeds is followed by: from the marks that were hit least.
+    /// The forks that belong to the last round's seeds, at the marks with the fewest hits.
     fn choose_forks(&mut self) -> Vec<(u64, Fork)> {
         let owed = if self.forks { self.owed * ROUND.1 / ROUND.0 } else { 0 };
         (0..owed).filter_map(|_| self.choose_fork()).collect()
@@ -110,7 +110,7 @@ impl Plan {
         Some((seed, Fork { place: Place::Mark(mark, nth), number }))
     }
 
-    /// A job's result. Its own forks would be forks of a fork; those are left alone.
+    /// Learns from a job's result. Results of forks are not forked again.
     pub fn learn(&mut self, report: &Report) {
         let outcome = &report.outcome;
         let whole = report.job.pinned.forks.is_empty() && outcome.failure.is_none();
@@ -133,7 +133,7 @@ impl Plan {
 }
 
 impl Round {
-    /// The job with this number.
+    /// The job with this index in the round.
     pub fn job(&self, index: u64, flags: &Flags, pinned: &Pinned) -> Option<Job> {
         let forks = self.forks.len() as u64;
         if let Some((seed, fork)) = usize::try_from(index).ok().and_then(|i| self.forks.get(i)) {
@@ -145,7 +145,7 @@ impl Round {
         (seed < self.seeds.1).then(|| flags.job(seed, pinned))
     }
 
-    /// How many there are.
+    /// The number of jobs.
     pub fn length(&self) -> u64 {
         self.forks.len() as u64 + (self.seeds.1 - self.seeds.0)
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_a_swarm_forks_from_marks_that_its_seeds_have_hit_least() {
+    fn swarm_batch_forks_a_quarter_of_its_jobs_at_the_rarest_marks() {
         let (flags, pinned) = plan("sim --profile swarm --runs 30 --duration 2s --servers 3");
         let mut plan = Plan::new(&flags, &pinned);
         let (mut seeds, mut forks) = (0, Vec::new());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dear_run_has_no_other_futures() {
+    fn long_run_is_not_forked() {
         let (flags, pinned) = plan("sim --profile swarm --runs 24 --duration 2s --servers 3");
         let forks = |events| {
             let mut plan = Plan::new(&flags, &pinned);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn other_profiles_and_zero_forks_are_one_round_of_seeds() {
+    fn profiles_without_forks_run_all_seeds_in_one_round() {
         for args in ["sim --runs 50", "sim --profile swarm --runs 50 --forks 0"] {
             let (flags, pinned) = plan(args);
             let mut plan = Plan::new(&flags, &pinned);

@@ -1,6 +1,7 @@
 //! The program: from flags to exit code.
 //!
-//! Owns what is printed where: results on standard output, failures and progress on standard error.
+//! Owns the output channels: results go to standard output, failures and progress to standard
+//! error.
 
 use std::io::{self, Read};
 use std::num::NonZero;
@@ -36,10 +37,10 @@ use crate::workload::Op;
 
 const BAD_USAGE: u8 = 2;
 const INCONCLUSIVE: u8 = 7;
-/// Bytes of a schedule that are read. A run of the swarm has about a hundred thousand.
+/// Maximum size of a schedule, bytes. That of a swarm run has about a hundred thousand.
 const SCHEDULE_MAX: u64 = 256 << 20;
 
-/// Runs what the command line asks for; gives the exit code.
+/// Runs the command line. Returns the exit code.
 pub fn main() -> u8 {
     match asked() {
         0 if output::is_lost() => BAD_USAGE,
@@ -97,7 +98,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     if flags.stats {
         tell(&report::stats(&Totals::of(&report)));
     }
-    // Whatever cannot be written, what the run has shown is said.
+    // Results are printed even if a file cannot be written.
     let json = write_json(flags, vec![report::json(&report, flags)]);
     let mut written = json.and(write_coverage(flags, &Totals::of(&report)));
     if let (Some(path), Some(schedule), false) = (&flags.save_schedule, &schedule, flags.shrink) {
@@ -132,7 +133,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         };
         say(&format!("\n--break-on {wanted}: {never}\n"));
     }
-    // A promise that is kept is a verdict, where a branch that nobody reaches is none.
+    // A promise that holds is a verdict; a mark that was not hit is none.
     let in_vain =
         matches!(flags.break_on, Some(Break::Mark(..))) && report.outcome.stopped.is_none();
     if let Some(expected) = flags.expect_hash
@@ -159,9 +160,9 @@ fn say_drifted(report: &Report) {
     }
 }
 
-/// Strikes that somebody wrote, and that have hit nobody.
+/// Names the strikes of a schedule that had no target.
 fn say_idle(schedule: &Schedule) {
-    /// So many are named.
+    /// Maximum number of strikes named.
     const NAMED: usize = 5;
     let idle: Vec<&Step> =
         schedule.steps.iter().filter(|step| !step.hit && step.act.fault().is_some()).collect();
@@ -176,15 +177,16 @@ fn say_idle(schedule: &Schedule) {
     }
 }
 
-/// What is said of a failure, and the way to see it again. Where the run is shrunk, what led there is told of what is left of it:
-/// of two explanations nobody reads the longer one.
+/// Prints a failure with the command that reproduces it. If the run is shrunk afterwards, only the
+/// shrunk run gets the full explanation.
 fn explain(failure: &Failure, report: &Report, told: Option<&Chronicle>, flags: &Flags) {
     let text =
         if flags.shrink { story::verdict(failure) } else { explanation(failure, report, told) };
     say(&format!("\n{}", report::failure(&text, report, flags)));
 }
 
-/// What proves a failure, and what led there. Of a run that fell apart there is nothing more to tell.
+/// The evidence of a failure, and the events before it. After a panic in the simulator there are no
+/// events.
 fn explanation(failure: &Failure, report: &Report, told: Option<&Chronicle>) -> String {
     match told {
         Some(told) => story::explain(failure, report, told),
@@ -192,7 +194,7 @@ fn explanation(failure: &Failure, report: &Report, told: Option<&Chronicle>) -> 
     }
 }
 
-/// Where a single run comes from. It can be run again, and is the same run.
+/// The source of a single run, from which it can be repeated exactly.
 enum Source {
     Seed(Job),
     Schedule(Box<Schedule>),
@@ -211,7 +213,7 @@ impl Source {
         Ok(Source::Schedule(Box::new(schedule)))
     }
 
-    /// As the flags want it; with its schedule where somebody needs it.
+    /// Runs as the flags demand; also returns the schedule if it is needed.
     fn run(&self, flags: &Flags) -> (Report, Option<Schedule>) {
         let mut story = flags.story();
         let stop = flags.stop();
@@ -236,7 +238,7 @@ impl Source {
         }
     }
 
-    /// What happened, in words, where it is wanted: a run that did not collect it is run again.
+    /// The collected events if they are needed; if the run did not collect them, it is repeated.
     fn chronicle(&self, report: &mut Report, flags: &Flags) -> Option<Box<Chronicle>> {
         if let Some(collected) = report.outcome.chronicle.take() {
             return Some(collected);
@@ -257,12 +259,12 @@ impl Source {
     }
 }
 
-/// Is a page or a dump wanted?
+/// Whether a page or a dump is requested.
 fn draws(flags: &Flags) -> bool {
     flags.html.is_some() || flags.dump.is_some()
 }
 
-/// Looks for less, writes it to a file, and says what it is; a page or a dump is then of that.
+/// Shrinks the run, writes and prints the result; a page or a dump then shows the shrunk run.
 fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) -> Result<(), u8> {
     let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
     let jobs = flags.jobs.unwrap_or_else(cores);
@@ -273,7 +275,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
     let usual = || PathBuf::from(format!("shrunk-{id}-{:#x}.schedule", schedule.seed));
     let path = flags.save_schedule.clone().unwrap_or_else(usual);
     tell(&story::shrunk(&shrunk));
-    // What cannot be written is said, and is not what the exit code is about.
+    // A file that cannot be written is reported, but does not determine the exit code.
     let mut written = write_schedule(&path, &shrunk.schedule);
     let repro = cli::repro_of(&path);
     let report = &mut shrunk.report;
@@ -315,7 +317,7 @@ fn schedule_name(path: &Path) -> String {
     format!("schedule {}", path.display())
 }
 
-/// `called`: what the run is called, and the command that shows it again.
+/// `called`: the run's title, and the command that reproduces it.
 fn write_pictures(
     flags: &Flags,
     source: &Source,
@@ -349,7 +351,7 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     }
     let mut objects = std::mem::take(&mut batch.json);
     objects.push(report::json_batch(&batch.totals, &batch.failures));
-    // Whatever cannot be written, what has failed is said.
+    // Failures are printed even if a file cannot be written.
     let json = write_json(flags, objects);
     let written = json.and(write_coverage(flags, &batch.totals)).and(write_ledger(flags, &batch));
     let runs = batch.totals.runs;
@@ -369,7 +371,7 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     }
 }
 
-/// Runs what once failed, or is to be kept for another reason, and says what has come of each.
+/// Runs the schedules of a folder, and prints the result of each.
 fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
     let usage = |why: String| {
         say(&format!("--corpus {}: {why}\n", folder.display()));
@@ -416,7 +418,8 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
     }
 }
 
-/// With several kinds of failures, the gravest for the trust in all others comes first.
+/// If there are several classes of failures, the one that makes the other results least trustworthy
+/// comes first.
 fn exit_code(classes: &[Class], totals: &Totals) -> u8 {
     let order =
         [Class::Simulator, Class::Determinism, Class::Panic, Class::Safety, Class::Liveness];
@@ -495,9 +498,9 @@ fn write_ledger(flags: &Flags, batch: &Batch) -> Result<(), u8> {
     })
 }
 
-/// Adds what earlier batches have reached.
+/// Adds the table of earlier batches.
 fn merge_coverage(path: &Path, coverage: &mut Coverage) -> Result<(), String> {
-    // A device has no earlier batches, and some have no end.
+    // Devices have no earlier table, and some of them never end.
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return Ok(());
     }
@@ -508,7 +511,8 @@ fn merge_coverage(path: &Path, coverage: &mut Coverage) -> Result<(), String> {
     }
 }
 
-/// What is wanted at the end can be written then, as far as one can say: nobody waits for hours in vain.
+/// Checks before a long batch that the requested files can be written afterwards, as far as
+/// possible.
 fn may_write_all(flags: &Flags) -> Result<(), String> {
     let Flags { html, json, coverage, save_schedule, .. } = flags;
     let files =

@@ -1,7 +1,7 @@
-//! What happens next: events ordered by virtual time, then a seeded tie-break, then the order they were made.
+//! The event queue: ordered by virtual time, then by a seeded tie-break, then by insertion.
 //!
-//! Owns the order of events. Must not know what they are. The tie-break permutes simultaneous events, and permutes
-//! them the same way when the seed is run again.
+//! Owns the order of events. Must not know their meaning. The tie-break permutes simultaneous
+//! events in the same way whenever the seed runs.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -32,12 +32,12 @@ impl<E> Queue<E> {
         Queue { heap: BinaryHeap::with_capacity(1024), sequence: 0, tie }
     }
 
-    /// Ties of what is made from now on are broken with `tie`.
+    /// Breaks the ties of events inserted from now on with `tie`.
     pub fn break_ties_with(&mut self, tie: Dice) {
         self.tie = tie;
     }
 
-    /// Lets `event` happen at `at`.
+    /// Schedules `event` at `at`.
     pub fn push(&mut self, at: Instant, event: E) {
         self.sequence += 1;
         self.heap.push(Slot { at, tie: self.tie.next_u32(), sequence: self.sequence, event });
@@ -53,19 +53,19 @@ impl<E> Queue<E> {
         self.heap.peek().map(|slot| slot.at)
     }
 
-    /// All that waits, in its order.
+    /// All pending events, in order.
     pub fn list(&self) -> Vec<(Instant, &E)> {
         let mut slots = Vec::from_iter(&self.heap);
         slots.sort_unstable_by_key(|slot| slot.key());
         slots.into_iter().map(|slot| (slot.at, &slot.event)).collect()
     }
 
-    /// How many wait.
+    /// Number of pending events.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Does nothing wait?
+    /// Whether no event is pending.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
@@ -91,7 +91,7 @@ impl<E> PartialOrd for Slot<E> {
     }
 }
 
-/// Reversed, because the heap gives its greatest element first.
+/// Reversed, because the heap yields its greatest element first.
 impl<E> Ord for Slot<E> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn time_comes_first_and_ties_are_permuted_by_the_seed() {
+    fn queue_orders_by_time_and_permutes_ties_by_seed() {
         let order = drained(1);
         assert!(order.is_sorted_by_key(|(at, _)| *at));
         assert_eq!(order, drained(1));

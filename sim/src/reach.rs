@@ -1,42 +1,42 @@
-//! Who can reach whom: partitions between servers, each direction on its own.
+//! Reachability between servers: partitions, separately for each direction.
 //!
-//! Owns which directions are cut, and until when. Must not know what crosses them: streams are stalled, attempts to
-//! connect and notifications are dropped by whoever carries them.
+//! Owns which directions are cut, and until when. Must not know the traffic: callers stall streams,
+//! and drop connection attempts and notifications.
 
 use std::collections::BTreeMap;
 
 use zabkeeper_core::{Instant, ServerId};
 
-/// Directions that are cut.
+/// The cut directions.
 #[derive(Debug, Default)]
 pub struct Reach {
-    /// From whom to whom, and until when.
+    /// Sender, receiver, and the end of the cut.
     cut: BTreeMap<(ServerId, ServerId), Instant>,
 }
 
 impl Reach {
-    /// Nothing passes from one to the other until then.
+    /// Cuts this direction until then.
     pub fn cut(&mut self, from: ServerId, to: ServerId, until: Instant) {
         let end = self.cut.entry((from, to)).or_default();
         *end = until.max(*end);
     }
 
-    /// Until when nothing passes from one to the other; `None` where everything does.
+    /// The end of the cut in this direction, if it is cut.
     pub fn cut_until(&self, now: Instant, from: ServerId, to: ServerId) -> Option<Instant> {
         self.cut.get(&(from, to)).copied().filter(|until| now < *until)
     }
 
-    /// Can a connection be made? That takes both directions.
+    /// Whether a connection can be made, which needs both directions.
     pub fn connects(&self, now: Instant, one: ServerId, other: ServerId) -> bool {
         self.cut_until(now, one, other).is_none() && self.cut_until(now, other, one).is_none()
     }
 
-    /// Directions that are cut now.
+    /// Number of directions that are cut now.
     pub fn count(&self, now: Instant) -> usize {
         self.cut.values().filter(|until| now < **until).count()
     }
 
-    /// Everybody reaches everybody.
+    /// Removes all cuts.
     pub fn heal(&mut self) {
         self.cut.clear();
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_is_one_way_and_ends_by_itself_or_by_healing() {
+    fn cut_is_one_way_and_ends_by_time_or_heal() {
         let (a, b) = (ServerId(1), ServerId(2));
         let mut reach = Reach::default();
         reach.cut(a, b, Instant(100));

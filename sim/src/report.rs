@@ -1,4 +1,4 @@
-//! What people and programs read after a run.
+//! Reports of runs and batches, for people and programs.
 //!
 //! Owns wording and layout. Must not decide anything.
 
@@ -22,33 +22,33 @@ use crate::tally::Tally;
 use crate::workload::Op;
 use crate::world::Outcome;
 
-/// What took less of a processor says nothing about speed, ns.
+/// Minimum CPU time for which a speed is computed, ns.
 const MEASURABLE: u64 = 1_000_000;
 
 /// Sums over the runs of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// By verdict, in the order in which they first came.
+    /// Number of runs by verdict, in order of first occurrence.
     pub verdicts: Vec<(&'static str, u64)>,
     /// Counters.
     pub tally: Tally,
-    /// What was reached in how many runs.
+    /// The coverage table.
     pub coverage: Coverage,
-    /// Checks.
+    /// Number of checks by promise.
     pub checks: Vec<(&'static str, u64)>,
     /// Virtual time, ns.
     pub virtual_ns: u64,
-    /// Processor time, ns.
+    /// CPU time, ns.
     pub cpu_ns: u64,
-    /// Events of the traces.
+    /// Number of trace events.
     pub events: u64,
-    /// How long the service took to recover, ns, in each run that got there.
+    /// Recovery time after the heal, ns, of each run that recovered.
     pub recoveries: Vec<u64>,
-    /// Virtual s per CPU s, of each run.
+    /// Virtual seconds per CPU second, of each run.
     pub paces: Vec<u64>,
-    /// Digests of the states in which runs have ended.
+    /// Digests of the final states.
     pub ends: BTreeSet<u64>,
 }
 
@@ -91,7 +91,7 @@ fn add_to(counts: &mut Vec<(&'static str, u64)>, name: &'static str, more: u64) 
     }
 }
 
-/// How a run ended, in a word.
+/// How a run ended, in one word.
 pub fn verdict(report: &Report) -> &'static str {
     match &report.outcome.failure {
         Some(failure) => failure.class.name(),
@@ -102,7 +102,8 @@ pub fn verdict(report: &Report) -> &'static str {
     }
 }
 
-/// What a run that has come well to its end was to get to, and has not: it says nothing about what somebody wanted to know.
+/// Marks and forks that a successful run should have reached, and has not: its success then proves
+/// nothing about them.
 pub fn drifted(report: &Report) -> Vec<String> {
     let Outcome { failure, stopped, inconclusive, unforked, .. } = &report.outcome;
     if failure.is_some() || stopped.is_some() || *inconclusive {
@@ -111,24 +112,24 @@ pub fn drifted(report: &Report) -> Vec<String> {
     let marks = report.missed.iter().map(|mark| {
         format!("drifted: the schedule does not reach {mark:?} any more; record it anew")
     });
-    // Of a schedule the steps count, and the fork that some of them once came from need not be there.
+    // A schedule consists of its steps; the fork that recorded them need not be reached again.
     let is_of_seed = !report.job.pinned.forks.is_empty();
     let fork = unforked.filter(|_| is_of_seed);
     marks.chain(fork.map(|fork| format!("drifted: the run does not get to {fork}"))).collect()
 }
 
-/// Is it none: does nobody know whether the promises hold?
+/// Whether the verdict leaves open that promises hold.
 pub fn is_open(verdict: &str) -> bool {
     matches!(verdict, "inconclusive" | "drifted")
 }
 
-/// One run: what was drawn for it, and all counters.
+/// The settings and counters of one run.
 pub fn counts(report: &Report) -> String {
     let totals = Totals::of(report);
     format!("{}\n\n{}\n{}\n", report.options, happened(&totals.tally), checked(&totals))
 }
 
-/// A batch, on a screen.
+/// The report of a batch.
 pub fn batch(totals: &Totals) -> String {
     let at = |share| percentile(&totals.recoveries, share).map_or("-".to_owned(), seconds);
     format!(
@@ -149,7 +150,7 @@ pub fn batch(totals: &Totals) -> String {
     )
 }
 
-/// The value below which so many of a hundred are.
+/// The value below which `share` percent of the values are.
 fn percentile(values: &[u64], share: usize) -> Option<u64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -157,11 +158,11 @@ fn percentile(values: &[u64], share: usize) -> Option<u64> {
     sorted.get(index).copied()
 }
 
-/// Speed in the figures that are comparable only together.
+/// Speed, in figures that are comparable only together.
 pub fn stats(totals: &Totals) -> String {
     let cpu = totals.cpu_ns.max(1);
     let per_second = |count: u64| u128::from(count) * 1_000_000_000 / u128::from(cpu);
-    // What is in force all the time is no event.
+    // Properties are always in force, so they are not counted as strikes.
     let strikes = Fault::ALL.iter().filter(|fault| fault.trigger() != Trigger::Always);
     let strikes: u64 = strikes.map(|fault| totals.tally.faults[*fault as usize]).sum();
     let peak = run::peak_memory().map_or("unknown".to_owned(), |n| (n >> 20).to_string());
@@ -181,7 +182,7 @@ pub fn stats(totals: &Totals) -> String {
     )
 }
 
-/// What ends the output of a failed run, `text` being what is said of the failure.
+/// The end of the output of a failed run; `text` describes the failure.
 pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
     let hint = match (flags.html.is_some(), flags.shrink) {
         _ if differs(report) => "",
@@ -197,19 +198,20 @@ pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
     format!("{text}\ntrace hash {hash:032x}, at revision {revision}\n{hint}{repro}\n")
 }
 
-/// Did two runs of its seed differ?
+/// Whether the failure is that two runs of the seed differ.
 fn differs(report: &Report) -> bool {
     report.outcome.failure.as_ref().is_some_and(|failure| failure.class == Class::Determinism)
 }
 
-/// The command that shows it again: that two runs differ takes two runs, which a batch makes of some seeds by itself.
+/// The command that reproduces it. A determinism failure needs the check, which a batch makes for
+/// some seeds on its own.
 fn repro(report: &Report, flags: &Flags) -> String {
     let twice = differs(report) || flags.check_determinism;
     let flags = Flags { check_determinism: twice, ..flags.clone() };
     flags.repro(&report.job)
 }
 
-/// One run, for programs.
+/// One run as JSON.
 pub fn json(report: &Report, flags: &Flags) -> Value {
     let totals = Totals::of(report);
     json!({
@@ -246,7 +248,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
     })
 }
 
-/// A batch, for programs.
+/// A batch as JSON.
 pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
     let pace = |share| percentile(&totals.paces, share);
     json!({
@@ -278,7 +280,7 @@ pub fn hours(ns: u64) -> f64 {
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
-    // Only for reading: 2^53 is far beyond any count here.
+    // Numbers above 2^32 - 1 saturate.
     let float = |n: u64| f64::from(u32::try_from(n.min(u64::from(u32::MAX))).unwrap_or(u32::MAX));
     float(part) / float(whole.max(1))
 }
@@ -300,7 +302,7 @@ fn checked(totals: &Totals) -> String {
     format!("checked   {}", list(&totals.checks))
 }
 
-/// Speed in a line.
+/// Speed in one line.
 pub fn speed(totals: &Totals) -> String {
     let cpu = totals.cpu_ns.max(1);
     if cpu < MEASURABLE {
@@ -337,7 +339,7 @@ fn calls(tally: &Tally) -> Value {
     )
 }
 
-/// Marks that were hit, and by how many steps.
+/// Marks that were hit, with the number of steps.
 fn marks_hit(tally: &Tally) -> impl Iterator<Item = (String, u64)> {
     let hit = Mark::ALL.into_iter().filter(|mark| tally.has_hit(*mark));
     hit.map(|mark| (format!("{mark:?}"), tally.marks[mark as usize]))
@@ -374,7 +376,7 @@ mod tests {
     use crate::trace::Story;
 
     #[test]
-    fn what_differs_between_two_runs_is_shown_again_by_two_runs() {
+    fn repro_of_determinism_failure_runs_the_seed_twice() {
         let flags = Flags::try_parse_from(["sim", "--profile", "calm", "--duration", "1s"]);
         let flags = flags.expect("valid");
         let job = flags.job(7, &flags.pinned().expect("valid"));

@@ -1,6 +1,6 @@
-//! Who led and who followed when: for people.
+//! The role of each server over time, for reports.
 //!
-//! Owns the record and its drawing. Must not influence the run.
+//! Owns the record and its diagram. Must not influence the run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,25 +10,26 @@ use zabkeeper_core::{Epoch, Instant, Mode, ServerId, Status, Zxid};
 use crate::chronicle::{Hit, Strike};
 use crate::faults::Fault;
 
-/// Columns of the drawing.
+/// Columns of the diagram.
 const COLUMNS: u64 = 100;
 const HALF: usize = 50;
 const LEGEND: &str = "L leads, f follows (l, : not serving yet), ? looks for a leader, - is down, z stands still, # partition";
 
-/// What a server is doing, as far as the drawing goes. Where several fall into one column, the first of these is shown.
+/// The role of a server. If several occur within one column of the diagram, the first of these is
+/// shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
-    /// No process, or one that reads its disk.
+    /// No process, or one that recovers from its disk.
     Down,
     /// Knows no leader.
     Looking,
-    /// Leads, and does not serve yet.
+    /// Leads, but does not serve yet.
     Begins,
-    /// Follows, and does not serve yet.
+    /// Follows, but does not serve yet.
     Joins,
-    /// Leads.
+    /// Leads and serves.
     Leads,
-    /// Follows.
+    /// Follows and serves.
     Follows,
 }
 
@@ -39,26 +40,26 @@ pub struct Roles {
     reigns: Vec<Reign>,
 }
 
-/// One server leads.
+/// A period in which one server leads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reign {
-    /// Who.
+    /// The leader.
     pub server: ServerId,
     /// Its epoch.
     pub epoch: Epoch,
     /// When it began to serve.
     pub from: Instant,
-    /// When it ceased to, and what it does then.
+    /// When it stopped leading, and its next role.
     pub until: Option<(Instant, Role)>,
-    /// Its last transaction that any server has applied.
+    /// The last transaction of its epoch that any server has applied.
     pub last: Zxid,
 }
 
 impl Role {
-    /// What is said of a server whose disk has failed, whatever its role: it waits for its end.
+    /// The text for a server whose disk has failed, whatever its role: it is about to end.
     pub const HALTED: &str = "serves no more";
 
-    /// From what a running server says of itself.
+    /// The role according to a server's status.
     pub fn of(status: &Status) -> Role {
         match (status.mode, status.serving) {
             (Mode::Looking, _) => Role::Looking,
@@ -69,7 +70,7 @@ impl Role {
         }
     }
 
-    /// In a letter.
+    /// The letter in the diagram.
     pub fn letter(self) -> char {
         match self {
             Role::Down => '-',
@@ -81,7 +82,7 @@ impl Role {
         }
     }
 
-    /// In a word.
+    /// The role in words.
     pub fn name(self) -> &'static str {
         match self {
             Role::Down => "is down",
@@ -95,12 +96,12 @@ impl Role {
 }
 
 impl Roles {
-    /// What each server that ever was there does now.
+    /// The current role of each server so far.
     pub fn now(&self) -> impl Iterator<Item = Role> {
         self.changes.values().filter_map(|changes| changes.last()).map(|(_, role)| *role)
     }
 
-    /// A server does something from now on. Says whether that is a change.
+    /// Records a role. Returns whether it has changed.
     pub fn record(&mut self, at: Instant, server: ServerId, role: Role) -> bool {
         let changes = self.changes.entry(server).or_default();
         let changed = changes.last().is_none_or(|(_, last)| *last != role);
@@ -116,7 +117,8 @@ impl Roles {
         changed
     }
 
-    /// The same, for a server that runs; keeps who led when.
+    /// Records the role of a running server, and the reigns of leaders. Returns whether the role
+    /// has changed.
     pub fn record_status(&mut self, at: Instant, server: ServerId, status: &Status) -> bool {
         let role = Role::of(status);
         let changed = self.record(at, server, role);
@@ -128,7 +130,7 @@ impl Roles {
         changed
     }
 
-    /// Some server has applied this.
+    /// Some server has applied this transaction.
     pub fn applied(&mut self, zxid: Zxid) {
         let of = self.reigns.iter_mut().rev().find(|reign| reign.epoch <= zxid.epoch());
         if let Some(reign) = of
@@ -138,17 +140,17 @@ impl Roles {
         }
     }
 
-    /// Who led when.
+    /// All reigns, in order.
     pub fn reigns(&self) -> &[Reign] {
         &self.reigns
     }
 
-    /// What a server did when.
+    /// All changes of roles, by server.
     pub fn changes(&self) -> &BTreeMap<ServerId, Vec<(Instant, Role)>> {
         &self.changes
     }
 
-    /// How many servers are down just after this.
+    /// Number of servers that are down right after this time.
     pub fn down(&self, at: Instant) -> usize {
         let last = |changes: &[(Instant, Role)]| {
             changes.iter().rev().find(|(since, _)| *since <= at).map(|(_, role)| *role)
@@ -156,7 +158,7 @@ impl Roles {
         self.changes.values().filter(|changes| last(changes) == Some(Role::Down)).count()
     }
 
-    /// A row for each server, and one for partitions if there were any.
+    /// The diagram: a row per server, and one for partitions if there were any.
     pub fn draw(&self, end: Instant, strikes: &[Strike]) -> String {
         let width = (end.0 / COLUMNS).max(1);
         let columns = || (0..COLUMNS).map(|n| (n * width, (n + 1) * width));
@@ -181,7 +183,7 @@ impl Roles {
             let row: String = columns().map(letter).collect();
             let _infallible = writeln!(text, "cut       {row}");
         }
-        // A run of few seconds, as what is left of one that was shrunk, would have the same number thrice.
+        // In seconds, the three labels of a run of few seconds, as after shrinking, would be equal.
         let in_ms = end.0 < 10_000_000_000;
         let (unit, ns) = if in_ms { ("ms", 1_000_000) } else { ("s", 1_000_000_000) };
         let [first, middle, last] = [0, end.0 / 2, end.0].map(|at| format!("{}{unit}", at / ns));
@@ -191,7 +193,7 @@ impl Roles {
     }
 }
 
-/// Does one of these last into the time between?
+/// Whether one of these strikes lasts into the interval.
 fn during(strikes: &[&Strike], from: u64, to: u64) -> bool {
     strikes.iter().any(|s| s.at.0 < to && s.until.is_some_and(|until| from < until.0))
 }
@@ -207,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_shows_the_worst_of_each_column() {
+    fn diagram_row_shows_worst_role_of_each_column() {
         let mut roles = Roles::default();
         let s1 = ServerId(1);
         assert!(roles.record(Instant(0), s1, Role::Looking));

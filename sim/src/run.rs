@@ -1,7 +1,7 @@
 //! One run from seed to report.
 //!
-//! Owns the measuring of its cost. Clocks of the machine are read here and nowhere else; `batch`, `shrink` and `speed`
-//! ask for the time here. No run depends on it.
+//! Owns the measurement of a run's cost. Only this module reads the machine's clocks; `batch`,
+//! `shrink` and `speed` call its functions. No simulated world depends on them.
 
 use std::time::Instant;
 
@@ -15,50 +15,52 @@ use crate::stop::Stop;
 use crate::trace::Story;
 use crate::world::{Outcome, World};
 
-/// What is to be run.
+/// What to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// Of everything random.
+    /// The seed of every random stream.
     pub seed: u64,
-    /// The preset.
+    /// The preset that options are drawn from.
     pub profile: Profile,
-    /// What is not drawn.
+    /// Options that the command line fixes instead of drawing them.
     pub pinned: Pinned,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// What was run.
+    /// The job that ran.
     pub job: Job,
-    /// As drawn.
+    /// The options as drawn.
     pub options: Options,
-    /// How it ended.
+    /// The world's result.
     pub outcome: Outcome,
-    /// What its schedule is there to reach, and it has not.
+    /// Marks that the schedule declares as its goal and that the run did not hit.
     pub missed: Vec<Mark>,
-    /// Time that it took, ns.
+    /// Elapsed wall time, ns.
     pub wall_ns: u64,
-    /// Time of this thread's processor, ns; the wall's where the system does not tell.
+    /// CPU time of this thread, ns; the wall time where the system does not report CPU time. At
+    /// least 1.
     pub cpu_ns: u64,
 }
 
-/// What must not matter.
+/// Variations that must not change a run's fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Surroundings {
-    /// Other keys for all hash maps.
+    /// Salt for the keys of all hash maps.
     pub(crate) map_salt: u64,
-    /// No promise is checked: whoever looks on must not be noticed.
+    /// Disables all checks: observing must not influence the run.
     pub(crate) unjudged: bool,
 }
 
 impl Job {
-    /// Runs it, telling its story where wanted.
+    /// Runs the job; `story` says where its trace goes, `compare` whether the trace keeps its
+    /// hashes.
     pub fn run(&self, story: Story, compare: bool) -> Report {
         self.run_in(Surroundings::default(), story, compare)
     }
 
-    /// The same in other surroundings, which must change nothing.
+    /// Like [`Job::run`], with variations that must not change the result.
     pub(crate) fn run_in(&self, around: Surroundings, story: Story, compare: bool) -> Report {
         let mut options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
         options.map_salt = around.map_salt;
@@ -69,7 +71,7 @@ impl Job {
         measured(self.clone(), options, world)
     }
 
-    /// The same, up to where it is to stop.
+    /// Like [`Job::run`], but ends at `stop`.
     pub fn run_to(&self, stop: Stop, story: Story) -> Report {
         let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
         let world =
@@ -77,7 +79,7 @@ impl Job {
         measured(self.clone(), options, world)
     }
 
-    /// The same, and keeps what was decided.
+    /// Like [`Job::run`], and also returns the decisions as a schedule.
     pub fn record(&self, story: Story) -> (Report, Schedule) {
         let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
         let world = |options| World::new(Seeds::new(self.seed), options, story, false).recorded();
@@ -88,7 +90,7 @@ impl Job {
     }
 }
 
-/// Runs a schedule, and keeps what it did.
+/// Runs a schedule and records its decisions.
 pub fn replay(schedule: &Schedule, story: Story, compare: bool) -> Report {
     let (job, options) = of_schedule(schedule);
     let mut report =
@@ -98,7 +100,7 @@ pub fn replay(schedule: &Schedule, story: Story, compare: bool) -> Report {
     report
 }
 
-/// The same, up to where it is to stop.
+/// Runs a schedule up to `stop`.
 pub fn replay_to(schedule: &Schedule, stop: Stop, story: Story) -> Report {
     let (job, options) = of_schedule(schedule);
     measured(job, options, |_| World::scripted(schedule, story, false).stopping(stop))
@@ -106,13 +108,13 @@ pub fn replay_to(schedule: &Schedule, stop: Stop, story: Story) -> Report {
 
 fn of_schedule(schedule: &Schedule) -> (Job, Options) {
     let options = schedule.options.clone();
-    // Nothing of it is drawn.
+    // A schedule carries its options, so profile and pinned options are placeholders.
     (Job { seed: schedule.seed, profile: Profile::Calm, pinned: Pinned::default() }, options)
 }
 
 pub(crate) fn measured(job: Job, options: Options, world: impl FnOnce(Options) -> World) -> Report {
     let (wall, cpu) = (wall_clock(), cpu_clock());
-    // In a long batch one world that falls apart must not take the others' results with it.
+    // A panic in one world must not lose the results of the other worlds of a long batch.
     let run = guard::catch(|| world(options.clone()).run());
     let outcome = run.unwrap_or_else(Outcome::panicked);
     let wall_ns = u64::try_from(wall.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -123,19 +125,19 @@ pub(crate) fn measured(job: Job, options: Options, world: impl FnOnce(Options) -
     Report { job, options, outcome, missed: Vec::new(), wall_ns, cpu_ns: cpu_ns.max(1) }
 }
 
-/// The machine's clock, for costs.
+/// The machine's monotonic clock, for cost measurements.
 #[expect(clippy::disallowed_methods, reason = "measures the simulator, not the simulated")]
 pub(crate) fn wall_clock() -> Instant {
     Instant::now()
 }
 
-/// What this thread has used of a processor, ns, where the system tells (Linux).
+/// CPU time used by this thread, ns (Linux only).
 fn cpu_clock() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split(' ').next()?.parse().ok()
 }
 
-/// Bytes of memory that this process has needed at most, where the system tells (Linux).
+/// Peak resident memory of this process, bytes (Linux only).
 pub(crate) fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -148,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_world_that_falls_apart_is_a_failure_of_the_simulator() {
+    fn panic_in_world_is_a_simulator_failure() {
         let job = Job { seed: 3, profile: Profile::Default, pinned: Pinned::default() };
         let options = Options::draw(Seeds::new(3), Profile::Default, &job.pinned);
         let report = measured(job, options, |_| panic!("a part is missing"));

@@ -1,10 +1,11 @@
-//! A scene: calls one after another, with nothing going wrong, so that no clock, disk or network may change the answers.
-//! What clients hear in a simulated ensemble, they have to hear from real servers, too.
+//! A scene: sequential calls without faults, so that no clock, disk or network may change the
+//! replies. Clients of a simulated ensemble and of real servers must receive the same replies and
+//! events.
 //!
-//! Owns the history of a scene and what of it must be the same. How it comes about is the world's affair.
+//! Owns the history of a scene, and which of its parts must be equal. `world` executes it.
 //!
-//! Before each call its client syncs: then its server has applied all that was ever answered, and has told what there is
-//! to tell. Left out is what time does by itself: containers, TTLs, sessions that expire.
+//! Before each call its client syncs: its server has then applied every acknowledged write, and
+//! sent all due events. Effects of time are excluded: containers, TTLs, session expiration.
 
 use std::collections::BTreeSet;
 
@@ -22,34 +23,34 @@ use crate::world::World;
 
 /// Servers of a scene.
 pub const SERVERS: u32 = 3;
-/// Clients of a scene, counted from one: the address of client zero is none that a real one could have.
+/// Clients of a scene, counted from one: a real client cannot have the address of client zero.
 pub const CLIENTS: u32 = 5;
 /// Session timeout of all clients, ms: far longer than a scene takes.
 pub const SESSION_MS: u32 = 40_000;
 
-/// Something that a client said or heard.
+/// A call, reply or event of a client.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Word {
-    /// It called.
+    /// It made a call.
     Asked(Request),
-    /// It asked for the end of its session.
+    /// It closed its session.
     Left,
-    /// Its call has ended.
+    /// Its call has completed.
     Answered(Result<Done, Failure>),
-    /// A watch has fired.
+    /// A watch event.
     Heard(WatchEvent),
     /// Its session is over.
     Over,
 }
 
-/// All that was said, in order of time.
+/// All calls, replies and events, in order of time.
 pub type History = Vec<(ClientId, Word)>;
 
-/// Plays the scene of a seed in a simulated ensemble: `calls` calls, each drawn when it is made, then a walk through the
-/// tree that is left. The node `/zookeeper/config` shows `members`.
+/// Plays the scene of a seed in a simulated ensemble: `calls` random calls, then reads of the whole
+/// remaining tree. `members` is the content of `/zookeeper/config`.
 ///
 /// # Errors
-/// A broken promise, or a call without an end.
+/// A violated promise, or a call that does not complete.
 pub fn play(seed: u64, calls: usize, members: String) -> Result<History, String> {
     let seeds = Seeds::new(seed);
     let clients = Some(CLIENTS + 1);
@@ -67,8 +68,8 @@ pub fn play(seed: u64, calls: usize, members: String) -> Result<History, String>
     World::scripted(&schedule, Story::Off, false).scene(calls)
 }
 
-/// What must be the same wherever the scene is played, a line for each word that was heard, by client: zxids and sessions
-/// by their order, without times.
+/// The parts that must be equal wherever the scene is played, one line per reply or event, grouped
+/// by client: zxids and sessions are replaced by ranks, times by zero.
 pub fn plain(history: &History) -> Vec<String> {
     let mut history = history.clone();
     let (mut zxids, mut owners) = (BTreeSet::new(), Vec::new());
@@ -95,7 +96,8 @@ pub fn plain(history: &History) -> Vec<String> {
     history.sort_by_key(|(client, _)| *client);
     let mut asked = None;
     let line = |(ClientId(client), word): &(ClientId, Word)| match word {
-        // An event may still be on its way when a client calls.
+        // Calls have no line of their own, because an event may arrive before or after the client
+        // makes one.
         Word::Asked(request) => {
             asked = Some(request.clone());
             None
@@ -108,15 +110,15 @@ pub fn plain(history: &History) -> Vec<String> {
     history.iter().filter_map(line).collect()
 }
 
-/// What differs from one ensemble to the next.
+/// A number that differs between ensembles.
 enum Number<'a> {
     Zxid(&'a mut Zxid),
     Owner(&'a mut SessionId),
     Time(&'a mut i64),
 }
 
-/// Shows `see` all such numbers. Names of children are sorted, and identities, which come in an order of hashes that the
-/// address has a part in: their order is nobody's promise.
+/// Passes all such numbers to `see`. Sorts names of children, and identities, whose order depends
+/// on a hash that includes the client's address: neither order is guaranteed.
 fn numbers(word: &mut Word, see: &mut impl FnMut(Number<'_>)) {
     match word {
         Word::Heard(WatchEvent { zxid, .. }) => {

@@ -1,9 +1,10 @@
-//! The seed tree: every random choice of a run comes from one 64-bit seed, through a stream of its own.
+//! The seed tree: every random choice of a run comes from one 64-bit seed, through a named stream.
 //!
-//! Owns key derivation, range reduction and the few distributions that exist. Must not know what is drawn.
+//! Owns key derivation, range reduction and the distributions. Must not know what is drawn.
 //!
-//! Invariants: a stream is named by a domain and an entity, so a further draw in one never shifts another; everything
-//! is integer arithmetic of our own (a library may change its range reduction, and `libm` differs between platforms).
+//! Invariants: a stream is named by a domain and an entity, so a further draw in one stream never
+//! shifts another. All arithmetic is integer and implemented here, since a library may change its
+//! range reduction, and `libm` differs between platforms.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -14,7 +15,7 @@ pub struct Seeds {
     seed: u64,
 }
 
-/// One stream of choices: random ones, or those of a list. It can keep what it gave.
+/// One stream of choices, random or scripted. It can record its choices.
 #[derive(Clone, Debug)]
 pub struct Dice {
     source: Source,
@@ -29,10 +30,11 @@ enum Source {
     Script(std::vec::IntoIter<u64>),
 }
 
-/// How many different futures [`Dice::fork`] has.
+/// Number of distinct streams that [`Dice::fork`] returns.
 const FORKS: u64 = 1 << 16;
 
-/// Quantiles of the exponential distribution with mean 256, at i / 64; the last one makes the mean right.
+/// Quantiles of the exponential distribution with mean 256, at i / 64; the last one is set so that
+/// the mean is exact.
 const EXPONENTIAL: [u16; 65] = [
     0, 4, 8, 12, 17, 21, 25, 30, 34, 39, 43, 48, 53, 58, 63, 68, 74, 79, 85, 90, 96, 102, 108, 114,
     120, 127, 133, 140, 147, 155, 162, 170, 177, 186, 194, 203, 212, 221, 231, 241, 251, 262, 273,
@@ -41,17 +43,17 @@ const EXPONENTIAL: [u16; 65] = [
 ];
 
 impl Seeds {
-    /// The tree that grows from `seed`.
+    /// The tree of this seed.
     pub fn new(seed: u64) -> Seeds {
         Seeds { seed }
     }
 
-    /// The seed itself.
+    /// The seed.
     pub fn seed(self) -> u64 {
         self.seed
     }
 
-    /// The root of another tree, which grows from a stream of this one.
+    /// A new tree, seeded from a stream of this one.
     pub fn fork(self, domain: &str, number: u64) -> Seeds {
         Seeds::new(self.stream(domain, number).word())
     }
@@ -71,7 +73,7 @@ impl Seeds {
     }
 }
 
-/// A hash of the domain's name, one of several by `salt` (FNV-1a with a final mix).
+/// A hash of the domain's name, varied by `salt` (FNV-1a with a final mix).
 fn label(domain: &str, salt: u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325 ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in domain.bytes() {
@@ -82,18 +84,18 @@ fn label(domain: &str, salt: u64) -> u64 {
 }
 
 impl Dice {
-    /// Gives these choices, then zeros. A choice above what is asked for counts as the greatest one possible, so that
-    /// any list is a valid one.
+    /// Returns these choices, then zeros. A choice above its bound counts as the greatest valid
+    /// one, so every list is valid.
     pub fn scripted(choices: Vec<u64>) -> Dice {
         Dice { source: Source::Script(choices.into_iter()), tape: None }
     }
 
-    /// Begins to keep what is given.
+    /// Begins to record choices.
     pub fn record(&mut self) {
         self.tape = Some(Vec::new());
     }
 
-    /// What was given since [`Dice::record`], without zeros at the end: a list that has ended yields them anyway.
+    /// The choices since [`Dice::record`], without trailing zeros: a script yields those anyway.
     pub fn recorded(&mut self) -> Vec<u64> {
         let mut tape = self.tape.take().unwrap_or_default();
         tape.truncate(tape.iter().rposition(|&choice| choice != 0).map_or(0, |last| last + 1));
@@ -116,7 +118,7 @@ impl Dice {
         self.keep(word)
     }
 
-    /// 32 random bits. They are never kept: only the order of simultaneous events is drawn like this.
+    /// 32 random bits, which are never recorded: only the order of simultaneous events uses them.
     pub fn next_u32(&mut self) -> u32 {
         match &mut self.source {
             Source::Random(rng) => rng.next_u32(),
@@ -124,7 +126,8 @@ impl Dice {
         }
     }
 
-    /// Dice of their own for what would take many choices: one number stands for all of them, and zero for zeros.
+    /// A separate stream for operations that need many choices: one recorded number stands for all
+    /// of them; zero yields zeros.
     pub fn fork(&mut self) -> Dice {
         match self.below(FORKS) {
             0 => Dice::scripted(Vec::new()),
@@ -132,8 +135,8 @@ impl Dice {
         }
     }
 
-    /// A number below `bound`, which must not be zero. Without bias: multiply, take the high half, and reject the
-    /// few low halves that would favour some numbers (Lemire 2019).
+    /// A number below `bound`, which must not be zero. Unbiased: multiply, take the high half, and
+    /// reject the few low halves that would favour some numbers (Lemire 2019).
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "there is no number below zero");
         let choice = match &mut self.source {
@@ -143,7 +146,7 @@ impl Dice {
         self.keep(choice)
     }
 
-    /// A number below `bound` that somebody has decided already. A script may say otherwise.
+    /// Records a number below `bound` that the caller has chosen; a script overrides it.
     pub fn decided(&mut self, choice: u64, bound: u64) -> u64 {
         match &self.source {
             Source::Random(_) => self.keep(choice),
@@ -151,7 +154,7 @@ impl Dice {
         }
     }
 
-    /// A number from `low` to `high`, both included.
+    /// A number from `low` to `high`, both inclusive.
     pub fn range(&mut self, low: u64, high: u64) -> u64 {
         assert!(low <= high, "{low} is above {high}");
         match (high - low).checked_add(1) {
@@ -165,27 +168,27 @@ impl Dice {
         u32::try_from(self.range(low.into(), high.into())).expect("between two u32s")
     }
 
-    /// An index into `length` things, of which there must be some.
+    /// An index below `length`, which must not be zero.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).expect("below a usize")
     }
 
-    /// A number of bytes from 0 to `length`, both included.
+    /// A number from 0 to `length`, both inclusive.
     pub fn upto(&mut self, length: usize) -> usize {
         self.index(length + 1)
     }
 
-    /// True in `of` cases out of `outof`.
+    /// True with probability `of / outof`.
     pub fn chance(&mut self, of: u64, outof: u64) -> bool {
         self.below(outof) < of
     }
 
-    /// One of `things`, of which there must be some.
+    /// A random element of a slice, which must not be empty.
     pub fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
         &things[self.index(things.len())]
     }
 
-    /// A waiting time with mean `mean` as between independent events: exponential, from a table, so at most about
+    /// An exponentially distributed waiting time with mean `mean`, from a table, so at most about
     /// six times the mean.
     pub fn exponential(&mut self, mean: u64) -> u64 {
         let slot = self.index(EXPONENTIAL.len());
@@ -194,7 +197,7 @@ impl Dice {
         u64::try_from(u128::from(mean) * u128::from(scaled) / 256).unwrap_or(u64::MAX)
     }
 
-    /// A number from `low` to `high` with all orders of magnitude alike: settings are drawn with it.
+    /// A number from `low` to `high`, with all powers of two equally likely, as for settings.
     pub fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         assert!(0 < low && low <= high, "{low} to {high} spans no orders of magnitude");
         let doublings = u64::from((high / low).ilog2());
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_in_one_stream_does_not_shift_another() {
+    fn draw_in_one_stream_does_not_shift_another() {
         let seeds = Seeds::new(1);
         let (mut a, mut b) = (seeds.stream("net", 0), seeds.stream("net", 1));
         let undisturbed = draws(&mut b.clone());
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_is_given_again_and_any_list_is_valid() {
+    fn recorded_choices_replay_and_any_script_is_valid() {
         let mut dice = Seeds::new(4).stream("test", 0);
         let draw = |dice: &mut Dice| {
             let mut noise = [0; 11];
@@ -279,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_means_the_same_for_ever() {
+    fn seed_tree_is_stable_across_versions() {
         let mut dice = Seeds::new(0x5eed).stream("golden", 3);
         let got = [dice.word(), dice.below(1_000_000), dice.exponential(1_000_000)];
         assert_eq!(got, GOLDEN, "a changed draw makes every recorded seed mean something else");

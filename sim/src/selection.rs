@@ -1,34 +1,34 @@
-//! Changes of a catalogue's selection, as a command line says them: `+name,-name,only=name`.
+//! Changes of a selection on the command line: `+name,-name,only=name`.
 //!
-//! Owns the spelling. Must not know what is selected.
+//! Owns the syntax. Must not know what is selected.
 
-/// What can be selected by name.
+/// A type whose values are selected by name.
 pub trait Selectable: Sized {
-    /// What one is called.
+    /// The noun for one value, in messages.
     const WHAT: &str;
     /// The flag that selects, and with `list` prints all.
     const FLAG: &str;
 
-    /// Those that a name stands for.
+    /// The values that a name stands for.
     fn matching(name: &str) -> Vec<Self>;
 }
 
 /// A change of the selection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Selection<T> {
-    /// Switch on what matches.
+    /// Selects what matches.
     Add(Vec<T>),
-    /// Switch off what matches.
+    /// Deselects what matches.
     Remove(Vec<T>),
-    /// Only what matches.
+    /// Selects only what matches.
     Only(Vec<T>),
 }
 
 impl<T: Selectable> Selection<T> {
-    /// From `+x,-y,only=z`.
+    /// Parses `+x,-y,only=z`.
     ///
     /// # Errors
-    /// A part that is none of the three, or a name that matches nothing.
+    /// Names a part that is none of the three, or a name that matches nothing.
     pub fn parse(text: &str) -> Result<Vec<Selection<T>>, String> {
         text.split(',').filter(|part| !part.is_empty()).map(Selection::parse_one).collect()
     }

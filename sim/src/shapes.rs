@@ -1,7 +1,8 @@
-//! Which situations two servers have been in with each other: their roles, how their epochs compare, and their logs.
+//! The combinations of states that pairs of servers were in: roles, and how epochs and logs
+//! compare.
 //!
-//! Owns the set of situations seen. A batch that sees fewer than the one before has lost something, whatever its marks
-//! say. Must not influence the run.
+//! Owns the set of combinations seen. A batch that sees fewer than an earlier one has lost
+//! coverage, even if all marks are hit. Must not influence the run.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +11,14 @@ use zabkeeper_core::{Epoch, ServerId, Status, Zxid};
 
 use crate::roles::Role;
 
-/// See the module.
+/// The combinations seen; see the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Shapes {
     last: BTreeMap<ServerId, Place>,
     seen: BTreeSet<Shape>,
 }
 
-/// Where a server is.
+/// The state of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
     role: Role,
@@ -26,12 +27,13 @@ struct Place {
     log: Zxid,
 }
 
-/// Two servers: what each does, how the epochs that they have promised and that they have taken over compare, and
-/// whose log ends later, and whether in a later epoch.
+/// The roles of two servers, and the order of their accepted epochs, their current epochs, the
+/// epochs of their last log entries, and their last log entries.
 type Shape = (Role, Role, Ordering, Ordering, Ordering, Ordering);
 
 impl Shapes {
-    /// A server that runs shows where it is. Logs alone change all the time and count when something else does.
+    /// Records the state of a running server. A change of the log within an epoch counts only
+    /// together with another change.
     pub fn record(&mut self, server: ServerId, status: &Status) {
         self.enter(
             server,
@@ -44,7 +46,7 @@ impl Shapes {
         );
     }
 
-    /// A server is gone; its disk stays as it was.
+    /// A server is down; its disk keeps its state.
     pub fn down(&mut self, server: ServerId) {
         if let Some(place) = self.last.get(&server) {
             self.enter(server, Place { role: Role::Down, ..*place });
@@ -60,7 +62,7 @@ impl Shapes {
         }
         for (other, there) in &self.last {
             if *other != server {
-                // Of the two ways to look at a pair, the one that comes first.
+                // Of the two orders of a pair, the lesser one.
                 self.seen.insert(shape(&place, there).min(shape(there, &place)));
             }
         }
@@ -71,7 +73,7 @@ impl Shapes {
         self.seen.extend(&other.seen);
     }
 
-    /// How many different ones were seen.
+    /// Number of distinct combinations seen.
     pub fn count(&self) -> usize {
         self.seen.len()
     }
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_situation_counts_once_whoever_is_in_it() {
+    fn combination_counts_once_for_any_pair_of_servers() {
         let mut shapes = Shapes::default();
         let (a, b) = (ServerId(1), ServerId(2));
         shapes.enter(a, place(Role::Leads, 7));

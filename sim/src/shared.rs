@@ -1,6 +1,7 @@
-//! What all parts of a world act through: the time, the queue, the network, the trace, the judge and the counters.
+//! The state that all parts of a world act through: time, event queue, network, trace, judge,
+//! counters.
 //!
-//! Owns nothing of a server or a client. It exists so that they can be borrowed apart from it.
+//! Owns no state of a single server or client, so that those can be borrowed separately from it.
 
 use std::collections::BTreeMap;
 
@@ -27,122 +28,122 @@ use crate::targets::Targets;
 use crate::trace::{Kind, Stamp, Trace, plain};
 use crate::workload::KeySpace;
 
-/// Something that will happen. Whatever names a life is void once that life is over.
+/// A future event. An event that names a `life` (incarnation) is void once that life is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "fields are called after what they name")]
 pub enum Event {
-    /// Something arrives at an end of a connection.
+    /// Bytes or a close arrive at one end of a connection.
     Arrival(Arrival),
-    /// A server's process gets to run.
+    /// A server's process is scheduled.
     Wake { server: ServerId, life: u64 },
-    /// A server's deadline has come.
+    /// A server's timer fires.
     Deadline { server: ServerId, life: u64 },
-    /// A worker of a server's disk has finished.
+    /// A worker thread of a server's disk has finished its job.
     LaneDone { server: ServerId, life: u64, lane: Lane },
-    /// The log of a server may have got nothing for a while.
+    /// A server's log may have been idle long enough to count as quiet.
     Quiet { server: ServerId, life: u64 },
-    /// Somebody looks at what a power failure would leave on a server's disk now.
+    /// Samples what a power failure would leave on a server's disk at this moment.
     Look { server: ServerId, life: u64 },
-    /// A server has read its disk.
+    /// A server has finished reading its disk.
     Recovered { server: ServerId, life: u64 },
-    /// A server's machine is switched on, or its process started.
+    /// A server's process starts.
     Start { server: ServerId },
     /// The ensemble grows.
     Grow,
-    /// A server ends.
+    /// A server's process or machine crashes.
     Crash { server: ServerId, life: u64, how: Crash },
-    /// The same in the midst of a recovery, unless all has been healed meanwhile.
+    /// A crash during recovery; void if the world has been healed meanwhile.
     CrashInRecovery { server: ServerId, life: u64, how: Crash },
-    /// A server is no longer slow.
+    /// The end of a slow period of a server.
     Relief { server: ServerId },
-    /// A client's attempt to connect reaches the server.
+    /// A client's connection attempt reaches the server.
     Dial { client: ClientId, life: u64, link: LinkId, server: ServerId },
-    /// The client learns how it went.
+    /// The client learns the result of its connection attempt.
     Dialled { client: ClientId, life: u64, link: LinkId, conn: Option<ConnId>, server: ServerId },
-    /// A server's attempt to have a link reaches the other one.
+    /// A server's attempt to open a quorum link reaches the other server.
     PeerDial { from: ServerId, life: u64, conn: ConnId, to: ServerId },
-    /// The server learns how it went.
+    /// The server learns the result of its attempt.
     PeerDialled { from: ServerId, life: u64, conn: ConnId, to: ServerId, stands: bool },
-    /// A notification arrives, if it can.
+    /// An election notification arrives, unless a partition is in its way.
     Notified { from: ServerId, to: ServerId, what: Notification, sent: Instant },
-    /// A client's deadline has come.
+    /// A client's timer fires.
     ClientDeadline { client: ClientId, life: u64 },
-    /// A client sees whether a fresh write gets through.
+    /// A client checks whether a new write succeeds.
     Probe { client: ClientId, life: u64 },
-    /// A client that has lost its session gets a new one.
+    /// A client without a session begins a new one.
     Birth { client: ClientId, life: u64 },
-    /// Somebody who does not keep the protocol connects, or leaves.
+    /// An intruder (a client that violates the protocol) connects or disconnects.
     Intruder { conn: ConnId, server: ServerId },
-    /// Somebody who is no server gives up a connection with one.
+    /// A stranger (no server, no client) closes its connection to a server.
     StrangerLeaves { conn: ConnId },
-    /// One that speaks the language of servers says its next word.
+    /// A rogue (a peer that imitates a server) sends its next message.
     RogueSpeaks { conn: ConnId },
-    /// A partition that was planned with others begins.
+    /// A partition begins that was planned together with others.
     Parts { partition: usize },
-    /// A connection breaks, if there are still faults.
+    /// A connection breaks; void once the world has been healed.
     Breaks { conn: ConnId, how: Break },
 }
 
-/// See the module.
+/// The shared state; see the module.
 #[derive(Debug)]
 pub struct Shared {
-    /// When all faults stopped.
+    /// When the heal ended all faults.
     pub healed: Option<Instant>,
-    /// Whom the heal has left out.
+    /// Servers that the heal leaves out.
     pub outside: BTreeMap<ServerId, Fate>,
     /// Virtual time.
     pub now: Instant,
-    /// What will happen.
+    /// Future events.
     pub queue: Queue<Event>,
-    /// What will happen because somebody decides it.
+    /// Future decisions: fault strikes and client calls.
     pub agenda: Agenda,
-    /// What strikes at marks.
+    /// Faults that strike at marks.
     pub targets: Targets,
-    /// What is under way.
+    /// The network: connections and the bytes in flight.
     pub net: Network,
     /// Which servers reach each other.
     pub reach: Reach,
-    /// Who led and followed when.
+    /// The role of each server over time.
     pub roles: Roles,
-    /// Which fault hit whom.
+    /// The faults that struck, with their targets.
     pub strikes: Strikes,
-    /// What has happened.
+    /// The event trace with its fingerprint.
     pub trace: Trace,
-    /// The same, collected for people.
+    /// The trace collected for reports that people read.
     pub chronicle: Option<Box<Chronicle>>,
-    /// The same, as lines of states.
+    /// The trace as lines of server states.
     pub lines: Option<Box<Lines>>,
-    /// Who looks at it.
+    /// The oracles and the first failure.
     pub judge: Judge,
-    /// How often.
+    /// Counters.
     pub tally: Tally,
     /// The newest transaction that any server has applied.
     pub newest: Zxid,
-    /// As drawn.
+    /// The options as drawn.
     pub options: Options,
     /// The paths that clients use.
     pub keys: KeySpace,
-    /// For streams of what comes into being during the run.
+    /// Source of the random streams for objects created during the run.
     pub seeds: Seeds,
 }
 
 impl Shared {
-    /// Do faults still strike?
+    /// Whether faults still strike, which ends with the heal.
     pub fn is_faulty(&self) -> bool {
         self.healed.is_none()
     }
 
-    /// Lets `event` happen after `ns`.
+    /// Schedules `event` in `ns` nanoseconds.
     pub fn after(&mut self, ns: u64, event: Event) {
         self.queue.push(Instant(self.now.0.saturating_add(ns)), event);
     }
 
-    /// Lets `event` happen at `at`, or now where that has passed.
+    /// Schedules `event` at `at`, or now if `at` has passed.
     pub fn at(&mut self, at: Instant, event: Event) {
         self.queue.push(at.max(self.now), event);
     }
 
-    /// Records an event of the trace.
+    /// Records an event in the trace.
     pub fn note(
         &mut self,
         kind: Kind,
@@ -169,19 +170,19 @@ impl Shared {
         }
     }
 
-    /// Says of the step that happens now what it does, where somebody listens.
+    /// Describes the current decision, if the agenda records descriptions.
     pub fn tell(&mut self, text: impl FnOnce() -> String) {
         if self.agenda.listens() {
             self.agenda.hear(&text());
         }
     }
 
-    /// When and where in the trace the world is.
+    /// Current time and event number.
     pub fn place(&self) -> Place {
         Place { at: self.now, event: self.trace.events() }
     }
 
-    /// Somebody is hit by the fault that strikes now.
+    /// The fault that strikes now hits a target, until `until` if it lasts.
     pub fn hit(&mut self, hit: Hit, until: Option<Instant>) {
         let between_servers = !matches!(&hit, Hit::Conn(ends) if ends.iter().any(is_no_server));
         self.strikes.hit(self.now, hit, until);
@@ -195,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// Shows something to the oracles.
+    /// Passes an observation to the oracles.
     pub fn observe(&mut self, what: Observation<'_>) {
         let place = self.place();
         if let Some(lines) = &mut self.lines {
@@ -207,7 +208,7 @@ impl Shared {
         self.judge.observe(self.now, self.trace.events(), what);
     }
 
-    /// A server's step has hit these.
+    /// A server's step hit these marks.
     pub fn reached(&mut self, server: ServerId, marks: Marks) {
         let place = self.place();
         if let Some(chronicle) = &mut self.chronicle {
@@ -215,17 +216,17 @@ impl Shared {
         }
     }
 
-    /// Makes a check of the world's own.
+    /// Counts a check that the world itself makes, and fails the run if it does not hold.
     pub fn hold(&mut self, check: Check, found: Result<(), String>) {
         self.judge.hold(self.now, self.trace.events(), check, found);
     }
 
-    /// Code under test has panicked.
+    /// Reports a panic in code under test.
     pub fn panicked(&mut self, who: &str, what: &str) {
         self.hold(Check::PANIC, Err(format!("{who}: {what}")));
     }
 
-    /// Schedules what the network has put under way.
+    /// Schedules the arrivals that the network has produced.
     pub fn schedule_arrivals(&mut self) {
         for arrival in self.net.take_arrivals() {
             self.queue.push(arrival.at.max(self.now), Event::Arrival(arrival));
@@ -233,7 +234,7 @@ impl Shared {
     }
 }
 
-/// A client, or a stranger.
+/// Whether the party is a client or a stranger.
 pub fn is_no_server(party: &Party) -> bool {
     !matches!(party, Party::Server(_))
 }

@@ -1,11 +1,11 @@
-//! What must come about now and then, or the oracles look at worlds in which nothing interesting happens.
+//! Conditions that must occur in some runs, because the oracles prove nothing in uneventful ones.
 //!
-//! Owns the list. Each is judged by the simulator, from what it alone sees, and is counted like a mark. Must not
-//! influence the run.
+//! Owns the list. The simulator detects the conditions from what it alone can observe, and counts
+//! them like marks. Must not influence the run.
 
 use storage_fs::Note;
 
-/// See the module.
+/// A condition that must occur sometimes; see the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "`sentence` is the documentation")]
@@ -30,7 +30,7 @@ pub enum Sometimes {
 }
 
 impl Sometimes {
-    /// All of them, in order.
+    /// All conditions, in order.
     pub const ALL: [Sometimes; 17] = [
         Sometimes::TwoLeaders,
         Sometimes::NobodyUp,
@@ -51,7 +51,7 @@ impl Sometimes {
         Sometimes::HandshakeLate,
     ];
 
-    /// What happens.
+    /// The condition in words.
     pub fn sentence(self) -> &'static str {
         match self {
             Sometimes::TwoLeaders => "two servers serve as leaders at once",
@@ -79,8 +79,8 @@ impl Sometimes {
     }
 }
 
-/// What an open has mended, where it comes about often enough: what rots is the newest segment, which is an old one if a later one
-/// is begun and holds nothing.
+/// The condition for a recovery note, if it occurs often enough. Old segments set aside are rare:
+/// damage hits the newest segment, which counts as old only if an empty later one exists.
 pub fn mended(note: &Note) -> Option<Sometimes> {
     match note {
         Note::StateSlotLost => Some(Sometimes::RecoveredStateSlot),

@@ -1,8 +1,8 @@
-//! How fast the simulator is: one figure for each thing that its users wait for, with the least that is good enough and
-//! what would be fine.
+//! Benchmarks of the simulator: one figure per quantity that users wait for, with a floor and a
+//! goal.
 //!
-//! Owns what is run for each figure, and the table. One core, one world at a time, unless a figure says otherwise; all
-//! oracles look on. What time it is says `run`.
+//! Owns the workload of each figure, and the table. Unless a figure says otherwise, one world runs
+//! at a time, on one core, with all oracles. `run` reads the clocks.
 
 use std::thread;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use crate::workload::Op;
 use crate::world::World;
 
 const SERVERS: u32 = 5;
-/// Of the swarm: as many calls in a virtual second.
+/// Calls per virtual second of the swarm benchmarks.
 const SWARM_CALLS: u64 = 50;
-/// From the death of a leader to the next one's, ns: enough for an election and a first write.
+/// Time between kills of a leader, ns: enough for an election and a first write.
 const REIGN: u64 = 200_000_000;
 const REIGNS: u64 = 20;
-/// Worlds that scaling is measured with, in each thread.
+/// Worlds per thread in the scaling benchmark.
 const BATCH: u64 = 12;
-/// Small, as often in the swarm: who starts looks through what is preallocated.
+/// Small, as often in the swarm, because recovery scans the preallocated part of a segment.
 const SEGMENT_BYTES: u64 = 64 << 10;
 const SECOND: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
@@ -40,14 +40,14 @@ const MIB: u64 = 1 << 20;
 const FLOOR_MISSED: u8 = 1;
 const BAD_USAGE: u8 = 2;
 
-/// A figure and what it should be.
+/// A measured value with its floor and goal.
 struct Figure {
     what: &'static str,
     value: f64,
     unit: &'static str,
     floor: f64,
     goal: f64,
-    /// Is less better?
+    /// Whether smaller values are better.
     less: bool,
 }
 
@@ -69,10 +69,10 @@ impl Figure {
     }
 }
 
-/// A name, and how the figure is measured.
+/// A name, and the function that measures the figure.
 type Measure = (&'static str, fn(Duration) -> Figure);
 
-/// Memory first: what a process has needed once is never given back.
+/// Memory comes first, because the peak memory of a process never decreases.
 const FIGURES: [Measure; 10] = [
     ("memory", memory),
     ("events", events),
@@ -86,7 +86,7 @@ const FIGURES: [Measure; 10] = [
     ("twice", twice),
 ];
 
-/// Measures, and gives the exit code: 0 where all floors hold.
+/// Measures all selected figures. Returns the exit code, 0 if all floors hold.
 pub fn main(flags: &SpeedFlags) -> u8 {
     if let Some(name) = flags.only.iter().find(|name| FIGURES.iter().all(|(n, _)| n != name)) {
         let names: Vec<&str> = FIGURES.iter().map(|(name, _)| *name).collect();
@@ -149,7 +149,7 @@ fn at_most(what: &'static str, value: f64, unit: &'static str, floor: f64, goal:
     Figure { what, value, unit, floor, goal, less: true }
 }
 
-/// Runs one world after another until they have taken so much of the processor.
+/// Runs one world after another until they have used this much CPU time.
 fn repeat(time: Duration, one: impl Fn(u64) -> Report) -> impl Iterator<Item = Report> {
     let mut spent = 0;
     (1..).map_while(move |n| {
@@ -162,7 +162,7 @@ fn repeat(time: Duration, one: impl Fn(u64) -> Report) -> impl Iterator<Item = R
     })
 }
 
-/// A job and its settings.
+/// A job with its options.
 type Cast = (Job, Options);
 
 fn cast(seed: u64, profile: Profile, clients: Option<u32>, seconds: u64) -> Cast {
@@ -178,7 +178,7 @@ fn swarm_job(seed: u64) -> Cast {
     cast
 }
 
-/// Without oracles and trace where `watched` is false.
+/// `watched` of false disables oracles and trace.
 fn run((job, options): Cast, watched: bool) -> Report {
     let seeds = Seeds::new(job.seed);
     run::measured(job, options, |options| {
@@ -193,7 +193,7 @@ fn totals(reports: impl Iterator<Item = Report>) -> Totals {
     totals
 }
 
-/// So many of something per second of the processor.
+/// Count per CPU second.
 fn rate(count: u64, cpu_ns: u64) -> f64 {
     ratio(count, cpu_ns) * 1e9
 }
@@ -232,7 +232,7 @@ fn writes(time: Duration) -> Figure {
     at_least(what, rate(of.tally.counts.commits, of.cpu_ns), "", 50_000.0, 150_000.0)
 }
 
-/// Each leader is killed soon after its first write.
+/// Kills each leader soon after its first write.
 fn elections(time: Duration) -> Figure {
     let of = totals(repeat(time, |n| {
         let mut options = schedule::plain();
@@ -258,7 +258,7 @@ fn elections(time: Duration) -> Figure {
     at_least(what, rate(of.tally.counts.reigns, of.cpu_ns), "", 2_000.0, 8_000.0)
 }
 
-/// The same worlds with nobody looking.
+/// Runs the same worlds with and without oracles and trace.
 fn overhead(time: Duration) -> Figure {
     let (mut watched, mut bare) = (0, 0);
     let mut seed = 0;
@@ -271,7 +271,7 @@ fn overhead(time: Duration) -> Figure {
     at_most("oracles' and trace's share of CPU, `swarm`", share, " %", 45.0, 30.0)
 }
 
-/// Settings and a world until its first event.
+/// Drawing the options and building a world, up to its first event.
 fn start_up(_: Duration) -> Figure {
     let begun = run::wall_clock();
     for n in 0..20 {
@@ -283,14 +283,14 @@ fn start_up(_: Duration) -> Figure {
     at_most("start to first event", ms, " ms", 5.0, 1.0)
 }
 
-/// Worlds of the swarm, one after the other.
+/// Swarm worlds, one after another.
 fn memory(time: Duration) -> Figure {
     swarm(time).for_each(drop);
     let mib = ratio(run::peak_memory().unwrap_or(0), MIB);
     at_most("peak memory, swarm worlds", mib, " MiB", 64.0, 24.0)
 }
 
-/// Two threads against one, by the wall clock.
+/// Compares two threads with one, by wall time.
 fn scaling(_: Duration) -> Figure {
     let batch = || (1..=BATCH).for_each(|n| drop(run(swarm_job(n), true)));
     let begun = run::wall_clock();

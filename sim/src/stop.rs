@@ -1,6 +1,6 @@
-//! Where a run is to end before its time, because somebody wants to see what is there.
+//! Conditions at which a run ends early, for inspection.
 //!
-//! Owns the conditions and their spelling. Must not influence what happens before.
+//! Owns the conditions and their syntax. Must not influence the run before that.
 
 use std::fmt;
 
@@ -10,28 +10,29 @@ use zabkeeper_core::{Instant, ServerId};
 use crate::judge;
 use crate::shared::Shared;
 
-/// The run ends at whatever comes first.
+/// The run ends at the first of these conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stop {
-    /// After all that happens up to this time.
+    /// After all events up to this time.
     pub until: Option<Instant>,
-    /// After what brings about the event of this number.
+    /// After the step that records the trace event with this number.
     pub event: Option<u64>,
     /// See [`Break`].
     pub on: Option<Break>,
 }
 
-/// What ends a run when it happens.
+/// An occurrence that ends a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Break {
-    /// A server reaches this branch of its code, for the n-th time that any does, from one on.
+    /// The n-th hit of a mark by any server, from one on.
     Mark(Mark, u32),
-    /// This promise is broken. Others are then passed over, but for panics and the simulator's own.
+    /// A violation of this promise. Violations of other promises are ignored, except panics and
+    /// simulator failures.
     Promise(&'static str),
 }
 
 impl Stop {
-    /// The promise that alone ends the run.
+    /// The only promise whose violation ends the run.
     pub fn promise(&self) -> Option<&'static str> {
         match self.on {
             Some(Break::Promise(id)) => Some(id),
@@ -39,7 +40,8 @@ impl Stop {
         }
     }
 
-    /// Why the run ends after what has just happened, if it does. `ran`: the server that has acted.
+    /// Why the run ends after the current step, if it does. `ran` is the server that has taken a
+    /// step.
     pub(crate) fn met(&self, ran: Option<ServerId>, shared: &Shared) -> Option<String> {
         match (self.on, ran) {
             (Some(Break::Mark(mark, nth)), Some(server))
@@ -55,10 +57,10 @@ impl Stop {
 }
 
 impl Break {
-    /// A mark's name, with `#n` for its n-th hit, or a promise's id.
+    /// Parses a mark's name, with `#n` for its n-th hit, or a promise's id.
     ///
     /// # Errors
-    /// No name of one. The one that is most like it is proposed.
+    /// The text is neither. The most similar name is suggested.
     pub fn parse(text: &str) -> Result<Break, String> {
         if let Some(id) = judge::promises().into_iter().find(|id| id.eq_ignore_ascii_case(text)) {
             return Ok(Break::Promise(id));
@@ -81,7 +83,7 @@ impl Break {
     }
 }
 
-/// The name that is most like this one, if one is: few letters are others.
+/// The most similar name, if at most a third of the characters differ.
 fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let wrong = wrong.to_ascii_lowercase();
     let most = wrong.len().min(30) / 3;
@@ -91,7 +93,7 @@ fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
         .map(|(_, name)| name)
 }
 
-/// How many letters are to be changed, added or left out to make one of the other (Levenshtein).
+/// Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (at, of_a) in a.chars().enumerate() {
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_break_is_a_promise_or_the_nth_hit_of_a_mark() {
+    fn break_parses_promise_or_nth_hit_of_a_mark() {
         assert_eq!(Break::parse("z10"), Ok(Break::Promise("Z10")));
         assert_eq!(Break::parse("synctrunc"), Ok(Break::Mark(Mark::SyncTrunc, 1)));
         assert_eq!(Break::parse("SyncTrunc#3"), Ok(Break::Mark(Mark::SyncTrunc, 3)));

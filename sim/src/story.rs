@@ -1,7 +1,7 @@
-//! A run told to a person: a screen of text that says who led, what was done to whom, and what was checked; and, where
-//! a promise is broken, what proves it.
+//! The report of a run for people: one screen with reigns, faults and checks, and, after a
+//! violation, the evidence.
 //!
-//! Owns wording and layout. Must not decide anything. The full counters are in `report`.
+//! Owns wording and layout. Must not decide anything. `report` has the full counters.
 
 mod dump;
 mod events;
@@ -22,16 +22,16 @@ pub use dump::dump;
 pub use failure::{clients_named, explain, servers_named, stopped, verdict};
 pub use shrunk::shrunk;
 
-/// Longest line.
+/// Maximum line length.
 const WIDTH: usize = 112;
 /// Every line begins with a word of this width.
 const HEAD: usize = 10;
-/// Reigns told; of more, those in the middle are left out.
+/// Reigns shown; if there are more, those in the middle are omitted.
 const REIGNS: usize = 8;
-/// A fault that began so long before a reign's end may have ended it, ns.
+/// A fault that began at most this long before a reign's end may have caused it, ns.
 const CAUSE: u64 = 12_000_000_000;
 
-/// One run, on a screen.
+/// The report of one run.
 pub fn screen(report: &Report) -> String {
     let outcome = &report.outcome;
     let totals = Totals::of(report);
@@ -67,7 +67,7 @@ fn opening(report: &Report) -> String {
     )
 }
 
-/// Who led when, and what came before the end of each reign.
+/// The reigns, and what preceded the end of each.
 fn reigns(report: &Report) -> String {
     let all = report.outcome.roles.reigns();
     if all.is_empty() {
@@ -99,7 +99,7 @@ fn reigns(report: &Report) -> String {
     text
 }
 
-/// As many words as fit.
+/// The words that fit into `width`.
 fn fit(text: &str, width: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(width) else {
         return text.to_owned();
@@ -108,7 +108,7 @@ fn fit(text: &str, width: usize) -> String {
     format!("{} ...", cut.rsplit_once(' ').map_or(cut, |(words, _)| words))
 }
 
-/// How a reign ended, and what had struck shortly before, if anything that can end one.
+/// How a reign ended, and the last fault before that could have caused it.
 fn ending(reign: &Reign, report: &Report) -> String {
     let Some((end, role)) = reign.until else {
         return "to the end".to_owned();
@@ -146,7 +146,7 @@ fn ending(reign: &Reign, report: &Report) -> String {
     }
 }
 
-/// Does it end the process then and there?
+/// Whether the fault ends the process immediately.
 fn ends_at_once(fault: Fault) -> bool {
     matches!(
         fault,
@@ -161,13 +161,13 @@ fn ends_at_once(fault: Fault) -> bool {
     )
 }
 
-/// Can it end a process?
+/// Whether the fault can end a process.
 fn fells(fault: Fault) -> bool {
     let disk = matches!(fault, Fault::DiskWriteError | Fault::DiskFull | Fault::DiskFsyncError);
     disk || ends_at_once(fault)
 }
 
-/// Can it cost a leader its quorum?
+/// Whether the fault can cost a leader its quorum.
 fn tires(fault: Fault) -> bool {
     const OTHERS: [Fault; 7] = [
         Fault::NodePause,
@@ -181,7 +181,7 @@ fn tires(fault: Fault) -> bool {
     OTHERS.contains(&fault) || Fault::PARTITIONS.contains(&fault)
 }
 
-/// What was done to whom: servers by name, the rest by number.
+/// The faults with their targets: servers by name, others by number.
 fn struck(report: &Report) -> String {
     let tally = &report.outcome.tally;
     let strikes = report.outcome.strikes.list();
@@ -268,7 +268,7 @@ fn happened(report: &Report) -> String {
     )
 }
 
-/// By family of promises: how many there are, and how often they were checked.
+/// By family of promises: their number, and how often they were checked.
 fn checked(report: &Report) -> String {
     let families = [
         ("broadcast", "Z"),
@@ -316,7 +316,7 @@ fn healed(report: &Report) -> String {
     )
 }
 
-/// The same text, with lines that are too long for a screen cut: what follows goes on below what stands behind the head.
+/// Wraps lines that exceed the maximum, indenting continuations to the text behind the head word.
 pub fn wrapped(text: &str) -> String {
     let wrap = |line: &str| match line.split_at_checked(HEAD) {
         Some((head, rest)) if line.len() > WIDTH => paragraph(head, rest),
@@ -325,7 +325,7 @@ pub fn wrapped(text: &str) -> String {
     text.lines().map(wrap).collect()
 }
 
-/// A word, and text that goes on below itself.
+/// A head word, and text that is wrapped beside it.
 fn paragraph(head: &str, text: &str) -> String {
     let mut lines = String::new();
     let mut line = format!("{head:<HEAD$}");
@@ -348,7 +348,7 @@ fn paragraph(head: &str, text: &str) -> String {
     lines
 }
 
-/// Seconds, to the millisecond.
+/// Seconds, with milliseconds.
 fn short(at: Instant) -> String {
     format!("{}.{:03}s", at.0 / 1_000_000_000, at.0 / 1_000_000 % 1_000)
 }
@@ -357,7 +357,7 @@ fn plural(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// Thousands apart.
+/// The number with thousands separators.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_paragraphs_are_laid_out_for_people() {
+    fn numbers_are_grouped_and_paragraphs_are_wrapped() {
         assert_eq!([grouped(7), grouped(1_234), grouped(1_234_567)], ["7", "1,234", "1,234,567"]);
         let text = paragraph("calls", &"word ".repeat(40));
         assert!(text.lines().all(|line| line.len() <= WIDTH));

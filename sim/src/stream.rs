@@ -1,10 +1,11 @@
-//! Connections of clients and servers with servers: a FIFO stream of bytes in each direction that can stall and break.
+//! Connections of clients and servers with servers: a FIFO byte stream per direction that can stall
+//! and break.
 //!
-//! Owns what is under way. Must not read it: frames are the business of the ends.
+//! Owns the bytes in flight. Must not parse them: frames are up to the ends.
 //!
-//! Invariants, as TCP has them: within a direction bytes are neither lost nor doubled nor reordered while the
-//! connection stands; when it breaks, an unknown suffix of what was sent was never seen. Each end learns of the end
-//! once.
+//! Invariants, as with TCP: within a direction bytes are neither lost, duplicated nor reordered
+//! while the connection stands; when it breaks, an arbitrary suffix of the sent bytes is lost. Each
+//! end sees the end of the connection once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -18,20 +19,20 @@ use crate::seed::{Dice, Seeds};
 /// One of the two ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum End {
-    /// Of whoever dialled.
+    /// The end that connected.
     Dialler = 0,
-    /// Of the server that accepted.
+    /// The end of the server that accepted.
     Acceptor = 1,
 }
 
-/// Who is at an end.
+/// The party at an end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Party {
     /// A client, or an intruder.
     Client(ClientId),
     /// A server.
     Server(ServerId),
-    /// Somebody who connects where only servers should.
+    /// A stranger: a party that connects to the quorum port without being a server.
     Stranger,
 }
 
@@ -45,51 +46,51 @@ impl fmt::Display for Party {
     }
 }
 
-/// An end is gone, and not even its kernel says so.
+/// An end has vanished, and its kernel does not send a reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Silence {
-    /// When the other end learns at the latest.
+    /// When the other end sees the reset at the latest.
     pub late: Instant,
-    /// Is a write into the dead connection answered with a reset?
+    /// Whether a write into the dead connection triggers a reset.
     pub on_write: bool,
 }
 
-/// How links behave.
+/// Latencies of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkPace {
-    /// Least time that bytes take, ns.
+    /// Minimum latency, ns.
     pub min: u64,
-    /// Mean of the time on top, ns.
+    /// Mean of the additional latency, ns.
     pub mean: u64,
-    /// One segment in so many takes a hundred times as long; zero: none.
+    /// One segment in this many has a hundred times the additional latency; zero: none.
     pub tail_one_in: u64,
-    /// One sending in so many is cut into pieces that arrive apart; zero: none.
+    /// One write in this many is split into pieces that arrive separately; zero: none.
     pub cut_one_in: u64,
 }
 
-/// What a [`Network`] wants to be called back for.
+/// A call of [`Network::arrive`] that is to be scheduled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// When.
     pub at: Instant,
-    /// On which connection.
+    /// The connection.
     pub conn: ConnId,
-    /// At which end.
+    /// The receiving end.
     pub to: End,
 }
 
 /// What arrives at an end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Delivery {
-    /// Nothing any more: it was overtaken by a break.
+    /// Nothing: a break has discarded the segment.
     Nothing,
-    /// The stream is stalled: ask again then.
+    /// The stream is stalled until then.
     Later(Instant),
     /// Bytes.
     Bytes(Bytes),
-    /// The other end has closed; all it had sent has arrived.
+    /// The other end has closed; all its bytes have arrived.
     Closed,
-    /// The connection is broken; what was under way is lost.
+    /// The connection is broken; bytes in flight are lost.
     Reset,
 }
 
@@ -98,14 +99,14 @@ pub enum Delivery {
 pub enum Break {
     /// Both ends see a reset at once.
     Both,
-    /// `first` sees a reset at once. The other end learns at `late`, or, where `on_write`, some time after it next
-    /// writes.
+    /// `first` sees a reset at once. The other end sees it at `late`, or with `on_write` already
+    /// after its next write.
     HalfOpen {
-        /// Who learns at once.
+        /// The end that sees the reset at once.
         first: End,
-        /// When the other end learns at the latest.
+        /// When the other end sees it at the latest.
         late: Instant,
-        /// Is a write into the dead connection answered with a reset?
+        /// Whether a write into the dead connection triggers a reset.
         on_write: bool,
     },
 }
@@ -115,18 +116,19 @@ pub enum Break {
 pub struct Network {
     conns: BTreeMap<ConnId, Conn>,
     next: u64,
-    /// Connections that were tried between two parties, the lesser one first.
+    /// Number of connection attempts between two parties, the lesser one first.
     tried: BTreeMap<[Party; 2], u64>,
     arrivals: Vec<Arrival>,
-    /// Sendings that were cut, and segments that took long.
+    /// Number of split writes, and of slow segments.
     strained: (u64, u64),
 }
 
-/// A connection that is tried, and what it draws from: a stream for each direction, named by the two parties and the
-/// number of the attempt between them. So whoever else connects meanwhile shifts none of it.
+/// A connection attempt with its random streams, one per direction. Their names contain the two
+/// parties and the number of the attempt between them, so attempts of other parties do not shift
+/// them.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Who dials, and whom.
+    /// Dialler and acceptor.
     parties: [Party; 2],
     number: u64,
     /// By sending end.
@@ -139,7 +141,7 @@ struct Conn {
     pace: LinkPace,
     /// By receiving end.
     ways: [Way; 2],
-    /// Is a write into a half-open connection answered with a reset?
+    /// Whether a write into a half-open connection triggers a reset.
     reset_on_write: bool,
 }
 
@@ -149,11 +151,11 @@ struct Way {
     segments: VecDeque<Segment>,
     last: Instant,
     stalled_until: Instant,
-    /// Bytes under way.
+    /// Bytes in flight.
     bytes: usize,
-    /// Nothing that is sent arrives any more.
+    /// Bytes sent from now on are discarded.
     dead: bool,
-    /// The receiver has been told that the connection has ended, or has left it.
+    /// The receiver has seen the end of the connection, or has closed it.
     over: bool,
 }
 
@@ -164,7 +166,7 @@ struct Segment {
 }
 
 impl Network {
-    /// No connections; the first gets the number after `start`.
+    /// A network without connections; the first gets the number after `start`.
     pub fn new(start: u64) -> Network {
         Network {
             conns: BTreeMap::new(),
@@ -175,13 +177,13 @@ impl Network {
         }
     }
 
-    /// A number that no connection has had.
+    /// A connection number that was not used before.
     pub fn deal(&mut self) -> ConnId {
         self.next += 1;
         ConnId(self.next)
     }
 
-    /// Somebody dials a server.
+    /// Begins a connection attempt.
     pub fn attempt(&mut self, seeds: Seeds, parties: [Party; 2]) -> Attempt {
         let mut pair = parties;
         pair.sort_unstable();
@@ -190,14 +192,14 @@ impl Network {
         Attempt { parties, number: *number, dice: streams(seeds, parties, *number) }
     }
 
-    /// From now on every connection has streams of this tree.
+    /// All connections draw from streams of this tree from now on.
     pub fn draw_anew(&mut self, seeds: Seeds) {
         for Conn { attempt, .. } in self.conns.values_mut() {
             attempt.dice = streams(seeds, attempt.parties, attempt.number);
         }
     }
 
-    /// A connection stands between who dialled and who accepted.
+    /// Opens a connection.
     pub fn open(&mut self, conn: ConnId, attempt: Attempt, pace: LinkPace) {
         let ways = [Way::default(), Way::default()];
         let reset_on_write = false;
@@ -206,7 +208,7 @@ impl Network {
         assert!(replaced.is_none(), "{conn} is dealt once");
     }
 
-    /// Puts bytes on the connection; into one that is gone they vanish.
+    /// Sends bytes; on a dead connection they are discarded.
     pub fn send(&mut self, now: Instant, conn: ConnId, from: End, bytes: Bytes) {
         let Some(state) = self.conns.get_mut(&conn) else {
             return;
@@ -216,7 +218,7 @@ impl Network {
         }
         if state.ways[from.other() as usize].dead {
             if state.reset_on_write && !state.ways[from as usize].over {
-                // The other end's kernel says so.
+                // The other end's kernel answers with a reset.
                 let at = Instant(now.0 + state.pace.draw(state.dice(from.other())));
                 state.enqueue_reset(at, from, &mut self.arrivals, conn);
             }
@@ -233,7 +235,7 @@ impl Network {
         }
     }
 
-    /// `from` closes, after all it has sent. It hears nothing any more.
+    /// `from` closes its end, after all bytes it has sent. It receives nothing more.
     pub fn close(&mut self, now: Instant, conn: ConnId, from: End) {
         let Some(state) = self.conns.get_mut(&conn) else {
             return;
@@ -250,7 +252,7 @@ impl Network {
         self.forget_if_over(conn);
     }
 
-    /// The process at `from` is gone without a word of its own. Its kernel resets the connection, unless it is silent.
+    /// The process at `from` has vanished. Its kernel resets the connection, unless it is silent.
     pub fn abandon(&mut self, now: Instant, conn: ConnId, from: End, silent: Option<Silence>) {
         let how = match silent {
             None => Break::Both,
@@ -264,13 +266,14 @@ impl Network {
         self.forget_if_over(conn);
     }
 
-    /// The dice of what this end sends.
+    /// The random stream for what this end sends.
     pub fn dice(&mut self, conn: ConnId, sender: End) -> Option<&mut Dice> {
         self.conns.get_mut(&conn).map(|state| state.dice(sender))
     }
 
-    /// Breaks a connection at an arbitrary byte: of what is under way, a part of arbitrary length still arrives. Where one end
-    /// does not learn of it, that may take as long: who has closed a connection goes on to repeat what was lost.
+    /// Breaks a connection: an arbitrary prefix of the bytes in flight still arrives. In a
+    /// half-open connection without a reset on write these may arrive late, since the peer's kernel
+    /// keeps retransmitting lost segments.
     pub fn break_off(&mut self, now: Instant, conn: ConnId, how: Break) {
         let Some(state) = self.conns.get_mut(&conn) else {
             return;
@@ -283,7 +286,7 @@ impl Network {
             let keep = state.dice(to.other()).upto(under_way);
             state.ways[to as usize].keep(keep);
             state.ways[to as usize].dead = true;
-            // What was stalled has either got through or is lost.
+            // Stalled bytes have either arrived or are lost.
             state.ways[to as usize].stalled_until = Instant(0);
             let at = match how {
                 Break::Both => Instant(now.0 + 1),
@@ -303,7 +306,7 @@ impl Network {
         }
     }
 
-    /// Nothing arrives at `to` until then; afterwards everything does, in order.
+    /// Holds everything that is sent to `to` until then; afterwards it arrives in order.
     pub fn stall(&mut self, conn: ConnId, to: End, until: Instant) {
         if let Some(state) = self.conns.get_mut(&conn) {
             let way = &mut state.ways[to as usize];
@@ -340,38 +343,39 @@ impl Network {
         segment.what
     }
 
-    /// Arrivals to be scheduled, each once.
+    /// Arrivals to be scheduled, each returned once.
     pub fn take_arrivals(&mut self) -> std::vec::Drain<'_, Arrival> {
         self.arrivals.drain(..)
     }
 
-    /// Sendings that were cut into pieces, and segments that took more than ten times the usual.
+    /// Number of split writes, and of segments slower than the minimum plus ten times the mean.
     pub fn strained(&self) -> (u64, u64) {
         self.strained
     }
 
-    /// Bytes under way to an end.
+    /// Bytes in flight to an end.
     pub fn under_way(&self, conn: ConnId, to: End) -> usize {
         self.conns.get(&conn).map_or(0, |state| state.ways[to as usize].bytes)
     }
 
-    /// Who is at the ends of a connection.
+    /// The parties at the ends of a connection.
     pub fn parties(&self, conn: ConnId) -> Option<[Party; 2]> {
         self.conns.get(&conn).map(|state| state.attempt.parties)
     }
 
-    /// All connections, oldest first, with who is at their ends.
+    /// All connections, oldest first, with their parties.
     pub fn list(&self) -> impl Iterator<Item = (ConnId, [Party; 2])> + '_ {
         self.conns.iter().map(|(conn, state)| (*conn, state.attempt.parties))
     }
 
-    /// Connections that stand: neither end has left or learnt of a break.
+    /// Open connections: neither end has closed or seen a break.
     pub fn session_kind(&self) -> Vec<ConnId> {
         let stands = |state: &Conn| state.ways.iter().all(|way| !way.dead && !way.over);
         self.conns.iter().filter(|(_, state)| stands(state)).map(|(conn, _)| *conn).collect()
     }
 
-    /// Makes links behave from now on; stalls end, and half-open connections are learnt of at `now`.
+    /// Sets new latencies, ends stalls, and delivers pending resets of half-open connections at
+    /// `now`.
     pub fn heal(&mut self, now: Instant, pace: LinkPace) {
         for (conn, state) in &mut self.conns {
             state.pace = pace;
@@ -398,7 +402,7 @@ impl Network {
 }
 
 impl End {
-    /// The end across.
+    /// The opposite end.
     pub fn other(self) -> End {
         match self {
             End::Dialler => End::Acceptor,
@@ -408,18 +412,18 @@ impl End {
 }
 
 impl LinkPace {
-    /// A link of a quiet local network.
+    /// A link of an idle local network.
     pub const CALM: LinkPace =
         LinkPace { min: 50_000, mean: 100_000, tail_one_in: 0, cut_one_in: 0 };
 
-    /// How long a segment takes, ns.
+    /// Latency of a segment, ns.
     pub fn draw(self, dice: &mut Dice) -> u64 {
         let slow = self.tail_one_in > 0 && dice.chance(1, self.tail_one_in);
         let factor = if slow { 100 } else { 1 };
         self.min + dice.exponential(self.mean) * factor
     }
 
-    /// What is sent at once, mostly whole, sometimes in up to four pieces.
+    /// The pieces of one write: mostly one, sometimes up to four.
     fn cut(self, mut bytes: Bytes, dice: &mut Dice) -> Vec<Bytes> {
         let mut pieces = Vec::with_capacity(1);
         if self.cut_one_in > 0 && dice.chance(1, self.cut_one_in) {
@@ -438,13 +442,13 @@ impl LinkPace {
 }
 
 impl Attempt {
-    /// How long it takes until the server has heard of it, or whoever dials of the answer, ns.
+    /// Time until the server receives the attempt, or the dialler its answer, ns.
     pub fn takes(&mut self, pace: LinkPace) -> u64 {
         pace.draw(&mut self.dice[End::Dialler as usize])
     }
 }
 
-/// The streams of a connection between these, by sending end.
+/// The random streams of a connection, by sending end.
 fn streams(seeds: Seeds, [dialler, acceptor]: [Party; 2], number: u64) -> [Dice; 2] {
     [(dialler, acceptor), (acceptor, dialler)]
         .map(|(from, to)| seeds.stream(&format!("net/{from}/{to}"), number))
@@ -466,7 +470,7 @@ impl Conn {
         arrivals.push(Arrival { at, conn, to });
     }
 
-    /// A reset comes when it comes, not behind what is under way; but behind the bytes that still arrive.
+    /// A reset overtakes bytes in flight; those that still arrive are moved up to its time.
     fn enqueue_reset(&mut self, at: Instant, to: End, arrivals: &mut Vec<Arrival>, conn: ConnId) {
         let way = &mut self.ways[to as usize];
         for segment in &mut way.segments {
@@ -478,7 +482,7 @@ impl Conn {
         arrivals.push(Arrival { at, conn, to });
     }
 
-    /// What an end's sendings draw from.
+    /// The random stream for what an end sends.
     fn dice(&mut self, sender: End) -> &mut Dice {
         &mut self.attempt.dice[sender as usize]
     }
@@ -490,7 +494,7 @@ impl Way {
         self.bytes = 0;
     }
 
-    /// Keeps the first `keep` bytes that are under way.
+    /// Keeps the first `keep` bytes in flight.
     fn keep(&mut self, mut keep: usize) {
         let mut kept = VecDeque::new();
         self.bytes = keep;

@@ -1,4 +1,4 @@
-//! What has happened in a run, as numbers.
+//! Counters of a run.
 //!
 //! Owns counters. Must not influence the run.
 
@@ -16,11 +16,11 @@ use crate::workload::Op;
 pub enum Outcome {
     /// It succeeded.
     Done = 0,
-    /// The server refused.
+    /// The server refused it.
     Refused = 1,
-    /// Nobody knows: the connection was lost.
+    /// Unknown, because the connection was lost.
     Unknown = 2,
-    /// The session was over.
+    /// The session was over, or the client library refused the call.
     Over = 3,
 }
 
@@ -29,17 +29,17 @@ pub enum Outcome {
 pub struct Tally {
     /// Faults that struck, by kind.
     pub faults: [u64; Fault::ALL.len()],
-    /// Calls that ended, by operation and outcome.
+    /// Completed calls, by operation and outcome.
     pub calls: [[u64; 4]; Op::ALL.len()],
-    /// What crashes took.
+    /// Data lost in crashes.
     pub losses: Losses,
-    /// Steps that reached each branch.
+    /// Steps that hit each mark.
     pub marks: [u64; Mark::ALL.len()],
-    /// What is to happen now and then.
+    /// Occurrences of each condition.
     pub sometimes: [u64; Sometimes::ALL.len()],
-    /// Situations that two servers were in.
+    /// Combinations of states of two servers.
     pub shapes: Shapes,
-    /// Numbers with names.
+    /// Named counters.
     pub counts: Counts,
 }
 
@@ -90,39 +90,39 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// A fault has struck.
+    /// Counts a fault that struck.
     pub fn fault(&mut self, fault: Fault) {
         self.faults[fault as usize] += 1;
     }
 
-    /// A step has hit these.
+    /// Counts the marks that a step hit.
     pub fn hit(&mut self, marks: Marks) {
         for mark in marks.iter() {
             self.marks[mark as usize] += 1;
         }
     }
 
-    /// This has come about.
+    /// Counts a condition that occurred.
     pub fn saw(&mut self, some: Sometimes) {
         self.sometimes[some as usize] += 1;
     }
 
-    /// Has this been reached?
+    /// Whether this mark was hit.
     pub fn has_hit(&self, mark: Mark) -> bool {
         self.marks[mark as usize] > 0
     }
 
-    /// A call has ended.
+    /// Counts a completed call.
     pub fn call(&mut self, op: Op, outcome: Outcome) {
         self.calls[op as usize][outcome as usize] += 1;
     }
 
-    /// Calls that ended, however.
+    /// Completed calls of any outcome.
     pub fn calls_ended(&self) -> u64 {
         self.calls.iter().flatten().sum()
     }
 
-    /// Adds those of another run.
+    /// Adds the counters of another run.
     pub fn add(&mut self, other: &Tally) {
         for (sum, more) in self.faults.iter_mut().zip(other.faults) {
             *sum += more;
@@ -146,7 +146,7 @@ impl Tally {
 }
 
 impl Counts {
-    /// All of them with their names.
+    /// All counters with their names.
     pub fn fields(&self) -> [(&'static str, u64); 26] {
         let mut copy = *self;
         copy.fields_mut().map(|(name, count)| (name, *count))

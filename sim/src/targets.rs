@@ -1,7 +1,8 @@
-//! Faults that strike where the code is rather than when: "the n-th time this mark is hit, that happens to whoever hit it".
+//! Faults that strike at coverage marks instead of at times: "at the n-th hit of this mark, this
+//! fault strikes the server that hit it".
 //!
-//! Owns rules, how they are drawn and written, and who has hit how many marks. Must not carry a fault out: a crash
-//! between the outputs of the step is the process' own affair, all else is the world's.
+//! Owns rules, their drawing and syntax, and the hit counts. Must not carry out a fault: the
+//! process itself crashes between the outputs of a step, and the world does everything else.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,24 +14,24 @@ use crate::faults::{Fault, FaultPlan};
 use crate::roles::Role;
 use crate::seed::{Dice, Seeds};
 
-/// When a mark is hit, a fault strikes.
+/// A fault that strikes when a mark is hit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// Which mark.
+    /// The mark.
     pub mark: Mark,
-    /// At which of its hits, from one on: those of all servers count, where they are in the role.
+    /// The number of the hit, from one on. Hits of all servers in the role count.
     pub nth: u32,
-    /// Who must hit it: in this role before the step or after it.
+    /// The role that the server must have before or after the step; `None`: any.
     pub side: Option<Side>,
-    /// What strikes.
+    /// The fault.
     pub fault: Fault,
-    /// As they were asked for; without them the seed decides.
+    /// The strike's choices; `None`: drawn from the seed.
     pub choices: Option<Vec<u64>>,
-    /// What happened, for people.
+    /// What the strike did, in words.
     pub told: String,
 }
 
-/// Whose hits count.
+/// The role of a server whose hits count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum Side {
@@ -39,40 +40,40 @@ pub enum Side {
     Following,
 }
 
-/// Rules in force, and how far each is.
+/// The rules in force, and the hit counts.
 #[derive(Debug)]
 pub struct Targets {
-    /// Steps that hit each mark: of all servers, and of those in each role.
+    /// Steps that hit each mark: of all servers, and of servers in each role.
     hits: [[u32; Mark::ALL.len()]; 1 + Side::ALL.len()],
     rules: Vec<Armed>,
-    /// Rules whose time has come, and who hit the mark. The world takes them.
+    /// Rules that are due and were not executed by the process; the world takes them.
     pub met: Vec<Met>,
-    /// The hit at which the run forks.
+    /// The mark and the total hit count at which the run forks.
     fork: Option<(Mark, u32)>,
     off: bool,
 }
 
-/// A rule's time has come.
+/// A rule that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Met {
-    /// The rule's number.
+    /// Index of the rule.
     pub rule: usize,
-    /// Who hit the mark.
+    /// The server that hit the mark.
     pub server: ServerId,
-    /// What strikes.
+    /// The fault that strikes.
     pub fault: Fault,
 }
 
 #[derive(Debug)]
 struct Armed {
-    /// Its number counts from the beginning of the run.
+    /// Its `nth` counts from the beginning of the run.
     rule: Rule,
     dice: Dice,
     struck: bool,
 }
 
-/// Faults that may strike at a mark, and how often one of them is drawn. Most of all the server ends in the midst of
-/// what it is doing.
+/// Faults that may strike at a mark, with their weights. Crashes of the server itself are the most
+/// frequent.
 const STRIKES: [(Fault, u64); 20] = [
     (Fault::NodeKill, 12),
     (Fault::NodePower, 24),
@@ -96,7 +97,7 @@ const STRIKES: [(Fault, u64); 20] = [
     (Fault::DiskSnapshotsFull, 4),
 ];
 
-/// Drawn rules of one run are at most so many.
+/// Maximum number of drawn rules per run.
 const RULES_MAX: u64 = 4;
 
 impl Side {
@@ -120,20 +121,20 @@ impl Side {
 }
 
 impl Rule {
-    /// From `MARK[#n][@role]=FAULT`.
+    /// Parses `MARK[#n][@role]=FAULT`.
     ///
     /// # Errors
-    /// Says which part cannot be read.
+    /// Says which part is invalid.
     pub fn parse(text: &str) -> Result<Rule, String> {
         let (place, fault) =
             text.split_once('=').ok_or("a rule is written MARK[#n][@role]=FAULT")?;
         Rule::of(place, fault)
     }
 
-    /// From `MARK[#n][@role]`: the power of whoever hits it fails between the outputs of that step.
+    /// Parses `MARK[#n][@role]` for a power failure between the outputs of that step.
     ///
     /// # Errors
-    /// Says which part cannot be read.
+    /// Says which part is invalid.
     pub fn parse_crash(place: &str) -> Result<Rule, String> {
         Rule::of(place, Fault::NodePower.name())
     }
@@ -152,18 +153,18 @@ impl Rule {
         Ok(Rule { mark, nth, side, fault, choices: None, told: String::new() })
     }
 
-    /// What may strike.
+    /// The faults that may strike at a mark.
     pub fn faults() -> [Fault; STRIKES.len()] {
         STRIKES.map(|(fault, _)| fault)
     }
 
-    /// Where it strikes.
+    /// The mark, hit and role, as [`Rule::parse`] reads them.
     pub fn place(&self) -> String {
         let side = self.side.map_or(String::new(), |side| format!("@{}", side.name()));
         format!("{:?}#{}{side}", self.mark, self.nth)
     }
 
-    /// One of them, drawn.
+    /// Draws a rule with one of these weighted faults.
     fn draw(faults: &[(Fault, u64)], dice: &mut Dice) -> Rule {
         let mark = *weighted(&Mark::ALL.map(|mark| (mark, weight(mark))), dice);
         let nth = match weight(mark) {
@@ -183,10 +184,10 @@ pub fn mark_called(name: &str) -> Option<Mark> {
     Mark::ALL.into_iter().find(|mark| format!("{mark:?}") == name)
 }
 
-/// `MARK[#n]`.
+/// Parses `MARK[#n]`.
 ///
 /// # Errors
-/// Says which part cannot be read.
+/// Says which part is invalid.
 pub fn parse_place(place: &str) -> Result<(Mark, u32), String> {
     let (name, nth) = place.split_once('#').unwrap_or((place, "1"));
     let mark = mark_called(name);
@@ -196,7 +197,7 @@ pub fn parse_place(place: &str) -> Result<(Mark, u32), String> {
     Ok((mark, nth.ok_or("hits of a mark are counted from #1 on")?))
 }
 
-/// One of the things that have weights.
+/// A random element, by weight.
 fn weighted<'a, T>(things: &'a [(T, u64)], dice: &mut Dice) -> &'a T {
     let total = things.iter().map(|(_, weight)| weight).sum();
     let mut left = dice.below(total);
@@ -209,7 +210,7 @@ fn weighted<'a, T>(things: &'a [(T, u64)], dice: &mut Dice) -> &'a T {
     unreachable!("the weights sum up to what was drawn from")
 }
 
-/// Rules of one run in so many. Only what is `allowed` strikes.
+/// Draws rules for one run in `one_in`, with faults of `allowed` only.
 pub fn draw(one_in: u64, allowed: &FaultPlan, dice: &mut Dice) -> Vec<Rule> {
     let rules = if dice.chance(1, one_in) { dice.range(1, RULES_MAX) } else { 0 };
     let faults: Vec<(Fault, u64)> =
@@ -224,7 +225,7 @@ const RARE: u64 = 12;
 const USUAL: u64 = 4;
 const OFTEN: u64 = 1;
 
-/// How much a mark is favoured by draws: the more, the fewer its hits are in most runs.
+/// Weight of a mark in draws: the higher, the fewer hits it has in most runs.
 pub fn weight(mark: Mark) -> u64 {
     match mark {
         Mark::BroadcastBegun
@@ -371,7 +372,7 @@ pub fn weight(mark: Mark) -> u64 {
 }
 
 impl Targets {
-    /// These rules, from the beginning.
+    /// These rules, counted from the beginning of the run.
     pub fn new(rules: &[Rule], seeds: Seeds) -> Targets {
         let hits = [[0; Mark::ALL.len()]; 1 + Side::ALL.len()];
         let mut targets =
@@ -380,7 +381,7 @@ impl Targets {
         targets
     }
 
-    /// From here on other rules hold, and hits are counted anew for them. Those that have struck are kept for the record.
+    /// Replaces the rules; hits count from now on. Rules that have struck are kept for the record.
     pub fn replace(&mut self, rules: &[Rule], seeds: Seeds) {
         self.rules.retain(|armed| armed.struck);
         for (index, rule) in (0..).zip(rules) {
@@ -398,7 +399,7 @@ impl Targets {
         self.hits[side.map_or(0, |side| 1 + side as usize)][mark as usize]
     }
 
-    /// Nothing strikes any more.
+    /// No rule strikes any more.
     pub fn disarm(&mut self) {
         self.off = true;
         self.met.clear();
@@ -409,18 +410,18 @@ impl Targets {
         self.fork = Some((mark, self.count(mark, None).saturating_add(nth)));
     }
 
-    /// Has it been hit?
+    /// Whether the awaited hit has happened.
     pub fn is_at_fork(&self) -> bool {
         self.fork.is_some_and(|(mark, nth)| self.count(mark, None) >= nth)
     }
 
-    /// Steps of all servers that hit each mark while faults were on.
+    /// Steps of all servers that hit each mark before the heal.
     pub fn hits(&self) -> &[u32; Mark::ALL.len()] {
         &self.hits[0]
     }
 
-    /// A step of `server`, in this role before and in that one after it, has hit marks. Gives the rules whose time this
-    /// is.
+    /// Counts the marks that a step of `server` hit; `roles` are its roles before and after the
+    /// step. Returns the rules that are due.
     pub fn hit(&mut self, server: ServerId, roles: [Role; 2], marks: Marks) -> Vec<Met> {
         if self.off {
             return Vec::new();
@@ -442,7 +443,7 @@ impl Targets {
         self.rules.iter().enumerate().filter_map(due).collect()
     }
 
-    /// What a rule decides with, while it strikes; what it gives is kept.
+    /// The stream for a rule's choices, which it records.
     pub fn dice(&mut self, rule: usize) -> Dice {
         let mut dice = self.rules[rule].dice.clone();
         dice.record();
@@ -457,12 +458,12 @@ impl Targets {
         armed.struck = true;
     }
 
-    /// Has it struck already?
+    /// Whether the rule has struck.
     pub fn has_struck(&self, rule: usize) -> bool {
         self.rules[rule].struck
     }
 
-    /// Rules that have struck, with what they decided.
+    /// The rules that have struck, with their choices.
     pub fn take_struck(&mut self) -> Vec<Rule> {
         let rules = std::mem::take(&mut self.rules).into_iter();
         rules.filter(|armed| armed.struck).map(|armed| armed.rule).collect()
@@ -489,7 +490,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_reads_as_it_is_written() {
+    fn rule_text_round_trips() {
         for text in ["Truncated#1=node.power", "SyncSnap#7@leading=net.split"] {
             assert_eq!(Rule::parse(text).expect("valid").to_string(), text);
         }
@@ -504,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_counts_the_hits_of_all_servers_in_its_role() {
+    fn rule_counts_hits_of_all_servers_in_its_role() {
         let rules = [Rule::parse("SyncSnap#2@leading=node.kill").expect("valid")];
         let mut targets = Targets::new(&rules, Seeds::new(1));
         let mut marks = Marks::default();
@@ -516,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_favour_rare_marks_and_keep_to_what_is_switched_on() {
+    fn drawn_rules_favour_rare_marks_and_use_only_allowed_faults() {
         let mut allowed = FaultPlan::none();
         allowed.switch_on(Fault::NodePause, (1, 1));
         let dice = |seed| Seeds::new(seed).stream("test", 0);

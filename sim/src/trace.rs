@@ -1,7 +1,8 @@
-//! The fingerprint of a run, and its story for people.
+//! The trace of a run: its fingerprint, and optional text.
 //!
-//! Owns a rolling 128-bit hash over every event (time, kind, endpoints, payload) and the optional lines of text. Must
-//! not influence the run: text is formatted only where it is wanted and never enters the hash.
+//! Owns a rolling 128-bit hash over every event (time, kind, endpoints, payload) and the optional
+//! lines of text. Must not influence the run: text is formatted only on request and never enters
+//! the hash.
 
 use std::fmt;
 
@@ -11,21 +12,21 @@ use crate::output::tell;
 
 pub(crate) mod plain;
 
-/// What kind of thing has happened; the number enters the hash.
+/// The kind of an event; its number enters the hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// A connection is asked for, stands, is refused, ends.
+    /// A connection is attempted, opened, refused or closed.
     Conn = 1,
-    /// Bytes are put on a connection.
+    /// Bytes are sent on a connection.
     Send = 2,
-    /// Bytes are taken off a connection.
+    /// Bytes are received from a connection.
     Receive = 3,
     /// An input of a server.
     Step = 4,
     /// An operation on a simulated disk.
     Disk = 5,
-    /// The disk tells a server that something is done.
+    /// The disk reports a completion to a server.
     Completion = 6,
     /// A fault strikes or ends.
     Fault = 7,
@@ -37,22 +38,23 @@ pub enum Kind {
     Phase = 10,
 }
 
-/// Which part of the story is told.
+/// Selects events by time and server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct View {
-    /// Nothing before.
+    /// Only events from this time on.
     pub from: Instant,
-    /// Only these servers, a bit for each; zero is all.
+    /// Only these servers, as bits; zero selects all.
     pub nodes: u8,
 }
 
 impl View {
-    /// Is this server wanted?
+    /// Whether this server is selected.
     pub fn wants(self, server: ServerId) -> bool {
         self.nodes == 0 || (server.0 < 8 && self.nodes & 1 << server.0 != 0)
     }
 
-    /// Is this event in it? Where some servers are wanted, only what they do, and faults and phases.
+    /// Whether this event is selected. If servers are selected, only their own events, and faults
+    /// and phases.
     fn holds(self, stamp: &Stamp) -> bool {
         let wanted = match stamp.kind {
             Kind::Fault | Kind::Phase => true,
@@ -65,34 +67,35 @@ impl View {
     }
 }
 
-/// How much of the story is told.
+/// How much of the trace becomes text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Detail {
-    /// Which part.
+    /// The selected events.
     pub view: View,
-    /// Connections, calls, life and faults, inputs of servers.
+    /// Connections, calls, inputs of servers.
     pub messages: bool,
-    /// Operations of disks.
+    /// Disk operations.
     pub disk: bool,
-    /// Bytes as they are sent and received.
+    /// Sent and received bytes.
     pub bytes: bool,
 }
 
-/// Where the story goes.
+/// Where the text goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Story {
-    /// Nowhere.
+    /// No text.
     #[default]
     Off,
-    /// To standard output as it happens.
+    /// To standard output during the run.
     Print(Detail),
-    /// A line for each change of a server's state, to standard output as it happens.
+    /// A line for each change of a server's state, to standard output during the run.
     States(View),
-    /// Collected for a page, or for explaining a failure.
+    /// Collected, for the HTML report or the explanation of a failure.
     Collect,
-    /// Formatted and thrown away: the determinism check proves with it that text changes nothing.
+    /// Formatted and discarded, so that the determinism check proves that text does not change the
+    /// run.
     Discard,
-    /// The events numbered from the first to the second are kept, in every detail.
+    /// Keeps events with numbers from the first to the second, in full detail.
     Keep(u64, u64),
 }
 
@@ -103,7 +106,7 @@ pub struct Stamp {
     pub at: Instant,
     /// Kind of event.
     pub kind: Kind,
-    /// Two endpoints or numbers, by kind.
+    /// Two endpoints or numbers, depending on the kind.
     pub ends: (u64, u64),
 }
 
@@ -114,14 +117,14 @@ pub struct Trace {
     events: u64,
     story: Story,
     kept: Vec<String>,
-    /// One half of the hash after every event, where two runs are to be compared.
+    /// Half of the hash after every event, if two runs are to be compared.
     marks: Option<Vec<u64>>,
     /// Events are only counted.
     deaf: bool,
 }
 
 impl Trace {
-    /// An empty trace. With `compare`, the hash after each event is kept.
+    /// An empty trace. With `compare`, keeps the hash after each event.
     pub fn new(story: Story, compare: bool) -> Trace {
         let marks = compare.then(Vec::new);
         Trace {
@@ -134,12 +137,12 @@ impl Trace {
         }
     }
 
-    /// From now on only counts events: for measuring what a trace costs.
+    /// Only counts events from now on, to measure the cost of the trace.
     pub(crate) fn stop(&mut self) {
         self.deaf = true;
     }
 
-    /// Records an event; `text` is called only where it is told.
+    /// Records an event; `text` is called only if it is needed.
     pub fn event(&mut self, stamp: Stamp, payload: &[u8], text: impl FnOnce() -> String) {
         self.events += 1;
         if self.deaf {
@@ -188,8 +191,8 @@ impl Trace {
         }
     }
 
-    /// Tells what a server has done about its inputs, where every detail is wanted. That is no event: what comes of it
-    /// is.
+    /// Prints the outputs of a server's step, in full detail only. These are no events; their
+    /// effects are.
     pub fn outputs(&mut self, at: Instant, server: ServerId, text: impl FnOnce() -> String) {
         let stamp = Stamp { at, kind: Kind::Step, ends: (server.0, 0) };
         let wanted = match self.story {
@@ -218,7 +221,7 @@ impl Trace {
         self.hash.value()
     }
 
-    /// Gives back the memory of what was kept for comparing.
+    /// Frees the memory of kept lines and hashes.
     pub fn forget(&mut self) {
         self.marks = None;
         self.kept = Vec::new();
@@ -229,13 +232,14 @@ impl Trace {
         &self.kept
     }
 
-    /// The hash after each event, where it was asked for.
+    /// Half of the hash after each event, if requested.
     pub fn marks(&self) -> &[u64] {
         self.marks.as_deref().unwrap_or(&[])
     }
 }
 
-/// What clients and strangers have sent may hold anything; a terminal, or `grep`, must not take it for more than text.
+/// Escapes control characters, since clients and strangers may send any bytes, and the text may go
+/// to a terminal.
 fn printable(text: String) -> String {
     let is_odd = |c: char| c.is_control() && c != '\n';
     if !text.contains(is_odd) {
@@ -284,7 +288,7 @@ impl Fingerprint {
             fold(self.high ^ b, 0xe703_7ed1_a0b4_28db).wrapping_add(a) ^ self.low.rotate_left(29);
     }
 
-    /// Adds bytes; their number is for the caller to add where it matters.
+    /// Adds bytes, zero-padded to 16; the caller adds their number where it matters.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let (pairs, rest) = bytes.as_chunks::<16>();
         for pair in pairs {
@@ -304,7 +308,7 @@ impl Fingerprint {
         u128::from(self.high) << 64 | u128::from(self.low)
     }
 
-    /// A short form.
+    /// A 64-bit form.
     pub fn short(self) -> u64 {
         self.high ^ self.low
     }
@@ -331,12 +335,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_no_command_to_a_terminal() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("/n\u{1b}[2J\0é\nb".to_owned()), "/n\\u{1b}[2J\\u{0}é\nb");
     }
 
     #[test]
-    fn hash_covers_time_and_payload_but_not_text() {
+    fn trace_hash_covers_time_and_payload_but_not_text() {
         let base = traced(Story::Off, 5, b"abc");
         assert_eq!(base.hash(), traced(Story::Discard, 5, b"abc").hash());
         assert_ne!(base.hash(), traced(Story::Off, 6, b"abc").hash());
@@ -346,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_fixed_columns() {
+    fn trace_line_has_fixed_columns() {
         let trace = traced(Story::Keep(2, 2), 5, b"abc");
         assert_eq!(trace.kept(), ["     0.000000s        2 send    text"]);
     }

@@ -1,6 +1,7 @@
-//! The speed of the simulator over its revisions: a line for each measurement, and what has become slower since the last.
+//! The speed of the simulator over its revisions: a line per measurement, and what became slower
+//! since the last.
 //!
-//! Owns the format of that file. Machines differ: a file is of one machine.
+//! Owns the format of that file. A file is specific to one machine.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger;
 
-/// What a figure may lose, in percent of what it was, before somebody has to know.
+/// Loss of a figure that is reported, percent.
 const MAY_LOSE: f64 = 10.0;
 
 /// The figures of one revision.
@@ -21,28 +22,28 @@ pub struct Measured {
     figures: Vec<Figure>,
 }
 
-/// One of them.
+/// One figure.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Figure {
-    /// As `sim speed` takes it.
+    /// The name that `sim speed` uses.
     pub name: String,
-    /// In its unit.
+    /// In its own unit.
     pub value: f64,
-    /// Is less better?
+    /// Whether smaller values are better.
     pub less: bool,
 }
 
 impl Measured {
-    /// Of the tree as it is now.
+    /// The figures of the current source tree.
     pub fn now(cores: usize, figures: Vec<Figure>) -> Measured {
         Measured { revision: ledger::revision().to_owned(), cores, figures }
     }
 
-    /// Appends itself. Returns a sentence for each figure that is worse by more than a tenth than when it was measured
-    /// last on as many cores.
+    /// Appends itself. Returns a sentence for each figure that is worse by more than a tenth than
+    /// its last value on the same number of cores.
     ///
     /// # Errors
-    /// The file cannot be read or written, or a line of it is none of these.
+    /// The file cannot be read or written, or a line is invalid.
     pub fn track(&self, path: &Path) -> Result<Vec<String>, String> {
         let mut before = Vec::new();
         if path.exists() {
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slower_by_more_than_a_tenth_is_named() {
+    fn figure_worse_by_more_than_a_tenth_is_reported() {
         let before = [
             measured("a", 2, &[("events", 100.0, false), ("start", 10.0, true)]),
             measured("b", 2, &[("start", 20.0, true)]),

@@ -1,10 +1,10 @@
-//! What clients ask for: random operations on a small tree, so that they collide.
+//! The requests of clients: random operations on a small tree, so that they conflict.
 //!
-//! Owns the key space and the arguments of operations; `op` which there are and how often each is made. Must not know when
-//! they are sent, nor judge answers.
+//! Owns the key space and the arguments of operations; `op` their kinds and weights. Must not know
+//! when they are sent, nor judge replies.
 //!
-//! Invariant: data of eight bytes and more is unique for each attempt to write (client, serial), so that every value
-//! read can be traced to the request that wrote it.
+//! Invariant: data of eight bytes or more is unique per write attempt (client, serial), so that
+//! every value read can be traced to the request that wrote it.
 
 mod identity;
 mod op;
@@ -22,10 +22,10 @@ use crate::seed::Dice;
 pub use identity::{ENSEMBLE, known};
 pub use op::{Op, OpMix};
 
-/// As how many users a client shows up that nobody else is.
+/// Number of unique users that a client authenticates as.
 const STRANGERS: u32 = 12;
 
-/// Paths that are refused, do not exist, or are somebody's own.
+/// Paths that are invalid, unusual, or reserved.
 const ODD_PATHS: [&str; 18] = [
     "/",
     "//n0",
@@ -56,20 +56,20 @@ pub struct KeySpace(Vec<String>);
 pub struct Ops {
     client: ClientId,
     dice: Dice,
-    /// Never writes. A connection is answered in order, so that a write which cannot be committed hides all that a
-    /// server would say without a quorum.
+    /// Never writes. Replies on a connection are in order, so a write that cannot be committed
+    /// would block all replies that a server without a quorum might send.
     only_reads: bool,
     serial: u32,
-    /// As how many users that nobody else is it has shown up.
+    /// Number of unique users that it has authenticated as.
     strangers: u32,
     before: Vec<(Op, Request)>,
-    /// The only path that it asks about, by number.
+    /// Index of the only path that it uses, if limited.
     focus: Option<usize>,
     /// Versions seen last.
     versions: BTreeMap<(Number, String), i32>,
 }
 
-/// Which of a node's versions.
+/// The kind of a node's version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Number {
     Data,
@@ -77,8 +77,8 @@ enum Number {
 }
 
 impl KeySpace {
-    /// `count` paths, up to four levels deep. The first two are there `hot` times more between them, so that many calls meet
-    /// on them.
+    /// `count` paths, up to four levels deep. The first two are listed `hot` more times in total,
+    /// so that many calls meet on them.
     pub fn draw(count: u64, hot: u64, dice: &mut Dice) -> KeySpace {
         let mut paths: Vec<String> = Vec::new();
         for number in 0..count.max(1) {
@@ -96,32 +96,32 @@ impl KeySpace {
         KeySpace(paths)
     }
 
-    /// How many there are, each as often as it is picked.
+    /// Number of paths, repetitions included.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 }
 
 impl Ops {
-    /// Operations of `client`. One in four only reads.
+    /// Operations of `client`. One client in four only reads.
     pub fn new(client: ClientId, mut dice: Dice) -> Ops {
         let only_reads = dice.chance(1, 4);
         let (before, versions) = (Vec::new(), BTreeMap::new());
         Ops { client, dice, only_reads, serial: 0, strangers: 0, before, focus: None, versions }
     }
 
-    /// Which operation is next.
+    /// The next operation.
     pub fn next(&mut self, options: &WorkloadOptions) -> Op {
         let reads = if self.only_reads { options.mix.reads() } else { None };
         reads.as_ref().unwrap_or(&options.mix).pick(&mut self.dice)
     }
 
-    /// Which one is next of those that read, if there are any.
+    /// The next operation among reads, if there are any.
     pub fn next_read(&mut self, options: &WorkloadOptions) -> Option<Op> {
         options.mix.reads().map(|reads| reads.pick(&mut self.dice))
     }
 
-    /// Which operation is next of those that fight for a path; none of who only reads.
+    /// The next operation for a contended path; `None` for a client that only reads.
     pub fn contend(&mut self, options: &WorkloadOptions) -> Option<Op> {
         let made = |op: &Op| !self.only_reads && options.mix.has(*op);
         let fight = [Op::CreateEphemeral, Op::CreateEphemeral, Op::Create, Op::Delete];
@@ -129,22 +129,22 @@ impl Ops {
         (!ops.is_empty()).then(|| *self.dice.pick(&ops))
     }
 
-    /// From now on it asks about this path only, by number, or about any.
+    /// Limits the paths to the one with this index, or ends the limit.
     pub fn focus(&mut self, path: Option<usize>) {
         self.focus = path;
     }
 
-    /// From now on it draws with these dice.
+    /// Draws from this stream from now on.
     pub fn draw_anew(&mut self, dice: Dice) {
         self.dice = dice;
     }
 
-    /// Keeps the choices of the next request.
+    /// Records the choices of the next request.
     pub fn record(&mut self) {
         self.dice.record();
     }
 
-    /// The choices kept.
+    /// The recorded choices.
     pub fn recorded(&mut self) -> Vec<u64> {
         self.dice.recorded()
     }
@@ -200,7 +200,7 @@ impl Ops {
         paths[index].clone()
     }
 
-    /// One part of a multi. Mostly such as succeeds, so that some multis do.
+    /// One operation of a multi, mostly one that succeeds, so that some multis do.
     fn part(&mut self, options: &WorkloadOptions, keys: &KeySpace) -> Request {
         let plain = [Op::Create, Op::CreateSequential, Op::Delete, Op::SetData, Op::SetData];
         let kinds = [Op::Container, Op::Ttl];
@@ -217,10 +217,10 @@ impl Ops {
         self.single(op, options, keys)
     }
 
-    /// One part of a multiRead.
+    /// One operation of a multiRead.
     fn read_part(&mut self, keys: &KeySpace) -> Request {
         let path = self.path(keys);
-        // The stock client sets no watch here; the record could (OP-22).
+        // The stock client sets no watch here, although the record has a field for it (OP-22).
         if self.dice.chance(1, 2) {
             Request::GetData { path, watch: false }
         } else {
@@ -230,7 +230,7 @@ impl Ops {
 
     fn single(&mut self, op: Op, options: &WorkloadOptions, keys: &KeySpace) -> Request {
         let one_in = options.odd_one_in;
-        // What is granted on the root is granted: everybody has to go on creating there.
+        // The root's ACL is left open, since every client must be able to create children of it.
         let odd = op != Op::SetAcl && one_in > 0 && self.dice.chance(1, one_in);
         let path = match odd {
             true => (*self.dice.pick(&ODD_PATHS)).to_owned(),
@@ -291,7 +291,7 @@ impl Ops {
                 let depth = path.match_indices('/').nth(2).map_or(path.len(), |(end, _)| end);
                 quota::request(&path[..depth], &mut self.dice)
             }
-            // That is several calls at once.
+            // This branch issues several calls at once.
             Op::Auth
                 if options.depth > 1 && self.strangers < STRANGERS && self.dice.chance(1, 2) =>
             {
@@ -317,7 +317,7 @@ impl Ops {
         }
     }
 
-    /// A create of a path that nobody else uses, for proving that writes get through.
+    /// A create of a unique path, which proves that writes succeed.
     pub fn probe(&mut self) -> Request {
         self.serial += 1;
         let path = format!("/probe-{}-{}", self.client.0, self.serial);
@@ -325,7 +325,7 @@ impl Ops {
         Request::Create { path, data, acl: Acl::open(), flags: 0, with_stat: false }
     }
 
-    /// Remembers the version that an answer tells.
+    /// Remembers the versions in a reply.
     pub fn learn(&mut self, path: &str, body: &ReplyBody) {
         let stat = match body {
             ReplyBody::Stat(stat)
@@ -354,13 +354,13 @@ impl Ops {
         with_stat: bool,
         options: &WorkloadOptions,
     ) -> Request {
-        // Bad flags are refused by a transaction of their own.
+        // The server refuses invalid flags by a transaction of its own.
         let flags = if self.dice.chance(1, 100) { 9 } else { flags };
         let (data, acl) = (self.data(options), self.acl(options));
         Request::Create { path, data, acl, flags, with_stat }
     }
 
-    /// Times that pass within a run, and some that no node may have.
+    /// Mostly TTLs that expire within a run, and a few invalid ones.
     fn ttl(&mut self, path: String, options: &WorkloadOptions) -> Request {
         let (path, flags) = match self.dice.below(10) {
             0 => (format!("{path}-"), 6),
@@ -375,15 +375,16 @@ impl Ops {
         Request::CreateTtl { path, data, acl, flags, ttl }
     }
 
-    /// Mostly open.
+    /// Mostly the open ACL.
     fn acl(&mut self, options: &WorkloadOptions) -> Vec<Acl> {
         let one_in = options.narrow_one_in;
         let narrow = one_in > 0 && self.dice.chance(1, one_in);
         if narrow { identity::narrow(&mut self.dice) } else { Acl::open() }
     }
 
-    /// Shows to be somebody new, right behind what only that user may do: a request goes by who its client was when it was
-    /// sent, however long it waits (ACL-17).
+    /// Authenticates as a new user, right behind requests that only that user may make: a request
+    /// is checked against the client's identities at the time it was sent, however long it is
+    /// queued (ACL-17).
     fn as_stranger(&mut self, options: &WorkloadOptions) -> Request {
         self.strangers += 1;
         let (auth, acl) = identity::stranger(self.client.0, self.strangers);
@@ -397,7 +398,7 @@ impl Ops {
         Request::Auth { scheme: "digest".to_owned(), auth }
     }
 
-    /// What is to be asked right before the request that was drawn last.
+    /// Requests to send right before the request that was drawn last.
     pub fn take_before(&mut self) -> Vec<(Op, Request)> {
         std::mem::take(&mut self.before)
     }
@@ -407,7 +408,7 @@ impl Ops {
         Request::Auth { scheme, auth }
     }
 
-    /// Any, the one seen last, or the one before.
+    /// Any version, the one seen last, or the one before.
     fn version_of(&mut self, number: Number, path: &str) -> i32 {
         let seen = self.versions.get(&(number, path.to_owned())).copied().unwrap_or(0);
         match self.dice.below(4) {
@@ -417,7 +418,7 @@ impl Ops {
         }
     }
 
-    /// Mostly the unique stamp, sometimes with a long tail, sometimes nothing.
+    /// Mostly the unique stamp, sometimes with padding, sometimes empty or null.
     fn data(&mut self, options: &WorkloadOptions) -> Option<Bytes> {
         self.serial += 1;
         match self.dice.below(16) {
@@ -466,13 +467,14 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_is_made() {
+    fn workload_makes_every_operation() {
         let kinds: BTreeSet<Op> = made(1_000).into_iter().map(|(op, _)| op).collect();
         assert!(Op::ALL.into_iter().all(|op| kinds.contains(&op)), "{kinds:?}");
     }
 
+    /// ACL-17.
     #[test]
-    fn acl_17_who_shows_to_be_somebody_new_has_asked_before() {
+    fn requests_of_a_new_user_precede_its_auth_packet() {
         let seeds = Seeds::new(1);
         let mut options = Options::draw(seeds, Profile::Calm, &Pinned::default()).workload;
         options.depth = 4;
@@ -496,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn some_clients_only_read_and_sync() {
+    fn read_only_clients_only_read_and_sync() {
         let kinds: BTreeSet<Op> =
             made_by(|ops| ops.only_reads, 1_000).into_iter().map(|(op, _)| op).collect();
         let reads = [
@@ -539,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_few_and_shallow() {
+    fn key_space_is_small_and_shallow() {
         let KeySpace(paths) = KeySpace::draw(50, 7, &mut Seeds::new(2).stream("workload", 0));
         assert_eq!(paths.len(), 57);
         let hot = |path: &str| paths.iter().filter(|other| *other == path).count();

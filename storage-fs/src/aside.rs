@@ -1,11 +1,14 @@
-//! Setting a damaged store aside: an empty one takes its place, whose server has no say until a leader has filled it.
+//! Sets a damaged store aside: an empty store takes its place, and the votes and acknowledgements
+//! of its server do not count until a leader has synchronized it.
 //!
-//! Owns the order of that, so that no half of it passes for a sound store. Must not judge damage: whoever calls it has been
-//! told of it by an open, and knows that others hold what is lost here.
+//! Owns the order of the steps, so that an interrupted run never leaves a store that opens as
+//! sound. Must not look for damage: the caller's `open` has reported it, and the caller knows that
+//! other members hold the lost data.
 //!
-//! First the state file is replaced, durably, by one that says `damaged` and `differs`. From then on whatever a start may find
-//! readable has no say, and is set aside again. Then all that the old store had gets other names, and stays for the
-//! operator. At last the state file says `damaged` alone.
+//! 1. A state file with `damaged` and `differs` replaces the old one, durably. If the process ends
+//!    now, the next start sets the store aside again, even if its files are readable.
+//! 2. The segments and snapshots of the old store are renamed and stay for the operator.
+//! 3. A state file with `damaged` alone replaces that of step 1.
 
 use zabkeeper_core::store::DurableState;
 use zabkeeper_core::{Epoch, Zxid};
@@ -18,14 +21,16 @@ use crate::recover;
 use crate::state::{self, Slot, StateFile};
 use crate::vfs::Vfs;
 
-/// Sets aside what these directories hold, and says under which names it is kept. The next open finds a store without
-/// transactions whose server is `damaged`, and bound by the promises that it has made as far as they can be read.
+/// Sets the store in these directories aside and returns the new names of its files. The next
+/// `open` finds a store without transactions whose state says `damaged`; the accepted epoch stays
+/// as far as it can be read.
 ///
-/// For a member of an ensemble whose other members can go on without it, after an open has failed with
-/// [`StoreError::Damaged`]. What a server alone has lost nobody gives back.
+/// For a member of an ensemble that has a quorum without it, after `open` has failed with
+/// [`StoreError::Damaged`]. On a standalone server the data would be lost.
 ///
 /// # Errors
-/// [`StoreError`]: the directories are in use, or the operating system refuses. It can be called again then.
+/// [`StoreError`]: another process uses the directories, or the operating system reports an error.
+/// The function may be called again.
 pub fn set_aside<V: Vfs>(
     log_dir: V,
     snapshot_dir: V,
@@ -48,14 +53,15 @@ pub fn set_aside<V: Vfs>(
     }
     let newest = newest_epoch(log_names.iter().chain(&snapshot_names));
     let mut slot = blank(old, newest, options.cluster_id);
-    // Until all files have other names: they may be sound, and not the ensemble's.
+    // `differs` stays until all files are renamed: they may be readable but hold another history
+    // than the ensemble's.
     slot.state.differs = Some(Zxid::ZERO);
     StateFile::create(&log_dir, slot.clone())?;
 
     for (dir, names) in [(&log_dir, &log_names), (&snapshot_dir, &snapshot_names)] {
         for name in names {
             match FileName::parse(name) {
-                // Where both directories are one, its files are listed twice.
+                // If both directories are the same, each file is listed twice.
                 Some(FileName::Log(_) | FileName::Snapshot(_)) if !kept_before(&kept, name) => {
                     let aside = free_name(name, names);
                     dir.rename(name, &aside)?;
@@ -72,11 +78,12 @@ pub fn set_aside<V: Vfs>(
     Ok(kept)
 }
 
-/// What the server still knows: its promises, and that it has forgotten the rest.
+/// The state of the new, empty store: the accepted epoch and the identity of the old one, and
+/// `damaged`. The accepted epoch is at least `newest`.
 fn blank(old: Option<Slot>, newest: Epoch, cluster: u64) -> Slot {
     let mut slot = old.unwrap_or_else(|| Slot::fresh(cluster));
     let accepted_epoch = slot.state.accepted_epoch.max(newest);
-    // To which ensemble it belongs is true whatever has become of its history.
+    // The server still belongs to the same ensemble, whatever is wrong with its history.
     let identity = slot.state.identity;
     slot.state =
         DurableState { accepted_epoch, damaged: true, identity, ..DurableState::default() };
@@ -85,7 +92,8 @@ fn blank(old: Option<Slot>, newest: Epoch, cluster: u64) -> Slot {
     slot
 }
 
-/// The last epoch that any file is named after: no transaction of one is logged before it is promised.
+/// The highest epoch in any file name. The server had accepted it: no transaction of an epoch is
+/// logged before the epoch is accepted.
 fn newest_epoch<'a>(names: impl Iterator<Item = &'a String>) -> Epoch {
     let epochs = names.filter_map(|name| match FileName::parse(name)? {
         FileName::Log(zxid) | FileName::Snapshot(zxid) => Some(zxid.epoch()),
@@ -94,7 +102,8 @@ fn newest_epoch<'a>(names: impl Iterator<Item = &'a String>) -> Epoch {
     epochs.max().unwrap_or_default()
 }
 
-/// The state file keeps its name, because the next one has to replace it in one step.
+/// Copies the state file instead of renaming it, because the new state file must replace it
+/// atomically. Returns the name of the copy.
 fn copy_state<V: Vfs>(dir: &Dir<V>, names: &[String]) -> Result<String, StoreError> {
     let name = FileName::State.to_string();
     let file = dir.open(&name)?;

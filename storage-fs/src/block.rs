@@ -1,7 +1,8 @@
-//! The block that every file of ours begins with: what it is, which version, and a checksum.
+//! The block at the start of every file of the store: magic, format version and checksum.
 //!
-//! Owns the first 16 bytes, which mean the same in every version of every format, so that a block of a later
-//! version can be told from a damaged one. Must not know what stands behind them.
+//! Owns the first 16 bytes, which mean the same in every version of every format, so that the
+//! reader can distinguish a block of a later version from a damaged one. Must not know the content
+//! after them.
 //!
 //! | at | bytes | content |
 //! | --- | --- | --- |
@@ -10,33 +11,34 @@
 //! | 12 | 4 | crc32c of bytes 0..12 and 16..4096 |
 //! | 16 | 4080 | content, then zeros |
 
-/// Size of a block: the largest unit that disks in use write as a whole, so that writing behind it never risks it.
+/// Size of a block: the largest atomic write unit of disks in use, so that a torn write to the
+/// bytes after the block leaves the block intact.
 pub(crate) const BLOCK_BYTES: usize = 4096;
-/// The same, as an offset in a file.
+/// [`BLOCK_BYTES`] as a file offset.
 pub(crate) const BLOCK_END: u64 = BLOCK_BYTES as u64;
 
 const CONTENT_AT: usize = 16;
 
-/// What the files of one kind begin with.
+/// Magic and format versions of one kind of block.
 pub(crate) struct Kind {
     pub(crate) magic: [u8; 8],
-    /// What is written.
+    /// The version that this software writes.
     pub(crate) version: u32,
-    /// The oldest version that is still read.
+    /// The oldest version that this software reads.
     pub(crate) oldest: u32,
 }
 
 /// Why a block cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BadBlock {
-    /// Not what we once wrote.
+    /// Wrong length, magic or checksum.
     Damaged,
-    /// Undamaged, but of a version that is not known here.
+    /// The checksum is right, but this software does not read this format version.
     Version(u32),
 }
 
 impl Kind {
-    /// A block with this content.
+    /// Encodes a block with this content.
     pub(crate) fn seal(&self, content: &[u8]) -> Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
         block[..8].copy_from_slice(&self.magic);
@@ -47,7 +49,7 @@ impl Kind {
         block
     }
 
-    /// The version and the content of a block that was read: everything behind its first 16 bytes.
+    /// Checks a block and returns its version and its content: all bytes after the first 16.
     pub(crate) fn open<'a>(&self, block: &'a [u8]) -> Result<(u32, &'a [u8]), BadBlock> {
         if block.len() != BLOCK_BYTES
             || block[..8] != self.magic
@@ -68,12 +70,18 @@ fn checksum(block: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&block[..12]), &block[CONTENT_AT..])
 }
 
-/// The little-endian number at this place; the caller has checked that there is one.
+/// The little-endian `u32` at offset `at`.
+///
+/// # Panics
+/// If `bytes` ends before it.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("the record is long enough"))
 }
 
-/// The little-endian number at this place; the caller has checked that there is one.
+/// The little-endian `u64` at offset `at`.
+///
+/// # Panics
+/// If `bytes` ends before it.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("the record is long enough"))
 }
@@ -85,7 +93,7 @@ mod tests {
     const KIND: Kind = Kind { magic: *b"testtest", version: 3, oldest: 2 };
 
     #[test]
-    fn every_flipped_bit_is_damage_never_another_version() {
+    fn any_flipped_bit_in_a_block_is_damage() {
         let mut block = KIND.seal(b"content");
         assert_eq!(KIND.open(&block).map(|(v, c)| (v, &c[..7])), Ok((3, &b"content"[..])));
         for bit in 0..BLOCK_BYTES * 8 {
@@ -96,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_version_is_read_and_a_later_one_is_recognised() {
+    fn older_block_version_is_read_and_later_one_is_reported() {
         for (version, known) in [(1, false), (2, true), (3, true), (4, false)] {
             let block = Kind { version, ..KIND }.seal(b"news");
             let found = KIND.open(&block).map(|(version, _)| version);

@@ -1,10 +1,11 @@
-//! Removing the end of the log, or all of it.
+//! Truncates the log, or removes it.
 //!
-//! Owns what is removed, and in which order: newest first, each removal durable before the next, so that whatever a
-//! power failure leaves is a log without a hole. Must not touch promises: who calls it does so before.
+//! Owns which segments are removed and in which order: newest first, each removal durable before
+//! the next, so that a power failure leaves a log without a hole. Must not change the state file:
+//! the caller does that first.
 //!
-//! A segment is made shorter by a copy that takes its name. So it is cut or not, nothing of what was cut is behind its
-//! end, and whoever reads the old file meanwhile goes on reading it.
+//! A segment is shortened by a copy that is renamed over it. So the cut is atomic, no removed bytes
+//! remain after the new end, and a reader that has the old file open can go on reading it.
 
 use zabkeeper_core::Zxid;
 use zabkeeper_core::store::Entry;
@@ -16,28 +17,30 @@ use crate::scan::{Place, Segment};
 use crate::segment::BatchBuffer;
 use crate::vfs::Vfs;
 
-/// How much of a segment is copied at a time.
+/// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What has to be done for the log to end at a position.
+/// The steps that truncate the log at a zxid.
 pub(crate) struct Cut<V: Vfs> {
-    /// The last transaction that stays, or the one before the log where none does.
+    /// The last transaction that stays; if none stays, the one that the log follows.
     pub(crate) last: Zxid,
-    /// First transactions of the segments that go, oldest first.
+    /// First zxids of the segments to remove, oldest first.
     removed: Vec<Zxid>,
-    /// The segment that stays in part: up to this place, and these entries of the batch behind it.
+    /// The segment to shorten: it keeps the batches before this place, and these entries of the
+    /// batch at it.
     shortened: Option<(Segment<V>, Place, Vec<Entry>)>,
 }
 
 impl<V: Vfs> Cut<V> {
-    /// Looks for the end of a log that has transactions after `to`, and changes nothing.
+    /// Finds the steps for a log that has transactions after `to`, and changes nothing.
     ///
-    /// The snapshot lane may be removing segments that lie at or before a snapshot, and so before `to`. The one that
-    /// has to be shortened reaches beyond `to` and is not among them; of one that ends before, the following one's
-    /// header says all.
+    /// The snapshot lane may concurrently remove segments that end at or before a snapshot, and so
+    /// at or before `to`. The segment to shorten has transactions after `to`, so it is not among
+    /// them. A segment that ends at or before `to` is not opened: the next segment's header says
+    /// where it ends.
     ///
     /// # Errors
-    /// A log that is damaged, and what the file system says.
+    /// A damaged log, and those of the file system.
     pub(crate) fn plan(dir: &Dir<V>, to: Zxid, cluster: u64) -> Result<Cut<V>, StoreError> {
         let mut kept = names::segments(&dir.list()?);
         let removed = kept.split_off(kept.partition_point(|first| *first <= to));
@@ -68,7 +71,7 @@ impl<V: Vfs> Cut<V> {
         }
     }
 
-    /// Does it, durably. No promise must be left of what goes.
+    /// Runs the steps, durably. The state file must not name any removed transaction as durable.
     pub(crate) fn run(self, dir: &Dir<V>) -> Result<(), StoreError> {
         for first in self.removed.iter().rev() {
             dir.remove(&FileName::Log(*first).to_string())?;
@@ -81,7 +84,8 @@ impl<V: Vfs> Cut<V> {
     }
 }
 
-/// Replaces a segment by a copy of its first `size` bytes, where a batch ends, and a batch of these entries.
+/// Replaces a segment by a copy of its first `size` bytes, which end with a batch, and a new batch
+/// of `entries`, if there are any.
 pub(crate) fn shorten<V: Vfs>(
     dir: &Dir<V>,
     segment: &Segment<V>,
@@ -94,7 +98,7 @@ pub(crate) fn shorten<V: Vfs>(
     while at < size {
         let length = usize::try_from(size - at).unwrap_or(COPY_BYTES).min(COPY_BYTES);
         let read = segment.file.read_at(at, &mut window[..length])?;
-        // Of the zeros that align the end some may be missing.
+        // The file may end within the zero padding of its last batch.
         window[read..length].fill(0);
         copy.write_at(at, &window[..length])?;
         at += length as u64;
@@ -108,11 +112,11 @@ pub(crate) fn shorten<V: Vfs>(
     copy.publish(segment.file.name().to_owned())
 }
 
-/// Removes all segments, durably. Whatever a power failure leaves of them ends before the snapshot that the state file
-/// names, and so counts for nothing, too.
+/// Removes all segments, durably. Segments that a power failure leaves end before the snapshot
+/// named in the state file, so recovery removes them.
 pub(crate) fn remove_log<V: Vfs>(dir: &Dir<V>, names: &[String]) -> Result<(), StoreError> {
     for first in names::segments(names) {
-        // The snapshot lane may be purging it.
+        // The snapshot lane may be purging the same segment.
         dir.remove_if_there(&FileName::Log(first).to_string())?;
     }
     dir.sync()

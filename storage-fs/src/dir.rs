@@ -1,6 +1,6 @@
-//! A [`Vfs`] whose errors say which file they are about.
+//! A [`Vfs`] whose errors name the operation, the file and the directory.
 //!
-//! Owns the translation of `io::Error` into [`StoreError`]. Must not know what the bytes mean.
+//! Owns the translation of `io::Error` into [`StoreError`]. Must not interpret file contents.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use crate::block::{BLOCK_BYTES, BadBlock, Kind};
 use crate::error::StoreError;
 use crate::vfs::{BootId, Vfs, VfsFile, is_out_of_files};
 
-/// A directory with a name for the operator.
+/// A directory and its name for error texts.
 #[derive(Clone)]
 pub(crate) struct Dir<V> {
     vfs: V,
     place: &'static str,
 }
 
-/// An open file that knows its name.
+/// An open file and its name.
 pub(crate) struct DirFile<V: Vfs> {
     dir: Dir<V>,
     name: String,
@@ -31,7 +31,7 @@ impl<V: Vfs> Dir<V> {
         self.place
     }
 
-    /// The lock, or `None` where somebody holds it.
+    /// Takes the lock; `None` if it is held already.
     pub(crate) fn try_lock(&self) -> Result<Option<V::Lock>, StoreError> {
         match self.vfs.lock() {
             Ok(lock) => Ok(Some(lock)),
@@ -44,8 +44,8 @@ impl<V: Vfs> Dir<V> {
         self.vfs.list().map_err(|error| self.failed("list", "the files", &error))
     }
 
-    /// Creates a file; whatever has that name is removed before. So nothing is written through a link, nor into a file that
-    /// somebody else has open.
+    /// Creates a file, after removing any file or link of that name: so writes neither follow a
+    /// link nor reach a file that another process has open.
     pub(crate) fn create(&self, name: &str) -> Result<DirFile<V>, StoreError> {
         let created = match self.vfs.create(name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -89,12 +89,12 @@ impl<V: Vfs> Dir<V> {
         self.vfs.sync_dir().map_err(|error| self.failed("sync", "the names", &error))
     }
 
-    /// The id of this boot, where the system has one.
+    /// The id of this boot; `None` if the system has none.
     pub(crate) fn boot_id(&self) -> Option<BootId> {
         self.vfs.boot_id()
     }
 
-    /// An error if less than `least` bytes are left of the disk, as far as the file system says.
+    /// Fails with `DiskFull` if the file system reports fewer than `least` bytes available.
     pub(crate) fn check_room(&self, file: &str, least: u64) -> Result<(), StoreError> {
         match self.vfs.free_space() {
             Ok(free) if free < least => {
@@ -138,12 +138,12 @@ impl<V: Vfs> DirFile<V> {
         self.file.size().map_err(|error| self.failed("read the size of", &error))
     }
 
-    /// Fills `buffer` as far as the file goes.
+    /// Reads into `buffer` up to the end of the file; returns the number of bytes read.
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
         self.file.read_at(offset, buffer).map_err(|error| self.failed("read", &error))
     }
 
-    /// Fills the whole buffer; a file that ends before is damaged.
+    /// Fills the whole buffer; `Damaged` if the file ends before.
     pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError> {
         let read = self.read_at(offset, buffer)?;
         if read < buffer.len() {
@@ -165,14 +165,14 @@ impl<V: Vfs> DirFile<V> {
         self.file.sync().map_err(|error| self.failed("sync", &error))
     }
 
-    /// Gives the file its final name, durably: what it holds must be durable already.
+    /// Renames the file to its final name, durably. Its content must be durable already.
     pub(crate) fn publish(&mut self, name: String) -> Result<(), StoreError> {
         self.dir.rename(&self.name, &name)?;
         self.name = name;
         self.dir.sync()
     }
 
-    /// Version and content of the block at `offset`; `None` where it is damaged or not there.
+    /// Version and content of the block at `offset`; `None` if it is damaged or missing.
     pub(crate) fn read_block(
         &self,
         offset: u64,

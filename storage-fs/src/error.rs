@@ -1,73 +1,75 @@
-//! What can go wrong with the disk, sorted by what the operator has to do.
+//! Errors of the store, one variant for each thing the operator has to do.
 //!
-//! Owns the words that operators read. Must not decide what happens next: every one of these stops the server, unless it is
-//! [`StoreError::Damaged`] and the driver knows of others who hold what is lost.
+//! Owns the error texts for operators. Must not decide what happens next: every error stops the
+//! server, except that after [`StoreError::Damaged`] the driver of an ensemble member may set the
+//! store aside, because the other members hold the lost data.
 
 use std::fmt;
 use std::io;
 
-/// Why the store cannot go on. Cloneable, because a lane that has failed answers with the same error for ever.
+/// Why the store cannot go on. `Clone`, because a failed lane returns the same error from every
+/// later call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreError {
-    /// Another process holds the directory.
+    /// Another process holds the lock of the directory.
     InUse {
-        /// Which directory.
+        /// The directory, by its name for the operator.
         place: &'static str,
     },
-    /// No room is left.
+    /// The file system or a quota is full.
     DiskFull {
-        /// What was attempted, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// The file it was attempted on.
+        /// The file.
         file: String,
-        /// Which directory.
+        /// The directory, by its name for the operator.
         place: &'static str,
-        /// Bytes that the file system still gives, where it says so.
+        /// Bytes still available; `None` if the file system does not say.
         free: Option<u64>,
     },
-    /// The process, or the system, has too many files open.
+    /// The process or the system is out of file descriptors (`EMFILE`, `ENFILE`).
     TooManyFiles {
-        /// What was attempted, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// The file it was attempted on.
+        /// The file.
         file: String,
-        /// Which directory.
+        /// The directory, by its name for the operator.
         place: &'static str,
     },
-    /// The operating system refused.
+    /// Any other error of the operating system.
     Io {
-        /// What was attempted, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// The file it was attempted on.
+        /// The file.
         file: String,
-        /// Which directory.
+        /// The directory, by its name for the operator.
         place: &'static str,
-        /// The kind, for programs.
+        /// The error kind, for programs.
         kind: io::ErrorKind,
-        /// The operating system's words, for people.
+        /// The error text of the operating system, for people.
         message: String,
     },
-    /// Bytes that were durable once are gone or changed.
+    /// Bytes that had been durable are missing or changed.
     Damaged {
         /// What is wrong, with the values found.
         what: String,
-        /// The file, and the directory that it is in.
+        /// The file and its directory.
         place: String,
     },
-    /// Written by a version of this software that knows a format that this one does not.
+    /// A later version of this software wrote the file in a format that this version cannot read.
     UnknownVersion {
         /// The file.
         file: String,
-        /// The format version found.
+        /// The format version in the file.
         found: u32,
-        /// The newest format version known.
+        /// The newest format version that this software reads.
         known: u32,
     },
-    /// A file that another ensemble's server wrote.
+    /// A server of another ensemble wrote the file.
     ForeignCluster {
         /// The file.
         file: String,
-        /// The cluster id found.
+        /// The cluster id in the file.
         found: u64,
         /// The cluster id of the state file.
         expected: u64,
@@ -75,7 +77,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What lacks, if it is only room or a descriptor: then nothing that was written is in doubt.
+    /// The error text, if only disk space or file descriptors ran out: then all data written
+    /// before is intact.
     pub(crate) fn shortage(&self) -> Option<String> {
         match self {
             StoreError::DiskFull { operation, file, place, free } => {

@@ -1,10 +1,12 @@
-//! The snapshot lane: writing snapshots and removing what they make superfluous. Nobody waits for it.
+//! The snapshot lane: writes snapshots, and purges the snapshots and segments that they replace. No
+//! client request waits for it.
 //!
-//! Owns snapshot files and the removal of old log segments. Must never touch the newest segment, which the log lane
-//! writes.
+//! Owns snapshot files and the removal of old log segments. Must not touch the newest segment,
+//! which the log lane writes.
 //!
-//! Invariants: a snapshot gets its name only when all of it is durable; log is removed only behind a snapshot that is
-//! there and durable. A snapshot for which room or descriptors lack is given up: nobody relies on it yet.
+//! Invariants: a snapshot gets its final name only when all of its content is durable; segments are
+//! removed only before a snapshot that exists and is durable. When disk space or file descriptors
+//! run out, the lane abandons the snapshot: nothing relies on it yet.
 
 use std::sync::Arc;
 
@@ -18,8 +20,8 @@ use crate::names::{self, FileName};
 use crate::snapshot::{CHUNK_HEADER, FIRST_CHUNK, SnapshotHeader};
 use crate::vfs::Vfs;
 
-/// Bytes after which an unfinished snapshot is synced: one sync of a gigabyte at the end would hold up the syncs of
-/// the log for seconds on common file systems.
+/// Bytes written between two syncs of an unfinished snapshot: one sync of a gigabyte at the end
+/// would delay the syncs of the log by seconds on common file systems.
 const SYNC_BYTES: u64 = 8 << 20;
 
 /// Runs snapshot chunks and purges. One thread at a time; independent of the log lane.
@@ -27,10 +29,10 @@ pub struct SnapshotLane<V: Vfs> {
     log_dir: Dir<V>,
     dir: Dir<V>,
     cluster: u64,
-    /// Bytes of the disk that large snapshots leave to the log: the room of a segment.
+    /// Free bytes that a large snapshot must leave for the log: the size of a segment.
     spared: u64,
     unfinished: Option<Unfinished<V>>,
-    /// The snapshot that was given up, of which more chunks may come, and why.
+    /// The abandoned snapshot, for which more chunks may arrive, and the reason.
     given_up: Option<(Zxid, String)>,
     failed: Option<StoreError>,
     _locks: Arc<Locks<V::Lock>>,
@@ -44,7 +46,7 @@ struct Unfinished<V: Vfs> {
     next: u32,
     /// Offset of the next chunk.
     end: u64,
-    /// Offset up to which it has been synced.
+    /// Offset up to which the file has been synced.
     synced: u64,
 }
 
@@ -68,15 +70,16 @@ impl<V: Vfs> SnapshotLane<V> {
         }
     }
 
-    /// Runs one command. A chunk is answered with `ChunkDone`, and only the last one's means that anything is
-    /// durable; or with `SnapshotFailed`, where there is no room for it, and so are those that follow it. What is dropped or
-    /// purged is answered with `None`.
+    /// Runs one command. The answer to a chunk is `ChunkDone`; only that of the last chunk means
+    /// that the snapshot is durable. When disk space or file descriptors run out, the answer to
+    /// this chunk and to all later ones of the snapshot is `SnapshotFailed`. `DropSnapshot` and
+    /// `Purge` return `None`.
     ///
     /// # Errors
     /// The first failure. Every later call returns the same error and does nothing.
     ///
     /// # Panics
-    /// On a command of the log lane, or a chunk out of order.
+    /// On a command of another lane, or a chunk out of order.
     pub fn run(&mut self, command: &DiskCommand) -> Result<Option<DiskEvent>, StoreError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -99,7 +102,7 @@ impl<V: Vfs> SnapshotLane<V> {
             }
             DiskCommand::Purge { oldest } => {
                 match self.purge(*oldest) {
-                    // The next purge takes what stays now.
+                    // The next purge removes the rest.
                     Err(StoreError::TooManyFiles { .. }) | Ok(()) => Ok(None),
                     Err(error) => Err(error),
                 }
@@ -117,7 +120,7 @@ impl<V: Vfs> SnapshotLane<V> {
         }
     }
 
-    /// Writes a chunk, unless its snapshot was given up, or is given up now.
+    /// Writes a chunk, unless its snapshot is abandoned before or by this call.
     fn write(
         &mut self,
         zxid: Zxid,
@@ -147,7 +150,8 @@ impl<V: Vfs> SnapshotLane<V> {
         Ok(DiskEvent::ChunkDone { zxid, index })
     }
 
-    /// All but making the name durable: from there on somebody may rely on it.
+    /// Does all but the sync of the directory. A failure of that sync must not abandon the
+    /// snapshot: its final name may be durable already.
     fn try_write(
         &mut self,
         zxid: Zxid,
@@ -162,7 +166,8 @@ impl<V: Vfs> SnapshotLane<V> {
         if last { self.finish() } else { Ok(()) }
     }
 
-    /// Removes what is written of a snapshot. Some file systems need room for that, too; then the next start removes it.
+    /// Abandons a snapshot and removes its unfinished file. If even the removal lacks disk space,
+    /// the next start removes the file.
     fn give_up(&mut self, zxid: Zxid, why: String) -> Result<(), StoreError> {
         self.unfinished = None;
         self.given_up = Some((zxid, why));
@@ -204,7 +209,8 @@ impl<V: Vfs> SnapshotLane<V> {
         self.dir.rename(done.file.name(), &FileName::Snapshot(done.header.zxid).to_string())
     }
 
-    /// A power failure may bring it back, as it does what is purged.
+    /// Removes a snapshot without a sync: if a power failure brings it back, it is harmless, as in
+    /// [`Self::purge`].
     fn drop_snapshot(&mut self, zxid: Zxid) -> Result<(), StoreError> {
         if self.given_up.take_if(|(of, _)| *of == zxid).is_some() {
             return Ok(());
@@ -218,8 +224,9 @@ impl<V: Vfs> SnapshotLane<V> {
         }
     }
 
-    /// Nothing is synced: what a power failure brings back is not needed, does no harm, and goes with the next purge. So does
-    /// what cannot be listed now.
+    /// Removes snapshots older than `oldest`, and segments that end before it. No sync: files that
+    /// a power failure brings back do no harm, and the next purge removes them. If a directory
+    /// cannot be listed for lack of resources, the rest waits for the next purge, too.
     fn purge(&mut self, oldest: Zxid) -> Result<(), StoreError> {
         let snapshots = match self.dir.list() {
             Err(error) if error.shortage().is_some() => return Ok(()),
@@ -227,7 +234,8 @@ impl<V: Vfs> SnapshotLane<V> {
         };
         let kept = FileName::Snapshot(oldest).to_string();
         if !snapshots.contains(&kept) {
-            // The reader has set it aside. What lies before it is needed until the next one is there.
+            // The reader lane has set it aside as damaged. Older snapshots and segments are needed
+            // until there is a newer snapshot.
             return Ok(());
         }
         for zxid in names::snapshots(&snapshots).into_iter().filter(|zxid| *zxid < oldest) {
@@ -238,13 +246,13 @@ impl<V: Vfs> SnapshotLane<V> {
             listed => names::segments(&listed?),
         };
         for pair in segments.windows(2) {
-            // All of a segment lies before the first transaction of the next one. The one that holds the snapshot's
-            // own transaction stays, whatever the log lane cuts off behind it meanwhile: so a log that has reached a
-            // snapshot once never ends before it.
+            // A segment ends before the first transaction of the next one. The segment that holds
+            // the snapshot's own transaction stays, even if the log lane concurrently truncates the
+            // log after it: so a log that has reached a snapshot never ends before it.
             if pair[1] > oldest {
                 break;
             }
-            // The log lane may be removing the whole log, for a leader's snapshot to take its place.
+            // The log lane may be removing the whole log, because a leader's snapshot replaces it.
             self.log_dir.remove_if_there(&FileName::Log(pair[0]).to_string())?;
         }
         Ok(())

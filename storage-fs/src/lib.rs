@@ -1,22 +1,24 @@
 //! The disk of a Zabkeeper server: a checksummed log, snapshots, a state file, and their recovery.
 //!
-//! Owns durability: what a lane has reported as done survives a power failure, and what does not survive is found
-//! and named, never silently dropped. Knows zxids and bytes, no sessions or trees. The byte layouts are in
-//! `docs/formats.md`.
+//! Owns durability: data that a lane has reported as done survives a power failure, and recovery
+//! reports every loss. Knows zxids and bytes. Must not know sessions or trees. The byte layouts are
+//! in `docs/formats.md`.
 //!
 //! ```text
-//! open(log_dir, snapshot_dir)   reads, judges, mends       recover
+//! open(log_dir, snapshot_dir)   reads, checks, repairs     recover
 //!   -> Recovered                for Server::recover        scan, snapshot, state
-//!   -> notes                    what it has mended         note
+//!   -> notes                    the repairs made           note
 //!   -> LogLane                  appends and state writes   log
 //!   -> SnapshotLane             snapshots and purging      lane
-//!   -> ReaderLane               what learners lack         read
-//! set_aside(..)                 begins anew, without a say aside
+//!   -> ReaderLane               reads for learners         read
+//! set_aside(..)                 replaces a damaged store   aside
 //! ```
 //!
-//! The lanes are for three threads: they share no memory, and no file that two of them write. The two that write stop
-//! for good at their first error; only where room or descriptors lack for a snapshot, that is given up and the lane goes on.
-//! The reader changes nothing, and its failures are answers.
+//! Each lane runs on a thread of its own: the three share no memory, and no two write the same
+//! file. The log lane and the snapshot lane fail for good at their first error, with one exception:
+//! when disk space or file descriptors run out, the snapshot lane abandons the snapshot and goes
+//! on. The reader lane reports failures in its answers; its only change is to rename a damaged
+//! snapshot.
 
 mod aside;
 mod block;
@@ -49,25 +51,26 @@ pub use vfs::os::OsDir;
 /// Settings of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Bytes reserved for a log segment, and thus the unit in which the log is purged; a batch that is larger gets a
-    /// segment of its own. Any number works: below some kilobytes every batch begins a segment, and of more than there is
-    /// free a half is taken, or a half of that. Default 64 MiB, as ZooKeeper's `preAllocSize`.
+    /// Bytes preallocated for a log segment, and thus the unit in which the log is purged; a larger
+    /// batch gets a segment of its own. Any value is valid: below some kilobytes every batch begins
+    /// a segment, and if the disk is too full the size is halved until it fits. Default 64 MiB, as
+    /// ZooKeeper's `preAllocSize`.
     pub segment_bytes: u64,
-    /// Random number that names the ensemble; used only where the directory has no state file yet, which then keeps
-    /// it. Files of another cluster are refused.
+    /// Random id of the ensemble; used only if the directory has no state file yet, and then stored
+    /// in it. Files with another cluster id are refused.
     pub cluster_id: u64,
 }
 
 impl Options {
-    /// Defaults, and this id for the cluster if the directory is new.
+    /// Default options; `cluster_id` applies only to a directory without a state file.
     pub fn new(cluster_id: u64) -> Options {
         Options { segment_bytes: 64 << 20, cluster_id }
     }
 }
 
-/// What keeps other processes out; the lanes that write hold it.
+/// Directory locks that keep other processes out; both writing lanes hold them.
 struct Locks<L> {
     _log: L,
-    /// `None` where both directories are one.
+    /// `None` if the log directory and the snapshot directory are the same.
     _snapshots: Option<L>,
 }

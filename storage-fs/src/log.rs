@@ -1,15 +1,16 @@
-//! The log lane: appends, cuts and state writes, what clients wait for.
+//! The log lane: appends, truncations and state writes. Client requests wait for it.
 //!
-//! Owns the newest log segment, the end of the log and the state file. Must not touch segments that lie before a
-//! snapshot (the snapshot lane removes them) nor snapshots.
+//! Owns the newest log segment, the end of the log and the state file. Must not touch snapshots,
+//! nor segments that end before a snapshot: the snapshot lane removes those.
 //!
-//! Invariants: a batch is written only when everything before it is durable; a segment gets its name only with a
-//! durable header; nothing is cut off the log that the state file still vouches for; after an error nothing is written
-//! any more.
+//! Invariants: a batch is written only when everything before it is durable; a segment gets its
+//! final name only with a durable header; a transaction is removed only when the state file no
+//! longer names it as durable; after an error the lane writes nothing.
 //!
-//! Segments that recovery has judged, or that a cut has left, are never written again: the next append begins a new
-//! one. The alternative, going on where the last one was cut, saves a file and its three syncs for each start, but mixes
-//! bytes of two lives in one segment, and then what a header proves depends on which life wrote it.
+//! After recovery or a truncation the lane never writes to existing segments: the next append
+//! begins a new one. To append to the last segment instead would save a file and three syncs per
+//! start, but would mix bytes of two processes in one segment, and the durable offset in a batch
+//! header would mean something different for each.
 
 use std::sync::Arc;
 
@@ -25,20 +26,21 @@ use crate::segment::{BatchBuffer, FIRST_BATCH, SegmentHeader, follows};
 use crate::state::{Slot, StateFile};
 use crate::vfs::Vfs;
 
-/// A batch is closed when it reaches this size, so that the buffer stays bounded.
+/// A batch that reaches this size in bytes is written, so that the buffer stays bounded.
 const BATCH_LIMIT: u64 = 64 << 20;
-/// Memory that the buffer keeps between batches: a thousand appends of a kilobyte.
+/// Bytes that the buffer keeps allocated between batches: a thousand appends of one KiB.
 const BUFFER_KEPT: usize = 1 << 20;
 
-/// Runs appends, cuts and state writes. One thread at a time; independent of the snapshot lane.
+/// Runs appends, truncations and state writes. One thread at a time; independent of the snapshot
+/// lane.
 pub struct LogLane<V: Vfs> {
     dir: Dir<V>,
     state: StateFile<V>,
     segment_bytes: u64,
-    /// Where the next batch goes; `None` until the first append after an open or a cut.
+    /// The segment for the next batch; `None` until the first append after an open or a truncation.
     active: Option<Active<V>>,
     buffer: BatchBuffer,
-    /// The last transaction that is durable in the log, or the position that the log goes on after.
+    /// The last durable transaction of the log; in an empty log, the zxid that the log follows.
     last: Zxid,
     failed: Option<StoreError>,
     _locks: Arc<Locks<V::Lock>>,
@@ -48,9 +50,9 @@ pub struct LogLane<V: Vfs> {
 struct Active<V: Vfs> {
     file: DirFile<V>,
     header: SegmentHeader,
-    /// Behind the last batch: all before it is durable.
+    /// Offset after the last batch; everything before it is durable.
     end: u64,
-    /// Bytes reserved.
+    /// Bytes preallocated.
     size: u64,
 }
 
@@ -74,17 +76,18 @@ impl<V: Vfs> LogLane<V> {
         }
     }
 
-    /// Runs all commands; when it returns, all of them are durable. Returns the last one's id.
+    /// Runs all commands and makes them durable. Returns the id of the last one.
     ///
-    /// Appends that stand together share one write and one sync, except that a batch is closed at 64 MiB.
+    /// Consecutive appends share one write and one sync, up to 64 MiB.
     ///
     /// # Errors
-    /// The first failure; some commands may then be durable. Every later call returns the same error and does
-    /// nothing, because after a failed sync nobody knows what the disk holds.
+    /// The first failure; some commands may then be durable. Every later call returns the same
+    /// error and does nothing, because after a failed sync the content of the disk is unknown.
     ///
     /// # Panics
-    /// On an empty batch, a command of another lane, a zxid that does not follow the one before it, a cut below the
-    /// snapshot that the state file names, or a rebase on a snapshot that it does not name or the log has reached.
+    /// On an empty batch, a command of another lane, a zxid that does not follow the one before it,
+    /// a truncation to before the snapshot named in the state file, or a rebase on a snapshot that
+    /// the state file does not name or that the log has reached.
     pub fn run(&mut self, batch: &[DiskCommand]) -> Result<WriteId, StoreError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -96,8 +99,9 @@ impl<V: Vfs> LogLane<V> {
         result
     }
 
-    /// Records in the state file where the log ends, durably, unless that stands there already: a later start then knows
-    /// if the end is missing. For a driver whose log has been quiet for a while, or that stops.
+    /// Records the end of the log in the state file, durably, unless it is recorded already: so a
+    /// later start can detect that the end is missing. For a driver whose log has had no appends
+    /// for a while, or that stops.
     ///
     /// # Errors
     /// Those of [`LogLane::run`].
@@ -184,7 +188,8 @@ impl<V: Vfs> LogLane<V> {
         self.state.note_end(self.last)
     }
 
-    /// Removes everything after `to`. A power failure leaves a log that ends somewhere from `to` to its old end.
+    /// Removes all transactions after `to`. A power failure leaves a log that ends anywhere between
+    /// `to` and its old end.
     fn truncate(&mut self, to: Zxid) -> Result<(), StoreError> {
         let Slot { cluster, state, .. } = self.state.current().clone();
         assert!(to >= state.snapshot, "cut to {to}, before the snapshot at {}", state.snapshot);
@@ -193,7 +198,7 @@ impl<V: Vfs> LogLane<V> {
         }
         let cut = Cut::plan(&self.dir, to, cluster)?;
         let last = cut.last;
-        // The promise first: to miss what is still vouched for would be damage.
+        // The state file comes first: a start that misses transactions named in it reports damage.
         self.state.note_end(last)?;
         self.state.save(&state, last)?;
         self.active = None;
@@ -202,7 +207,7 @@ impl<V: Vfs> LogLane<V> {
         Ok(())
     }
 
-    /// Removes everything: a leader's snapshot has taken its place.
+    /// Removes the whole log, because a leader's snapshot replaces it.
     fn rebase(&mut self, snapshot: Zxid) -> Result<(), StoreError> {
         let named = self.state.current().state.snapshot;
         assert!(named == snapshot, "rebased on {snapshot}, but the state file names {named}");
@@ -213,7 +218,8 @@ impl<V: Vfs> LogLane<V> {
         Ok(())
     }
 
-    /// A new segment with room for a batch of `size` bytes. Everything in the one before it is durable.
+    /// Creates a segment with room for a batch of `size` bytes. The segment before it must be
+    /// durable.
     fn begin_segment(&self, size: u64) -> Result<Active<V>, StoreError> {
         let cluster = self.state.current().cluster;
         let header = SegmentHeader::new(cluster, self.buffer.first(), self.last);
@@ -228,7 +234,8 @@ impl<V: Vfs> LogLane<V> {
     }
 }
 
-/// Reserves room for a segment and says how much: as much as is wanted, or of what there is at least what is needed.
+/// Preallocates `wanted` bytes, or if the disk is too full halves that until it fits, down to
+/// `needed` bytes. Returns the size.
 fn reserve<V: Vfs>(file: &mut DirFile<V>, wanted: u64, needed: u64) -> Result<u64, StoreError> {
     let mut size = wanted;
     loop {

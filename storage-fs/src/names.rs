@@ -1,6 +1,7 @@
 //! Names of the store's files.
 //!
-//! Owns which names are ours. Files with other names are never touched.
+//! Owns which names belong to the store. Must not match any other name: the store never touches
+//! those files.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ const SNAPSHOT: &str = "snapshot.";
 const STATE: &str = "state";
 const UNFINISHED: &str = ".tmp";
 const DAMAGED: &str = ".damaged";
-/// An empty file that exists for a moment at start.
+/// An empty file that exists briefly at start, to find out whether two directories are the same.
 pub(crate) const PROBE: &str = "probe.tmp";
 
 /// A file of the store under its final name.
@@ -19,14 +20,14 @@ pub(crate) const PROBE: &str = "probe.tmp";
 pub(crate) enum FileName {
     /// The state file.
     State,
-    /// The log segment whose first transaction this is.
+    /// The log segment that begins with this transaction.
     Log(Zxid),
-    /// The snapshot of this position.
+    /// The snapshot at this zxid.
     Snapshot(Zxid),
 }
 
 impl FileName {
-    /// The file of this name, if it is one of ours.
+    /// The file of this name; `None` if the name does not belong to the store.
     pub(crate) fn parse(name: &str) -> Option<FileName> {
         if name == STATE {
             Some(FileName::State)
@@ -39,18 +40,19 @@ impl FileName {
         }
     }
 
-    /// The name that the file has until it is complete and durable.
+    /// The temporary name of the file until it is complete and durable.
     pub(crate) fn unfinished(self) -> String {
         format!("{self}{UNFINISHED}")
     }
 
-    /// The name under which it is kept for the operator when it cannot be used.
+    /// The name under which a damaged file is kept for the operator.
     pub(crate) fn damaged(self) -> String {
         format!("{self}{DAMAGED}")
     }
 }
 
-/// A name for what cannot be used that no file has: what was set aside before stays, too.
+/// A name not in `names` for setting the file `name` aside, so that no file set aside earlier is
+/// replaced.
 pub(crate) fn free_name(name: &str, names: &[String]) -> String {
     let first = FileName::parse(name).map_or_else(|| format!("{name}.damaged"), FileName::damaged);
     let more = (2..).map(|number: u32| format!("{first}.{number}"));
@@ -58,12 +60,12 @@ pub(crate) fn free_name(name: &str, names: &[String]) -> String {
     all.find(|aside| !names.contains(aside)).expect("there are more names than files")
 }
 
-/// The file of ours that has this name because it was never completed.
+/// The file whose temporary name this is; `None` if it is none.
 pub(crate) fn unfinished(name: &str) -> Option<FileName> {
     name.strip_suffix(UNFINISHED).and_then(FileName::parse)
 }
 
-/// First transactions of the log segments among these files, oldest first.
+/// First zxids of the log segments among these files, oldest first.
 pub(crate) fn segments(names: &[String]) -> Vec<Zxid> {
     zxids(names, |name| match name {
         FileName::Log(first) => Some(first),
@@ -71,7 +73,7 @@ pub(crate) fn segments(names: &[String]) -> Vec<Zxid> {
     })
 }
 
-/// Positions of the snapshots among these files, oldest first.
+/// Zxids of the snapshots among these files, oldest first.
 pub(crate) fn snapshots(names: &[String]) -> Vec<Zxid> {
     zxids(names, |name| match name {
         FileName::Snapshot(zxid) => Some(zxid),
@@ -86,7 +88,7 @@ fn zxids(names: &[String], pick: impl Fn(FileName) -> Option<Zxid>) -> Vec<Zxid>
     zxids
 }
 
-/// Exactly the 16 digits that we write: other software's `log.1` is not ours.
+/// Parses exactly 16 lower-case hexadecimal digits: ZooKeeper's own `log.1` does not match.
 fn zxid(digits: &str) -> Option<Zxid> {
     let ours = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
     if digits.len() != 16 || !digits.bytes().all(ours) {
@@ -110,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_survive_the_disk() {
+    fn file_names_parse_to_what_they_format() {
         for name in
             [FileName::State, FileName::Log(Zxid(0x5_0000_0001)), FileName::Snapshot(Zxid(0))]
         {
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn others_files_are_not_ours() {
+    fn foreign_file_names_do_not_parse() {
         for name in ["log.1", "snapshot.0", "log.+000000000000001", "log.00000000000000AB", "myid"]
         {
             assert_eq!(FileName::parse(name), None, "{name}");

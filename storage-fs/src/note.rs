@@ -1,49 +1,50 @@
-//! What opening the store has found and mended, for the operator.
+//! Repairs made by `open`, for the operator.
 //!
-//! Owns the words. Whatever is here was mended without losing anything that was acknowledged; what cannot be is a
+//! Owns their texts. Must not describe a repair that lost acknowledged data: that is a
 //! [`StoreError`](crate::StoreError).
 
 use std::fmt;
 
 use zabkeeper_core::Zxid;
 
-/// See the module.
+/// A repair made by `open`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
-    /// One slot of the state file holds nothing.
+    /// The two slots of the state file differ; the valid one with the higher generation was used.
     StateSlotLost,
-    /// The last batch of the log was cut off.
+    /// The torn batch at the end of the log was removed.
     TornBatch {
-        /// Its bytes, as far as they are there.
+        /// Bytes from its start to the last non-zero byte of the file.
         bytes: u64,
-        /// Where it began.
+        /// Offset of the batch in the segment.
         offset: u64,
         /// The segment.
         file: String,
     },
-    /// A snapshot cannot be used, an older one can.
+    /// A snapshot was damaged and renamed; recovery used an older snapshot, or the log alone.
     SnapshotSetAside {
         /// The snapshot.
         file: String,
-        /// Its name from now on.
+        /// Its new name.
         aside: String,
-        /// What is wrong with it.
+        /// The damage.
         why: String,
     },
-    /// A segment cannot be read that this server itself does not need.
+    /// An unreadable segment was renamed; it lies before the newest snapshot, so recovery does not
+    /// need it.
     OldSegmentSetAside {
         /// The segment.
         file: String,
-        /// Its name from now on.
+        /// Its new name.
         aside: String,
-        /// What is wrong with it.
+        /// The damage.
         why: String,
     },
-    /// A leader's snapshot has taken the place of the whole log.
+    /// The log was removed, because it ended before a leader's snapshot, which replaces it.
     LogReplaced {
-        /// Where the log ended.
+        /// The last transaction of the removed log.
         end: Zxid,
-        /// Where the snapshot is.
+        /// The zxid of the snapshot.
         snapshot: Zxid,
     },
 }

@@ -1,11 +1,12 @@
-//! The reader lane: log and snapshots, as learners need them.
+//! The reader lane: reads the log and snapshots for learners.
 //!
-//! Owns no file: it only reads what the other lanes have written, and what it has opened it may go on reading when
-//! they have removed it. Must not change anything, nor rely on a file that it has seen before; but a snapshot that it finds
-//! damaged it sets aside, so that nobody else takes it for one.
+//! Owns no file: it reads files of the other lanes, and can go on reading a file that they remove
+//! after it was opened. Must not assume that a file it has seen still exists, nor change any file,
+//! except that it renames a snapshot that it finds damaged, so that no later read uses it.
 //!
-//! The log lane may be writing the batch behind the last one: a torn batch is the end. Beside what is durable the
-//! reader may find a batch that is about to be; a leader has proposed that to its learners already.
+//! The log lane may concurrently be writing the next batch, so an incomplete batch is the end of
+//! the log. The reader may return a batch that is not durable yet; the leader has proposed it to
+//! its learners already.
 
 use std::collections::BTreeMap;
 
@@ -20,25 +21,25 @@ use crate::scan::{Place, Segment};
 use crate::snapshot::{ChunkPlace, Snapshot};
 use crate::vfs::Vfs;
 
-/// Links for which a place is remembered, and links for which a snapshot is kept open. Those of the oldest links are
-/// given up, which costs them a search.
+/// Maximum number of links with a cached log position, and of links with an open snapshot. Those of
+/// the oldest links are dropped; their next read has to search.
 const LINKS: usize = 64;
 
-/// Reads for learners, beside the lanes that write.
+/// Reads the log and snapshots for learners, concurrently with the two writing lanes.
 pub struct ReaderLane<V: Vfs> {
     log_dir: Dir<V>,
     snapshot_dir: Dir<V>,
     cluster: u64,
-    /// Where each link's next read begins.
+    /// The log position at which each link's next read begins.
     places: BTreeMap<LinkId, LogPlace>,
-    /// The snapshot that each link is being sent.
+    /// The snapshot being sent on each link.
     streams: BTreeMap<LinkId, Stream<V>>,
 }
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Clone, Copy)]
 struct LogPlace {
-    /// First transaction of the segment.
+    /// First zxid of the segment.
     segment: Zxid,
     place: Place,
 }
@@ -56,7 +57,8 @@ impl<V: Vfs> ReaderLane<V> {
         ReaderLane { log_dir, snapshot_dir, cluster, places, streams }
     }
 
-    /// Runs one command of the reader lane. A failure to read is part of the answer: it stops nobody.
+    /// Runs one command of the reader lane. A failed read is part of the answer; it stops neither
+    /// the lane nor the server.
     ///
     /// # Panics
     /// On a command of another lane.
@@ -83,7 +85,8 @@ impl<V: Vfs> ReaderLane<V> {
         }
     }
 
-    /// The transactions after a position, about so many bytes of them; or why there is none.
+    /// Reads transactions after `after`, about `most` bytes of them; the error says why there are
+    /// none.
     fn read_log(&mut self, link: LinkId, after: Zxid, most: usize) -> Result<Vec<Entry>, String> {
         let known = self.places.remove(&link).filter(|known| known.place.last <= after);
         let mut wanted = Wanted { after, most, found: Vec::new(), size: 0 };
@@ -95,7 +98,7 @@ impl<V: Vfs> ReaderLane<V> {
                 }
             }
             Err(why) if wanted.found.is_empty() => return Err(why),
-            // Said again when the rest is asked for.
+            // The next read runs into the same error and reports it.
             Err(_) => {}
         }
         if wanted.found.is_empty() {
@@ -104,7 +107,7 @@ impl<V: Vfs> ReaderLane<V> {
         Ok(wanted.found)
     }
 
-    /// A chunk, and whether it is the last; or why there is none.
+    /// Reads a chunk of a snapshot; the flag says whether it is the last.
     fn read_snapshot(
         &mut self,
         link: LinkId,
@@ -124,7 +127,8 @@ impl<V: Vfs> ReaderLane<V> {
                 let what = format!("the snapshot at {zxid} ends before chunk {index}");
                 return Err(Fault::Damaged(what));
             };
-            // Chunks before it are there only for a link that had been given up.
+            // Earlier chunks are skipped; there are some only if the link's snapshot had been
+            // closed.
             if stream.next.index > index {
                 let last = stream.next.index == stream.snapshot.count();
                 if last {
@@ -147,7 +151,7 @@ impl<V: Vfs> ReaderLane<V> {
         }
     }
 
-    /// Can all of the snapshot of this name be read?
+    /// Can all chunks of the snapshot at `zxid` be read?
     fn is_sound(&self, zxid: Zxid) -> bool {
         let Ok(mut stream) = self.open_snapshot(zxid) else {
             return false;
@@ -161,10 +165,10 @@ impl<V: Vfs> ReaderLane<V> {
         }
     }
 
-    /// Gives a damaged snapshot another name, and says what has become of it.
+    /// Renames a damaged snapshot, and returns `what` with the new name appended.
     fn set_aside(&self, zxid: Zxid, what: String) -> String {
         if self.is_sound(zxid) {
-            // Another one has been written in its place since this one was opened.
+            // A new snapshot at the same zxid has replaced the damaged one since it was opened.
             return what;
         }
         let name = FileName::Snapshot(zxid).to_string();
@@ -181,9 +185,9 @@ impl<V: Vfs> ReaderLane<V> {
 
 /// Why there is no chunk.
 enum Fault {
-    /// Its file is not what was written.
+    /// The snapshot file is damaged.
     Damaged(String),
-    /// The operating system has not given it.
+    /// The file could not be read, for another reason than damage.
     Unread(String),
 }
 
@@ -201,27 +205,29 @@ impl From<StoreError> for Fault {
     }
 }
 
-/// What a read of the log is after, and what it has found.
+/// The parameters of a log read, and the entries found so far.
 struct Wanted {
     after: Zxid,
     most: usize,
     found: Vec<Entry>,
-    /// Bytes found.
+    /// Bytes of the entries in `found`.
     size: usize,
 }
 
 impl Wanted {
-    /// Reads from a place that is not behind the first wanted transaction. Gives the place where the next read begins.
+    /// Reads entries, from `known` if that still exists; it must not be past the first wanted
+    /// transaction. Returns the position at which the next read begins.
     ///
     /// # Errors
-    /// Why it cannot go on; there may be enough in `found` by then.
+    /// Why the read cannot go on; `found` may hold entries nevertheless.
     fn read<V: Vfs>(
         &mut self,
         dir: &Dir<V>,
         cluster: u64,
         known: Option<LogPlace>,
     ) -> Result<LogPlace, String> {
-        // Listed before any is read: of a segment that another one follows here all has been written.
+        // The names are listed before any segment is read: so a segment that is followed by another
+        // one in this list has been written completely.
         let segments = names::segments(&dir.list().map_err(words)?);
         let known = known.filter(|known| segments.contains(&known.segment));
         let first = match &known {
@@ -258,7 +264,7 @@ impl Wanted {
         reached.ok_or_else(|| "there is no log".to_owned())
     }
 
-    /// Takes what is wanted of a batch; false where there is enough.
+    /// Adds the wanted entries of a batch to `found`; false once the size limit is reached.
     fn take(&mut self, entries: Vec<Entry>) -> bool {
         for entry in entries {
             if entry.zxid <= self.after {
@@ -274,7 +280,8 @@ impl Wanted {
     }
 }
 
-/// The reader stops nobody, and what it finds wanting may have been removed in order.
+/// The text of an error without the operator advice of `Display`: a failed read does not stop the
+/// server, and the file may have been purged meanwhile.
 fn words(error: StoreError) -> String {
     match error {
         StoreError::Damaged { what, place } => format!("{place} is damaged: {what}"),

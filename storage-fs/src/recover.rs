@@ -1,16 +1,16 @@
-//! Opening the store: read everything, judge it, mend what a power failure left half done.
+//! Opens the store: reads and checks every file, then repairs what a power failure left incomplete.
 //!
-//! Owns the order of that. Nothing but the lock and a short-lived probe file is changed before everything has been
-//! judged, so a damaged store stays as it was found; every change can be cut off at any point and is then found to do
-//! again.
+//! Owns the order of these steps. Must not change anything but the lock and a short-lived probe
+//! file before every file has been checked, so that a damaged store stays as it was found. Each
+//! repair may be interrupted at any point: the next start runs it again.
 //!
-//! What must fit together: the newest usable snapshot, an unbroken run of segments from before it to the end of the
-//! log, and a state file that promises no more than these hold. What is older says nothing that is needed: it may be
-//! full of holes, which a purge leaves.
+//! The following must fit together: the newest usable snapshot, an unbroken run of segments from at
+//! or before it to the end of the log, and a state file that names no later transaction as durable.
+//! Older segments are not needed and may have gaps, which a purge leaves.
 //!
-//! A log that ends before the newest usable snapshot is one that a leader's snapshot takes the place of: it counts for
-//! nothing and is removed. Whatever it has acknowledged and was committed is in that snapshot. Where the state file says that
-//! the log had gone beyond the snapshot, the end of the log is missing.
+//! If the log ends before the newest usable snapshot, that snapshot came from a leader and replaces
+//! the log, which recovery removes: all its committed transactions are in the snapshot. But if the
+//! state file says that the log was durable beyond the snapshot, the end of the log is missing.
 
 use std::sync::Arc;
 
@@ -32,9 +32,9 @@ use crate::state::{self, Slot, StateFile};
 use crate::vfs::Vfs;
 use crate::{Locks, Options};
 
-/// A store that is ready for work.
+/// An open store.
 pub struct Opened<V: Vfs> {
-    /// For `Server::recover`.
+    /// The input of `Server::recover`.
     pub recovered: Recovered,
     /// Appends and state writes.
     pub log: LogLane<V>,
@@ -42,15 +42,15 @@ pub struct Opened<V: Vfs> {
     pub snapshots: SnapshotLane<V>,
     /// Reads for learners.
     pub reader: ReaderLane<V>,
-    /// What was found and mended.
+    /// The repairs made.
     pub notes: Vec<Note>,
 }
 
-/// Opens the store in these directories, which may be one and the same, or begins a new one where they are empty.
+/// Opens the store in these directories, which may be the same, or creates one if they hold none.
 ///
 /// # Errors
-/// [`StoreError`]: the directories are in use, damaged, of a later version or another cluster's, or the operating
-/// system refuses.
+/// [`StoreError`]: the directories are in use, damaged, of a later version or of another cluster,
+/// or the operating system reports an error.
 pub fn open<V: Vfs>(
     log_dir: V,
     snapshot_dir: V,
@@ -90,21 +90,23 @@ pub fn open<V: Vfs>(
     })
 }
 
-/// A store as it lies on the disk.
+/// The content of a store that [`inspect`] has read.
 #[derive(Debug)]
 pub struct Inspected {
-    /// What `open` would recover.
+    /// The state that `open` would recover.
     pub recovered: Recovered,
-    /// Bytes behind the last whole batch of the log, which an open cuts off.
+    /// Bytes of the torn batch at the end of the log, which `open` would remove; 0 if there is
+    /// none.
     pub torn_bytes: u64,
-    /// Where the log ends that a leader's snapshot takes the place of, if it does.
+    /// The last transaction of the log, if a leader's snapshot replaces that log.
     pub replaced: Option<Zxid>,
 }
 
-/// Reads and judges the store in these directories, and changes nothing. The directories are locked meanwhile.
+/// Reads and checks the store in these directories without repairing it. The directories are locked
+/// meanwhile.
 ///
 /// # Errors
-/// As [`open`]; and where there is no store.
+/// Those of [`open`], and `Damaged` if there is no state file.
 pub fn inspect<V: Vfs>(log_dir: V, snapshot_dir: V) -> Result<Inspected, StoreError> {
     let log_dir = Dir::new(log_dir, "log directory");
     let snapshot_dir = Dir::new(snapshot_dir, "snapshot directory");
@@ -119,7 +121,7 @@ pub fn inspect<V: Vfs>(log_dir: V, snapshot_dir: V) -> Result<Inspected, StoreEr
     Ok(Inspected { recovered: recovered(slot.state, snapshots, log), torn_bytes, replaced })
 }
 
-/// Reads everything and judges it; nothing is changed.
+/// Reads and checks every file, and changes nothing.
 fn judge<V: Vfs>(
     log_dir: &Dir<V>,
     snapshot_dir: &Dir<V>,
@@ -145,13 +147,13 @@ fn recovered<V: Vfs>(state: DurableState, snapshots: Snapshots, log: Log<V>) -> 
     }
 }
 
-/// What an open has found, and the state file that was written for it.
+/// The recovered state, and the state file written for it.
 struct Found<V: Vfs> {
     recovered: Recovered,
     state: StateFile<V>,
 }
 
-/// Reads and judges everything, then mends it.
+/// Reads and checks every file, then repairs the store.
 fn mend<V: Vfs>(
     log_dir: &Dir<V>,
     snapshot_dir: &Dir<V>,
@@ -170,12 +172,12 @@ fn mend<V: Vfs>(
     log.clear_older(log_dir, notes)?;
     log.settle(log_dir, notes)?;
     if log.newest.is_none() || log.replaced.is_some() {
-        // From here on the snapshot is all there is.
+        // The log is empty from here on, so the server depends on the snapshot.
         slot.state.snapshot = snapshots.base();
     }
-    // All that was found is durable now, and the server vouches for it from here on.
+    // All entries found are durable now, and the server's vote relies on them from here on.
     slot.log_end = log.history.end();
-    // What a killed process has removed must not come back behind a state file that says more.
+    // Removals by a killed process must be durable before the new state file is.
     log_dir.sync()?;
     let state = StateFile::create(log_dir, slot)?;
     if let Some(end) = log.replaced {
@@ -196,7 +198,7 @@ fn is_of_snapshots(name: FileName) -> bool {
     !is_of_log(name)
 }
 
-/// Locks both directories, of which the second may be the first.
+/// Locks both directories, which may be the same.
 pub(crate) fn lock<V: Vfs>(log: &Dir<V>, snapshots: &Dir<V>) -> Result<Locks<V::Lock>, StoreError> {
     let in_use = |dir: &Dir<V>| StoreError::InUse { place: dir.place() };
     let held = log.try_lock()?.ok_or_else(|| in_use(log))?;
@@ -207,8 +209,8 @@ pub(crate) fn lock<V: Vfs>(log: &Dir<V>, snapshots: &Dir<V>) -> Result<Locks<V::
     }
 }
 
-/// Are these one directory? The lock of the second is taken, and it matters whether by us. A [`Vfs`] cannot tell, so
-/// a file is put into the first, which we hold, and looked for in the second.
+/// Are these the same directory? The lock of `other` is held, either through `held` or by another
+/// process. A [`Vfs`] cannot tell, so a probe file is created in `held` and looked for in `other`.
 fn is_same<V: Vfs>(held: &Dir<V>, other: &Dir<V>) -> Result<bool, StoreError> {
     let seen = || Ok(other.list()?.iter().any(|name| name == names::PROBE));
     held.create(names::PROBE)?;
@@ -217,7 +219,7 @@ fn is_same<V: Vfs>(held: &Dir<V>, other: &Dir<V>) -> Result<bool, StoreError> {
     Ok(appeared && !seen()?)
 }
 
-/// The state, and whether both slots hold it; `None` where this is a new store.
+/// The state, and whether both slots are equal; `None` if the store is new.
 fn read_state<V: Vfs>(
     dir: &Dir<V>,
     log_names: &[String],
@@ -238,11 +240,11 @@ fn read_state<V: Vfs>(
     }
 }
 
-/// The state file was written when the log had reached some point; what was recovered must reach it, too.
+/// Fails if the recovered log ends before the transaction that the state file names as durable.
 fn check_promises<V: Vfs>(dir: &Dir<V>, slot: &Slot, log: &Log<V>) -> Result<(), StoreError> {
     let promised = slot.log_end.max(slot.state.snapshot);
     let reached = match log.replaced {
-        // It had gone beyond the snapshot once, so that cannot be what takes its place.
+        // The log was durable beyond the snapshot, so this snapshot does not replace it.
         Some(end) if slot.log_end > log.history.end() => end,
         Some(_) | None => log.history.end(),
     };
@@ -258,8 +260,9 @@ fn check_promises<V: Vfs>(dir: &Dir<V>, slot: &Slot, log: &Log<V>) -> Result<(),
     })
 }
 
-/// Only the process has ended since the log was last written, and nothing that it wrote is lost with it: a batch that was
-/// written to its end is sound. One that the snapshot holds is not needed.
+/// Fails if the last batch was written completely and is unreadable. Called only if the machine has
+/// not been restarted since, so that the page cache kept every write. A batch whose transactions
+/// are all in the snapshot is not needed.
 fn check_last_write<V: Vfs>(log: &Log<V>, base: Zxid) -> Result<(), StoreError> {
     let Some((segment, End { place, unsound: Some(batch), .. })) = &log.newest else {
         return Ok(());
@@ -287,18 +290,18 @@ fn remove_unfinished<V: Vfs>(
     Ok(())
 }
 
-/// What the snapshot directory holds.
+/// The snapshots in the snapshot directory.
 struct Snapshots {
-    /// The newest usable one.
+    /// The newest usable snapshot.
     image: Option<SnapshotImage>,
-    /// All usable ones, oldest first.
+    /// Zxids of all usable snapshots, oldest first.
     usable: Vec<Zxid>,
-    /// The others, and why.
+    /// Zxids of the unusable snapshots, and the reasons.
     unusable: Vec<(Zxid, Unusable)>,
 }
 
 impl Snapshots {
-    /// Reads the newest usable snapshot in full; of older ones header and footer.
+    /// Reads the newest usable snapshot in full, and the header and footer of older ones.
     fn read<V: Vfs>(dir: &Dir<V>, names: &[String], cluster: u64) -> Result<Snapshots, StoreError> {
         let mut found = Snapshots { image: None, usable: Vec::new(), unusable: Vec::new() };
         let mut zxids = names::snapshots(names);
@@ -326,12 +329,12 @@ impl Snapshots {
         Ok(found)
     }
 
-    /// Where the log takes over.
+    /// The zxid of the newest usable snapshot; the log is replayed after it.
     fn base(&self) -> Zxid {
         self.image.as_ref().map_or(Zxid::ZERO, |image| image.zxid)
     }
 
-    /// Renames what cannot be used, so that it is neither tried again nor purged.
+    /// Renames unusable snapshots, so that they are neither read again nor purged.
     fn set_aside<V: Vfs>(&self, dir: &Dir<V>, notes: &mut Vec<Note>) -> Result<(), StoreError> {
         for (zxid, why) in &self.unusable {
             let (file, aside) = set_aside(dir, FileName::Snapshot(*zxid))?;
@@ -341,38 +344,41 @@ impl Snapshots {
     }
 }
 
-/// Renames what cannot be used; gives both names. It is not durable yet.
+/// Renames an unusable file, not durably yet, and returns its old and its new name.
 fn set_aside<V: Vfs>(dir: &Dir<V>, name: FileName) -> Result<(String, String), StoreError> {
     let (file, aside) = (name.to_string(), name.damaged());
     dir.rename(&file, &aside)?;
     Ok((file, aside))
 }
 
-/// What the log holds.
+/// The content of the log.
 struct Log<V: Vfs> {
-    /// What comes after the snapshot.
+    /// The entries after the snapshot.
     entries: Vec<Entry>,
-    /// All of it, as far back as it is unbroken; its end is the snapshot where there is no segment.
+    /// The zxids of the log, as far back as it has no gap; without segments it ends at the
+    /// snapshot.
     history: History,
-    /// The newest segment and where it ends, of a log that counts for nothing, too.
+    /// The newest segment and its end, also if the log is replaced.
     newest: Option<(Segment<V>, End)>,
-    /// Where it ended, if that is before the snapshot; then it counts for nothing, and nothing of it is above.
+    /// The last transaction of the log if the snapshot replaces it; then `entries` is empty and
+    /// `history` begins at the snapshot.
     replaced: Option<Zxid>,
-    /// What lies before the history.
+    /// The segments before the history.
     older: Older,
 }
 
-/// Segments that nobody needs, and from which no learner can be served.
+/// Segments before a gap or an unreadable segment: recovery does not need them, and learners cannot
+/// be served from them.
 #[derive(Default)]
 struct Older {
-    /// The one that ends the history because it cannot be read, and why.
+    /// The unreadable segment just before the history, and the reason.
     damaged: Option<(Zxid, String)>,
-    /// Those before it, or before a gap that a purge has left.
+    /// The segments before that one, or before a gap that a purge has left.
     apart: Vec<Zxid>,
 }
 
 impl<V: Vfs> Log<V> {
-    /// Reads all segments. Those from the one that follows `base` or something before it have to be sound.
+    /// Reads all segments. Damage in those that are needed after `base` is an error.
     fn read(
         dir: &Dir<V>,
         names: &[String],
@@ -406,14 +412,15 @@ impl<V: Vfs> Log<V> {
         let last = log.history.end();
         if last < base {
             log.history = History::after(base);
-            // All of it goes.
+            // The whole log will be removed, so no older segment needs to be cleared.
             log.older = Older::default();
             log.replaced = Some(last);
         }
         Ok(log)
     }
 
-    /// Takes out the segments that are needed to go on from `base`: their first transactions, oldest first.
+    /// Splits off the segments that hold the log after `base`: their first zxids, oldest first. The
+    /// oldest of them follows `base` or an earlier transaction.
     fn needed(
         dir: &Dir<V>,
         segments: &mut Vec<Zxid>,
@@ -436,8 +443,9 @@ impl<V: Vfs> Log<V> {
         Ok(Vec::new())
     }
 
-    /// Takes away what lies before the history, durably: where the newest segment turns out to hold nothing, and goes, the
-    /// one before it is the newest, of which everything is asked that is asked of the end of a log.
+    /// Removes or renames the segments before the history, durably. This happens before
+    /// [`Self::settle`] may remove an empty newest segment: the segment before that becomes the
+    /// newest then, and damage in it would fail the next start.
     fn clear_older(&self, dir: &Dir<V>, notes: &mut Vec<Note>) -> Result<(), StoreError> {
         let Older { damaged, apart } = &self.older;
         for first in apart {
@@ -453,18 +461,18 @@ impl<V: Vfs> Log<V> {
         Ok(())
     }
 
-    /// Makes durable what was read and drops what was torn.
+    /// Makes the entries that were read durable, and removes a torn batch.
     ///
-    /// A process that was killed, or whose sync failed, may have left its last batch in the page cache alone, where
-    /// even a sync would take it for written; and to write over it in place would risk it if it is durable. So the
-    /// newest segment is replaced by a copy; or removed, where it holds nothing, because the next one may begin at
-    /// any other transaction.
+    /// After a kill or a failed sync the last batch may be in the page cache only, marked clean, so
+    /// that another sync would not write it; and overwriting it in place could tear it if it is
+    /// durable. So a copy replaces the newest segment. A segment without batches is removed
+    /// instead, because the next segment may begin at another transaction.
     fn settle(&self, dir: &Dir<V>, notes: &mut Vec<Note>) -> Result<(), StoreError> {
         let Some((segment, End { place, torn, .. })) = &self.newest else {
             return Ok(());
         };
         if self.replaced.is_some() {
-            // All of it goes.
+            // The whole log will be removed.
             return Ok(());
         }
         let name = segment.file.name();
@@ -479,7 +487,8 @@ impl<V: Vfs> Log<V> {
     }
 }
 
-/// What these segments hold of the log that goes on after `end`, as far back as it is unbroken; and what lies before that.
+/// The zxids of these segments, back from `end` to the first gap or unreadable segment; and the
+/// segments before that.
 fn older_history<V: Vfs>(
     dir: &Dir<V>,
     segments: &[Zxid],
@@ -488,7 +497,7 @@ fn older_history<V: Vfs>(
 ) -> Result<(History, Older), StoreError> {
     let mut start = end;
     let mut older = Older::default();
-    // First and last zxids without a gap between, newest first.
+    // First and last zxid of each run without a gap, newest first.
     let mut runs: Vec<(Zxid, Zxid)> = Vec::new();
     for (index, first) in segments.iter().enumerate().rev() {
         match runs_of(dir, *first, cluster) {
@@ -500,7 +509,7 @@ fn older_history<V: Vfs>(
                 older.apart = segments[..=index].to_vec();
                 break;
             }
-            // What a server needs for itself is in newer ones.
+            // Recovery needs only newer segments.
             Err(StoreError::Damaged { what, .. }) => {
                 older.damaged = Some((*first, what));
                 older.apart = segments[..index].to_vec();
@@ -516,7 +525,7 @@ fn older_history<V: Vfs>(
     Ok((history, older))
 }
 
-/// The zxids of one segment.
+/// The zxids of one segment, as runs without gaps.
 struct Runs {
     after: Zxid,
     end: Zxid,

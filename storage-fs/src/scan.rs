@@ -1,14 +1,17 @@
-//! Reading a log segment, and the judgement at its end: is it clean, torn or damaged?
+//! Reads a log segment and decides whether its end is clean, torn or damaged.
 //!
-//! Owns that judgement. Must not change any file: recovery does, once everything has been judged.
+//! Owns that decision. Must not change any file: recovery does, after it has checked every file.
 //!
-//! After a power failure any subset of the unsynced sectors may have survived, so neither a hole nor a whole batch
-//! behind it proves anything. What proves is a batch header that says how far the segment was durable when it was
-//! written: a hole below that is damage, any other hole was never acknowledged. A segment's header says which
-//! transaction it follows, all up to which was durable then: so recovery finds a hole at the end of an older one.
+//! A hole is the place of the first unreadable batch. After a power failure any subset of the
+//! unsynced sectors may have survived, so neither the hole nor a complete batch after it proves
+//! damage. The proof is the header of a later batch: it states up to which offset the segment was
+//! durable when that batch was written. A hole below that offset is damage; no other hole was ever
+//! acknowledged. A segment's header names the transaction that it follows, which was durable when
+//! the segment was created: so recovery detects a hole at the end of the segment before it.
 //!
-//! After the end of a process alone the page cache is there: what was written whole is read whole, and only the last write
-//! may have been cut short. A batch is one write of a prefix of its bytes over zeros, so its end mark tells the two apart.
+//! If only the process ended, the page cache is intact: every completed write is readable, and only
+//! the last write may be incomplete. A batch is written over zeros, and an interrupted write leaves
+//! a prefix of it, so a non-zero end mark shows that the batch was written completely.
 
 use bytes::Bytes;
 use zabkeeper_core::Zxid;
@@ -20,48 +23,49 @@ use crate::names::FileName;
 use crate::segment::{self, ALIGN, BATCH_HEADER, FIRST_BATCH, SegmentHeader, follows};
 use crate::vfs::Vfs;
 
-/// How much of a segment is looked through at a time.
+/// Bytes per read when searching the rest of a segment for batch headers.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// A segment that is open for reading; its header is sound.
+/// A segment that is open for reading and whose header has been checked.
 pub(crate) struct Segment<V: Vfs> {
     pub(crate) file: DirFile<V>,
     pub(crate) header: SegmentHeader,
 }
 
-/// A place between two batches.
+/// A position between two batches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    /// The last transaction before it, which at the start of a segment is in an earlier one.
+    /// The last transaction before this position; at the start of a segment it is in an earlier
+    /// segment.
     pub(crate) last: Zxid,
     /// Offset in the segment.
     pub(crate) offset: u64,
 }
 
-/// Where the sound part of a segment ends, and what is behind it.
+/// Where the readable part of a segment ends, and what follows it.
 pub(crate) struct End {
-    /// Behind the last batch.
+    /// The position after the last readable batch.
     pub(crate) place: Place,
-    /// Bytes of a torn batch behind the end; zero where only zeros follow.
+    /// Bytes of a torn batch after `place`; 0 if only zeros follow.
     pub(crate) torn: u64,
-    /// The batch behind the end that is not sound, if it was written to its end: a power failure may leave that, a write cut
-    /// short does not.
+    /// The unreadable batch at `place`, if it was written completely: a power failure may leave
+    /// such a batch, an interrupted write cannot.
     pub(crate) unsound: Option<UnsoundBatch>,
 }
 
-/// A batch that was written to its end and is not sound.
+/// A batch that was written completely and is unreadable now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UnsoundBatch {
-    /// Its last transaction; `None` where its header is not sound, either.
+    /// The last transaction of the batch; `None` if its header is unreadable, too.
     pub(crate) last: Option<Zxid>,
 }
 
 impl<V: Vfs> Segment<V> {
-    /// Opens the segment of this name.
+    /// Opens the segment that begins with transaction `first`.
     ///
     /// # Errors
-    /// A header that is damaged (it is made durable before the file gets its name), of an unknown version, of
-    /// another cluster, or under another name.
+    /// The header is damaged (it was durable before the file got its name), has an unknown version
+    /// or another cluster id, or does not match the file name; and those of the file system.
     pub(crate) fn open(dir: &Dir<V>, first: Zxid, cluster: u64) -> Result<Segment<V>, StoreError> {
         let file = dir.open(&FileName::Log(first).to_string())?;
         let Some((version, content)) = file.read_block(0, &segment::KIND)? else {
@@ -78,7 +82,7 @@ impl<V: Vfs> Segment<V> {
         Ok(Segment { file, header })
     }
 
-    /// Before its first batch.
+    /// The position before the first batch.
     pub(crate) fn start(&self) -> Place {
         Place { last: self.header.after, offset: FIRST_BATCH }
     }
@@ -86,7 +90,7 @@ impl<V: Vfs> Segment<V> {
     /// Reads all entries.
     ///
     /// # Errors
-    /// Damage that this segment alone proves, and what the file system says.
+    /// Damage that this segment alone proves, and those of the file system.
     pub(crate) fn scan(&self, mut each: impl FnMut(Entry)) -> Result<End, StoreError> {
         let mut place = self.start();
         while let Some(entries) = self.next(&mut place)? {
@@ -105,13 +109,14 @@ impl<V: Vfs> Segment<V> {
         Ok(End { place, torn, unsound })
     }
 
-    /// The batch at this hole, if it was written to its end. Behind the hole so many bytes are used. Where nothing of a
-    /// header is left, nothing says that there was a batch; in segments without end marks nothing says where it ended.
+    /// The batch at offset `hole`, if it was written completely; `used` is the distance from there
+    /// to the last non-zero byte, inclusive. `None` if the header's bytes are all zero, because no
+    /// batch need have been there, and in segments without end marks.
     fn unsound(&self, hole: u64, used: u64) -> Result<Option<UnsoundBatch>, StoreError> {
         let mut bytes = [0; BATCH_HEADER];
         let read = self.file.read_at(hole, &mut bytes)?;
         if let Some(header) = self.header.batch(hole, &bytes[..read]) {
-            // Behind a batch that is cut short there is nothing.
+            // Only zeros follow an interrupted write.
             let is_whole = header.end_mark.is_some_and(|mark| used > mark);
             return Ok(is_whole.then_some(UnsoundBatch { last: Some(header.last) }));
         }
@@ -120,10 +125,10 @@ impl<V: Vfs> Segment<V> {
         Ok(is_whole.then_some(UnsoundBatch { last: None }))
     }
 
-    /// Reads the batch at this place and moves the place behind it; `None` where there is no whole batch.
+    /// Reads the batch at `place` and moves `place` past it; `None` if no readable batch is there.
     ///
     /// # Errors
-    /// A batch that was never right, and what the file system says.
+    /// A batch with a matching checksum that cannot be decoded, and those of the file system.
     pub(crate) fn next(&self, place: &mut Place) -> Result<Option<Vec<Entry>>, StoreError> {
         let mut bytes = [0; BATCH_HEADER];
         let read = self.file.read_at(place.offset, &mut bytes)?;
@@ -131,7 +136,7 @@ impl<V: Vfs> Segment<V> {
             return Ok(None);
         };
         let at = place.offset + BATCH_HEADER as u64;
-        // The length is believed as far as the file goes.
+        // A length beyond the end of the file is rejected before anything is allocated.
         if u64::from(header.payload) > self.file.size()?.saturating_sub(at) {
             return Ok(None);
         }
@@ -140,7 +145,7 @@ impl<V: Vfs> Segment<V> {
         if crc32c::crc32c(&payload) != header.payload_crc {
             return Ok(None);
         }
-        // From here on the batch is what we wrote: what is wrong now was never right.
+        // The checksum matched, so an error below is a bug in our encoder.
         let damaged = |what: String| {
             self.file.damaged(format!("the batch at byte {} is wrong: {what}", place.offset))
         };
@@ -153,7 +158,7 @@ impl<V: Vfs> Segment<V> {
         Ok(Some(entries))
     }
 
-    /// Looks through what is behind the last sound batch.
+    /// Searches the bytes after the last readable batch.
     fn look_behind(&self, hole: u64, size: u64) -> Result<Behind, StoreError> {
         let mut behind = Behind { proof: None, last_used: None };
         let rest = usize::try_from(size.saturating_sub(hole)).unwrap_or(WINDOW_BYTES);
@@ -175,14 +180,14 @@ impl<V: Vfs> Segment<V> {
             if read < WINDOW_BYTES {
                 return Ok(behind);
             }
-            // A header may lie across two windows.
+            // The windows overlap, because a header may span two of them.
             at += (WINDOW_BYTES - BATCH_HEADER) as u64;
         }
     }
 }
 
-/// The last byte that is not zero. Most of what is behind a log is zeros, of which there may be many: they are looked
-/// at many at a time.
+/// Index of the last non-zero byte. The preallocated rest of a segment is mostly zeros, so the
+/// search compares 64 bytes at a time.
 fn last_used(bytes: &[u8]) -> Option<usize> {
     let is_used = |line: &[u8]| line.iter().fold(0, |all, byte| all | byte) != 0;
     let mut lines = bytes.rchunks_exact(64);
@@ -192,9 +197,9 @@ fn last_used(bytes: &[u8]) -> Option<usize> {
 }
 
 struct Behind {
-    /// A durable offset above the hole, which the header of a later batch states.
+    /// The durable offset stated by a later batch's header, if it is above the hole.
     proof: Option<u64>,
-    /// The last byte that is not zero.
+    /// Offset of the last non-zero byte.
     last_used: Option<u64>,
 }
 
@@ -203,7 +208,7 @@ mod tests {
     use super::last_used;
 
     #[test]
-    fn the_last_used_byte_is_found_wherever_it_is() {
+    fn last_nonzero_byte_is_found_at_any_offset() {
         for length in [0, 1, 63, 64, 65, 127, 128, 200] {
             assert_eq!(last_used(&vec![0; length]), None);
             for at in 0..length {

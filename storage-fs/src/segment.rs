@@ -1,10 +1,11 @@
-//! The bytes of a log segment: a header block, then batches (`docs/formats.md`).
+//! The format of a log segment: a header block, then batches (`docs/formats.md`).
 //!
-//! Owns encoding and decoding, pure functions between bytes and values. Must not touch files.
+//! Owns encoding and decoding, as pure functions. Must not touch files.
 //!
-//! Checksums of batches are seeded with the cluster id, the segment and the offset: a batch counts only at the very
-//! place it was written to. What a client stores can therefore never pass for a batch, nor can a batch that the disk
-//! put elsewhere. The header has a checksum of its own, because a header is evidence even where its payload is torn.
+//! The checksum of a batch header is seeded with the cluster id, the segment and the offset: a
+//! batch is valid only at the offset it was written to. So neither client data nor a misplaced disk
+//! write can be taken for a batch. The header has its own checksum, because the durable offset in
+//! it counts even if the payload is torn.
 
 use bytes::{Buf, Bytes};
 use zabkeeper_core::store::Entry;
@@ -12,7 +13,7 @@ use zabkeeper_core::{History, Zxid};
 
 use crate::block::{self, BLOCK_END, Kind};
 
-/// What segments begin with.
+/// Magic and versions of a segment's header block.
 pub(crate) const KIND: Kind = Kind { magic: *b"zabk-log", version: 2, oldest: 1 };
 /// The first version whose batches end with [`END_MARK`].
 const MARKED: u32 = 2;
@@ -20,15 +21,15 @@ const MARKED: u32 = 2;
 pub(crate) const FIRST_BATCH: u64 = BLOCK_END;
 /// Bytes of a batch before its payload.
 pub(crate) const BATCH_HEADER: usize = 48;
-/// Batches begin at multiples of it.
+/// Batches begin at multiples of this offset.
 pub(crate) const ALIGN: usize = 8;
 
-/// The last byte of a batch. A batch is written from its beginning to its end over zeros, so a file in which this byte is
-/// not zero has received the whole batch.
+/// The last byte of a batch. A batch is written over zeros, and an interrupted write leaves a
+/// prefix of it, so if this byte is not zero the batch was written completely.
 const END_MARK: u8 = 0xff;
 
 const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"zkba");
-/// Bytes of an entry besides its own: zxid and length.
+/// Bytes before the transaction of an entry: zxid and length.
 const ENTRY_HEADER: usize = 12;
 
 /// Content of a segment's header block.
@@ -36,20 +37,20 @@ const ENTRY_HEADER: usize = 12;
 pub(crate) struct SegmentHeader {
     /// The format version of the segment.
     pub(crate) version: u32,
-    /// The ensemble it belongs to.
+    /// The cluster id.
     pub(crate) cluster: u64,
-    /// Its first transaction, which also names the file.
+    /// The first transaction of the segment, which is also in the file name.
     pub(crate) first: Zxid,
-    /// The last transaction of the log before it; zero where the log begins.
+    /// The last transaction before the segment; zero at the start of the log.
     pub(crate) after: Zxid,
 }
 
-/// What a batch says about itself.
+/// The header of a batch, with the sizes computed from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BatchHeader {
     /// crc32c of the payload.
     pub(crate) payload_crc: u32,
-    /// Bytes of the payload, without the zeros that align the next batch.
+    /// Bytes of the payload, without padding.
     pub(crate) payload: u32,
     /// Entries in the payload, at least one.
     pub(crate) count: u32,
@@ -59,14 +60,14 @@ pub(crate) struct BatchHeader {
     pub(crate) last: Zxid,
     /// Everything in the segment before this offset was durable when the batch was written.
     pub(crate) durable: u64,
-    /// Offset of the end mark, counted from the beginning of the batch; `None` in segments that have none.
+    /// Offset of the end mark from the start of the batch; `None` in segments without end marks.
     pub(crate) end_mark: Option<u64>,
-    /// Bytes that the batch takes in the segment.
+    /// Bytes of the batch in the segment, padding included.
     pub(crate) size: u64,
 }
 
 impl SegmentHeader {
-    /// That of a new segment.
+    /// The header of a new segment, in the current version.
     pub(crate) fn new(cluster: u64, first: Zxid, after: Zxid) -> SegmentHeader {
         SegmentHeader { version: KIND.version, cluster, first, after }
     }
@@ -88,12 +89,12 @@ impl SegmentHeader {
         }
     }
 
-    /// Do its batches end with a mark?
+    /// Does each batch of the segment end with an end mark?
     pub(crate) fn has_end_marks(&self) -> bool {
         self.version >= MARKED
     }
 
-    /// What the checksum of a batch header at `offset` starts from.
+    /// The seed of the checksum of a batch header at `offset`.
     fn seed(&self, offset: u64) -> u32 {
         let mut place = [0; 24];
         place[..8].copy_from_slice(&self.cluster.to_le_bytes());
@@ -102,7 +103,8 @@ impl SegmentHeader {
         crc32c::crc32c(&place)
     }
 
-    /// The batch header in the first 48 of these bytes, which were read at `offset`; `None` where there is none.
+    /// Decodes the batch header in the first 48 of these bytes, which were read at `offset`; `None`
+    /// if they are no valid header.
     pub(crate) fn batch(&self, offset: u64, bytes: &[u8]) -> Option<BatchHeader> {
         let header: &[u8; BATCH_HEADER] = bytes.first_chunk()?;
         if block::u32_at(header, 0) != BATCH_MAGIC
@@ -125,7 +127,7 @@ impl SegmentHeader {
     }
 }
 
-/// A batch being put together; its memory is used again for the next one.
+/// A batch being built; its memory is reused for the next batch.
 #[derive(Default)]
 pub(crate) struct BatchBuffer {
     bytes: Vec<u8>,
@@ -147,7 +149,7 @@ impl BatchBuffer {
         self.last
     }
 
-    /// Bytes that the batch takes in a new segment.
+    /// Bytes that the batch occupies in a segment of the current version.
     pub(crate) fn size(&self) -> u64 {
         batch_size(KIND.version, self.bytes.len() as u64)
     }
@@ -165,7 +167,8 @@ impl BatchBuffer {
         self.last = entry.zxid;
     }
 
-    /// The batch as it stands at `offset` of this segment, everything before `durable` being durable.
+    /// Completes header and end mark, and returns the bytes of the batch at `offset` of this
+    /// segment. Everything before offset `durable` is durable.
     pub(crate) fn seal(&mut self, segment: &SegmentHeader, offset: u64, durable: u64) -> &[u8] {
         let (header, payload) = self.bytes.split_at_mut(BATCH_HEADER);
         let length = u32::try_from(payload.len()).expect("batches are split far below 4 GiB");
@@ -186,7 +189,7 @@ impl BatchBuffer {
         &self.bytes
     }
 
-    /// Forgets the batch and keeps `keep` bytes of memory at most.
+    /// Clears the batch and keeps at most `keep` bytes allocated.
     pub(crate) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
@@ -195,10 +198,10 @@ impl BatchBuffer {
 }
 
 impl BatchHeader {
-    /// The entries, which share the payload's memory.
+    /// Decodes the entries, which share the payload's memory.
     ///
     /// # Errors
-    /// What is wrong with a payload that has the right checksum: one that was never written by us.
+    /// A payload that does not decode. Its checksum was right, so the encoder has a bug.
     pub(crate) fn entries(&self, mut payload: Bytes) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         let mut previous = None;
@@ -228,13 +231,14 @@ impl BatchHeader {
     }
 }
 
-/// Bytes of a batch whose header and payload have this length: with the end mark, and the zeros that align the next one.
+/// Bytes of a batch whose header and payload have `length` bytes: with end mark and padding.
 fn batch_size(version: u32, length: u64) -> u64 {
     let marked = if version >= MARKED { length + 1 } else { length };
     marked.next_multiple_of(ALIGN as u64)
 }
 
-/// May `next` come straight after `previous`? By one within an epoch, which begins at 1.
+/// May `next` directly follow `previous` in the log? The counter rises by one within an epoch, and
+/// begins at 1 in a new epoch.
 pub(crate) fn follows(previous: Zxid, next: Zxid) -> bool {
     History::after(previous).may_follow(next)
 }

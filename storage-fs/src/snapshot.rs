@@ -1,7 +1,7 @@
-//! The bytes of a snapshot: a header block, chunks, a footer (`docs/formats.md`).
+//! The format of a snapshot: a header block, chunks, a footer (`docs/formats.md`).
 //!
-//! Owns encoding and checking. Must not write or rename: the lane and recovery do. What is in a chunk is the core's
-//! business.
+//! Owns encoding and checking. Must not write or rename files: the snapshot lane and recovery do.
+//! Must not interpret the content of chunks: the core does.
 
 use bytes::Bytes;
 use zabkeeper_core::Zxid;
@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::names::FileName;
 use crate::vfs::Vfs;
 
-/// What snapshots begin with.
+/// Magic and versions of a snapshot's header block.
 const KIND: Kind = Kind { magic: *b"zabk-snp", version: 2, oldest: 1 };
 /// Offset of the first chunk.
 pub(crate) const FIRST_CHUNK: u64 = BLOCK_END;
@@ -27,9 +27,9 @@ const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"zkse");
 /// Content of a snapshot's header block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SnapshotHeader {
-    /// The ensemble it belongs to.
+    /// The cluster id.
     pub(crate) cluster: u64,
-    /// Its position in the history, which also names the file.
+    /// The last transaction in the snapshot, which is also in the file name.
     pub(crate) zxid: Zxid,
 }
 
@@ -45,7 +45,8 @@ impl SnapshotHeader {
         SnapshotHeader { cluster: block::u64_at(content, 0), zxid: Zxid(block::u64_at(content, 8)) }
     }
 
-    /// What the checksums of this snapshot start from, so that no other snapshot's chunk passes.
+    /// The seed of this snapshot's checksums, so that chunks of other snapshots are not valid in
+    /// it.
     fn seed(&self) -> u32 {
         let mut place = [0; 16];
         place[..8].copy_from_slice(&self.cluster.to_le_bytes());
@@ -53,7 +54,7 @@ impl SnapshotHeader {
         crc32c::crc32c(&place)
     }
 
-    /// What stands before the content of a chunk.
+    /// Encodes the header of a chunk.
     pub(crate) fn chunk(&self, index: u32, content: &[u8]) -> [u8; CHUNK_HEADER] {
         let length = u32::try_from(content.len()).expect("no chunk reaches 4 GiB");
         let mut header = [0; CHUNK_HEADER];
@@ -69,7 +70,7 @@ impl SnapshotHeader {
         crc32c::crc32c_append(crc32c::crc32c_append(self.seed(), &header[8..]), content)
     }
 
-    /// What ends a snapshot of `count` chunks after `length` bytes of file.
+    /// Encodes the footer of a snapshot of `count` chunks; `length` is its offset.
     pub(crate) fn footer(&self, count: u32, length: u64) -> [u8; FOOTER] {
         let mut footer = [0; FOOTER];
         footer[..4].copy_from_slice(&FOOTER_MAGIC.to_le_bytes());
@@ -81,7 +82,7 @@ impl SnapshotHeader {
     }
 }
 
-/// A snapshot file with a sound header and footer.
+/// A snapshot file whose header and footer have been checked.
 pub(crate) struct Snapshot<V: Vfs> {
     file: DirFile<V>,
     header: SnapshotHeader,
@@ -90,22 +91,22 @@ pub(crate) struct Snapshot<V: Vfs> {
     end: u64,
 }
 
-/// A place before a chunk, or before the footer.
+/// The position of a chunk or of the footer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChunkPlace {
-    /// Chunks before it.
+    /// Number of chunks before this position.
     pub(crate) index: u32,
     at: u64,
 }
 
-/// A file that has the name of a snapshot and cannot be used; the text says why.
+/// The reason why a snapshot file cannot be used.
 pub(crate) type Unusable = String;
 
 impl<V: Vfs> Snapshot<V> {
-    /// Opens the snapshot of this name and checks its header and its footer.
+    /// Opens the snapshot at `zxid` and checks its header and its footer.
     ///
     /// # Errors
-    /// A snapshot of a later version or of another cluster, and what the file system says.
+    /// A snapshot of a later version or of another cluster, and those of the file system.
     pub(crate) fn open(
         dir: &Dir<V>,
         zxid: Zxid,
@@ -138,7 +139,7 @@ impl<V: Vfs> Snapshot<V> {
     /// Reads and checks all chunks.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Those of the file system.
     pub(crate) fn chunks(&self) -> Result<Result<Vec<Bytes>, Unusable>, StoreError> {
         let mut chunks = Vec::new();
         let mut place = ChunkPlace::START;
@@ -151,15 +152,15 @@ impl<V: Vfs> Snapshot<V> {
         }
     }
 
-    /// Chunks that there are.
+    /// The number of chunks.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Reads and checks the chunk at this place, and moves the place behind it; `None` at the end.
+    /// Reads and checks the chunk at `place`, and moves `place` past it; `None` at the footer.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Those of the file system.
     pub(crate) fn next_chunk(
         &self,
         place: &mut ChunkPlace,
@@ -176,7 +177,7 @@ impl<V: Vfs> Snapshot<V> {
         }
         let mut header = [0; CHUNK_HEADER];
         self.file.read_exact(at, &mut header)?;
-        // The length is believed as far as the file goes.
+        // A length beyond the footer is rejected before anything is allocated.
         let length = block::u32_at(&header, 12);
         if u64::from(length) > self.end - content_at {
             return bad();
@@ -192,6 +193,6 @@ impl<V: Vfs> Snapshot<V> {
 }
 
 impl ChunkPlace {
-    /// Before the first chunk.
+    /// The position of the first chunk.
     pub(crate) const START: ChunkPlace = ChunkPlace { index: 0, at: FIRST_CHUNK };
 }

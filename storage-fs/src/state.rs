@@ -1,13 +1,14 @@
-//! The state file: what this server has promised, in two slots; and behind them a note of where the log ends.
+//! The state file: two slots with the server's durable state, and a note of where the log ends.
 //!
-//! Owns the file `state` and the rule that a promise once made is never lost: a slot is overwritten only while the
-//! other one is durable and whole. Must not know what the promises mean.
+//! Owns the file `state` and the rule that a saved state is never lost: a slot is overwritten only
+//! while the other one is durable and valid. Must not interpret the state, such as its epochs.
 //!
-//! The note is written after each batch of the log and not synced. So it is lost with the power at most, and a process that
-//! is killed under load leaves another file than the log that knows where the log ends. It is never ahead of the log.
+//! The note is written after each batch of the log and not synced: only a power failure can lose
+//! it. So after a kill under load, a file other than the log says where the log ends. The note is
+//! never ahead of the log.
 //!
-//! An open writes the file anew and never mends it in place. A process that was killed, or whose sync failed, may
-//! have left a slot in the page cache alone, and nobody can see which of the two is the durable one.
+//! An open replaces the file and never repairs it in place. After a kill or a failed sync one slot
+//! may be in the page cache only, and recovery cannot see which of the two is durable.
 
 use std::num::NonZeroU128;
 
@@ -20,31 +21,33 @@ use crate::error::StoreError;
 use crate::names::FileName;
 use crate::vfs::{BootId, Vfs};
 
-/// What slots begin with.
+/// Magic and versions of a slot.
 const KIND: Kind = Kind { magic: *b"zabk-sta", version: 3, oldest: 1 };
 const SLOTS: [u64; 2] = [0, BLOCK_END];
-/// What the note begins with, and where it stands. Files of builds that knew none end before it.
+/// Magic and versions of the note, and its offset. State files written before the note was
+/// introduced end before it.
 const NOTE_KIND: Kind = Kind { magic: *b"zabk-end", version: 1, oldest: 1 };
 const NOTE: u64 = 2 * BLOCK_END;
-/// Bytes of the file.
+/// Size of the file in bytes.
 pub(crate) const BYTES: u64 = 3 * BLOCK_END;
-/// Bytes of a slot's content before the state and its length.
+/// Offset of the state's length in a slot's content.
 const HEAD: usize = 40;
-/// The same in versions before 3, which had no boot id.
+/// [`HEAD`] in versions 1 and 2, which had no boot id.
 const OLDER_HEAD: usize = 24;
 
 /// Content of a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Slot {
-    /// Rises with every save; the valid slot with the higher one holds.
+    /// Rises with every save; the valid slot with the higher generation is used.
     pub(crate) generation: u64,
-    /// The ensemble that this server's files belong to.
+    /// The cluster id of all files of this server.
     pub(crate) cluster: u64,
-    /// The log was durable up to this transaction when the slot was written: a log that ends before is damaged.
+    /// The log was durable up to this transaction when the slot was written: a log that ends before
+    /// it is damaged.
     pub(crate) log_end: Zxid,
     /// The boot under which the log was last written; `None` where the system has no boot ids.
     pub(crate) boot: Option<BootId>,
-    /// The promises.
+    /// The state of the core: accepted epoch, current epoch and so on.
     pub(crate) state: DurableState,
 }
 
@@ -55,7 +58,7 @@ pub(crate) struct StateFile<V: Vfs> {
 }
 
 impl Slot {
-    /// What a server starts with that has never promised anything.
+    /// The slot of a new store.
     pub(crate) fn fresh(cluster: u64) -> Slot {
         let state = DurableState::default();
         Slot { generation: 1, cluster, log_end: Zxid::ZERO, boot: None, state }
@@ -80,11 +83,11 @@ impl Slot {
         let length = block::u32_at(content, head) as usize;
         let mut state = content[head + 4..].get(..length)?.to_vec();
         if version == 1 {
-            // It did not know `damaged`.
+            // Version 1 had no field `damaged`.
             state.push(0);
         }
         if version < 3 {
-            // Nor who the voters were, nor the ensemble and its epochs.
+            // Versions 1 and 2 had no voters, identity, random numbers of epochs and `differs`.
             state.extend([0; 4]);
         }
         Some(Slot {
@@ -97,14 +100,15 @@ impl Slot {
     }
 }
 
-/// The boot id at this place: zero stands for none.
+/// The boot id at offset `at`: zero means none.
 fn boot_at(content: &[u8], at: usize) -> Option<BootId> {
     let id = u128::from_le_bytes(*content[at..].first_chunk().expect("a block is long enough"));
     NonZeroU128::new(id).map(BootId)
 }
 
 impl<V: Vfs> StateFile<V> {
-    /// Creates the file, replacing one that may be there: a power failure leaves the old one or all of the new one.
+    /// Creates the file, atomically replacing an existing one: a power failure leaves the old or
+    /// the new one.
     pub(crate) fn create(dir: &Dir<V>, slot: Slot) -> Result<StateFile<V>, StoreError> {
         let bytes = slot.encode();
         let mut file = dir.create(&FileName::State.unfinished())?;
@@ -121,12 +125,13 @@ impl<V: Vfs> StateFile<V> {
         &self.current
     }
 
-    /// Notes that the log is durable up to `log_end`. The next save makes the note durable, too.
+    /// Writes the note that the log is durable up to `log_end`. The next save makes the note
+    /// durable.
     pub(crate) fn note_end(&mut self, log_end: Zxid) -> Result<(), StoreError> {
         self.file.write_at(NOTE, &encode_note(log_end))
     }
 
-    /// Replaces the state, durably; the log must be durable up to `log_end`.
+    /// Saves the state, durably; the log must be durable up to `log_end`.
     pub(crate) fn save(&mut self, state: &DurableState, log_end: Zxid) -> Result<(), StoreError> {
         self.current.generation += 1;
         self.current.log_end = log_end;
@@ -144,11 +149,13 @@ fn encode_note(log_end: Zxid) -> Vec<u8> {
     NOTE_KIND.seal(&log_end.0.to_le_bytes())
 }
 
-/// Reads the state file and changes nothing. The end of the log is that of the note, where that says more. Whether the slots were alike comes with it: if not, a save was cut short
-/// or one slot is damaged.
+/// Reads the state file and changes nothing. `log_end` is the greater of the slot's and the note's.
+/// The flag says whether both slots are equal: if not, a save was interrupted or one slot is
+/// damaged.
 ///
 /// # Errors
-/// No slot is valid: the file got its name with both slots durable, so this is damage; or one of a later version.
+/// `Damaged` if no slot is valid, because both slots were durable before the file got its name; a
+/// slot of a later version; and those of the file system.
 pub(crate) fn read<V: Vfs>(dir: &Dir<V>) -> Result<(Slot, bool), StoreError> {
     let file = dir.open(&FileName::State.to_string())?;
     let [first, second] = SLOTS.map(|at| file.read_block(at, &KIND));

@@ -1,4 +1,4 @@
-//! The store as a whole: on real files, and on a directory in memory that loses power.
+//! Tests of the whole store, on real files and on a simulated directory with power failures.
 
 mod aside;
 mod crash;

@@ -1,7 +1,7 @@
-//! The directory that the store lives in, as the few operations it needs.
+//! The file operations that the store needs, as traits.
 //!
-//! Owns the seam between the store and the world: the operating system implements it in `os`, the simulator in its
-//! own disk. Must not know what the bytes mean.
+//! Owns the interface to the file system: `os` implements it for the operating system, the
+//! simulator for its simulated disk. Must not interpret file contents.
 
 pub mod os;
 
@@ -12,30 +12,30 @@ use rustix::io::Errno;
 
 /// One flat directory of files. Clones are handles to the same directory.
 ///
-/// Durability is what POSIX promises and no more: written bytes survive a power failure only after
-/// [`VfsFile::sync`], a created, renamed or removed *name* only after [`Vfs::sync_dir`].
+/// Durability is that of POSIX: written bytes survive a power failure only after [`VfsFile::sync`],
+/// a created, renamed or removed *name* only after [`Vfs::sync_dir`].
 pub trait Vfs: Clone {
     /// An open file.
     type File: VfsFile;
-    /// Held while the directory is in use; dropping it lets others in.
+    /// The lock of the directory; dropping it releases the lock.
     type Lock;
 
-    /// Keeps other processes out of the directory.
+    /// Locks the directory against other processes and other handles.
     ///
     /// # Errors
-    /// `WouldBlock` where another process holds it.
+    /// `WouldBlock` if the lock is held, and those of the file system.
     fn lock(&self) -> io::Result<Self::Lock>;
 
-    /// Names of all files, sorted.
+    /// Names of all regular files, sorted.
     ///
     /// # Errors
     /// Those of the file system.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Creates a file for reading and writing, which only this user may read.
+    /// Creates a file for reading and writing, accessible to its owner only.
     ///
     /// # Errors
-    /// `AlreadyExists` where anything has that name, be it a link, and those of the file system.
+    /// `AlreadyExists` if a file or a link has that name, and those of the file system.
     fn create(&self, name: &str) -> io::Result<Self::File>;
 
     /// Opens a file for reading and writing.
@@ -44,7 +44,7 @@ pub trait Vfs: Clone {
     /// `NotFound`, and those of the file system.
     fn open(&self, name: &str) -> io::Result<Self::File>;
 
-    /// Gives a file another name, replacing whatever has it.
+    /// Renames a file, replacing an existing file of the new name.
     ///
     /// # Errors
     /// Those of the file system.
@@ -59,21 +59,24 @@ pub trait Vfs: Clone {
     /// Makes creations, renamings and removals durable.
     ///
     /// # Errors
-    /// Those of the file system; names are then in doubt, and the caller must stop.
+    /// Those of the file system. It is then unknown which names are durable, so the caller must
+    /// stop.
     fn sync_dir(&self) -> io::Result<()>;
 
-    /// The id of this boot of the machine; `None` where the system has none. Between two processes of one boot the page
-    /// cache is kept: the later one reads all that the earlier one has written, synced or not.
+    /// The id of this boot of the machine; `None` if the system has none. Within one boot the page
+    /// cache is kept: a process reads everything that an earlier process has written, synced or
+    /// not.
     fn boot_id(&self) -> Option<BootId>;
 
-    /// Bytes that may still be written.
+    /// Bytes available to this user.
     ///
     /// # Errors
     /// Those of the file system.
     fn free_space(&self) -> io::Result<u64>;
 }
 
-/// Does the process, or the system, have too many files open? The standard library has no kind of its own for it.
+/// Is this error `EMFILE` or `ENFILE`, too many open files? `std::io::ErrorKind` has no kind for
+/// them.
 pub fn is_out_of_files(error: &io::Error) -> bool {
     let codes = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
@@ -91,35 +94,37 @@ pub trait VfsFile {
     /// Those of the file system.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads into `buffer` from `offset` on; fewer bytes than asked for only at the end of the file.
+    /// Reads into `buffer` from `offset` on; reads fewer bytes than asked for only at the end of
+    /// the file.
     ///
     /// # Errors
     /// Those of the file system.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes all of `bytes` at `offset`, extending the file where it ends before.
+    /// Writes all of `bytes` at `offset`, extending the file if necessary.
     ///
     /// # Errors
-    /// Those of the file system; how much was written is then unknown.
+    /// Those of the file system; it is then unknown how many bytes were written.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Extends the file to `size` bytes of zeros and reserves the room, so that later writes neither change the size
-    /// nor run out of space. Best effort: a file system that cannot do so may do nothing.
+    /// Extends the file to `size` bytes of zeros and allocates the space, so that later writes
+    /// neither change the size nor run out of space. Does nothing where the file system has no
+    /// support for it.
     ///
     /// # Errors
-    /// Those of the file system; where it has not so much room, none is taken.
+    /// Those of the file system; if the space is insufficient, none is allocated.
     fn preallocate(&mut self, size: u64) -> io::Result<()>;
 
-    /// Cuts the file at `size`.
+    /// Truncates the file to `size` bytes.
     ///
     /// # Errors
     /// Those of the file system.
     fn truncate(&mut self, size: u64) -> io::Result<()>;
 
-    /// Makes content and size durable; the name is [`Vfs::sync_dir`]'s.
+    /// Makes content and size durable; [`Vfs::sync_dir`] makes the name durable.
     ///
     /// # Errors
-    /// Those of the file system. What was written since the last success may be lost even though a later call
-    /// succeeds, so the caller must stop.
+    /// Those of the file system. Bytes written since the last successful call may be lost even if a
+    /// later call succeeds, so the caller must stop.
     fn sync(&mut self) -> io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! Sessions against servers that follow a script.
+//! Tests of sessions against simulated servers.
 
 mod random;
 mod script;

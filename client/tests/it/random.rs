@@ -1,4 +1,4 @@
-//! Any server, any network: whatever happens, every call ends exactly once.
+//! Random servers and networks: every call ends exactly once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,18 +12,18 @@ use zabkeeper_core::wire::{
 use zabkeeper_core::{ErrorCode, Instant, SessionId, Zxid};
 
 #[test]
-fn every_call_ends_exactly_once_and_in_order() {
+fn every_call_ends_once_and_in_order() {
     let mut seen = Seen::default();
     for seed in 0..400 {
         seen.add(&World::run(seed));
     }
-    // The test is worth something only if it gets to all of these.
+    // The runs must reach each of these outcomes.
     assert!(seen.done > 10_000 && seen.lost > 1_000 && seen.expired > 10, "{seen:?}");
     assert!(seen.events > 100 && seen.closed > 100, "{seen:?}");
 }
 
 #[test]
-fn equal_seeds_run_alike() {
+fn equal_seeds_give_equal_effects() {
     assert_eq!(World::run(7), World::run(7));
     assert_ne!(World::run(7).trace, World::run(8).trace);
 }
@@ -53,23 +53,23 @@ struct World {
     session: Session,
     now: Instant,
     server: Option<Server>,
-    /// Calls that have not ended.
+    /// Outstanding calls.
     open: BTreeMap<u64, Request>,
     next_call: u64,
-    /// The call that reached the server and ended last; those end in the order submitted.
+    /// The last call to end of those that reached the server; they end in the order submitted.
     last_ended: u64,
     zxid: i64,
     seen: Seen,
 }
 
-/// The other end of a link.
+/// The server's end of a link.
 struct Server {
     link: LinkId,
     stands: bool,
     frames: ClientFrames,
     inbound: BytesMut,
     last_xid: i32,
-    /// Bytes on their way to the session.
+    /// Bytes in transit to the session.
     outbound: VecDeque<u8>,
 }
 
@@ -94,7 +94,7 @@ impl World {
             world.turn();
         }
         world.step(Input::Close);
-        // Closing ends by itself, with or without a server.
+        // A closed session ends by itself, with or without a server.
         while let Some(due) = world.session.next_deadline() {
             world.now = world.now.max(due);
             world.step(Input::Timeout);
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Some of the bytes that are on their way arrive.
+    /// Delivers some of the bytes in transit.
     fn deliver(&mut self) {
         let most = self.below(200) + 1;
         let Some(server) = self.server.as_mut().filter(|server| server.stands) else {
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// News of a link that was given up, or never was.
+    /// An input of a link that was given up or never existed.
     fn stale(&mut self) {
         let current = self.server.as_ref().map_or(0, |server| server.link.0);
         let link = LinkId(if self.below(2) == 0 { current + 1 } else { current.saturating_sub(1) });
@@ -266,7 +266,7 @@ impl World {
         self.last_ended = call;
     }
 
-    /// The server reads, and answers at once; some sessions have expired, some nodes are missing.
+    /// The server reads and answers at once; some sessions have expired, some nodes do not exist.
     fn serve(&mut self, link: LinkId, bytes: &[u8]) {
         let (expired, unlucky) = (self.below(30) == 0, self.below(3) == 0);
         let server = self.server.as_mut().expect("a link to send on");

@@ -1,4 +1,4 @@
-//! A server that does what a test says: steps in, the trace of effects out.
+//! A scripted server: runs the steps of a test and returns the trace of the session's effects.
 
 use std::fmt::Write;
 
@@ -10,12 +10,12 @@ use zabkeeper_core::wire::{
 };
 use zabkeeper_core::{ErrorCode, Instant, SessionId, Zxid};
 
-/// The session that scripted servers grant.
+/// The session id that the scripted server grants.
 pub(crate) const SESSION: SessionId = SessionId(0x51);
 
-/// Something that happens; links are the latest dialled unless named.
+/// A step of a script; it concerns the link dialled last unless it names one.
 pub(crate) enum Do {
-    /// Time passes, ms; deadlines are kept to the nanosecond.
+    /// Time passes, ms; timeouts fire exactly at their deadlines.
     Wait(u64),
     Dialled,
     DialFailed,
@@ -24,12 +24,12 @@ pub(crate) enum Do {
     /// The server knows no such session.
     Refuse,
     Submit(u64, Request),
-    /// An answer with this xid and zxid.
+    /// A reply with this xid and zxid.
     Reply(i32, i64, Result<ReplyBody, ErrorCode>),
     Event(EventType, &'static str),
-    /// Any bytes.
+    /// These bytes.
     Raw(Vec<u8>),
-    /// Bytes of a link dialled earlier.
+    /// These bytes on a link dialled earlier.
     RawOn(u64, Vec<u8>),
     /// The connection breaks.
     Drop,
@@ -38,12 +38,12 @@ pub(crate) enum Do {
 
 pub(crate) fn config(servers: &str, timeout_ms: i32) -> Config {
     let mut config = Config::new(servers.parse().expect("valid"), timeout_ms);
-    // Exact times are easier to read; one test has the delay.
+    // Exact times keep the traces readable; one test covers the delay.
     config.reconnect_delay_max = std::time::Duration::ZERO;
     config
 }
 
-/// Runs a session through `steps`; returns what it did, line by line, with times in ms.
+/// Runs a session through `steps`; returns its inputs and effects, one a line, with times in ms.
 pub(crate) fn check(config: Config, steps: Vec<Do>) -> String {
     let mut script = Script {
         session: Session::new(config, 1),
@@ -68,9 +68,9 @@ pub(crate) fn check(config: Config, steps: Vec<Do>) -> String {
 struct Script {
     session: Session,
     now: Instant,
-    /// Dialled last.
+    /// The link dialled last.
     link: LinkId,
-    /// What that link's server has read.
+    /// The decoder of the server's end of that link.
     server: ClientFrames,
     arrived: BytesMut,
     trace: String,
@@ -145,7 +145,7 @@ impl Script {
         }
     }
 
-    /// Prints what the server reads.
+    /// Adds the frames that the server reads to the trace.
     fn read(&mut self) {
         let link = self.link;
         if !self.server.is_open() {
@@ -163,7 +163,7 @@ impl Script {
     }
 }
 
-/// Long lists of paths as their sizes.
+/// The request as text, with long lists of paths replaced by their lengths.
 fn brief(request: &Request) -> String {
     if let Request::SetWatches(w) = request
         && w.data.len() + w.exist.len() + w.child.len() > 20

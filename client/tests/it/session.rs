@@ -1,4 +1,4 @@
-//! What a session does, case by case.
+//! Snapshot tests of a session's effects, one test for each case.
 
 use bytes::Bytes;
 use zabkeeper_core::wire::{
@@ -42,20 +42,21 @@ fn empty() -> Result<ReplyBody, ErrorCode> {
     Ok(ReplyBody::Empty)
 }
 
-/// Connected at time zero, to the first server, with a timeout of 6 s.
+/// Steps that connect to the first server at time zero, with a timeout of 6 s.
 fn connected() -> Vec<Do> {
     vec![Do::Wait(0), Do::Dialled, Do::Accept(6_000)]
 }
 
-/// The same and then `steps`.
+/// Runs the steps of `connected` and then `steps`.
 fn after_connecting(servers: &str, steps: Vec<Do>) -> String {
     let mut all = connected();
     all.extend(steps);
     check(config(servers, 6_000), all)
 }
 
+/// HS-01.
 #[test]
-fn hs_01_first_connect_and_one_call() {
+fn first_handshake_and_one_call() {
     insta::assert_snapshot!(check(
         config("a", 10_000),
         vec![
@@ -70,8 +71,9 @@ fn hs_01_first_connect_and_one_call() {
     ));
 }
 
+/// WIRE-12.
 #[test]
-fn wire_12_calls_are_pipelined_and_their_bytes_come_in_any_cut() {
+fn calls_are_pipelined_and_replies_may_be_fragmented() {
     let mut replies = bytes::BytesMut::new();
     for (xid, result) in [(1, path("/a")), (2, data()), (3, Err(ErrorCode::BadVersion))] {
         zabkeeper_core::wire::Reply { xid, zxid: 7, result }.encode(&mut replies);
@@ -89,8 +91,9 @@ fn wire_12_calls_are_pipelined_and_their_bytes_come_in_any_cut() {
     ));
 }
 
+/// CLIENT-09.
 #[test]
-fn client_09_a_loss_fails_sent_and_waiting_calls_and_the_session_goes_on() {
+fn connection_loss_fails_sent_and_queued_calls_and_session_continues() {
     insta::assert_snapshot!(after_connecting(
         "a,b",
         vec![
@@ -110,8 +113,9 @@ fn client_09_a_loss_fails_sent_and_waiting_calls_and_the_session_goes_on() {
     ));
 }
 
+/// WATCH-25.
 #[test]
-fn watch_25_watches_are_set_again_before_waiting_calls() {
+fn watches_are_set_again_before_queued_calls() {
     insta::assert_snapshot!(after_connecting(
         "a,b",
         vec![
@@ -138,8 +142,9 @@ fn watch_25_watches_are_set_again_before_waiting_calls() {
     ));
 }
 
+/// WATCH-23.
 #[test]
-fn watch_23_persistent_watches_survive_events_and_connections() {
+fn persistent_watches_survive_events_and_reconnects() {
     let add = |path: &str, mode| Request::AddWatch { path: path.into(), mode };
     let zero = || Ok(ReplyBody::Number(0));
     insta::assert_snapshot!(after_connecting(
@@ -177,8 +182,9 @@ fn watch_23_persistent_watches_survive_events_and_connections() {
     ));
 }
 
+/// WATCH-25.
 #[test]
-fn watch_25_many_watches_go_in_several_requests() {
+fn many_watches_are_set_again_in_several_requests() {
     let long = |i| format!("/{i}{}", "n".repeat(998));
     let mut steps = Vec::new();
     for i in 100..300 {
@@ -194,8 +200,9 @@ fn watch_25_many_watches_go_in_several_requests() {
     ");
 }
 
+/// WATCH-25.
 #[test]
-fn watch_25_only_the_last_answer_says_that_all_watches_are_set() {
+fn watches_are_set_only_after_the_last_set_watches_reply() {
     let mut config = config("a", 6_000);
     config.watches_bytes = 1;
     let set_again = |zxid| Do::Reply(XID_SET_WATCHES, zxid, empty());
@@ -203,7 +210,7 @@ fn watch_25_only_the_last_answer_says_that_all_watches_are_set() {
     let mut steps = connected();
     steps.extend([Do::Submit(1, get("/a")), Do::Submit(2, children("/a"))]);
     steps.extend([Do::Reply(1, 5, data()), Do::Reply(2, 5, Ok(ReplyBody::Children(vec![])))]);
-    // The server is at 9 when it answers the first, and never comes to the second.
+    // The server is at zxid 9 when it answers the first setWatches; the second stays unanswered.
     steps.extend(again());
     steps.push(set_again(9));
     steps.extend(again());
@@ -212,8 +219,9 @@ fn watch_25_only_the_last_answer_says_that_all_watches_are_set() {
     insta::assert_snapshot!(check(config, steps));
 }
 
+/// WATCH-08 to WATCH-10.
 #[test]
-fn watch_08_to_10_an_event_uses_up_the_watches_it_fires() {
+fn event_removes_the_watches_it_fires() {
     insta::assert_snapshot!(after_connecting(
         "a",
         vec![
@@ -240,8 +248,9 @@ fn watch_08_to_10_an_event_uses_up_the_watches_it_fires() {
     ));
 }
 
+/// CLIENT-10.
 #[test]
-fn client_10_expiry_is_learnt_from_the_handshake_and_is_final() {
+fn expiry_is_reported_by_handshake_and_final() {
     insta::assert_snapshot!(after_connecting(
         "a,b",
         vec![
@@ -258,8 +267,9 @@ fn client_10_expiry_is_learnt_from_the_handshake_and_is_final() {
     ));
 }
 
+/// SESS-12.
 #[test]
-fn sess_12_close_comes_after_the_calls_before_it() {
+fn close_session_is_sent_after_earlier_calls() {
     insta::assert_snapshot!(after_connecting(
         "a",
         vec![
@@ -275,8 +285,9 @@ fn sess_12_close_comes_after_the_calls_before_it() {
     ));
 }
 
+/// SESS-12.
 #[test]
-fn sess_12_close_ends_with_the_connection_if_it_is_lost_first() {
+fn connection_loss_while_closing_ends_the_session() {
     insta::assert_snapshot!(after_connecting(
         "a",
         vec![Do::Submit(1, create("/a")), Do::Close, Do::Drop, Do::Wait(60_000)]
@@ -284,15 +295,16 @@ fn sess_12_close_ends_with_the_connection_if_it_is_lost_first() {
 }
 
 #[test]
-fn close_without_a_connection_leaves_the_session_to_expire() {
+fn close_without_connection_ends_session_at_once() {
     insta::assert_snapshot!(check(
         config("a", 6_000),
         vec![Do::Wait(0), Do::Submit(1, create("/a")), Do::Close, Do::Wait(60_000)]
     ));
 }
 
+/// CLIENT-13.
 #[test]
-fn client_13_an_answer_out_of_order_drops_the_connection() {
+fn reply_out_of_order_drops_connection() {
     insta::assert_snapshot!(after_connecting(
         "a,b",
         vec![
@@ -304,13 +316,14 @@ fn client_13_an_answer_out_of_order_drops_the_connection() {
     ));
 }
 
+/// CLIENT-13.
 #[test]
-fn client_13_an_answer_to_nothing_drops_the_connection() {
+fn reply_without_request_drops_connection() {
     insta::assert_snapshot!(after_connecting("a,b", vec![Do::Reply(1, 9, empty()), Do::Wait(0)]));
 }
 
 #[test]
-fn bad_bytes_drop_the_connection() {
+fn malformed_bytes_drop_connection() {
     let mut short_stat = bytes::BytesMut::new();
     let path_for_stat = path("/looks-like-no-stat");
     zabkeeper_core::wire::Reply { xid: 1, zxid: 1, result: path_for_stat }.encode(&mut short_stat);
@@ -329,8 +342,9 @@ fn bad_bytes_drop_the_connection() {
     ));
 }
 
+/// CLIENT-02.
 #[test]
-fn client_02_chroot_is_invisible_to_the_caller() {
+fn chroot_is_invisible_to_caller() {
     let below = |path: &str| format!("/app{path}");
     insta::assert_snapshot!(after_connecting(
         "a,b/app",
@@ -352,8 +366,9 @@ fn client_02_chroot_is_invisible_to_the_caller() {
     ));
 }
 
+/// CLIENT-05.
 #[test]
-fn client_05_pings_when_idle_for_a_third_of_the_timeout() {
+fn session_pings_after_a_third_of_the_timeout() {
     insta::assert_snapshot!(after_connecting(
         "a",
         vec![
@@ -367,24 +382,27 @@ fn client_05_pings_when_idle_for_a_third_of_the_timeout() {
     ));
 }
 
+/// CLIENT-05.
 #[test]
-fn client_05_long_timeouts_ping_every_10_s() {
+fn session_with_long_timeout_pings_every_10_s() {
     insta::assert_snapshot!(check(
         config("a", 60_000),
         vec![Do::Wait(0), Do::Dialled, Do::Accept(60_000), Do::Wait(15_000)]
     ));
 }
 
+/// CLIENT-05.
 #[test]
-fn client_05_a_server_silent_for_two_thirds_of_the_timeout_is_left() {
+fn server_silent_for_two_thirds_of_the_timeout_is_left() {
     insta::assert_snapshot!(after_connecting(
         "a,b",
         vec![Do::Submit(1, create("/a")), Do::Wait(4_000)]
     ));
 }
 
+/// CLIENT-04, CLIENT-05.
 #[test]
-fn client_04_and_05_servers_in_turn_and_a_pause_after_each_round() {
+fn servers_are_tried_in_turn_with_a_pause_after_each_round() {
     insta::assert_snapshot!(check(
         config("a,b,c", 6_000),
         vec![
@@ -406,8 +424,9 @@ fn client_04_and_05_servers_in_turn_and_a_pause_after_each_round() {
     ));
 }
 
+/// CLIENT-04.
 #[test]
-fn client_04_reconnects_wait_a_random_time() {
+fn reconnect_waits_a_random_time() {
     let mut delayed = config("a,b,c", 6_000);
     delayed.reconnect_delay_max = std::time::Duration::from_millis(400);
     let mut steps = connected();
@@ -421,15 +440,17 @@ fn client_04_reconnects_wait_a_random_time() {
     ");
 }
 
+/// CLIENT-17.
 #[test]
-fn client_17_a_session_can_be_resumed_and_must_be_the_same() {
+fn resumed_session_must_keep_its_id() {
     let mut resumed = config("a,b", 6_000);
     resumed.resume = Some((SessionId(0x77), [7; 16]));
     insta::assert_snapshot!(check(resumed, vec![Do::Wait(0), Do::Dialled, Do::Accept(6_000)]));
 }
 
+/// HS-13.
 #[test]
-fn hs_13_auth_is_repeated_first_and_may_be_answered_out_of_turn() {
+fn auth_is_sent_first_after_reconnect_and_reply_may_overtake() {
     insta::assert_snapshot!(after_connecting(
         "a,b",
         vec![
@@ -449,7 +470,7 @@ fn hs_13_auth_is_repeated_first_and_may_be_answered_out_of_turn() {
 }
 
 #[test]
-fn refused_by_the_session_itself() {
+fn session_refuses_invalid_calls() {
     let mut small = config("a", 6_000);
     small.request_bytes_max = 100;
     small.calls_max = 2;

@@ -1,6 +1,7 @@
-//! Users and passwords (ACL-08, ACL-09, Java `DigestAuthenticationProvider`).
+//! Scheme `digest`: users and passwords (ACL-08, ACL-09, Java `DigestAuthenticationProvider`).
 //!
-//! Owns the form of the identities: the user, a colon, the digest of user and password. Must not keep passwords.
+//! Owns the form of the identities: user, colon, digest of user and password. Must not keep
+//! passwords.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +17,7 @@ use crate::wire::Id;
 #[derive(Debug)]
 pub(super) struct Digest {
     alg: DigestAlg,
-    /// Whose identity is `super`, too.
+    /// Identity of the client that gets the identity `super`, too.
     super_digest: Option<String>,
 }
 
@@ -25,8 +26,8 @@ impl Digest {
         Digest { alg, super_digest }
     }
 
-    /// The identity of a user with a password, given as `user:password`. Without a colon all of it is the user, and
-    /// there is no password (edge 170).
+    /// The identity for the credentials `user:password`. Without a colon, the whole text is the
+    /// user, and there is no password (edge 170).
     fn id(&self, credentials: &str) -> String {
         let digest = match self.alg {
             DigestAlg::Sha1 => STANDARD.encode(Sha1::digest(credentials)),
@@ -56,7 +57,8 @@ impl Scheme for Digest {
         AuthOutcome::Accepted(ids)
     }
 
-    /// Two parts, of which the second is not empty; Java's `split` does not count empty parts at the end (edge 163).
+    /// Two parts, of which the second is not empty; Java's `split` drops empty parts at the end
+    /// (edge 163).
     fn is_valid(&self, id: &str) -> bool {
         id.trim_end_matches(':').split(':').count() == 2
     }
@@ -74,8 +76,8 @@ fn user(id: &str) -> &str {
     id.split_once(':').map_or(id, |(user, _)| user)
 }
 
-/// Bytes as Java reads them as UTF-8: U+FFFD for what is none, and only one for a surrogate. Digests of such passwords
-/// agree with those that ZooKeeper has stored.
+/// Decodes bytes as Java decodes UTF-8: invalid bytes become U+FFFD, and an encoded surrogate
+/// becomes a single one. Digests of such passwords then agree with those that ZooKeeper has stored.
 fn java_text(mut bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     while let Some(at) = bytes.windows(2).position(|two| matches!(two, [0xed, 0xa0..=0xbf])) {

@@ -1,10 +1,12 @@
-//! Clients that want to be sure which ensemble they talk to (ACL-14, Java `EnsembleAuthenticationProvider`).
+//! Scheme `ensemble`: lets clients check which ensemble they are connected to (ACL-14, Java
+//! `EnsembleAuthenticationProvider`).
 //!
-//! Owns the names that this one goes by. Must not make identities: lists do not know the scheme.
+//! Owns the names of the ensemble. Must not create identities: lists do not know the scheme.
 
 use super::{Access, AuthOutcome, Facts, Scheme};
 
-/// The scheme `ensemble`: shows nothing, but closes the connection of who looks for another ensemble.
+/// The scheme `ensemble`: adds no identity, but closes the connection of a client that names
+/// another ensemble.
 #[derive(Debug)]
 pub(super) struct Ensemble {
     names: Vec<String>,

@@ -1,6 +1,6 @@
-//! Where clients are (ACL-10, Java `IPAuthenticationProvider`).
+//! Scheme `ip`: addresses of clients (ACL-10, Java `IPAuthenticationProvider`).
 //!
-//! Owns what an address and a network look like in a list. The addresses of clients come from the driver.
+//! Owns the syntax of addresses and networks in lists. The driver passes the addresses of clients.
 
 use super::{Access, AuthOutcome, Facts, Scheme};
 
@@ -13,7 +13,7 @@ impl Scheme for Ip {
         "ip"
     }
 
-    /// The driver has said it already.
+    /// The driver has passed the client's address already, so a packet adds no identity.
     fn authenticate(&self, _auth: Option<&[u8]>, _facts: &Facts<'_>) -> AuthOutcome {
         AuthOutcome::Accepted(Vec::new())
     }
@@ -34,10 +34,10 @@ impl Scheme for Ip {
     }
 }
 
-/// An address and how many of its bits count.
+/// An address, and how many of its leading bits a client's address must share.
 #[derive(PartialEq, Eq, Debug)]
 struct Network {
-    /// Four bytes or sixteen.
+    /// 4 bytes for IPv4, 16 for IPv6.
     address: Vec<u8>,
     bits: usize,
 }
@@ -59,7 +59,7 @@ impl Network {
         Some(Network { address, bits })
     }
 
-    /// IPv4 and IPv6 have nothing in common.
+    /// A network contains only addresses of its own IP version.
     fn has(&self, address: &[u8]) -> bool {
         let (bytes, bits) = (self.bits / 8, self.bits % 8);
         self.address.len() == address.len()
@@ -68,8 +68,7 @@ impl Network {
     }
 }
 
-/// The bytes of an address, as ZooKeeper reads it: with a colon it is one of IPv6, otherwise one with a dot is one of
-/// IPv4.
+/// Parses an address as ZooKeeper does: text with a colon is IPv6, any other text IPv4.
 fn address(text: &str) -> Option<Vec<u8>> {
     if text.contains(':') { v6(text) } else { v4(text) }
 }
@@ -82,7 +81,8 @@ fn v4(text: &str) -> Option<Vec<u8>> {
     parts.into_iter().map(|part| u8::try_from(number(part, 10)?).ok()).collect()
 }
 
-/// Eight groups, or fewer with one `::` in between, which stands for at least one. No IPv4 at the end, no zone.
+/// Eight groups, or fewer with one `::`, which stands for at least one group. An IPv4 suffix or a
+/// zone is not accepted.
 fn v6(text: &str) -> Option<Vec<u8>> {
     let halves = Vec::from_iter(text.split("::"));
     let (first, last) = match halves[..] {
@@ -104,7 +104,7 @@ fn half(text: &str) -> Option<Vec<u8>> {
 fn groups(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for group in text.split(':') {
-        // ZooKeeper takes four characters, and Java takes a sign for one of them.
+        // ZooKeeper accepts up to four characters, and Java accepts a sign as one of them.
         if group.encode_utf16().count() > 4 {
             return None;
         }
@@ -114,7 +114,7 @@ fn groups(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `Integer.parseInt`: with or without a sign. Digits of other scripts, which Java takes, too, are not.
+/// `Integer.parseInt`: digits with an optional sign. Unlike Java, this accepts ASCII digits only.
 fn number(text: &str, radix: u32) -> Option<i32> {
     i32::from_str_radix(text, radix).ok()
 }

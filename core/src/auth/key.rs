@@ -1,13 +1,13 @@
-//! A number that is a multiple of the one in `/key` (ACL-15, Java `KeyAuthenticationProvider`): ZooKeeper's example of a
-//! scheme that reads a node.
+//! Scheme `key`: a client proves itself by a multiple of the number in the node `/key` (ACL-15,
+//! Java `KeyAuthenticationProvider`). This is ZooKeeper's example of a scheme that reads a node.
 //!
-//! Owns that computation. Must not find the node: the caller does.
+//! Owns that check. Must not look up the node: the caller does.
 
 use super::{Access, AuthOutcome, Facts, Scheme};
 use crate::wire::Id;
 
-/// The scheme `key`. It protects nothing that matters: whoever guesses a multiple is in, and so is everybody while there
-/// is no `/key`.
+/// The scheme `key`. It is an example and gives no protection: a multiple is easy to guess, and
+/// while `/key` has no data, every packet with data is accepted.
 #[derive(Debug)]
 pub(super) struct Key;
 
@@ -23,7 +23,7 @@ impl Scheme for Key {
     fn authenticate(&self, auth: Option<&[u8]>, facts: &Facts<'_>) -> AuthOutcome {
         let fits = match (facts.data, auth) {
             (_, None) => false,
-            // So that somebody can write the first one.
+            // Every client is accepted, so that one can write the first number.
             (None, Some(_)) => true,
             (Some(key), Some(auth)) => match (number(key), number(auth)) {
                 (Some(key), Some(auth)) => key == 0 || auth.wrapping_rem(key) == 0,
@@ -33,7 +33,7 @@ impl Scheme for Key {
         if !fits {
             return AuthOutcome::Refused;
         }
-        // The same for all, whatever the number was, as in ZooKeeper.
+        // The identity is the same for every number, as in ZooKeeper.
         AuthOutcome::Accepted(vec![Id { scheme: "key".to_owned(), id: String::new() }])
     }
 
@@ -46,7 +46,7 @@ impl Scheme for Key {
     }
 }
 
-/// As Java's `parseInt`: nothing around it, a sign at most.
+/// Java's `Integer.parseInt`: digits with an optional sign, without blanks.
 fn number(text: &[u8]) -> Option<i32> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }

@@ -1,6 +1,6 @@
 //! The identities of one connection (ACL-17, Java `ServerCnxn.authInfo`).
 //!
-//! Owns their order and their bounds. Must not know what they are worth.
+//! Owns their order and their limits. Must not know what they permit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,40 +9,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::Id;
 
-/// The identities of one connection at one time. Lists of different times share what they have in common, so a request
-/// that keeps the one that it was read with costs little.
+/// The identities of one connection at one time. Successive lists share their elements, so a
+/// request that keeps the list it was read with costs little.
 pub type Ids = Arc<[Arc<Id>]>;
 
-/// Most identities of one connection.
+/// Limit of identities per connection.
 const MOST: usize = 1_000;
 
-/// Most bytes of their text, schemes included.
+/// Limit of the text of all identities of a connection, schemes included, bytes.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A client wants to be more than one connection may be.
+/// The limit that a client's identities would exceed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TooMany {
-    /// Identities.
+    /// Number of identities.
     Identities,
     /// Bytes of their text.
     Bytes,
 }
 
-/// Each identity once; they only become more. They are in the order that ZooKeeper's set has, which shows: in the
-/// answer to whoAmI, and in lists for the entry `auth`.
+/// A set of identities that only grows. Its order is that of ZooKeeper's hash set, because clients
+/// see that order: in the reply to whoAmI, and in lists in which `auth` is expanded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identities {
     ids: Ids,
-    /// The same with their hashes, which are made once.
+    /// The same identities with their hashes, which are computed once.
     hashed: Vec<(u32, Arc<Id>)>,
     bytes: usize,
 }
 
 impl Identities {
-    /// Those that are not there yet are added; all, or none where they would be too many.
+    /// Adds the identities that are not in the set: all of them, or none if they would exceed a
+    /// limit.
     ///
     /// # Errors
-    /// What there would be too much of.
+    /// The limit that would be exceeded.
     pub(crate) fn extend(&mut self, ids: impl IntoIterator<Item = Id>) -> Result<(), TooMany> {
         let before = self.hashed.len();
         let mut bytes = self.bytes;
@@ -65,14 +66,14 @@ impl Identities {
         if self.hashed.len() > before {
             self.bytes = bytes;
             let buckets = buckets(self.hashed.len());
-            // Those of one bucket stay in the order in which they came.
+            // The sort is stable: identities of one bucket stay in the order of insertion.
             self.hashed.sort_by_key(|(hash, _)| hash % buckets);
             self.ids = self.hashed.iter().map(|(_, id)| id.clone()).collect();
         }
         Ok(())
     }
 
-    /// As they are now; a request keeps those that it was read with.
+    /// The current identities; a request keeps the list that it was read with.
     pub(crate) fn ids(&self) -> &Ids {
         &self.ids
     }
@@ -92,7 +93,8 @@ impl fmt::Display for TooMany {
     }
 }
 
-/// How many buckets a set of Java's has for so many: sixteen, and twice as many whenever it is three quarters full.
+/// Buckets of a Java hash set with `count` elements: 16, doubled whenever the set is three quarters
+/// full.
 pub(super) fn buckets(count: usize) -> u32 {
     let mut buckets = 16;
     while count >= buckets / 4 * 3 {
@@ -101,7 +103,7 @@ pub(super) fn buckets(count: usize) -> u32 {
     u32::try_from(buckets).expect("fewer identities than a frame has bytes")
 }
 
-/// `Id.hashCode` of ZooKeeper's generated class, as Java's hash maps spread it.
+/// `Id.hashCode` of ZooKeeper's generated class, spread as by Java's `ConcurrentHashMap`.
 pub(super) fn hash(id: &Id) -> u32 {
     let field = |hash: u32, text: &str| hash.wrapping_mul(37).wrapping_add(text_hash(text));
     let hash = field(field(17, &id.scheme), &id.id);

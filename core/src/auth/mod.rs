@@ -1,8 +1,8 @@
-//! Who a client is, and what it may do (ACL rows; Java `AuthenticationProvider`, `ProviderRegistry`,
+//! Authentication and access control (ACL rows; Java `AuthenticationProvider`, `ProviderRegistry`,
 //! `ZooKeeperServer.checkACL`, `PrepRequestProcessor.fixupACL`).
 //!
-//! Owns the schemes of authentication and the check of access control lists. Must not know nodes or connections: a
-//! connection has identities, a node has a list, and this says whether they match.
+//! Owns the authentication schemes and the check of access control lists. Must not know nodes or
+//! connections: it matches the identities of a connection with the list of a node.
 
 mod digest;
 mod ensemble;
@@ -30,43 +30,44 @@ pub(crate) use known::Identities;
 pub use known::{Ids, TooMany};
 pub use options::{AuthOptions, DigestAlg};
 
-/// Most bytes that the entries `auth` of one list may stand for together: a megabyte of such entries, and a thousand
-/// identities, would be gigabytes.
+/// Limit of the bytes that all `auth` entries of one list expand to: a megabyte of such entries,
+/// times a thousand identities, would be gigabytes.
 const MOST_FOR_AUTH: usize = 64 << 20;
 
-/// Identities of this scheme pass every list (ACL-01).
+/// An identity of this scheme passes every list (ACL-01).
 const SUPER: &str = "super";
 
-/// A way to show who one is. What it says may depend on nothing but its arguments and how it was made: each server asks
-/// its own copy, and all have to find the same.
+/// An authentication scheme. Its results may depend only on its arguments and its construction:
+/// each server asks its own instance, and all instances must agree.
 ///
 /// The schemes `world` and `auth` are part of the lists themselves and cannot be replaced.
 pub trait Scheme: fmt::Debug + Send + Sync {
-    /// Its name in identities, lists and auth packets.
+    /// Name of the scheme in identities, lists and auth packets.
     fn name(&self) -> &str;
 
-    /// What an auth packet shows (OP-100). `None` is a packet without data. Never keep or print the data.
+    /// Authenticates a client by an auth packet (OP-100); `None` is a packet without data.
+    /// Implementations must not keep or print the data.
     fn authenticate(&self, auth: Option<&[u8]>, facts: &Facts<'_>) -> AuthOutcome;
 
-    /// The path of the node whose data it wants to see when it is asked who a client is. By default: none.
+    /// Path of the node whose data [`Scheme::authenticate`] needs. By default: none.
     fn node(&self) -> Option<&str> {
         None
     }
 
-    /// Which further identities those bring that the driver knows of itself, as the subject of a certificate does
-    /// (ACL-11). By default: none.
+    /// Further identities implied by one that the driver knows, such as the subject of a
+    /// certificate (ACL-11). By default: none.
     fn implied(&self, _id: &Id) -> Vec<Id> {
         Vec::new()
     }
 
-    /// May a list have an entry with this id (ACL-07)?
+    /// May an entry of a list have this id (ACL-07)?
     fn is_valid(&self, id: &str) -> bool;
 
     /// Does a client with the identity `id` match the entry with the id `entry`?
     fn matches(&self, id: &str, entry: &str, access: &Access<'_>) -> bool;
 
-    /// Do its identities show more than where a client is, so that the entry `auth` stands for them (ACL-06)? By
-    /// default: yes.
+    /// Do identities of this scheme prove more than the client's address, so that the entry `auth`
+    /// expands to them (ACL-06)? By default: yes.
     fn is_authenticated(&self) -> bool {
         true
     }
@@ -77,36 +78,39 @@ pub trait Scheme: fmt::Debug + Send + Sync {
     }
 }
 
-/// What a scheme may go by beside the packet.
+/// What a scheme may use besides the packet.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Facts<'a> {
-    /// The identities that the client has already.
+    /// The identities that the client already has.
     pub known: &'a [Arc<Id>],
-    /// What the server that was asked has in the node that [`Scheme::node`] names. `None` is no data, or no node.
+    /// Data of the node that [`Scheme::node`] names, on the server that was asked. `None` if the
+    /// node has no data or does not exist.
     pub data: Option<&'a [u8]>,
 }
 
-/// What an auth packet has shown.
+/// Result of an auth packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AuthOutcome {
-    /// Who the client is, besides who it was. They may be of other schemes, too: `super` is.
+    /// New identities of the client, in addition to the earlier ones. They may be of other schemes,
+    /// such as `super`.
     Accepted(Vec<Id>),
-    /// Nothing: the client is told, and the connection is closed.
+    /// Authentication failed: the client gets an error, and the connection is closed.
     Refused,
-    /// Nothing, and the connection is closed before the answer.
+    /// Authentication failed: the connection is closed without a reply.
     Closed,
 }
 
-/// What a list is asked for.
+/// The access that a list is checked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Access<'a> {
     /// The permissions, of which one suffices.
     pub perms: Perms,
-    /// The node; of a creation and a deletion: the node that comes or goes, while the list is its parent's.
+    /// Path of the node. For a creation or deletion: of the node created or deleted, although the
+    /// list is that of its parent.
     pub path: &'a str,
-    /// The list that the request sets, with the meaning of `auth` put in.
+    /// The list that the request sets, with the entries `auth` expanded.
     pub sets: Option<&'a [Acl]>,
 }
 
@@ -116,7 +120,7 @@ impl<'a> Access<'a> {
         Access { perms, path, sets: None }
     }
 
-    /// The same, for a request that sets a list.
+    /// The same access, for a request that sets a list.
     pub(crate) fn setting(self, list: &'a [Acl]) -> Access<'a> {
         Access { sets: Some(list), ..self }
     }
@@ -130,7 +134,7 @@ pub(crate) struct Schemes {
 }
 
 impl Schemes {
-    /// Those that are built in, as far as they are switched on.
+    /// The built-in schemes that are enabled.
     pub(crate) fn new(options: &AuthOptions) -> Schemes {
         let mut schemes = Schemes { options: options.clone(), by_name: BTreeMap::new() };
         schemes.add(Arc::new(Ip));
@@ -149,12 +153,12 @@ impl Schemes {
         schemes
     }
 
-    /// One more, or another one of the same name.
+    /// Adds a scheme, or replaces the one of the same name.
     pub(crate) fn add(&mut self, scheme: Arc<dyn Scheme>) {
         self.by_name.insert(scheme.name().to_owned(), scheme);
     }
 
-    /// What an auth packet shows. Nobody authenticates by a scheme that is not offered (ACL-16).
+    /// Authenticates a client by an auth packet. A scheme that is not offered refuses (ACL-16).
     pub(crate) fn authenticate(
         &self,
         scheme: &str,
@@ -167,18 +171,18 @@ impl Schemes {
         }
     }
 
-    /// The node whose data the scheme wants to see.
+    /// Path of the node whose data the scheme needs.
     pub(crate) fn node(&self, scheme: &str) -> Option<&str> {
         self.get(scheme)?.node()
     }
 
-    /// Who a client is from the start, as its driver knows it.
+    /// The identities of a new connection: those that its driver knows, and those that they imply.
     pub(crate) fn opened(&self, ids: Vec<Id>) -> Identities {
         let mut known = Identities::default();
         for id in ids {
             let implied = self.get(&id.scheme).map(|scheme| scheme.implied(&id));
             let all = implied.unwrap_or_default().into_iter().chain([id]);
-            // What would be too much is not believed.
+            // Identities beyond the limits of a connection are dropped.
             let _believed = known.extend(all);
         }
         known
@@ -195,7 +199,7 @@ impl Schemes {
     }
 }
 
-/// Who asks.
+/// The identities of a client, and the schemes that interpret them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Who<'a> {
     ids: &'a [Arc<Id>],
@@ -203,12 +207,13 @@ pub(crate) struct Who<'a> {
 }
 
 impl<'a> Who<'a> {
-    /// Somebody with these identities.
+    /// A client with these identities.
     pub(crate) fn new(ids: &'a [Arc<Id>], schemes: &'a Schemes) -> Who<'a> {
         Who { ids, schemes }
     }
 
-    /// Does the list grant it (ACL-01)? A list without entries grants everything, and so does `super`.
+    /// Does the list grant the access (ACL-01)? An empty list grants everything, and so do
+    /// `skipACL` and an identity `super`.
     pub(crate) fn may(&self, list: &[Acl], access: &Access<'_>) -> bool {
         list.is_empty()
             || self.schemes.options.skip_acl
@@ -225,7 +230,8 @@ impl<'a> Who<'a> {
         })
     }
 
-    /// What whoAmI tells (OP-107): users, no digests. Of a scheme that is not offered, as `super`, nobody.
+    /// The reply to whoAmI (OP-107): users, without digests. The user is empty if the scheme is not
+    /// offered, as for `super`.
     pub(crate) fn shown(&self) -> Vec<Id> {
         let show = |id: &Arc<Id>| {
             let user = self.schemes.get(&id.scheme).map_or("", |scheme| scheme.user(&id.id));
@@ -234,8 +240,8 @@ impl<'a> Who<'a> {
         self.ids.iter().map(show).collect()
     }
 
-    /// The list to store for one that the client sent (ACL-04 to ACL-07): without the repetitions that it has as it is
-    /// sent, and with identities for `auth`, which may repeat others.
+    /// The list to store for one that the client sent (ACL-04 to ACL-07). Entries that repeat as
+    /// sent are dropped; `auth` expands to identities, which may repeat other entries.
     pub(crate) fn fixup(&self, list: Vec<Acl>) -> Result<Vec<Acl>, ErrorCode> {
         let mut fixed: Vec<Acl> = Vec::with_capacity(list.len());
         let (mut seen, mut room) = (BTreeSet::new(), MOST_FOR_AUTH);
@@ -265,14 +271,14 @@ impl<'a> Who<'a> {
         if fixed.is_empty() { Err(ErrorCode::InvalidAcl) } else { Ok(fixed) }
     }
 
-    /// What the entry `auth` stands for.
+    /// The identities that an entry `auth` expands to.
     fn authenticated(&self) -> impl Iterator<Item = &'a Arc<Id>> {
         let Who { ids, schemes } = *self;
         ids.iter().filter(|id| schemes.get(&id.scheme).is_some_and(Scheme::is_authenticated))
     }
 }
 
-/// A list as it is shown to who may not change it: without digests (OP-06).
+/// Hides the digests of a list from a client that may not change the list (OP-06).
 pub(crate) fn redact(list: &mut [Acl]) {
     for acl in list.iter_mut().filter(|acl| acl.scheme == "digest") {
         if let Some((user, _)) = acl.id.split_once(':') {
@@ -281,7 +287,7 @@ pub(crate) fn redact(list: &mut [Acl]) {
     }
 }
 
-/// Anybody at all (ACL-05)?
+/// Is the entry `world:anyone` (ACL-05)?
 fn is_world(acl: &Acl) -> bool {
     acl.scheme == "world" && acl.id == "anyone"
 }

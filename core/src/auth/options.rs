@@ -1,35 +1,39 @@
-//! Which schemes a server offers, and how they are set.
+//! Options of authentication and access control.
 //!
 //! Owns the options and their defaults. Must not know any scheme.
 
 use serde::{Deserialize, Serialize};
 
-/// Who is believed, and what that is worth.
+/// Which schemes a server offers, and how it checks access.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AuthOptions {
-    /// `user:digest` of who may do everything (`DigestAuthenticationProvider.superDigest`). Default: nobody.
+    /// `user:digest` of the super user, who passes every list
+    /// (`DigestAuthenticationProvider.superDigest`). Default: none.
     pub super_digest: Option<String>,
     /// Is the scheme `digest` switched off (`DigestAuthenticationProvider.enabled`)? Default: no.
     pub digest_disabled: bool,
     /// How passwords are hashed (`DigestAuthenticationProvider.digestAlg`).
     pub digest_alg: DigestAlg,
-    /// Subject of the certificate of who may do everything (`X509AuthenticationProvider.superUser`). Default: nobody.
+    /// Subject of the super user's certificate (`X509AuthenticationProvider.superUser`). Default:
+    /// none.
     pub x509_super_user: Option<String>,
     /// Is the scheme `x509` offered, as it is with `secureClientPort`? Default: no.
     pub x509: bool,
     /// Is the scheme `ensemble` offered (`authProvider.N` names its class)? Default: no.
     pub ensemble: bool,
-    /// Names that the scheme `ensemble` accepts (`ensembleAuthName`); none: all.
+    /// Names that the scheme `ensemble` accepts (`ensembleAuthName`); empty: every name.
     pub ensemble_names: Vec<String>,
     /// Is every list ignored (`skipACL`)? Default: no.
     pub skip_acl: bool,
-    /// One of these schemes must have been shown before anything is asked (`enforce.auth.schemes`); none: not needed.
+    /// A client must have an identity of one of these schemes before its requests are served
+    /// (`enforce.auth.schemes`); empty: no requirement.
     pub required_schemes: Vec<String>,
     /// Is the example scheme `key` offered (`authProvider.N` names its class)? Default: no.
     pub key: bool,
 }
 
-/// How passwords of the scheme `digest` are hashed. All servers and all lists of an ensemble must agree.
+/// How passwords of the scheme `digest` are hashed. All servers and all lists of an ensemble must
+/// agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are the algorithms'")]
 pub enum DigestAlg {

@@ -1,11 +1,11 @@
-//! Rows ACL-01 to ACL-19, with what ZooKeeper 3.9.4 said when it was asked.
+//! Tests of ACL-01 to ACL-19. The expected values are the answers of ZooKeeper 3.9.4.
 
 use std::slice;
 
 use super::DigestAlg;
 use super::*;
 
-/// Of `bob:secret`, by a real server.
+/// The identity of `bob:secret`, from a real server.
 const BOB: &str = "bob:fyVmFCwVbTJYrznoSu1koqYEYF0=";
 
 fn acl(perms: i32, scheme: &str, id: &str) -> Acl {
@@ -24,7 +24,7 @@ fn plain(scheme: &str, id: &str) -> Id {
     Id { scheme: scheme.into(), id: id.into() }
 }
 
-/// Of a client with these identities, where no node is looked at.
+/// Facts of a client with these identities, without data of a node.
 fn facts(known: &[Arc<Id>]) -> Facts<'_> {
     Facts { known, data: None }
 }
@@ -33,12 +33,12 @@ fn builtin() -> Schemes {
     Schemes::new(&AuthOptions::default())
 }
 
-/// Does somebody with these identities have one of the permissions?
+/// Do these identities have one of the permissions?
 fn may(schemes: &Schemes, ids: &[Arc<Id>], list: &[Acl], perms: Perms) -> bool {
     Who::new(ids, schemes).may(list, &Access::new(perms, "/x"))
 }
 
-/// Who a client is that sends these after `ip`.
+/// The identities of a client that sends these digest packets, including its address.
 fn shown(schemes: &Schemes, packets: &[&[u8]]) -> Vec<Arc<Id>> {
     let mut known = schemes.opened(vec![plain("ip", "127.0.0.1")]);
     for packet in packets {
@@ -61,8 +61,9 @@ fn digest(schemes: &Schemes, packet: &[u8]) -> String {
         .clone()
 }
 
+/// ACL-01.
 #[test]
-fn acl_01_edge_179_any_entry_with_a_shared_bit_and_a_match_suffices() {
+fn edge_179_one_matching_entry_with_a_shared_bit_grants_access() {
     let schemes = builtin();
     let list = [world(1), acl(4, "digest", BOB), acl(8, "ip", "10.0.0.0/8")];
     let bob = shown(&schemes, &[b"bob:secret"]);
@@ -74,8 +75,9 @@ fn acl_01_edge_179_any_entry_with_a_shared_bit_and_a_match_suffices() {
     assert!(may(&schemes, &[], &[], Perms::DELETE), "no list, no restriction");
 }
 
+/// ACL-01.
 #[test]
-fn acl_01_edge_178_super_and_skip_acl_pass_every_list() {
+fn edge_178_super_and_skip_acl_pass_every_list() {
     let mut options = AuthOptions::default();
     let schemes = Schemes::new(&options);
     assert!(may(&schemes, &[id("super", "")], &[world(0)], Perms::ADMIN));
@@ -84,8 +86,9 @@ fn acl_01_edge_178_super_and_skip_acl_pass_every_list() {
     assert!(may(&Schemes::new(&options), &[], &[world(0)], Perms::ADMIN));
 }
 
+/// ACL-01.
 #[test]
-fn acl_01_a_scheme_that_is_not_offered_matches_nobody() {
+fn disabled_scheme_matches_no_client() {
     let entry = acl(31, "digest", BOB);
     let options = AuthOptions { digest_disabled: true, ..AuthOptions::default() };
     let schemes = Schemes::new(&options);
@@ -97,8 +100,9 @@ fn acl_01_a_scheme_that_is_not_offered_matches_nobody() {
     );
 }
 
+/// ACL-04 to ACL-07.
 #[test]
-fn acl_04_to_07_edges_161_to_164_and_167_to_169_which_lists_are_taken() {
+fn edges_161_to_164_and_167_to_169_invalid_lists_are_refused() {
     let schemes = builtin();
     let ids = [id("ip", "127.0.0.1")];
     let nobody = Who::new(&ids, &schemes);
@@ -121,8 +125,9 @@ fn acl_04_to_07_edges_161_to_164_and_167_to_169_which_lists_are_taken() {
     assert_eq!(taken, Ok(vec![world(255), world(0), world(-1)]));
 }
 
+/// ACL-06.
 #[test]
-fn acl_06_edges_165_and_166_auth_stands_for_who_is_authenticated() {
+fn edges_165_and_166_auth_entry_expands_to_authenticated_identities() {
     let options = AuthOptions { super_digest: Some(BOB.into()), ..AuthOptions::default() };
     let schemes = Schemes::new(&options);
     let ids = shown(&schemes, &[b"bob:secret"]);
@@ -130,13 +135,14 @@ fn acl_06_edges_165_and_166_auth_stands_for_who_is_authenticated() {
     let bob = Who::new(&ids, &schemes);
     let expected = acl(3, "digest", BOB);
     assert_eq!(bob.fixup(vec![acl(3, "auth", "whoever")]), Ok(vec![expected.clone()]));
-    // Repetitions are looked for before it is known what the entries stand for.
+    // Repeated entries are dropped before `auth` is expanded.
     let twice = vec![acl(3, "auth", "a"), acl(3, "auth", "b"), expected.clone()];
     assert_eq!(bob.fixup(twice), Ok(vec![expected.clone(), expected.clone(), expected]));
 }
 
+/// ACL-08.
 #[test]
-fn acl_08_edge_170_digests_are_those_of_a_real_server() {
+fn edge_170_digests_equal_those_of_a_real_server() {
     let golden: [(&[u8], &str); 13] = [
         (b"bob:secret", BOB),
         (b"bob", "bob:SBgazSKz7a68ikR4aKfffOYpkgo="),
@@ -159,8 +165,9 @@ fn acl_08_edge_170_digests_are_those_of_a_real_server() {
     assert_eq!(schemes.authenticate("digest", None, &facts(&[])), AuthOutcome::Refused);
 }
 
+/// ACL-08.
 #[test]
-fn acl_08_other_digests_are_as_standards_have_them() {
+fn md5_and_sha2_digests_equal_reference_values() {
     let with = |digest_alg| Schemes::new(&AuthOptions { digest_alg, ..AuthOptions::default() });
     let golden = [
         (DigestAlg::Md5, "bob:pasriMfeJxH/y5wk/opUWg=="),
@@ -175,8 +182,9 @@ fn acl_08_other_digests_are_as_standards_have_them() {
     }
 }
 
+/// ACL-08.
 #[test]
-fn acl_08_edge_163_ids_of_digest_have_two_parts_as_java_splits() {
+fn edge_163_digest_id_has_two_parts_as_java_splits() {
     let schemes = builtin();
     let nobody = Who::new(&[], &schemes);
     for good in [":b", "a:b", "a:b:", "a:b::"] {
@@ -187,8 +195,9 @@ fn acl_08_edge_163_ids_of_digest_have_two_parts_as_java_splits() {
     }
 }
 
+/// ACL-10.
 #[test]
-fn acl_10_networks_are_taken_as_by_a_real_server() {
+fn networks_are_accepted_as_by_a_real_server() {
     let schemes = builtin();
     let nobody = Who::new(&[], &schemes);
     let good = [
@@ -250,8 +259,9 @@ fn acl_10_networks_are_taken_as_by_a_real_server() {
     }
 }
 
+/// ACL-10.
 #[test]
-fn acl_10_masked_bits_have_to_match() {
+fn network_compares_only_prefix_bits() {
     let schemes = builtin();
     let has = |network: &str, address: &str| {
         may(&schemes, &[id("ip", address)], &[acl(1, "ip", network)], Perms::READ)
@@ -265,8 +275,9 @@ fn acl_10_masked_bits_have_to_match() {
     assert!(!has("10.1.2.3/33", "10.1.2.3"), "a list of a server that took it grants nothing");
 }
 
+/// ACL-11.
 #[test]
-fn acl_11_the_subject_of_a_certificate_and_its_super_user() {
+fn certificate_subject_is_an_identity_and_may_imply_super() {
     let amy = "CN=amy,OU=ops";
     let options =
         AuthOptions { x509: true, x509_super_user: Some(amy.into()), ..AuthOptions::default() };
@@ -290,8 +301,9 @@ fn acl_11_the_subject_of_a_certificate_and_its_super_user() {
     );
 }
 
+/// ACL-14.
 #[test]
-fn acl_14_edge_182_the_name_of_the_ensemble() {
+fn edge_182_ensemble_scheme_closes_on_another_name() {
     let mut options = AuthOptions { ensemble: true, ..AuthOptions::default() };
     let open = Schemes::new(&options);
     options.ensemble_names = vec!["a".into(), "b".into()];
@@ -306,9 +318,9 @@ fn acl_14_edge_182_the_name_of_the_ensemble() {
     assert!(anybody.fixup(vec![acl(1, "ensemble", "a")]).is_err());
 }
 
-/// Each pair was shown to a real ZooKeeper 3.9.4 with the class of the sample.
+/// ACL-15. Each pair was checked against ZooKeeper 3.9.4 with its `KeyAuthenticationProvider`.
 #[test]
-fn acl_15_the_sample_scheme_wants_a_multiple_of_the_number_in_a_node() {
+fn key_scheme_accepts_multiples_of_the_number_in_a_node() {
     let schemes = Schemes::new(&AuthOptions { key: true, ..AuthOptions::default() });
     assert_eq!((schemes.node("key"), schemes.node("digest")), (Some("/key"), None));
     let accepted = AuthOutcome::Accepted(vec![plain("key", "")]);
@@ -346,8 +358,9 @@ fn acl_15_the_sample_scheme_wants_a_multiple_of_the_number_in_a_node() {
     assert_eq!(who.shown(), [plain("key", "")]);
 }
 
+/// ACL-16.
 #[test]
-fn acl_16_edge_171_nobody_authenticates_by_what_is_not_offered() {
+fn edge_171_scheme_that_is_not_offered_refuses() {
     for name in ["foo", "world", "auth", "sasl", "super", "ensemble", "x509", ""] {
         assert_eq!(
             builtin().authenticate(name, Some(b"a:b"), &facts(&[])),
@@ -357,8 +370,9 @@ fn acl_16_edge_171_nobody_authenticates_by_what_is_not_offered() {
     }
 }
 
+/// ACL-17.
 #[test]
-fn acl_17_edge_173_identities_become_more_in_the_order_of_a_real_server() {
+fn edge_173_identities_accumulate_in_the_order_of_a_real_server() {
     let schemes = builtin();
     let packets: [&[u8]; 4] = [b"bob:secret", b"amy:secret", b"cat:secret", b"amy:secret"];
     let ids = shown(&schemes, &packets);
@@ -373,7 +387,8 @@ fn acl_17_edge_173_identities_become_more_in_the_order_of_a_real_server() {
     assert_eq!(who.fixup(vec![acl(31, "auth", "")]), Ok(expected.to_vec()));
 }
 
-/// A connection that has shown so many identities with so many bytes of name each.
+/// A connection with `count` digest identities of `bytes` bytes each, and the result of adding
+/// them.
 fn crowd(count: usize, bytes: usize) -> (Identities, Result<(), TooMany>) {
     let mut known = builtin().opened(vec![plain("ip", "::1")]);
     let name = |n| format!("{n:06}{}", "u".repeat(bytes - 6));
@@ -381,8 +396,9 @@ fn crowd(count: usize, bytes: usize) -> (Identities, Result<(), TooMany>) {
     (known, end)
 }
 
+/// ACL-17.
 #[test]
-fn acl_17_one_connection_has_a_bound_of_identities_and_of_their_bytes() {
+fn identities_of_one_connection_are_limited_in_number_and_bytes() {
     let (known, end) = crowd(999, 6);
     assert_eq!((known.ids().len(), end), (1_000, Ok(())), "with its address");
     let (mut known, end) = crowd(2_000, 6);
@@ -396,8 +412,9 @@ fn acl_17_one_connection_has_a_bound_of_identities_and_of_their_bytes() {
     assert_eq!(known.ids().len(), 999, "all or none");
 }
 
+/// ACL-17.
 #[test]
-fn acl_17_lists_of_different_times_share_their_identities() {
+fn successive_identity_lists_share_their_elements() {
     let (mut known, _) = crowd(20, 6);
     let before = known.ids().clone();
     known.extend([plain("digest", "one more")]).expect("few");
@@ -406,26 +423,29 @@ fn acl_17_lists_of_different_times_share_their_identities() {
     assert!(before.iter().all(shared));
 }
 
+/// ACL-17.
 #[test]
-fn acl_17_many_identities_are_in_the_order_of_buckets() {
+fn many_identities_are_in_the_order_of_java_buckets() {
     let (known, _) = crowd(900, 6);
     let mut expected = vec![plain("ip", "::1")];
     expected.extend((0..900).map(|n| plain("digest", &format!("{n:06}"))));
-    // Sorted once, from the order in which they came: what the buckets of Java hold after they have doubled six times.
+    // Sorted once, from the order of insertion: the order of Java's buckets after every doubling.
     expected.sort_by_key(|id| known::hash(id) % known::buckets(901));
     assert!(known.ids().iter().map(|id| &**id).eq(&expected));
 }
 
+/// ACL-04.
 #[test]
-fn acl_04_a_long_list_without_repetitions_is_taken_as_it_is() {
+fn repeated_entries_of_a_long_list_are_dropped_in_order() {
     let schemes = builtin();
     let list: Vec<Acl> = (0..40_000).map(world).collect();
     let twice = [&list[..], &list[..]].concat();
     assert_eq!(Who::new(&[], &schemes).fixup(twice), Ok(list));
 }
 
+/// ACL-06.
 #[test]
-fn acl_06_a_list_of_auth_entries_cannot_grow_beyond_all_bounds() {
+fn expansion_of_auth_entries_is_limited() {
     let schemes = builtin();
     let (known, _) = crowd(900, 100);
     let who = Who::new(known.ids(), &schemes);
@@ -434,8 +454,9 @@ fn acl_06_a_list_of_auth_entries_cannot_grow_beyond_all_bounds() {
     assert_eq!(who.fixup(list(10_000)), Err(ErrorCode::InvalidAcl));
 }
 
+/// ACL-19.
 #[test]
-fn acl_19_edge_181_who_is_served() {
+fn edge_181_required_schemes_decide_which_client_is_served() {
     let options = AuthOptions { required_schemes: vec!["digest".into()], ..AuthOptions::default() };
     let schemes = Schemes::new(&options);
     assert!(!schemes.admit(&shown(&schemes, &[])));
@@ -443,14 +464,16 @@ fn acl_19_edge_181_who_is_served() {
     assert!(builtin().admit(&[]));
 }
 
+/// OP-06.
 #[test]
-fn op_06_edge_174_digests_are_not_shown() {
+fn edge_174_redacted_list_hides_digests() {
     let mut list = [acl(1, "digest", BOB), acl(1, "ip", "::1"), acl(1, "digest", "x:y:")];
     redact(&mut list);
     assert_eq!(list, [acl(1, "digest", "bob:x"), acl(1, "ip", "::1"), acl(1, "digest", "x:x")]);
 }
 
-/// A scheme of a user of the crate: whoever knows the number may write below the node of that number.
+/// A scheme that a user of the crate adds: a client that knows a number may create nodes below the
+/// node of that number.
 #[derive(Debug)]
 struct Number;
 
@@ -477,8 +500,9 @@ impl Scheme for Number {
     }
 }
 
+/// ACL-15.
 #[test]
-fn acl_15_a_scheme_that_is_not_built_in() {
+fn custom_scheme_authenticates_and_grants_access() {
     let mut schemes = builtin();
     schemes.add(Arc::new(Number));
     assert_eq!(schemes.authenticate("number", Some(b"x"), &facts(&[])), AuthOutcome::Refused);

@@ -1,11 +1,12 @@
-//! Subjects of certificates (ACL-11, Java `X509AuthenticationProvider`).
+//! Scheme `x509`: subjects of certificates (ACL-11, Java `X509AuthenticationProvider`).
 //!
-//! Owns what a name looks like in a list. The driver has checked the certificate and says whose it is.
+//! Owns the syntax of distinguished names in lists. The driver verifies the certificate and passes
+//! its subject.
 
 use super::{Access, AuthOutcome, Facts, SUPER, Scheme};
 use crate::wire::Id;
 
-/// Attribute types that Java knows by name, in capitals.
+/// Attribute types that Java knows by name, in upper case.
 const KEYWORDS: [&str; 21] = [
     "CN",
     "C",
@@ -33,7 +34,7 @@ const KEYWORDS: [&str; 21] = [
 /// The scheme `x509`.
 #[derive(Debug)]
 pub(super) struct X509 {
-    /// Whose identity is `super`, too.
+    /// Subject of the client that gets the identity `super`, too.
     super_user: Option<String>,
 }
 
@@ -52,7 +53,7 @@ impl Scheme for X509 {
         "x509"
     }
 
-    /// A packet proves nothing: the certificate does, which was shown when the connection was made.
+    /// A packet proves nothing: the certificate was verified when the client connected.
     fn authenticate(&self, _auth: Option<&[u8]>, facts: &Facts<'_>) -> AuthOutcome {
         if facts.known.iter().any(|id| id.scheme == self.name()) {
             AuthOutcome::Accepted(Vec::new())
@@ -78,12 +79,13 @@ impl Scheme for X509 {
     }
 }
 
-/// Is it a distinguished name as RFC 2253 has them, `CN=Amy,OU=Ops+L=Rome`, with the types that Java knows?
+/// Is it a distinguished name of RFC 2253, `CN=Amy,OU=Ops+L=Rome`, with attribute types that Java
+/// knows?
 fn is_name(text: &str) -> bool {
     text.is_empty() || parts(text).into_iter().all(is_attribute)
 }
 
-/// The attributes, between commas, semicolons and plus signs that are neither quoted nor escaped.
+/// Splits a name at the commas, semicolons and plus signs that are neither quoted nor escaped.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut begin) = (Vec::new(), 0);
     let (mut quoted, mut escaped) = (false, false);
@@ -110,7 +112,7 @@ fn is_attribute(text: &str) -> bool {
     is_kind(kind.trim()) && is_value(value.trim())
 }
 
-/// A keyword, or an object identifier.
+/// Is it a keyword or an object identifier?
 fn is_kind(kind: &str) -> bool {
     let upper = kind.to_ascii_uppercase();
     let oid = upper.strip_prefix("OID.").unwrap_or(&upper);
@@ -119,7 +121,8 @@ fn is_kind(kind: &str) -> bool {
         || matches!(arcs.as_deref(), Some([0 | 1, 0..40, ..] | [2, _, ..]))
 }
 
-/// Text with escapes, quoted as a whole or not at all; after a hash sign, an encoded value in hexadecimal digits.
+/// Is it text with escapes, quoted as a whole or unquoted, or a hash sign and an encoded value in
+/// hexadecimal digits?
 fn is_value(value: &str) -> bool {
     if let Some(hex) = value.strip_prefix('#') {
         return is_encoded(hex);
@@ -152,7 +155,7 @@ fn is_value(value: &str) -> bool {
     true
 }
 
-/// A type, a length below 128, and as many bytes.
+/// Is it a type byte, a length byte, and as many bytes?
 fn is_encoded(hex: &str) -> bool {
     let pairs = Vec::from_iter(hex.as_bytes().chunks(2));
     let byte = |pair: &&[u8]| match str::from_utf8(pair) {
@@ -169,8 +172,9 @@ fn is_encoded(hex: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// ACL-11.
     #[test]
-    fn acl_11_names_are_those_that_java_takes() {
+    fn distinguished_names_are_those_that_java_accepts() {
         let good = [
             "",
             "CN=a",

@@ -1,27 +1,34 @@
-//! Leader election (Java `FastLeaderElection`): what a server does that knows no leader.
+//! Leader election (Java `FastLeaderElection`): the vote of a server that looks for a leader.
 //!
-//! Owns the votes of one election, and when it is over. Must not send, nor change roles: it says what there is to tell
-//! and who won, `server` acts on it.
+//! Owns the votes of one election and the decision when it is over. Must not send notifications or
+//! change roles: it returns a [`Reaction`] or an [`Outcome`], on which `server` acts.
 //!
 //! ```text
-//!   own history on the disk ──► vote for it, tell all
-//!        better vote heard  ──► vote for that, tell all              (a higher round: begin anew in it)
-//!   a quorum shares my vote ──► every voter that may be alive does: over
-//!                               else over after a pause without a better vote
-//!      a majority follows a leader, and it says so ──► join it
+//!       own history is durable ──► vote for it, notify all
+//!         better vote received ──► adopt it, notify all      (of a higher round: vote anew in it)
+//! quorum shares the own vote   ──► over at once if all voters but a lost leader share it,
+//!                                  else after `final_wait` without a better vote
+//!  quorum follows a leader,
+//!      which says that it leads ──► follow it
 //! ```
 //!
-//! An election may be wrong: discovery compares histories again, and what ends in a leader that cannot lead costs
-//! another election. It must end, though, and become quiet. Between two servers nothing echoes for ever:
-//! * the votes and rounds of a server only rise, and *all* are told only when they do (except where a candidate itself
-//!   contradicts a vote for it, which has to come from the outside each time);
-//! * *the sender* alone is told only if its word was its first of this round, or is worse than ours and nothing new. Of
-//!   two servers one has the worse word, and takes the better one up.
+//! The winner may be unfit: discovery compares histories again, and a leader that cannot lead costs
+//! another election. But each election must end, and its messages must cease. Two servers cannot
+//! answer each other for ever:
+//! * The vote and the round of a server only rise, and it notifies *all* only when one of them
+//!   does. (Exception: a candidate contradicts the vote for it. Each time, this takes a new
+//!   notification from the candidate.)
+//! * It notifies *the sender* alone if the notification is of an older round, is the sender's first
+//!   of this round, or repeats a vote that is worse than its own. Of two servers with different
+//!   votes, the one with the worse vote adopts the better one.
 //!
-//! A candidate that nobody hears any more may be one that not all believe in. Who has said its vote for it in vain until
-//! that is said as seldom as it ever is, and never heard it itself, begins another round, in which all vote for what they have.
+//! Voters may keep a vote alive among themselves although its candidate is gone, while another
+//! voter does not believe in that candidate. So a server whose resend pause has reached
+//! `notify_max`, without a notification of the candidate itself in this round, starts a new round,
+//! in which each server first votes for its own history.
 //!
-//! Rounds are counted in memory. A restarted server begins low and is raised by the first that it hears.
+//! The round is kept in memory only. A restarted server begins with a low round, and the first
+//! notification of a higher one raises it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,31 +42,34 @@ use crate::quorum::{HistoryInfo, HistoryStatus, Voters};
 #[cfg(test)]
 mod tests;
 
-/// An election under way.
+/// An election in progress.
 #[derive(Debug)]
 pub(crate) struct Election {
     own: ServerId,
     round: u64,
-    /// The leader just lost. Nobody waits for its vote, until it is heard looking for a leader itself.
+    /// The leader that this server has just lost. The election does not wait for its vote, unless
+    /// it sends a looking notification.
     lost: Option<ServerId>,
-    /// The own history, once it is settled on the disk, and what that makes the own word worth.
+    /// The vote of this server for its own history, with the status of that history; `None` until
+    /// that history is durable.
     initial: Option<Word>,
-    /// The best candidate so far. A damaged server has none until it hears of one.
+    /// The best vote so far. A server with [`HistoryStatus::Lost`] has none until it receives one.
     proposal: Option<Vote>,
-    /// The last word, in this round, of each other voter that looks for a leader.
+    /// The last looking notification, in this round, of each other voter.
     received: BTreeMap<ServerId, Word>,
-    /// The last word of each other voter that leads or follows, whatever its round.
+    /// The last notification of each other voter that leads or follows, of any round.
     settled: BTreeMap<ServerId, Notification>,
-    /// Was a voter heard that has a history? Then blank voices decide nothing among themselves.
+    /// Has a voter with a complete history sent a notification? Then voters with empty disks cannot
+    /// decide among themselves.
     full_heard: bool,
-    /// When a quorum has shared the proposal for long enough.
+    /// The end of the `final_wait` for a better vote; `None` while no quorum shares the proposal.
     final_deadline: Option<Instant>,
     repeat: Repeat,
-    /// Branches taken since they were asked for.
+    /// Branches taken since the last `take_marks`.
     marks: Marks,
 }
 
-/// What the end of an election makes of this server.
+/// The role of this server after an election.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// It leads.
@@ -68,14 +78,14 @@ pub(crate) enum Outcome {
     Follow(ServerId),
 }
 
-/// Who is to be told the own vote.
+/// The servers that must get the own vote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reaction {
-    /// Nobody.
+    /// None.
     Nothing,
-    /// All others: the vote has changed.
+    /// All others: the vote or the round has changed.
     TellAll,
-    /// Only who has just spoken, and does not know better.
+    /// Only the sender of the notification just processed.
     TellSender,
 }
 
@@ -86,21 +96,23 @@ struct Word {
     history: HistoryInfo,
 }
 
-/// When to say it again: notifications may be lost.
+/// When to send the vote again, because notifications may be lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Repeat {
-    /// When all were told last; `None` before the own vote.
+    /// When all others were last notified; `None` before the own vote.
     told_at: Option<Instant>,
-    /// `None` until the limits are known.
+    /// The current pause; `None` until [`Election::take_resend`] gets the limits.
     pause: Option<Duration>,
 }
 
 impl Election {
-    /// The election after the one of `round`; `lost` is the leader that this server followed until now.
+    /// The election after the one of `round`; `lost` is the leader that this server followed until
+    /// now.
     pub(crate) fn new(own: ServerId, round: u64, lost: Option<ServerId>) -> Election {
         Election {
             own,
-            // A peer may have said any number. A round that cannot rise still has an outcome.
+            // A peer may have sent any round. `u64::MAX` cannot rise, but the election can still
+            // end.
             round: round.saturating_add(1),
             lost,
             initial: None,
@@ -114,11 +126,11 @@ impl Election {
         }
     }
 
-    /// The own history is settled on the disk: vote for it, or for the best that was heard meanwhile. All are to be
-    /// told. What a damaged server has is worth nothing here, whatever it is.
+    /// The own history is durable: votes for it, or for a better vote received before. The caller
+    /// must notify all others. With [`HistoryStatus::Lost`], the own history counts as none at all.
     ///
     /// # Panics
-    /// When it has voted already.
+    /// If this election has voted already, or if `own` names another candidate.
     pub(crate) fn vote(&mut self, own: Vote, history: HistoryInfo, now: Instant) {
         assert!(self.initial.is_none(), "one history for each election");
         assert_eq!(own.candidate, self.own, "a server vouches for its own history");
@@ -138,7 +150,7 @@ impl Election {
         std::mem::take(&mut self.marks)
     }
 
-    /// Has the own history been settled? Nothing is said before.
+    /// Has this server voted? It sends no notification before.
     pub(crate) fn has_voted(&self) -> bool {
         self.initial.is_some()
     }
@@ -148,14 +160,16 @@ impl Election {
         self.round
     }
 
-    /// The best candidate so far; after an outcome the one that won.
+    /// The best vote so far; after an outcome, that of the winner.
     pub(crate) fn proposal(&self) -> Option<Vote> {
         self.proposal
     }
 
-    /// What a server of this ensemble (0: it does not know which) has to tell; `None` before the own vote.
+    /// The notification to send; `None` before the own vote. `ensemble` is 0 while this server does
+    /// not know its ensemble.
     pub(crate) fn notification(&self, ensemble: u64) -> Option<Notification> {
-        // A damaged server that has heard of no candidate names itself, so that others answer. They know not to follow.
+        // A server that lost its history and has no proposal names itself, so that others answer.
+        // They do not vote for a server with `HistoryStatus::Lost`.
         let own = self.initial?;
         Some(Notification {
             server_state: ServerState::Looking,
@@ -166,7 +180,7 @@ impl Election {
         })
     }
 
-    /// What the word of a voter is worth, if it was heard.
+    /// The history status in the last notification of a voter, or that of this server.
     pub(crate) fn history_status_of(&self, id: ServerId) -> Option<HistoryStatus> {
         if id == self.own {
             return self.initial.map(|own| own.history.history_status);
@@ -175,7 +189,7 @@ impl Election {
         looking.or(self.settled.get(&id).map(|said| said.history.history_status))
     }
 
-    /// Another server has spoken.
+    /// Processes a notification of another server.
     pub(crate) fn hear(
         &mut self,
         from: ServerId,
@@ -235,8 +249,8 @@ impl Election {
         })
     }
 
-    /// Is it time to tell all once more? If so, that counts as done. The pauses double, up to a limit, while there is no
-    /// news.
+    /// Must all others be notified again? If so, the next pause begins. Pauses double from
+    /// `notify_min` up to `notify_max`, until the next new proposal.
     pub(crate) fn take_resend(&mut self, limits: &Limits, now: Instant) -> bool {
         let Some(told_at) = self.repeat.told_at else {
             return false;
@@ -257,8 +271,9 @@ impl Election {
         true
     }
 
-    /// Is the candidate known from others only, in this round? Two servers can keep a vote alive in each other whose
-    /// candidate is gone, while a third knows from the candidate itself that it has less, and never shares it.
+    /// Is the candidate known in this round only from other voters' notifications? Two servers can
+    /// keep a vote alive between them after its candidate is gone, while a third knows from the
+    /// candidate itself that its history ends earlier, and never shares the vote.
     fn waits_for_hearsay(&self) -> bool {
         self.proposal.is_some_and(|Vote { candidate, .. }| {
             let settled = self.settled.get(&candidate);
@@ -268,14 +283,15 @@ impl Election {
         })
     }
 
-    /// When [`outcome`](Self::outcome) and [`take_resend`](Self::take_resend) are to be asked again. Before they were
-    /// asked for the first time that is at once, because only they know the limits.
+    /// When [`outcome`](Self::outcome) and [`take_resend`](Self::take_resend) must be called again.
+    /// Before their first call that is at once, because only they get the limits.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let repeat = self.repeat.told_at.map(|at| at.after(self.repeat.pause.unwrap_or_default()));
         [self.final_deadline, repeat].into_iter().flatten().min()
     }
 
-    /// A server without a vote listens for the outcome. It is answered, and never counted (FLE-09).
+    /// A non-voter sends notifications to learn the outcome. It is answered, but its vote is never
+    /// counted (FLE-09).
     fn hear_non_voter(&self, said: &Notification) -> Reaction {
         let Some(ours) = self.notification(0) else {
             return Reaction::Nothing;
@@ -289,7 +305,7 @@ impl Election {
         }
     }
 
-    /// FLE-04.
+    /// A notification of a voter that looks for a leader (FLE-04).
     fn hear_looking(
         &mut self,
         from: ServerId,
@@ -308,7 +324,7 @@ impl Election {
         }
         let raised = self.raise(round);
         if !voters.contains(word.vote.candidate) {
-            // Its configuration is not ours. Whom it would have lead cannot lead us.
+            // The sender's configuration differs: its candidate is no voter here.
             return if raised { self.begin_anew(now) } else { Reaction::Nothing };
         }
         let before = self.received.insert(from, word);
@@ -322,7 +338,8 @@ impl Election {
         if self.adopt(word.vote, now) {
             return Reaction::TellAll;
         }
-        // Who votes for ever better ones hears others, and will hear us. Who repeats a worse vote has not.
+        // A sender whose votes still improve receives notifications, so ours will arrive. A sender
+        // that repeats a worse vote has not received ours.
         let repeats = before.is_none_or(|before| word.vote <= before.vote);
         let worse = self.notification(0).is_some_and(|ours| word.vote < ours.vote);
         if before.is_none() || (worse && repeats) {
@@ -332,8 +349,9 @@ impl Election {
         }
     }
 
-    /// FLE-07. The word of a leader counts as a vote too: one that was left alone before it was established would wait
-    /// in vain for those who come back in a lower round.
+    /// A notification of a voter that leads or follows (FLE-07). A leading one also counts as a
+    /// vote: otherwise a leader that lost its followers before it was established would wait in
+    /// vain for servers that return in a lower round.
     fn hear_settled(
         &mut self,
         from: ServerId,
@@ -357,7 +375,8 @@ impl Election {
         if raised {
             self.begin_anew(now);
         }
-        // A leader's position moves on while it leads. It is taken up once, or two servers would chase it for ever.
+        // A leader's zxid rises while it leads. Its vote is adopted once: if each rise were
+        // adopted, servers would notify each other for ever.
         let other = self.proposal.is_none_or(|proposal| proposal.candidate != leader);
         if (other && self.adopt(said.vote, now)) || raised {
             Reaction::TellAll
@@ -366,7 +385,8 @@ impl Election {
         }
     }
 
-    /// Goes on in a higher round. The votes of the old one are void, the own vote has yet to follow.
+    /// Enters `round` if it is higher, and discards the votes of the old one. The caller must then
+    /// vote anew.
     fn raise(&mut self, round: u64) -> bool {
         let higher = round > self.round;
         if higher {
@@ -377,7 +397,7 @@ impl Election {
         higher
     }
 
-    /// Votes anew for the best that is known.
+    /// Votes anew for the best known vote.
     fn begin_anew(&mut self, now: Instant) -> Reaction {
         if self.has_voted() {
             self.propose(self.best_known(), now);
@@ -385,7 +405,7 @@ impl Election {
         Reaction::TellAll
     }
 
-    /// Takes up a vote that is better than the own one.
+    /// Adopts a vote that is better than the own one.
     fn adopt(&mut self, vote: Vote, now: Instant) -> bool {
         let better = self.has_voted()
             && self.is_credible(vote)
@@ -410,14 +430,14 @@ impl Election {
         self.repeat = Repeat { told_at: Some(now), pause: None };
     }
 
-    /// The own history or a better one, of this round.
+    /// The best credible vote of this round, the own one included.
     fn best_known(&self) -> Option<Vote> {
         let words = self.initial.iter().chain(self.received.values());
         words.map(|word| word.vote).filter(|vote| self.is_credible(*vote)).max()
     }
 
-    /// May the candidate have this history? Nobody knows better than the candidate: it may have lost its disk, or have
-    /// found its log damaged, since others heard of it.
+    /// May the candidate have this history? What the candidate says of itself overrides what others
+    /// say: it may have lost its disk, or found its log damaged, in the meantime.
     fn is_credible(&self, vote: Vote) -> bool {
         if vote.candidate == self.own {
             let own = self.initial;
@@ -431,8 +451,8 @@ impl Election {
         }
     }
 
-    /// The voters that share the own proposal, this server included, each with its history. One that has left the
-    /// election of this round to follow the candidate does.
+    /// The voters that share the own proposal, this server included, each with its history. A voter
+    /// that has already decided to follow the candidate in this round shares it, too.
     fn sharing(&self, proposal: Vote, voters: &Voters) -> BTreeMap<ServerId, HistoryInfo> {
         let history_of = |id: ServerId| {
             if id == self.own {
@@ -447,7 +467,8 @@ impl Election {
         voters.ids().filter_map(|id| Some((id, history_of(id)?))).collect()
     }
 
-    /// FLE-05. Blank voices decide only where no other is heard.
+    /// Do these voters suffice to decide (FLE-05)? If none of them has a complete history, they
+    /// suffice only while no voter with a complete history has sent a notification.
     fn decides(
         &self,
         proposal: Vote,
@@ -459,9 +480,11 @@ impl Election {
         (full || !self.full_heard) && voters.may_decide(sharing, proposal.zxid == Zxid::ZERO)
     }
 
-    /// A leader that says so itself and that a majority follows or is (FLE-07). Their words need not agree on more than who
-    /// it is: a leader that was restarted and taken at its followers' word knows another round and epoch than they do. Not
-    /// this server: who still follows its former reign will notice.
+    /// The leader that a quorum, itself included, names in its last notifications, and the leader's
+    /// own notification, which states that it leads (FLE-07). These notifications need agree on
+    /// nothing else: a leader that was restarted, and elected by the links of its followers, has
+    /// another round and epoch than they have. The leader found is never this server: servers that
+    /// still follow its earlier epoch will notice that it looks.
     fn established(&self, voters: &Voters) -> Option<(ServerId, Notification)> {
         self.settled.iter().map(|(id, said)| (*id, *said)).find(|(leader, said)| {
             said.server_state == ServerState::Leading

@@ -1,4 +1,4 @@
-//! Elections by hand, and by the thousand.
+//! Tests of single decisions, and of whole elections over a simulated lossy network.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -75,8 +75,9 @@ impl Case {
     }
 }
 
+/// FLE-03.
 #[test]
-fn fle_03_nothing_is_said_before_the_own_vote_and_what_is_heard_is_kept() {
+fn server_sends_nothing_before_its_vote_but_keeps_received_votes() {
     let mut looking = Election::new(id(1), 0, None);
     let voters = voters(3);
     assert_eq!((looking.has_voted(), looking.notification(0)), (false, None));
@@ -90,8 +91,9 @@ fn fle_03_nothing_is_said_before_the_own_vote_and_what_is_heard_is_kept() {
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(3))));
 }
 
+/// FLE-04.
 #[test]
-fn fle_04_rounds_and_votes_only_rise_and_each_answer_is_needed() {
+fn notification_sets_round_and_proposal_and_reaction() {
     use Reaction::{Nothing, TellAll, TellSender};
     let own = vote(1, 5, 2);
     for (heard, reaction, round, proposal) in [
@@ -111,8 +113,9 @@ fn fle_04_rounds_and_votes_only_rise_and_each_answer_is_needed() {
     }
 }
 
+/// FLE-04.
 #[test]
-fn fle_04_a_higher_round_voids_the_votes_of_the_old_one() {
+fn higher_round_discards_votes_of_the_old_round() {
     let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3);
     case.hear(2, looks(5, vote(1, 7, 2)));
     assert_eq!(case.hear(3, looks(6, vote(1, 3, 3))), Reaction::TellAll);
@@ -124,8 +127,9 @@ fn fle_04_a_higher_round_voids_the_votes_of_the_old_one() {
     );
 }
 
+/// FLE-04.
 #[test]
-fn fle_04_equal_votes_heard_again_are_not_answered() {
+fn repeated_equal_votes_are_not_answered() {
     let (mut one, mut two) = (
         Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3),
         Case::new(vote(1, 5, 2), HistoryStatus::Complete, 3),
@@ -154,8 +158,9 @@ fn fle_04_equal_votes_heard_again_are_not_answered() {
     assert_eq!(two.hear(1, agreed), Reaction::Nothing);
 }
 
+/// FLE-05.
 #[test]
-fn fle_05_over_at_once_when_all_agree_else_after_a_pause() {
+fn election_ends_at_once_if_all_agree_else_after_final_wait() {
     let best = vote(1, 7, 3);
     let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3);
     assert_eq!(case.outcome(0), None);
@@ -179,8 +184,9 @@ fn fle_05_over_at_once_when_all_agree_else_after_a_pause() {
     assert_eq!(alone.outcome(&voters(1), &limits(), ms(0)), Some(Outcome::Lead));
 }
 
+/// FLE-05.
 #[test]
-fn fle_05_a_better_vote_starts_the_pause_again() {
+fn better_vote_restarts_the_final_wait() {
     let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 5);
     for (from, said) in [(2, vote(1, 5, 3)), (3, vote(1, 5, 3))] {
         case.hear(from, looks(5, said));
@@ -194,21 +200,22 @@ fn fle_05_a_better_vote_starts_the_pause_again() {
 }
 
 #[test]
-fn trap_14_nobody_waits_for_the_leader_just_lost() {
+fn election_does_not_wait_for_the_lost_leader() {
     let voters = voters(3);
     let mut looking = Election::new(id(1), 4, Some(id(3)));
     looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
     looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(2))));
 
-    // It is back, and looks for a leader itself: it counts as alive.
+    // The lost leader is back and looks for a leader itself: it counts as alive.
     let mut looking = Election::new(id(1), 4, Some(id(3)));
     looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
     looking.hear(id(3), &looks(1, vote(1, 5, 3)), &voters, ms(0));
     looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
 
-    // The others would have the lost one, which has not said so itself: that is nothing to hurry for.
+    // The other server votes for the lost leader, which has not confirmed that it looks: no reason
+    // to end the election at once.
     let mut looking = Election::new(id(1), 4, Some(id(3)));
     looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
     looking.hear(id(2), &looks(5, vote(1, 9, 3)), &voters, ms(0));
@@ -216,8 +223,9 @@ fn trap_14_nobody_waits_for_the_leader_just_lost() {
     assert_eq!(looking.outcome(&voters, &limits(), ms(20)), Some(Outcome::Follow(id(3))));
 }
 
+/// FLE-06.
 #[test]
-fn fle_06_repeats_become_rare_until_there_is_news() {
+fn resend_pause_doubles_until_the_vote_changes() {
     let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3);
     let mut at = Vec::new();
     for now in 0..2_600 {
@@ -232,8 +240,9 @@ fn fle_06_repeats_become_rare_until_there_is_news() {
     assert!(case.looking.take_resend(&limits(), ms(2_700)));
 }
 
+/// FLE-07.
 #[test]
-fn fle_07_joining_needs_a_majority_and_the_leaders_own_word() {
+fn joining_needs_a_quorum_and_a_notification_of_the_leader() {
     let (leader, other) = (vote(1, 5, 4), vote(2, 1, 3));
     for (heard, joins) in [
         (&[(4, leads(9, leader)), (2, follows(9, leader)), (3, follows(8, leader))][..], true),
@@ -241,7 +250,7 @@ fn fle_07_joining_needs_a_majority_and_the_leaders_own_word() {
         (&[(2, follows(9, leader)), (3, follows(9, leader)), (5, follows(9, leader))], false),
         (&[(4, leads(9, leader)), (2, follows(9, leader)), (3, leads(9, other))], false),
         (&[(4, leads(9, leader)), (2, follows(9, leader)), (3, follows(7, vote(2, 5, 4)))], true),
-        // Heard looking since: what it said before is over. The same the other way round.
+        // Server 2 looks again: its earlier notification no longer counts.
         (
             &[
                 (4, leads(2, leader)),
@@ -251,7 +260,7 @@ fn fle_07_joining_needs_a_majority_and_the_leaders_own_word() {
             ],
             false,
         ),
-        // A server with another configuration, and one that is no voter, settle nothing.
+        // A voter of another configuration, which is none here, does not count.
         (&[(4, leads(2, leader)), (2, follows(2, leader)), (7, follows(2, leader))], false),
     ] {
         let mut case = Case::new(vote(9, 9, 1), HistoryStatus::Complete, 5);
@@ -269,8 +278,9 @@ fn fle_07_joining_needs_a_majority_and_the_leaders_own_word() {
     }
 }
 
+/// FLE-07.
 #[test]
-fn fle_07_voices_do_not_matter_for_joining() {
+fn joining_does_not_depend_on_history_status() {
     for history_status in
         [HistoryStatus::Complete, HistoryStatus::Uninitialized, HistoryStatus::Lost]
     {
@@ -282,21 +292,23 @@ fn fle_07_voices_do_not_matter_for_joining() {
     }
 }
 
+/// FLE-07.
 #[test]
-fn fle_07_who_still_follows_my_former_reign_does_not_elect_me() {
+fn followers_of_an_earlier_round_do_not_elect_this_server() {
     let mut case = Case::new(vote(1, 5, 3), HistoryStatus::Complete, 3);
     for from in [1, 2] {
         assert_eq!(case.hear(from, follows(4, vote(1, 4, 3))), Reaction::Nothing);
     }
     assert_eq!(case.outcome(9_000), None);
-    // In this very round it is an election: they decided before their votes came here.
+    // Of this round, they count as votes: their senders decided before their votes arrived here.
     case.hear(1, follows(5, vote(1, 5, 3)));
     case.hear(2, follows(5, vote(1, 5, 3)));
     assert_eq!(case.outcome(9_000), Some(Outcome::Lead));
 }
 
+/// FLE-07.
 #[test]
-fn fle_07_a_leader_alone_is_found_by_one_that_begins_low() {
+fn leader_without_followers_is_found_from_a_lower_round() {
     let mut looking = Election::new(id(3), 0, None);
     let voters = voters(3);
     looking.vote(vote(1, 5, 3), history(HistoryStatus::Complete), ms(0));
@@ -304,7 +316,7 @@ fn fle_07_a_leader_alone_is_found_by_one_that_begins_low() {
     assert_eq!(looking.hear(id(2), &alone, &voters, ms(0)), Reaction::TellAll);
     assert_eq!(looking.notification(0), Some(looks(8, vote(2, 1, 2))));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
-    // It goes on leading, and its position with it: that is no news.
+    // A leader's zxid rises while it leads: that is not a new vote.
     let later = leads(8, vote(2, 2, 2));
     assert_eq!(looking.hear(id(2), &later, &voters, ms(0)), Reaction::Nothing);
     assert_eq!(looking.outcome(&voters, &limits(), ms(20)), Some(Outcome::Follow(id(2))));
@@ -315,8 +327,9 @@ fn fle_07_a_leader_alone_is_found_by_one_that_begins_low() {
     assert_eq!(better.outcome(9_000), None);
 }
 
+/// FLE-09.
 #[test]
-fn fle_09_non_voters_are_answered_and_not_counted() {
+fn non_voters_are_answered_but_not_counted() {
     let own = vote(1, 5, 3);
     for (said, reaction) in [
         (looks(1, vote(9, 9, 8)), Reaction::TellSender),
@@ -334,23 +347,24 @@ fn fle_09_non_voters_are_answered_and_not_counted() {
 }
 
 #[test]
-fn trap_2_blank_voices_decide_among_themselves_only() {
+fn uninitialized_voters_decide_only_among_themselves() {
     use HistoryStatus::{Complete, Lost, Uninitialized};
     let empty = vote(0, 0, 3);
     for (own, history_status, heard, over) in [
-        // All new.
+        // All disks are empty.
         (vote(0, 0, 1), Uninitialized, &[(3, Uninitialized, empty)][..], true),
-        // One of them has begun before, and logged nothing: all are needed.
+        // Server 1 has begun an epoch before, and logged nothing: all voters are needed.
         (vote(0, 0, 1), Complete, &[(3, Uninitialized, empty)], false),
         (vote(0, 0, 1), Complete, &[(3, Uninitialized, empty), (2, Uninitialized, empty)], true),
-        // A history was heard of once, so blank ones may have lost theirs, whoever is silent now.
+        // A complete history was reported once, so empty disks may be wiped ones, even if its
+        // server is silent now.
         (
             vote(0, 0, 1),
             Uninitialized,
             &[(2, Complete, vote(0, 0, 2)), (3, Uninitialized, empty)],
             false,
         ),
-        // A wiped server beside one with a history: neither counts with the other.
+        // A wiped server and one with a history: neither counts beside the other.
         (vote(0, 0, 1), Uninitialized, &[(3, Complete, vote(1, 5, 3))], false),
         (
             vote(0, 0, 1),
@@ -364,7 +378,7 @@ fn trap_2_blank_voices_decide_among_themselves_only() {
             &[(3, Complete, vote(1, 5, 3)), (2, Complete, vote(1, 5, 3))],
             true,
         ),
-        // A damaged one counts for nothing.
+        // A server with a lost history counts for nothing.
         (vote(1, 4, 1), Complete, &[(3, Lost, vote(1, 4, 1))], false),
         (vote(1, 4, 1), Complete, &[(3, Lost, vote(1, 4, 1)), (2, Complete, vote(1, 4, 1))], true),
         (vote(0, 0, 1), Uninitialized, &[(2, Lost, vote(0, 0, 2))], false),
@@ -379,7 +393,7 @@ fn trap_2_blank_voices_decide_among_themselves_only() {
 }
 
 #[test]
-fn trap_2_a_damaged_server_asks_and_never_leads() {
+fn server_with_lost_history_asks_and_never_leads() {
     let mut case = Case::new(vote(3, 9, 3), HistoryStatus::Lost, 3);
     assert_eq!(case.looking.proposal(), None);
     let asks = says(ServerState::Looking, 5, vote(0, 0, 3), HistoryStatus::Lost);
@@ -402,7 +416,7 @@ fn trap_2_a_damaged_server_asks_and_never_leads() {
 }
 
 #[test]
-fn a_candidate_that_knows_less_than_was_said_of_it_loses_the_vote() {
+fn candidate_with_less_history_than_reported_loses_votes() {
     let full = vote(2, 7, 3);
     for (now_says, history_status, proposal) in [
         (vote(0, 0, 3), HistoryStatus::Uninitialized, vote(1, 5, 2)),
@@ -416,20 +430,21 @@ fn a_candidate_that_knows_less_than_was_said_of_it_loses_the_vote() {
         assert_eq!(case.looking.proposal(), Some(full));
         case.hear(3, says(ServerState::Looking, 5, now_says, history_status));
         assert_eq!(case.looking.proposal(), Some(proposal));
-        // The echo of others does not bring it back.
+        // Other voters' old votes do not bring the rejected vote back.
         case.hear(2, looks(5, full));
         assert_eq!(case.looking.proposal(), Some(proposal));
     }
-    // The wiped server itself does not believe what others remember of it.
+    // The wiped server itself rejects others' votes for its former history.
     let mut wiped = Case::new(vote(0, 0, 3), HistoryStatus::Uninitialized, 3);
     assert_eq!(wiped.hear(1, looks(5, full)), Reaction::TellSender);
     assert_eq!(wiped.looking.proposal(), Some(vote(0, 0, 3)));
 }
 
-/// Servers 1 and 2 have their vote for server 5 from each other, and server 4, which has heard it say less, never shares it
-/// (a fork of seed 0x2c00000025bc of the swarm: a word of an earlier life of it came late, and then it was cut off).
+/// Servers 1 and 2 have their vote for server 5 from each other only. Server 4 knows from server 5
+/// itself that its history ends earlier, and never shares the vote. This happens when a late
+/// notification of an earlier start of server 5 arrives, and server 5 is cut off then.
 #[test]
-fn a_candidate_that_was_never_heard_itself_costs_a_round() {
+fn vote_for_an_absent_candidate_starts_a_new_round() {
     let resends = |case: &mut Case| {
         for at in 0..100 {
             case.looking.take_resend(&limits(), ms(at * 100));
@@ -453,7 +468,7 @@ fn a_candidate_that_was_never_heard_itself_costs_a_round() {
 }
 
 #[test]
-fn a_round_that_cannot_rise_is_no_panic() {
+fn highest_round_does_not_panic() {
     let mut looking = Election::new(id(1), u64::MAX, None);
     looking.vote(vote(1, 1, 1), history(HistoryStatus::Complete), ms(0));
     assert_eq!(looking.round(), u64::MAX);
@@ -461,15 +476,15 @@ fn a_round_that_cannot_rise_is_no_panic() {
     assert_eq!(looking.outcome(&voters(2), &limits(), ms(0)), Some(Outcome::Follow(id(2))));
 }
 
-/// Servers that elect over a network that loses, repeats and reorders; what follows an election is played: a leader
-/// without a majority and a follower without its leader look again.
+/// Servers that elect a leader over a network that loses, repeats and reorders messages. After an
+/// election, a leader without a quorum and a follower without its leader look again.
 struct World {
     rng: Rng,
     now: Instant,
     voters: Voters,
     servers: BTreeMap<ServerId, Player>,
     network: Vec<(Instant, ServerId, ServerId, Notification)>,
-    /// Of 100 messages, how many are lost; and repeated.
+    /// Of 100 messages, how many are lost, and how many arrive twice.
     lost: u32,
     repeated: u32,
     delay_ms_max: u32,
@@ -482,7 +497,7 @@ struct Player {
     begins: Instant,
     history: Vote,
     looking: Option<Election>,
-    /// Since when, how, in which round and whom it follows or leads.
+    /// Since when, and the notification that it answers with while it leads or follows.
     settled: Option<(Instant, Notification)>,
     round: u64,
 }
@@ -561,7 +576,7 @@ impl World {
         }
     }
 
-    /// What time brings to one server.
+    /// Processes the passing of time on one server.
     fn tick(&mut self, server: ServerId) {
         let player = self.servers.get_mut(&server).expect("known");
         if let Some(looking) = &mut player.looking {
@@ -589,7 +604,8 @@ impl World {
         }
     }
 
-    /// Some time after an election there are a leader and its majority, or it was in vain.
+    /// 200 ms after an election, a leader must have a quorum and a follower its leader, or it looks
+    /// again.
     fn check_settled(&mut self, server: ServerId) {
         let (since, said) = self.servers[&server].settled.expect("it has settled");
         let leader = said.vote.candidate;
@@ -603,7 +619,7 @@ impl World {
         }
     }
 
-    /// The server forgets everything but its history, its round too.
+    /// The server loses its memory, its round included, and keeps its history.
     fn restart(&mut self) {
         let count = u32::try_from(self.servers.len()).expect("few");
         let server = id(1 + u64::from(self.rng.below(count)));
@@ -631,7 +647,7 @@ impl World {
         }
     }
 
-    /// The leader that all have, if they have.
+    /// The leader that all servers name, if they agree and it leads.
     fn agreed(&self) -> Option<ServerId> {
         let said = |player: &Player| player.settled.map(|(_, said)| said.vote.candidate);
         let leaders: BTreeSet<_> = self.servers.values().map(said).collect();
@@ -641,8 +657,9 @@ impl World {
     }
 }
 
+/// FLE-05.
 #[test]
-fn fle_05_in_a_quiet_network_the_best_wins_in_one_round_with_few_messages() {
+fn best_vote_wins_in_one_round_on_a_reliable_network() {
     for seed in 0..2_000 {
         let mut world = World::new(seed, 4);
         world.run(ms(150));
@@ -650,7 +667,8 @@ fn fle_05_in_a_quiet_network_the_best_wins_in_one_round_with_few_messages() {
         let count = u32::try_from(world.servers.len()).expect("few");
         assert_eq!(world.agreed(), Some(best.candidate), "seed {seed}");
         assert_eq!(world.elections, count, "seed {seed}: once each");
-        // Each vote that a server takes up is told to all, each word of another is answered once.
+        // A server notifies all of each vote that it adopts, and answers each notification at most
+        // once.
         assert!(world.sent <= 6 * count * (count - 1), "seed {seed}: {} messages", world.sent);
         let before = world.sent;
         world.run(ms(3_000));
@@ -658,8 +676,9 @@ fn fle_05_in_a_quiet_network_the_best_wins_in_one_round_with_few_messages() {
     }
 }
 
+/// FLE-04.
 #[test]
-fn fle_04_lossy_reordered_and_repeated_delivery_ends_in_agreement_and_silence() {
+fn lossy_network_ends_in_agreement_and_silence() {
     let (mut elections, mut servers) = (0, 0);
     for seed in 0..500 {
         let mut world = World::new(seed, 60);

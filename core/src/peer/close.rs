@@ -1,6 +1,6 @@
 //! Why links between servers are closed, and why servers stop leading or following.
 //!
-//! Owns the reasons and their sentences. Must not decide what follows.
+//! Owns the reasons and their texts. Must not decide what a server does then.
 
 use std::fmt;
 
@@ -8,66 +8,73 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Zxid};
 
-/// Why a server ends a link with another: for its log, and of no other effect.
+/// Why a server closes a link to another one: logged, without any other effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LinkCloseReason {
     /// The other server has broken the protocol.
     Misbehaved(PeerMisbehaved),
-    /// The data here and there do not go together, for the reason given, which an operator has to end.
+    /// The data of the two servers are incompatible, for the given reason; an operator must
+    /// intervene.
     Incompatible(String),
-    /// This server cannot read what the other one needs.
+    /// This server cannot read the log or the snapshot that the other one needs.
     Unreadable(String),
     /// The other server is silent, or does not acknowledge.
     Silent,
-    /// The other server has dialled again since.
+    /// The other server has dialled a newer link.
     Replaced,
-    /// The other server is this one, or no member.
+    /// The other end is this server itself, or no voter.
     Stranger,
-    /// This server follows another, so it has no use for learners.
+    /// This server is a follower, so it accepts no learners.
     Follows,
-    /// This server does not follow the other one any more.
+    /// This server does not follow the other one, or no longer does.
     Unwanted,
-    /// This server looks for a leader.
+    /// This server looks for a leader, for the given reason.
     Looks(StepDownReason),
-    /// This server has no room for the other one's snapshot, for the reason given, and asks for it again later.
+    /// This server has no room for the other one's snapshot, for the given reason, and will ask
+    /// again later.
     NoRoom(String),
 }
 
-/// How the other end of a link has broken the protocol. The link is closed; a learner dials again, a follower looks for a leader.
+/// How the other end of a link has broken the protocol. A leader then closes the link of that
+/// learner; a follower closes its link and looks for a leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PeerMisbehaved {
-    /// A learner's first message was this one, and not FOLLOWERINFO.
+    /// A learner's first message was this one instead of FOLLOWERINFO.
     FirstMessage(String),
-    /// It sent this message in a phase that does not admit it, or with content that only others may send.
+    /// The other end sent this message in a phase that does not admit it, or with content that it
+    /// may not send.
     OutOfTurn(String),
-    /// A leader proposed an epoch out of turn, or far beyond those that are known.
+    /// A leader proposed an epoch in a phase that does not admit it, or one that is too far above
+    /// the known ones.
     Epoch {
-        /// The epoch.
+        /// The proposed epoch.
         proposed: Epoch,
-        /// The highest one that is known here.
+        /// The highest epoch that this server knows.
         known: Epoch,
     },
-    /// A leader began this epoch with more than a state file holds.
+    /// A leader's NEWLEADER for this epoch has no ensemble id, or more voters or nonces than a
+    /// state file holds.
     NewLeaderTooLong(Epoch),
-    /// A leader committed a position out of turn, or one that the history here does not reach.
+    /// A leader committed a zxid in a phase that does not admit it, or one outside this server's
+    /// log.
     Committed {
-        /// The position.
+        /// The committed zxid.
         zxid: Zxid,
-        /// What is committed here.
+        /// The last zxid that is committed on this server.
         from: Zxid,
-        /// Where the history here ends.
+        /// The last zxid in this server's log.
         to: Zxid,
     },
-    /// A learner acknowledged a position that it was not sent.
+    /// A learner acknowledged a zxid that was not sent to it.
     AckNotSent(Zxid),
     /// A learner answered a ping that was not sent.
     PongNotAsked {
-        /// The ping.
+        /// The round that it answered.
         round: u64,
-        /// The last one that was sent.
+        /// The round of the last ping that was sent.
         last: u64,
     },
-    /// What a leader sent does not continue the history here, for the reason given.
+    /// The leader's messages do not continue this server's history, for the given reason.
     History(String),
 }
 
@@ -76,15 +83,15 @@ pub enum PeerMisbehaved {
 pub enum StepDownReason {
     /// The leader was not reached, or its link has ended.
     Leader,
-    /// The leader was in an older epoch than this server has promised.
+    /// The leader's epoch is older than the one that this server has promised.
     Outdated,
     /// No quorum has followed this server in time.
     NotEstablished,
-    /// This server has led, and no quorum is connected any more.
+    /// This server has led, but no quorum is connected any more.
     Quorum,
-    /// A learner has a newer history, or a higher promise: it should lead.
+    /// A learner has a newer history or a higher accepted epoch, so it should lead.
     Behind,
-    /// The numbers of this epoch are used up.
+    /// All zxids of this epoch are used up.
     Epoch,
     /// A later election is under way.
     Overtaken,

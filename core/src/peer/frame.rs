@@ -1,14 +1,17 @@
-//! The frames on connections between servers, once these have greeted each other. Both worlds, real and simulated, use them.
+//! The frames on connections between servers, after the greeting, for the real network and the
+//! simulated one.
 //!
-//! Owns framing, checksums and signatures, and how long a frame may be. Must not know what messages mean.
+//! Owns framing, checksums, signatures and the bounds of frame lengths. Must not know what messages
+//! mean.
 //!
 //! ```text
 //! frame         length u32 | crc32c of the content u32   | content, postcard
 //! signed frame  length u32 | HMAC-SHA-256, 16 bytes of it | content, postcard
 //! ```
 //!
-//! All numbers are little-endian. Frames are signed where both ends have proved that they know a secret (`greeting`).
-//! Nothing is allocated for what a length announces: a buffer holds what has arrived.
+//! All integers are little-endian. Frames are signed if both ends have proved that they know a
+//! secret (`greeting`). Nothing is allocated for an announced length: buffers hold only what has
+//! arrived.
 
 use std::fmt;
 
@@ -23,27 +26,29 @@ use super::secret::{FrameKey, SIGNATURE_BYTES};
 const LENGTH_BYTES: usize = 4;
 /// Bytes of a checksum.
 const SUM_BYTES: usize = 4;
-/// Longest content accepted: a request of the largest frame that can be configured, with room around it.
+/// The longest content accepted, bytes: the largest configurable request, with room for what
+/// surrounds it.
 pub const CONTENT_MAX: usize = 256 << 20;
-/// Longest content of all messages but a few kinds.
+/// The longest content of all but a few kinds of messages, bytes.
 const SMALL_MAX: usize = 8 << 10;
 
-/// Bytes that are not from a server like this one: the connection is closed.
+/// Why received bytes are no frame. The connection must be closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BadFrame {
-    /// The greeting is not one of ours.
+    /// The bytes are not the greeting of a Zabkeeper server.
     Stranger,
-    /// Longer than what is accepted at this point: its length, and that bound.
+    /// The content is longer than accepted at this point: its length and the bound, bytes.
     Length(u32, usize),
-    /// The checksum is not that of the content.
+    /// The checksum does not match the content.
     Checksum,
-    /// It is not signed by the other end as the next frame.
+    /// The signature is not that of the other end for its next frame.
     Signature,
-    /// The content is no message.
+    /// The content does not decode as a message.
     Content,
 }
 
-/// How long the frames may be that come on a connection, by the first byte of their content, which is their kind.
+/// The longest contents accepted on a connection, bytes, by the first byte of the content, which is
+/// the kind of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     any: usize,
@@ -52,20 +57,21 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of notifications, which have some 40 bytes.
+    /// For notifications, which have some 40 bytes.
     pub const NOTIFICATION: Bounds = Bounds { any: 1 << 10, long: 0, long_kinds: &[] };
 
-    /// Of whoever has greeted, and has not been taken for a learner yet.
+    /// For a link that has been greeted, before its dialler is accepted as a learner.
     pub const GREETED: Bounds = Bounds { any: SMALL_MAX, long: 0, long_kinds: &[] };
 
-    /// Any that a message can have.
+    /// For all messages.
     pub const LONGEST: Bounds = Bounds { any: CONTENT_MAX, long: 0, long_kinds: &[] };
 
-    /// Of a leader: pieces of a snapshot and transactions may be long.
+    /// For messages of a leader: only snapshot chunks and proposals may be long.
     pub const LEADER: Bounds =
         Bounds { any: SMALL_MAX, long: CONTENT_MAX, long_kinds: &[SNAP, PROPOSAL] };
 
-    /// Of a learner: requests of clients and lists of sessions may be long, up to this.
+    /// For messages of a learner: only requests and lists of sessions (in pongs) may have up to
+    /// `long` bytes.
     pub fn learner(long: usize) -> Bounds {
         Bounds { any: SMALL_MAX, long: long.min(CONTENT_MAX), long_kinds: &[PONG, REQUEST] }
     }
@@ -78,7 +84,7 @@ impl Bounds {
     }
 }
 
-// Places in `FromLeader` and in `FromLearner`.
+// The variants' indices in `FromLeader` (`SNAP`, `PROPOSAL`) and `FromLearner` (`PONG`, `REQUEST`).
 const SNAP: u8 = 2;
 const PROPOSAL: u8 = 3;
 const PONG: u8 = 5;
@@ -95,7 +101,7 @@ impl Writer {
         Writer { key: Some(key) }
     }
 
-    /// Appends a message of a link as the next frame.
+    /// Appends a link's message as the next frame.
     pub fn encode_message(&mut self, message: &PeerMessage, out: &mut Vec<u8>) {
         match message {
             PeerMessage::Learner(message) => self.encode(message, out),
@@ -107,7 +113,7 @@ impl Writer {
     pub fn encode<T: Serialize>(&mut self, message: &T, out: &mut Vec<u8>) {
         let start = out.len();
         let head = head_bytes(self.key.as_ref());
-        // Enough for all but transactions and pieces of a snapshot, of which there are few.
+        // Enough for all messages but transactions and snapshot chunks, of which there are few.
         out.reserve(64);
         out.extend_from_slice(&[0; LENGTH_BYTES + SIGNATURE_BYTES][..head]);
         *out = postcard::to_extend(message, std::mem::take(out)).expect("plain data encodes");
@@ -140,16 +146,16 @@ impl Reader {
         Reader { key: Some(key), ..Reader::default() }
     }
 
-    /// From now on frames may be so long.
+    /// Sets the bounds for the frames that follow.
     pub fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
     }
 
-    /// Takes the next message of a link off `buffer`; `None` where there is none yet. Whoever has `dialled` is the learner,
-    /// and reads what leaders say.
+    /// Takes the next message of a link off `buffer`; `None` if it is incomplete. If this end has
+    /// `dialled`, it is the learner and reads a leader's messages.
     ///
     /// # Errors
-    /// [`BadFrame`]; the connection is of no use any more.
+    /// [`BadFrame`]: the connection must be closed.
     pub fn decode_message(
         &mut self,
         dialled: bool,
@@ -162,10 +168,10 @@ impl Reader {
         }
     }
 
-    /// Takes the next whole frame off `buffer`; `None` where there is none yet.
+    /// Takes the next frame off `buffer`; `None` if it is incomplete.
     ///
     /// # Errors
-    /// [`BadFrame`]; the connection is of no use any more.
+    /// [`BadFrame`]: the connection must be closed.
     pub fn decode<T: DeserializeOwned>(
         &mut self,
         buffer: &mut BytesMut,
@@ -175,7 +181,8 @@ impl Reader {
             return Ok(None);
         };
         let length = length.get_u32_le();
-        // The kind comes first, so that a short beginning shows whether a long frame may follow.
+        // The kind is the first byte of the content, so the bound is known before a long frame has
+        // arrived.
         let bound = self.bounds.of(buffer.get(head).copied());
         let whole = usize::try_from(length).ok().filter(|bytes| *bytes <= bound);
         let Some(whole) = whole else {
@@ -201,15 +208,16 @@ fn head_bytes(key: Option<&FrameKey>) -> usize {
     LENGTH_BYTES + key.map_or(SUM_BYTES, |_| SIGNATURE_BYTES)
 }
 
-/// Appends a message as a frame that is not signed.
+/// Appends a message as an unsigned frame.
 pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) {
     Writer::default().encode(message, out);
 }
 
-/// Takes the next whole frame off `buffer`, which is not signed and may be as long as any; `None` where there is none yet.
+/// Takes the next frame off `buffer`, unsigned and with at most [`CONTENT_MAX`] bytes of content;
+/// `None` if it is incomplete.
 ///
 /// # Errors
-/// [`BadFrame`]; the connection is of no use any more.
+/// [`BadFrame`]: the connection must be closed.
 pub fn decode<T: DeserializeOwned>(buffer: &mut BytesMut) -> Result<Option<T>, BadFrame> {
     Reader { key: None, bounds: Bounds::LONGEST }.decode(buffer)
 }
@@ -250,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_survive_any_cut_of_the_stream() {
+    fn frames_survive_any_split_of_the_stream() {
         let mut bytes = Vec::new();
         messages().iter().for_each(|message| encode(message, &mut bytes));
         for cut in 0..bytes.len() {
@@ -267,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_is_never_a_message() {
+    fn frame_with_a_changed_byte_is_never_decoded() {
         let mut bytes = Vec::new();
         encode(&messages()[1], &mut bytes);
         for at in 0..bytes.len() {
@@ -277,9 +285,9 @@ mod tests {
         }
     }
 
-    /// The first byte of a frame's content says how long it may be.
+    /// The first byte of the content decides how long a frame may be.
     #[test]
-    fn only_some_kinds_may_be_long_and_only_where_they_are_expected() {
+    fn long_messages_are_accepted_only_from_the_role_that_sends_them() {
         let entry = Entry { zxid: Zxid(7), bytes: vec![5; 20_000].into() };
         let pong = FromLearner::Pong {
             round: 1,

@@ -1,17 +1,23 @@
-//! How a connection between servers begins: the dialler's greeting, the listener's answer, and, where both know a secret,
-//! proofs of it. Both worlds, real and simulated, use these.
+//! How a connection between servers begins: the dialler's greeting, the listener's answer, and, if
+//! both know a secret, proofs of it. For the real network and the simulated one.
 //!
-//! Owns these bytes, and who is refused with which words. Must not know what servers say afterwards.
+//! Owns the bytes of this handshake, and the reasons to refuse a connection, with their texts. Must
+//! not know the messages that follow.
 //!
 //! ```text
-//! dialler  -> facts                        magic "zabk-peer" | highest version u8 | lowest version u8 | verdict u8
-//! listener -> facts [proof [proof]]          | length u16 of all facts | channel u8 | features u32 | from u64 | to u64
-//! dialler  ->       [proof]                  | ensemble u64 | nonce 16 bytes | what later versions add | crc32c u32
+//! dialler  -> facts
+//! listener -> facts [proof proof]
+//! dialler  ->       [proof]
+//!
+//! facts  magic "zabk-peer" | highest version u8 | lowest version u8 | verdict u8
+//!        | length u16 of all facts | channel u8 | features u32 | from u64 | to u64
+//!        | ensemble u64 | nonce 16 bytes | what later versions add | crc32c u32
 //! ```
 //!
-//! All numbers are little-endian. Before it has a whole greeting, a listener says nothing. A verdict other than 0 is a
-//! refusal, and the connection ends with it. Proofs have 32 bytes; they are there where both ends say that they know a
-//! secret, and what the dialler sends then is signed (`frame`). A greeting of version 2 has 2 for the highest version.
+//! All integers are little-endian. A listener sends nothing before it has read a whole greeting. A
+//! verdict other than 0 is a refusal, after which the connection is closed. A proof has 32 bytes.
+//! Proofs are sent if both ends state that they know a secret; all frames that follow are then
+//! signed (`frame`). In a greeting of version 2, the highest version is 2.
 
 use std::fmt;
 
@@ -23,51 +29,51 @@ use crate::identity;
 use crate::ids::ServerId;
 
 const MAGIC: &[u8; 9] = b"zabk-peer";
-/// Raised where an older server would misread the greeting, a frame or a message: a variant that it does not know, or one
-/// that has changed or moved.
+/// To be raised if an older server would misread the greeting, a frame or a message, for example a
+/// variant that it does not know, or one that has changed or moved.
 const VERSION: u8 = 5;
-/// The oldest version that this server speaks.
+/// The oldest version that this server understands.
 const VERSION_MIN: u8 = 5;
-/// Bytes up to the length of the facts.
+/// Bytes up to the length of the facts, including it.
 const HEAD_BYTES: usize = 14;
-/// Bytes of the facts of version 3.
+/// Bytes of the facts since version 3.
 const FACTS_BYTES: usize = 63;
-/// Longest facts that a later version may have.
+/// The longest facts that a later version may send.
 const FACTS_BYTES_MAX: usize = 1024;
-/// The first version whose greeting has this form.
+/// The first version whose greeting has this layout.
 const FIRST_ANSWERED: u8 = 3;
 
-/// Feature: this end knows a secret.
+/// Feature flag: this end knows a secret.
 const KNOWS_SECRET: u32 = 1;
-/// Feature: this end talks only to those who know one.
+/// Feature flag: this end accepts only servers that know a secret.
 const WANTS_SECRET: u32 = 2;
 
-/// Which conversation a connection is for.
+/// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
-    /// Notifications, one way: from whoever dialled.
+    /// Notifications, sent only by the end that has dialled.
     Election,
     /// A link between learner and leader, both ways.
     Quorum,
 }
 
-/// What a server brings to a greeting.
+/// What a server states about itself in a greeting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Local {
     /// Its id.
     pub id: ServerId,
-    /// Its ensemble; 0 where it does not know it yet.
+    /// Its ensemble; 0 if it has no data, or does not know its ensemble yet.
     pub ensemble: u64,
-    /// What it can prove itself with.
+    /// The secrets that it can prove to know.
     pub secrets: Secrets,
-    /// Does it talk only to those who know a secret?
+    /// Does it accept only servers that know a secret?
     pub demands_secret: bool,
 }
 
-/// A number used once, unpredictable: from the driver.
+/// A number used once, unpredictable: drawn by the driver.
 pub type Nonce = [u8; 16];
 
-/// What one end says about itself and about the other one.
+/// What one end states about itself and about the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Facts {
     highest: u8,
@@ -81,85 +87,85 @@ struct Facts {
     nonce: Nonce,
 }
 
-/// A greeting as the listener has read it.
+/// A greeting that the listener has read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Greeting {
     facts: Facts,
-    /// As it came.
+    /// Its bytes, for the transcript.
     bytes: Vec<u8>,
 }
 
-/// The dialler's half: it has greeted, and waits for the answer.
+/// The dialler after its greeting: it waits for the answer.
 #[derive(Clone, Debug)]
 pub struct Dialling {
     local: Local,
     channel: Channel,
     to: ServerId,
-    /// Its greeting.
+    /// The bytes of its greeting.
     transcript: Vec<u8>,
 }
 
-/// The listener's half: it has answered, and may wait for a proof.
+/// The listener after its answer: it may wait for a proof.
 #[derive(Clone, Debug)]
 pub struct Accepting {
     secrets: Secrets,
     peer: ServerId,
-    /// Greeting and answer.
+    /// The bytes of the greeting and of the answer.
     transcript: Vec<u8>,
     wants_proof: bool,
 }
 
-/// A connection whose ends know each other.
+/// A connection whose handshake is over.
 #[derive(Debug)]
 pub struct Established {
-    /// Who is at the other end; where it is not proven, by its own word.
+    /// The server at the other end: proven if `proven`, otherwise as it claims.
     pub peer: ServerId,
-    /// Do both know the secret?
+    /// Have both ends proved that they know the secret?
     pub proven: bool,
-    /// For what comes.
+    /// Reads the frames that arrive.
     pub reader: Reader,
-    /// For what goes.
+    /// Writes the frames to send.
     pub writer: Writer,
 }
 
-/// Why a connection ends with its greeting.
+/// Why a connection is closed during its handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The bytes are not those of a server.
+    /// The bytes are no greeting or answer.
     Malformed(BadFrame),
-    /// No version that both speak: the other one's lowest and highest.
+    /// No common version: the other end's lowest and highest.
     Version(u8, u8),
-    /// For another channel than the port's.
+    /// The connection is for another channel than the port's.
     Channel(u8),
-    /// The dialler means another server than the one that it has reached.
+    /// The dialler wanted another server than the one that it reached.
     WrongServer {
-        /// Whom it means.
+        /// The server that it wanted.
         meant: ServerId,
-        /// Whom it has reached.
+        /// The server that it reached.
         reached: ServerId,
     },
-    /// The listener's configuration has no such server.
+    /// The listener's configuration has no other server with this id.
     Unlisted(ServerId),
-    /// The configuration at the other end does not have this server.
+    /// The other server's configuration does not have this server.
     UnlistedThere(ServerId),
-    /// The two belong to two ensembles.
+    /// The two servers belong to different ensembles.
     OtherEnsemble {
         /// The other server.
         server: ServerId,
-        /// Its ensemble.
+        /// The other server's ensemble.
         theirs: u64,
-        /// This server's.
+        /// This server's ensemble.
         ours: u64,
     },
-    /// The other one demands a secret, and this server has none.
+    /// The other server demands a secret, and this server has none.
     NoSecretHere(ServerId),
-    /// This server demands a secret, and the other one has none.
+    /// This server demands a secret, and the other server has none.
     NoSecretThere(ServerId),
-    /// Both have a secret, and not the same.
+    /// Both servers have a secret, but not the same one.
     WrongSecret(ServerId),
-    /// Another connection of this server stands, or it comes too often.
+    /// The dialler has another connection already, or dials too often.
     Busy(ServerId),
-    /// A reason that a later version has.
+    /// A reason of a later version: its verdict.
     Unknown(ServerId, u8),
 }
 
@@ -189,7 +195,7 @@ impl Local {
         }
     }
 
-    /// What both ends check alike of each other.
+    /// The checks that both ends make.
     fn check(&self, theirs: &Facts) -> Result<(), Refusal> {
         let server = theirs.from;
         if identity::differ(self.ensemble, theirs.ensemble) {
@@ -230,8 +236,8 @@ impl Facts {
         bytes
     }
 
-    /// Takes facts off `buffer`, with their bytes; `None` where they are not whole yet. Whatever cannot become facts is
-    /// refused with the byte that shows it.
+    /// Takes facts off `buffer`, with their bytes; `None` if they are incomplete. Bytes that cannot
+    /// become facts are refused as early as possible.
     fn take(buffer: &mut BytesMut) -> Result<Option<(Facts, Vec<u8>)>, Refusal> {
         let known = buffer.len().min(MAGIC.len());
         if buffer[..known] != MAGIC[..known] {
@@ -271,28 +277,29 @@ impl Facts {
 }
 
 impl Greeting {
-    /// Takes a greeting off `buffer`; `None` where it is not whole yet.
+    /// Takes a greeting off `buffer`; `None` if it is incomplete.
     ///
     /// # Errors
-    /// Of bytes that are no greeting.
+    /// If the bytes are no greeting.
     pub fn take(buffer: &mut BytesMut) -> Result<Option<Greeting>, Refusal> {
         Ok(Facts::take(buffer)?.map(|(facts, bytes)| Greeting { facts, bytes }))
     }
 
-    /// Who says it is there.
+    /// The server that the dialler claims to be.
     pub fn from(&self) -> ServerId {
         self.facts.from
     }
 
-    /// Will it have to prove that it knows a secret?
+    /// Must the dialler prove that it knows a secret?
     pub fn proves_to(&self, local: &Local) -> bool {
         local.proves_to(&self.facts)
     }
 
-    /// Is the connection to be refused at `local`'s port for `channel`? `lists` says who is in its configuration.
+    /// Accepts or refuses the connection at `local`'s port for `channel`. `lists` tells whether a
+    /// server is in the configuration.
     ///
     /// # Errors
-    /// Why.
+    /// The reason to refuse it.
     pub fn check(
         &self,
         local: &Local,
@@ -313,14 +320,14 @@ impl Greeting {
         }
     }
 
-    /// The bytes that refuse it.
+    /// The answer that refuses the connection.
     pub fn refuse(&self, local: &Local, why: &Refusal, nonce: Nonce) -> Vec<u8> {
         let mut facts = local.facts(self.facts.channel, self.facts.from, nonce);
         facts.verdict = why.verdict();
         facts.encode().to_vec()
     }
 
-    /// Welcomes it: what comes next, and the bytes that say so.
+    /// Accepts the connection: the state that waits for the proof, and the answer to send.
     pub fn welcome(self, local: &Local, nonce: Nonce) -> (Accepting, Vec<u8>) {
         let answer = local.facts(self.facts.channel, self.facts.from, nonce).encode();
         let wants_proof = local.proves_to(&self.facts);
@@ -336,10 +343,10 @@ impl Greeting {
 }
 
 impl Accepting {
-    /// Takes the dialler's proof off `buffer`, if there has to be one; `None` where it is not whole yet.
+    /// Takes the dialler's proof off `buffer`, if one is required; `None` if it is incomplete.
     ///
     /// # Errors
-    /// It is a wrong one.
+    /// If the proof is wrong.
     pub fn establish(&self, buffer: &mut BytesMut) -> Result<Option<Established>, Refusal> {
         if !self.wants_proof {
             return Ok(Some(Established::unproven(self.peer)));
@@ -353,14 +360,15 @@ impl Accepting {
         Ok(Some(Established::proven(self.peer, secret, Side::Listener, &self.transcript)))
     }
 
-    /// Who has dialled.
+    /// The server that has dialled.
     pub fn peer(&self) -> ServerId {
         self.peer
     }
 }
 
 impl Dialling {
-    /// Begins to talk to `to`: what comes next, and the greeting.
+    /// Begins the handshake with `to`: the state that waits for the answer, and the greeting to
+    /// send.
     pub fn begin(
         local: Local,
         channel: Channel,
@@ -371,16 +379,16 @@ impl Dialling {
         (Dialling { local, channel, to, transcript: bytes.clone() }, bytes)
     }
 
-    /// Takes the answer off `buffer`: the connection, and the bytes that go first on it; `None` where the answer is not
-    /// whole yet.
+    /// Takes the answer off `buffer`: the connection, and the bytes to send first on it (the proof,
+    /// if both know a secret); `None` if the answer is incomplete.
     ///
     /// # Errors
-    /// One of both refuses the other.
+    /// If one of the servers refuses the other.
     pub fn establish(
         &self,
         buffer: &mut BytesMut,
     ) -> Result<Option<(Established, Vec<u8>)>, Refusal> {
-        // Facts and proofs are taken together, so that a cut between them does no harm.
+        // Facts and proofs are taken together, so that the answer may arrive in several pieces.
         let mut ahead = buffer.clone();
         let Some((answer, bytes)) = Facts::take(&mut ahead)? else {
             return Ok(None);
@@ -413,7 +421,7 @@ impl Dialling {
                 let (theirs, ours) = (ensemble, self.local.ensemble);
                 Some(Refusal::OtherEnsemble { server: from, theirs, ours })
             }
-            // What is there for the listener is here for the dialler.
+            // Verdicts are from the listener's point of view, results from the dialler's.
             NO_SECRET_WITH_DIALLER => Some(Refusal::NoSecretHere(from)),
             NO_SECRET_WITH_LISTENER => Some(Refusal::NoSecretThere(from)),
             BUSY => Some(Refusal::Busy(from)),
@@ -464,7 +472,7 @@ const MALFORMED: u8 = 9;
 const WRONG_SECRET: u8 = 10;
 
 impl Refusal {
-    /// As the listener answers it.
+    /// The number of this refusal in a listener's answer.
     fn verdict(&self) -> u8 {
         match self {
             Refusal::Malformed(_) => MALFORMED,
@@ -481,7 +489,7 @@ impl Refusal {
         }
     }
 
-    /// A short name, so that logs bound each kind of refusal on its own.
+    /// A short name: logs limit each kind of refusal on its own.
     pub fn kind(&self) -> &'static str {
         match self {
             Refusal::Malformed(_) => "malformed",

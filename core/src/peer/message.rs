@@ -1,6 +1,8 @@
-//! The messages on a link between a learner, who has dialled, and its leader: first in, first out.
+//! The messages on a link between a learner, which has dialled, and its leader. Links deliver in
+//! order.
 //!
-//! Owns what each end may say, as one type for each direction. Must not decide anything. Sent by position: append only.
+//! Owns the messages that each end may send, as one type for each direction. Must not decide
+//! anything. Variants are encoded as their index: append only.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +19,8 @@ use crate::store::Entry;
 use crate::txn::Origin;
 use crate::wire::Request;
 
-/// A message on a link. The direction says which of both types is read, so that bytes carry no mark of it.
+/// A message on a link. The reader knows from the link's direction which type to decode, so the
+/// bytes do not say it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PeerMessage {
     /// From the end that has dialled.
@@ -26,181 +29,187 @@ pub enum PeerMessage {
     Leader(FromLeader),
 }
 
-/// What a learner says to its leader.
+/// A message of a learner to its leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum FromLearner {
-    /// First: what it has promised so far (ZAB-02).
+    /// The first message: what the learner has promised so far (ZAB-02).
     FollowerInfo {
-        /// Highest epoch promised.
+        /// The highest epoch promised.
         accepted: Epoch,
-        /// Its history.
+        /// The learner's history.
         history: HistoryInfo,
-        /// Its ensemble; 0 where it does not know it yet.
+        /// The learner's ensemble; 0 if it has no data, or does not know its ensemble yet.
         ensemble: u64,
     },
     /// The promise not to follow an older epoch is durable (ZAB-04).
     AckEpoch {
-        /// Was the promise made now? One that was made earlier may have been made to somebody else, and is not counted.
+        /// Was the promise made now? An earlier one may have been made to another leader, and is
+        /// not counted.
         fresh: bool,
-        /// Epoch of its history.
+        /// Epoch of the learner's history.
         current: Epoch,
-        /// Last transaction of its history.
+        /// Last transaction of the learner's history.
         last: Zxid,
-        /// The random number of the epoch of that transaction; 0 where it is not known.
+        /// The nonce of the epoch of that transaction; 0 if it is unknown.
         nonce: u64,
     },
-    /// Where its history ends, after [`FromLeader::Trunc`] or the last [`FromLeader::Snap`].
+    /// The end of the learner's history, after [`FromLeader::Trunc`] or the last
+    /// [`FromLeader::Snap`].
     SyncAt {
         /// Last transaction.
         last: Zxid,
-        /// The random number of its epoch; 0 where it is not known.
+        /// The nonce of its epoch; 0 if it is unknown.
         nonce: u64,
     },
-    /// History and epoch are durable.
+    /// The learner's history is durable, and so is the epoch: acknowledges
+    /// [`FromLeader::NewLeader`].
     AckNewLeader {
         /// The epoch.
         epoch: Epoch,
     },
-    /// Its log is durable up to here (ZAB-15).
+    /// The learner's log is durable up to here (ZAB-15).
     Ack {
-        /// The watermark.
+        /// The last durable transaction.
         zxid: Zxid,
     },
-    /// The answer to a ping, with the sessions that were heard of since the last answer.
+    /// Answers a ping, with the sessions that were touched since the last answer.
     Pong {
-        /// Of the ping.
+        /// The round of the ping.
         round: u64,
         /// The learner's monotonic clock when it sends this: an opaque number to the leader.
         sent: Instant,
         /// `sent` of the ping that this answers.
         echo: Instant,
-        /// The sessions, and the timeout that each was granted last, ms (SESS-16).
+        /// The touched sessions, and the timeout last granted to each, ms (SESS-16).
         touched: Vec<(SessionId, u32)>,
-        /// Fingerprints of its state at positions at which servers compare them.
+        /// Digests of the learner's state at the positions at which servers compare them.
         digests: Vec<(Zxid, u64)>,
     },
-    /// A client's write (ZAB-16).
+    /// Forwards a client's write (ZAB-16).
     Request {
-        /// For which session.
+        /// The client's session.
         session: SessionId,
-        /// Who has to answer.
+        /// The server, connection and request that wait for the answer.
         origin: Origin,
-        /// Who asks (ACL-18).
+        /// The client's authenticated ids (ACL-18).
         ids: Ids,
         /// The write.
         request: Request,
-        /// What the session is to the ensemble.
+        /// Which servers know the session.
         session_kind: SessionKind,
     },
-    /// A client wants a session.
+    /// A client asks for a new session.
     CreateSession {
         /// Negotiated timeout, ms.
         timeout_ms: u32,
-        /// Who has to answer.
+        /// The server, connection and request that wait for the answer.
         origin: Origin,
     },
-    /// A client wants to go on with its session here (ZAB-21). Where it comes from another server, the answer is
-    /// a transaction that says so; else it is [`FromLeader::Synced`]: once a quorum has confirmed the leader, what the
-    /// learner knows of the session by then is true.
+    /// A client resumes its session at this learner (ZAB-21). If the session moves from another
+    /// server, the answer is a transaction that moves it; otherwise it is [`FromLeader::Synced`],
+    /// once a quorum has confirmed the leader: what the learner then knows of the session is true.
     Revalidate {
         /// The client's connection with the learner.
         conn: ConnId,
-        /// Which session.
+        /// The session.
         session: SessionId,
         /// Negotiated timeout, ms.
         timeout_ms: u32,
     },
-    /// A client wants to see whatever was committed before now (CONS-04).
+    /// A client's `sync`: it waits for everything that was committed before now (CONS-04).
     Sync {
         /// The client's connection with the learner.
         conn: ConnId,
         /// Number of the request on that connection.
         request: u64,
     },
-    /// It makes a tree of the snapshot that it was sent, which takes its time.
+    /// The learner is building a tree from the snapshot that it received: reports progress.
     Loading {
         /// Parts of the work that are done.
         done: u64,
-        /// All of them.
+        /// All parts of the work.
         all: u64,
     },
 }
 
-/// What a leader says to a learner.
+/// A message of a leader to a learner.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum FromLeader {
-    /// The epoch it proposes to begin, or has begun (ZAB-03).
+    /// The epoch that the leader proposes, or has begun (ZAB-03).
     LeaderInfo {
         /// The epoch.
         epoch: Epoch,
-        /// Is there nothing that the learner can have forgotten, if it is blank? The leader has logged nothing at all, or the
-        /// learner was no voter of the last epoch that was established.
+        /// If the learner's disk is empty, is it certain that nothing was lost? That is so if the
+        /// leader has logged nothing at all, or if the learner was no voter of the last established
+        /// epoch.
         empty: bool,
-        /// Its ensemble; 0 where it does not know it yet.
+        /// The leader's ensemble; 0 if it does not know it yet.
         ensemble: u64,
-        /// Has it logged nothing at all, so that it may become part of another ensemble?
+        /// Has the leader logged nothing at all, so that it may join another ensemble?
         blank: bool,
     },
-    /// Forget what comes after this position (ZAB-07).
+    /// The learner must discard what follows this position (ZAB-07).
     Trunc {
         /// The position.
         to: Zxid,
     },
-    /// A piece of a snapshot, which is to replace the learner's history (ZAB-10).
+    /// A chunk of a snapshot, which replaces the learner's history (ZAB-10).
     Snap {
         /// The snapshot's position.
         zxid: Zxid,
-        /// Number of the piece, from zero.
+        /// Number of the chunk, from zero.
         index: u32,
-        /// Its content.
+        /// The bytes of the chunk.
         bytes: Bytes,
-        /// Is it the last piece?
+        /// Is this the last chunk?
         last: bool,
     },
     /// The next transaction (ZAB-09, ZAB-14).
     Proposal(Entry),
-    /// The learner has been sent the whole history (ZAB-11). It says so again, with the new list to keep, where the
-    /// ensemble has other voters than before and a quorum has the history.
+    /// The whole history was sent to the learner (ZAB-11). Sent a second time, with the new list of
+    /// voters to store, if the voters have changed and a quorum has the history.
     NewLeader {
-        /// The epoch that begins with it.
+        /// The epoch that begins.
         epoch: Epoch,
         /// The voters of this epoch.
         voters: BTreeSet<ServerId>,
-        /// The voters of the last established epoch: the list to keep.
+        /// The voters of the last established epoch: the list to store.
         established: BTreeSet<ServerId>,
-        /// The ensemble.
+        /// The ensemble's identity.
         identity: Identity,
-        /// The random numbers of the epochs of the history.
+        /// The nonces of the epochs of the history.
         nonces: Vec<EpochNonce>,
     },
-    /// Serve clients (ZAB-12).
+    /// The learner may serve clients (ZAB-12).
     UpToDate {
         /// The history is committed up to here.
         committed: Zxid,
     },
     /// The history is committed up to here.
     Commit {
-        /// The watermark.
+        /// The last committed transaction.
         zxid: Zxid,
     },
-    /// Is somebody there? (ZAB-17)
+    /// Asks for a [`FromLearner::Pong`] (ZAB-17).
     Ping {
-        /// Counts pings.
+        /// Number of this ping round.
         round: u64,
         /// The leader's monotonic clock when it sends this: an opaque number to the learner.
         sent: Instant,
-        /// `sent` of the last [`FromLearner::Pong`] that the leader has read on this link; zero before the first.
-        /// It bounds the age of this message on the learner's own clock, however long the message waited to be read.
+        /// `sent` of the last [`FromLearner::Pong`] that the leader has read on this link; zero
+        /// before the first. It bounds the age of this message on the learner's own clock, however
+        /// long the message waited to be read.
         echo: Instant,
     },
-    /// Everything is in what was sent before this message.
+    /// Answers [`FromLearner::Sync`] and [`FromLearner::Revalidate`]: the learner has already been
+    /// sent everything that was committed when the request arrived.
     Synced {
         /// The client's connection with the learner.
         conn: ConnId,
         /// Number of the request on that connection.
         request: u64,
     },
-    /// What the learner has at this position is not what the ensemble has there.
+    /// The learner's state at this position differs from that of the ensemble.
     Differs {
         /// The position.
         zxid: Zxid,

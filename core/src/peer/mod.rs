@@ -1,8 +1,8 @@
-//! What servers say to each other: notifications while they look for a leader, then messages on a link.
+//! Messages between servers: notifications while they look for a leader, then messages on links.
 //!
-//! Owns the vocabulary (`zab` draws who says what when, `docs/design/001-ensemble.md` has the table) and, in [`frame`],
-//! its encoding; [`greeting`] is how connections begin, and [`secret`] how servers prove that they are some. Must not
-//! decide anything.
+//! Owns the types of messages (`docs/design/001-ensemble.md` has a table of them, `zab` a diagram
+//! of their order) and, in [`frame`], their encoding; [`greeting`] is how connections begin, and
+//! [`secret`] how an end proves that it belongs to the ensemble. Must not decide anything.
 
 mod close;
 pub mod frame;
@@ -22,61 +22,67 @@ use crate::wire::Request;
 pub use close::{LinkCloseReason, PeerMisbehaved, StepDownReason};
 pub use message::{FromLeader, FromLearner, PeerMessage};
 
-/// For whom, and why: the derived order compares epoch, then history, then id, and greater is better (FLE-02).
+/// A vote. The derived order compares the epochs, then the zxids, then the ids; the greater vote is
+/// the better one (FLE-02).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Vote {
     /// Epoch of the candidate's history.
     pub epoch: Epoch,
-    /// Last transaction that the candidate has logged.
+    /// Zxid of the last transaction that the candidate has logged.
     pub zxid: Zxid,
-    /// Who is to lead.
+    /// The server that should lead.
     pub candidate: ServerId,
 }
 
-/// What a server is doing, as far as an election is concerned (FLE-01). Sent by position: append only.
+/// The role of a server, as its notifications state it (FLE-01). Encoded as the variant's index:
+/// append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ServerState {
     /// Looks for a leader.
     Looking,
-    /// Follows one.
+    /// Follows a leader.
     Following,
     /// Leads.
     Leading,
 }
 
-/// What a session is to the ensemble, by the word of the server that holds its connection (SESS-14). Sent by
-/// position: append only.
+/// Which servers know a session, as stated by the server that holds its connection (SESS-14).
+/// Encoded as the variant's index: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SessionKind {
-    /// Known to all: whether it is alive is the leader's to say.
+    /// All servers know it. The leader decides whether it is alive.
     Global,
-    /// Known to that server alone, who answers for it.
+    /// Only that server knows it, and decides whether it is alive.
     Local,
-    /// Known to that server alone until now: the leader makes it known to all before it looks at the write (SESS-15).
+    /// Only that server knows it so far: the leader makes it global before it processes the write
+    /// (SESS-15).
     Upgrading {
         /// Negotiated timeout, ms.
         timeout_ms: u32,
     },
 }
 
-/// A message of the election. May be lost, repeated and reordered.
+/// A message of the election. The network may lose, repeat and reorder it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Notification {
-    /// Of the sender.
+    /// Role of the sender.
     pub server_state: ServerState,
-    /// The sender's election, counted by itself and raised to the highest it hears.
+    /// The sender's election round: it counts its own elections, and adopts the highest round that
+    /// it receives.
     pub round: u64,
-    /// Whom the sender would have lead, or whom it follows, or itself.
+    /// While the sender looks, the vote that it proposes; else the vote for the leader that it
+    /// follows or is.
     pub vote: Vote,
-    /// Of the sender.
+    /// The sender's history.
     pub history: HistoryInfo,
-    /// The sender's ensemble; 0 where it does not know it yet.
+    /// The sender's ensemble; 0 if it has no data, or does not know its ensemble yet.
     pub ensemble: u64,
 }
 
 impl SessionKind {
-    /// May `server` say this of the session for which it wants `request` to be decided? Only its own sessions may be known
-    /// to it alone, they are named for it, and it ends them itself.
+    /// May `server` state this kind for `session` in a `request` that it forwards? The id of a
+    /// local or upgrading session must be one of a client's session, with that server's byte. A
+    /// local session is ended by its server alone.
     pub(crate) fn admits(self, session: SessionId, server: ServerId, request: &Request) -> bool {
         let own = session.server_byte() == server.session_byte()
             && Lifetime::of(session) == Lifetime::Ephemeral;
@@ -114,8 +120,9 @@ impl fmt::Display for Notification {
 mod tests {
     use super::*;
 
+    /// FLE-02.
     #[test]
-    fn fle_02_edges_213_and_214_epoch_then_zxid_then_id() {
+    fn edges_213_and_214_votes_compare_epoch_then_zxid_then_id() {
         let vote = |epoch, zxid, id| Vote {
             epoch: Epoch(epoch),
             zxid: Zxid(zxid),

@@ -1,10 +1,10 @@
-//! The secret of an ensemble: who knows it is one of its servers (`quorum.secretFile`).
+//! The secret of an ensemble (`quorum.secretFile`): a server that knows it belongs to the ensemble.
 //!
-//! Owns proofs of it and the keys that sign frames. Must not know what is signed.
+//! Owns proofs of the secret, and the keys that sign frames. Must not know what is signed.
 //!
-//! All of them are HMAC-SHA-256 over a label and the transcript of the greeting, which has both nonces, both ids, both
-//! ensemble ids, the channel and the versions. The label differs for each end and each purpose, so that nothing that one
-//! end has sent is of use to the other.
+//! Proofs and keys are HMAC-SHA-256 over a label and the transcript of the greeting, which has both
+//! nonces, both ids, both ensemble ids, the channel and the versions. Each end and each purpose has
+//! its own label, so the bytes of one end are never valid as bytes of the other.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use sha2::Sha256;
 
 /// Bytes of a proof.
 pub(super) const PROOF_BYTES: usize = 32;
-/// Bytes of the signature of a frame: half of what HMAC-SHA-256 has.
+/// Bytes of a frame's signature: the first half of the HMAC-SHA-256.
 pub(super) const SIGNATURE_BYTES: usize = 16;
-/// A shorter secret could be guessed by whoever has seen a proof.
+/// A shorter secret could be guessed from a recorded proof.
 const SECRET_BYTES_MIN: usize = 16;
-/// A line of a file that is no file of secrets.
+/// A longer line suggests that the file holds no secrets.
 const SECRET_BYTES_MAX: usize = 1024;
 
-/// The secrets that a server knows: none, one, or two while the one is changed for the other.
+/// The secrets that a server knows: none, one, or two while the secret is being changed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secrets(Vec<Vec<u8>>);
 
@@ -35,15 +35,16 @@ pub(super) enum Side {
 #[derive(Clone)]
 pub(super) struct FrameKey {
     mac: Hmac<Sha256>,
-    /// Frames until now: one that is left out, repeated or moved has a wrong signature.
+    /// Frames so far. A frame that is omitted, repeated or moved has a wrong signature.
     counter: u64,
 }
 
 impl Secrets {
-    /// From the text of a file: a secret on each line, one or two of them; empty lines do not count.
+    /// Parses the text of a secret file: one secret a line, one or two of them; empty lines are
+    /// skipped.
     ///
     /// # Errors
-    /// What is wrong with it, and what to do.
+    /// A message for the operator: what is wrong and what to do, without any secret.
     pub fn parse(text: &str) -> Result<Secrets, String> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let secrets: Vec<Vec<u8>> = lines.map(|line| line.as_bytes().to_vec()).collect();
@@ -69,12 +70,12 @@ impl Secrets {
         }
     }
 
-    /// Knows it none?
+    /// Is there no secret?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A listener's proofs, one for each secret; of a single one, twice.
+    /// The listener's two proofs: one for each secret, or two equal ones for a single secret.
     pub(super) fn prove_all(&self, transcript: &[u8], out: &mut Vec<u8>) {
         for at in 0..2 {
             let secret = self.0.get(at).or(self.0.first()).expect("asked only where there is one");
@@ -82,12 +83,12 @@ impl Secrets {
         }
     }
 
-    /// The own secret that one of these proofs knows, too.
+    /// The own secret with which one of these proofs was computed.
     pub(super) fn find(&self, side: Side, transcript: &[u8], proofs: &[u8]) -> Option<&[u8]> {
         let mut proofs = proofs.chunks_exact(PROOF_BYTES);
         proofs.find_map(|proof| {
             let knows = |secret: &&Vec<u8>| {
-                // In constant time, or bytes of a right proof could be found one by one.
+                // In constant time: otherwise, a valid proof could be found byte by byte.
                 proof_mac(secret, side, transcript).verify_slice(proof).is_ok()
             };
             self.0.iter().find(knows).map(Vec::as_slice)
@@ -95,7 +96,7 @@ impl Secrets {
     }
 }
 
-/// Proof of `side` that it knows the secret.
+/// The proof of `side` that it knows the secret.
 pub(super) fn prove(secret: &[u8], side: Side, transcript: &[u8]) -> [u8; PROOF_BYTES] {
     proof_mac(secret, side, transcript).finalize().into_bytes().into()
 }
@@ -113,7 +114,7 @@ fn mac(key: &[u8]) -> Hmac<Sha256> {
 }
 
 impl FrameKey {
-    /// For what `side` says on this connection.
+    /// The key for the frames that `side` sends on this connection.
     pub(super) fn new(secret: &[u8], side: Side, transcript: &[u8]) -> FrameKey {
         let label: &[u8] = match side {
             Side::Dialler => b"zabkeeper 3 frames of the dialler\0",
@@ -123,7 +124,7 @@ impl FrameKey {
         FrameKey { mac: mac(&key), counter: 0 }
     }
 
-    /// Signature of the next frame.
+    /// The signature of the next frame.
     pub(super) fn sign(&mut self, content: &[u8]) -> [u8; SIGNATURE_BYTES] {
         let whole = self.next(content).finalize().into_bytes();
         *whole.first_chunk().expect("it is longer")
@@ -137,12 +138,12 @@ impl FrameKey {
     fn next(&mut self, content: &[u8]) -> Hmac<Sha256> {
         let number = self.counter;
         self.counter += 1;
-        // The length of the content is not signed apart: the MAC's input ends with it.
+        // The MAC's input ends with the content, so the length of the content needs no signature.
         self.mac.clone().chain_update(number.to_le_bytes()).chain_update(content)
     }
 }
 
-/// Secrets stand in no log and no dump.
+/// Omits the secrets, so that no log and no dump contains them.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secrets({})", self.0.len())
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_holds_one_secret_or_two() {
+    fn secret_file_holds_one_or_two_secrets() {
         let (one, two) = ("a".repeat(16), "b".repeat(40));
         assert_eq!(Secrets::parse(&format!("{one}\n")).unwrap().0.len(), 1);
         assert_eq!(Secrets::parse(&format!("\n{one}\r\n{two}\n\n")).unwrap().0.len(), 2);
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_of_one_side_one_transcript_and_one_secret() {
+    fn proof_is_valid_for_one_side_transcript_and_secret() {
         let [ours, other] = ["a", "b"].map(|text| Secrets::parse(&text.repeat(20)).unwrap());
         let proof = prove(&ours.0[0], Side::Dialler, b"transcript");
         assert_eq!(ours.find(Side::Dialler, b"transcript", &proof), Some(&ours.0[0][..]));
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_signed_in_their_order_and_direction() {
+    fn frame_signatures_depend_on_order_and_direction() {
         let key = |side| FrameKey::new(b"a secret of some length", side, b"transcript");
         let (mut sender, mut reader) = (key(Side::Dialler), key(Side::Dialler));
         let (first, second) = (sender.sign(b"same"), sender.sign(b"same"));

@@ -1,13 +1,14 @@
-//! What requests cost: units of work, as [`Outbox`](crate::Outbox) counts them.
+//! Cost of requests, in the units of work that [`Outbox`](crate::Outbox) counts.
 //!
-//! Owns the estimates. They follow from what is asked and answered, so all servers count alike. Must not refuse anything.
+//! Owns the estimates. They depend only on requests and replies, so all servers count alike. Must
+//! not refuse anything.
 
 use bytes::Bytes;
 
 use crate::txn::TxnOp;
 use crate::wire::{MultiResult, ReplyBody, Request, SetWatches};
 
-/// Of what a request names, beyond the step that takes it.
+/// Cost of the paths or operations that a request names, beyond the step that processes it.
 pub(crate) fn of_request(request: &Request) -> u64 {
     if let Request::SetWatches(request) = request {
         let SetWatches { data, exist, child, persistent, recursive, .. } = request;
@@ -22,7 +23,7 @@ pub(crate) fn of_request(request: &Request) -> u64 {
     0
 }
 
-/// Of the answer to a read.
+/// Cost of the reply to a read.
 pub(crate) fn of_answer(body: &ReplyBody) -> u64 {
     match body {
         ReplyBody::Data(data, _) | ReplyBody::Token(data) => payload(data.as_ref()),
@@ -39,7 +40,7 @@ pub(crate) fn of_answer(body: &ReplyBody) -> u64 {
     }
 }
 
-/// Of deciding a write and handing it to the log.
+/// Cost of deciding a write and appending it to the log.
 pub(crate) fn of_decision(op: &TxnOp) -> u64 {
     let operations = if let TxnOp::Multi(ops) = op { ops.len() as u64 } else { 1 };
     operations + of_bytes(op.size())
@@ -66,7 +67,7 @@ fn payload(data: Option<&Bytes>) -> u64 {
     of_bytes(data.map_or(0, Bytes::len))
 }
 
-/// Of so many bytes that are copied or looked through.
+/// Cost of copying or scanning bytes: one unit per KiB.
 pub(crate) fn of_bytes(bytes: usize) -> u64 {
     bytes as u64 >> 10
 }

@@ -1,22 +1,23 @@
-//! The life of a request, in the five functions that ZooKeeper's chain of processors comes down to on one thread.
+//! The processing of a request: ZooKeeper's chain of request processors as functions on one thread.
 //!
 //! ```text
-//! connection ──► order ──read─────────────────────────────► read ──► reply   (FinalRequestProcessor)
+//! connection ──► order ──read─────────────────────────────► read ──► reply (FinalRequestProcessor)
 //!                  │                                        ▲
 //!                  └─write─► prep ─► log ─► commit ─► apply ─► outcome ─► reply
 //!            (PrepRequestProcessor) (SyncRequestProcessor) (FinalRequestProcessor)
 //! ```
 //!
-//! * `prep`: on the leader, from request to transaction, over the tree and the changes that are still under way. It may
-//!   refuse; a refusal becomes a transaction, too.
-//! * `pending`: those changes.
-//! * apply: on every replica (`replica`), deterministic; a transaction that does not fit stops the server.
-//! * `outcome`: from a transaction that is applied back to what its request is answered with.
-//! * `read`: from the local tree.
-//! * `order`: keeps each connection's answers in the order of its requests (CommitProcessor).
-//! * `cost`: how much work that is.
+//! * `prep`: turns a request into a transaction, on the leader, over the tree and the pending
+//!   changes. It may refuse the request; a refusal becomes a transaction, too.
+//! * `pending`: the changes that are proposed, but not yet applied.
+//! * apply: on every replica (`replica`), deterministic; a transaction that cannot be applied stops
+//!   the server.
+//! * `outcome`: builds the reply to a request from its applied transaction.
+//! * `read`: answers from the local tree.
+//! * `order`: keeps the replies of each connection in the order of its requests (CommitProcessor).
+//! * `cost`: estimates the work.
 //!
-//! Owns whose turn it is, what a request is decided to be, and what it is answered with. Must not send anything:
+//! Owns the order of requests, the decision on each, and its reply. Must not send anything:
 //! `server` does.
 
 pub(crate) mod cost;

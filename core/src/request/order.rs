@@ -1,7 +1,7 @@
-//! The requests of one connection that wait for their turn (Java `CommitProcessor`).
+//! Queue of one connection's requests (Java `CommitProcessor`).
 //!
-//! Owns the order of answers: a read waits only for earlier writes and syncs of its own connection, a write for nothing.
-//! Must not execute anything.
+//! Owns the order of replies: a read waits only for earlier writes and syncs of its own connection,
+//! a write for nothing. Must not execute anything.
 
 use std::collections::VecDeque;
 
@@ -13,60 +13,64 @@ use crate::wire::{Request, RequestFrame};
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Writes and syncs so far.
+    /// Number of the last write or sync.
     numbers: u64,
 }
 
 #[derive(Debug)]
 enum Waiting {
-    /// A write on its way through the log. The request is kept: a new leader may have to be asked for it again.
+    /// A write that was forwarded to the leader. The request is kept, to be forwarded again to a
+    /// new leader.
     Write { number: u64, asked: PendingRequest },
-    /// A sync on its way to a quorum.
+    /// A sync that was forwarded to the leader.
     Sync { number: u64, asked: PendingRequest, confirmed: bool },
-    /// Anything that waits for its turn.
+    /// Any request that waits for its turn.
     Request(PendingRequest),
-    /// The end of a session that only this server knows: it needs nobody's word, and waits for its turn. Nothing is done
-    /// behind it.
+    /// closeSession of a local session: it needs no transaction, and waits for its turn. Requests
+    /// behind it are not executed.
     CloseLocalSession(PendingRequest),
-    /// Came before there was a session. Looked at when there is one, because what comes before it may be an auth packet.
+    /// A request that arrived before the session was established. It is not processed earlier,
+    /// because an auth packet may precede it.
     BeforeSession(RequestFrame),
 }
 
-/// A request, and who asks: whom the client had shown to be when the request was read (ACL-17).
+/// A request, and the client's identities at the time when the request was read (ACL-17).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PendingRequest {
     pub(crate) frame: RequestFrame,
     pub(crate) ids: Ids,
 }
 
-/// A request that is to be carried out as if it came now.
+/// A request to execute as if it had just arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Resubmit {
-    /// It was looked at before.
+    /// It was processed before, so its identities are known.
     PendingRequest(PendingRequest),
-    /// It was not.
+    /// It waited for the session, unprocessed.
     BeforeSession(RequestFrame),
 }
 
-/// What the answer to a write has to look like: the transaction says what has happened; the request, how it is answered.
+/// The form of the reply to a write: the transaction has the results, the request determines their
+/// form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ReplyShape {
-    /// As the operation has it.
+    /// The form of the operation itself.
     Plain,
-    /// A creation that is answered with the Stat.
+    /// A create whose reply contains the Stat.
     WithStat,
-    /// One answer for each operation of a multi.
+    /// One form for each operation of a multi.
     Multi(Vec<ReplyShape>),
 }
 
-/// What has to be done about the requests of a connection when service begins anew.
+/// What to do with the requests of a connection when service resumes.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Resumed {
-    /// Numbers of the syncs that have to be confirmed by the new leader.
+    /// Numbers of the syncs that the new leader has to confirm.
     pub(crate) syncs: Vec<u64>,
-    /// Requests to carry out as if they came now, in this order. They are no longer in the queue.
+    /// Requests to execute as if they had just arrived, in this order. They are no longer in the
+    /// queue.
     pub(crate) anew: Vec<Resubmit>,
-    /// Is there a write among them that a leader has been asked for before?
+    /// Does `anew` contain a write that was forwarded to an earlier leader?
     pub(crate) lost: bool,
 }
 
@@ -110,24 +114,25 @@ impl ReplyShape {
 }
 
 impl Queue {
-    /// Does nothing wait that a request which is no write would have to wait for?
+    /// Is there no queued request that a read would have to wait for?
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// How many wait.
+    /// Number of queued requests.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// A write is handed to the leader; its number goes into the transaction.
+    /// Queues a write that is forwarded to the leader. Returns its number, which its transaction
+    /// carries.
     pub(crate) fn push_write(&mut self, asked: PendingRequest) -> u64 {
         self.numbers += 1;
         self.waiting.push_back(Waiting::Write { number: self.numbers, asked });
         self.numbers
     }
 
-    /// A sync is handed to the leader; its number comes back.
+    /// Queues a sync that is forwarded to the leader. Returns its number.
     pub(crate) fn push_sync(&mut self, asked: PendingRequest) -> u64 {
         self.numbers += 1;
         let sync = Waiting::Sync { number: self.numbers, asked, confirmed: false };
@@ -135,28 +140,29 @@ impl Queue {
         self.numbers
     }
 
-    /// A request waits for its turn.
+    /// Queues a request that waits for its turn.
     pub(crate) fn push(&mut self, asked: PendingRequest) {
         self.waiting.push_back(Waiting::Request(asked));
     }
 
-    /// The session's end waits for its turn.
+    /// Queues the closeSession of a local session.
     pub(crate) fn push_farewell(&mut self, asked: PendingRequest) {
         self.waiting.push_back(Waiting::CloseLocalSession(asked));
     }
 
-    /// Does the session end when its turn has come?
+    /// Will a queued closeSession end the local session?
     pub(crate) fn ends(&self) -> bool {
         self.waiting.iter().any(|waiting| matches!(waiting, Waiting::CloseLocalSession(_)))
     }
 
-    /// A request waits for the session.
+    /// Queues a request that waits for the session.
     pub(crate) fn push_early(&mut self, frame: RequestFrame) {
         self.waiting.push_back(Waiting::BeforeSession(frame));
     }
 
-    /// The write whose transaction was applied: it is the first in the queue, because transactions are applied in the
-    /// order in which they were proposed. `None` where it is not: somebody else has spoken for this connection.
+    /// Removes the write whose transaction was applied. It is the first in the queue, because
+    /// transactions are applied in the order of their proposals. `None` if it is not: another
+    /// server sent a request in the name of this connection.
     pub(crate) fn applied(&mut self, request: u64) -> Option<RequestFrame> {
         let is_it = |waiting: &mut Waiting| matches!(waiting, Waiting::Write { number, .. } if *number == request);
         match self.waiting.pop_front_if(is_it)? {
@@ -168,9 +174,9 @@ impl Queue {
         }
     }
 
-    /// The transaction of a write is about to be applied. A sync before it on its connection is confirmed by that: it
-    /// reached the leader first, and a transaction that was proposed after it has been committed, so nobody else can have
-    /// committed anything in between. Is something ready now that was not?
+    /// The transaction of a write is about to be applied. This confirms the syncs queued before the
+    /// write: they reached the leader first, and the commit of a later proposal proves that no
+    /// other leader can have committed anything in between. Returns whether there were any.
     pub(crate) fn confirm_before(&mut self, request: u64) -> bool {
         let mut any = false;
         for waiting in &mut self.waiting {
@@ -189,7 +195,7 @@ impl Queue {
         any
     }
 
-    /// The leader has confirmed a sync.
+    /// Marks a sync that the leader has confirmed.
     pub(crate) fn confirm(&mut self, request: u64) {
         for waiting in &mut self.waiting {
             if let Waiting::Sync { number, confirmed, .. } = waiting
@@ -200,8 +206,9 @@ impl Queue {
         }
     }
 
-    /// Service begins anew. Writes among `found` are in the log, and are answered when they are applied. Every other one
-    /// is lost, and nobody can commit it any more; since the leader was asked in order, nothing behind it was found.
+    /// Service resumes. Writes among `found` are in the log, and are answered when they are
+    /// applied. All other writes are lost, and can no longer be committed; since writes are
+    /// forwarded in order, none behind a lost one was found.
     pub(crate) fn resume(&mut self, found: impl Fn(u64) -> bool) -> Resumed {
         let stays = |waiting: &Waiting| match waiting {
             Waiting::Write { number, .. } => found(*number),
@@ -226,7 +233,7 @@ impl Queue {
         Resumed { syncs: self.unconfirmed().collect(), anew, lost }
     }
 
-    /// Numbers of the syncs that wait for the leader's word.
+    /// Numbers of the syncs that the leader has not confirmed.
     pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = u64> {
         self.waiting.iter().filter_map(|waiting| match waiting {
             Waiting::Sync { number, confirmed: false, .. } => Some(*number),
@@ -238,7 +245,7 @@ impl Queue {
         })
     }
 
-    /// Has the turn come of a request that waits for no transaction?
+    /// Can the first request be answered without waiting for a transaction?
     pub(crate) fn has_read(&self) -> bool {
         match self.waiting.front() {
             Some(Waiting::Request(asked)) => is_read(asked),
@@ -248,7 +255,7 @@ impl Queue {
         }
     }
 
-    /// That request.
+    /// Takes the request that [`Queue::has_read`] refers to.
     pub(crate) fn next_read(&mut self) -> Option<PendingRequest> {
         if !self.has_read() {
             return None;
@@ -262,7 +269,7 @@ impl Queue {
     }
 }
 
-/// Can it be answered without a word of the leader?
+/// Can the request be answered without the leader?
 fn is_read(PendingRequest { frame, .. }: &PendingRequest) -> bool {
     !frame.request.is_write() && !matches!(frame.request, Request::Sync { .. })
 }
@@ -283,8 +290,9 @@ mod tests {
         frame(xid, Request::Sync { path: "/".into() })
     }
 
+    /// CONS-02.
     #[test]
-    fn cons_02_edge_201_reads_wait_for_earlier_writes_only() {
+    fn edge_201_read_waits_only_for_earlier_writes() {
         let mut queue = Queue::default();
         let first = queue.push_write(write(1));
         queue.push(frame(2, Request::Ping));
@@ -299,8 +307,9 @@ mod tests {
         assert!(queue.is_empty());
     }
 
+    /// CONS-04.
     #[test]
-    fn cons_04_a_sync_waits_for_its_turn_and_for_its_quorum() {
+    fn sync_waits_for_its_turn_and_for_confirmation() {
         let mut queue = Queue::default();
         let first = queue.push_write(write(1));
         let second = queue.push_sync(sync(2));
@@ -317,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_committed_confirms_the_syncs_before_it() {
+    fn committed_write_confirms_earlier_syncs() {
         let mut queue = Queue::default();
         queue.push_sync(sync(1));
         queue.push(frame(2, Request::Ping));
@@ -332,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_has_lost_is_asked_for_again_in_order() {
+    fn lost_writes_are_resubmitted_in_order() {
         let mut queue = Queue::default();
         let first = queue.push_write(write(1));
         queue.push(frame(2, Request::Ping));

@@ -1,6 +1,7 @@
-//! What a write is answered with, once its transaction is applied (Java `FinalRequestProcessor`).
+//! Replies to writes, built when their transactions are applied (Java `FinalRequestProcessor`).
 //!
-//! Owns the way from a transaction back to the form that the client asked for. Must not look at the tree.
+//! Owns the conversion of a transaction to the form that the client asked for. Must not look at the
+//! tree.
 
 use std::cmp::Ordering;
 
@@ -9,11 +10,11 @@ use crate::error::ErrorCode;
 use crate::txn::TxnOp;
 use crate::wire::{MultiResult, ReplyBody, Stat};
 
-/// Error code of the operations behind the one that failed a multi (MULTI-03).
+/// Error code of the operations after the one that failed a multi (MULTI-03).
 const RUNTIME_INCONSISTENCY: i32 = -2;
 
-/// The answer to a write whose transaction is applied; `stats` are those of the nodes it created and changed, in order.
-/// `None` where the transaction is no decision on such a request.
+/// The reply to a write whose transaction is applied; `stats` are those of the nodes that it
+/// created and changed, in order. `None` if the transaction is no decision on such a request.
 pub(crate) fn of(
     form: &ReplyShape,
     op: &TxnOp,
@@ -55,7 +56,7 @@ pub(crate) fn of(
     }))
 }
 
-/// What became of one operation, if it is one that a multi can have.
+/// The result of one operation; `None` if a multi cannot contain the operation.
 fn part(
     form: &ReplyShape,
     op: &TxnOp,

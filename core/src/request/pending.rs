@@ -1,6 +1,6 @@
-//! Nodes as they will be when all is applied that is proposed (DATA-10).
+//! Nodes as they will be when every proposal is applied (DATA-10).
 //!
-//! Owns those that differ from the tree. Must not decide anything.
+//! Owns the nodes that differ from the tree. Must not decide anything.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::tree::AclId;
 use crate::txn::Lifetime;
 use crate::wire::Acl;
 
-/// As much of a node as the checks need.
+/// The fields of a node that the checks need.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) version: i32,
@@ -36,12 +36,13 @@ pub(super) enum NodeAcl {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Lookup only; `order` says what to forget.
+    /// For lookup only; `order` determines which entries to drop.
     changes: HashMap<Arc<str>, Change, KeyedHash>,
     order: VecDeque<(Zxid, Arc<str>)>,
-    /// The ephemeral nodes among them by their sessions: of many that end together, each finds its own at once.
+    /// The ephemeral nodes among the changes, by session. When many sessions end together, closing
+    /// one visits only its own nodes.
     ephemerals: BTreeMap<SessionId, BTreeSet<Arc<str>>>,
-    /// While a multi is decided: what its changes have replaced, so that they can be taken back.
+    /// While a request is decided: the changes that it has replaced, to undo it.
     undo: Option<Vec<(Arc<str>, Option<Change>)>>,
 }
 
@@ -49,12 +50,12 @@ pub(super) struct Pending {
 struct Change {
     /// The last transaction that changes the node.
     zxid: Zxid,
-    /// What it leaves; `None` where it deletes.
+    /// The node after that transaction; `None` if deleted.
     node: Option<Node>,
 }
 
 impl Change {
-    /// The session whose end is the node's.
+    /// The session that owns the node, if it is ephemeral.
     fn session(&self) -> Option<SessionId> {
         let owner = self.node.as_ref()?.owner;
         (Lifetime::of(owner) == Lifetime::Ephemeral).then_some(owner)
@@ -71,17 +72,17 @@ impl Pending {
         }
     }
 
-    /// What becomes of this path, if anything: a node, or none any more.
+    /// The pending state of a path: `None` if unchanged, `Some(None)` if deleted.
     pub(super) fn get(&self, path: &str) -> Option<Option<&Node>> {
         self.changes.get(path).map(|change| change.node.as_ref())
     }
 
-    /// Nodes that are proposed for this session and stay.
+    /// The session's pending ephemeral nodes.
     pub(super) fn ephemerals(&self, session: SessionId) -> BTreeSet<Arc<str>> {
         self.ephemerals.get(&session).cloned().unwrap_or_default()
     }
 
-    /// Transaction `zxid` leaves this node here, or none.
+    /// Records that transaction `zxid` leaves `node` at `path`; `None` deletes it.
     pub(super) fn change(&mut self, path: &str, node: Option<Node>, zxid: Zxid) {
         let path = match self.changes.get_key_value(path) {
             Some((known, _)) => known.clone(),
@@ -94,17 +95,17 @@ impl Pending {
         }
     }
 
-    /// The changes from here on are kept or taken back together.
+    /// Begins a group of changes, which are kept or undone together.
     pub(super) fn begin(&mut self) {
         self.undo = Some(Vec::new());
     }
 
-    /// What has changed since [`Pending::begin`] stays.
+    /// Keeps the changes since [`Pending::begin`].
     pub(super) fn keep(&mut self) {
         self.undo = None;
     }
 
-    /// What has changed since [`Pending::begin`] has not.
+    /// Undoes the changes since [`Pending::begin`].
     pub(super) fn take_back(&mut self) {
         let undo = self.undo.take().unwrap_or_default();
         self.order.truncate(self.order.len() - undo.len());
@@ -113,7 +114,7 @@ impl Pending {
         }
     }
 
-    /// Forgets the changes of a transaction that the tree now has.
+    /// Drops the changes of transactions up to `zxid`, which the tree now has.
     pub(super) fn applied(&mut self, zxid: Zxid) {
         while let Some((_, path)) = self.order.pop_front_if(|(change, _)| *change <= zxid) {
             if self.changes.get(&path).is_some_and(|last| last.zxid <= zxid) {
@@ -122,12 +123,12 @@ impl Pending {
         }
     }
 
-    /// How many there are.
+    /// Number of entries in the largest collection.
     pub(super) fn len(&self) -> usize {
         self.changes.len().max(self.order.len()).max(self.ephemerals.len())
     }
 
-    /// All that is known of a path changes here, so that both maps agree.
+    /// The only place that modifies `changes`, so that `ephemerals` agrees with it.
     fn put(&mut self, path: &Arc<str>, change: Option<Change>) -> Option<Change> {
         let now = change.as_ref().and_then(Change::session);
         let before = match change {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_finds_its_own_whatever_becomes_of_them() {
+    fn pending_ephemerals_of_a_session_follow_every_change() {
         let mut pending = Pending::new(KeyedHash::default());
         pending.change("/a", node(1), Zxid(1));
         pending.change("/b", node(1), Zxid(2));

@@ -1,7 +1,7 @@
-//! From request to transaction, on the leader (Java `PrepRequestProcessor`).
+//! Turns requests into transactions, on the leader (Java `PrepRequestProcessor`).
 //!
-//! Owns the checks, in ZooKeeper's order (DATA-05 to DATA-09), and the picture of the tree as it will be when all that
-//! is proposed has been applied (DATA-10). Must not change the tree.
+//! Owns the checks, in ZooKeeper's order (DATA-05 to DATA-09), and the view of the tree as it will
+//! be when every proposal is applied (DATA-10). Must not change the tree.
 
 use std::sync::Arc;
 
@@ -21,26 +21,26 @@ use crate::wire::{Acl, CreateMode, Id, OpCode, Perms, Request};
 #[derive(Debug)]
 pub(crate) struct Prep {
     pending: Pending,
-    /// Has a soft quota been passed since somebody asked?
+    /// Has a write exceeded a soft quota since the last [`Prep::take_over_soft_quota`]?
     over_soft_quota: bool,
-    /// Has a transaction been too large since somebody asked?
+    /// Has a transaction been too large since the last [`Prep::take_too_large`]?
     too_large: bool,
 }
 
-/// What a request is decided by, besides what is proposed already.
+/// The input of a decision, besides the request and the pending changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrepContext<'a> {
-    /// The tree as it is applied.
+    /// The tree as applied so far.
     pub(crate) tree: &'a Tree,
-    /// What this server is told.
+    /// The configuration of this server.
     pub(crate) config: &'a Config,
-    /// Which schemes of authentication there are.
+    /// The authentication schemes offered.
     pub(crate) schemes: &'a Schemes,
-    /// For which session.
+    /// The session of the request.
     pub(crate) session: SessionId,
-    /// Is the session unknown to the ensemble? Then it can own nothing.
+    /// Is the session local, so that the ensemble does not know it? Then it cannot own ephemerals.
     pub(crate) local: bool,
-    /// Who asks.
+    /// The identities of the client.
     pub(crate) ids: &'a [Arc<Id>],
     /// The zxid that the transaction will have.
     pub(crate) zxid: Zxid,
@@ -48,7 +48,7 @@ pub(crate) struct PrepContext<'a> {
     pub(crate) time: WallMs,
 }
 
-/// A node to create, and what its operation makes of the mode.
+/// A node to create, with its mode resolved by the operation.
 struct Creation {
     path: String,
     data: Option<Bytes>,
@@ -68,10 +68,11 @@ impl Prep {
         Prep { pending: Pending::new(hash), over_soft_quota: false, too_large: false }
     }
 
-    /// Decides a write of a live session: the change it makes as transaction `zxid`, or its refusal.
+    /// Decides a write of a live session: returns the change of transaction `case.zxid`, or a
+    /// refusal.
     ///
     /// # Panics
-    /// On requests that are no writes.
+    /// If the request is no write.
     pub(crate) fn decide(&mut self, case: &PrepContext<'_>, request: Request) -> TxnOp {
         self.pending.begin();
         match self.decide_one(case, request).and_then(|op| self.fit(case, op)) {
@@ -86,7 +87,8 @@ impl Prep {
         }
     }
 
-    /// Refuses what no link between servers would take: few bytes may ask for a list of many identities.
+    /// Refuses a transaction that exceeds the record limit of links between servers: a few bytes of
+    /// a request may expand to a list of many identities.
     fn fit(&mut self, case: &PrepContext<'_>, op: TxnOp) -> Result<TxnOp, ErrorCode> {
         if op.size() > case.config.limits.record_bytes {
             self.too_large = true;
@@ -100,14 +102,14 @@ impl Prep {
             Request::Create { path, data, acl, flags, .. } => {
                 let CreateMode { ephemeral, sequential } = mode(case, flags)?;
                 if ephemeral && case.local {
-                    // ERR-26: before the path is looked at.
+                    // ERR-26: checked before the path.
                     return Err(ErrorCode::EphemeralOnLocalSession);
                 }
                 let lifetime = if ephemeral { Lifetime::Ephemeral } else { Lifetime::Persistent };
                 self.create(case, Creation { path, data, acl, sequential, lifetime })
             }
             Request::CreateContainer { path, data, acl, flags } => {
-                // Whatever else the mode says (DATA-24).
+                // createContainer ignores the ephemeral flag (DATA-24).
                 let CreateMode { sequential, .. } = mode(case, flags)?;
                 let lifetime = Lifetime::Container;
                 self.create(case, Creation { path, data, acl, sequential, lifetime })
@@ -128,7 +130,7 @@ impl Prep {
                 .map(|(acl, version)| TxnOp::SetAcl { path, acl, version }),
             Request::Multi(requests) => Ok(self.multi(case, requests)),
             Request::CloseSession => Ok(self.close_session(case)),
-            // Where the path is looked at as a whole, null is one of its faults.
+            // ZooKeeper validates the whole path for these operations, and null is an invalid path.
             Request::NoPath {
                 op: OpCode::SetData | OpCode::SetAcl | OpCode::Check,
                 in_list: false,
@@ -155,17 +157,18 @@ impl Prep {
         }
     }
 
-    /// Changes that the tree does not have yet.
+    /// Number of pending changes.
     pub(crate) fn backlog(&self) -> usize {
         self.pending.len()
     }
 
-    /// The tree now has the changes of this transaction.
+    /// Drops the pending changes of a transaction that the tree now has.
     pub(crate) fn applied(&mut self, zxid: Zxid) {
         self.pending.applied(zxid);
     }
 
-    /// The deletion of a node that may go by itself, if it still may when all is applied that is proposed (edge 195).
+    /// The deletion of a container or TTL node, if it is still due when every proposal is applied
+    /// (edge 195).
     pub(crate) fn lapse(&mut self, case: &PrepContext<'_>, path: &str) -> Option<TxnOp> {
         let node = self.look_up(case.tree, path)?;
         let lifetime = Lifetime::of(node.owner);
@@ -179,17 +182,17 @@ impl Prep {
         Some(TxnOp::Delete { path: path.into() })
     }
 
-    /// Has a write that was decided since the last call passed a soft quota (DATA-31)?
+    /// Has a write decided since the last call exceeded a soft quota (DATA-31)?
     pub(crate) fn take_over_soft_quota(&mut self) -> bool {
         std::mem::take(&mut self.over_soft_quota)
     }
 
-    /// Has a write been refused since the last call because its transaction would have been too large?
+    /// Has a write been refused since the last call because its transaction was too large?
     pub(crate) fn take_too_large(&mut self) -> bool {
         std::mem::take(&mut self.too_large)
     }
 
-    /// DATA-05, from the path on.
+    /// DATA-05, beginning with the check of the path.
     fn create(&mut self, case: &PrepContext<'_>, new: Creation) -> Result<TxnOp, ErrorCode> {
         let Creation { mut path, data, acl, sequential, lifetime } = new;
         let parent_path = parent_of(&path)?.to_owned();
@@ -272,7 +275,7 @@ impl Prep {
         let length = data.as_ref().map_or(0, Bytes::len);
         self.check_quota(case, &path, 0, signed(length) - signed(node.length))?;
         node.expect_version(version)?;
-        // 3.9 goes through -1, later releases leave it out (DATA-12).
+        // 3.9 counts through -1; later releases skip it (DATA-12).
         node.version = node.version.wrapping_add(1);
         node.mtime = case.time.0;
         node.length = length;
@@ -281,7 +284,7 @@ impl Prep {
         Ok(TxnOp::SetData { path, data, version })
     }
 
-    /// DATA-32: `count` nodes and `bytes` more at `path`.
+    /// DATA-32: checks `count` nodes and `bytes` bytes more at `path` against the quota.
     fn check_quota(
         &mut self,
         case: &PrepContext<'_>,
@@ -337,8 +340,8 @@ impl Prep {
         node.expect_version(version)
     }
 
-    /// MULTI-01, MULTI-04: each operation is decided over those before it; where one fails, none has happened, and the
-    /// sequence numbers are given back.
+    /// MULTI-01, MULTI-04: each operation is decided over the changes of those before it. If one
+    /// fails, all changes are undone, including the sequence numbers.
     fn multi(&mut self, case: &PrepContext<'_>, requests: Vec<Request>) -> TxnOp {
         let count = requests.len();
         let mut ops = Vec::with_capacity(count);
@@ -349,7 +352,7 @@ impl Prep {
                 Ok(op) => {
                     size += op.size();
                     if size > case.config.limits.record_bytes {
-                        // Whatever would come on top of that.
+                        // The remaining operations can only add to the size.
                         self.too_large = true;
                         refusal = Some(ErrorCode::Marshalling);
                         break;
@@ -365,14 +368,15 @@ impl Prep {
         let Some(code) = refusal else { return TxnOp::Multi(ops) };
         self.pending.take_back();
         if code == ErrorCode::Marshalling {
-            // ZooKeeper stumbles here, and refuses all of it.
+            // As in ZooKeeper, this error refuses the whole multi, without results per operation.
             return TxnOp::Error { code };
         }
         let number = |n: usize| u32::try_from(n).expect("a frame holds fewer operations");
         TxnOp::MultiRefused { count: number(count), failed: number(ops.len()), code }
     }
 
-    /// SESS-07: the ephemerals that the session will have had when this transaction is applied.
+    /// SESS-07: deletes the ephemeral nodes that the session will own when this transaction is
+    /// applied.
     fn close_session(&mut self, case: &PrepContext<'_>) -> TxnOp {
         let stays = |path: &&str| self.pending.get(path).is_none();
         let mut paths = self.pending.ephemerals(case.session);
@@ -385,7 +389,7 @@ impl Prep {
         TxnOp::CloseSession
     }
 
-    /// The node as it will be.
+    /// The node as it will be when every proposal is applied.
     fn look_up(&self, tree: &Tree, path: &str) -> Option<Node> {
         if let Some(node) = self.pending.get(path) {
             return node.cloned();
@@ -419,14 +423,14 @@ impl Node {
     }
 }
 
-/// The mode of an operation that has no time to live (DATA-05, edge 17).
+/// The mode of create and createContainer (DATA-05, edge 17).
 fn mode(case: &PrepContext<'_>, flags: i32) -> Result<CreateMode, ErrorCode> {
     check_timed(case, flags)?;
     CreateMode::from_wire(flags).ok_or(ErrorCode::BadArguments)
 }
 
-/// The mode of one that has: is a suffix added, and how long does the node live? ZooKeeper does not survive a negative time
-/// with another mode (edge 23).
+/// The mode of createTTL: is it sequential, and how long does the node live? ZooKeeper's process
+/// ends on a negative TTL with another mode (edge 23).
 fn timed_mode(case: &PrepContext<'_>, flags: i32, ttl: i64) -> Result<(bool, Lifetime), ErrorCode> {
     check_timed(case, flags)?;
     let ms = ttl.try_into().ok().filter(|ms| (1..=Lifetime::TTL_MS_MAX).contains(ms));
@@ -436,7 +440,7 @@ fn timed_mode(case: &PrepContext<'_>, flags: i32, ttl: i64) -> Result<(bool, Lif
     }
 }
 
-/// Modes with a time to live may be switched off (edge 24).
+/// TTL modes may be disabled (edge 24).
 fn check_timed(case: &PrepContext<'_>, flags: i32) -> Result<(), ErrorCode> {
     let off = matches!(flags, 5 | 6) && !case.config.tree.extended_types;
     if off { Err(ErrorCode::Unimplemented) } else { Ok(()) }
@@ -446,7 +450,7 @@ fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).expect("a frame is shorter")
 }
 
-/// The path up to the last slash; of a child of the root: the root.
+/// The path up to its last slash; `/` for a child of the root.
 fn parent_of(path: &str) -> Result<&str, ErrorCode> {
     match path.rsplit_once('/') {
         Some(_) if path.contains('\0') => Err(ErrorCode::BadArguments),
@@ -523,7 +527,7 @@ mod tests {
             op.is_some()
         }
 
-        /// Decides and applies a creation.
+        /// Decides a creation and applies it.
         fn create(&mut self, request: Request) -> Result<String, ErrorCode> {
             let op = self.decide(request);
             let TxnOp::Create { path, data, acl, lifetime, parent_creates } = op else {
@@ -554,8 +558,9 @@ mod tests {
         if let TxnOp::Error { code } = op { Some(*code) } else { None }
     }
 
+    /// DATA-05, DATA-19, DATA-23, DATA-24.
     #[test]
-    fn data_05_19_23_24_edges_15_to_24_modes_come_first() {
+    fn edges_15_to_24_create_mode_is_checked_first() {
         use ErrorCode::{BadArguments, Unimplemented};
         let on = TreeOptions { extended_types: true, ..TreeOptions::default() };
         let cases = [
@@ -593,8 +598,9 @@ mod tests {
         }
     }
 
+    /// DATA-15.
     #[test]
-    fn data_15_edges_30_31_the_counter_runs_over_in_flight_and_stays_when_applied() {
+    fn edges_30_31_sequence_counter_wraps_only_in_pending_changes() {
         let mut world = World::new(TreeOptions::default());
         world.create(create("/p", 0)).expect("fine");
         let new = NewNode {
@@ -609,7 +615,7 @@ mod tests {
         let path = |op| if let TxnOp::Create { path, .. } = op { path } else { panic!("{op}") };
         assert_eq!(path(world.decide(create("/p/s", 2))), "/p/s2147483647");
         assert_eq!(path(world.decide(create("/p/s", 2))), "/p/s-2147483648");
-        // Both are lost; what is applied never goes back.
+        // Neither is applied to the tree; the applied counter never decreases.
         world.prep.applied(world.zxid);
         assert!(ahead < world.zxid);
         for expected in [Ok("/p/s2147483647".into()), Err(ErrorCode::NodeExists)] {
@@ -617,8 +623,9 @@ mod tests {
         }
     }
 
+    /// DATA-12.
     #[test]
-    fn data_12_edges_44_45_versions_run_over_and_pass_minus_one() {
+    fn edges_44_45_data_version_wraps_and_passes_minus_one() {
         let mut world = World::new(TreeOptions::default());
         world.create(create("/p", 0)).expect("fine");
         for (before, after) in [(-2, -1), (-1, 0), (i32::MAX, i32::MIN)] {
@@ -631,8 +638,9 @@ mod tests {
         }
     }
 
+    /// DATA-19.
     #[test]
-    fn data_19_edge_69_a_timed_node_stays_what_it_is_while_such_are_switched_off() {
+    fn edge_69_ttl_node_is_kept_while_ttl_nodes_are_disabled() {
         let on = TreeOptions { extended_types: true, ..TreeOptions::default() };
         let mut world = World::new(on);
         world.create(timed("/t", 5, 10)).expect("fine");
@@ -654,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_191_195_what_is_under_way_may_save_a_node() {
+    fn edges_191_195_pending_changes_may_keep_a_node_from_deletion() {
         let on = TreeOptions { extended_types: true, ..TreeOptions::default() };
         let mut world = World::new(on);
         for request in [timed("/t", 5, 10), timed("/u", 5, 10), container("/c", 0), create("/p", 0)]
@@ -678,7 +686,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_no_link_would_take_is_refused_and_leaves_nothing() {
+    fn oversized_transaction_is_refused_without_changes() {
         let mut world = World::new(TreeOptions::default());
         world.config.limits.record_bytes = 1_000;
         let large = |path: &str, bytes| {

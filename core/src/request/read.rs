@@ -1,6 +1,6 @@
-//! Requests that change nothing, answered from the local tree (Java `FinalRequestProcessor`).
+//! Reads, answered from the local tree (Java `FinalRequestProcessor`).
 //!
-//! Owns what each read returns and which watch it leaves. Must not write or send.
+//! Owns what each read returns and which watch it sets. Must not write or send.
 
 use bytes::Bytes;
 
@@ -14,32 +14,32 @@ use crate::wire::{
     Acl, EventType, MultiResult, OpCode, Perms, ReplyBody, Request, SetWatches, Stat, WatchEvent,
 };
 
-/// The node that shows the members (DATA-27).
+/// The node that shows the ensemble's members (DATA-27).
 const MEMBERS: &str = "/zookeeper/config";
 
-/// Who asks.
+/// The client that reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker<'a> {
-    /// On which connection: watches are its own.
+    /// Its connection, which its watches belong to.
     pub(crate) conn: ConnId,
-    /// For which session.
+    /// Its session.
     pub(crate) session: SessionId,
-    /// With which identities.
+    /// Its identities.
     pub(crate) who: Who<'a>,
-    /// Bytes that one answer may have, about.
+    /// Approximate limit of a reply, bytes.
     pub(crate) room: usize,
-    /// What the node of the members shows.
+    /// What [`MEMBERS`] shows in place of its data in the tree.
     pub(crate) membership: Option<&'a Membership>,
 }
 
 impl<'a> Asker<'a> {
-    /// What the node at `path` shows instead of what the tree has.
+    /// The membership to show, if `path` is [`MEMBERS`].
     fn members_at(&self, path: &str) -> Option<&'a Membership> {
         self.membership.filter(|_| path == MEMBERS)
     }
 }
 
-/// Answers a read of `conn`.
+/// Answers a read, and sets its watch.
 ///
 /// # Panics
 /// On requests that `server` handles itself: writes, auth, and unknown ones.
@@ -65,7 +65,7 @@ pub(crate) fn answer(
         }
         Request::GetChildren { path, watch, with_stat } => {
             let (id, stat) = readable(tree, asker, &path)?;
-            // Whoever is refused has no watch.
+            // A refused request sets no watch.
             fit(tree.names_size(id, asker.room), asker.room)?;
             if watch {
                 watches.add(Kind::Child, &path, conn);
@@ -77,7 +77,8 @@ pub(crate) fn answer(
                 ReplyBody::Children(children)
             })
         }
-        // Asked only after a quorum has confirmed that this is all there was when it came (CONS-05).
+        // The leader's confirmation of the sync has arrived: the tree has every write that was
+        // committed before the sync (CONS-05).
         Request::Sync { path } => Ok(ReplyBody::Path(path)),
         Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
         Request::Watches { path, kind, remove } => {
@@ -94,7 +95,7 @@ pub(crate) fn answer(
         }
         Request::GetAllChildrenNumber { path } => {
             let (id, _) = readable(tree, asker, &path)?;
-            // The root's other name is counted below this one.
+            // For the empty path, ZooKeeper counts `/` as a descendant.
             Ok(ReplyBody::Number(tree.descendants(id) + i32::from(path.is_empty())))
         }
         Request::WhoAmI => Ok(ReplyBody::Identities(who.shown())),
@@ -107,11 +108,12 @@ pub(crate) fn answer(
                 }
                 let result = answer(tree, watches, asker, request);
                 if result == Err(ErrorCode::Marshalling) {
-                    // A part that has no room alone leaves none for the whole, and would be looked through thousands of times.
+                    // A part that is too large alone makes the whole too large. Continuing could
+                    // scan such a node thousands of times.
                     return Err(ErrorCode::Marshalling);
                 }
                 let result = multi_part(result);
-                // A few bytes ask for a node of a megabyte, thousands of times.
+                // A few bytes can request a node of a megabyte thousands of times.
                 size += part_size(&result);
                 fit(size, asker.room)?;
                 results.push(result);
@@ -119,12 +121,12 @@ pub(crate) fn answer(
             Ok(ReplyBody::Multi(results))
         }
         Request::AddWatch { path, mode } => {
-            // OP-106: whether or not the node is there, and may be read.
+            // OP-106: set even if the node does not exist or may not be read.
             watches.add(Kind::from(mode), &path, conn);
             Ok(ReplyBody::Number(0))
         }
         Request::NoPath { op: OpCode::Sync, .. } => Ok(ReplyBody::NullPath),
-        // Nobody watches nothing, which is another thing than the empty path.
+        // No watch is on a null path, which differs from the empty path.
         Request::NoPath { op: OpCode::CheckWatches | OpCode::RemoveWatches, .. } => {
             Err(ErrorCode::NoWatcher)
         }
@@ -146,8 +148,8 @@ pub(crate) fn answer(
     }
 }
 
-/// Sets the watches of an earlier connection again, and returns what has changed meanwhile (WATCH-20 to WATCH-24). Those
-/// that outlive an event hear only of what comes from now on.
+/// Sets the watches of an earlier connection again, and returns events for the changes since
+/// (WATCH-20 to WATCH-24). Persistent watches report only later changes.
 pub(crate) fn set_watches(
     tree: &Tree,
     watches: &mut Watches,
@@ -188,7 +190,7 @@ pub(crate) fn set_watches(
     events
 }
 
-/// A watch is set whether or not the node exists (WATCH-03), but not where it may not be read.
+/// Sets the watch even if the node does not exist (WATCH-03), but not if it may not be read.
 fn exists(
     tree: &Tree,
     watches: &mut Watches,
@@ -206,7 +208,7 @@ fn exists(
     found.map(|(_, stat)| ReplyBody::Stat(stat))
 }
 
-/// OP-06: who may not change the list does not see the digests in it.
+/// OP-06: hides the digests from a client that may not change the list.
 fn get_acl(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<ReplyBody, ErrorCode> {
     let who = asker.who;
     let id = tree.find(path).ok_or(ErrorCode::NoNode)?;
@@ -222,7 +224,7 @@ fn get_acl(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<ReplyBody, Erro
     Ok(ReplyBody::Acl(list, stat(tree, asker, id, path)))
 }
 
-/// OP-103: a plain prefix; nothing, blanks and `/` ask for all.
+/// OP-103: paths that start with `prefix`; an empty or blank prefix and `/` ask for all.
 fn ephemerals(tree: &Tree, asker: &Asker<'_>, prefix: &str) -> Result<Vec<String>, ErrorCode> {
     let all = matches!(prefix.trim_matches(|c| c <= ' '), "" | "/");
     let mut size = 0;
@@ -235,7 +237,7 @@ fn ephemerals(tree: &Tree, asker: &Asker<'_>, prefix: &str) -> Result<Vec<String
         .collect()
 }
 
-/// An answer has to fit into a frame, and into memory: ZooKeeper runs out of it.
+/// A reply has to fit into a frame and into memory; ZooKeeper would run out of memory.
 fn fit(size: usize, room: usize) -> Result<(), ErrorCode> {
     if size <= room { Ok(()) } else { Err(ErrorCode::Marshalling) }
 }
@@ -259,7 +261,7 @@ fn part_size(part: &MultiResult) -> usize {
     }
 }
 
-/// An operation of a multiRead (MULTI-11).
+/// Result of an operation of a multiRead (MULTI-11).
 fn multi_part(result: Result<ReplyBody, ErrorCode>) -> MultiResult {
     match result {
         Ok(ReplyBody::Data(data, stat)) => MultiResult::Data(data, stat),
@@ -277,7 +279,7 @@ fn readable(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<(NodeId, Stat)
     Ok((id, stat(tree, asker, id, path)))
 }
 
-/// Of a node as it is shown.
+/// The Stat of a node as clients see it.
 fn stat(tree: &Tree, asker: &Asker<'_>, id: NodeId, path: &str) -> Stat {
     let stat = tree.stat(id);
     match asker.members_at(path) {

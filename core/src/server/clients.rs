@@ -1,8 +1,8 @@
-//! Client connections and their sessions: handshakes, what is held until somebody serves, expiry (Java
-//! `ZooKeeperServer`, `ServerCnxn`).
+//! Client connections and their sessions: handshakes, connections that wait for a leader, expiry
+//! (Java `ZooKeeperServer`, `ServerCnxn`).
 //!
-//! Owns what a connection is to a server, and how it begins and ends. What is asked on it is `requests`'. Must not change
-//! the role.
+//! Owns the state of a connection from handshake to close. Requests belong to `requests`. Must not
+//! change the role.
 
 use super::{Role, Server};
 use crate::auth::Identities;
@@ -17,23 +17,23 @@ use crate::txn::Origin;
 use crate::wire::{ConnectRequest, ConnectResponse};
 use crate::zab::Resumption;
 
-/// One connection.
+/// A client connection.
 ///
 /// ```text
-/// Held ── new session ──► Creating ────────committed─► Created ──served──► Open
-///  │ ▲                       │                           ▲                  ▲
-///  │ └──── leader lost ──────┤                           │                  │
-///  │                         │                           │                  │
-///  └── known session ─► Revalidating ── move committed ──┘                  │
-///                            └───────── live, and here before ──────────────┘
+/// AwaitLeader ── new session ──► Creating ─── committed ───► Created ──served──► Open
+///  │ ▲                              │                           ▲                  ▲
+///  │ └──────── leader lost ─────────┤                           │                  │
+///  │                                │                           │                  │
+///  └───── known session ─────► Revalidating ── move committed ──┘                  │
+///                                   └──────────── live, and here before ───────────┘
 /// ```
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) phase: ConnPhase,
     pub(super) queue: Queue,
-    /// Who the client has shown to be; they are of the connection, and only become more (ACL-17).
+    /// The identities of the client; they belong to the connection and are only added to (ACL-17).
     pub(super) known: Identities,
-    /// Is it among those whose reads have their turn?
+    /// Is the connection in the queue of those with reads to serve?
     pub(super) is_ready: bool,
 }
 
@@ -41,14 +41,14 @@ pub(super) struct Conn {
 pub(super) enum ConnPhase {
     /// The handshake waits for a leader.
     AwaitLeader(ConnectRequest),
-    /// The new session's transaction is under way; requests wait for it (HS-07).
+    /// The transaction that creates the session is under way; requests wait for it (HS-07).
     Creating(ConnectRequest),
-    /// The session exists; it is served with the next breath.
+    /// The session exists; the connection opens once this server serves clients.
     Created { session: SessionId, timeout_ms: u32, read_only: Option<bool> },
-    /// The leader is asked whether the session is alive; where it comes from another server, that it does is written
-    /// down first.
+    /// The leader checks whether the session is alive. If the session belongs to another server, a
+    /// transaction moves it to this one first.
     Revalidating(ConnectRequest),
-    /// Serves this session, with the timeout that was granted.
+    /// The connection serves this session, with the negotiated timeout.
     Open { session: SessionId, timeout_ms: u32 },
 }
 
@@ -74,7 +74,8 @@ impl Server {
         }
     }
 
-    /// SESS-05 for a client that is alive but not read: it takes output. Nothing else comes of it.
+    /// SESS-05: while reads are paused, draining output counts as a heartbeat. It has no other
+    /// effect.
     fn on_heard(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
         if let Some(Conn { phase: ConnPhase::Open { session, timeout_ms }, queue, .. }) =
             self.conns.get(&conn)
@@ -82,12 +83,12 @@ impl Server {
             && self.serves()
         {
             let (session, timeout_ms) = (*session, *timeout_ms);
-            // One that is closing, or gone, stays so.
+            // A session that is closing or gone stays so.
             let _live = self.touch(session, timeout_ms, cx);
         }
     }
 
-    /// Carries out the handshake of a held connection (HS rows).
+    /// Processes the handshake of a connection that waits for a leader (HS rows).
     fn connect(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
         let Some(Conn { phase: ConnPhase::AwaitLeader(request), .. }) = self.conns.get(&conn)
         else {
@@ -95,7 +96,8 @@ impl Server {
         };
         let request = request.clone();
         if request.last_zxid_seen > self.replica.log().applied() {
-            // HS-05: some other server has what this client has seen.
+            // HS-05: another server has transactions that this client has seen and this server
+            // lacks.
             cx.mark(Mark::ClientAhead);
             return self.close(conn, cx);
         }
@@ -108,7 +110,7 @@ impl Server {
 
     fn create_session(&mut self, conn: ConnId, request: ConnectRequest, cx: &mut Cx<'_>) {
         if cx.config.sessions.local {
-            // HS-07: nobody else has to know.
+            // HS-07: no other server has to know the session.
             cx.mark(Mark::SessionNew);
             cx.mark(Mark::SessionLocal);
             let timeout_ms = cx.config.negotiate(request.timeout_ms);
@@ -116,7 +118,7 @@ impl Server {
             let session = self.local.create(timeout_ms, known, cx);
             return self.open(conn, session, timeout_ms, request.read_only, cx);
         }
-        // Without room the connection stays held, for the next leader.
+        // Without a free zxid, the handshake waits for the next leader.
         if !self.ensure_room(cx) {
             return;
         }
@@ -138,10 +140,11 @@ impl Server {
         }
     }
 
-    /// HS-09, HS-10. An older connection of the session is closed once the password is found to be right.
+    /// HS-09, HS-10. An older connection of the session is closed once the password has matched.
     fn resume_session(&mut self, conn: ConnId, request: ConnectRequest, cx: &mut Cx<'_>) {
         let session = request.session;
-        // ZooKeeper closes an older connection first; so anybody could throw anybody out, knowing no password.
+        // ZooKeeper closes the older connection first, so a client without the password can
+        // disconnect the owner.
         if !self.replica.is_password(session, &request.password) {
             return self.refuse_session(conn, request.read_only, cx);
         }
@@ -154,7 +157,7 @@ impl Server {
             self.local.reattach(session, timeout_ms, cx.now.mono);
             return self.resume_local_session(conn, request, cx);
         }
-        // Without room the connection stays held, for the next leader.
+        // Without a free zxid, the handshake waits for the next leader.
         if !self.ensure_room(cx) {
             return;
         }
@@ -163,7 +166,8 @@ impl Server {
             Role::Following(follower) => {
                 if let Some(link) = follower.serving() {
                     cx.tell(link, FromLearner::Revalidate { conn, session, timeout_ms });
-                    // What an older connection was granted must not come to the leader behind this.
+                    // The timeout of an older connection must not reach the leader after this
+                    // message.
                     follower.touch(session, timeout_ms);
                 }
                 self.revalidate(conn, request);
@@ -172,8 +176,9 @@ impl Server {
                 let origin = Origin::handshake(cx.config.id(), conn);
                 match leader.resume_session(session, timeout_ms, origin, &mut self.replica, cx) {
                     Resumption::Dead | Resumption::Known => {
-                        // Another leader may have begun it, or moved it, by now: who asks is told nothing before a quorum
-                        // has confirmed that there is none.
+                        // A newer leader may have created or moved the session by now: the client
+                        // gets no answer before a quorum has confirmed that there is no newer
+                        // leader.
                         self.revalidate(conn, request);
                         self.sync(conn, Origin::HANDSHAKE, cx);
                     }
@@ -185,8 +190,9 @@ impl Server {
         }
     }
 
-    /// Nobody else has to allow it. But writes of an older connection may be on their way to the leader, and none of them
-    /// must be done after this one is taken up (SESS-09): the leader's answer comes behind them.
+    /// No other server has to allow it. But writes of an older connection may be on their way to
+    /// the leader, and none of them may be executed after this connection is served (SESS-09): the
+    /// leader answers this sync after it has received them.
     fn resume_local_session(&mut self, conn: ConnId, request: ConnectRequest, cx: &mut Cx<'_>) {
         let barrier = match &self.role {
             Role::Following(follower) => follower.serving(),
@@ -199,8 +205,9 @@ impl Server {
         self.revalidate(conn, request);
     }
 
-    /// The leader, confirmed by a quorum, has seen the handshake. Of a local session: what an older connection had asked it
-    /// for has arrived there. Of any other one: what is known of it here is true.
+    /// A quorum has confirmed the leader since the handshake arrived. For a local session, the
+    /// leader has received all requests of an older connection. For any other session, the session
+    /// table of this server is up to date.
     pub(super) fn on_resumption_synced(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
         let Some(Conn { phase: ConnPhase::Revalidating(request), .. }) = self.conns.get(&conn)
         else {
@@ -213,7 +220,7 @@ impl Server {
         } else if sessions.timeout_ms(session).is_none() {
             self.refuse_session(conn, request.read_only, cx);
         } else {
-            // It has gone on to yet another server meanwhile.
+            // The session has moved to yet another server meanwhile.
             self.close(conn, cx);
         }
     }
@@ -224,7 +231,7 @@ impl Server {
         self.open(conn, request.session, timeout_ms, request.read_only, cx);
     }
 
-    /// The connection waits for the leader's word on its session, or for a transaction.
+    /// The connection waits for the leader's answer about its session, or for a transaction.
     fn revalidate(&mut self, conn: ConnId, request: ConnectRequest) {
         self.by_session.insert(request.session, conn);
         self.set_phase(conn, ConnPhase::Revalidating(request));
@@ -242,7 +249,7 @@ impl Server {
         self.close(conn, cx);
     }
 
-    /// The handshake has succeeded; what has queued up behind it may go on.
+    /// Completes the handshake; the requests queued after it continue.
     fn open(
         &mut self,
         conn: ConnId,
@@ -264,7 +271,7 @@ impl Server {
         self.resume(conn, |_| false, cx);
     }
 
-    /// A session has ended: its connection is closed, and whoever wanted to go on with it hears that it is too late.
+    /// A session has ended: closes its connection, and refuses a handshake that tries to resume it.
     pub(super) fn end_session(&mut self, session: SessionId, cx: &mut Cx<'_>) {
         let Some(conn) = self.by_session.get(&session).copied() else {
             return;
@@ -284,7 +291,8 @@ impl Server {
         }
     }
 
-    /// A session has gone on to another server. Whoever asks for it here may have come later, and waits on.
+    /// A session has moved to another server: closes its connection, unless that connection is
+    /// still revalidating, because its handshake may be newer than the move.
     pub(super) fn leave_session(&mut self, session: SessionId, cx: &mut Cx<'_>) {
         let Some(conn) = self.by_session.get(&session).copied() else {
             return;
@@ -295,7 +303,8 @@ impl Server {
         }
     }
 
-    /// The session of a connection exists, and is this server's: the handshake can be answered, once clients are served.
+    /// The session of a connection exists and belongs to this server: answers the handshake, once
+    /// clients are served.
     pub(super) fn on_session_here(&mut self, conn: ConnId, session: SessionId, cx: &mut Cx<'_>) {
         let Some(Conn {
             phase: ConnPhase::Creating(request) | ConnPhase::Revalidating(request),
@@ -313,8 +322,8 @@ impl Server {
         }
     }
 
-    /// The session goes on over this connection, and over no other one: handshakes that were under way at the same time
-    /// succeed one after the other.
+    /// Attaches the session to this connection and closes its other one: concurrent handshakes of
+    /// one session succeed one after the other.
     fn attach(&mut self, conn: ConnId, session: SessionId, cx: &mut Cx<'_>) {
         if let Some(older) = self.by_session.insert(session, conn).filter(|older| *older != conn) {
             cx.mark(Mark::SessionTakenOver);
@@ -322,8 +331,8 @@ impl Server {
         }
     }
 
-    /// Service has begun: whoever was held goes on. A write that the leader has in its log is answered when it is
-    /// applied; one that it does not have is lost, and is asked for again.
+    /// Service has begun: all connections continue. A pending write that is in the log is answered
+    /// when it is applied; one that is not in the log is lost, and is submitted again.
     pub(super) fn resume_clients(&mut self, cx: &mut Cx<'_>) {
         self.timers.set(Timer::AwaitLeader, None);
         if self.local.resume(&self.replica.unapplied_upgrades(), cx.now.mono) {
@@ -335,7 +344,7 @@ impl Server {
         }
         for conn in Vec::from_iter(self.conns.keys().copied()) {
             if !self.serves() {
-                // The others have used up the epoch: the rest waits for the next one.
+                // The connections so far have used up the epoch: the rest waits for the next one.
                 return;
             }
             let waits = self.conns.get(&conn).is_some_and(|conn| !conn.queue.is_empty());
@@ -359,7 +368,8 @@ impl Server {
                 Some(ConnPhase::Open { session, timeout_ms }) => {
                     let (session, timeout_ms) = (*session, *timeout_ms);
                     if waits {
-                        // The leader may be the old one, and has not heard what this server has heard meanwhile.
+                        // The leader may be the same as before, and lacks the heartbeats that this
+                        // server has received meanwhile.
                         self.touch(session, timeout_ms, cx);
                     }
                     let server = cx.config.id();
@@ -370,7 +380,7 @@ impl Server {
         }
     }
 
-    /// The sessions that clients are connected here for, with their timeouts, ms.
+    /// The sessions that are connected to this server, with their timeouts in ms.
     pub(super) fn sessions_here(&self, cx: &Cx<'_>) -> Vec<(SessionId, u32)> {
         let timeout_ms = |conn: &ConnId| match &self.conns.get(conn)?.phase {
             ConnPhase::Created { timeout_ms, .. } | ConnPhase::Open { timeout_ms, .. } => {
@@ -383,7 +393,8 @@ impl Server {
         self.by_session.iter().filter_map(|(id, conn)| Some((*id, timeout_ms(conn)?))).collect()
     }
 
-    /// No leader for too long: clients had better try elsewhere (WIRE-16).
+    /// There was no leader for too long: closes all connections, so that clients try other servers
+    /// (WIRE-16).
     pub(super) fn close_held(&mut self, cx: &mut Cx<'_>) {
         if !self.conns.is_empty() {
             cx.mark(Mark::ConnHeldTooLong);
@@ -397,7 +408,7 @@ impl Server {
         }
     }
 
-    /// The sessions whose deadline has come end by a transaction (SESS-06).
+    /// Proposes the end of the sessions whose deadline has passed (SESS-06).
     pub(super) fn expire_sessions(&mut self, deadline: Instant, cx: &mut Cx<'_>) {
         let now = cx.now.mono;
         let stalled = now.since(deadline) > cx.config.tick();
@@ -409,15 +420,17 @@ impl Server {
             return;
         };
         if deaf {
-            // Clients are not read: their time has not come, whatever the clock says.
+            // Clients are not read, so the lack of heartbeats does not show that they are gone.
             return;
         }
         if stalled {
-            // This server has not listened, so silence says nothing about the clients.
+            // This server has stalled, so the lack of heartbeats does not show that clients are
+            // gone.
             cx.mark(Mark::SessionsStalled);
             return broadcast.tracker.touch_all(now);
         }
-        // Where the epoch ends within the loop, the rest is not lost: the next leader tracks every session anew.
+        // If the epoch ends within the loop, the rest is not lost: the next leader tracks every
+        // session anew.
         for (session, notice) in broadcast.tracker.expire(now) {
             if !self.ensure_room(cx) {
                 return;
@@ -430,7 +443,7 @@ impl Server {
         }
     }
 
-    /// Those whose deadline has come and that only this server knows end here and now: they own nothing.
+    /// Ends local sessions whose deadline has passed, without a transaction: they own no nodes.
     pub(super) fn expire_local_sessions(&mut self, deadline: Instant, cx: &mut Cx<'_>) {
         let now = cx.now.mono;
         if self.pressure() == Pressure::PauseClients || !self.serves() {
@@ -450,14 +463,16 @@ impl Server {
         }
     }
 
-    /// The client of a session that nothing was heard of may be connected here: its address is worth a line.
+    /// If the client of an expired session is connected here, reports the connection: the
+    /// operator's log then has the client's address.
     pub(super) fn note_expired(&self, session: SessionId, cx: &mut Cx<'_>) {
         if let Some(conn) = self.by_session.get(&session).copied() {
             cx.out.notices.push(Notice::SessionExpired { session, conn });
         }
     }
 
-    /// Does a leader have a zxid to give? An epoch that is used up ends here. A follower leaves that to its leader.
+    /// Checks that a leader has a zxid left, and resigns if the epoch is used up. A follower leaves
+    /// this to its leader. Returns whether clients are still served.
     pub(super) fn ensure_room(&mut self, cx: &mut Cx<'_>) -> bool {
         if let Role::Leading(leader) = &mut self.role
             && leader.broadcast().is_none_or(|broadcast| !broadcast.has_room(cx))
@@ -468,13 +483,13 @@ impl Server {
         self.serves()
     }
 
-    /// Closes a connection; what the client sends from now on is ignored.
+    /// Closes a connection; later requests of the client are ignored.
     pub(super) fn close(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
         cx.send(conn, ClientCommand::Close);
         self.drop_conn(conn);
     }
 
-    /// Forgets a connection. Its session lives on.
+    /// Removes a connection. Its session lives on.
     pub(super) fn drop_conn(&mut self, conn: ConnId) {
         let Some(Conn { phase, .. }) = self.conns.remove(&conn) else {
             return;
@@ -489,7 +504,7 @@ impl Server {
         }
     }
 
-    /// Sessions that have a connection here which is not known as theirs, and the other way round.
+    /// Counts the contradictions between the phases of connections and `by_session`.
     pub(super) fn strays(&self) -> usize {
         let session = |conn: &Conn| match &conn.phase {
             ConnPhase::AwaitLeader(_) | ConnPhase::Creating(_) => None,

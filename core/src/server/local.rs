@@ -1,16 +1,17 @@
-//! The sessions that only this server knows (Java `LocalSessionTracker`, `UpgradeableSessionTracker`).
+//! Local sessions, which only this server knows (Java `LocalSessionTracker`,
+//! `UpgradeableSessionTracker`).
 //!
-//! Owns their ids, timeouts and expiry, and which of them are being made known to the ensemble. Must not know connections,
-//! nor speak to the leader.
+//! Owns their ids, timeouts and expiry, and which of them are being upgraded to global sessions.
+//! Must not know connections, nor send to the leader.
 //!
 //! ```text
-//! a client connects ──► own ──── first ephemeral node is asked for ───► upgrading
-//!                        ▲ │                                             │     │
-//!   closed, or expired ◄─┼─┘                                             │     └── upgrade is applied ──► replicated
-//!                        └────────── upgrade lost with its leader ───────┘
+//! a client connects ──► own ── first ephemeral node is requested ───► upgrading
+//!                        ▲ │                                           │     │
+//!   closed, or expired ◄─┼─┘                                           │     └─ applied ─► global
+//!                        └───────── upgrade lost with its leader ──────┘
 //! ```
 //!
-//! They die with the process. In ZooKeeper they die with its role, too.
+//! Local sessions end with the process. In ZooKeeper, they also end when the server's role changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
@@ -28,11 +29,12 @@ use crate::wire::{CreateMode, Request};
 /// See the module.
 #[derive(Debug)]
 pub(super) struct LocalSessions {
-    /// Those that are nobody else's business.
+    /// Local sessions that are not being upgraded.
     own: SessionTracker,
-    /// Timeouts (ms) of those that the leader has been asked to propose. It decides about them from then on.
+    /// Sessions that the leader was asked to upgrade, with their timeouts in ms. The leader expires
+    /// them from then on.
     upgrading: BTreeMap<SessionId, u32>,
-    /// The last id that was dealt.
+    /// The last id that was assigned.
     last: Option<SessionId>,
 }
 
@@ -42,7 +44,8 @@ impl LocalSessions {
         LocalSessions { own, upgrading: BTreeMap::new(), last: None }
     }
 
-    /// A new session (SESS-14): its id is this server's, and not one that the ensemble knows.
+    /// Creates a session (SESS-14) with an id that contains this server's and is unknown to the
+    /// ensemble.
     pub(super) fn create(
         &mut self,
         timeout_ms: u32,
@@ -58,29 +61,31 @@ impl LocalSessions {
         id
     }
 
-    /// Is the session this server's, and not about to become more?
+    /// Is the session local, and not being upgraded?
     pub(super) fn is_own(&self, id: SessionId) -> bool {
         self.own.is_live(id)
     }
 
-    /// The session has been heard of; `false` where that is not for this server alone to know.
+    /// Renews the session; `false` if it is not local, or is being upgraded.
     pub(super) fn touch(&mut self, id: SessionId, now: Instant) -> bool {
         self.own.touch(id, None, now)
     }
 
-    /// All get a full timeout from now on: this server was the one that did not listen.
+    /// Gives all sessions a full timeout from now on, after this server has not received
+    /// heartbeats.
     pub(super) fn touch_all(&mut self, now: Instant) {
         self.own.touch_all(now);
     }
 
-    /// A client goes on with its session here, with this timeout (SESS-16).
+    /// A client resumes its session here, with this timeout (SESS-16).
     pub(super) fn reattach(&mut self, id: SessionId, timeout_ms: u32, now: Instant) {
         assert!(self.is_own(id), "session {id} is not this server's");
         self.own.track(id, timeout_ms, now);
     }
 
-    /// What the leader is told of the session that wants this to be written. The first write that needs an owner whom all
-    /// servers know begins an upgrade (SESS-15, MULTI-09); what follows it on the same link finds the session known.
+    /// The kind of session that the leader is told for this write. The first write that creates an
+    /// ephemeral node begins an upgrade (SESS-15, MULTI-09); later writes on the same link reach
+    /// the leader after it, so the session is global for them.
     pub(super) fn session_kind(
         &mut self,
         id: SessionId,
@@ -98,22 +103,23 @@ impl LocalSessions {
         SessionKind::Upgrading { timeout_ms }
     }
 
-    /// The session is replicated from now on. Was it one of these?
+    /// The session is global from now on. Was it local or being upgraded?
     pub(super) fn promote(&mut self, id: SessionId) -> bool {
         let before = self.is_own(id);
         self.own.forget(id);
         self.upgrading.remove(&id).is_some() || before
     }
 
-    /// The session is over. Was it one of these?
+    /// The session has ended. Was it local, and not being upgraded?
     pub(super) fn end(&mut self, id: SessionId) -> bool {
         let before = self.is_own(id);
         self.own.forget(id);
         before
     }
 
-    /// Service begins anew: nobody was heard meanwhile, and an upgrade that is not `logged` was lost with its leader. Whoever
-    /// asked for the write behind it asks again. Was there such a one?
+    /// Service begins again: renews all sessions, and makes those local again whose upgrade is not
+    /// `logged`, because it was lost with its leader; the write that needed the upgrade is
+    /// submitted again. Returns whether there was one.
     pub(super) fn resume(&mut self, logged: &BTreeSet<SessionId>, now: Instant) -> bool {
         self.touch_all(now);
         let before = self.upgrading.len();
@@ -123,17 +129,18 @@ impl LocalSessions {
         self.upgrading.len() < before
     }
 
-    /// A leader's snapshot has replaced the history: what was upgraded is in it, or was, and is over.
+    /// A leader's snapshot has replaced the history: every upgraded session is in it, or has ended
+    /// before.
     pub(super) fn on_installed(&mut self) {
         self.upgrading.clear();
     }
 
-    /// When the next ones expire, if nothing is heard of them.
+    /// The time at which the next sessions expire unless they are renewed.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
         self.own.next_expiry()
     }
 
-    /// Those whose time has come; they are forgotten here.
+    /// Removes and returns the sessions that have expired.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<(SessionId, Notice)> {
         self.own.expire(now)
     }
@@ -142,12 +149,12 @@ impl LocalSessions {
         self.own.len() + self.upgrading.len()
     }
 
-    /// Those that are being made known to all.
+    /// The number of sessions that are being upgraded.
     pub(super) fn upgrading(&self) -> usize {
         self.upgrading.len()
     }
 
-    /// All of them, by id.
+    /// All local sessions, by id, with those being upgraded.
     pub(super) fn infos(&self) -> Vec<SessionInfo> {
         let own = self.own.iter().map(|(id, timeout_ms, expires)| SessionInfo {
             id,
@@ -167,8 +174,8 @@ impl LocalSessions {
     }
 }
 
-/// Would this leave a node that goes with its session? As in ZooKeeper, a mode that means nothing ends the search: the
-/// request will be refused there.
+/// Would this request create an ephemeral node? As in ZooKeeper, the search ends at an invalid
+/// create mode: the request will be refused there.
 fn creates_ephemeral(request: &Request) -> bool {
     let mode = |request: &Request| {
         if let Request::Create { flags, .. } = request {

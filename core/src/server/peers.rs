@@ -1,6 +1,7 @@
-//! Other servers: notifications of elections, and links (Java `QuorumCnxManager`, `LearnerCnxAcceptor`).
+//! The other servers: election notifications, and links (Java `QuorumCnxManager`,
+//! `LearnerCnxAcceptor`).
 //!
-//! Owns links until they belong to a role. Must not know what the phases of a role are.
+//! Owns links until a role adopts them. Must not know the phases of a role.
 
 use super::{Role, Server};
 use crate::cx::Cx;
@@ -16,12 +17,12 @@ use crate::quorum::HistoryInfo;
 use crate::timer::Timer;
 use crate::zab::LEADER_TIMERS;
 
-/// A link that another server has dialled, and that no role has yet: its peer may know of an outcome before this server
-/// does.
+/// An inbound link that no role has adopted yet: its peer may know the outcome of the election
+/// before this server does.
 #[derive(Debug)]
 pub(super) struct Inbound {
     peer: ServerId,
-    /// What it said: its promise so far, and its history.
+    /// The contents of its FOLLOWERINFO: the accepted epoch, and the history.
     said: Option<(Epoch, HistoryInfo)>,
 }
 
@@ -54,7 +55,8 @@ impl Server {
         self.continue_election(cx);
     }
 
-    /// Looks for a leader: the own vote waits until nothing is being written, because it vouches for the log.
+    /// Continues the election. The vote of this server waits until no write is under way, because
+    /// it states the end of the durable log.
     pub(super) fn continue_election(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono;
         let Role::Looking(looking) = &mut self.role else {
@@ -74,7 +76,8 @@ impl Server {
         let Role::Looking(looking) = &mut self.role else {
             return;
         };
-        // Who rests votes, and says so again; whom it would follow it asks when the rest is over.
+        // During the pause after a failed snapshot, the server votes and repeats its vote, but
+        // follows no leader.
         let rests = self.replica.rests_until(now).is_some();
         let outcome =
             if rests { None } else { looking.outcome(cx.config.voters(), &cx.config.limits, now) };
@@ -95,8 +98,9 @@ impl Server {
         }
     }
 
-    /// Is a later election under way that this server should take part in? Its leader has left, and says so before the
-    /// link is closed. Or it waits in vain for those who elected it, because they have gone on: it was cut off meanwhile.
+    /// Has a later election begun that this server should join? Either its leader is looking, which
+    /// a notification may report before the link closes; or this server leads, but those who
+    /// elected it are in a later election, because it was partitioned from them.
     fn is_overtaken(&self, from: ServerId, said: &Notification, cx: &Cx<'_>) -> bool {
         if said.server_state != ServerState::Looking || said.round <= self.round {
             return false;
@@ -119,7 +123,7 @@ impl Server {
         }
     }
 
-    /// A server that looks for a leader hears from one that does not how its election ended (FLE-09).
+    /// Answers a looking server with the outcome of this server's election (FLE-09).
     fn answer_notification(&self, from: ServerId, cx: &mut Cx<'_>) {
         let server_state = match &self.role {
             Role::Looking(_) => ServerState::Looking,
@@ -173,7 +177,7 @@ impl Server {
             Role::Following(follower) if follower.leader() == peer && follower.link().is_none() => {
                 follower.on_up(link, &self.replica, cx);
             }
-            // It was wanted when it was dialled.
+            // The link was dialled for an earlier role.
             Role::Looking(_) | Role::Following(_) | Role::Leading(_) => {
                 cx.mark(Mark::LinkUnwanted);
                 cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Unwanted));
@@ -181,7 +185,8 @@ impl Server {
         }
     }
 
-    /// A learner says something: its first word, or one to the leader that this server is.
+    /// Processes a learner's message: the first on an inbound link, or one to this server as the
+    /// leader.
     fn on_learner_message(&mut self, link: LinkId, message: FromLearner, cx: &mut Cx<'_>) {
         if self.inbound.contains_key(&link) {
             return self.on_first_message(link, message, cx);
@@ -191,13 +196,14 @@ impl Server {
                 let effect = leader.on_message(link, message, &mut self.replica, cx);
                 self.apply_leader_effect(effect, cx);
             }
-            // Late words on a link that this server has closed.
+            // A late message on a link that this server has closed.
             Role::Following(_) => cx.mark(Mark::LinkDead),
             Role::Looking(_) => {}
         }
     }
 
-    /// The first word of a learner is its promise; whoever says anything else is none.
+    /// The first message of a learner must be FOLLOWERINFO; after any other message, the link is
+    /// closed.
     fn on_first_message(&mut self, link: LinkId, message: FromLearner, cx: &mut Cx<'_>) {
         let inbound = self.inbound.get_mut(&link).expect("the caller has found it");
         let refused: LinkCloseReason = if let FromLearner::FollowerInfo {
@@ -226,7 +232,8 @@ impl Server {
     }
 
     fn on_leader_message(&mut self, link: LinkId, message: FromLeader, cx: &mut Cx<'_>) {
-        // Clients that are not read cannot be heard; that is no fault of theirs.
+        // While clients are not read, their heartbeats do not arrive, so their sessions count as
+        // alive.
         let spared = matches!(message, FromLeader::Ping { .. }) && self.has_been_deaf(cx);
         let here = if spared { self.sessions_here(cx) } else { Vec::new() };
         match &mut self.role {
@@ -239,7 +246,7 @@ impl Server {
                 let effect = follower.on_message(message, &mut self.replica, cx);
                 self.apply_follower_effect(effect, cx);
             }
-            // Late words on a link that this server has closed.
+            // A late message on a link that this server has closed.
             Role::Following(_) | Role::Leading(_) => cx.mark(Mark::LinkDead),
             Role::Looking(_) => {}
         }
@@ -263,8 +270,8 @@ impl Server {
         }
     }
 
-    /// A quorum that wants to follow this server has elected it, whether or not their votes have arrived: it may have been
-    /// restarted since.
+    /// A quorum that has sent FOLLOWERINFO to this server has elected it, even if the votes have
+    /// not arrived: this server may have restarted since.
     fn maybe_lead_inbound(&mut self, cx: &mut Cx<'_>) {
         let Role::Looking(looking) = &self.role else {
             return;
@@ -283,7 +290,7 @@ impl Server {
         }
     }
 
-    /// A leader makes learners of the links that have said their first word.
+    /// A leader adopts the links on which FOLLOWERINFO has arrived as learners.
     pub(super) fn adopt_inbound(&mut self, cx: &mut Cx<'_>) {
         while let Role::Leading(leader) = &mut self.role
             && let Some((link, inbound)) =
@@ -302,7 +309,7 @@ impl Server {
         }
     }
 
-    /// Acts on those of the other servers that were silent for too long, and on what a leader does of itself.
+    /// Acts on servers that were silent for too long, and on the timers of a leader.
     pub(super) fn check_silence(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono;
         if self.timers.due(Timer::LeaderSilence, now)

@@ -1,7 +1,7 @@
-//! Requests of clients: in, to whoever can carry them out, and answers and events out (Java `ZooKeeperServer`,
-//! `FinalRequestProcessor`).
+//! Client requests, replies and watch events (Java `ZooKeeperServer`, `FinalRequestProcessor`).
 //!
-//! Owns the way of a request through this server. Must not change the role, nor know how sessions begin and end.
+//! Owns the path of a request through this server. Must not change the role, nor know how sessions
+//! begin and end.
 
 use std::sync::Arc;
 
@@ -43,12 +43,13 @@ impl Server {
         };
         let RequestFrame { xid, request } = frame;
         cx.spend(cost::of_request(&request));
-        // These do not wait for others, and do not show that the session is in use.
+        // Authentication does not wait for queued requests, and does not renew the session.
         if let Request::Auth { scheme, auth } = &request {
             return self.authenticate(conn, xid, scheme, auth.0.as_deref(), cx);
         }
         if let Request::Sasl { .. } = request {
-            // OP-102: nobody has set SASL up here. ZooKeeper answers so, too; the client is who it was.
+            // OP-102: SASL is not configured. ZooKeeper sends the same reply; the client's
+            // identities do not change.
             let reply = Reply { xid, zxid: 0, result: Ok(ReplyBody::Token(None)) };
             return cx.send(conn, ClientCommand::Reply(reply));
         }
@@ -63,12 +64,13 @@ impl Server {
         self.on_asked(conn, PendingRequest { frame: RequestFrame { xid, request }, ids }, cx);
     }
 
-    /// A request of a session, with the identities that it was read with.
+    /// Processes a request of a session; it carries the identities that the client had when it was
+    /// read.
     fn on_asked(&mut self, conn: ConnId, asked: PendingRequest, cx: &mut Cx<'_>) {
         let Some(Conn { phase: ConnPhase::Open { session, timeout_ms }, .. }) =
             self.conns.get(&conn)
         else {
-            // Closed because of a request before it.
+            // An earlier request has closed the connection.
             return;
         };
         let (session, timeout_ms) = (*session, *timeout_ms);
@@ -78,8 +80,9 @@ impl Server {
         }
         let ends = self.queue(conn).ends();
         if ends || !self.touch(session, timeout_ms, cx) {
-            // SESS-08: no reply; the connection closes when the session's end is committed. If that is lost with this
-            // reign, the session lives on, and the next leader is asked.
+            // SESS-08: no reply; the connection closes when the session's end is committed. If that
+            // transaction is lost with this leader, the session lives on, and the next leader
+            // processes the request.
             cx.mark(Mark::RequestOnClosingSession);
             return self.queue(conn).push(asked);
         }
@@ -99,7 +102,8 @@ impl Server {
         }
     }
 
-    /// OP-100: at once and outside the queue, as in ZooKeeper. Later requests have the identities that it shows.
+    /// OP-100: executed at once and outside the queue, as in ZooKeeper. Later requests have the new
+    /// identities.
     fn authenticate(
         &mut self,
         conn: ConnId,
@@ -133,7 +137,8 @@ impl Server {
         }
     }
 
-    /// Who the client has shown to be, or has not, does not suffice to be served (ACL-16, ACL-19).
+    /// The client's identities are invalid or insufficient: replies with `code` and closes the
+    /// connection (ACL-16, ACL-19).
     fn refuse_conn(&mut self, conn: ConnId, xid: i32, code: ErrorCode, cx: &mut Cx<'_>) {
         cx.mark(Mark::AuthRefused);
         let reply = Reply { xid, zxid: 0, result: Err(code) };
@@ -141,7 +146,7 @@ impl Server {
         self.close(conn, cx);
     }
 
-    /// The session has been heard of (SESS-05); `false` where it is closing or gone, as far as this server can know.
+    /// Renews the session (SESS-05); `false` if it is closing or gone, as far as this server knows.
     pub(super) fn touch(&mut self, session: SessionId, timeout_ms: u32, cx: &Cx<'_>) -> bool {
         if self.local.touch(session, cx.now.mono) {
             return true;
@@ -184,7 +189,7 @@ impl Server {
         }
     }
 
-    /// Asks for a quorum's word, which comes to `Server::confirm_sync`.
+    /// Asks for a quorum's confirmation of the leader; the result comes to `Server::confirm_sync`.
     pub(super) fn sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         match &mut self.role {
             Role::Looking(_) => unreachable!("only who serves syncs"),
@@ -200,7 +205,7 @@ impl Server {
         }
     }
 
-    /// What was committed when a quorum confirmed the sync is applied.
+    /// Everything is applied that was committed when a quorum confirmed the sync.
     pub(super) fn on_confirmed(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         if request == Origin::HANDSHAKE {
             return self.on_resumption_synced(conn, cx);
@@ -211,7 +216,7 @@ impl Server {
         }
     }
 
-    /// Answers a request whose turn has come and that is no write.
+    /// Answers a read, or another request without a transaction, whose turn has come.
     pub(super) fn read(&mut self, conn: ConnId, asked: PendingRequest, cx: &mut Cx<'_>) {
         let PendingRequest { frame: RequestFrame { xid, request }, ids } = asked;
         cx.spend(1);
@@ -247,7 +252,7 @@ impl Server {
         if matches!(request, Request::Undecodable { .. }) {
             cx.mark(Mark::RequestUndecodable);
         }
-        // WIRE-08: whatever number a ping came with.
+        // WIRE-08: the reply to a ping always has this xid.
         let xid = if matches!(request, Request::Ping) { XID_PING } else { xid };
         let Some(Conn { phase: ConnPhase::Open { session, .. }, .. }) = self.conns.get(&conn)
         else {
@@ -266,7 +271,7 @@ impl Server {
         match &result {
             Ok(body) => cx.spend(cost::of_answer(body)),
             Err(ErrorCode::Marshalling) if readable => {
-                // It was looked through before.
+                // The read has visited the data before it failed.
                 cx.spend(cost::of_bytes(room));
                 cx.mark(Mark::RecordTooLarge);
             }
@@ -275,7 +280,7 @@ impl Server {
         self.reply(conn, xid, result, cx);
     }
 
-    /// The turn has come of the end of a session that only this server knows.
+    /// Ends a local session, now that all earlier requests of its connection are answered.
     fn say_farewell(&mut self, conn: ConnId, xid: i32, cx: &mut Cx<'_>) {
         let Some(Conn { phase: ConnPhase::Open { session, .. }, .. }) = self.conns.get(&conn)
         else {
@@ -288,8 +293,9 @@ impl Server {
         self.end_session(session, cx);
     }
 
-    /// A write is committed: what waits before it on its connection is answered while the tree is as it was (CONS-02). Is that
-    /// done, so that the write may be applied?
+    /// Called before a committed write is applied: the requests queued before it on its connection
+    /// are answered from the tree without it (CONS-02). Returns whether all are answered, so that
+    /// the write may be applied.
     pub(super) fn before_apply(&mut self, origin: Origin, cx: &mut Cx<'_>) -> bool {
         if origin.server != cx.config.id() {
             return true;
@@ -305,7 +311,7 @@ impl Server {
         !waits || self.serve_reads(origin.conn, cx)
     }
 
-    /// A transaction has been applied: watchers hear of it before whoever asked for it (WATCH-18).
+    /// A transaction has been applied: sends watch events first, and then the reply (WATCH-18).
     pub(super) fn on_applied(&mut self, applied: Applied, cx: &mut Cx<'_>) {
         let Applied { txn, effects } = applied;
         for fired in effects.fired {
@@ -326,7 +332,8 @@ impl Server {
                 });
                 match answer {
                     Some((xid, result)) => self.reply(conn, xid, result, cx),
-                    // Another server has spoken for this connection: what its client asked for cannot be told from that.
+                    // The transaction does not match the pending request: another server has used
+                    // this connection's origin, so the client's answer is unknown.
                     None => self.close(conn, cx),
                 }
                 if !matches!(txn.op, TxnOp::CloseSession) {
@@ -363,7 +370,7 @@ impl Server {
         }
     }
 
-    /// Whoever may read the node hears of it (WATCH-17); all share one record.
+    /// Sends the event to each watcher that may read the node (WATCH-17); all share one record.
     fn tell_watchers(&self, zxid: Zxid, fired: Fired, cx: &mut Cx<'_>) {
         let Fired { event, path, conns, acl } = fired;
         if conns.len() > 1 {
@@ -371,9 +378,10 @@ impl Server {
         }
         let event = Arc::new(WatchEvent { zxid: Some(zxid), event, path });
         let access = Access::new(Perms::READ, &event.path);
-        // WATCH-17: by who the client is now, not when it set the watch.
+        // WATCH-17: the current identities of the client count, not those it had when it set the
+        // watch.
         let may = |ids: &[Arc<Id>]| Who::new(ids, cx.schemes).may(&acl, &access);
-        // Identities only ever add to what one may.
+        // Identities only add permissions.
         let anybody = may(&[]);
         for conn in conns {
             let known = || self.conns.get(&conn).is_some_and(|conn| may(conn.known.ids()));
@@ -386,8 +394,8 @@ impl Server {
         }
     }
 
-    /// Carries on with the requests of a connection that is served again, or for the first time. Writes among `found` are
-    /// in the log already.
+    /// Continues the requests of a connection when it is served again, or for the first time. The
+    /// writes in `found` are in the log already.
     pub(super) fn resume(&mut self, conn: ConnId, found: impl Fn(u64) -> bool, cx: &mut Cx<'_>) {
         let Resumed { syncs, anew, lost } = self.queue(conn).resume(found);
         if lost {

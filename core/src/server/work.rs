@@ -1,9 +1,11 @@
-//! What a step leaves to later ones: transactions that a quorum has, and reads whose turn has come.
+//! Work that a step leaves to later steps: transactions that a quorum has logged, and reads that
+//! may be answered.
 //!
-//! Owns when that goes on. A step stops when it has spent what [`Limits::step_units`](crate::config::Limits) allows, so that
-//! nobody waits for long because others ask for much; the rest is due at once, and everybody else has a turn in between.
-//! Whatever else the order of applying and answering promises holds all the same. Must not know what anything costs:
-//! whoever does it says so.
+//! Owns when this work continues. A step stops when it has spent
+//! [`Limits::step_units`](crate::config::Limits), so that no input waits long behind expensive
+//! requests; the rest is due at once, and other inputs are processed in between. The order of
+//! applying and answering is the same as without the limit. Must not know costs: the code that does
+//! the work counts them.
 
 use std::collections::VecDeque;
 
@@ -14,20 +16,20 @@ use crate::ids::{ConnId, Zxid};
 use crate::io::Mark;
 use crate::txn::Origin;
 
-/// What is left to do.
+/// The work that is left.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// How far the history is to be committed. What is committed is applied in the same breath, and learners hear of it then: what
-    /// a follower knows, its leader knows, too.
+    /// The zxid up to which a quorum has the history. The server commits and applies up to it, and
+    /// a leader sends COMMIT only for what it has applied: it never knows less than its followers.
     agreed: Zxid,
-    /// Connections with reads whose turn has come, in the order in which they are served.
+    /// Connections with reads to answer, in the order in which they are served.
     ready: VecDeque<ConnId>,
-    /// Syncs that are confirmed, and how much has to be applied before they are true of this server's tree.
+    /// Confirmed syncs, each with the zxid that this server must have applied before it completes.
     confirmed: VecDeque<(Zxid, ConnId, u64)>,
 }
 
 impl Server {
-    /// Is there something to do that nothing else has to happen for?
+    /// Is there work that can continue without another input?
     pub(super) fn has_work(&self) -> bool {
         let serving = !self.work.ready.is_empty() || self.next_to_apply().is_some();
         self.replica.is_loading() || (self.serves() && serving)
@@ -37,7 +39,7 @@ impl Server {
         self.replica.next_unapplied().filter(|(zxid, _)| *zxid <= self.work.agreed)
     }
 
-    /// Goes on with what earlier steps have left.
+    /// Continues the work that earlier steps have left.
     pub(super) fn go_on(&mut self, cx: &mut Cx<'_>) {
         cx.renew();
         if self.replica.is_loading() {
@@ -53,12 +55,13 @@ impl Server {
                 self.serve_reads(conn, cx);
             }
         }
-        // However many reads there are, writes go on.
+        // Reads do not delay writes: these have a budget of their own.
         cx.renew();
         self.apply_committed(cx);
     }
 
-    /// Makes more of a leader's snapshot, and tells it that somebody is there.
+    /// Continues to load a leader's snapshot, and reports the progress to the leader, so that it
+    /// does not time out.
     fn go_on_loading(&mut self, cx: &mut Cx<'_>) {
         if let (Role::Following(follower), Some(progress)) =
             (&mut self.role, self.replica.loading_progress())
@@ -69,7 +72,7 @@ impl Server {
         self.on_loaded(loaded, cx);
     }
 
-    /// A quorum has the history up to `zxid`: commit it, which is to apply it and to tell learners.
+    /// A quorum has the history up to `zxid`: commits and applies it, and informs learners.
     pub(super) fn commit(&mut self, zxid: Zxid, cx: &mut Cx<'_>) {
         if zxid > self.work.agreed.max(self.replica.log().committed()) {
             self.work.agreed = zxid;
@@ -77,7 +80,7 @@ impl Server {
         }
     }
 
-    /// The same before service begins, which needs all of it applied, whatever it costs.
+    /// The same before service begins: everything must be applied, whatever it costs.
     pub(super) fn commit_all(&mut self, zxid: Zxid, cx: &mut Cx<'_>) {
         self.work.agreed = zxid;
         cx.spend_freely();
@@ -85,7 +88,7 @@ impl Server {
         cx.renew();
     }
 
-    /// Applies what a quorum has, tells watchers, answers, and then tells learners.
+    /// Applies what a quorum has, sends watch events and replies, and then informs learners.
     fn apply_committed(&mut self, cx: &mut Cx<'_>) {
         let before = self.replica.log().committed();
         let mut count = 0;
@@ -131,13 +134,14 @@ impl Server {
         }
     }
 
-    /// A quorum has confirmed that what is committed here is all there was when the sync came.
+    /// A quorum has confirmed the leader after the sync arrived, so `agreed` includes everything
+    /// that was committed before it.
     pub(super) fn confirm_sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         self.work.confirmed.push_back((self.work.agreed, conn, request));
         self.take_confirmed(cx);
     }
 
-    /// Syncs whose word is true by now.
+    /// Completes the syncs whose zxid is applied.
     fn take_confirmed(&mut self, cx: &mut Cx<'_>) {
         let is_behind = self.next_to_apply().is_some();
         let applied = if is_behind { self.replica.log().applied() } else { self.work.agreed };
@@ -147,15 +151,17 @@ impl Server {
         }
     }
 
-    /// The role ends: the next leader says what is committed, and whoever waits for a quorum's word asks it.
+    /// The role ends: the next leader decides what is committed, and pending syncs are sent to it.
     pub(super) fn forget_agreed(&mut self) {
         self.work.agreed = self.replica.log().committed();
         self.work.confirmed.clear();
     }
 
-    /// Reads whose turn has come, up to the next write. Were they all answered? If not, the rest is ready.
+    /// Answers the pending reads of a connection, up to the next write. Returns `false` if the
+    /// budget is spent; the connection is then in `ready`.
     pub(super) fn serve_reads(&mut self, conn: ConnId, cx: &mut Cx<'_>) -> bool {
-        // What is applied is committed, so they may be answered even while a new leader still applies its history.
+        // Applied transactions are committed, so reads may be answered even while a new leader
+        // still applies its history.
         while let Some(Conn { queue, is_ready, .. }) = self.conns.get_mut(&conn) {
             if !queue.has_read() {
                 break;

@@ -14,7 +14,7 @@ use crate::wire::Acl;
 pub(crate) struct AclId(u32);
 
 impl AclId {
-    /// No list: everything is allowed. What the server's own nodes have.
+    /// No list: everyone has all permissions. The nodes that the server creates itself have it.
     pub(crate) const NONE: AclId = AclId(0);
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct AclTable {
 }
 
 impl AclTable {
-    /// The id of `list`, with one reference more.
+    /// The id of `list`; adds one reference.
     pub(crate) fn intern(&mut self, list: &[Acl]) -> AclId {
         if list.is_empty() {
             return AclId::NONE;
@@ -47,7 +47,7 @@ impl AclTable {
         id
     }
 
-    /// One reference fewer.
+    /// Removes one reference; frees the list with its last one.
     pub(crate) fn release(&mut self, id: AclId) {
         if id == AclId::NONE {
             return;
@@ -86,7 +86,7 @@ impl AclTable {
         table
     }
 
-    /// One reference more to a restored list; `false` where there is no such list.
+    /// Adds one reference to a restored list; `false` if there is no such list.
     pub(crate) fn reference(&mut self, id: AclId) -> bool {
         if id == AclId::NONE {
             return true;
@@ -108,7 +108,7 @@ impl AclTable {
         }
     }
 
-    /// The list, to be kept.
+    /// The list, shared.
     pub(crate) fn share(&self, id: AclId) -> Arc<[Acl]> {
         match id {
             AclId::NONE => Arc::default(),
@@ -126,8 +126,9 @@ mod tests {
         Acl { perms: Perms(perms), scheme: "world".into(), id: "anyone".into() }
     }
 
+    /// ACL-21.
     #[test]
-    fn acl_21_equal_lists_share_an_id_and_the_last_release_frees_it() {
+    fn equal_lists_share_an_id_until_the_last_release() {
         let mut table = AclTable::default();
         let (a, b) = (table.intern(&[world(31)]), table.intern(&[world(31)]));
         assert_eq!(a, b);

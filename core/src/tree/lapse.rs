@@ -1,7 +1,7 @@
-//! Nodes that go by themselves, in the order in which their time comes (DATA-18, DATA-19).
+//! Containers and TTL nodes without children, in the order in which they expire (DATA-18, DATA-19).
 //!
-//! Owns that order: it holds the childless containers and nodes with a time to live, and nothing else, so finding the next
-//! one costs nothing for all the others. Must not know what time it is, nor delete (the leader does, by a transaction).
+//! Owns that order. It lists no other nodes, so finding the next one is cheap. Must not know what
+//! time it is, nor delete nodes (the leader does, by a transaction).
 
 use std::ops::Bound;
 
@@ -10,7 +10,7 @@ use crate::config::TreeOptions;
 use crate::ids::WallMs;
 use crate::txn::Lifetime;
 
-/// When a childless node may go.
+/// When a childless node expires.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Expiry {
     /// A container that had children: at any time.
@@ -22,7 +22,7 @@ pub(crate) enum Expiry {
 }
 
 impl Expiry {
-    /// Of a node of this kind that has children or none, ever had some, and was written at `mtime`.
+    /// The expiry of a node, given its number of children, how many it ever had, and its `mtime`.
     pub(crate) fn of(
         lifetime: Lifetime,
         children: u32,
@@ -38,7 +38,7 @@ impl Expiry {
         }
     }
 
-    /// Has its time come?
+    /// Whether the node has expired.
     pub(crate) fn is_due(self, now: WallMs, options: &TreeOptions) -> bool {
         match self {
             Expiry::Emptied => true,
@@ -52,12 +52,12 @@ impl Expiry {
 }
 
 impl Tree {
-    /// Is there anything that may go by itself, now or later?
+    /// Whether any node may expire, now or later.
     pub(crate) fn has_lapses(&self) -> bool {
         !self.lapses.is_empty()
     }
 
-    /// The first node behind `after` whose time has come.
+    /// The first node after `after` that has expired.
     pub(crate) fn next_lapse(
         &self,
         after: Option<(Expiry, NodeId)>,
@@ -70,7 +70,7 @@ impl Tree {
             if next.0.is_due(now, options) {
                 return Some(next);
             }
-            // Where one is early, all behind it of its kind are.
+            // If one node has not expired, no later node of its kind has.
             from = match next.0 {
                 Expiry::Emptied => unreachable!("it may go at any time"),
                 Expiry::Unused(_) => Bound::Included((Expiry::Expires(i64::MIN), NodeId::ROOT)),
@@ -79,14 +79,14 @@ impl Tree {
         }
     }
 
-    /// To be called before a node changes: its time may change with it.
+    /// To be called before a node changes in a way that may affect its expiry.
     pub(super) fn unlist_lapse(&mut self, id: NodeId) {
         if let Some(lapse) = self.lapse(id) {
             self.lapses.remove(&(lapse, id));
         }
     }
 
-    /// To be called afterwards.
+    /// To be called after that change.
     pub(super) fn list_lapse(&mut self, id: NodeId) {
         if let Some(lapse) = self.lapse(id) {
             self.lapses.insert((lapse, id));

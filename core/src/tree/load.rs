@@ -1,6 +1,6 @@
-//! The way from a snapshot back to a tree, in small parts: a server that takes over a big one answers others meanwhile.
+//! Loading a tree from a snapshot, in small parts, so that the server can do other work in between.
 //!
-//! Owns what is known halfway. Must not know who waits for the tree, nor how much time there is.
+//! Owns the intermediate state. Must not know who waits for the tree, nor how much time there is.
 //!
 //! ```text
 //! Records ─► Checking ─► Linking ─► Counting ─► Adding ─► Hashing ─► done
@@ -19,7 +19,7 @@ use crate::ids::{ServerId, SessionId, Zxid};
 use crate::rng::KeyedHash;
 use crate::wire::Acl;
 
-/// Nodes that one part deals with.
+/// Nodes processed per part.
 pub(crate) const PART: usize = 64;
 
 /// See the module.
@@ -31,34 +31,34 @@ pub(crate) struct Loader {
     keyed: Vec<SessionId>,
     lists: Vec<(AclId, Vec<Acl>)>,
     phase: Phase,
-    /// Nodes dealt with, each once in each phase.
+    /// Nodes processed, counted once per phase.
     visited: u64,
 }
 
-/// What is done with the nodes.
+/// Phases of loading.
 #[derive(Debug)]
 enum Phase {
-    /// Their records come.
+    /// The snapshot's records are being read.
     Records,
-    /// Their places are looked at, in order: this one is next. By age: those that have one.
+    /// The slots are checked in order, beginning at `next`; `found` sorts the nodes by age.
     Checking { next: usize, found: BTreeSet<(Zxid, u32, NodeId)> },
-    /// They are linked under their parents, the oldest first.
+    /// Nodes are linked under their parents, the oldest first.
     Linking { left: BTreeSet<(Zxid, u32, NodeId)>, nodes: usize },
-    /// They are counted by their paths, from the root down.
+    /// Nodes are counted by path, from the root down.
     Counting { path: String, stack: Vec<(NodeId, usize, u64)>, order: Vec<NodeId>, nodes: usize },
-    /// Each is counted as below its parent, from the leaves up.
+    /// Descendants are added up, from the leaves to the root.
     Adding { order: Vec<NodeId>, left: usize },
-    /// Their shares in the digest are computed.
+    /// The nodes' digest shares are computed.
     Hashing { order: Vec<NodeId>, next: usize },
-    /// There is no more to do.
+    /// Loading is complete.
     Done,
 }
 
-/// Phases in which every node is dealt with.
+/// Phases that process every node.
 const PHASES: u64 = 6;
 
 impl Loader {
-    /// For a tree with this hasher.
+    /// A loader of a tree with this hasher.
     pub(crate) fn new(hash: KeyedHash) -> Loader {
         Loader {
             tree: Tree::bare(hash),
@@ -71,13 +71,13 @@ impl Loader {
         }
     }
 
-    /// The next piece of the snapshot.
+    /// Decodes the next piece of the snapshot.
     ///
     /// # Errors
-    /// One that makes no sense here.
+    /// An item that cannot be decoded, or whose slot is taken or does not exist.
     ///
     /// # Panics
-    /// After [`Loader::go_on`].
+    /// If it is called after [`Loader::go_on`].
     pub(crate) fn take(&mut self, piece: &[u8]) -> Result<(), Corrupt> {
         assert!(matches!(self.phase, Phase::Records), "all pieces come first");
         let mut rest = piece;
@@ -120,21 +120,22 @@ impl Loader {
         Ok(())
     }
 
-    /// The position that the pieces are the picture of, once the first one is there.
+    /// The zxid of the snapshot, once its header has been read.
     pub(crate) fn zxid(&self) -> Option<Zxid> {
         self.header.as_ref().map(|(header, _)| header.zxid)
     }
 
-    /// How far it is: parts of all the work, of so many.
+    /// Progress: nodes processed so far, and the total over all phases.
     pub(crate) fn progress(&self) -> (u64, u64) {
         let nodes = self.header.as_ref().map_or(0, |(_, nodes)| *nodes);
         (self.visited, nodes.saturating_mul(PHASES))
     }
 
-    /// Deals with some [`PART`] nodes, once all pieces are there. Is that the end?
+    /// Processes about [`PART`] nodes, once all pieces are read. Returns whether loading is
+    /// complete.
     ///
     /// # Errors
-    /// Pieces that are no whole snapshot. It is of no use any more then.
+    /// The pieces are no whole snapshot. The loader must not be used any more.
     pub(crate) fn go_on(&mut self) -> Result<bool, Corrupt> {
         let phase = mem::replace(&mut self.phase, Phase::Done);
         self.phase = match phase {
@@ -151,10 +152,10 @@ impl Loader {
         Ok(matches!(self.phase, Phase::Done))
     }
 
-    /// The tree, and the header that it came with.
+    /// The loaded tree, and the header of the snapshot.
     ///
     /// # Panics
-    /// Before [`Loader::go_on`] has come to its end.
+    /// If [`Loader::go_on`] has not returned true.
     pub(crate) fn finish(self) -> (Tree, SnapshotHeader) {
         assert!(matches!(self.phase, Phase::Done), "it is not done");
         let (header, _) = self.header.expect("looked at first");
@@ -198,7 +199,8 @@ impl Loader {
         if end < tree.slots.len() {
             return Ok(Phase::Checking { next: end, found });
         }
-        // Lowest place first, so that a reloaded slab fills up as it lies.
+        // The list is a stack: its top must be the lowest free slot, so that slots are reused in
+        // order.
         tree.free.reverse();
         let nodes = found.len();
         Ok(Phase::Linking { left: found, nodes })
@@ -211,8 +213,9 @@ impl Loader {
                 let (path, order) = (String::new(), Vec::with_capacity(nodes));
                 return Phase::Counting { path, stack, order, nodes };
             };
-            // Places say nothing of age: they are used again. Names decide where a snapshot of an older build does not say
-            // which siblings of a transaction came first, so that all servers that load it agree.
+            // Slot numbers do not show age, because slots are reused. If a snapshot of an older
+            // build does not record the order of siblings of one transaction, names decide, so that
+            // all servers that load it agree.
             let mut alike = vec![id];
             while left.first().is_some_and(|next| (next.0, next.1) == (zxid, txn_order)) {
                 alike.extend(left.pop_first().map(|(_, _, more)| more));
@@ -289,7 +292,7 @@ fn corrupt(what: impl AsRef<str>) -> Corrupt {
     Corrupt { what: format!("snapshot: {}", what.as_ref()) }
 }
 
-/// The tree and the header that the chunks of a snapshot hold, at once.
+/// Loads the tree and the header from the chunks of a snapshot, at once.
 ///
 /// # Errors
 /// Chunks that are no whole snapshot.

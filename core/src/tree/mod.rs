@@ -1,10 +1,12 @@
-//! The data tree: nodes, their statistics, ephemerals, access control lists (Java `DataTree`, `DataNode`).
+//! The data tree: nodes, stats, ephemerals, access control lists (Java `DataTree`, `DataNode`).
 //!
-//! Owns every node. Changes are strict: they come from decided transactions, and refuse what no decision can have asked for.
-//! Must not know sessions' timeouts, watches or connections, and takes no `Cx`: it cannot act.
+//! Owns every node. Changes come from transactions, and fail if no leader can have produced them.
+//! Must not know sessions' timeouts, watches or connections, and takes no `Cx`, so it has no side
+//! effects.
 //!
-//! Nodes lie in a slab and are found by one table from (parent, name) to place, so a name is stored once and a path
-//! never. A snapshot walks the slab (`snapshot`), and the digest is a sum over it: whoever changes a node calls `touch` first.
+//! Nodes are in a slab. One hash table maps (parent, name) to the slot, so the tree stores a name
+//! once and no full paths except where listed. A snapshot walks the slab (`snapshot`), and the
+//! digest is a sum over it: call `touch` before changing a slot.
 
 mod acl;
 mod lapse;
@@ -47,55 +49,55 @@ use snapshot::Walk;
 pub(crate) struct Tree {
     slots: Vec<Slot>,
     free: Vec<NodeId>,
-    /// From (parent, name) to place; the root is not in it.
+    /// Maps (parent, name) to the slot; the root is not in it.
     names: HashTable<NodeId>,
     hash: KeyedHash,
     acls: AclTable,
-    /// By session, and for each by path: whoever asks for those below a prefix visits no others.
+    /// Sorted by session, then by path, so that a prefix query visits matching nodes only.
     ephemerals: BTreeSet<(SessionId, Box<str>)>,
     lapses: BTreeSet<(Expiry, NodeId)>,
     quotas: Quotas,
     counts: Counts,
     walk: Option<Walk>,
-    /// Sum of the shares of all nodes in the digest, except those of `changed`.
+    /// Sum of the digest shares of all nodes outside `changed`.
     digest: u64,
-    /// Slots whose share is not in the sum, each once.
+    /// Slots whose share is not in the sum; no duplicates.
     changed: Vec<NodeId>,
 }
 
-/// Values that [`digest::node`] does not have.
+/// Markers in [`Slot::share`]; [`digest::node`] never returns them.
 const NOT_IN_SUM: u64 = 0;
 const NO_NODE: u64 = u64::MAX;
 
-/// Changed nodes until their shares are brought into the digest: what many changes touch is hashed once.
+/// The tree rehashes changed nodes in batches of this many, so that repeated changes hash once.
 const CHANGED: usize = 64;
 
 #[derive(Debug)]
 struct Slot {
     node: Option<Node>,
     links: Links,
-    /// Share in the digest's sum; [`NOT_IN_SUM`] for those in `changed`, [`NO_NODE`] where there is none.
+    /// Share in the digest; [`NOT_IN_SUM`] for slots in `changed`, [`NO_NODE`] for empty slots.
     share: u64,
-    /// The walk that need not visit this slot: it was set aside, or empty when the walk began.
+    /// Number of the walk that skips this slot: its old node was set aside, or it was empty.
     walked: u32,
 }
 
-/// Sums over all nodes, kept up to date.
+/// Totals over all nodes, updated with each change.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Counts {
     pub(crate) nodes: usize,
     pub(crate) ephemerals: usize,
-    /// Bytes of paths and data.
+    /// Bytes of data, plus paths in UTF-16 units.
     pub(crate) bytes: u64,
 }
 
-/// A node to create, decided.
+/// A node to create, with all values resolved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewNode<'a> {
     pub(crate) path: &'a str,
     pub(crate) data: Option<&'a [u8]>,
     pub(crate) acl: &'a [Acl],
-    /// What [`crate::txn::Lifetime::owner`] makes of it.
+    /// From [`crate::txn::Lifetime::owner`].
     pub(crate) owner: SessionId,
     pub(crate) parent_creates: i32,
 }
@@ -131,8 +133,8 @@ impl Tree {
         }
     }
 
-    /// The node at `path`. Nothing is validated: a malformed path simply does not exist (DATA-04). The root answers to
-    /// the empty path, too, as in ZooKeeper.
+    /// The node at `path`. Does not validate: a malformed path matches no node (DATA-04). The empty
+    /// path also names the root, as in ZooKeeper.
     pub(crate) fn find(&self, path: &str) -> Option<NodeId> {
         let rest = match path {
             "" | "/" => return Some(NodeId::ROOT),
@@ -153,14 +155,16 @@ impl Tree {
         self.node(id).stat(self.children_count(id))
     }
 
-    /// Names of the children in the order of their creation, on every server. ZooKeeper promises none (edge 70).
+    /// Names of the children in creation order, on every server. ZooKeeper promises no order (edge
+    /// 70).
     pub(crate) fn children(&self, id: NodeId) -> Vec<String> {
         let mut names = Vec::with_capacity(self.children_count(id) as usize);
         names.extend(self.child_ids(id).map(|child| self.node(child).name.to_string()));
         names
     }
 
-    /// Bytes of the children's names as they are sent; where they are more than `most`, some number above it.
+    /// Encoded bytes of the children's names. Stops counting above `most` and returns some larger
+    /// number.
     pub(crate) fn names_size(&self, id: NodeId, most: usize) -> usize {
         let mut size = 0;
         let mut sizes = self.child_ids(id).map(|child| 4 + self.node(child).name.len());
@@ -177,7 +181,7 @@ impl Tree {
         iter::successors(first, |child| self.slots[child.index()].links.after.get())
     }
 
-    /// How its maps are keyed.
+    /// The key of the tree's hash tables.
     pub(crate) fn hash(&self) -> KeyedHash {
         self.hash
     }
@@ -186,14 +190,14 @@ impl Tree {
         &self.acls
     }
 
-    /// How many lists count as in use, although no node has them. Visits every node.
+    /// Number of lists counted as in use that no node refers to. Visits every node.
     pub(crate) fn unused_lists(&self) -> usize {
         let nodes = self.slots.iter().filter_map(|slot| slot.node.as_ref());
         let used: BTreeSet<AclId> = nodes.map(|node| node.acl).collect();
         self.acls.in_use().filter(|(id, _)| !used.contains(id)).count()
     }
 
-    /// How many nodes are below this one, at any depth.
+    /// Number of nodes below this one, at any depth.
     pub(crate) fn descendants(&self, id: NodeId) -> i32 {
         let count = self.slots[id.index()].links.descendants;
         i32::try_from(count).expect("fewer nodes than 2^31")
@@ -204,12 +208,13 @@ impl Tree {
         self.acls.list(self.node(id).acl)
     }
 
-    /// The same, to be kept.
+    /// The access control list of a node, shared.
     pub(crate) fn share_acl(&self, id: NodeId) -> Arc<[Acl]> {
         self.acls.share(self.node(id).acl)
     }
 
-    /// Paths of a session's ephemeral nodes that begin with `prefix`, in their order. It visits no others.
+    /// Paths of a session's ephemeral nodes that begin with `prefix`, sorted. Visits matching nodes
+    /// only.
     pub(crate) fn ephemerals<'a>(
         &'a self,
         session: SessionId,
@@ -221,7 +226,7 @@ impl Tree {
             .map(|(_, path)| path)
     }
 
-    /// All ephemeral nodes with their sessions, in the order of both, from behind one of them.
+    /// All ephemeral nodes after `last`, sorted by session and path.
     pub(crate) fn ephemerals_behind(
         &self,
         last: Option<(SessionId, &str)>,
@@ -246,10 +251,10 @@ impl Tree {
         self.counts
     }
 
-    /// Creates a node (the transaction's header gives zxid and time) and returns its statistics.
+    /// Creates a node and returns its stat. `zxid` and `time` come from the transaction's header.
     ///
     /// # Errors
-    /// A path that is invalid or taken, or that has no parent which can have children.
+    /// If the path is invalid or exists, or its parent is missing or ephemeral.
     pub(crate) fn create(
         &mut self,
         new: NewNode<'_>,
@@ -269,13 +274,13 @@ impl Tree {
         self.touch(parent);
         self.unlist_lapse(parent);
         let above = self.node_mut(parent);
-        // The counter never goes back, even where the sequence has run over (DATA-15).
+        // The counter never decreases, even after the sequence number overflows (DATA-15).
         if new.parent_creates > above.creates {
             above.creates = new.parent_creates;
             above.pzxid = zxid;
         }
         let acl = self.acls.intern(new.acl);
-        // The only copy of the payload: a slice of the frame or of the log would keep all of that alive.
+        // Copies the data: a slice would keep the whole frame or log entry in memory.
         let data = new.data.map(Bytes::copy_from_slice);
         let node = Node {
             data,
@@ -294,17 +299,18 @@ impl Tree {
         Ok(stat)
     }
 
-    /// Behind which siblings of the same transaction a new child comes.
+    /// The number of siblings that the same transaction has created before.
     fn next_txn_order(&self, parent: NodeId, zxid: Zxid) -> u32 {
         let youngest = self.youngest_child(parent).map(|youngest| self.node(youngest));
         let of_same_txn = youngest.filter(|youngest| youngest.czxid == zxid);
         of_same_txn.map_or(0, |youngest| youngest.txn_order + 1)
     }
 
-    /// Deletes a node without children. Returns its list, which says who may hear of it.
+    /// Deletes a node without children. Returns its access control list, which decides which
+    /// watchers get the event.
     ///
     /// # Errors
-    /// A node that does not exist, has children, or is never deleted.
+    /// If the node does not exist, has children, or is reserved.
     pub(crate) fn delete(&mut self, path: &str, zxid: Zxid) -> Result<Arc<[Acl]>, Inapplicable> {
         let refuse = |what: &str| Inapplicable::new(format!("{path} {what}"));
         let id = self.find(path).ok_or_else(|| refuse("does not exist"))?;
@@ -325,10 +331,10 @@ impl Tree {
         Ok(acl)
     }
 
-    /// Replaces a node's data and returns its new statistics.
+    /// Replaces a node's data and returns its new stat.
     ///
     /// # Errors
-    /// A node that does not exist.
+    /// If the node does not exist.
     pub(crate) fn set_data(
         &mut self,
         path: &str,
@@ -364,10 +370,10 @@ impl Tree {
         self.counts.bytes = self.counts.bytes - before + after;
     }
 
-    /// Gives a node another access control list; what it is now.
+    /// Replaces a node's access control list and returns its new stat.
     ///
     /// # Errors
-    /// A node that does not exist.
+    /// If the node does not exist.
     pub(crate) fn set_acl(
         &mut self,
         path: &str,
@@ -384,13 +390,13 @@ impl Tree {
         Ok(self.stat(id))
     }
 
-    /// Sum over all nodes; see [`digest`]. Visits those that have changed of late.
+    /// Digest of all nodes; see [`digest`]. Hashes the nodes changed since the last batch.
     pub(crate) fn digest(&self) -> u64 {
         let changed = self.changed.iter().filter_map(|id| self.share(*id));
         changed.fold(self.digest, u64::wrapping_add)
     }
 
-    /// A transaction is applied: the shares of what it has changed may be brought into the digest.
+    /// To be called after each transaction: adds changed nodes to the digest once there are enough.
     pub(crate) fn settle_digest(&mut self) {
         if self.changed.len() >= CHANGED {
             self.bring_in_changes();
@@ -405,7 +411,7 @@ impl Tree {
         }
     }
 
-    /// The slot is about to change: its share is taken out of the digest.
+    /// To be called before a slot changes: subtracts its share from the digest.
     pub(super) fn take_out_share(&mut self, id: NodeId) {
         match mem::replace(&mut self.slots[id.index()].share, NOT_IN_SUM) {
             NOT_IN_SUM => return,
@@ -415,7 +421,7 @@ impl Tree {
         self.changed.push(id);
     }
 
-    /// Share of the node in this slot, if there is one.
+    /// Digest share of the node in this slot, if any.
     fn share(&self, id: NodeId) -> Option<u64> {
         let view = self.view(id, "")?;
         let above = |id: &NodeId| Some(self.node(*id).parent);
@@ -423,7 +429,7 @@ impl Tree {
         Some(digest::named(nodes.map(|id| &*self.node(id).name), &view))
     }
 
-    /// Shows each node, in no particular order.
+    /// Calls `visit` with each node, in no particular order.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(&NodeView<'_>)) {
         for index in 0..self.slots.len() {
             let id = NodeId(u32::try_from(index).expect("places are 32-bit"));
@@ -435,12 +441,12 @@ impl Tree {
         }
     }
 
-    /// The node at `path`, if there is one.
+    /// The node at `path`, if any.
     pub(crate) fn view_at<'a>(&'a self, path: &'a str) -> Option<NodeView<'a>> {
         self.view(self.find(path)?, path)
     }
 
-    /// The node in this slot, if there is one, under this path.
+    /// The node in this slot, if any, as a view with this path.
     fn view<'a>(&'a self, id: NodeId, path: &'a str) -> Option<NodeView<'a>> {
         let slot = &self.slots[id.index()];
         let node = slot.node.as_ref()?;
@@ -489,7 +495,7 @@ impl Tree {
         names.iter().rev().fold(String::new(), |path, name| path + "/" + name)
     }
 
-    /// Puts a node that belongs at `path` into a slot, links it under its parent, and counts it.
+    /// Puts a node with this path into a slot, links it under its parent, and counts it.
     fn place(&mut self, node: Node, path: &str) -> NodeId {
         let id = self.free.pop().unwrap_or_else(|| {
             let id = NodeId(u32::try_from(self.slots.len()).expect("places are 32-bit"));
@@ -499,7 +505,7 @@ impl Tree {
         self.touch(id);
         assert!(self.slots[id.index()].node.replace(node).is_none(), "a free slot is empty");
         self.link(id);
-        // As many steps as the path has names, which it took to find the parent.
+        // As many steps as the path has names; finding the parent took as many.
         let mut at = id;
         while at != NodeId::ROOT {
             at = self.node(at).parent;
@@ -509,7 +515,7 @@ impl Tree {
         id
     }
 
-    /// Links a node that is in its slot under its parent.
+    /// Links a node, which is already in its slot, under its parent.
     fn link(&mut self, id: NodeId) {
         let node = self.node(id);
         let parent = node.parent;
@@ -526,7 +532,7 @@ impl Tree {
         self.list_lapse(id);
     }
 
-    /// Counts a linked node, which is at `path` (of so many UTF-16 units), and lists it where it is looked for by path.
+    /// Counts a linked node and adds it to the lists by path. `units`: UTF-16 length of `path`.
     fn count(&mut self, id: NodeId, path: &str, units: u64) {
         let node = self.node(id);
         let data = node.length() as u64;
@@ -545,7 +551,7 @@ impl Tree {
         self.slots[oldest.index()].links.before.get()
     }
 
-    /// Makes a node the youngest child of its parent.
+    /// Appends a node to its parent's list of children.
     fn append_child(&mut self, parent: NodeId, id: NodeId) {
         let youngest = self.youngest_child(parent);
         let above = &mut self.slots[parent.index()].links;
@@ -559,7 +565,7 @@ impl Tree {
         self.slots[oldest.index()].links.before = Link::to(id);
     }
 
-    /// Takes a node out of the list of its siblings; its own links become blank.
+    /// Removes a node from the list of its siblings and resets its links.
     fn remove_child(&mut self, parent: NodeId, id: NodeId) {
         let Links { before, after, .. } = mem::take(&mut self.slots[id.index()].links);
         let above = &mut self.slots[parent.index()].links;
@@ -570,7 +576,7 @@ impl Tree {
             let older = before.get().expect("only the oldest has no older sibling");
             self.slots[older.index()].links.after = after;
         }
-        // Behind the youngest comes none: the oldest names it.
+        // The link `before` of the oldest child points to the youngest.
         let oldest = self.slots[parent.index()].links.first_child;
         let next = if after == Link::NONE { oldest } else { after };
         if let Some(next) = next.get() {
@@ -578,7 +584,7 @@ impl Tree {
         }
     }
 
-    /// The reverse of [`Tree::place`]. The caller has touched the slot.
+    /// Reverse of [`Tree::place`]. The caller has called `touch` for the slot.
     fn displace(&mut self, id: NodeId, path: &str) {
         self.unlist_lapse(id);
         self.unlist_lapse(self.node(id).parent);
@@ -613,7 +619,7 @@ impl Slot {
     }
 }
 
-/// Length of a path as Java counts.
+/// Length of a path in Java's `char`s.
 fn utf16_units(path: &str) -> u64 {
     path.encode_utf16().count() as u64
 }

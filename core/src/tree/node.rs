@@ -1,6 +1,7 @@
-//! One node of the tree as it lies in memory.
+//! One node of the tree in memory.
 //!
-//! Owns the fields and what a client sees of them. Must not know other nodes: links are numbers that `tree` follows.
+//! Owns the fields, and the stat that clients see. Must not know other nodes: `tree` follows the
+//! links.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use crate::ids::{SessionId, Zxid};
 use crate::txn::Lifetime;
 use crate::wire::Stat;
 
-/// Place of a node in the slab; the root's is zero.
+/// Slot of a node in the slab; the root has slot zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeId(pub(crate) u32);
 
@@ -26,9 +27,9 @@ impl NodeId {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Node {
     pub(crate) parent: NodeId,
-    /// Last part of the path; empty for the root.
+    /// Last component of the path; empty for the root.
     pub(crate) name: Box<str>,
-    /// Null is kept apart from empty (DATA-13).
+    /// `None` is distinct from empty data (DATA-13).
     pub(crate) data: Option<Bytes>,
     pub(crate) acl: AclId,
     pub(crate) czxid: Zxid,
@@ -37,18 +38,21 @@ pub(crate) struct Node {
     pub(crate) ctime: i64,
     pub(crate) mtime: i64,
     pub(crate) version: i32,
-    /// Children ever created: the source of sequence numbers, and half of what clients see as cversion (STAT-05).
+    /// Children ever created: the source of sequence numbers, and half of what clients see as
+    /// cversion (STAT-05).
     pub(crate) creates: i32,
     pub(crate) aversion: i32,
     /// What [`Lifetime::owner`] makes of it; the session of an ephemeral node.
     pub(crate) owner: SessionId,
-    /// Orders siblings that one transaction has created, oldest first. Not part of the record that older snapshots have.
+    /// Orders siblings that one transaction has created, oldest first. Not part of the record that
+    /// older snapshots have.
     #[serde(skip)]
     pub(crate) txn_order: u32,
 }
 
-/// A node's place among its siblings: a doubly linked list in the order of creation, so that creating and deleting under
-/// a parent with a million children costs what it costs under one with none.
+/// A node's place among its siblings: a doubly linked list in the order of creation, so that
+/// creating and deleting under a parent with a million children costs what it costs under one with
+/// none.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Links {
     pub(crate) children: u32,
@@ -56,13 +60,15 @@ pub(crate) struct Links {
     pub(crate) descendants: u32,
     /// The oldest child.
     pub(crate) first_child: Link,
-    /// The next older sibling; of the oldest one the youngest, so that a parent need not hold both ends.
+    /// The next older sibling; for the oldest child the youngest, so that a parent stores only one
+    /// end.
     pub(crate) before: Link,
     /// The next younger sibling.
     pub(crate) after: Link,
 }
 
-/// A node or none. The root is nobody's child, so its number stands for none, which saves half of an `Option`'s room.
+/// A node or none. The root is nobody's child, so its number stands for none, which saves half of
+/// an `Option`'s room.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Link(u32);
 

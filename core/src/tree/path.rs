@@ -1,10 +1,10 @@
-//! What a path may be (DATA-01, DATA-02), and how it comes apart.
+//! Path syntax (DATA-01, DATA-02), and splitting of paths.
 //!
 //! Owns the grammar. Must not know whether a node exists.
 
 use std::iter;
 
-/// Is `path` a valid name for a node that is to be created or changed? (Java `PathUtils.validatePath`.)
+/// Whether a node may be created or changed at `path` (Java `PathUtils.validatePath`).
 pub(crate) fn is_valid(path: &str) -> bool {
     match path.strip_prefix('/') {
         None => false,
@@ -15,13 +15,15 @@ pub(crate) fn is_valid(path: &str) -> bool {
     }
 }
 
-/// DATA-02 counts in UTF-16 units, whose surrogates lie in the refused range: nothing beyond U+FFFF is allowed.
+/// DATA-02 counts in UTF-16 units, whose surrogates lie in the refused range: nothing beyond U+FFFF
+/// is allowed.
 fn is_allowed(c: char) -> bool {
     !matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..)
 }
 
-/// The names in a path without its first slash. Each request looks for a few short ones, for which a plain loop is several times
-/// faster than the search of `str::split`, which is made for long texts.
+/// The names in a path without its first slash. Each request looks for a few short ones, for which
+/// a plain loop is several times faster than the search of `str::split`, which is made for long
+/// texts.
 pub(super) fn names(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(path);
     iter::from_fn(move || {
@@ -54,14 +56,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_stands_between_slashes() {
+    fn names_split_at_slashes() {
         for path in ["", "a", "a/b", "a//b", "/", "a/", "ä/ö/", "zookeeper/quota"] {
             assert!(names(path).eq(path.split('/')), "{path:?}");
         }
     }
 
+    /// Edges 2 to 11.
     #[test]
-    fn edges_2_to_11_the_grammar() {
+    fn path_grammar_matches_zookeeper() {
         for good in ["/", "/a", "/a..b", "/.a", "/...", "/a/b", "/\u{a0}"] {
             assert!(is_valid(good), "{good:?}");
         }

@@ -1,8 +1,10 @@
-//! Quotas: how many nodes and bytes a subtree may have, and has (DATA-28 to DATA-33; Java `StatsTrack`, `PathTrie`).
+//! Quotas: how many nodes and bytes a subtree may have, and has (DATA-28 to DATA-33; Java
+//! `StatsTrack`, `PathTrie`).
 //!
-//! Owns which paths have one, the text of limits and usage, and the upkeep of usage. Limits and usage are data of ordinary
-//! nodes below `/zookeeper/quota`, so replicas agree on them and snapshots hold them like anything else. Usage changes in
-//! place: no version, no zxid, no watch (edge 80).
+//! Owns which paths have one, the text of limits and usage, and the upkeep of usage. Limits and
+//! usage are data of ordinary nodes below `/zookeeper/quota`, so replicas agree on them and
+//! snapshots hold them like anything else. Usage changes in place: no version, no zxid, no watch
+//! (edge 80).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,7 +13,7 @@ use bytes::Bytes;
 
 use super::{NodeId, Tree, signed, split};
 
-/// Below this node each path with a quota is there once more.
+/// Each path with a quota is repeated below this node.
 const QUOTAS: &str = "/zookeeper/quota";
 /// The child that holds the limits.
 const LIMITS: &str = "zookeeper_limits";
@@ -27,16 +29,16 @@ const BYTES_HARD: &str = "byteHardLimit";
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Quotas(BTreeSet<Box<str>>);
 
-/// What a quota says of a write.
+/// Verdict of a quota on a write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// No limit is exceeded.
     Within,
-    /// A soft limit is passed.
+    /// A soft limit is exceeded.
     Soft,
-    /// A hard limit refuses.
+    /// A hard limit is exceeded.
     Hard,
-    /// The limits or the usage cannot be read.
+    /// The limits or the usage cannot be parsed.
     Unreadable,
 }
 
@@ -45,8 +47,8 @@ pub(crate) enum Verdict {
 struct Track(BTreeMap<String, i64>);
 
 impl Tree {
-    /// What the quota nearest above `path` says of `count` nodes and `bytes` more there (DATA-32). It looks at what is
-    /// applied, so writes under way may go beyond.
+    /// Verdict of the quota nearest to `path` on `count` nodes and `bytes` bytes more (DATA-32).
+    /// The check uses the applied usage, so pending writes may exceed a limit.
     pub(crate) fn check_quota(&self, path: &str, count: i64, bytes: i64) -> Verdict {
         let Some(limited) = self.quotas.nearest(path) else {
             return Verdict::Within;
@@ -75,7 +77,8 @@ impl Tree {
         judge(counted, COUNT, count).max(judge(weighed, BYTES, bytes))
     }
 
-    /// A node has been created: it is used, and may be the one that says how much is (DATA-29, edge 184).
+    /// Counts a created node. If it is a usage node, sets its data to the measured usage (DATA-29,
+    /// edge 184).
     pub(super) fn use_created(&mut self, path: &str, id: NodeId) {
         let bytes = signed(self.node(id).length());
         if &*self.node(id).name == STATS
@@ -90,7 +93,8 @@ impl Tree {
         self.use_more(path, 1, bytes);
     }
 
-    /// So much more is used at `path` (DATA-30). A usage that cannot be read stays as it is.
+    /// Adds to the usage of the quota nearest to `path` (DATA-30). Usage that cannot be parsed
+    /// stays unchanged.
     pub(super) fn use_more(&mut self, path: &str, count: i64, bytes: i64) {
         let Some(limited) = self.quotas.nearest(path) else {
             return;
@@ -108,21 +112,21 @@ impl Tree {
         self.replace_data(stats, Some(Bytes::from(track.text())));
     }
 
-    /// A node is linked at `path`: does it hold limits?
+    /// Registers the quota of a node linked at `path`, if the node holds limits.
     pub(super) fn list_quota(&mut self, id: NodeId, path: &str) {
         if let Some(limited) = self.limited(id, path) {
             self.quotas.0.insert(limited);
         }
     }
 
-    /// A node goes.
+    /// Unregisters the quota of a node that is deleted, if the node holds limits.
     pub(super) fn unlist_quota(&mut self, id: NodeId, path: &str) {
         if let Some(limited) = self.limited(id, path) {
             self.quotas.0.remove(&limited);
         }
     }
 
-    /// The path that this node holds the limits of. The root has no quota.
+    /// The path that this node holds the limits of, if it does. The root has no quota.
     fn limited(&self, id: NodeId, path: &str) -> Option<Box<str>> {
         if &*self.node(id).name != LIMITS {
             return None;
@@ -167,12 +171,13 @@ impl Quotas {
 }
 
 impl Track {
-    /// `key=number` between commas and semicolons; what comes behind a second `=` does not count. `None` where that is not
-    /// what it is.
+    /// Parses `key=number` between commas and semicolons; text after a second `=` is ignored.
+    /// `None` if the text has another form.
     fn parse(text: &str) -> Option<Track> {
         let mut track = Track::default();
         let pieces = text.split([',', ';']);
-        // Java's split leaves out what is empty at the end, and in the middle because separators stick together.
+        // Java splits at `[,;]+`, so adjacent separators count as one, and drops empty pieces at
+        // the end.
         for (index, piece) in pieces.enumerate() {
             if piece.is_empty() && (index > 0 || text.chars().all(|c| matches!(c, ',' | ';'))) {
                 continue;
@@ -180,7 +185,7 @@ impl Track {
             let (key, rest) = piece.split_once('=')?;
             let value = rest.split('=').next().unwrap_or_default();
             let value = match value {
-                // It splits that off, too, unless something follows.
+                // Java's split at `=` drops an empty value, too, unless text follows.
                 "" if rest.chars().all(|c| c == '=') => return None,
                 "" => -1,
                 value => value.parse().ok()?,
@@ -190,18 +195,18 @@ impl Track {
         Some(track)
     }
 
-    /// What is not there is -1.
+    /// -1 if the key is missing.
     fn get(&self, name: &str) -> i64 {
         self.0.get(name).copied().unwrap_or(-1)
     }
 
-    /// The limit that counts: the hard one where there are both (edge 190).
+    /// The effective limit: the hard one if both are set (edge 190).
     fn limit(&self, soft: &str, hard: &str) -> Option<(i64, Verdict)> {
         let limits = [(self.get(hard), Verdict::Hard), (self.get(soft), Verdict::Soft)];
         limits.into_iter().find(|(limit, _)| *limit > -1)
     }
 
-    /// As ZooKeeper writes it; the `=` behind the bytes once hid the rest from old readers.
+    /// Formats like ZooKeeper; the `=` after the bytes hides the rest from old readers.
     fn text(&self) -> String {
         let mut text = format!("{COUNT}={},{BYTES}={}", self.get(COUNT), self.get(BYTES));
         let others = self.0.iter().filter(|(key, _)| !matches!(&***key, COUNT | BYTES));
@@ -219,7 +224,7 @@ fn limited_by(path: &str) -> Option<&str> {
     parent.strip_prefix(QUOTAS)
 }
 
-/// A path without its blank names, as ZooKeeper's table of quotas takes it.
+/// The path without blank names, as ZooKeeper's `PathTrie` treats it.
 fn normal(path: &str) -> String {
     let names = path.split('/').filter(|name| name.chars().any(|c| c > ' '));
     names.fold(String::new(), |path, name| path + "/" + name)
@@ -229,8 +234,9 @@ fn normal(path: &str) -> String {
 mod tests {
     use super::*;
 
+    /// DATA-28.
     #[test]
-    fn data_28_limits_and_usage_are_read_and_written_as_by_zookeeper() {
+    fn quota_track_text_round_trips_like_zookeeper() {
         for (text, written) in [
             ("", "count=-1,bytes=-1"),
             ("count=3", "count=3,bytes=-1"),
@@ -267,8 +273,9 @@ mod tests {
         }
     }
 
+    /// DATA-29.
     #[test]
-    fn data_29_the_longest_prefix_counts_by_whole_names() {
+    fn nearest_quota_is_the_longest_prefix_of_whole_names() {
         let quotas = Quotas(["/a", "/a/b"].into_iter().map(Box::from).collect());
         for (path, nearest) in [
             ("/a", Some("/a")),

@@ -1,11 +1,13 @@
-//! An exact picture of the tree at one zxid, taken in slices while the tree goes on changing. `load` is the way back.
+//! An exact copy of the tree at one zxid, taken in slices while the tree changes. `load` reads it
+//! back.
 //!
-//! Owns the walk and the content of snapshot chunks (postcard items; the file's format version covers them). Must not
-//! know files.
+//! Owns the walk and the content of snapshot chunks (postcard items; the file's format version
+//! covers them). Must not know files.
 //!
-//! A cursor walks the slots that there were when the walk began. Whoever changes a slot ahead of the cursor for the
-//! first time sets its old content aside; the walk then leaves that slot out and gives the old content instead. Links
-//! are not part of the picture, so a parent with a million children is one small record like any other.
+//! A cursor walks the slots that existed when the walk began. The first change to a slot ahead of
+//! the cursor sets its old content aside; the walk skips that slot and writes the old content
+//! instead. Links are not part of the copy, so a parent with a million children is one small
+//! record.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -17,16 +19,18 @@ use crate::wire::Acl;
 /// What a snapshot holds besides nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct SnapshotHeader {
-    /// The position in the history that this is the picture of.
+    /// The zxid of the tree that is copied.
     pub(crate) zxid: Zxid,
     /// Live sessions and the timeouts their createSession carried, ms.
     pub(crate) sessions: Vec<(SessionId, u32)>,
-    /// The highest session id of each creating server (its top byte), so that none is dealt twice.
+    /// The highest session id of each creating server (its top byte), so that no id is assigned
+    /// twice.
     pub(crate) last_session_ids: Vec<(u8, SessionId)>,
-    /// The servers that their clients connected to last. An item of its own: older snapshots have none.
+    /// The servers that the clients connected to last. A separate item, which older snapshots lack.
     #[serde(skip)]
     pub(crate) owners: Vec<(SessionId, ServerId)>,
-    /// The sessions whose passwords are of the ensemble's secret. An item of its own: older snapshots have none.
+    /// The sessions whose passwords come from the ensemble's secret. A separate item, which older
+    /// snapshots lack.
     #[serde(skip)]
     pub(crate) keyed: Vec<SessionId>,
 }
@@ -48,7 +52,8 @@ pub(crate) enum Item {
         node: Node,
     },
     Owners(Vec<(SessionId, ServerId)>),
-    /// A node with a sibling that the same transaction has created before it. Older snapshots have a plain one there.
+    /// A node with a sibling that the same transaction created before it. Older snapshots have a
+    /// `Node` item instead.
     NodeInTxn {
         id: NodeId,
         node: Node,
@@ -57,19 +62,19 @@ pub(crate) enum Item {
     KeyedSessions(Vec<SessionId>),
 }
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Debug)]
 pub(super) struct Walk {
     number: u32,
     cursor: u32,
     end: u32,
     aside: Vec<(NodeId, Node)>,
-    /// What the first slice begins with.
+    /// Encoded items that begin the first slice.
     head: Vec<u8>,
 }
 
 impl Tree {
-    /// Begins a walk. There is one at a time.
+    /// Begins a walk. Only one may be in progress.
     pub(crate) fn begin_snapshot(&mut self, header: SnapshotHeader, number: u32) {
         assert!(self.walk.is_none(), "one snapshot at a time");
         assert_ne!(number, 0, "zero is the number of no walk");
@@ -85,12 +90,12 @@ impl Tree {
         self.walk = Some(Walk { number, cursor: 0, end, aside: Vec::new(), head });
     }
 
-    /// Gives up the walk under way, if there is one.
+    /// Cancels the walk, if one is in progress.
     pub(crate) fn cancel_snapshot(&mut self) {
         self.walk = None;
     }
 
-    /// Is a walk under way?
+    /// Is a walk in progress?
     pub(crate) fn is_walked(&self) -> bool {
         self.walk.is_some()
     }
@@ -119,7 +124,7 @@ impl Tree {
         (Bytes::from(slice), false)
     }
 
-    /// To be called before a slot changes.
+    /// Keeps the old content of a slot for the walk. To be called before every change of a slot.
     pub(super) fn touch(&mut self, id: NodeId) {
         self.take_out_share(id);
         let Some(walk) = &mut self.walk else { return };
@@ -132,7 +137,7 @@ impl Tree {
         }
     }
 
-    /// How many old nodes a running walk keeps.
+    /// Number of old nodes that the walk keeps.
     pub(crate) fn set_aside(&self) -> usize {
         self.walk.as_ref().map_or(0, |walk| walk.aside.len())
     }

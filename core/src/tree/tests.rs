@@ -1,4 +1,4 @@
-//! Tests of the tree: statistics by row, and snapshots taken while everything changes.
+//! Tests of the tree: Stats row by row, and snapshots taken while the tree changes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn tree() -> Tree {
     Tree::new(KeyedHash::new(&mut Rng::new(7)))
 }
 
-/// Creates `path` as the leader would have it.
+/// Creates `path` with the sequence counter that the leader would assign.
 fn create(tree: &mut Tree, path: &str, owner: SessionId, zxid: u64) -> Stat {
     let parent = tree.find(split(path).expect("no root").0).expect("the parent exists");
     let parent_creates = tree.node(parent).creates + 1;
@@ -25,8 +25,9 @@ fn stat(tree: &Tree, path: &str) -> Stat {
     tree.stat(tree.find(path).expect("the node exists"))
 }
 
+/// DATA-25.
 #[test]
-fn data_25_edges_61_to_63_the_tree_of_a_new_server() {
+fn edges_61_to_63_new_tree_has_the_nodes_of_zookeeper() {
     let tree = tree();
     for (path, cversion, aversion, children) in
         [("/", -1, 0, 1), ("/zookeeper", -2, 0, 2), ("/zookeeper/config", 0, -1, 0)]
@@ -44,8 +45,9 @@ fn data_25_edges_61_to_63_the_tree_of_a_new_server() {
     assert_eq!((acl.perms, &*acl.scheme, &*acl.id), (Perms::READ, "world", "anyone"));
 }
 
+/// STAT-03, STAT-05.
 #[test]
-fn stat_03_05_edges_65_to_67_children_move_pzxid_and_cversion() {
+fn edges_65_to_67_child_changes_update_pzxid_and_cversion() {
     let mut tree = tree();
     let created = create(&mut tree, "/p", NOBODY, 1);
     assert_eq!((created.pzxid, created.czxid, created.ctime), (Zxid(1), Zxid(1), 10));
@@ -61,8 +63,9 @@ fn stat_03_05_edges_65_to_67_children_move_pzxid_and_cversion() {
     assert_eq!(tree.node(tree.find("/p").expect("there")).creates, 3, "the sequence counter");
 }
 
+/// DATA-15.
 #[test]
-fn data_15_edge_30_the_counter_never_goes_back() {
+fn edge_30_sequence_counter_never_decreases() {
     let mut tree = tree();
     create(&mut tree, "/p", NOBODY, 1);
     for (path, parent_creates) in [("/p/a", i32::MAX), ("/p/b", i32::MIN)] {
@@ -84,8 +87,9 @@ fn paths_are_found_component_by_component() {
     assert_eq!(tree.children(tree.find("/a").expect("there")), ["b"]);
 }
 
+/// OP-08.
 #[test]
-fn op_08_children_are_listed_in_the_order_of_creation() {
+fn children_are_listed_in_order_of_creation() {
     let mut tree = tree();
     assert_eq!(names(&tree, "/zookeeper"), ["config", "quota"]);
     create(&mut tree, "/p", NOBODY, 1);
@@ -93,7 +97,8 @@ fn op_08_children_are_listed_in_the_order_of_creation() {
         create(&mut tree, &format!("/p/{name}"), NOBODY, zxid);
     }
     assert_eq!(names(&tree, "/p"), ["d", "b", "e", "a", "c"]);
-    // The oldest, the youngest, and one in between; who comes again is the youngest.
+    // The oldest, the youngest, and one in between; a child that is created again becomes the
+    // youngest.
     for (name, left) in [("d", "b e a c d"), ("d", "b e a c d"), ("a", "b e c d a")] {
         tree.delete(&format!("/p/{name}"), Zxid(5)).expect("fits");
         create(&mut tree, &format!("/p/{name}"), NOBODY, 5);
@@ -106,9 +111,10 @@ fn op_08_children_are_listed_in_the_order_of_creation() {
     assert_eq!(names(&tree, "/p"), ["f"]);
 }
 
-/// An older build has no word for which siblings of one transaction came first.
+/// OP-08. Snapshots of older builds do not record the order of siblings that one transaction
+/// created.
 #[test]
-fn op_08_whoever_loads_a_snapshot_of_an_older_build_lists_children_alike() {
+fn snapshot_of_older_build_loads_with_deterministic_child_order() {
     let mut tree = tree();
     create(&mut tree, "/gone", NOBODY, 1);
     create(&mut tree, "/p", NOBODY, 1);
@@ -133,8 +139,9 @@ fn op_08_whoever_loads_a_snapshot_of_an_older_build_lists_children_alike() {
     assert_eq!(names(&again, "/p"), ["y", "z", "b", "c", "x", "a"]);
 }
 
+/// OP-104.
 #[test]
-fn op_104_descendants_are_counted_at_every_level() {
+fn descendants_are_counted_at_every_level() {
     let mut tree = tree();
     let below = |tree: &Tree| {
         ["/", "/a", "/a/b"].map(|path| tree.descendants(tree.find(path).expect("there")))
@@ -147,9 +154,9 @@ fn op_104_descendants_are_counted_at_every_level() {
     assert_eq!(below(&tree), [6, 2, 0]);
 }
 
-/// A count that each change keeps is what a walk finds.
+/// The incremental counts equal those of a full walk.
 #[test]
-fn descendants_and_ephemerals_are_those_that_a_walk_finds_whatever_changes() {
+fn descendant_counts_and_ephemerals_match_a_full_walk() {
     for seed in 0..100 {
         let mut rng = Rng::new(seed);
         let (mut tree, mut zxid) = (Tree::new(KeyedHash::new(&mut rng)), 0);
@@ -164,7 +171,7 @@ fn descendants_and_ephemerals_are_those_that_a_walk_finds_whatever_changes() {
     }
 }
 
-/// Visits a node and all below it; how many these are.
+/// Visits a node and its descendants; returns their number.
 fn walk(tree: &Tree, id: NodeId, ephemerals: &mut BTreeSet<(SessionId, Box<str>)>) -> usize {
     let node = tree.node(id);
     if node.is_ephemeral() {
@@ -175,9 +182,9 @@ fn walk(tree: &Tree, id: NodeId, ephemerals: &mut BTreeSet<(SessionId, Box<str>)
     below + 1
 }
 
-/// Whoever is its own ancestor is led to by nobody.
+/// A node that is its own ancestor cannot be reached from the root.
 #[test]
-fn a_snapshot_with_a_circle_is_refused() {
+fn snapshot_with_a_parent_cycle_is_refused() {
     let mut tree = tree();
     for path in ["/a", "/a/zookeeper_limits", "/a/e"] {
         create(&mut tree, path, NOBODY, 1);
@@ -194,7 +201,7 @@ fn names(tree: &Tree, path: &str) -> Vec<String> {
     tree.children(tree.find(path).expect("the node exists"))
 }
 
-/// All of it at once.
+/// The whole snapshot in one slice.
 fn snapshot(tree: &mut Tree) -> (Bytes, bool) {
     let header = SnapshotHeader {
         zxid: Zxid(9),
@@ -207,7 +214,7 @@ fn snapshot(tree: &mut Tree) -> (Bytes, bool) {
     tree.snapshot_slice(1 << 20)
 }
 
-/// The same snapshot, as builds write it that do not know `NodeInTxn`.
+/// The same snapshot as written by builds that do not know `NodeInTxn` and `KeyedSessions`.
 fn as_older_build(chunk: &[u8]) -> Bytes {
     let mut rest = chunk;
     let mut older = Vec::new();
@@ -231,7 +238,7 @@ fn as_older_build(chunk: &[u8]) -> Bytes {
 }
 
 #[test]
-fn ephemerals_are_known_by_session() {
+fn ephemerals_are_indexed_by_session() {
     let mut tree = tree();
     create(&mut tree, "/p", NOBODY, 1);
     create(&mut tree, "/p/e", SessionId(9), 2);
@@ -262,9 +269,10 @@ fn ephemerals_are_known_by_session() {
     assert_eq!(tree.counts().ephemerals, 0);
 }
 
-/// Random changes between slices of random size: what is loaded is the tree as it was when the walk began.
+/// Random changes between slices of random size: the loaded tree equals the tree at the beginning
+/// of the walk.
 #[test]
-fn a_snapshot_is_exact_whatever_changes_meanwhile() {
+fn snapshot_is_exact_while_the_tree_changes() {
     for seed in 0..300 {
         let mut rng = Rng::new(seed);
         let mut tree = Tree::new(KeyedHash::new(&mut rng));
@@ -298,7 +306,7 @@ fn a_snapshot_is_exact_whatever_changes_meanwhile() {
             assert_eq!(picture(&loaded), before, "seed {seed}");
             assert_eq!(found, header);
             if rng.below(2) == 0 {
-                // Life goes on from what was loaded.
+                // The next rounds change the loaded tree.
                 tree = loaded;
             }
         }
@@ -306,7 +314,7 @@ fn a_snapshot_is_exact_whatever_changes_meanwhile() {
 }
 
 #[test]
-fn cut_and_mangled_snapshots_are_refused() {
+fn truncated_and_repeated_snapshots_are_refused() {
     let mut tree = tree();
     create(&mut tree, "/a", NOBODY, 1);
     let header = SnapshotHeader {
@@ -328,7 +336,7 @@ fn cut_and_mangled_snapshots_are_refused() {
     assert!(load(&[whole.clone(), whole], hash).is_err(), "every place is filled once");
 }
 
-/// All that must be the same in a tree that was loaded.
+/// Everything that must be the same in a loaded tree.
 fn picture(tree: &Tree) -> impl PartialEq + std::fmt::Debug + use<> {
     let ids = (0..u32::try_from(tree.slots.len()).expect("few")).map(NodeId);
     let ids = ids.filter(|id| tree.slots[id.index()].node.is_some());
@@ -368,7 +376,7 @@ fn change(tree: &mut Tree, rng: &mut Rng, zxid: &mut u64) {
     }
 }
 
-/// A quota for a path comes, changes or goes.
+/// Adds the next node of a path's quota, or deletes one of them.
 fn change_quota(tree: &mut Tree, rng: &mut Rng, limited: &str, zxid: u64) {
     let quota = format!("/zookeeper/quota{limited}");
     let names = ["", "/zookeeper_limits", "/zookeeper_stats"];
@@ -381,8 +389,9 @@ fn change_quota(tree: &mut Tree, rng: &mut Rng, limited: &str, zxid: u64) {
     create(tree, &format!("{quota}{missing}"), NOBODY, zxid);
 }
 
+/// STAT-07.
 #[test]
-fn stat_07_edge_68_only_sessions_are_shown_as_owners() {
+fn edge_68_ephemeral_owner_shows_only_sessions() {
     let mut tree = tree();
     for (path, lifetime, shown) in [
         ("/c", Lifetime::Container, NOBODY),
@@ -397,7 +406,7 @@ fn stat_07_edge_68_only_sessions_are_shown_as_owners() {
     assert_eq!(tree.counts().ephemerals, 1);
 }
 
-/// The nodes whose time has come at `now`, in order.
+/// The nodes that are due for deletion at `now`, in order.
 fn due(tree: &Tree, now: i64, options: &TreeOptions) -> Vec<String> {
     let mut after = None;
     let mut found = Vec::new();
@@ -408,8 +417,9 @@ fn due(tree: &Tree, now: i64, options: &TreeOptions) -> Vec<String> {
     found
 }
 
+/// DATA-18, DATA-19.
 #[test]
-fn data_18_19_edges_191_193_194_who_may_go_and_when() {
+fn edges_191_193_194_containers_and_ttl_nodes_are_due_in_time() {
     let mut tree = tree();
     let container = Lifetime::Container.owner(NOBODY);
     let ttl = |ms| Lifetime::Ttl { ms }.owner(NOBODY);
@@ -465,8 +475,9 @@ fn data<'a>(tree: &'a Tree, path: &str) -> &'a str {
     std::str::from_utf8(node.data.as_deref().expect("no null")).expect("text")
 }
 
+/// DATA-29, DATA-30.
 #[test]
-fn data_29_30_edges_80_184_usage_is_counted_where_the_nearest_quota_is() {
+fn edges_80_184_usage_is_counted_at_the_nearest_quota() {
     let mut tree = tree();
     create_with(&mut tree, "/q", "12345");
     create_with(&mut tree, "/q/a", "123");
@@ -484,14 +495,14 @@ fn data_29_30_edges_80_184_usage_is_counted_where_the_nearest_quota_is() {
     tree.delete("/q/b", Zxid(9)).expect("fits");
     assert_eq!(data(&tree, stats), "count=2,bytes=6");
     assert_eq!(stat(&tree, stats), before, "as if nobody had written it");
-    // A nearer quota takes over, whose usage is nobody's until there is a node for it.
+    // A nearer quota takes over. Its usage is not counted until its usage node exists.
     create_with(&mut tree, "/zookeeper/quota/q/a/zookeeper_limits", "");
     set(&mut tree, "/q/a", "1234");
     assert_eq!(data(&tree, stats), "count=2,bytes=6");
     create(&mut tree, "/zookeeper/quota/q/a/zookeeper_stats", NOBODY, 7);
     set(&mut tree, "/q/a", "12345");
     assert_eq!(data(&tree, "/zookeeper/quota/q/a/zookeeper_stats"), "count=1,bytes=5");
-    // What clients wrote there is counted on, or left alone.
+    // Counting continues from what clients wrote there, unless it cannot be parsed.
     set(&mut tree, stats, "bytes=100;x=1");
     set(&mut tree, "/q", "1");
     assert_eq!(data(&tree, stats), "count=-1,bytes=96=;x=1");
@@ -503,15 +514,17 @@ fn data_29_30_edges_80_184_usage_is_counted_where_the_nearest_quota_is() {
     tree.delete("/zookeeper/quota/q/zookeeper_limits", Zxid(9)).expect("fits");
     set(&mut tree, "/q", "123");
     assert_eq!(data(&tree, stats), "count=0");
-    // The root has no quota, although its usage is counted once.
+    // The root has no quota, although its usage is measured once, at the creation of the usage
+    // node.
     create(&mut tree, "/zookeeper/quota/zookeeper_limits", NOBODY, 7);
     create(&mut tree, "/zookeeper/quota/zookeeper_stats", NOBODY, 7);
     assert!(data(&tree, "/zookeeper/quota/zookeeper_stats").starts_with("count=13,"));
     assert_eq!(tree.check_quota("/a", 1, 1), QuotaVerdict::Within);
 }
 
+/// DATA-32.
 #[test]
-fn data_32_edges_185_to_190_what_limits_say() {
+fn edges_185_to_190_limits_decide_the_verdict() {
     use QuotaVerdict::{Hard, Soft, Unreadable, Within};
     let mut tree = tree();
     create_with(&mut tree, "/q", "12345");
@@ -541,7 +554,7 @@ fn data_32_edges_185_to_190_what_limits_say() {
 }
 
 #[test]
-fn a_node_stays_small() {
+fn node_and_slot_sizes_are_limited() {
     assert!(size_of::<Node>() <= 120, "{}", size_of::<Node>());
     assert!(size_of::<Slot>() <= 152, "{}", size_of::<Slot>());
 }

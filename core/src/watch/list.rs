@@ -1,13 +1,14 @@
-//! Who watches one path: connections in the order of their slots, with the modes in which each does.
+//! The watchers of one path: connections by slot, with the modes in which each watches.
 //!
-//! Owns the layout: most paths have one or two watchers and cost no allocation; ten thousand cost four bytes each.
+//! Owns the memory layout: most paths have one or two watchers and need no allocation; a longer
+//! list takes four bytes per watcher.
 
 use super::{Modes, Slot};
 
-/// How many watchers fit without an allocation.
+/// Watchers that fit without an allocation.
 const FEW: usize = 3;
 
-/// A connection that watches, and how; one word, so that lists of thousands stay small.
+/// A connection and its modes in one 32-bit word, so that lists of thousands stay small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Watcher(u32);
 
@@ -27,10 +28,10 @@ impl Watcher {
     }
 }
 
-/// The watchers of a path, by slot.
+/// The watchers of a path, sorted by slot.
 #[derive(Debug)]
 pub(super) enum List {
-    /// None is without modes.
+    /// Every entry has modes.
     Few {
         len: u8,
         watchers: [Watcher; FEW],
@@ -38,12 +39,12 @@ pub(super) enum List {
     Many(Box<Many>),
 }
 
-/// More than a few. Whoever goes leaves a watcher without modes behind, so that thousands can go one by one without
-/// moving the others each time.
+/// More than `FEW` watchers. A removed watcher leaves an entry without modes, so that removing
+/// thousands one by one does not move the other entries each time.
 #[derive(Debug)]
 pub(super) struct Many {
     watchers: Vec<Watcher>,
-    /// How many have modes; at least half.
+    /// Entries with modes: at least half.
     live: usize,
 }
 
@@ -54,7 +55,7 @@ impl Default for List {
 }
 
 impl List {
-    /// All that watch, and some that do no longer, without modes.
+    /// All watchers; entries without modes may be among them.
     pub(super) fn as_slice(&self) -> &[Watcher] {
         match self {
             List::Few { len, watchers } => &watchers[..usize::from(*len)],
@@ -62,7 +63,7 @@ impl List {
         }
     }
 
-    /// How many watch.
+    /// Number of watchers.
     pub(super) fn len(&self) -> usize {
         match self {
             List::Few { len, .. } => usize::from(*len),
@@ -70,12 +71,12 @@ impl List {
         }
     }
 
-    /// The modes in which the connection watches; none where it does not.
+    /// The modes in which the connection watches; `NONE` if it does not.
     pub(super) fn modes(&self, slot: Slot) -> Modes {
         self.place(slot).map_or(Modes::NONE, |at| self.as_slice()[at].modes())
     }
 
-    /// From now on the connection watches in these modes, or, if there are none, no longer.
+    /// Sets the modes of a connection; `NONE` removes it.
     pub(super) fn set(&mut self, slot: Slot, modes: Modes) {
         let (watcher, place) = (Watcher::new(slot, modes), self.place(slot));
         match self {
@@ -104,7 +105,7 @@ impl List {
         }
     }
 
-    /// Takes modes away from all watchers.
+    /// Removes modes from all watchers.
     pub(super) fn strip(&mut self, spent: Modes) {
         match self {
             List::Few { len, watchers } => {
@@ -131,7 +132,7 @@ impl List {
 }
 
 impl Many {
-    /// `place` is where the watcher is, or would have to be.
+    /// `place` is the index of the watcher, or the index to insert it at.
     fn set(&mut self, watcher: Watcher, place: Result<usize, usize>) {
         let is_live = watcher.modes() != Modes::NONE;
         let was_live = match place {
@@ -151,7 +152,7 @@ impl Many {
 }
 
 impl Watcher {
-    /// Takes modes away. Is any left?
+    /// Removes modes. Returns whether any are left.
     fn strip(&mut self, spent: Modes) -> bool {
         let left = self.modes().without(spent);
         *self = Watcher::new(self.slot(), left);
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_come_and_go_in_any_order_and_leave_no_holes_behind() {
+    fn long_list_stays_sorted_and_compact() {
         assert_eq!(size_of::<List>(), 16);
         let mut list = List::default();
         let slots = (0..3000).map(|i| Slot(i * 7 % 3000));

@@ -1,12 +1,15 @@
-//! Watches: which connection wants to hear of which path, and how long (Java `WatchManager`, WATCH-01 to WATCH-10).
+//! Watches: which connection watches which path, in which modes (Java `WatchManager`, WATCH-01 to
+//! WATCH-10).
 //!
-//! Owns both tables of ZooKeeper in one: each connection that watches a path has a set of modes there, and the data and
-//! the child table are what some of the modes stand for. Watches belong to connections, not to sessions, and are gone
-//! with the connection. Must not know nodes, and takes no `Cx`: it says who is to be told, `server` tells them.
+//! Owns ZooKeeper's data watch table and child watch table, stored as one: each connection that
+//! watches a path has a set of modes there, and each table is a subset of these modes. Watches
+//! belong to connections, not to sessions, and are dropped with the connection. Must not know
+//! nodes, and takes no `Cx`: it returns the connections to notify, and `server` notifies them.
 //!
-//! A server may hold millions, so paths and connections have numbers. A path knows its watchers exactly (`list`). A
-//! connection knows at least the paths it watches: a watch that fires is not looked up there, but goes when the
-//! connection's list would grow. The table from path to number is for lookup only and never iterated.
+//! A server may hold millions of watches, so paths and connections are numbered. The watcher list
+//! of a path (`list`) is exact. The path list of a connection is a superset of the paths that it
+//! watches: the path of a fired watch stays in the list until the list would grow. The hash table
+//! from path to number is for lookup only and never iterated.
 
 mod list;
 
@@ -22,7 +25,7 @@ use crate::status::WatchSummary;
 use crate::wire::{AddWatchMode, EventType, WatcherType};
 use list::{List, Watcher};
 
-/// Bytes that are hashed at once.
+/// Bytes that the hasher takes at once.
 const WORD: usize = 8;
 
 /// All watches of a server.
@@ -41,69 +44,70 @@ pub(crate) struct Watches {
 /// How a connection watches a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Once, the node: getData and exists.
+    /// One-shot watch of the node, set by getData and exists.
     Data,
-    /// Once, the list of its children: getChildren.
+    /// One-shot watch of the child list, set by getChildren.
     Child,
-    /// For ever, both.
+    /// Persistent watch of both, set by addWatch.
     Persistent,
-    /// For ever, the node and all below it, but no lists of children (WATCH-06).
+    /// Persistent watch of the node and all its descendants, without child lists (WATCH-06).
     Recursive,
 }
 
-/// The kinds in which one connection watches one path; they exist side by side (WATCH-07).
+/// The kinds in which one connection watches one path, as a bit set. Kinds coexist (WATCH-07).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Modes(u8);
 
-/// Place of a connection.
+/// Index of a connection in `Watches::conns`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Slot(u32);
 
-/// Place of a path.
+/// Index of a path in `Watches::paths`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct PathId(u32);
 
-/// A path that somebody watches, or a free place.
+/// A watched path, or a free entry.
 #[derive(Debug, Default)]
 struct Path {
     path: Box<str>,
     list: List,
-    /// How many of the watchers are recursive: below a path without any, nobody looks at the list.
+    /// Watchers with a recursive watch. At zero, an event below this path skips the list.
     recursive: u32,
-    /// How many are in the data table.
+    /// Watchers in the data table.
     data: u32,
 }
 
-/// A connection that watches or has watched, or a free place.
+/// A connection that watches or has watched, or a free entry.
 #[derive(Debug)]
 struct Conn {
     id: ConnId,
-    /// Every path that it watches, and others: those whose watches have fired, and some twice.
+    /// Every path that the connection watches. Paths of fired watches and duplicates may be among
+    /// them.
     paths: Vec<PathId>,
-    /// How many it watches.
+    /// Number of paths that the connection watches.
     live: u32,
-    /// How many of those in the data table.
+    /// Number of those paths that are in the data table.
     data: u32,
 }
 
-/// How far a long listing of watches has come. Each line is true when it is listed; what changes between two parts may be in it
-/// or not.
+/// Position in a long listing of watches. Each line is accurate when it is listed; a watch that
+/// changes between two parts may be listed or not.
 #[derive(Debug, Default)]
 pub struct WatchListing {
-    /// The place of the next path.
+    /// Index of the next path.
     place: usize,
-    /// The connection that is being listed, and what is left of its paths, last first.
+    /// The connection being listed, and its remaining paths in descending order.
     conn: Option<ConnId>,
     paths: Vec<PathId>,
 }
 
-/// Sums over all watchers: of the data table, of the child table (WATCH-28), and recursive ones.
+/// Totals over all watchers: in the data table, in the child table (WATCH-28), and recursive ones.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Counts {
     data: usize,
     child: usize,
     recursive: usize,
-    /// Paths and connections that the data table has.
+    /// Distinct paths and connections in the data table.
     data_paths: usize,
     data_conns: usize,
 }
@@ -140,8 +144,8 @@ impl Watches {
         }
     }
 
-    /// Who is to hear of it, each once, in the order of connections (WATCH-08 to WATCH-11). Watches that fire once have
-    /// fired now.
+    /// The connections to notify of the event, each once, in ascending order (WATCH-08 to
+    /// WATCH-11). Removes the one-shot watches that fire.
     pub(crate) fn fire(&mut self, event: EventType, path: &str) -> Vec<ConnId> {
         let table = match event {
             EventType::NodeCreated | EventType::NodeDataChanged => Modes::DATA_TABLE,
@@ -155,18 +159,19 @@ impl Watches {
         if let Some(id) = self.find(path) {
             self.fire_at(id, table, &mut told);
         }
-        // Slots are dealt anew: their order is not that of connections. A connection may watch several ancestors.
+        // Slots are reused, so slot order is not connection order. A connection that watches
+        // several ancestors is in the list several times.
         told.sort_unstable();
         told.dedup();
         told
     }
 
-    /// Does the connection have such a watch (WATCH-26)?
+    /// Does the connection have a watch of this type (WATCH-26)?
     pub(crate) fn contains(&self, path: &str, conn: ConnId, which: WatcherType) -> bool {
         self.modes(path, conn).is_some_and(|(.., modes)| modes.meets(Modes::of(which)))
     }
 
-    /// Takes such watches away (WATCH-27) and says whether there were any.
+    /// Removes the connection's watches of this type (WATCH-27). Returns whether there were any.
     pub(crate) fn remove(&mut self, path: &str, conn: ConnId, which: WatcherType) -> bool {
         let Some((id, slot, before)) = self.modes(path, conn) else {
             return false;
@@ -179,7 +184,7 @@ impl Watches {
         before != after
     }
 
-    /// The connection is gone, and its watches with it.
+    /// Removes all watches of a closed connection.
     pub(crate) fn drop_conn(&mut self, conn: ConnId) {
         let Some(slot) = self.by_conn.remove(&conn) else {
             return;
@@ -192,29 +197,30 @@ impl Watches {
         self.free_conns.push(slot);
     }
 
-    /// Watches set, both tables (WATCH-28).
+    /// Watches in both tables (WATCH-28).
     pub(crate) fn count(&self) -> usize {
         self.counts.data + self.counts.child
     }
 
-    /// How many connections watch how many paths; of the data table only (WATCH-28).
+    /// Connections, paths and watches of the data table (WATCH-28).
     pub(crate) fn data_summary(&self) -> WatchSummary {
         let Counts { data, data_paths, data_conns, .. } = self.counts;
         WatchSummary { connections: data_conns, paths: data_paths, watches: data }
     }
 
-    /// The data table, connection by connection in their order; the paths of each come in no particular one.
+    /// The data table by connection, in ascending order; the paths of one connection are in no
+    /// particular order.
     pub(crate) fn data_by_conn(&self) -> impl Iterator<Item = (ConnId, &str)> {
         self.paths_by_conn(Modes::DATA_TABLE)
     }
 
-    /// Watches of one kind, in the same order.
+    /// The watches of one type, in the same order.
     pub(crate) fn kind_by_conn(&self, which: WatcherType) -> impl Iterator<Item = (ConnId, &str)> {
         self.paths_by_conn(Modes::of(which))
     }
 
-    /// Each connection with each path that it watches in any of these modes, each path once. It takes four bytes for each
-    /// path of one connection at a time.
+    /// Each connection with each path that it watches in any of these modes, without duplicates.
+    /// Allocates four bytes per path, for one connection at a time.
     fn paths_by_conn(&self, modes: Modes) -> impl Iterator<Item = (ConnId, &str)> {
         self.by_conn.iter().flat_map(move |(conn, slot)| {
             let mut paths = Vec::from_iter(self.paths_of(*slot, modes));
@@ -224,7 +230,7 @@ impl Watches {
         })
     }
 
-    /// The data table, path by path.
+    /// The data table by path.
     pub(crate) fn data_by_path(&self) -> impl Iterator<Item = (&str, ConnId)> {
         self.paths.iter().flat_map(|path| {
             let watchers = path.list.as_slice().iter().filter(|watcher| watcher.modes().is_data());
@@ -232,7 +238,8 @@ impl Watches {
         })
     }
 
-    /// Some lines more of the data table, connection by connection. Is there more?
+    /// Continues a listing of the data table by connection, by at most `lines` lines. Returns false
+    /// at the end.
     pub(crate) fn list_by_conn(
         &self,
         at: &mut WatchListing,
@@ -242,7 +249,8 @@ impl Watches {
         for _ in 0..lines {
             if let (Some(conn), Some(id)) = (at.conn, at.paths.pop()) {
                 let slot = self.by_conn.get(&conn);
-                // It may have been given to another path since, or the connection may be gone.
+                // Since the last part, the index may have been reused for another path, and the
+                // connection may have been closed.
                 if slot.is_some_and(|slot| self.path(id).list.modes(*slot).is_data()) {
                     put(conn, &self.path(id).path);
                 }
@@ -260,7 +268,8 @@ impl Watches {
         true
     }
 
-    /// The same path by path; those who watch one path are not told apart from the others.
+    /// Continues a listing of the data table by path. Lists all watchers of a path in one part, so
+    /// a part may exceed `lines`.
     pub(crate) fn list_by_path(
         &self,
         at: &mut WatchListing,
@@ -280,7 +289,7 @@ impl Watches {
         true
     }
 
-    /// Paths that the connection watches in any of these modes; some may come twice.
+    /// Paths that the connection watches in any of these modes; may contain duplicates.
     fn paths_of(&self, slot: Slot, modes: Modes) -> impl Iterator<Item = PathId> {
         let paths = self.conns[slot.index()].paths.iter().copied();
         paths.filter(move |id| self.path(*id).list.modes(slot).meets(modes))
@@ -298,14 +307,15 @@ impl Watches {
         self.by_path.find(self.hash(path), |id| &*self.path(*id).path == path).copied()
     }
 
-    /// Where the connection watches the path in some way.
+    /// The modes in which the connection watches the path, with both indices; `None` if it does
+    /// not.
     fn modes(&self, path: &str, conn: ConnId) -> Option<(PathId, Slot, Modes)> {
         let (id, slot) = (self.find(path)?, *self.by_conn.get(&conn)?);
         let modes = self.path(id).list.modes(slot);
         (modes != Modes::NONE).then_some((id, slot, modes))
     }
 
-    /// Gives a path a place; the caller gives it a watcher.
+    /// Allocates an index for a path; the caller adds a watcher.
     fn place(&mut self, path: &str) -> PathId {
         let id = self.free_paths.pop().unwrap_or_else(|| {
             let id = PathId(u32::try_from(self.paths.len()).expect("places are 32-bit"));
@@ -319,7 +329,7 @@ impl Watches {
         id
     }
 
-    /// Gives a connection a place.
+    /// Allocates an index for a connection.
     fn seat(&mut self, conn: ConnId) -> Slot {
         let slot = self.free_conns.pop().unwrap_or_else(|| {
             let slot = Slot(u32::try_from(self.conns.len()).expect("places are 32-bit"));
@@ -331,7 +341,8 @@ impl Watches {
         slot
     }
 
-    /// The path's side of every change to a single watcher. A path that nobody watches is forgotten.
+    /// Changes the modes of one watcher at its path, and updates all counts. Frees a path without
+    /// watchers.
     fn change(&mut self, id: PathId, slot: Slot, before: Modes, after: Modes) {
         if before == after {
             return;
@@ -350,7 +361,8 @@ impl Watches {
         self.forget_if_unwatched(id);
     }
 
-    /// Whoever watches this very path in the table's modes is told; of these modes, those for once are spent.
+    /// Collects the connections that watch exactly this path in the table's modes, and removes the
+    /// one-shot modes among these.
     fn fire_at(&mut self, id: PathId, table: Modes, told: &mut Vec<ConnId>) {
         let spent = Modes(table.0 & Modes::ONCE.0);
         let path = &mut self.paths[id.index()];
@@ -375,8 +387,8 @@ impl Watches {
         self.forget_if_unwatched(id);
     }
 
-    /// Whoever watches all that is below a path above this one. Hashes each byte of the path once, and compares it only with
-    /// those above it that have such watchers.
+    /// Collects the connections with a recursive watch on an ancestor of `path`. Hashes each byte
+    /// of the path once, and compares names only with ancestors that have recursive watchers.
     fn collect_above(&self, path: &str, told: &mut Vec<ConnId>) {
         if path.len() > 1
             && path.starts_with('/')
@@ -386,7 +398,7 @@ impl Watches {
         }
         let mut hasher = self.hash.build_hasher();
         let mut hashed = 0;
-        // What comes before the first slash is nothing: the root has been looked for by its own name.
+        // The text before the first slash is empty: the root was looked up as `/` above.
         for (end, _) in path.match_indices('/').skip(1) {
             while hashed + WORD <= end {
                 hash_word(&mut hasher, &path.as_bytes()[hashed..]);
@@ -420,7 +432,7 @@ impl Watches {
         self.free_paths.push(id);
     }
 
-    /// A connection forgets the paths that it no longer watches.
+    /// Drops the paths that the connection no longer watches from its list.
     fn tidy(&mut self, slot: Slot) {
         let (paths, conn) = (&self.paths, &mut self.conns[slot.index()]);
         conn.paths.sort_unstable();
@@ -429,7 +441,8 @@ impl Watches {
     }
 }
 
-/// A watcher has changed: how many there are of the data table at its path and its connection, and how many of these have any.
+/// Updates the data-table counts of one watcher's path and connection, and the numbers of paths and
+/// connections whose count is positive.
 fn count_data(before: Modes, after: Modes, held: [(&mut u32, &mut usize); 2]) {
     for (watchers, holders) in held {
         let had_any = *watchers > 0;
@@ -448,7 +461,7 @@ impl Conn {
 }
 
 impl Counts {
-    /// A watcher has changed.
+    /// Updates the totals after a change of one watcher.
     fn count(&mut self, before: Modes, after: Modes) {
         self.data = self.data + usize::from(after.is_data()) - usize::from(before.is_data());
         self.child = self.child + usize::from(after.is_child()) - usize::from(before.is_child());
@@ -464,14 +477,14 @@ impl Modes {
     const PERSISTENT: Modes = Modes(1 << 2);
     const RECURSIVE: Modes = Modes(1 << 3);
     const ALL: Modes = Modes(0xf);
-    /// How many bits that takes.
+    /// Bits per set of modes.
     const BITS: u32 = 4;
-    /// Those that are gone when they have fired.
+    /// The one-shot modes.
     const ONCE: Modes = Modes::DATA.with(Modes::CHILD);
     const DATA_TABLE: Modes = Modes::DATA.with(Modes::PERSISTENT).with(Modes::RECURSIVE);
     const CHILD_TABLE: Modes = Modes::CHILD.with(Modes::PERSISTENT);
 
-    /// What a client may ask for and take away by this name.
+    /// The modes that a type stands for in checkWatches and removeWatches.
     fn of(which: WatcherType) -> Modes {
         match which {
             WatcherType::Data => Modes::DATA,
@@ -535,7 +548,8 @@ impl PathId {
     }
 }
 
-/// Whole words, and then the rest: so the hash of a path is made of the same words as those of all paths above it.
+/// Hashes whole words, then the rest. `collect_above` can therefore hash a path and all its
+/// ancestors in one pass.
 fn hash_of(keyed: &KeyedHash, path: &str) -> u64 {
     let mut hasher = keyed.build_hasher();
     let mut rest = path.as_bytes();
@@ -547,7 +561,7 @@ fn hash_of(keyed: &KeyedHash, path: &str) -> u64 {
     hasher.finish()
 }
 
-/// The first word of what is left.
+/// Hashes the first word of `bytes`.
 fn hash_word(hasher: &mut KeyedHasher, bytes: &[u8]) {
     let word = bytes.first_chunk().expect("the caller has seen that there is one");
     hasher.write_u64(u64::from_le_bytes(*word));

@@ -1,4 +1,5 @@
-//! Against rows and edges one by one, and against both tables of ZooKeeper as plain maps.
+//! Tests of watches: rows and edge cases one by one, and random operations against a model of
+//! ZooKeeper's two tables.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +42,7 @@ fn edge_103_a_watch_fires_once() {
 }
 
 #[test]
-fn edge_136_watches_go_with_their_connection() {
+fn edge_136_watches_are_dropped_with_their_connection() {
     let mut watches = none();
     watches.add(Kind::Data, "/x", A);
     watches.add(Kind::Child, "/x", A);
@@ -53,7 +54,7 @@ fn edge_136_watches_go_with_their_connection() {
 }
 
 #[test]
-fn edges_119_and_120_removing_any_twice() {
+fn edges_119_and_120_second_removal_of_any_watch_finds_nothing() {
     let mut watches = none();
     assert!(!watches.contains("/x", A, WatcherType::Any));
     watches.add(Kind::Child, "/x", A);
@@ -64,7 +65,7 @@ fn edges_119_and_120_removing_any_twice() {
 }
 
 #[test]
-fn edges_104_and_105_a_deleted_node_is_told_once_to_whoever_watches_data_and_children() {
+fn edges_104_and_105_deletion_notifies_data_and_child_watcher_once() {
     let mut watches = none();
     watches.add(Kind::Data, "/x", A);
     watches.add(Kind::Child, "/x", A);
@@ -74,7 +75,7 @@ fn edges_104_and_105_a_deleted_node_is_told_once_to_whoever_watches_data_and_chi
 }
 
 #[test]
-fn edges_106_to_108_data_and_children_are_watched_apart() {
+fn edges_106_to_108_data_and_child_watches_are_independent() {
     let mut watches = none();
     watches.add(Kind::Data, "/p", A);
     watches.add(Kind::Child, "/p", B);
@@ -86,7 +87,7 @@ fn edges_106_to_108_data_and_children_are_watched_apart() {
 }
 
 #[test]
-fn edges_110_and_111_persistent_watches_stay_in_both_tables() {
+fn edges_110_and_111_persistent_watch_stays_in_both_tables() {
     let mut watches = none();
     watches.add(Kind::Persistent, "/p", A);
     assert_eq!(watches.count(), 2);
@@ -100,7 +101,7 @@ fn edges_110_and_111_persistent_watches_stay_in_both_tables() {
 }
 
 #[test]
-fn edges_112_to_114_recursive_watches_cover_components_and_no_lists_of_children() {
+fn edges_112_to_114_recursive_watch_covers_descendants_without_child_events() {
     let mut watches = none();
     watches.add(Kind::Recursive, "/r", A);
     assert_eq!(watches.count(), 1);
@@ -117,8 +118,9 @@ fn edges_112_to_114_recursive_watches_cover_components_and_no_lists_of_children(
     assert_eq!(created(&mut watches, "/zookeeper/quota/a"), [A]);
 }
 
+/// WATCH-07.
 #[test]
-fn watch_07_kinds_exist_side_by_side_and_only_one_shots_are_used_up() {
+fn watch_kinds_coexist_and_only_one_shots_are_removed() {
     let mut watches = none();
     for kind in [Kind::Data, Kind::Child, Kind::Persistent, Kind::Recursive, Kind::Data] {
         watches.add(kind, "/x", A);
@@ -133,8 +135,9 @@ fn watch_07_kinds_exist_side_by_side_and_only_one_shots_are_used_up() {
     assert!(!has(&watches, WatcherType::Children) && has(&watches, WatcherType::Any));
 }
 
+/// WATCH-26, WATCH-27.
 #[test]
-fn watch_26_27_and_edge_121_each_kind_is_checked_and_removed_by_its_name() {
+fn edge_121_watches_are_checked_and_removed_by_type() {
     let mut watches = none();
     watches.add(Kind::Persistent, "/x", A);
     assert!(!watches.remove("/x", A, WatcherType::Data), "edge 121");
@@ -157,8 +160,9 @@ fn watch_26_27_and_edge_121_each_kind_is_checked_and_removed_by_its_name() {
     assert_eq!(changed(&mut watches, "/x"), [B], "another's watch is left alone");
 }
 
+/// WATCH-28.
 #[test]
-fn watch_28_and_edge_135_operators_are_shown_the_data_table() {
+fn edge_135_watch_listings_show_the_data_table() {
     let mut watches = none();
     watches.add(Kind::Data, "/", A);
     watches.add(Kind::Child, "/", A);
@@ -179,7 +183,7 @@ fn watch_28_and_edge_135_operators_are_shown_the_data_table() {
 }
 
 #[test]
-fn a_connection_that_watches_again_and_again_takes_no_more_room() {
+fn repeated_watches_of_one_connection_take_bounded_memory() {
     let mut watches = none();
     watches.add(Kind::Child, "/other", A);
     for round in 0..10_000 {
@@ -193,10 +197,10 @@ fn a_connection_that_watches_again_and_again_takes_no_more_room() {
     assert!(watches.by_path.is_empty());
 }
 
-/// One of ZooKeeper's tables: who watches what, in which ways.
+/// One of ZooKeeper's tables: path, connection and mode of each watch.
 type Table = BTreeSet<(String, ConnId, u8)>;
 
-/// Both tables, as the rows describe them.
+/// Model of both tables, as the rows describe them.
 #[derive(Default)]
 struct Model {
     data: Table,
@@ -303,8 +307,9 @@ fn check(watches: &Watches, model: &Model) {
     assert_eq!(watches.data_summary(), summary);
 }
 
+/// WATCH-01 to WATCH-11, WATCH-26 to WATCH-28.
 #[test]
-fn watch_01_to_11_and_26_to_28_as_zookeepers_tables_whatever_happens() {
+fn random_operations_match_a_model_of_zookeepers_tables() {
     let paths = [
         "/",
         "/a",

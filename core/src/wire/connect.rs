@@ -1,6 +1,6 @@
-//! The handshake: the first frame of either side.
+//! The handshake: the first frame of each side.
 //!
-//! Owns its two records. Must not judge them: `server` does.
+//! Owns its two records. Must not validate them: `server` does.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -15,15 +15,17 @@ pub type Password = [u8; 16];
 /// First frame of a client (HS-01).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConnectRequest {
-    /// Highest zxid that the client has seen; a server behind it refuses (HS-05).
+    /// Highest zxid that the client has seen; a server that is behind it refuses the client
+    /// (HS-05).
     pub last_zxid_seen: Zxid,
-    /// Session timeout asked for, ms.
+    /// Requested session timeout, ms.
     pub timeout_ms: i32,
-    /// Zero asks for a new session.
+    /// Session to resume; zero asks for a new one.
     pub session: SessionId,
-    /// Password of the session to go on with.
+    /// Password of the session to resume.
     pub password: Bytes,
-    /// Would the client take a read-only server? Old clients do not send the field, and then get none back.
+    /// Does the client accept a read-only server? Old clients omit the field, and so does the
+    /// response to them.
     pub read_only: Option<bool>,
 }
 
@@ -32,16 +34,16 @@ pub struct ConnectRequest {
 pub struct ConnectResponse {
     /// Negotiated session timeout, ms; zero refuses the session (HS-10).
     pub timeout_ms: i32,
-    /// The session, zero where refused.
+    /// The session; zero if refused.
     pub session: SessionId,
-    /// Its password.
+    /// Password of the session.
     pub password: Password,
     /// Is the server read-only? Sent only to clients that sent the field.
     pub read_only: Option<bool>,
 }
 
 impl ConnectResponse {
-    /// The answer to a wrong password, an unknown or an expired session (HS-10).
+    /// The response to a wrong password, and to an unknown or expired session (HS-10).
     pub fn refused(read_only: Option<bool>) -> ConnectResponse {
         ConnectResponse {
             timeout_ms: 0,

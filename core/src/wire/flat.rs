@@ -1,10 +1,10 @@
-//! Vectors of an enum inside of that same enum, read without a level below them.
+//! Deserializes vectors of an enum inside that same enum without nesting.
 //!
-//! Owns the bound on what a decoder recurses into: a multi holds operations, and no other multi. Must not know what the
-//! operations are. The bytes are the same as without it.
+//! Owns the bound on recursion: a multi holds operations, but no other multi. Must not know what
+//! the operations are. The encoding is the same as without the bound.
 //!
-//! Without the bound, a frame of 400 kB may nest 200,000 deep, and its decoder runs out of stack before anybody can look
-//! at what it says.
+//! Without the bound, a frame of 400 kB may nest 200,000 levels, and its decoder overflows the
+//! stack.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,9 +17,11 @@ use serde::de::{
 
 /// Variants that hold a vector of their own enum.
 const NESTING: [&str; 2] = ["Multi", "MultiRead"];
-/// No frame of a client holds more operations. Each takes a hundred bytes of memory and as little as one of a frame.
+/// Most operations of one multi; no client's frame holds more. An operation takes a hundred bytes
+/// of memory, but as little as one byte of a frame.
 const PARTS_MAX: usize = 1 << 20;
-/// Room for so many is made before they are read: a count alone costs nothing.
+/// Capacity allocated before the first operation is read, so that a large count alone costs
+/// little.
 const ROOM_MAX: usize = 1 << 10;
 
 /// Reads the vector; for `#[serde(deserialize_with)]`.
@@ -51,7 +53,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Parts<T> {
     }
 }
 
-/// An element: any variant but those that nest.
+/// An element: any variant except the nesting ones.
 struct Part<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Part<T> {
@@ -60,7 +62,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Part<T> {
     }
 }
 
-/// A deserializer of enums that refuses variants which nest.
+/// A deserializer of enums that rejects the nesting variants.
 struct Flat<D>(D);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Flat<D> {
@@ -115,7 +117,7 @@ impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for FlatAccess<A> {
         self,
         seed: S,
     ) -> Result<(S::Value, A::Variant), A::Error> {
-        // Postcard writes the position of a variant.
+        // Postcard encodes a variant as its position.
         let (position, variant) = self.access.variant::<u32>()?;
         let name = usize::try_from(position).ok().and_then(|position| self.variants.get(position));
         if name.is_some_and(|name| NESTING.contains(name)) {
@@ -137,8 +139,9 @@ mod tests {
         postcard::from_bytes(&postcard::to_allocvec(value).expect("plain data encodes"))
     }
 
+    /// MULTI-01.
     #[test]
-    fn multi_01_one_level_is_read_and_a_second_one_is_refused() {
+    fn multi_within_multi_is_refused() {
         let delete = || Request::Delete { path: "/n".into(), version: -1 };
         let flat = Request::Multi(vec![delete(), delete()]);
         assert_eq!(read(&flat), Ok(flat.clone()));
@@ -151,9 +154,10 @@ mod tests {
         }
     }
 
-    /// 200,000 levels overflow the stack of a decoder that recurses; a level is the variant and a count of one.
+    /// 200,000 levels overflow the stack of a decoder that recurses; a level is the variant and a
+    /// count of one.
     #[test]
-    fn depth_is_refused_before_it_is_read() {
+    fn nested_multi_is_rejected_without_recursion() {
         for multi in [Request::Multi(vec![]), Request::MultiRead(vec![])] {
             let position = postcard::to_allocvec(&multi).expect("plain data encodes")[0];
             assert!(postcard::from_bytes::<Request>(&[position, 1].repeat(200_000)).is_err());

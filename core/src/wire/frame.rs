@@ -1,14 +1,14 @@
-//! What arrives on a client port, from bytes to records: four-letter word or handshake first, then requests.
+//! Decoding of bytes from a client port: a four-letter word or the handshake first, then requests.
 //!
-//! Owns the length limit and the order of the first frames. Must not touch sockets: drivers and simulator append to
-//! a buffer and ask again.
+//! Owns the length limit and the order of the first frames. Must not touch sockets: drivers and the
+//! simulator append to a buffer and call again.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::{ConnectRequest, RequestFrame, Word};
 use crate::error::Malformed;
 
-/// Largest frame accepted where nothing else is configured: `jute.maxbuffer`, 0xfffff bytes (WIRE-03).
+/// Default of the largest frame length accepted: `jute.maxbuffer`, 0xfffff bytes (WIRE-03).
 pub const MAX_FRAME_DEFAULT: u32 = 0xf_ffff;
 
 /// Cuts a byte stream into frames.
@@ -17,12 +17,12 @@ pub struct FrameReader {
     limit: u32,
 }
 
-/// How a connection opens.
+/// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FirstFrame {
-    /// A command of an operator; the answer is text, then the connection closes.
+    /// A four-letter word; the answer is text, and then the connection closes.
     Word(Word),
-    /// A client.
+    /// The handshake of a client.
     Connect(ConnectRequest),
 }
 
@@ -39,10 +39,11 @@ impl FrameReader {
         FrameReader { limit }
     }
 
-    /// Takes the next whole frame, without its length, off the front of `buffer`.
+    /// Takes the next whole frame, without its length, off the front of `buffer`; `None` until it
+    /// has arrived.
     ///
     /// # Errors
-    /// A length that is negative or above the limit; nothing sensible can follow it.
+    /// A length that is negative or above the limit; the rest of the stream cannot be decoded.
     pub fn next(&self, buffer: &mut BytesMut) -> Result<Option<Bytes>, Malformed> {
         let Some(head) = buffer.first_chunk::<4>() else {
             return Ok(None);
@@ -55,7 +56,7 @@ impl FrameReader {
             }
         };
         if buffer.len() < 4 + size {
-            // One allocation for the whole frame instead of several while it trickles in.
+            // One allocation for the whole frame instead of several while its parts arrive.
             buffer.reserve(4 + size - buffer.len());
             return Ok(None);
         }
@@ -75,10 +76,10 @@ impl ClientFrames {
         self.opened
     }
 
-    /// How the connection opens, once enough has arrived; to be called until it says so.
+    /// The first message, once it has arrived; to be called until it returns one.
     ///
     /// # Errors
-    /// Neither a known word nor a handshake.
+    /// Bytes that are neither a known four-letter word nor a handshake.
     pub fn first(&mut self, buffer: &mut BytesMut) -> Result<Option<FirstFrame>, Malformed> {
         assert!(!self.opened, "a connection opens once");
         if let Some(word) = buffer.first_chunk::<4>().and_then(Word::recognise) {
@@ -96,7 +97,7 @@ impl ClientFrames {
     /// The next request after the handshake.
     ///
     /// # Errors
-    /// A frame that is too long, or too short for a header.
+    /// A frame length outside the limit, or a frame too short for a request header.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<RequestFrame>, Malformed> {
         assert!(self.opened, "the handshake comes first");
         self.frames.next(buffer)?.map(RequestFrame::decode).transpose()
@@ -111,8 +112,9 @@ mod tests {
         BytesMut::from(bytes)
     }
 
+    /// WIRE-03.
     #[test]
-    fn wire_03_edge_155_the_limit_itself_is_accepted_and_one_more_is_not() {
+    fn edge_155_frame_length_of_limit_is_accepted_and_longer_is_refused() {
         let reader = FrameReader::new(MAX_FRAME_DEFAULT);
         assert_eq!(reader.next(&mut buffer(&1_048_575_i32.to_be_bytes())), Ok(None));
         let refused = Malformed::FrameLength { length: 1_048_576, limit: MAX_FRAME_DEFAULT };
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_frame_waits_and_two_come_apart() {
+    fn frame_reader_waits_for_whole_frame_and_splits_adjacent_frames() {
         let reader = FrameReader::new(100);
         let mut bytes = buffer(&[0, 0, 0, 2, 7]);
         assert_eq!(reader.next(&mut bytes), Ok(None));
@@ -138,8 +140,9 @@ mod tests {
         assert_eq!(&bytes[..], &[0]);
     }
 
+    /// WIRE-13.
     #[test]
-    fn wire_13_a_word_opens_only_a_fresh_connection() {
+    fn four_letter_word_is_recognized_only_on_new_connection() {
         let mut frames = ClientFrames::new(MAX_FRAME_DEFAULT);
         let mut bytes = buffer(b"ruok\n");
         assert_eq!(frames.first(&mut bytes), Ok(Some(FirstFrame::Word(Word::Ruok))));

@@ -1,11 +1,12 @@
 //! ZooKeeper's wire format (jute) as pure functions between bytes and records.
 //!
-//! Owns primitives, records, framing, the handshake and the four-letter words. Must not touch anything else of the
-//! crate but `ids` and `error` (a test checks), so that it could become a crate by moving the folder; the client
-//! library uses nothing else of the core but these two.
+//! Owns primitives, records, framing, the handshake and the four-letter words. Must not use
+//! anything else of the crate but `ids` and `error` (a test checks this), so that moving the folder
+//! would make it a crate. Besides `wire`, the client library uses only these two modules of the
+//! core.
 //!
-//! Integers are big-endian; text and buffers are an int length and that many bytes, length -1 meaning null;
-//! vectors are an int count and that many items, count -1 meaning null (WIRE-01).
+//! Integers are big-endian; text and buffers are an int length and that many bytes, length -1
+//! meaning null; vectors are an int count and that many items, count -1 meaning null (WIRE-01).
 
 mod connect;
 pub(crate) mod flat;
@@ -33,12 +34,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::Malformed;
 
-/// Reads primitives off the front of a frame; buffers are slices that share the frame's memory.
+/// Reads primitives from the front of a frame; buffers are slices that share the frame's memory.
 pub(crate) struct Reader {
     rest: Bytes,
-    /// Was something null that ZooKeeper stumbles over late: a path, or an id in an access control list?
+    /// Was a path, or an id in an access control list, null? ZooKeeper detects these nulls only
+    /// after decoding the record.
     late_null: bool,
-    /// Was it a path?
+    /// Was a path null?
     null_path: bool,
     /// Was an access control list null?
     no_list: bool,
@@ -101,33 +103,33 @@ impl Reader {
         self.vector(field, item)
     }
 
-    /// Text. As in Java, bytes that are not UTF-8 read as U+FFFD, which no path may contain. Null is refused: nearly
-    /// every operation answers -5 to it, too.
+    /// Text. As in Java, invalid UTF-8 reads as U+FFFD, which no path may contain. Null is refused:
+    /// ZooKeeper answers it with -5 in nearly every operation.
     pub(crate) fn text(&mut self, field: &'static str) -> Result<String, Malformed> {
         Ok(text_of(&self.bytes(field)?))
     }
 
-    /// A path. Null reads as empty, and is remembered: what becomes of it depends on the operation.
+    /// A path. Null reads as empty and is recorded, because its effect depends on the operation.
     pub(crate) fn path(&mut self) -> Result<String, Malformed> {
         self.null_path |= self.rest.starts_with(&(-1_i32).to_be_bytes());
         self.late_text("path")
     }
 
-    /// Text that is looked at late, as a path is.
+    /// Text whose null ZooKeeper detects only after decoding, like that of a path.
     pub(crate) fn late_text(&mut self, field: &'static str) -> Result<String, Malformed> {
         let bytes = self.buffer(field)?;
         self.late_null |= bytes.is_none();
         Ok(text_of(&bytes.unwrap_or_default()))
     }
 
-    /// Text where null is no error of the record: no scheme of authentication has the empty name.
+    /// Text that may be null, which reads as empty: no authentication scheme has the empty name.
     pub(crate) fn text_or_empty(&mut self, field: &'static str) -> Result<String, Malformed> {
         let bytes = self.buffer(field)?.unwrap_or_default();
         Ok(text_of(&bytes))
     }
 
-    /// A vector; null, as any negative count, reads as empty. A count is only believed as far as items follow, so a
-    /// lying one costs nothing.
+    /// A vector; null and any other negative count read as empty. The allocation is bounded by the
+    /// bytes that remain, whatever the count says.
     pub(crate) fn vector<T>(
         &mut self,
         field: &'static str,
@@ -142,7 +144,8 @@ impl Reader {
     }
 }
 
-/// Bytes as Java reads them: what is no UTF-8 becomes U+FFFD, and a surrogate one of them, which is three faults to Rust.
+/// Decodes bytes as Java does: invalid UTF-8 becomes U+FFFD. An encoded surrogate becomes a single
+/// U+FFFD, while Rust reports three errors for it.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -202,7 +205,7 @@ pub(crate) fn put_frame(out: &mut BytesMut, body: impl FnOnce(&mut BytesMut)) {
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Lengths on the wire are signed 32-bit; nothing that a server holds comes near 2 GiB.
+/// Lengths on the wire are signed 32-bit; no record that a server holds comes near 2 GiB.
 fn length_on_wire(length: usize) -> i32 {
     i32::try_from(length).expect("no record of ours reaches 2 GiB")
 }

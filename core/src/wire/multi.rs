@@ -1,4 +1,5 @@
-//! The framing of multi: operations and results, each behind a small header (MULTI-02, MULTI-03, REC-04).
+//! The framing of multi: operations and results, each after a small header (MULTI-02, MULTI-03,
+//! REC-04).
 //!
 //! Owns that framing. Must not know what the operations do.
 
@@ -11,17 +12,17 @@ use super::request::{changes_or_checks, has_bad_mode};
 use super::{OpCode, Reader, Request, Stat, put_buffer, put_text, put_vector};
 use crate::error::Malformed;
 
-/// Type of the end marker and of failed results.
+/// Header type of the end marker and of failed results.
 const NONE: i32 = -1;
 
-/// Create flags that a multi may carry; others make all of it undecodable (edge 91).
+/// Create flags that a multi may contain; other flags make the whole multi undecodable (edge 91).
 const CREATE_FLAGS: std::ops::RangeInclusive<i32> = 0..=4;
-/// Modes with a time to live, which these operations cannot give.
+/// Flags of TTL nodes, which only createTTL can create.
 const TTL_FLAGS: std::ops::RangeInclusive<i32> = 5..=6;
-/// The mode of a container. In a multi, other than alone, it counts whatever the operation (DATA-24).
+/// Flag of a container. In a multi, it makes a container whatever the create operation (DATA-24).
 const CONTAINER: i32 = 4;
 
-/// What became of one operation of a multi.
+/// Result of one operation of a multi.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum MultiResult {
     /// create: the path.
@@ -34,8 +35,8 @@ pub enum MultiResult {
     Deleted,
     /// check.
     Checked,
-    /// The multi failed: zero before the operation that failed, its code there, -2 behind it. In a multiRead: this
-    /// operation failed.
+    /// The multi failed: zero for operations before the failed one, its error code there, -2 after
+    /// it. In a multiRead: error code of this operation.
     Failed(i32),
     /// getData.
     Data(Option<Bytes>, Stat),
@@ -56,7 +57,7 @@ pub(super) fn decode_requests(
         return Err(Malformed::Value { field: "multi operation", value: read.wire().into() });
     }
     if r.null_path {
-        // ZooKeeper takes all paths apart before it decides anything.
+        // ZooKeeper parses all paths before it decides any operation.
         return Err(Malformed::Length { field: "path", length: -1 });
     }
     Ok(requests)
@@ -66,7 +67,7 @@ fn is_read(op: OpCode) -> bool {
     matches!(op, OpCode::GetData | OpCode::GetChildren)
 }
 
-/// What ZooKeeper makes of an operation of a multi while it reads it.
+/// Checks an operation of a multi as ZooKeeper does while it decodes the operation.
 fn judge(op: OpCode, mut request: Request, r: &mut Reader) -> Result<Request, Malformed> {
     let no_list = mem::take(&mut r.no_list);
     let late_null = mem::take(&mut r.late_null);
@@ -76,7 +77,7 @@ fn judge(op: OpCode, mut request: Request, r: &mut Reader) -> Result<Request, Ma
             return Err(bad);
         }
         if no_list {
-            // Alone, a creation without a list is refused like one with an empty list.
+            // Outside a multi, a create with a null list is refused like one with an empty list.
             r.no_list = true;
             return Err(Malformed::Length { field: "acl", length: -1 });
         }
@@ -85,7 +86,7 @@ fn judge(op: OpCode, mut request: Request, r: &mut Reader) -> Result<Request, Ma
         }
     }
     by_mode(&mut request);
-    // A null in a list is found when its turn comes.
+    // ZooKeeper detects this null only when it processes the operation.
     Ok(if late_null && !has_bad_mode(&request) {
         Request::NoPath { op, in_list: false }
     } else {
@@ -93,7 +94,8 @@ fn judge(op: OpCode, mut request: Request, r: &mut Reader) -> Result<Request, Ma
     })
 }
 
-/// In a multi the mode says what is created: without a time to live createTTL is a plain creation (MULTI-02).
+/// In a multi, the flags determine the kind of node: createTTL without a TTL flag is a plain create
+/// (MULTI-02).
 fn by_mode(request: &mut Request) {
     let timed = matches!(request, Request::CreateTtl { .. });
     if let Request::Create { path, data, acl, flags, .. }
@@ -116,11 +118,11 @@ pub(super) fn decode_reads(
 ) -> Result<Vec<Request>, Malformed> {
     let (kind, mut reads) = decode_parts(r, decode_body)?;
     if let Some(op) = kind.filter(|op| changes_or_checks(*op)) {
-        // ZooKeeper finds out when it is to carry out the first.
+        // ZooKeeper detects this only when it processes the first operation.
         return Ok(vec![Request::NoPath { op, in_list: false }]);
     }
     for read in &mut reads {
-        // The record has room for it, and ZooKeeper does not look.
+        // The record has a watch flag, which ZooKeeper ignores.
         if let Request::GetData { watch, .. } | Request::GetChildren { watch, .. } = read {
             *watch = false;
         }
@@ -128,20 +130,20 @@ pub(super) fn decode_reads(
     Ok(reads)
 }
 
-/// All operations, and the first one's number, which says whether they are writes or reads.
+/// All operations, and the opcode of the first one, which decides whether they are writes or reads.
 fn decode_parts(
     r: &mut Reader,
     decode_body: DecodeBody,
 ) -> Result<(Option<OpCode>, Vec<Request>), Malformed> {
     let (mut first, mut requests) = (None, Vec::new());
     while let Some(kind) = header(r)? {
-        // MULTI-06: reads among writes, writes among reads, and what else there is.
+        // MULTI-06: reads among writes, writes among reads, and all other operations are refused.
         let bad = Malformed::Value { field: "multi operation", value: kind.into() };
         let op = OpCode::from_wire(kind).filter(|op| changes_or_checks(*op) || is_read(*op));
         let Some(op) = op else { return Err(bad) };
         let body = decode_body(op, r);
         if body.is_err() {
-            // That the record is cut off is found before anything is made of a list that is not there.
+            // Truncation takes precedence over a null list.
             r.no_list = false;
         }
         requests.push(judge(op, body?, r)?);
@@ -162,7 +164,8 @@ pub(super) fn encode_requests(
             && !CREATE_FLAGS.contains(flags)
             && !TTL_FLAGS.contains(flags)
         {
-            // No creation: the operation is refused, where in any other record than this all of the multi would be.
+            // As a createTTL, only this operation is refused; as a create, its flags would make the
+            // whole multi undecodable.
             put_header(out, OpCode::CreateTtl.wire(), false, -1);
             encode_body(request, out);
             out.put_i64(0);
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
     use crate::wire::RequestFrame;
 
-    /// A multi with a creation that has no list, cut behind so many bytes.
+    /// A multi whose create has a null list, truncated after `length` bytes.
     fn without_a_list(length: usize) -> Request {
         let mut frame = BytesMut::new();
         for number in [1, OpCode::Multi.wire(), OpCode::Create.wire()] {
@@ -261,7 +264,7 @@ mod tests {
             frame.put_i32(number);
         }
         frame.put_slice(b"/a");
-        // No data, no list, flags, and the end of the multi.
+        // Null data, null list, flags, and the end marker.
         for number in [-1, -1, 0, -1] {
             frame.put_i32(number);
         }
@@ -271,9 +274,10 @@ mod tests {
         RequestFrame::decode(frame.freeze()).expect("has a header").request
     }
 
+    /// MULTI-02.
     #[test]
-    fn multi_02_a_record_that_is_cut_is_found_before_a_list_that_is_not_there() {
-        // As a real server has it: only the first of these takes a zxid.
+    fn truncation_takes_precedence_over_null_list_in_multi() {
+        // As on a real ZooKeeper: only the first of these takes a zxid.
         assert_eq!(without_a_list(33), Request::Undecodable { op: OpCode::Multi });
         assert_eq!(
             without_a_list(usize::MAX),

@@ -1,7 +1,7 @@
 //! Records that requests and replies share, as plain data.
 //!
-//! Owns their fields and what their numbers mean. Must not judge them: whether a flag or a list is acceptable is decided
-//! in `request`.
+//! Owns their fields and the meaning of their numbers. Must not validate them: `request` decides
+//! whether a flag or a list is acceptable.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl Perms {
     /// All bits that have a meaning.
     pub const ALL: Perms = Perms(31);
 
-    /// Do the two share a bit? That is ZooKeeper's test (ACL-01).
+    /// Do the two share a bit? ZooKeeper checks permissions this way (ACL-01).
     pub fn intersects(self, other: Perms) -> bool {
         self.0 & other.0 != 0
     }
@@ -39,16 +39,16 @@ impl Perms {
 /// One entry of an access control list (REC-02).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Acl {
-    /// What is granted; not validated, as in ZooKeeper (ACL-04).
+    /// Permissions granted; not validated, as in ZooKeeper (ACL-04).
     pub perms: Perms,
-    /// The kind of `id`: `world`, `digest`, ...
+    /// Authentication scheme of `id`: `world`, `digest`, ...
     pub scheme: String,
-    /// Who is granted.
+    /// The identity that gets the permissions, in the scheme's own form.
     pub id: String,
 }
 
 impl Acl {
-    /// `world:anyone` with every permission: what clients call open.
+    /// `world:anyone` with every permission: `OPEN_ACL_UNSAFE` of ZooKeeper's clients.
     pub fn open() -> Vec<Acl> {
         vec![Acl { perms: Perms::ALL, scheme: "world".into(), id: "anyone".into() }]
     }
@@ -61,7 +61,8 @@ impl Acl {
 
     pub(super) fn decode(r: &mut Reader) -> Result<Acl, Malformed> {
         let (perms, scheme) = (Perms(r.int("perms")?), r.text_or_empty("scheme")?);
-        // Only who looks at the id stumbles over null: ZooKeeper does not for `auth` and schemes that it does not know.
+        // ZooKeeper fails on a null id only where it looks at the id; for `auth` and unknown
+        // schemes it does not.
         let id = match scheme.as_str() {
             "world" | "ip" | "digest" | "x509" => r.late_text("id")?,
             _ => r.text_or_empty("id")?,
@@ -69,19 +70,20 @@ impl Acl {
         Ok(Acl { perms, scheme, id })
     }
 
-    /// A list, which may be null.
+    /// A list; null reads as empty and is recorded.
     pub(super) fn decode_list(r: &mut Reader) -> Result<Vec<Acl>, Malformed> {
         r.no_list |= r.rest.starts_with(&(-1_i32).to_be_bytes());
         r.vector("acl", Acl::decode)
     }
 }
 
-/// Who a client has shown to be (REC-01), and, in the answer to whoAmI, the part of it that is no secret (REC-05).
+/// An identity that a client has authenticated (REC-01). In the reply to whoAmI: only the part that
+/// is no secret (REC-05).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Id {
-    /// How it was shown: `ip`, `digest`, `x509`, `super`, ...
+    /// Authentication scheme: `ip`, `digest`, `x509`, `super`, ...
     pub scheme: String,
-    /// Who, in the scheme's own form.
+    /// The identity in the scheme's own form.
     pub id: String,
 }
 
@@ -96,7 +98,7 @@ impl Id {
     }
 }
 
-/// What proves who a client is: a password, usually. It stays out of every text.
+/// Credentials of a client, usually a password. They are never printed.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Secret(pub Option<Bytes>);
 
@@ -123,13 +125,13 @@ pub struct Stat {
     pub ctime: i64,
     /// Wall clock of the last change of data, ms since 1970.
     pub mtime: i64,
-    /// Changes of data.
+    /// Number of changes of the data.
     pub version: i32,
-    /// Creations and deletions of children.
+    /// Number of creations and deletions of children.
     pub cversion: i32,
-    /// Changes of the access control list.
+    /// Number of changes of the access control list.
     pub aversion: i32,
-    /// The session that an ephemeral node belongs to, else zero.
+    /// Session that owns the node if it is ephemeral, else zero.
     pub ephemeral_owner: SessionId,
     /// Bytes of data.
     pub data_length: i32,
@@ -151,11 +153,12 @@ pub struct CreateMode {
 impl CreateMode {
     /// An ordinary node.
     pub const PERSISTENT: CreateMode = CreateMode { ephemeral: false, sequential: false };
-    /// An ordinary node that goes with its session.
+    /// A node that is deleted with its session.
     pub const EPHEMERAL: CreateMode = CreateMode { ephemeral: true, sequential: false };
 
-    /// From the flags of a request. Create with flag 4 (container) makes a plain node, as in ZooKeeper (DATA-24);
-    /// TTL flags (5, 6) need another operation, so they and unknown ones are nothing here.
+    /// From the flags of a request. Flag 4 (container) in a create makes an ordinary node, as in
+    /// ZooKeeper (DATA-24). The TTL flags 5 and 6 belong to createTTL; they and unknown flags give
+    /// `None`.
     pub fn from_wire(flags: i32) -> Option<CreateMode> {
         match flags {
             0 | 4 => Some(Self::PERSISTENT),
@@ -167,7 +170,8 @@ impl CreateMode {
     }
 }
 
-/// Which watches are meant (REC-08). Sent to other servers by position: append only.
+/// Type of watches in checkWatches and removeWatches (REC-08). Sent to other servers by position:
+/// append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[repr(i32)]
 pub enum WatcherType {
@@ -179,7 +183,7 @@ pub enum WatcherType {
     Any = 3,
     /// Set by addWatch.
     Persistent = 4,
-    /// Set by addWatch, for all that is below, too.
+    /// Set by addWatch, for a node and all its descendants.
     PersistentRecursive = 5,
 }
 
@@ -187,9 +191,9 @@ pub enum WatcherType {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[repr(i32)]
 pub enum AddWatchMode {
-    /// The node itself and the names of its children.
+    /// The node itself and its child list.
     Persistent = 0,
-    /// The node and all below it.
+    /// The node and all its descendants.
     PersistentRecursive = 1,
 }
 
@@ -240,11 +244,11 @@ impl EventType {
 }
 
 impl Stat {
-    /// What it takes on the wire.
+    /// Encoded size, bytes.
     const BYTES: usize = 68;
 
     pub(super) fn encode(&self, out: &mut BytesMut) {
-        // Most answers end in one: it is put together first and appended once.
+        // Most replies end in a Stat, so it is assembled first and appended at once.
         let mut bytes = [0; Stat::BYTES];
         let mut rest = &mut bytes[..];
         rest.put_i64(self.czxid.wire());

@@ -1,6 +1,7 @@
-//! What a server sends after the handshake: replies and watch events.
+//! Frames that a server sends after the handshake: replies and watch events.
 //!
-//! Owns their records. Must not know which request a reply answers: whoever reads one says what it expects.
+//! Owns their records. Must not know which request a reply answers: the reader passes the kind that
+//! it expects.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -15,30 +16,31 @@ use crate::ids::Zxid;
 /// A watch has fired (WIRE-07).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WatchEvent {
-    /// The transaction that caused it; `None` where setWatches found the change (sent as -1).
+    /// The transaction that caused the event; `None` (-1 on the wire) if setWatches detected the
+    /// change.
     pub zxid: Option<Zxid>,
-    /// What has happened.
+    /// What happened to the node.
     pub event: EventType,
-    /// To which node.
+    /// Path of the node.
     pub path: String,
 }
 
 /// Answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Reply {
-    /// Of the request.
+    /// xid of the request.
     pub xid: i32,
-    /// Last transaction applied when the reply was built, also on errors (WIRE-06); -1 for an unknown
-    /// operation (WIRE-14), which no zxid is.
+    /// Last transaction applied when the reply was built, also on errors (WIRE-06). -1 for an
+    /// unknown operation (WIRE-14), which is why this is no `Zxid`.
     pub zxid: i64,
-    /// What was asked for, or why not.
+    /// The body of the reply, or the error code.
     pub result: Result<ReplyBody, ErrorCode>,
 }
 
 /// What a successful reply carries after its header.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ReplyBody {
-    /// Nothing.
+    /// No body.
     Empty,
     /// The path created, or the path of a sync.
     Path(String),
@@ -52,23 +54,25 @@ pub enum ReplyBody {
     Children(Vec<String>),
     /// getChildren2.
     ChildrenStat(Vec<String>, Stat),
-    /// multi: what became of each operation. Failure of one is no error of the reply (MULTI-03).
+    /// multi: the result of each operation. A failed operation is no error of the reply (MULTI-03).
     Multi(Vec<MultiResult>),
     /// getACL.
     Acl(Vec<Acl>, Stat),
     /// getAllChildrenNumber: how many; addWatch: zero.
     Number(i32),
-    /// whoAmI: the part of each identity that is no secret.
+    /// whoAmI: each identity without its secret part.
     Identities(Vec<Id>),
-    /// sasl: what the client has to answer, if anything.
+    /// sasl: the token that the client has to answer, if any.
     Token(Option<Bytes>),
-    /// sync of no path at all.
+    /// sync with a null path.
     NullPath,
-    /// A multiRead that cannot be read, or has a null in it: -5, with the answers that ZooKeeper has by then.
+    /// A multiRead that contains a null or begins with a write: error -5, with the results of the
+    /// operations before it.
     BrokenMulti(Vec<MultiResult>),
 }
 
-/// Which [`ReplyBody`] a reader must expect: replies carry no tag, the request decides.
+/// The [`ReplyBody`] that a reader has to expect: replies have no tag, the request determines the
+/// body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the variants of `ReplyBody`")]
 pub enum ReplyKind {

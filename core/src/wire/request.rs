@@ -1,7 +1,8 @@
-//! What clients ask, as plain data.
+//! Requests of clients, as plain data.
 //!
-//! Owns the operations and what follows from their kind. Must not know their bytes, nor judge them: whether a path or a version is acceptable is decided in
-//! `request`.
+//! Owns the operations and the properties that follow from their kind. Must not know their
+//! encoding, and must not validate them: `request` decides whether a path or a version is
+//! acceptable.
 
 use std::fmt;
 
@@ -23,7 +24,7 @@ pub const XID_AUTH: i32 = -4;
 pub const XID_SET_WATCHES: i32 = -8;
 
 numbered! {
-    /// Numbers of the operations served. Other servers are sent the position: append only.
+    /// Opcodes of the operations served. Sent to other servers by position: append only.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
     #[expect(missing_docs, reason = "the names are the operations'")]
     pub enum OpCode {
@@ -96,11 +97,12 @@ impl OpCode {
     }
 }
 
-/// Watches of an earlier connection, to be set again (OP-101, and OP-105 where there are persistent ones).
+/// Watches of an earlier connection, to be set again (OP-101, and OP-105 where there are persistent
+/// ones).
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SetWatches {
-    /// The last zxid that the client has seen: changes after it are told at once. None, a negative number on the wire, is
-    /// before all that has ever been: even the root, as it was made, is newer.
+    /// Last zxid that the client has seen: later changes fire at once. `None`, a negative number on
+    /// the wire, precedes every zxid, even that of the initial root.
     pub relative_zxid: Option<Zxid>,
     /// Paths watched by getData, or by exists that found a node.
     pub data: Vec<String>,
@@ -110,11 +112,11 @@ pub struct SetWatches {
     pub child: Vec<String>,
     /// Paths watched by addWatch (WATCH-05).
     pub persistent: Vec<String>,
-    /// Paths watched by addWatch with all that is below them (WATCH-06).
+    /// Paths watched by addWatch together with all their descendants (WATCH-06).
     pub recursive: Vec<String>,
 }
 
-/// What a client asks. Other servers are sent it by position: append only.
+/// A client's request. Sent to other servers by position: append only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// OP-01, and OP-15 where `with_stat`.
@@ -123,9 +125,9 @@ pub enum Request {
         path: String,
         /// Data; null stays null (DATA-13).
         data: Option<Bytes>,
-        /// Access control list; null and empty are refused alike.
+        /// Access control list; null and empty are both refused.
         acl: Vec<Acl>,
-        /// Flags as sent: bad ones are an error that takes a zxid (edge 15).
+        /// Flags as sent: invalid flags are an error that takes a zxid (edge 15).
         flags: i32,
         /// Is the reply to carry the Stat (create2)?
         with_stat: bool,
@@ -134,21 +136,21 @@ pub enum Request {
     Delete {
         /// Node to delete.
         path: String,
-        /// Version it must have; -1 is any.
+        /// Expected version; -1 matches any.
         version: i32,
     },
     /// OP-03.
     Exists {
         /// Node asked for.
         path: String,
-        /// Set a watch, found or not?
+        /// Set a watch, whether or not the node exists?
         watch: bool,
     },
     /// OP-04.
     GetData {
         /// Node asked for.
         path: String,
-        /// Set a watch if found?
+        /// Set a watch if the node exists?
         watch: bool,
     },
     /// OP-05.
@@ -157,28 +159,28 @@ pub enum Request {
         path: String,
         /// New data.
         data: Option<Bytes>,
-        /// Version it must have; -1 is any.
+        /// Expected version; -1 matches any.
         version: i32,
     },
     /// OP-08, and OP-12 where `with_stat`.
     GetChildren {
         /// Node asked for.
         path: String,
-        /// Set a watch if found?
+        /// Set a watch if the node exists?
         watch: bool,
         /// Is the reply to carry the Stat (getChildren2)?
         with_stat: bool,
     },
-    /// OP-09: the path is echoed, whatever it is.
+    /// OP-09: the reply echoes the path, valid or not.
     Sync {
         /// Any text.
         path: String,
     },
     /// OP-13: only as a part of a multi.
     Check {
-        /// Node that must be there.
+        /// Node that must exist.
         path: String,
-        /// Version it must have; -1 is any.
+        /// Expected version; -1 matches any.
         version: i32,
     },
     /// OP-14: creations, deletions, changes and checks, all or none.
@@ -189,16 +191,16 @@ pub enum Request {
     Watches {
         /// The watched path.
         path: String,
-        /// Which watches.
+        /// Type of the watches.
         kind: WatcherType,
-        /// Remove them, not only ask for them?
+        /// Remove the watches instead of checking for them?
         remove: bool,
     },
     /// OP-100.
     Auth {
         /// Name of the scheme.
         scheme: String,
-        /// What proves who the client is, in the scheme's own form.
+        /// Credentials, in the scheme's own form.
         auth: Secret,
     },
     /// OP-101 and OP-105.
@@ -212,7 +214,7 @@ pub enum Request {
     },
     /// An operation that is not served (WIRE-14).
     Unknown {
-        /// Its number.
+        /// Its opcode.
         op: i32,
     },
     /// OP-06.
@@ -226,10 +228,10 @@ pub enum Request {
         path: String,
         /// New access control list.
         acl: Vec<Acl>,
-        /// Version that the list must have; -1 is any.
+        /// Expected version of the list; -1 matches any.
         version: i32,
     },
-    /// OP-19: a node that goes when its last child has gone.
+    /// OP-19: creates a container, which is deleted after its last child.
     CreateContainer {
         /// Path, without the suffix that a sequential mode adds.
         path: String,
@@ -240,7 +242,8 @@ pub enum Request {
         /// Flags as sent; the node is a container whatever they say (DATA-24).
         flags: i32,
     },
-    /// OP-21: a node that goes when it has not been written for a while and has no children.
+    /// OP-21: creates a TTL node, which is deleted if it has no children and was not written for
+    /// its time to live.
     CreateTtl {
         /// Path, without the suffix that a sequential mode adds.
         path: String,
@@ -250,14 +253,14 @@ pub enum Request {
         acl: Vec<Acl>,
         /// Flags as sent: 5, or 6 for a sequential node.
         flags: i32,
-        /// ms without a write after which the node goes, as sent.
+        /// Time to live after the last write, ms, as sent.
         ttl: i64,
     },
-    /// OP-22: getData and getChildren, each of which may fail on its own.
+    /// OP-22: getData and getChildren operations, each of which may fail alone.
     MultiRead(#[serde(deserialize_with = "flat::parts")] Vec<Request>),
     /// OP-103.
     GetEphemerals {
-        /// Start of the paths asked for.
+        /// Prefix of the paths.
         prefix: String,
     },
     /// OP-104.
@@ -267,47 +270,48 @@ pub enum Request {
     },
     /// OP-106.
     AddWatch {
-        /// Path to watch; nothing needs to be there.
+        /// Path to watch, whether or not the node exists.
         path: String,
         /// What the watch covers.
         mode: AddWatchMode,
     },
     /// OP-107.
     WhoAmI,
-    /// A record that is whole, but for a null: its path, or an id in its list. ZooKeeper finds out late: where the
-    /// operation is a write, its error takes a zxid. Only a list in a multi is missed early.
+    /// A record that is complete, but contains a null path, or a null id in its list. ZooKeeper
+    /// detects the null late: if the operation is a write, its error takes a zxid. Only a null list
+    /// in a multi is detected early.
     NoPath {
         /// The operation.
         op: OpCode,
-        /// Is it an id, and the path is there?
+        /// Is the null an id, and the path present?
         in_list: bool,
     },
     /// OP-102.
     Sasl {
-        /// The client's part of the exchange.
+        /// The client's SASL token.
         token: Secret,
     },
-    /// OP-16, which is switched off: what is to be changed is not kept.
+    /// OP-16, which is disabled; its parameters are dropped.
     Reconfig,
-    /// A request that has waited too long before it was looked at (THR-07): the driver puts it in the place of another.
-    /// No bytes read as this.
+    /// A request that waited too long before it was processed (THR-07). The driver puts it in place
+    /// of the original; no bytes decode to it.
     Throttled {
-        /// The number of the operation.
+        /// Opcode of the original request.
         op: i32,
     },
 }
 
-/// A request with the number that its reply will carry.
+/// A request with its xid.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RequestFrame {
     /// Chosen by the client, echoed by the server.
     pub xid: i32,
-    /// What is asked.
+    /// The request.
     pub request: Request,
 }
 
 impl Request {
-    /// The number of the operation.
+    /// The opcode.
     pub fn op(&self) -> i32 {
         let op = match self {
             Request::Create { with_stat: false, .. } => OpCode::Create,
@@ -345,8 +349,8 @@ impl Request {
         op.wire()
     }
 
-    /// Does the request become a transaction? Of those that cannot be decoded, only multi does: ZooKeeper reads any
-    /// other record before it deals a zxid.
+    /// Does the request become a transaction? Of the undecodable ones, only multi does: ZooKeeper
+    /// decodes any other record before it assigns a zxid.
     pub fn is_write(&self) -> bool {
         if let Request::Undecodable { op } = self {
             return *op == OpCode::Multi;
@@ -357,7 +361,8 @@ impl Request {
         OpCode::from_wire(self.op()).is_some_and(OpCode::is_write)
     }
 
-    /// Is it a write as a client's frame can say it? What a server says for a client may be anything.
+    /// Is it a write that a client's frame can contain? A request forwarded by another server may
+    /// contain anything.
     pub fn is_proper_write(&self) -> bool {
         if let Request::Multi(parts) = self {
             return parts.iter().all(may_be_part);
@@ -365,7 +370,7 @@ impl Request {
         self.is_write()
     }
 
-    /// What the body of a successful reply is.
+    /// Kind of the body of a successful reply.
     pub fn reply_kind(&self) -> ReplyKind {
         match self {
             Request::Create { with_stat: false, .. } | Request::Sync { .. } => ReplyKind::Path,
@@ -402,13 +407,13 @@ impl Request {
 }
 
 impl SetWatches {
-    /// Are there no persistent watches among them, so that a server before 3.6 takes them, too?
+    /// Are there no persistent watches, so that servers before 3.6 accept the request, too?
     pub(super) fn is_plain(&self) -> bool {
         self.persistent.is_empty() && self.recursive.is_empty()
     }
 }
 
-/// Is it an operation that a multi of writes consists of?
+/// May the operation be part of a multi of writes?
 pub(super) fn changes_or_checks(op: OpCode) -> bool {
     matches!(
         op,
@@ -422,7 +427,7 @@ pub(super) fn changes_or_checks(op: OpCode) -> bool {
     )
 }
 
-/// May it be part of a multi of writes?
+/// May the request be part of a multi of writes?
 fn may_be_part(part: &Request) -> bool {
     let parts_alone = matches!(
         part,
@@ -436,7 +441,8 @@ fn may_be_part(part: &Request) -> bool {
     parts_alone || matches!(part, Request::NoPath { op, .. } if changes_or_checks(*op))
 }
 
-/// Is it a creation that is refused for its mode, whatever else it says (DATA-05)?
+/// Does the request create a node with a bad mode, which is refused whatever its other fields are
+/// (DATA-05)?
 pub(super) fn has_bad_mode(request: &Request) -> bool {
     if let Request::CreateTtl { flags, ttl, .. } = request {
         return !matches!(flags, 5 | 6) || *ttl <= 0;
@@ -475,7 +481,7 @@ impl fmt::Display for Request {
             Request::Watches { path, kind, remove: false } => {
                 write!(f, "checkWatches {path} {kind:?}")
             }
-            // What proves who the client is stays out of every text.
+            // Credentials are never printed.
             Request::Auth { scheme, .. } => write!(f, "auth {scheme}"),
             Request::Sasl { .. } => write!(f, "sasl"),
             Request::SetWatches(w) => {

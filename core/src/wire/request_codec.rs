@@ -1,7 +1,7 @@
-//! The bytes of requests, both directions.
+//! Encoding and decoding of requests.
 //!
-//! Owns the records of the operations. Must not judge them: whether a path or a version is acceptable is decided in
-//! `request`, outside of `wire`.
+//! Owns the encoded form of each operation. Must not validate it: `request`, outside of `wire`,
+//! decides whether a path or a version is acceptable.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -14,21 +14,21 @@ use crate::error::Malformed;
 use crate::ids::Zxid;
 
 impl RequestFrame {
-    /// Decodes a whole frame. Only a frame too short for its header is malformed: a bad body is an answer of
-    /// its own and keeps its place among the replies.
+    /// Decodes a whole frame. Only a frame too short for its header is malformed: a bad body
+    /// becomes a request of its own, so that its reply keeps its place among the replies.
     pub fn decode(frame: Bytes) -> Result<RequestFrame, Malformed> {
         let mut reader = Reader::new(frame);
         let xid = reader.int("request header")?;
         let number = reader.int("request header")?;
         let op = match OpCode::from_wire(number) {
             Some(op) if op != OpCode::Check => op,
-            // A check outside a multi is unknown, as in late 3.9 (edge 55).
+            // Check is unknown outside a multi, as in late 3.9 (edge 55).
             Some(_) | None => {
                 return Ok(RequestFrame { xid, request: Request::Unknown { op: number } });
             }
         };
         let request = match decode_body(op, &mut reader) {
-            // A bad mode is found before the null.
+            // ZooKeeper detects a bad mode before it detects the null.
             Ok(request) if reader.late_null && !has_bad_mode(&request) => {
                 Request::NoPath { op, in_list: !reader.null_path }
             }
@@ -125,7 +125,7 @@ fn decode_body(op: OpCode, r: &mut Reader) -> Result<Request, Malformed> {
         },
         OpCode::MultiRead => Request::MultiRead(multi::decode_reads(r, decode_body)?),
         OpCode::GetEphemerals => {
-            // Null asks for all.
+            // A null prefix asks for all ephemeral nodes.
             let prefix = r.buffer("prefixPath")?.unwrap_or_default();
             Request::GetEphemerals { prefix: text_of(&prefix) }
         }

@@ -1,7 +1,8 @@
-//! What a server sends, from bytes to records: the client library and the simulator's taps read with this.
+//! Frames that a server sends, decoded into records. The client library and the simulator's taps
+//! use this.
 //!
-//! Owns the order of frames on a connection as a client sees it. Must not know which request a reply belongs to:
-//! the caller does, and says what body it expects.
+//! Owns the order of frames on a connection as a client sees it. Must not know which request a
+//! reply belongs to: the caller does, and passes the expected kind of body.
 
 use bytes::{Bytes, BytesMut};
 
@@ -21,9 +22,9 @@ pub struct ServerFrames {
 pub enum FromServer {
     /// A watch has fired.
     Event(WatchEvent),
-    /// The answer to a request; its body waits for [`FromServer::reply`].
+    /// The answer to a request; [`FromServer::reply`] decodes its body.
     Reply {
-        /// Of the request.
+        /// xid of the request.
         xid: i32,
         /// Last transaction that the server had applied.
         zxid: i64,
@@ -35,15 +36,16 @@ pub enum FromServer {
 }
 
 impl ServerFrames {
-    /// Accepts frames of up to `limit` bytes; servers put no bound on their answers, so be generous.
+    /// Accepts frames of up to `limit` bytes. ZooKeeper servers do not bound their replies, so the
+    /// limit should be generous.
     pub fn new(limit: u32) -> ServerFrames {
         ServerFrames { frames: FrameReader::new(limit) }
     }
 
-    /// The handshake's answer, once it has arrived.
+    /// The response to the handshake, once it has arrived.
     ///
     /// # Errors
-    /// Bytes that are no such record.
+    /// Bytes that are no such record, or a frame length outside the limit.
     pub fn first(&self, buffer: &mut BytesMut) -> Result<Option<ConnectResponse>, Malformed> {
         self.frames.next(buffer)?.map(ConnectResponse::decode).transpose()
     }
@@ -51,7 +53,7 @@ impl ServerFrames {
     /// The next frame after the handshake.
     ///
     /// # Errors
-    /// Bytes that are neither a reply nor an event.
+    /// Bytes that are neither a reply nor an event, or a frame length outside the limit.
     pub fn next(&self, buffer: &mut BytesMut) -> Result<Option<FromServer>, Malformed> {
         self.frames.next(buffer)?.map(FromServer::decode).transpose()
     }
@@ -73,10 +75,10 @@ impl FromServer {
         Ok(FromServer::Reply { xid, zxid, err, body: r.rest })
     }
 
-    /// The reply as a record, its body read as `kind`. An error code that no server of ours sends is malformed.
+    /// The reply as a record, its body decoded as `kind`.
     ///
     /// # Errors
-    /// A body that is not of that kind.
+    /// A body that is not of that kind, or a code that [`ErrorCode`] does not know.
     pub fn reply(
         xid: i32,
         zxid: i64,

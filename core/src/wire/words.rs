@@ -1,4 +1,5 @@
-//! Four-letter words: commands of operators that open a connection in place of a handshake (WIRE-13).
+//! Four-letter words: operator commands that a connection may send in place of a handshake
+//! (WIRE-13).
 //!
 //! Owns their recognition. Must not answer them: drivers do.
 
@@ -9,39 +10,39 @@ pub enum Word {
     Conf,
     /// Connections with their statistics (FLW-02).
     Cons,
-    /// Begins the statistics of connections anew (FLW-03).
+    /// Resets the statistics of connections (FLW-03).
     Crst,
-    /// Bytes on the disk (FLW-04).
+    /// Sizes of the data and log directories, bytes (FLW-04).
     Dirs,
     /// Sessions, ephemeral nodes, connections (FLW-05).
     Dump,
-    /// What the server runs on, and its version (FLW-06).
+    /// Environment and version of the server (FLW-06).
     Envi,
     /// The trace mask (FLW-07).
     Gtmk,
-    /// Fingerprints of the state (FLW-18).
+    /// Digests of the newest states (FLW-18).
     Hash,
     /// `rw` or `ro` (FLW-17).
     Isro,
-    /// Metrics, a line each (FLW-16).
+    /// Metrics, one per line (FLW-16).
     Mntr,
     /// `imok` (FLW-09).
     Ruok,
-    /// Begins the statistics of the server anew (FLW-10).
+    /// Resets the statistics of the server (FLW-10).
     Srst,
     /// Statistics of the server (FLW-11).
     Srvr,
-    /// The same with connections (FLW-12).
+    /// Statistics of the server and of its connections (FLW-12).
     Stat,
     /// Sets the trace mask, whose 8 bytes follow (FLW-08).
     Stmk,
-    /// What telnet sends when it is told to leave (FLW-19).
+    /// Bytes that telnet sends when its user interrupts the connection (FLW-19).
     TelnetClose,
     /// Watches by session (FLW-14).
     Wchc,
     /// Watches by path (FLW-15).
     Wchp,
-    /// How many watches there are (FLW-13).
+    /// Number of watches (FLW-13).
     Wchs,
 }
 
@@ -90,8 +91,9 @@ impl Word {
 mod tests {
     use super::*;
 
+    /// WIRE-13.
     #[test]
-    fn wire_13_every_word_is_recognised_and_knows_its_name() {
+    fn every_four_letter_word_is_recognized_and_named() {
         for (word, bytes, name) in WORDS {
             assert_eq!(Word::recognise(bytes), Some(word));
             assert_eq!(word.name(), name);

@@ -1,7 +1,9 @@
-//! What only a serving leader has (Java `LeaderZooKeeperServer`, `ProposalRequestProcessor`).
+//! The state that only a serving leader has (Java `LeaderZooKeeperServer`,
+//! `ProposalRequestProcessor`).
 //!
-//! Owns the numbering of transactions, the checks over pending changes, the sessions' deadlines and owners, how far each
-//! voter's log is, and the syncs that wait for a quorum. Must not answer clients, nor know how learners are reached.
+//! Owns the assignment of zxids, the checks against pending changes, the sessions' deadlines and
+//! owners, the acknowledged zxid of each voter, and the syncs that wait for a quorum. Must not
+//! answer clients, nor know how to reach learners.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,48 +30,50 @@ pub(crate) struct Proposer {
     pub(crate) tracker: SessionTracker,
     prep: Prep,
     cleaning: ContainerManager,
-    /// The next session's id, by the byte that names the server it is created for.
+    /// The next session id, by the id byte of the server that the session is created for.
     next_session: BTreeMap<u8, SessionId>,
-    /// Sessions whose beginning is proposed and not applied: new ones, and those that one server has known until now.
+    /// Sessions whose creation or upgrade is proposed and not applied.
     beginning: BTreeSet<SessionId>,
     last_proposed: Zxid,
-    /// How far each voter's log is.
+    /// The last zxid that each voter has acknowledged.
     acked: BTreeMap<ServerId, Zxid>,
     pub(crate) syncs: Syncs,
 }
 
-/// What has become of a client that goes on with its session on some server.
+/// The result of resuming a session on some server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Resumption {
-    /// The session is gone.
+    /// The session does not exist.
     Dead,
-    /// Its end is proposed, and may be lost with this reign: the transaction is the answer.
+    /// The end of the session is proposed, and may be lost with this leader: the handshake waits
+    /// for that transaction.
     Closing,
-    /// It was there before.
+    /// The session already belongs to the client's server.
     Known,
-    /// It comes from another server: this transaction says so, and is to be sent to the learners.
+    /// The session belongs to another server: this transaction moves it, and must be sent to the
+    /// learners.
     Moves(Entry),
 }
 
-/// What a client wants to be done.
+/// A client's write request.
 #[derive(Debug)]
 pub(crate) struct Write {
-    /// For which session.
+    /// The client's session.
     pub(crate) session: SessionId,
-    /// Who has to answer.
+    /// The server, connection and request that get the reply.
     pub(crate) origin: Origin,
-    /// Who asks.
+    /// The client's identities.
     pub(crate) ids: Ids,
-    /// What is asked.
+    /// The request.
     pub(crate) request: Request,
-    /// What the session is to the ensemble.
+    /// Is the session global, local, or to be upgraded?
     pub(crate) session_kind: SessionKind,
 }
 
-/// What is to be decided, whoever wants it.
+/// A write to decide, with or without a client that waits for it.
 struct Decision<'a> {
     session: SessionId,
-    /// Is the session unknown to the ensemble?
+    /// Is the session local, so that the ensemble does not know it?
     local: bool,
     origin: Option<Origin>,
     ids: &'a [Arc<Id>],
@@ -92,10 +96,10 @@ impl Proposer {
         }
     }
 
-    /// A write of a client of `origin.server`: decided against the tree and all that is proposed, given a zxid, and handed
-    /// to the log. It is ignored where the session is closing or gone (SESS-08), or another server's (SESS-09): there is no
-    /// answer, because the transaction that says so closes the connection. That a session is the server's own, it is
-    /// believed.
+    /// Decides a client's write against the tree and all pending changes, assigns a zxid and logs
+    /// it. Returns `None` if the session is closing or gone (SESS-08), or belongs to another server
+    /// (SESS-09): there is no reply, because the transaction that has ended or moved the session
+    /// closes the connection. The leader does not verify that a session is local.
     pub(crate) fn propose(
         &mut self,
         write: Write,
@@ -116,8 +120,8 @@ impl Proposer {
         Some(self.decide(asked, replica, cx))
     }
 
-    /// A session that only `server` has known is known to all from now on, and is watched over from here (SESS-15). `None`
-    /// where it was known already.
+    /// Proposes that a local session of `server` becomes global; this leader tracks its expiry from
+    /// now on (SESS-15). Returns `None` if it is global already.
     pub(crate) fn propose_upgrade(
         &mut self,
         session: SessionId,
@@ -132,7 +136,8 @@ impl Proposer {
         self.beginning.insert(session);
         self.tracker.track(session, timeout_ms, cx.now.mono);
         self.tracker.give(session, server);
-        // The ids that are dealt here for this server, if it is ever told to have that done, go on behind it (S4).
+        // If the leader creates global sessions for this server later, their ids follow this one
+        // (S4).
         let behind = replica.sessions().first_id_behind(session, server, cx.now.wall, &mut *cx.rng);
         let next = self.next_session.entry(session.server_byte()).or_insert(behind);
         *next = behind.max(*next);
@@ -141,12 +146,12 @@ impl Proposer {
         Some(replica.append(Txn { zxid, session, time: cx.now.wall, origin: None, op }, cx))
     }
 
-    /// Has the session been made known to all, or will it be when everything is applied? It may be closing since.
+    /// Is the session global, or will it be once everything is applied? It may be closing already.
     fn has_begun(&self, session: SessionId, replica: &Replica) -> bool {
         replica.sessions().timeout_ms(session).is_some() || self.beginning.contains(&session)
     }
 
-    /// The end of a session that was not heard of for too long.
+    /// Proposes the end of an expired session.
     pub(crate) fn propose_expiry(
         &mut self,
         session: SessionId,
@@ -177,24 +182,24 @@ impl Proposer {
         }
         cx.spend(cost::of_decision(&op));
         if closes {
-            // Nothing that comes later can revive it or create for it (SESS-06).
+            // No later request can renew the session or create a node for it (SESS-06).
             self.tracker.forget(session);
         }
         replica.append(Txn { zxid, session, time: cx.now.wall, origin, op }, cx)
     }
 
-    /// When [`Proposer::clean`] is due.
+    /// The time of the next [`Proposer::clean`].
     pub(crate) fn cleaning_deadline(&mut self, replica: &Replica, cx: &Cx<'_>) -> Option<Instant> {
         self.cleaning.deadline(replica.tree(), cx)
     }
 
-    /// This is not the time: nothing is lost by looking again in the next round.
+    /// Postpones the cleaning to the next round, which finds the same nodes.
     pub(crate) fn pause_cleaning(&mut self, cx: &Cx<'_>) {
         self.cleaning.pause(cx.now.mono, &cx.config.tree);
     }
 
-    /// Looks for the next node that goes by itself, and proposes its deletion. Whatever speaks against that is seen before,
-    /// so that no refusal is logged.
+    /// Finds the next container or TTL node to delete, and proposes its deletion. The deletion is
+    /// checked beforehand, so that no failed one is logged.
     pub(crate) fn clean(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> Option<Entry> {
         let Some(zxid) = self.last_proposed.next().filter(|_| self.has_room(cx)) else {
             self.pause_cleaning(cx);
@@ -210,7 +215,7 @@ impl Proposer {
         Some(replica.append(Txn { zxid, session, time, origin: None, op }, cx))
     }
 
-    /// A new session; its id names the server that the client is connected to.
+    /// Proposes a new session; its id contains the server that the client is connected to.
     pub(crate) fn propose_session(
         &mut self,
         timeout_ms: u32,
@@ -222,7 +227,7 @@ impl Proposer {
         let byte = origin.server.session_byte();
         let first = || replica.sessions().first_id(origin.server, cx.now.wall, &mut *cx.rng);
         let mut session = *self.next_session.entry(byte).or_insert_with(first);
-        // Whoever has known a session alone may have called it anything.
+        // A server chooses the ids of its local sessions, so this id may be in use.
         while self.has_begun(session, replica) {
             session = session::next_id(session);
         }
@@ -233,7 +238,8 @@ impl Proposer {
         replica.append(txn, cx)
     }
 
-    /// A client of `origin.server` goes on with its session (HS-10, HS-11). The caller has seen to it that there is room.
+    /// Resumes a session for a client of `origin.server` (HS-10, HS-11). The caller ensures that a
+    /// zxid is free.
     pub(crate) fn resume_session(
         &mut self,
         session: SessionId,
@@ -247,7 +253,8 @@ impl Proposer {
             return if closing { Resumption::Closing } else { Resumption::Dead };
         }
         self.tracker.track(session, timeout_ms, cx.now.mono);
-        // A move that is not applied may be lost with this reign, and the connection must not be served without it.
+        // A move that is not applied may be lost with this leader, and the connection must not be
+        // served without it.
         let applied = replica.sessions().owner(session) == Some(origin.server);
         if applied && self.tracker.claim(session, origin.server) {
             return Resumption::Known;
@@ -260,7 +267,8 @@ impl Proposer {
         Resumption::Moves(replica.append(txn, cx))
     }
 
-    /// A voter's log has reached `zxid`. Returns how far the history is committed: as far as a quorum's logs are.
+    /// A voter has acknowledged `zxid`. Returns the zxid up to which a quorum has acknowledged the
+    /// history.
     pub(crate) fn on_ack(&mut self, from: ServerId, zxid: Zxid, cx: &mut Cx<'_>) -> Zxid {
         let acked = self.acked.entry(from).or_default();
         let before = std::mem::replace(acked, zxid.max(*acked));
@@ -273,7 +281,8 @@ impl Proposer {
         committed
     }
 
-    /// Marks what an acknowledgement was good for: it adds this voter to those that have what comes after `before`.
+    /// Marks whether this acknowledgement, which takes a voter from `before` to `zxid`, has
+    /// completed the quorum for `committed` or has come after it.
     fn note_ack(
         &self,
         from: ServerId,
@@ -294,7 +303,7 @@ impl Proposer {
         }
     }
 
-    /// The tree has moved on.
+    /// A transaction is applied to the tree.
     pub(crate) fn on_applied(&mut self, txn: &Txn, cx: &Cx<'_>) {
         self.prep.applied(txn.zxid);
         if let TxnOp::UpgradeSession { .. } | TxnOp::CreateSession { .. } = txn.op {
@@ -308,12 +317,13 @@ impl Proposer {
         }
     }
 
-    /// Syncs that wait, changes that are not applied, and upgrades.
+    /// The numbers of waiting syncs, unapplied changes, and sessions whose creation or upgrade is
+    /// not applied.
     pub(crate) fn backlog(&self) -> (usize, usize, usize) {
         (self.syncs.len(), self.prep.backlog(), self.beginning.len())
     }
 
-    /// Is there a zxid left? If not, the leader must resign, and a new epoch goes on (ZAB-20).
+    /// Is a zxid left? If not, the leader must resign, and a new epoch continues (ZAB-20).
     pub(crate) fn has_room(&self, cx: &Cx<'_>) -> bool {
         self.last_proposed.counter() < cx.config.limits.epoch_txns
             && self.last_proposed.next().is_some()

@@ -1,7 +1,9 @@
-//! When the leader deletes containers and nodes whose time is over (Java `ContainerManager`; DATA-22).
+//! When the leader deletes empty containers and expired TTL nodes (Java `ContainerManager`;
+//! DATA-22).
 //!
-//! Owns the pace: it looks every so often, and then deletes what it finds one by one, evenly spaced. Must not decide whether a
-//! node may go (`tree::lapse` and `prep` do), nor propose.
+//! Owns the pace: a search begins at fixed intervals, and deletes the nodes it finds one by one,
+//! evenly spaced. Must not decide whether a node may be deleted (`tree::lapse` and `prep` do), nor
+//! propose.
 
 use std::time::Duration;
 
@@ -17,16 +19,17 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ContainerManager {
-    /// Rounds begin at multiples of their interval from here.
+    /// Rounds begin at this time plus multiples of the interval.
     begun: Instant,
-    /// The next deletion of this round, or the next round. `None` while there is nothing that could ever go.
+    /// The time of the next deletion in this round, or of the next round. `None` while the tree has
+    /// no container and no TTL node.
     next: Option<Instant>,
-    /// The last node that this round has looked at.
+    /// The last node that this round has examined.
     after: Option<(Expiry, NodeId)>,
 }
 
 impl ContainerManager {
-    /// A reign begins: whatever the last one has not deleted is found again.
+    /// A new leader begins with a round that finds whatever the previous leader has not deleted.
     pub(crate) fn new(now: Instant) -> ContainerManager {
         ContainerManager { begun: now, next: None, after: None }
     }
@@ -40,7 +43,7 @@ impl ContainerManager {
         self.next
     }
 
-    /// The deletion that is due, if there is one.
+    /// The next deletion, if a node can be deleted now.
     pub(crate) fn take_due(
         &mut self,
         prep: &mut Prep,
@@ -59,7 +62,7 @@ impl ContainerManager {
         None
     }
 
-    /// No more until the next round.
+    /// Ends the round; the next one begins at its regular time.
     pub(crate) fn pause(&mut self, now: Instant, options: &TreeOptions) {
         self.next = Some(self.next_round(now, options));
         self.after = None;

@@ -1,14 +1,14 @@
-//! Whether all servers have the same state: fingerprints at the same positions, as a leader hears of them.
+//! Comparison of the servers' states: their digests at the same zxids, as reported to the leader.
 //!
-//! Owns what was heard and who differs from a majority. Must not act on it. Of servers that differ without a majority on
-//! either side nobody can say which is right.
+//! Owns the reported digests, and which servers differ from a majority. Must not act on a
+//! difference. If no digest has a majority, it is unknown which server is right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ServerId, Zxid};
 use crate::quorum::Voters;
 
-/// Positions that are waited at for more voices.
+/// The number of zxids at which the leader waits for more digests.
 const POSITIONS: usize = 64;
 
 /// See the module.
@@ -18,7 +18,8 @@ pub(super) struct Digests {
 }
 
 impl Digests {
-    /// Two servers have these fingerprints at a position. Returns who differs there from a majority of the voters.
+    /// Adds the digests of two servers at `zxid`. Returns the servers that differ there from a
+    /// majority of the voters.
     pub(super) fn hear(
         &mut self,
         zxid: Zxid,
@@ -38,7 +39,7 @@ impl Digests {
         differing
     }
 
-    /// The server will have another state from now on.
+    /// Removes the digests of a server whose state will be replaced.
     pub(super) fn forget(&mut self, server: ServerId) {
         self.heard.values_mut().for_each(|heard| {
             heard.remove(&server);
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn who_differs_from_a_majority_is_known_once_there_is_one() {
+    fn server_that_differs_from_a_majority_is_found() {
         let voters = Voters::new([1, 2, 3].map(ServerId));
         let mut digests = Digests::default();
         let mut hear = |zxid, one: (u64, u64), other: (u64, u64)| {
@@ -73,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn of_two_servers_none_is_right() {
+    fn two_servers_have_no_majority_to_differ_from() {
         let voters = Voters::new([1, 2].map(ServerId));
         let pair = [(ServerId(1), 7), (ServerId(2), 8)];
         assert_eq!(Digests::default().hear(AT, pair, &voters), ids(&[]));
     }
 
     #[test]
-    fn positions_are_bounded_and_a_refilled_server_begins_anew() {
+    fn positions_are_bounded_and_forget_discards_a_servers_digests() {
         let voters = Voters::new([1, 2, 3].map(ServerId));
         let mut digests = Digests::default();
         for zxid in 0..1_000 {

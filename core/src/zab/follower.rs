@@ -1,7 +1,8 @@
-//! A follower (Java `Learner`, `Follower`): takes over a leader's history, then logs and commits what it is told.
+//! A follower (Java `Learner`, `Follower`): receives a leader's history, then logs its proposals
+//! and applies its commits.
 //!
-//! Owns its link, its promise of this reign, and which sessions it has heard of. Must not answer clients. It says what
-//! has become true, and `server` acts on it.
+//! Owns its link, its promise to this leader, and the sessions to renew at the leader. Must not
+//! answer clients. Its event handlers return effects, on which `server` acts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,70 +18,72 @@ use crate::quorum::{HistoryStatus, Voters};
 use crate::replica::Replica;
 use crate::store::Entry;
 
-/// A server that follows another.
+/// The follower's part of a server.
 #[derive(Debug)]
 pub(crate) struct Follower {
     leader: ServerId,
-    /// The epoch of the history by which the leader was elected.
+    /// The epoch in the vote that elected the leader.
     elected_epoch: Epoch,
     phase: Phase,
-    /// When to look for another leader, if nothing more is heard.
+    /// When to look for another leader, unless a message extends the deadline.
     deadline: Instant,
-    /// Heard of since the last ping, with the timeout granted here, ms.
+    /// Sessions with a heartbeat since the last ping, and their timeouts granted here, in ms.
     touched: BTreeMap<SessionId, u32>,
-    /// Fingerprints up to here were told to the leader.
+    /// The digests up to this zxid have been sent to the leader.
     compared: Zxid,
-    /// The leader has no data, and comes from an ensemble of its own: it may take over what is here, and not the other way
-    /// round.
+    /// The leader has no data and belongs to another ensemble: this server must not truncate its
+    /// own data for that leader.
     keeps_data: bool,
-    /// Was nothing ever logged here when it came to this leader, so that it takes over the leader's ensemble?
+    /// Had this server no data when the link came up, so that it joins the leader's ensemble?
     joins: bool,
-    /// While it makes a tree of the leader's snapshot: when it says so next.
+    /// While the leader's snapshot is being loaded: when to report the progress next.
     says_loading: Instant,
 }
 
-/// Fingerprints in one answer to a ping.
+/// The maximum number of digests in a PONG.
 pub(super) const DIGESTS: usize = 16;
 
-/// Where the follower stands; drawn in the module above.
+/// The phase of the follower; the diagram is in the module above.
 #[derive(Debug)]
 enum Phase {
     /// Waits for the link.
     Dialling,
-    /// Waits for the epoch.
+    /// Waits for LEADERINFO.
     Discovery { link: LinkId },
     /// Waits until its promise is durable.
     Promising { link: LinkId, epoch: Epoch, fresh: bool, write: WriteId },
-    /// Takes over the leader's history.
+    /// Receives the leader's history.
     Synchronization { link: LinkId, epoch: Epoch },
-    /// Has all of it; waits until it is durable, and the epoch after it.
+    /// Has received NEWLEADER; waits until the history, and then the epoch, is durable.
     Entering { link: LinkId, epoch: Epoch, write: WriteId },
-    /// Has said so; waits for the word to serve. Before that it may be told to keep other voters.
+    /// Has sent ACK NEWLEADER; waits for UPTODATE. Before that, a second NEWLEADER may order it to
+    /// record other voters.
     Synced { link: LinkId, epoch: Epoch, recording: Option<WriteId> },
-    /// Serves. A server that was found empty acknowledges nothing until its state file says that it is filled.
+    /// Serves clients. A damaged server sends no ACK until its state file says that it is complete.
     Following { link: LinkId, silent_until: Option<WriteId> },
 }
 
-/// What has become true, and is more than a follower can act on.
+/// What `server` has to do after an event.
 #[must_use]
 #[derive(Debug)]
 pub(crate) enum FollowerEffect {
     /// Nothing.
     None,
-    /// The history is committed up to here.
+    /// The history is committed up to this zxid.
     Commit(Zxid),
     /// The same, and clients are served from now on.
     Serve(Zxid),
-    /// This client may be answered.
+    /// The sync of this client is confirmed.
     Synced(ConnId, u64),
-    /// What this server has at this position is not what the ensemble has there.
+    /// The state of this server at this zxid differs from the ensemble's.
     Differs(Zxid),
-    /// This leader cannot be followed: look for one.
+    /// This leader cannot be followed: look for a leader.
     Abandon(LinkCloseReason),
 }
 
 impl Follower {
-    /// Begins to follow: dials. `elected_epoch` is that of the history by which the leader was elected.
+    /// Becomes a follower, and dials the leader. `elected_epoch` is the epoch in the vote that
+    /// elected it.
     pub(crate) fn begin(leader: ServerId, elected_epoch: Epoch, cx: &mut Cx<'_>) -> Follower {
         cx.out.peers.push(PeerCommand::Dial(leader));
         Follower {
@@ -96,12 +99,12 @@ impl Follower {
         }
     }
 
-    /// Whom it follows.
+    /// The leader that it follows.
     pub(crate) fn leader(&self) -> ServerId {
         self.leader
     }
 
-    /// Its link, once there is one.
+    /// The link to the leader, once it is up.
     pub(crate) fn link(&self) -> Option<LinkId> {
         match self.phase {
             Phase::Dialling => None,
@@ -114,7 +117,7 @@ impl Follower {
         }
     }
 
-    /// Does it serve clients? Then over this link.
+    /// The link to the leader, if clients are served.
     pub(crate) fn serving(&self) -> Option<LinkId> {
         match self.phase {
             Phase::Following { link, .. } => Some(link),
@@ -127,22 +130,22 @@ impl Follower {
         }
     }
 
-    /// Is it taking over the leader's history?
+    /// Is it receiving the leader's history, or making it durable?
     pub(crate) fn is_synchronizing(&self) -> bool {
         matches!(self.phase, Phase::Synchronization { .. } | Phase::Entering { .. })
     }
 
-    /// When [`Follower::is_late`] is to be asked.
+    /// When to call [`Follower::is_late`].
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// A client's session has been heard of (SESS-05).
+    /// A client's session has had a heartbeat (SESS-05).
     pub(crate) fn touch(&mut self, session: SessionId, timeout_ms: u32) {
         self.touched.insert(session, timeout_ms);
     }
 
-    /// The link stands.
+    /// The link is up: sends FOLLOWERINFO.
     pub(crate) fn on_up(&mut self, link: LinkId, replica: &Replica, cx: &mut Cx<'_>) {
         self.phase = Phase::Discovery { link };
         let accepted = replica.state().accepted_epoch;
@@ -151,7 +154,7 @@ impl Follower {
         self.deadline = cx.now.mono.after(cx.config.discovery_limit() * 2);
     }
 
-    /// The leader says something. One that breaks the protocol is left.
+    /// Processes a message of the leader. A leader that breaks the protocol is abandoned.
     pub(crate) fn on_message(
         &mut self,
         message: FromLeader,
@@ -211,7 +214,7 @@ impl Follower {
                 let (link, epoch) = (*link, *epoch);
                 self.phase = Phase::Synced { link, epoch, recording: None };
                 cx.tell(link, FromLearner::AckNewLeader { epoch });
-                // Some of what it was sent may wait for this server to be committed.
+                // Some of the received entries may need this server's ACK to be committed.
                 self.on_durable(replica.log().durable(), replica, cx);
             }
             Phase::Synced { link, epoch, recording } if *recording == Some(id) => {
@@ -223,7 +226,7 @@ impl Follower {
                 cx.mark(Mark::Refilled);
                 cx.tell(*link, FromLearner::Ack { zxid: replica.log().durable() });
             }
-            // Of an earlier role, or what a follower does not wait for.
+            // A write for an earlier role, or one that this phase does not wait for.
             Phase::Dialling
             | Phase::Discovery { .. }
             | Phase::Promising { .. }
@@ -233,7 +236,7 @@ impl Follower {
         }
     }
 
-    /// The own log is durable up to here (ZAB-15).
+    /// The log of this server is durable up to `zxid` (ZAB-15).
     pub(crate) fn on_durable(&mut self, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
         let acknowledges = match self.phase {
             Phase::Synced { .. } => !replica.state().damaged,
@@ -257,7 +260,8 @@ impl Follower {
         }
     }
 
-    /// It makes a tree of the leader's snapshot, and neither has anything else to say meanwhile.
+    /// The leader's snapshot is being loaded: extends the deadline and reports the progress,
+    /// because neither side sends anything else meanwhile.
     pub(crate) fn is_loading(&mut self, (zxid, done, all): (Zxid, u64, u64), cx: &mut Cx<'_>) {
         self.deadline = cx.now.mono.after(cx.config.init_limit());
         let Phase::Synchronization { link, .. } = self.phase else {
@@ -323,7 +327,8 @@ impl Follower {
         let write = replica.save_state(cx, |state| {
             state.accepted_epoch = epoch;
             state.damaged |= forgetful;
-            // The history that comes is another ensemble's. That of its own it must not forget: it may lead with it.
+            // The history to come belongs to another ensemble, so its former identity is removed.
+            // The identity of the same ensemble stays: this server may lead with it.
             state.identity.take_if(|known| joins && known.id != ensemble);
         });
         self.phase = Phase::Promising { link, epoch, fresh, write };
@@ -394,7 +399,8 @@ impl Follower {
         }
     }
 
-    /// ZAB-11: what was received is on its way to the disk; the epoch follows it in the same lane.
+    /// ZAB-11: the received history is on its way to the disk; the state write follows it in the
+    /// same lane.
     fn on_new_leader(
         &mut self,
         epoch: Epoch,
@@ -403,7 +409,7 @@ impl Follower {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> FollowerEffect {
-        // All of it goes into the state file, which has one block for it.
+        // All of these are stored in the state file, in a single block.
         if identity.id == 0 || established.len() > Voters::MAX || nonces.len() > identity::EPOCHS {
             return self.refuse(PeerMisbehaved::NewLeaderTooLong(epoch), cx);
         }
@@ -430,7 +436,7 @@ impl Follower {
                 self.phase = Phase::Entering { link, epoch, write };
                 FollowerEffect::None
             }
-            // A quorum has the history: the voters of this epoch are those to keep.
+            // A quorum has the history: records the voters of this epoch.
             Phase::Synced { link, epoch: entered, recording: None } if epoch == entered => {
                 let write = replica.save_state(cx, |state| state.voters = established);
                 self.phase = Phase::Synced { link, epoch, recording: Some(write) };
@@ -469,7 +475,7 @@ impl Follower {
         }
     }
 
-    /// What is committed is applied: service begins.
+    /// Everything that is committed is applied: service begins.
     pub(crate) fn activate(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
         let Phase::Synced { link, .. } = self.phase else {
             unreachable!("service begins after synchronization")
@@ -481,15 +487,16 @@ impl Follower {
         let write = (damaged || !established).then(|| {
             replica.save_state(cx, |state| {
                 state.damaged = false;
-                // Its leader serves, so a quorum has it.
+                // The leader serves, so a quorum has the identity.
                 state.identity.iter_mut().for_each(|identity| identity.established = true);
             })
         });
         self.phase = Phase::Following { link, silent_until: write.filter(|_| damaged) };
     }
 
-    /// The leader had read what this server sent at `echo` when it sent this ping. While clients are served, nothing else
-    /// extends the deadline: a server that stood still finds words that were sent long ago, and learns here how long.
+    /// `echo` is the send time, on this server's clock, of the last PONG that the leader had read
+    /// when it sent this ping. While clients are served, nothing else extends the deadline: after a
+    /// stall, a server reads messages that were sent long ago, and `echo` shows how long ago.
     fn on_ping(
         &mut self,
         round: u64,
@@ -521,7 +528,7 @@ impl Follower {
         }
     }
 
-    /// Leaves a leader that speaks out of turn.
+    /// Abandons a leader that has broken the protocol.
     fn refuse(&self, why: impl Into<LinkCloseReason>, cx: &mut Cx<'_>) -> FollowerEffect {
         cx.mark(Mark::LeaderRefused);
         FollowerEffect::Abandon(why.into())

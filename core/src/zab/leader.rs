@@ -1,7 +1,9 @@
-//! The leader (Java `Leader`): establishes an epoch, then keeps its learners going.
+//! The leader (Java `Leader`): establishes an epoch, then sends proposals and pings to its
+//! learners.
 //!
-//! Owns its learners, who has promised and who has the history, and the pings. Must not decide writes (`broadcast`
-//! does), nor answer clients. It says what has become true, and `server` acts on it.
+//! Owns the learners, their promises and their synchronisation, and the pings. Must not decide
+//! writes (`broadcast` does), nor answer clients. Its event handlers return effects, on which
+//! `server` acts.
 
 mod differences;
 mod establish;
@@ -27,66 +29,67 @@ use crate::store::Entry;
 use crate::timer::Timer;
 use crate::txn::Origin;
 
-/// The timers that a leader has.
+/// The timers of a leader.
 pub(crate) const LEADER_TIMERS: [Timer; 3] =
     [Timer::LearnerSilence, Timer::Establishment, Timer::Ping];
 
-/// A server that was elected.
+/// The leader's part of a server.
 #[derive(Debug)]
 pub(crate) struct Leader {
     phase: Phase,
-    /// Feeds what it draws.
+    /// Source of the nonce of the epoch and of the ensemble's identity.
     seed: Seed,
-    /// What its disk said of its history when it was elected.
+    /// The history of this server when it was elected.
     history: HistoryInfo,
     learners: BTreeMap<LinkId, Learner>,
-    /// Servers that have promised an epoch far beyond all others.
+    /// Servers whose accepted epoch is far above all others.
     far_ahead: BTreeSet<ServerId>,
-    /// The last ping.
+    /// The round of the last ping.
     round: u64,
-    /// The last ping that each learner has answered.
+    /// The round of the last ping that each server has answered.
     answered: BTreeMap<ServerId, u64>,
     digests: Digests,
-    /// Random numbers of the last epochs of servers that have another one than this leader for that epoch.
+    /// Servers whose last epoch has another nonce than the same epoch of this leader: the epoch,
+    /// and its nonce at that server.
     other_epochs: BTreeMap<ServerId, (Epoch, u64)>,
     next_ping: Instant,
-    /// When to give up, if service has not begun (ZAB-06).
+    /// When the leader gives up, if service has not begun (ZAB-06).
     begin_by: Instant,
 }
 
-/// Where the leader stands; drawn in the module above.
+/// The phase of the leader; the diagram is in the module above.
 #[derive(Debug)]
 enum Phase {
-    /// Waits for a quorum to say what it has promised.
+    /// Waits until a quorum has sent FOLLOWERINFO.
     Gathering,
-    /// Waits for promises not to follow an older epoch.
+    /// Waits until a quorum has promised not to follow an older epoch.
     Promising { epoch: Epoch, write: WriteId, promised: BTreeMap<ServerId, HistoryInfo> },
-    /// Waits for servers that have taken over its history, and keep the voters of this epoch, durably.
+    /// Waits until a quorum has the history, and the voters of this epoch, durably.
     Synchronization { epoch: Epoch, write: WriteId, own: bool, recording: Option<WriteId> },
-    /// Serves.
+    /// Serves clients.
     Broadcast { epoch: Epoch, broadcast: Box<Proposer> },
 }
 
-/// What has become true, and is more than a leader can act on.
+/// What `server` has to do after an event.
 #[must_use]
 #[derive(Debug)]
 pub(crate) enum LeaderEffect {
     /// Nothing.
     GoOn,
-    /// The history is committed up to here.
+    /// The history is committed up to this zxid.
     Commit(Zxid),
     /// A quorum has the history: all of it is committed, and service begins once it is applied.
     Establish,
-    /// These clients of this server may be answered.
+    /// The syncs of these clients, which are connected to this server, are confirmed.
     Synced(Vec<SyncWaiter>),
-    /// A majority has another state at this position than this server.
+    /// A majority has a different state at this zxid than this server.
     Differs(Zxid),
-    /// There is no quorum to lead, or somebody else knows more: look for a leader.
+    /// This leader has no quorum, or a learner is ahead: look for a leader.
     StepDown(StepDownReason),
 }
 
 impl Leader {
-    /// Begins a reign: waits for a quorum, which may be this server alone.
+    /// Becomes leader: waits for a quorum, which may be this server alone.
     pub(crate) fn begin(seed: Seed, replica: &mut Replica, cx: &mut Cx<'_>) -> Leader {
         let now = cx.now.mono;
         let mut leader = Leader {
@@ -106,7 +109,7 @@ impl Leader {
         leader
     }
 
-    /// What serves, while this leader does.
+    /// The proposer, while this leader serves.
     pub(crate) fn serving(&self) -> Option<&Proposer> {
         match &self.phase {
             Phase::Broadcast { broadcast, .. } => Some(broadcast),
@@ -114,7 +117,7 @@ impl Leader {
         }
     }
 
-    /// The same, to act.
+    /// The same, mutable.
     pub(crate) fn broadcast(&mut self) -> Option<&mut Proposer> {
         match &mut self.phase {
             Phase::Broadcast { broadcast, .. } => Some(broadcast),
@@ -122,7 +125,8 @@ impl Leader {
         }
     }
 
-    /// Has no quorum been connected yet, or has it left before service began? Then it may be waiting in vain.
+    /// Has no quorum connected yet, or has it left before service began? The leader may then wait
+    /// in vain.
     pub(crate) fn is_deserted(&self, cx: &Cx<'_>) -> bool {
         match self.phase {
             Phase::Gathering => true,
@@ -133,7 +137,7 @@ impl Leader {
         }
     }
 
-    /// What the word of a voter is worth that is this leader, or one of its learners.
+    /// The history status of a voter that is this leader or one of its learners.
     pub(crate) fn history_status_of(&self, id: ServerId, own: ServerId) -> Option<HistoryStatus> {
         if id == own {
             return Some(self.history.history_status);
@@ -147,17 +151,17 @@ impl Leader {
         self.learners.keys().copied()
     }
 
-    /// Learners that have the history, of all that are connected.
+    /// The number of learners that have the history, and of all learners.
     pub(crate) fn followers(&self) -> (usize, usize) {
         (self.learners.values().filter(|learner| learner.is_synced()).count(), self.learners.len())
     }
 
-    /// The oldest position that a learner still needs from the disk.
+    /// The oldest zxid from which a learner still needs the log, or the snapshot, on the disk.
     pub(crate) fn oldest_needed(&self) -> Option<Zxid> {
         self.learners.values().filter_map(Learner::needs).min()
     }
 
-    /// Whatever else a learner says. One that breaks the protocol is dropped.
+    /// Processes any message except FOLLOWERINFO. A learner that breaks the protocol is dropped.
     pub(crate) fn on_message(
         &mut self,
         link: LinkId,
@@ -177,7 +181,7 @@ impl Leader {
         {
             return self.on_another_epoch(link, (last, nonce), cx);
         }
-        // Whoever does not serve has no clients to speak for.
+        // A learner that does not serve has no clients whose requests it could forward.
         let (server, serves) = (learner.server, learner.stage == Stage::Serving);
         match message {
             FromLearner::AckEpoch { fresh, current, last, nonce: _ } => {
@@ -186,7 +190,7 @@ impl Leader {
             FromLearner::SyncAt { last, nonce: _ } => self.on_sync_at(link, last, replica, cx),
             FromLearner::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
             FromLearner::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
-            // That it says something is what it says.
+            // The message only shows that the learner is alive.
             FromLearner::Loading { .. } => LeaderEffect::GoOn,
             FromLearner::Pong { round, echo, sent, touched, digests }
                 if digests.len() <= DIGESTS =>
@@ -233,7 +237,7 @@ impl Leader {
         }
     }
 
-    /// A link is gone.
+    /// A link is down.
     pub(crate) fn on_down(&mut self, link: LinkId, cx: &mut Cx<'_>) -> LeaderEffect {
         let gone = self.learners.remove(&link);
         if gone.is_some_and(|learner| learner.is_mended()) {
@@ -245,7 +249,7 @@ impl Leader {
         self.check_quorum(cx)
     }
 
-    /// A link has room again.
+    /// The send queue of a link is empty.
     pub(crate) fn on_drained(&mut self, link: LinkId, replica: &Replica, cx: &mut Cx<'_>) {
         if let Some(epoch) = self.epoch()
             && let Some(learner) = self.learners.get_mut(&link)
@@ -263,7 +267,7 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         match self.learners.get_mut(&link).map(|learner| learner.on_log_read(found, replica, cx)) {
-            // For a link that is gone, or as it should be.
+            // The link is gone, or the read was successful.
             None | Some(Ok(())) => LeaderEffect::GoOn,
             Some(Err(what)) => {
                 cx.mark(Mark::LogReadFailed);
@@ -273,7 +277,7 @@ impl Leader {
         }
     }
 
-    /// The disk has read a piece of a snapshot for a learner.
+    /// The disk has read a chunk of a snapshot for a learner.
     pub(crate) fn on_snapshot_read(
         &mut self,
         link: LinkId,
@@ -293,7 +297,7 @@ impl Leader {
         }
     }
 
-    /// A snapshot of this server is durable: learners may have waited for one.
+    /// A snapshot of this server is durable: synchronises the learners that have waited for one.
     pub(crate) fn on_snapshot_taken(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
         let (Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. }) = self.phase
         else {
@@ -306,7 +310,7 @@ impl Leader {
         }
     }
 
-    /// The own log is durable up to here.
+    /// The log of this server is durable up to `zxid`.
     pub(crate) fn on_durable(&mut self, zxid: Zxid, cx: &mut Cx<'_>) -> LeaderEffect {
         let own = cx.config.id();
         match self.broadcast() {
@@ -328,8 +332,8 @@ impl Leader {
         }
     }
 
-    /// A write of a client of `write.origin.server`, and before it the upgrade of its session, if that is wanted. The
-    /// caller has seen to it that there is room for one transaction.
+    /// Proposes a client's write and, if its session is to be upgraded, the upgrade before it. The
+    /// caller ensures that one zxid is free.
     pub(crate) fn propose(
         &mut self,
         write: Write,
@@ -344,7 +348,8 @@ impl Leader {
             let room = broadcast.has_room(cx);
             self.send(&entry, cx);
             if !room {
-                // The next leader finds the session known, and is asked for the write again.
+                // Under the next leader the session is global; the client's server submits the
+                // write again.
                 cx.mark(Mark::EpochUsedUp);
                 return LeaderEffect::StepDown(StepDownReason::Epoch);
             }
@@ -356,7 +361,7 @@ impl Leader {
         LeaderEffect::GoOn
     }
 
-    /// The end of a session that has not been heard of.
+    /// Proposes the end of an expired session.
     pub(crate) fn propose_expiry(
         &mut self,
         session: SessionId,
@@ -368,14 +373,14 @@ impl Leader {
         self.send(&entry, cx);
     }
 
-    /// The end of the next node that goes by itself, if one does now.
+    /// Proposes the deletion of the next container or TTL node, if one can be deleted now.
     pub(crate) fn clean(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
         if let Some(entry) = self.broadcast().and_then(|broadcast| broadcast.clean(replica, cx)) {
             self.send(&entry, cx);
         }
     }
 
-    /// A new session for a client of `origin.server`.
+    /// Proposes a new session for a client of `origin.server`.
     pub(crate) fn create_session(
         &mut self,
         timeout_ms: u32,
@@ -390,12 +395,12 @@ impl Leader {
                 LeaderEffect::GoOn
             }
             Some(_) => LeaderEffect::StepDown(StepDownReason::Epoch),
-            // Nobody asks before service begins; whoever does is owed nothing.
+            // No learner sends this before service begins, so there is nothing to answer.
             None => LeaderEffect::GoOn,
         }
     }
 
-    /// A client of `origin.server` goes on with its session.
+    /// Resumes a session for a client of `origin.server`.
     pub(crate) fn resume_session(
         &mut self,
         session: SessionId,
@@ -412,7 +417,7 @@ impl Leader {
         resumption
     }
 
-    /// Somebody wants to see whatever is committed by now.
+    /// Adds a sync, which completes once a quorum has confirmed this leader.
     pub(crate) fn sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> LeaderEffect {
         let Some(broadcast) = self.broadcast() else {
             return LeaderEffect::GoOn;
@@ -425,18 +430,18 @@ impl Leader {
         self.confirm(cx)
     }
 
-    /// The history is committed up to here: tells the learners.
+    /// Informs the learners that the history is committed up to `zxid`.
     pub(crate) fn send_commit(&self, zxid: Zxid, cx: &mut Cx<'_>) {
         for learner in self.learners.values().filter(|learner| learner.stage == Stage::Serving) {
             cx.tell(learner.link, FromLeader::Commit { zxid });
         }
     }
 
-    /// When each of [`LEADER_TIMERS`] is due.
+    /// The deadline of each of [`LEADER_TIMERS`].
     pub(crate) fn deadlines(&self, cx: &Cx<'_>) -> [(Timer, Option<Instant>); 3] {
         let silence = self.learners.values().map(|learner| learner.deadline(cx)).min();
         let (establishment, ping) = match self.phase {
-            // Alone there is nobody to ping.
+            // A single voter has no server to ping.
             Phase::Broadcast { .. } => {
                 (None, (!cx.config.voters().alone()).then_some(self.next_ping))
             }
@@ -451,7 +456,8 @@ impl Leader {
         ]
     }
 
-    /// One of [`LEADER_TIMERS`] is due: drops who is silent, gives up without a quorum, pings the others (ZAB-17).
+    /// One of [`LEADER_TIMERS`] is due: drops silent learners, gives up without a quorum, or sends
+    /// pings (ZAB-17).
     pub(crate) fn on_timer(
         &mut self,
         timer: Timer,
@@ -472,7 +478,7 @@ impl Leader {
         self.check_quorum(cx)
     }
 
-    /// No quorum has followed it in time.
+    /// No quorum has followed this leader in time.
     fn give_up(&self, replica: &Replica, cx: &mut Cx<'_>) -> LeaderEffect {
         cx.mark(Mark::LeaderNotEstablished);
         cx.mark(match self.phase {
@@ -508,7 +514,8 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         let learner = self.learners.get_mut(&link).filter(|learner| learner.is_synced());
-        // Beyond what is committed already, only positions of transactions: what is between two of them cannot be committed.
+        // Above the committed zxid, only zxids of transactions are valid: a position between two of
+        // them cannot be committed.
         let exists = zxid <= replica.log().committed()
             || replica.history().last_at_or_before(zxid) == Some(zxid);
         let Some(learner) = learner.filter(|_| exists) else {
@@ -588,8 +595,8 @@ impl Leader {
         }
         let origin = Origin::handshake(server, conn);
         match self.resume_session(session, timeout_ms, origin, replica, cx) {
-            // Another leader may have begun it, or moved it, by now: only a quorum that still follows this one proves what
-            // is known here.
+            // A newer leader may have created or moved the session by now: only a quorum that still
+            // follows this leader proves that its session table is up to date.
             known @ (Resumption::Dead | Resumption::Known) => {
                 if known == Resumption::Dead {
                     cx.mark(Mark::SessionMoveDead);
@@ -597,7 +604,7 @@ impl Leader {
                 let (link, request) = (Some(link), Origin::HANDSHAKE);
                 return self.sync(SyncWaiter { link, conn, request }, cx);
             }
-            // The transaction is the answer.
+            // The transaction answers the handshake.
             Resumption::Closing => cx.mark(Mark::SessionMoveClosing),
             Resumption::Moves(_) => {}
         }
@@ -623,7 +630,7 @@ impl Leader {
         }
     }
 
-    /// Whoever waits for a round that a quorum has answered is told so.
+    /// Answers the syncs whose ping a quorum has answered.
     fn confirm(&mut self, cx: &mut Cx<'_>) -> LeaderEffect {
         let mut local = Vec::new();
         loop {
@@ -656,7 +663,7 @@ impl Leader {
         if local.is_empty() { LeaderEffect::GoOn } else { LeaderEffect::Synced(local) }
     }
 
-    /// A server that speaks out of turn is dropped; it will begin anew.
+    /// Drops a learner, which may connect again, and checks the quorum.
     fn refuse(
         &mut self,
         link: LinkId,
@@ -674,7 +681,7 @@ impl Leader {
         }
     }
 
-    /// A serving leader without a quorum that has its history cannot commit: it steps down at once.
+    /// A serving leader whose history no quorum follows cannot commit: it steps down at once.
     fn check_quorum(&self, cx: &mut Cx<'_>) -> LeaderEffect {
         if self.serving().is_none() {
             return LeaderEffect::GoOn;
@@ -686,7 +693,7 @@ impl Leader {
         LeaderEffect::StepDown(StepDownReason::Quorum)
     }
 
-    /// Are the learners that count, and this server, a quorum?
+    /// Are this server and the learners for which `counts` holds a quorum?
     fn has_quorum(&self, counts: impl Fn(&Learner) -> bool, cx: &Cx<'_>) -> bool {
         cx.config.voters().is_quorum(|id| {
             id == cx.config.id() || self.learners.values().any(|l| l.server == id && counts(l))

@@ -1,16 +1,18 @@
-//! A learner as its leader sees it (Java `LearnerHandler`, `LearnerMaster`): where it stands, and what it is sent next.
+//! A learner as its leader sees it (Java `LearnerHandler`, `LearnerMaster`): its stage, and what it
+//! is sent next.
 //!
-//! Owns the way from the first word to live proposals. Must not decide anything about the epoch: `leader` does.
+//! Owns the stages from FOLLOWERINFO to live proposals. Must not decide anything about the epoch:
+//! `leader` does.
 //!
 //! ```text
 //! Informed ─► Promising ─► Promised ─► Truncating ─┐
-//!                             │    ▲───────────────┘ where it ends now
+//!                             │    ▲───────────────┘ last zxid reported
 //!                             ├──► Snapshotting ───┐
 //!                             ▼                    │ installed
 //!                         CatchingUp ◄─────────────┘
 //!                             │ nothing is left to send: NEWLEADER
 //!                             ▼
-//!                           Live ─► Synced ─► Serving        gets each proposal when it is made
+//!                           Live ─► Synced ─► Serving        receives each proposal as it is made
 //! ```
 
 use crate::cx::Cx;
@@ -26,47 +28,49 @@ use crate::store::{DiskCommand, Entry};
 pub(super) struct Learner {
     pub(super) link: LinkId,
     pub(super) server: ServerId,
-    /// What it said of its history when it came.
+    /// Its history, from FOLLOWERINFO.
     pub(super) history: HistoryInfo,
-    /// The highest epoch that it had promised then.
+    /// Its accepted epoch, from FOLLOWERINFO.
     pub(super) accepted: Epoch,
     pub(super) stage: Stage,
     /// The last transaction that it has been sent.
     sent: Zxid,
-    /// Was it told to keep the voters of this epoch?
+    /// Has it been sent the voters of this epoch?
     told_voters: bool,
-    /// Are they on its disk?
+    /// Has it recorded them durably?
     keeps_voters: bool,
-    /// Is a piece for it being read from the disk?
+    /// Is a disk read for it under way?
     reading: bool,
-    /// Is something on its way that has to leave before more is sent?
+    /// Must the send queue of the link drain before more is sent?
     filling: bool,
-    /// When it was last heard of. While it serves, that is when the newest ping that it has answered was sent: a word
-    /// that has waited to be read says nothing of now.
+    /// When the learner was last known to be alive. While it serves, this is the send time of the
+    /// newest ping that it has answered: a message that has waited in a queue does not show that
+    /// the learner is alive now.
     heard: Instant,
-    /// The learner's clock, as its last answer to a ping gave it.
+    /// The learner's clock in its last PONG.
     echo: Instant,
-    /// Since when it owes acknowledgements without having sent any.
+    /// Since when acknowledgements are due without one having arrived.
     owes_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// Has said what it promised before.
+    /// Has sent FOLLOWERINFO.
     Informed,
-    /// Has been told the epoch.
+    /// Has been sent LEADERINFO.
     Promising,
-    /// Its history ends here, and the leader may begin to mend it.
+    /// Has sent ACKEPOCH: its history ends at `last`, and the leader may synchronise it.
     Promised { last: Zxid },
-    /// Is told to forget its end, and asked where it ends then.
+    /// Has been sent TRUNC, and will report its last zxid.
     Truncating,
-    /// Is sent a snapshot, of which this piece is next; after the last one it says so.
+    /// Is being sent a snapshot, of which chunk `next` is due; after the last chunk it reports its
+    /// last zxid.
     Snapshotting { zxid: Zxid, next: Option<u32> },
-    /// Is sent the log.
+    /// Is being sent the log.
     CatchingUp,
-    /// Has been sent everything, and gets whatever is new.
+    /// Has been sent the whole history and NEWLEADER, and receives new proposals.
     Live,
-    /// Has all of it on its disk, and the epoch.
+    /// Has the history and the epoch durably.
     Synced,
     /// Serves clients.
     Serving,
@@ -97,27 +101,27 @@ impl Learner {
         }
     }
 
-    /// Does it get proposals when they are made?
+    /// Does it receive proposals as they are made?
     pub(super) fn is_live(&self) -> bool {
         matches!(self.stage, Stage::Live | Stage::Synced | Stage::Serving)
     }
 
-    /// Has it taken over the leader's history?
+    /// Has it the leader's history durably?
     pub(super) fn is_synced(&self) -> bool {
         matches!(self.stage, Stage::Synced | Stage::Serving)
     }
 
-    /// And does it keep the voters of this epoch?
+    /// Has it also recorded the voters of this epoch?
     pub(super) fn is_ready(&self) -> bool {
         self.is_synced() && self.keeps_voters
     }
 
-    /// Is its history being brought to the leader's?
+    /// Is its history being synchronised with the leader's?
     pub(super) fn is_mended(&self) -> bool {
         matches!(self.stage, Stage::Truncating | Stage::Snapshotting { .. } | Stage::CatchingUp)
     }
 
-    /// It says where it ends after a truncation or a snapshot: marks what follows.
+    /// The learner has reported its last zxid after TRUNC or a snapshot: marks what follows.
     pub(super) fn note_answer(&self, last: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
         let shares = replica.history().last_at_or_before(last) == Some(last);
         let complete = last == replica.log().appended();
@@ -130,7 +134,7 @@ impl Learner {
         }
     }
 
-    /// The oldest position after which it needs the log, or the snapshot that it needs.
+    /// The zxid after which it needs the log, or the zxid of the snapshot that it needs.
     pub(super) fn needs(&self) -> Option<Zxid> {
         match self.stage {
             Stage::Snapshotting { zxid, .. } => Some(zxid),
@@ -145,8 +149,8 @@ impl Learner {
         }
     }
 
-    /// The leader's history is settled: begins to bring the learner to it, or goes on once it says where it ends
-    /// (ZAB-07).
+    /// Begins or continues to synchronise a learner whose history ends at `last` (ZAB-07). The
+    /// leader's history is final by now.
     pub(super) fn mend(&mut self, last: Zxid, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
         match replica.history().last_at_or_before(last) {
             Some(shared) if shared == last => {
@@ -160,7 +164,8 @@ impl Learner {
                 self.pump(replica, epoch, cx);
             }
             Some(shared) => {
-                // It may not have this very position; each look is further back, so this ends.
+                // The learner may lack this zxid; each further TRUNC goes further back, so this
+                // ends.
                 cx.mark(Mark::SyncTrunc);
                 self.stage = Stage::Truncating;
                 cx.tell(self.link, FromLeader::Trunc { to: shared });
@@ -171,7 +176,7 @@ impl Learner {
                     self.stage = Stage::Snapshotting { zxid, next: Some(0) };
                     self.pump(replica, epoch, cx);
                 }
-                // There was one, and it could not be read: the next one is being taken.
+                // The snapshot was unreadable: another one is being taken.
                 None => {
                     cx.mark(Mark::SyncAwaitsSnapshot);
                     self.stage = Stage::Promised { last };
@@ -180,7 +185,8 @@ impl Learner {
         }
     }
 
-    /// The same for a learner that has just promised: it may be sent a snapshot where the log would do.
+    /// The same for a learner that has just promised: it may be sent a snapshot although the log
+    /// would suffice (`prefer_snapshots`).
     pub(super) fn bring_in(
         &mut self,
         last: Zxid,
@@ -200,7 +206,7 @@ impl Learner {
         self.pump(replica, epoch, cx);
     }
 
-    /// Sends the next piece, if the link has room for it.
+    /// Sends the next chunk or the next log entries, if the link has room.
     pub(super) fn pump(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
         if self.reading || self.filling {
             return;
@@ -241,18 +247,20 @@ impl Learner {
             self.sent = entry.zxid;
             cx.tell(self.link, FromLeader::Proposal(entry.clone()));
         }
-        // In this very step nothing is left, so no proposal falls between.
+        // The learner becomes live in the step that sends the last entry, so it misses no proposal.
         self.stage = Stage::Live;
         self.tell_voters(replica, epoch, cx);
     }
 
-    /// Tells it the epoch, and which voters it is to keep: those of before, until a quorum has the history.
+    /// Sends NEWLEADER with the voters to record: those of the last established epoch, until a
+    /// quorum has the history.
     fn tell_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
         self.told_voters = keeps_voters(replica, cx);
         cx.tell(self.link, replica.new_leader(epoch, cx.config));
     }
 
-    /// Once a quorum has the history, so that the leader keeps the voters of this epoch: whoever keeps those of before is told.
+    /// Sends NEWLEADER again once the leader has recorded the voters of this epoch, if the learner
+    /// has recorded the former ones.
     pub(super) fn renew_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
         if self.is_synced() && !self.told_voters && keeps_voters(replica, cx) {
             cx.mark(Mark::VotersRenewed);
@@ -260,10 +268,10 @@ impl Learner {
         }
     }
 
-    /// The disk has read what was asked for.
+    /// The disk has read log entries for the learner.
     ///
     /// # Errors
-    /// What is needed is not there: the learner has to begin anew.
+    /// The entries are unreadable or wrong: the learner must connect again.
     pub(super) fn on_log_read(
         &mut self,
         found: Result<Vec<Entry>, String>,
@@ -282,7 +290,7 @@ impl Learner {
         Ok(())
     }
 
-    /// The same for a piece of a snapshot.
+    /// The disk has read a chunk of a snapshot for the learner.
     ///
     /// # Errors
     /// As [`Learner::on_log_read`].
@@ -302,19 +310,21 @@ impl Learner {
         Ok(())
     }
 
-    /// The leader serves, and the learner has all that it needs to do so, too.
+    /// The leader serves, and the learner is ready to serve: sends UPTODATE.
     pub(super) fn serve(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
         self.stage = Stage::Serving;
-        // It was silent because it waited for this. From now on silence has the shorter limit, and its own time to begin.
+        // The learner was silent because it waited for UPTODATE. From now on the shorter silence
+        // limit applies.
         self.heard = cx.now.mono;
         let committed = replica.log().committed();
         cx.tell(self.link, FromLeader::UpToDate { committed });
     }
 
-    /// The link has room again.
+    /// The send queue of the link is empty.
     pub(super) fn on_drained(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
-        // To take what it is to catch up with is a sign of life, as nothing else may be heard of it for long. Who serves
-        // answers pings, and a ping may leave towards a machine that is gone.
+        // Until the learner serves, draining the link is a sign of life, because it may send
+        // nothing for long. A serving learner answers pings; for it, draining proves nothing,
+        // because a ping may be sent to a machine that is down.
         if self.stage != Stage::Serving {
             self.heard = cx.now.mono;
         }
@@ -322,7 +332,7 @@ impl Learner {
         self.pump(replica, epoch, cx);
     }
 
-    /// A proposal is made.
+    /// Sends a new proposal, if the learner is live.
     pub(super) fn propose(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
         if self.is_live() {
             self.sent = entry.zxid;
@@ -336,26 +346,28 @@ impl Learner {
         }
     }
 
-    /// It has sent something. While it catches up, that is a sign of life, whatever it is.
+    /// The learner has sent a message. Until it serves, any message is a sign of life.
     pub(super) fn on_message(&mut self, now: Instant) {
         if self.stage != Stage::Serving {
             self.heard = now;
         }
     }
 
-    /// It has answered the ping that this leader sent at `echo`, at `sent` of its own clock.
+    /// The learner has answered the ping that this leader sent at `echo`; `sent` is the learner's
+    /// own clock.
     pub(super) fn on_pong(&mut self, sent: Instant, echo: Instant, now: Instant) {
         self.echo = sent;
         self.heard = self.heard.max(echo.min(now));
     }
 
-    /// What the next ping tells it of its own clock.
+    /// The learner's clock value to send with the next ping.
     pub(super) fn echo(&self) -> Instant {
         self.echo
     }
 
-    /// What it was told last of epoch and voters is on its disk. With the epoch it has taken over the history; what it was
-    /// sent since, it acknowledges from now on. False where nobody has asked.
+    /// The learner has the content of the last NEWLEADER durably. The first time, it becomes
+    /// synced, and must acknowledge what it has been sent since. Returns `false` if no NEWLEADER
+    /// was outstanding.
     pub(super) fn on_ack_new_leader(&mut self, now: Instant) -> bool {
         let asked = self.stage == Stage::Live
             || (self.stage == Stage::Synced && self.told_voters && !self.keeps_voters);
@@ -367,12 +379,12 @@ impl Learner {
         asked
     }
 
-    /// It has acknowledged.
+    /// The learner has acknowledged `zxid`.
     pub(super) fn on_ack(&mut self, zxid: Zxid, now: Instant) {
         self.owes_since = (zxid < self.sent).then_some(now);
     }
 
-    /// When the leader gives it up, if nothing more is heard of it (ZAB-06, ZAB-18).
+    /// When the leader drops the learner, unless it shows a sign of life (ZAB-06, ZAB-18).
     pub(super) fn deadline(&self, cx: &Cx<'_>) -> Instant {
         let config = cx.config;
         let silent = if self.stage == Stage::Serving {
@@ -387,7 +399,7 @@ impl Learner {
     }
 }
 
-/// Does the leader keep the voters of this epoch?
+/// Has the leader recorded the voters of this epoch?
 fn keeps_voters(leader: &Replica, cx: &Cx<'_>) -> bool {
     leader.voters_before(cx.config) == *cx.config.voters()
 }

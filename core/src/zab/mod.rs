@@ -1,4 +1,4 @@
-//! Atomic broadcast: the phases that leader and learner go through together, from election to service.
+//! Atomic broadcast: the phases of leader and follower, from election to service.
 //!
 //! ```text
 //!        leader                                                          follower
@@ -7,24 +7,24 @@
 //!           │                                                                │ dials
 //!           ▼                                                                ▼
 //!       Gathering ◄──────────────── FOLLOWERINFO ─────────────────────── Discovery
-//!           │ a quorum says what it has promised                             │
+//!           │ a quorum has sent its accepted epochs                          │
 //!           ▼                                                                │
 //!       Promising ───────────────── LEADERINFO ─────────────────────────►    │
 //!           │ ◄──────────────────── ACKEPOCH ───────────────────────────     ▼ promise durable
-//!           │ a quorum has promised, nobody knows more                  Synchronization
+//!           │ a quorum has promised, no learner is ahead                Synchronization
 //!           ▼                                                                │
 //!    Synchronization ─── TRUNC, SNAP, PROPOSAL.., NEWLEADER ────────────►    │
-//!           │ ◄──────────────────── ACK NEWLEADER ──────────────────────     ▼ history, then epoch durable
+//!           │ ◄──────────────────── ACK NEWLEADER ──────────────────────     ▼ history durable
 //!           │ a quorum has the history, and keeps the voters of              Synced
-//!           ▼ now: a second NEWLEADER says those that are new                │
+//!           ▼ now: a second NEWLEADER announces them                         │
 //!       Broadcast ───────────────── UPTODATE ───────────────────────────►    ▼
 //!           │ ─── PROPOSAL, COMMIT, PING ─► ◄─ ACK, PONG, REQUEST ───────  Following
-//!           ▼ epoch used up, or no quorum is heard                           ▼ the link is down
+//!           ▼ epoch used up, or quorum lost                                  ▼ the link is down
 //!        Looking                                                          Looking
 //! ```
 //!
-//! Owns the order of these steps and what each waits for. Must not know connections of clients. With a single voter each
-//! quorum is the leader itself, which goes through every step all the same: there is no second path.
+//! Owns the order of these steps and the condition for each. Must not know client connections. A
+//! single voter is a quorum by itself and goes through every step: there is no separate code path.
 
 mod broadcast;
 mod cleaning;

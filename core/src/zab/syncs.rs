@@ -1,9 +1,11 @@
 //! Clients that wait for a `sync`.
 //!
-//! Owns which round of pings confirms whom. Must not send pings, nor answer anybody: `leader` does.
+//! Owns which ping round confirms which sync. Must not send pings, nor answer clients: `leader`
+//! does.
 //!
-//! A `sync` is answered once a quorum has answered a ping that was sent after the sync had arrived: until then another
-//! leader may have been established, whose commits this one does not know (CONS-04, stronger than in ZooKeeper).
+//! A `sync` is answered once a quorum has answered a ping that was sent after the sync had arrived:
+//! until then another leader may have been established, whose commits this one does not know
+//! (CONS-04, stronger than in ZooKeeper).
 
 use std::collections::VecDeque;
 
@@ -12,7 +14,7 @@ use crate::ids::{ConnId, LinkId};
 /// A client that waits for a `sync`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SyncWaiter {
-    /// The learner that it asked; `None` where it is connected to the leader.
+    /// The learner that has forwarded it; `None` if the client is connected to the leader.
     pub(crate) link: Option<LinkId>,
     pub(crate) conn: ConnId,
     pub(crate) request: u64,
@@ -21,22 +23,23 @@ pub(crate) struct SyncWaiter {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Syncs {
-    /// The last ping that asks for a sync, while it is not confirmed.
+    /// The ping round that has to confirm the syncs in `waiting`, until a quorum has answered it.
     asked: Option<u64>,
-    /// Wait for that one.
+    /// The syncs that the round in `asked` confirms.
     waiting: VecDeque<SyncWaiter>,
-    /// Have come after it was sent: wait for the next one.
+    /// The syncs that have arrived after that ping was sent: the next one confirms them.
     next: VecDeque<SyncWaiter>,
 }
 
 impl Syncs {
-    /// A client wants to see whatever is committed by now. Does it have to wait for the round after one that is under way?
+    /// Adds a sync. Returns whether it must wait for the round after the current one.
     pub(crate) fn push(&mut self, waiter: SyncWaiter) -> bool {
         self.next.push_back(waiter);
         self.asked.is_some()
     }
 
-    /// A ping is being sent: it can confirm what has come before, unless an earlier one still has to.
+    /// A ping is being sent: it will confirm the syncs in `next`, unless an earlier ping is
+    /// unconfirmed.
     pub(crate) fn on_ping(&mut self, round: u64) {
         if self.want_ping() {
             self.asked = Some(round);
@@ -44,7 +47,7 @@ impl Syncs {
         }
     }
 
-    /// A quorum has answered pings up to this one. Returns whom that satisfies.
+    /// A quorum has answered the pings up to `round`. Returns the syncs that this confirms.
     pub(crate) fn on_confirmed(&mut self, round: u64) -> VecDeque<SyncWaiter> {
         if self.asked.is_none_or(|asked| asked > round) {
             return VecDeque::new();
@@ -53,12 +56,12 @@ impl Syncs {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Who waits.
+    /// The number of waiting syncs.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.next.len()
     }
 
-    /// Does somebody wait for a ping that is yet to be sent?
+    /// Does a sync wait for a ping that has not been sent?
     pub(crate) fn want_ping(&self) -> bool {
         self.asked.is_none() && !self.next.is_empty()
     }
@@ -72,8 +75,9 @@ mod tests {
         SyncWaiter { link: None, conn: ConnId(7), request }
     }
 
+    /// CONS-04.
     #[test]
-    fn cons_04_a_sync_is_not_confirmed_by_a_ping_that_was_sent_before_it_came() {
+    fn sync_is_not_confirmed_by_an_earlier_ping() {
         let mut syncs = Syncs::default();
         assert!(!syncs.push(waiter(1)));
         syncs.on_ping(4);
@@ -90,8 +94,9 @@ mod tests {
         assert!(!syncs.want_ping());
     }
 
+    /// CONS-04.
     #[test]
-    fn cons_04_pings_that_ask_for_nothing_confirm_nothing() {
+    fn ping_sent_before_the_sync_confirms_nothing_when_answered_late() {
         let mut syncs = Syncs::default();
         syncs.on_ping(1);
         assert!(!syncs.push(waiter(1)));
@@ -103,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_round_serves_all_that_wait_for_it() {
+    fn one_ping_round_confirms_all_waiting_syncs() {
         let mut syncs = Syncs::default();
         let all = [1, 2, 3].map(waiter);
         for one in all {

@@ -1,4 +1,4 @@
-//! The inputs that fuzzing began with or tripped over, replayed without a fuzzer.
+//! Replays the fuzzers' corpora, seeds and inputs that once failed, without a fuzzer.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn client_frames_corpus() {
         requests += understood.requests.len();
         refused += usize::from(understood.refused.is_some());
     }
-    // A corpus that is not understood would replay nothing.
+    // If the inputs no longer decoded, replaying them would test nothing.
     assert!(opened > 5 && requests > 50 && refused > 0, "{opened} {requests} {refused}");
 }
 
@@ -65,9 +65,9 @@ fn peer_frames_corpus() {
     assert!(led > 3 && followed > 0 && messages > 50 && refused > 3 && logged > 10, "{all:?}");
 }
 
-/// Inputs that nobody has chosen, the same each time.
+/// Random inputs from a fixed seed.
 #[test]
-fn peer_frames_of_inputs_by_chance() {
+fn peer_frames_random_inputs() {
     let mut state = 1_u64;
     let mut byte = || {
         state ^= state << 13;
@@ -79,7 +79,7 @@ fn peer_frames_of_inputs_by_chance() {
     for _ in 0..6_000 {
         let mut input = vec![byte() & 1];
         for _ in 0..12 {
-            // Whatever comes, and then a new session of s1, or a write of one of its sessions.
+            // Random bytes, then a new session of s1, or a write of one of its sessions.
             input.extend((0..byte() % 20).map(|_| byte()));
             input.extend([25, 8, byte()]);
             if byte() & 1 == 0 {

@@ -1,40 +1,48 @@
-//! Plays with several servers: each file of `tests/ensembles` is a script, its snapshot what the servers said and did.
+//! Scripted tests with several servers: each file of `tests/ensembles` is a script, and its
+//! snapshot is the trace of what the servers did.
 //!
-//! A script has one command a line; `#` begins a comment, and the first line says what the play teaches. Nothing moves
-//! by itself: messages and disks wait for `settle`, `wait`, `deliver` or `disk`.
+//! A script has one command a line. `#` begins a comment; the first line says what the script
+//! shows. Nothing happens by itself: messages and disk commands wait for `settle`, `wait`,
+//! `deliver` or `disk`.
 //!
 //! ```text
-//! ensemble N                  servers 1 to N, with empty disks, a tick of 1 s
-//! grow N                      servers 1 to N from now on, those that are new with empty disks; for the next boots
-//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns, snapshot_slice_bytes, kept, compare, step_units,
-//!                             epoch_txns, hold_ms; check_ms and per_minute, of containers; local and upgrade, 1 or 0
-//! start                       boot all and settle, without a trace: for plays that begin later
-//! boot [N ..]                 start these servers, or all, on what their disks hold
-//! pause N | resume N          the process gets no time: its deadlines pass
-//! kill N ..                   the process dies; what its disk has not done is lost, what it has sent still arrives
-//! vanish N                    its machine dies: nothing of it arrives, and nobody is told
-//! wipe N                      its disk is emptied
-//! keep N NAME                 a copy of its disk is kept under this name, whatever ensemble comes after this one
-//! put N NAME                  the copy takes the place of its disk
-//! settle                      deliver and finish everything that is not held, until all is quiet; no time passes
-//! wait MS                     time passes, and all settles at every deadline
-//! hold A->B | hold disk N     nothing passes from A to B any more; the disk stands still; `*` is everybody
+//! ensemble N                  servers 1 to N, with empty disks and a tick of 1 s
+//! grow N                      configures servers 1 to N; new ones have empty disks; takes effect
+//!                             at the next boot of each server
+//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns,
+//!                             snapshot_slice_bytes, kept, compare, step_units, epoch_txns,
+//!                             hold_ms; check_ms and per_minute (of containers); local and
+//!                             upgrade (1 or 0)
+//! start                       `boot` and `settle` without a trace
+//! boot [N ..]                 starts these servers, or all, from their disks
+//! pause N | resume N          the process gets no CPU time: its deadlines pass
+//! kill N ..                   the process dies: disk commands not done are lost, messages sent
+//!                             still arrive
+//! vanish N                    the machine dies: nothing that it sent arrives, links do not go down
+//! wipe N                      empties the disk
+//! keep N NAME                 stores a copy of the disk by name, beyond the next `ensemble`
+//! put N NAME                  replaces the disk by the stored copy
+//! settle                      delivers and completes everything that is not held, until nothing is
+//!                             left; no time passes
+//! wait MS                     lets time pass, and settles at each deadline
+//! hold A->B | hold disk N     holds messages from A to B; stops the disk; `*` is every server
 //! release A->B | release disk N
-//! deliver A->B [COUNT]        what waits, although it is held
-//! disk N [COUNT]              the same for a disk
-//! disk N log                  what its log lane has, which overtakes the others
-//! forge N                     the data of the last node that its log creates is another one, whatever the others have
-//! rot N                       the snapshots that it has cannot be read any more
-//! disk N full | disk N roomy  from now on there is no room for snapshots, or some again
-//! lose A->B                   what a dead server has sent does not arrive
-//! cut A-B | mend A-B          links break at once, and what was under way is lost; until mended there are no new ones
-//! show pings                  print PING and PONG, which are left out otherwise
-//! status | digest             what the servers say of themselves
-//! sN cM ..                    a client of server N, as in the plays of one server
+//! deliver A->B [COUNT]        delivers waiting messages, also held ones
+//! disk N [COUNT]              completes disk commands, also of a stopped disk
+//! disk N log                  completes the commands of the log lane, ahead of all others
+//! forge N                     changes the data of the last node that the log of N creates
+//! rot N                       makes the snapshots of N unreadable
+//! disk N full | disk N roomy  the disk has no room for snapshots | has room again
+//! lose A->B                   discards the messages that a dead server has sent
+//! cut A-B | mend A-B          breaks all links at once, discards messages under way, and prevents
+//!                             new links until `mend`
+//! show pings                  prints PING and PONG, too
+//! status | digest             prints what the servers report of themselves
+//! sN cM ..                    a client of server N; see `scenarios`
 //! ```
 //!
-//! The trace has a line for each thing that a server asks of the world. `s1 -> 2 3` sends to two servers on links,
-//! `s1 tells 2 3` takes part in an election.
+//! The trace has a line for each output of a server. `s1 -> 2 3` sends a message to two servers on
+//! links, `s1 tells 2 3` sends an election notification.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -53,7 +61,7 @@ mod storm;
 
 use crate::play::{Clients, Disk, assert_recordable, commands, identities};
 
-/// Who cannot be dialled is tried again after this long.
+/// The pause before an unreachable server is dialled again.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
 
 #[test]
@@ -68,7 +76,7 @@ fn ensembles() {
 struct Play {
     members: BTreeMap<ServerId, Member>,
     now: Now,
-    /// Everything under way, in the order in which it was sent.
+    /// All messages and disk commands under way, in the order in which they were sent.
     events: Vec<Event>,
     wires: Vec<Wire>,
     held: BTreeSet<(ServerId, ServerId)>,
@@ -79,15 +87,15 @@ struct Play {
     show_pings: bool,
     trace: String,
     traced_at: Instant,
-    /// The tree at each position, whoever was there first.
+    /// The digest of the tree at each zxid, from the server that reached it first.
     trees: BTreeMap<Zxid, u64>,
-    /// Who served as leader in each epoch.
+    /// The server that served as leader in each epoch.
     leaders: BTreeMap<Epoch, ServerId>,
-    /// What clients were told.
+    /// The commands that clients have received.
     heard: Vec<(ConnId, ClientCommand)>,
-    /// Has a log been forged, so that trees differ?
+    /// Was a log forged, so that trees may differ?
     forged: bool,
-    /// Copies of disks.
+    /// Copies of disks, by name.
     kept: BTreeMap<String, Disk>,
 }
 
@@ -96,11 +104,11 @@ struct Member {
     config: Config,
     disk: Disk,
     next_link: u64,
-    /// Servers that could not be dialled last time.
+    /// Servers that were unreachable at the last dial.
     unreachable: BTreeSet<ServerId>,
 }
 
-/// A link: its ends, each known to its server by a name of its own, as long as it was not told that the link is down.
+/// A link. Each end has its server's id for the link, and is up until that server gets `Down`.
 struct Wire {
     ends: [End; 2],
 }
@@ -112,7 +120,7 @@ struct End {
     up: bool,
 }
 
-/// Something that comes from one server to another, or to itself.
+/// An event under way from one server to another, or to itself.
 struct Event {
     at: Instant,
     from: ServerId,
@@ -269,7 +277,8 @@ impl Play {
         }
     }
 
-    /// What was true of positions and epochs is so no more.
+    /// Servers may reach known zxids with other trees, and known epochs with other leaders, from
+    /// now on.
     fn forget(&mut self) {
         self.trees.clear();
         self.leaders.clear();
@@ -412,7 +421,7 @@ impl Play {
         }
     }
 
-    /// Time passes; what is due happens, deadline by deadline.
+    /// Lets time pass, and fires each deadline when it is due.
     fn wait(&mut self, ms: u64) {
         let end = self.now.mono.after(Duration::from_millis(ms));
         let mut steps = 0;
@@ -554,7 +563,8 @@ impl Play {
         self.check(id, before);
     }
 
-    /// Whatever happens, servers at the same position have the same tree, and an epoch has one leader.
+    /// Servers that have applied the same zxid must have the same tree, and each epoch one serving
+    /// leader.
     fn check(&mut self, id: ServerId, before: Zxid) {
         let server = self.server(id).expect("it has just acted");
         let status = server.status();
@@ -574,7 +584,7 @@ impl Play {
         }
     }
 
-    /// What a step asks for gets under way.
+    /// Puts the outputs of a step under way.
     fn take(&mut self, from: ServerId, out: Outbox) {
         let now = self.now.mono;
         if !out.disk.is_empty() {
@@ -614,7 +624,8 @@ impl Play {
         }
     }
 
-    /// The wire that `from` knows by this name, and the server at its other end. None once it was told that it is down.
+    /// The wire that `from` knows as `link`, and the server at its other end; `None` once `from`
+    /// got `Down` for it.
     fn wire(&self, from: ServerId, link: LinkId) -> Option<(usize, ServerId)> {
         self.wires.iter().enumerate().rev().find_map(|(index, wire)| {
             let side = wire.ends.iter().position(|e| e.server == from && e.link == link && e.up)?;
@@ -688,7 +699,7 @@ impl Play {
         }
     }
 
-    /// A link's name says little: whom it leads to is better.
+    /// Replaces the link's id by the server at its other end.
     fn named_link(&self, id: ServerId, line: String) -> String {
         let Some((rest, link)) = line.rsplit_once(" for l") else {
             return line;

@@ -1,7 +1,7 @@
-//! What Apache ZooKeeper puts on the wire, byte by byte: our codecs cannot agree with each other on an error.
+//! Frames recorded from Apache ZooKeeper. They reveal errors that our encoder and decoder share.
 //!
-//! Each file of `tests/golden` is a dialogue that was recorded from it, with the format at its head; its snapshot is
-//! the dialogue as records. Every frame is encoded again and must come out as it was.
+//! Each `.hex` file of `tests/golden` is a recorded dialogue, with the format at its head. Its
+//! snapshot is the decoded dialogue. Each frame is encoded again and must yield the same bytes.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -13,18 +13,18 @@ use zabkeeper_core::wire::{
 };
 
 #[test]
-fn recorded_dialogues_are_understood_and_spoken() {
+fn recorded_frames_are_decoded_and_encoded_identically() {
     insta::glob!("..", "golden/*.hex", |path| {
         insta::assert_snapshot!(understand(path));
     });
 }
 
-/// One connection, as far as it has been read.
+/// The state of one connection.
 struct Dialogue {
     client: ClientFrames,
     server: ServerFrames,
     answered: bool,
-    /// Requests that wait for their answers: xid and what the body will be.
+    /// Requests without a reply yet: the xid, and the kind of the reply's body.
     awaited: VecDeque<(i32, ReplyKind)>,
 }
 
@@ -38,8 +38,8 @@ impl Dialogue {
         }
     }
 
-    /// Decodes what the client has sent; returns it as text and encoded again. What cannot be decoded by design cannot
-    /// be encoded either: `None`.
+    /// Decodes a client's frame; returns it as text, and encoded again. The latter is `None` for
+    /// requests that are not decoded by design.
     fn client_frame(&mut self, mut frame: BytesMut) -> (String, Option<BytesMut>) {
         let mut again = BytesMut::new();
         if !self.client.is_open() {
@@ -94,7 +94,8 @@ fn understand(path: &Path) -> String {
                 assert!(again.is_none_or(|again| again == frame), "{line}\n{text}");
                 text
             }
-            // What has several forms on the wire: null and empty lists, any byte but zero for true.
+            // Not compared, because it has several encodings: null or empty lists, any nonzero byte
+            // for true.
             "~ " => dialogue.client_frame(from_hex(rest)).0,
             "< " => {
                 let frame = from_hex(rest);

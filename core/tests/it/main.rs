@@ -1,4 +1,4 @@
-//! Tests of the core through its public doors.
+//! Tests of the core through its public interface.
 #![expect(clippy::unwrap_used, reason = "a broken test script may panic")]
 
 mod corpus;

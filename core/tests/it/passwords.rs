@@ -1,4 +1,5 @@
-//! Passwords of sessions: ZooKeeper's for those of data that knows no secret, and others for all that come later.
+//! Passwords of sessions: ZooKeeper's for sessions created before the ensemble had a secret, and
+//! passwords computed with that secret for later sessions.
 
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ fn recorded() -> (SessionId, Password) {
     (SessionId(i64::from_str_radix(id, 16).unwrap()), password)
 }
 
-/// Data of a build that knew no secret, with one session.
+/// A disk with one session, written before ensembles had a secret.
 fn older_data() -> Disk {
     let (session, _) = recorded();
     let mut disk = Disk::default();
@@ -94,8 +95,9 @@ fn older_data() -> Disk {
     disk
 }
 
+/// HS-08.
 #[test]
-fn hs_08_a_password_does_not_follow_from_the_id_and_another_ensemble_has_others() {
+fn each_session_has_its_own_password_which_survives_restart() {
     let mut alone = Alone::boot(Disk::default());
     let [one, other] = [1, 2].map(|_| alone.connect(SessionId(0), &[0; 16]));
     assert_ne!(one.session, other.session);
@@ -107,8 +109,9 @@ fn hs_08_a_password_does_not_follow_from_the_id_and_another_ensemble_has_others(
     assert_eq!(again.connect(one.session, &one.password), one, "after a restart");
 }
 
+/// HS-08.
 #[test]
-fn hs_08_sessions_older_than_the_secret_keep_their_passwords() {
+fn sessions_older_than_the_secret_keep_their_passwords() {
     let (session, password) = recorded();
     let mut alone = Alone::boot(older_data());
     assert_eq!(alone.connect(session, &[7; 16]).session, SessionId(0), "refused");

@@ -1,6 +1,8 @@
-//! What plays are made of, whether one server acts or several: an ideal disk, clients, and their words.
+//! The parts of scripted tests with one or several servers: an ideal disk, clients, and their
+//! commands.
 //!
-//! Owns no clock and no trace. Must not know which play it is in.
+//! Owns the contents of the disk and the state of the clients, but no clock and no trace. Must not
+//! know which test uses it.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -19,7 +21,7 @@ use zabkeeper_core::wire::{
 };
 use zabkeeper_core::{ConnId, History, SessionId, Zxid};
 
-/// Content by what was done; commands under way.
+/// The contents after all completed commands, and the commands under way.
 #[derive(Clone, Default)]
 pub(crate) struct Disk {
     pub(crate) state: DurableState,
@@ -34,12 +36,12 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// These are in the log already.
+    /// Adds entries to the log directly.
     pub(crate) fn log(&mut self, entries: impl IntoIterator<Item = Entry>) {
         self.entries.extend(entries);
     }
 
-    /// The data of the last node that the log creates is another one.
+    /// Changes the data of the last node that the log creates.
     pub(crate) fn forge(&mut self) {
         let forged = self.entries.iter_mut().rev().find_map(|entry| {
             let mut txn = Txn::decode(entry).ok()?;
@@ -51,18 +53,18 @@ impl Disk {
         assert!(forged.is_some(), "there is no such node");
     }
 
-    /// Snapshots cannot be read any more.
+    /// Makes all snapshots unreadable.
     pub(crate) fn rot(&mut self) {
         self.snapshots.clear();
     }
 
-    /// What is under way is lost.
+    /// Discards all commands under way.
     pub(crate) fn lose_power(&mut self) {
         self.queue.clear();
         self.writing.clear();
     }
 
-    /// What a start does first with data that is not the ensemble's.
+    /// Sets aside data that differs from the ensemble's, as a start does first.
     pub(crate) fn set_aside(&mut self) {
         let DurableState { accepted_epoch, identity, .. } = self.state;
         let state =
@@ -70,13 +72,13 @@ impl Disk {
         *self = Disk { state, ..Disk::default() };
     }
 
-    /// What a server finds that starts on it.
+    /// The data that a starting server recovers.
     pub(crate) fn recovered(&mut self) -> Recovered {
         let newest = self.snapshots.last_key_value();
         let snapshot =
             newest.map(|(zxid, chunks)| SnapshotImage { zxid: *zxid, chunks: chunks.clone() });
         let after = newest.map_or(Zxid::ZERO, |(zxid, _)| *zxid);
-        // A log that ends before the snapshot counts for nothing, and is removed.
+        // A log that ends before the snapshot is removed.
         if self.entries.last().is_none_or(|entry| entry.zxid < after) {
             self.entries.clear();
             self.log_after = after;
@@ -92,7 +94,7 @@ impl Disk {
         }
     }
 
-    /// The commands of the log lane are done before the others, which are slow. Says how many there are.
+    /// Moves the commands of the log lane before all others, which are slow. Returns their number.
     pub(crate) fn let_log_overtake(&mut self) -> usize {
         let of_log = |command: &DiskCommand| match command {
             DiskCommand::Append { .. }
@@ -109,7 +111,8 @@ impl Disk {
         self.queue.iter().filter(|command| of_log(command)).count()
     }
 
-    /// The first `count` commands finish; one completion for the log lane, one for each chunk and each read.
+    /// Completes the first `count` commands: one event for the log lane, one for each chunk and
+    /// read.
     pub(crate) fn finish(&mut self, count: usize) -> Vec<DiskEvent> {
         let mut done = None;
         let mut others = Vec::new();
@@ -196,7 +199,7 @@ impl Disk {
     }
 }
 
-/// What clients remember.
+/// What clients remember: their sessions and their last xids.
 #[derive(Default)]
 pub(crate) struct Clients {
     sessions: BTreeMap<ConnId, ConnectResponse>,
@@ -253,7 +256,7 @@ pub(crate) fn commands(script: &str) -> impl Iterator<Item = &str> {
     commands.filter(|command| !command.is_empty())
 }
 
-/// Whatever goes in and comes out can be written down and read back.
+/// Asserts that a value can be encoded and decoded, as recordings of inputs and outputs need.
 pub(crate) fn assert_recordable<T>(data: &T)
 where
     T: Serialize + DeserializeOwned + PartialEq + Debug,
@@ -329,7 +332,7 @@ fn request(words: &[&str]) -> Request {
     }
 }
 
-/// The entries named, or an open list.
+/// The ACL entries that the `acl=` arguments name, or an open ACL.
 fn list(words: &[&str]) -> Vec<Acl> {
     let entry = |word: &&str| {
         let (perms, id) = word.strip_prefix("acl=")?.split_once(':').unwrap();
@@ -340,7 +343,7 @@ fn list(words: &[&str]) -> Vec<Acl> {
     if entries.is_empty() && !words.contains(&"no-acl") { Acl::open() } else { entries }
 }
 
-/// Who a client is when its connection opens.
+/// The identities of a client when its connection opens, from its `as=` options.
 pub(crate) fn identities(options: &[&str]) -> Vec<Id> {
     options.iter().filter_map(|option| option.strip_prefix("as=")).map(identity).collect()
 }
@@ -350,7 +353,7 @@ fn identity(text: &str) -> Id {
     Id { scheme: scheme.into(), id: id.into() }
 }
 
-/// The type named, or any.
+/// The watcher type named, or `Any`.
 fn watcher_type(words: &[&str]) -> WatcherType {
     match words.get(2) {
         None => WatcherType::Any,
@@ -362,7 +365,7 @@ fn watcher_type(words: &[&str]) -> WatcherType {
     }
 }
 
-/// The path on the lists named, or on the three that setWatches has; since=0x0 unless told.
+/// The path in the lists named, or in the three lists of setWatches; `since=0x0` by default.
 fn set_watches(words: &[&str]) -> SetWatches {
     let since = words.iter().find_map(|word| word.strip_prefix("since=0x"));
     let lists: Vec<&str> = words[2..].iter().filter(|word| !word.contains('=')).copied().collect();

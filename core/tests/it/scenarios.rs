@@ -1,28 +1,32 @@
-//! Plays: each file of `tests/scenarios` is a script, its snapshot the server's trace.
+//! Scripted tests with one server: each file of `tests/scenarios` is a script, and its snapshot is
+//! the server's trace.
 //!
-//! A script has one command a line; `#` begins a comment, and the first line says what the play teaches.
+//! A script has one command a line. `#` begins a comment; the first line says what the script
+//! shows.
 //!
 //! ```text
-//! config KEY=N ...          before `boot`: snapshot_txns, snapshot_bytes, snapshot_slice_bytes, epoch_txns, undurable_bytes, kept,
-//!                           step_units, extended_types, enforce_quota, check_ms, per_minute, never_used_ms, super, required
-//! boot                      recover from the disk as it is, and begin
-//! power off                 the server is gone; what was not done by `disk` is lost
-//! disk [N]                  the disk finishes everything (or N commands), in order
+//! config KEY=N ...          before `boot`: snapshot_txns, snapshot_bytes, snapshot_slice_bytes,
+//!                           epoch_txns, undurable_bytes, kept, step_units, extended_types,
+//!                           enforce_quota, check_ms, per_minute, never_used_ms, super, required
+//! boot                      recovers from the disk, and starts
+//! power off                 stops the server; disk commands not done are lost
+//! disk [N]                  completes all disk commands (or N of them), in order
 //! disk fails                the disk reports a failure
-//! disk full | disk roomy    from now on there is no room for snapshots, or some again
-//! wait MS                   time passes; due deadlines fire
-//! stall MS                  time passes unnoticed, then the deadline fires late
-//! status | digest           what the server says of itself
-//! cN open [resume cM] [seen=Z] [timeout=MS] [bad-password] [as=SCHEME:ID ..]
-//! cN OP PATH [..]           create container ttl delete set get exists ls check sync ping close auth undecodable
-//!                           unknown
+//! disk full | disk roomy    the disk has no room for snapshots | has room again
+//! wait MS                   lets time pass; deadlines fire when they are due
+//! stall MS                  lets time pass, then a deadline fires late
+//! status | digest           prints what the server reports of itself
+//! cN open [resume=cM] [seen=Z] [timeout=MS] [bad-password] [as=SCHEME:ID ..]
+//! cN OP PATH [..]           create container ttl delete set get exists ls check sync ping close
+//!                           auth undecodable unknown
 //! cN addwatch PATH [recursive]
 //! cN unwatch|watches PATH [data|child|persistent|recursive]
 //! cN setwatches PATH [since=Z] [data] [exist] [child] [persistent] [recursive]
 //! cN multi OP PATH [..] ; OP PATH [..]
-//! cN auth [SCHEME DATA] | sasl | whoami | getacl PATH | setacl PATH [acl=PERMS:SCHEME:ID ..] [v=N]
+//! cN auth [SCHEME DATA] | sasl | whoami | getacl PATH
+//! cN setacl PATH [acl=PERMS:SCHEME:ID ..] [v=N]
 //! cN gone                   the connection breaks
-//! cN heard                  the client takes output, and is not read meanwhile
+//! cN heard                  the client drains output while its requests are not read
 //! ```
 
 use std::fmt::Write as _;
@@ -44,7 +48,7 @@ fn scenarios() {
     });
 }
 
-/// A server, an ideal disk and some hands on the clock.
+/// A server with an ideal disk and a manual clock.
 struct Play {
     server: Option<Server>,
     config: Config,

@@ -1,4 +1,4 @@
-//! House rules that no compiler checks, for the whole workspace.
+//! Code rules for the whole workspace that no compiler checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Code without comments and without its tests, which stand at the end.
+/// Code without comments, and without the tests at its end.
 fn code(text: &str) -> String {
     let (text, tests) = text.split_once("#[cfg(test)]\nmod tests {").unwrap_or((text, "}"));
     let outside = tests.lines().filter(|line| !line.is_empty() && !line.starts_with(' '));
@@ -56,7 +56,7 @@ fn every_module_says_what_it_owns() {
 }
 
 #[test]
-fn the_core_and_the_client_reach_for_nothing_outside() {
+fn core_and_client_use_no_io_threads_or_clocks() {
     for folder in ["core/src", "client/src"] {
         for (path, text) in sources(folder) {
             for banned in [
@@ -74,9 +74,9 @@ fn the_core_and_the_client_reach_for_nothing_outside() {
     }
 }
 
-/// Storage reaches its files through `Vfs`, of which one file is the real one.
+/// Storage accesses files only through `Vfs`, and only `vfs/os.rs` accesses real ones.
 #[test]
-fn storage_reaches_for_nothing_outside_but_through_vfs() {
+fn storage_uses_files_only_through_vfs() {
     let source = root().join("storage-fs/src");
     for (path, text) in sources("storage-fs/src") {
         let within = path.strip_prefix(&source).unwrap();
@@ -89,9 +89,9 @@ fn storage_reaches_for_nothing_outside_but_through_vfs() {
     }
 }
 
-/// Addresses and the order in which a macro polls are others in every process, numbers of types in every build.
+/// Addresses and the poll order of `select!` differ between processes, type ids between builds.
 #[test]
-fn nothing_depends_on_what_differs_between_processes() {
+fn code_does_not_depend_on_addresses_type_ids_or_poll_order() {
     for folder in ["core/src", "client/src", "storage-fs/src", "sim/src"] {
         for (path, text) in sources(folder) {
             for banned in [
@@ -112,10 +112,10 @@ fn nothing_depends_on_what_differs_between_processes() {
     }
 }
 
-/// The simulator's world is as closed; only the program around it has files, threads to run seeds in, and a clock for
-/// those who wait.
+/// The simulated world is restricted like the core. Only the program around it may use files,
+/// threads and a clock.
 #[test]
-fn simulated_worlds_reach_for_nothing_outside() {
+fn simulated_world_uses_no_io_threads_or_clocks() {
     const AROUND: [&str; 12] = [
         "batch.rs",
         "determinism.rs",
@@ -152,7 +152,7 @@ fn simulated_worlds_reach_for_nothing_outside() {
 }
 
 #[test]
-fn wire_knows_only_ids_and_errors() {
+fn wire_depends_only_on_ids_and_errors() {
     for (path, text) in sources("core/src/wire") {
         for (number, line) in code(&text).lines().enumerate() {
             let line = line.trim();
@@ -165,7 +165,7 @@ fn wire_knows_only_ids_and_errors() {
 }
 
 #[test]
-fn the_client_uses_only_wire_ids_and_errors_of_the_core() {
+fn client_uses_only_wire_ids_and_errors_of_the_core() {
     const ALLOWED: [&str; 5] = ["ErrorCode", "Instant", "Malformed", "SessionId", "Zxid"];
     for (path, text) in sources("client/src") {
         for line in code(&text).lines().filter(|line| line.contains("zabkeeper_core::")) {
@@ -178,7 +178,7 @@ fn the_client_uses_only_wire_ids_and_errors_of_the_core() {
 }
 
 #[test]
-fn the_architecture_page_names_every_module_of_the_core() {
+fn architecture_page_lists_every_core_module() {
     let page = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
     let source = root().join("core/src");
     for (path, _) in sources("core/src") {
@@ -191,12 +191,12 @@ fn the_architecture_page_names_every_module_of_the_core() {
     }
 }
 
-/// The numbered edge cases, and those among them that come with later features: what an ensemble's config node holds,
-/// read-only mode, reconfig, the admin server.
+/// The numbered edge cases, and those of features to come: the contents of an ensemble's config
+/// node, read-only mode, reconfig, the admin server.
 const EDGE_CASES: std::ops::RangeInclusive<u32> = 1..=230;
 const LATER: [std::ops::RangeInclusive<u32>; 3] = [64..=64, 143..=143, 203..=230];
 
-/// The numbers that stand behind the words `edge` and `edges`; `to` is for all between.
+/// The numbers after the words `edge` and `edges`; `to` stands for all numbers between.
 fn edges_named(text: &str) -> Vec<u32> {
     let mut named = Vec::new();
     let mut words =
@@ -224,7 +224,8 @@ fn edges_named(text: &str) -> Vec<u32> {
     named
 }
 
-/// A test names an edge case in its own name, in the title of a play, or beside the line of a play that shows it.
+/// A test names an edge case in its own name, in the title of a script, or beside the line of a
+/// script that shows it.
 #[test]
 fn every_edge_case_has_a_test_that_names_it() {
     assert_eq!(edges_named("fn c9_edges_1_to_3_and_7_are"), [1, 2, 3, 7]);
@@ -270,7 +271,7 @@ fn row_ids(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn every_id_in_the_code_stands_in_a_page() {
+fn every_row_id_in_the_code_is_in_the_compatibility_page() {
     let found: Vec<_> = row_ids("(ZAB-02 to OP-N11), UTF-8; x-ACL-1, FLW-x").collect();
     assert_eq!(found, ["ZAB-02", "OP-N11"]);
     let page = fs::read_to_string(root().join("docs/compatibility.md")).unwrap();

@@ -1,6 +1,7 @@
-//! What steps cost, and what they leave to later ones.
+//! The cost of steps, and the work that they leave to later steps.
 //!
-//! Owns a server with an ideal disk and one client. Must not measure time: units are the core's own measure.
+//! Owns a server with an ideal disk and one client. Must not measure time: cost is in units, the
+//! core's own measure.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use zabkeeper_core::{
 use crate::play::Disk;
 
 const CLIENT: ConnId = ConnId(1);
-/// Nodes below the one that dear requests are about.
+/// Children of the node that expensive requests are about.
 const NODES: u64 = 2_000;
 const EPHEMERAL: i32 = 1;
 
@@ -26,7 +27,7 @@ struct Host {
 }
 
 impl Host {
-    /// A server with nodes `/p/0` and so on, which are ephemeral.
+    /// A server with the ephemeral nodes `/p/0`, `/p/1` and so on.
     fn with_nodes(step_units: u64) -> Host {
         let id = ServerId(1);
         let mut config = Config::new(id, Voters::new([id]), Duration::from_secs(2)).expect("fine");
@@ -55,7 +56,7 @@ impl Host {
         host
     }
 
-    /// Gives what the step has cost.
+    /// Returns the cost of the step.
     fn step(&mut self, input: Input) -> u64 {
         let now = Now { mono: Instant(0), wall: WallMs(1_000_000) };
         let mut out = Outbox::default();
@@ -75,7 +76,7 @@ impl Host {
         self.step(Input::Client(CLIENT, ClientEvent::Request(frame)))
     }
 
-    /// The disk has done it all; what the dearest step of it has cost.
+    /// Completes all disk commands; returns the highest cost of a step.
     fn sync(&mut self) -> u64 {
         let mut most = 0;
         while !self.disk.queue.is_empty() {
@@ -86,7 +87,8 @@ impl Host {
         most
     }
 
-    /// What steps have left is done; how many more that took, and what the dearest has cost.
+    /// Runs all due steps that finish earlier work; returns their number, and the highest cost of
+    /// one.
     fn go_on(&mut self) -> (u32, u64) {
         let (mut steps, mut most) = (0, 0);
         while self.server.next_deadline().is_some_and(|(at, _)| at <= Instant(0)) {
@@ -105,8 +107,9 @@ fn list() -> Request {
     Request::GetChildren { path: "/p".into(), watch: false, with_stat: false }
 }
 
+/// OP-103, OP-104.
 #[test]
-fn op_103_104_what_nodes_are_counted_and_listed_for_does_not_visit_all_others() {
+fn counts_and_lists_do_not_visit_unrelated_nodes() {
     let mut host = Host::with_nodes(u64::MAX);
     assert_eq!(host.ask(Request::GetAllChildrenNumber { path: "/".into() }), 2);
     let cost = host.ask(Request::GetEphemerals { prefix: "/p/199".into() });
@@ -118,7 +121,7 @@ fn op_103_104_what_nodes_are_counted_and_listed_for_does_not_visit_all_others() 
 }
 
 #[test]
-fn a_request_costs_what_it_visits() {
+fn request_cost_grows_with_visited_nodes_and_written_bytes() {
     let mut host = Host::with_nodes(u64::MAX);
     assert!((NODES..NODES + 20).contains(&host.ask(list())));
     assert!((3 * NODES..3 * NODES + 60).contains(&host.ask(Request::MultiRead(vec![list(); 3]))));
@@ -131,9 +134,10 @@ fn a_request_costs_what_it_visits() {
     assert!((100..110).contains(&host.sync()), "to apply it");
 }
 
-/// One connection asks for a write and for a thousand dear reads behind it: its commit would answer all of them at once.
+/// One connection sends a write, then a hundred expensive reads and another write: the commit of
+/// the first write would answer all the reads at once (CONS-02).
 #[test]
-fn cons_02_reads_behind_a_write_are_answered_in_slices_and_in_order() {
+fn reads_behind_a_write_are_answered_in_slices_and_in_order() {
     let limit = 3 * NODES;
     let mut host = Host::with_nodes(limit);
     host.ask(create("/q".into(), 0));
@@ -147,7 +151,7 @@ fn cons_02_reads_behind_a_write_are_answered_in_slices_and_in_order() {
     assert!(host.sync() <= most);
     let (steps, dearest) = host.go_on();
     assert!((15..40).contains(&steps), "{steps} steps");
-    // Reads and writes have a share each.
+    // Reads and writes may use this much each.
     assert!(dearest <= 2 * most, "{dearest} units");
     let xids: Vec<i32> = host.replies.iter().map(|(xid, _)| *xid).collect();
     assert_eq!(xids, Vec::from_iter(first..=host.xid));
@@ -160,7 +164,7 @@ fn cons_02_reads_behind_a_write_are_answered_in_slices_and_in_order() {
 }
 
 #[test]
-fn what_is_committed_at_once_is_applied_in_slices() {
+fn transactions_committed_together_are_applied_in_slices() {
     let mut host = Host::with_nodes(100);
     for number in 0..1_000 {
         host.ask(create(format!("/q{number}"), 0));

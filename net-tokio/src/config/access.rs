@@ -1,19 +1,18 @@
-//! Who is believed, what nodes may be, where sessions live: what the core is told beside its limits (CONF-12, 35, 36, 47,
-//! 54, 55).
+//! Keys for authentication, node types and local sessions (CONF-12, 35, 36, 47, 54, 55).
 //!
-//! Owns these keys. Their defaults are the core's, but for those of a few switches.
+//! Owns these keys. Must not define defaults, except those of a few switches: the core does.
 
 use zabkeeper_core::{AuthOptions, Config, DigestAlg, SessionOptions, TreeOptions};
 
 use super::properties::{BadSetting, Properties};
 use super::{TRUE_FALSE, fit};
 
-/// What nodes may be, and what becomes of them by themselves.
+/// Sets the options of container and TTL nodes and of quotas.
 pub(super) fn with_tree(keys: &mut Properties, core: Config) -> Result<Config, BadSetting> {
     let given = keys.entry("extendedTypesEnabled").cloned();
     match (core.with_tree(tree(keys)?), given) {
         (Ok(core), _) => Ok(core),
-        // DATA-21: nothing else can be wrong with numbers in their ranges.
+        // DATA-21: with all numbers in range, extended types are the only possible error.
         (Err(error), Some(entry)) => Err(keys.refuse(&entry, &error.what)),
         (Err(error), None) => Err(BadSetting::new(error.to_string())),
     }
@@ -42,7 +41,7 @@ fn tree(keys: &mut Properties) -> Result<TreeOptions, BadSetting> {
     Ok(tree)
 }
 
-/// Who is believed.
+/// Reads the authentication options.
 pub(super) fn auth(keys: &mut Properties) -> Result<AuthOptions, BadSetting> {
     let super_digest = keys.entry("DigestAuthenticationProvider.superDigest").cloned();
     let hint = "user:digest, as DigestAuthenticationProvider of ZooKeeper prints it";
@@ -57,7 +56,7 @@ pub(super) fn auth(keys: &mut Properties) -> Result<AuthOptions, BadSetting> {
         digest_disabled: enabled == Some(false),
         digest_alg: digest_alg(keys)?,
         x509_super_user: keys.text("X509AuthenticationProvider.superUser", subject)?,
-        // As in ZooKeeper: lists may name certificates once there is a port for them.
+        // As in ZooKeeper, `secureClientPort` enables the x509 scheme in ACLs.
         x509: keys.entry("secureClientPort").is_some(),
         ensemble_names: keys.list("ensembleAuthName").map_or_else(Vec::new, |(_, names)| names),
         skip_acl: keys.switch("skipACL", ["yes", "no"])?.unwrap_or(false),
@@ -68,14 +67,14 @@ pub(super) fn auth(keys: &mut Properties) -> Result<AuthOptions, BadSetting> {
     Ok(auth)
 }
 
-/// Schemes that are offered because `authProvider.N` names their class.
+/// Enables the schemes whose ZooKeeper class an `authProvider.N` key names.
 fn offer(keys: &mut Properties, auth: &mut AuthOptions) {
     for entry in keys.take_prefixed("authProvider.") {
         match entry.value.rsplit('.').next() {
             Some("EnsembleAuthenticationProvider") => auth.ensemble = true,
             Some("KeyAuthenticationProvider") => auth.key = true,
             Some("X509AuthenticationProvider") => auth.x509 = true,
-            // They are there anyway.
+            // These schemes are always available.
             Some("DigestAuthenticationProvider" | "IPAuthenticationProvider") => {}
             Some("SASLAuthenticationProvider") => {
                 keys.warn(&entry, "has no effect yet: SASL comes with a later version");
@@ -89,7 +88,7 @@ fn digest_alg(keys: &mut Properties) -> Result<DigestAlg, BadSetting> {
     let Some(entry) = keys.take("DigestAuthenticationProvider.digestAlg") else {
         return Ok(DigestAlg::default());
     };
-    // Java takes SHA-1 with and without its dash, in any case.
+    // Java accepts `SHA-1` with and without its hyphen, in any case.
     match entry.value.to_ascii_uppercase().replace('-', "").as_str() {
         "SHA1" | "SHA" => Ok(DigestAlg::Sha1),
         "SHA256" => Ok(DigestAlg::Sha256),
@@ -99,7 +98,8 @@ fn digest_alg(keys: &mut Properties) -> Result<DigestAlg, BadSetting> {
     }
 }
 
-/// As in ZooKeeper a demand that nobody can meet is refused, and the list alone demands nothing.
+/// Reads the schemes of which clients must use one. As in ZooKeeper, an unavailable scheme is an
+/// error, and `enforce.auth.schemes` has no effect without `enforce.auth.enabled`.
 fn required_schemes(keys: &mut Properties, auth: &AuthOptions) -> Result<Vec<String>, BadSetting> {
     let switch = keys.entry("enforce.auth.enabled").cloned();
     let enabled = keys.switch("enforce.auth.enabled", TRUE_FALSE)?.unwrap_or(false);
@@ -125,7 +125,7 @@ fn required_schemes(keys: &mut Properties, auth: &AuthOptions) -> Result<Vec<Str
     Ok(schemes)
 }
 
-/// Where sessions live. As in ZooKeeper a server on its own has no local ones.
+/// Reads the options of local sessions. As in ZooKeeper, a standalone server has no local sessions.
 pub(super) fn sessions(
     keys: &mut Properties,
     in_ensemble: bool,

@@ -1,37 +1,40 @@
 //! The syntax of Java's properties files, in which `zoo.cfg` is written.
 //!
-//! Owns lines, continuation, comments, separators and escapes, as `java.util.Properties` reads them, and keeps the number
-//! of the line in which each key begins. Must not know what a key means, nor decide what is refused.
+//! Owns lines, continuation, comments, separators and escapes, as `java.util.Properties` reads
+//! them, and the number of the line in which each key begins. Must not know what a key means, nor
+//! decide which values are refused.
 //!
-//! A line ends with a line feed, a carriage return, or both. It is blank, a comment (`#` or `!`), or a key and a value
-//! with `=`, `:` or blanks between them. A backslash at its end continues it in the next line, whose leading blanks do not
-//! count; elsewhere a backslash takes the meaning from the character behind it, except in `\t`, `\n`, `\r`, `\f` and
-//! `\uXXXX`. A blank is a space, a tab or a form feed.
+//! A line ends with a line feed, a carriage return, or both. It is blank, a comment (`#` or `!`),
+//! or a key and a value, separated by `=`, `:` or blanks. A backslash at its end continues it in
+//! the next line, whose leading blanks are skipped; elsewhere a backslash makes the next character
+//! literal, except in `\t`, `\n`, `\r`, `\f` and `\uXXXX`. A blank is a space, a tab or a form
+//! feed.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A key, its value, and where they stand.
+/// A key, its value, and its line number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Pair {
     /// The line in which the key begins, counted from 1.
     pub(super) line: usize,
     pub(super) key: String,
     pub(super) value: String,
-    /// What is wrong with an escape in either of them; the worst of several.
+    /// An invalid escape in the key or the value; [`Fault::Unicode`] takes precedence.
     pub(super) fault: Option<Fault>,
 }
 
-/// What is wrong with an escape.
+/// An invalid escape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
-    /// `\u` without four hexadecimal digits, or with half a character; Java refuses the first. It is left as it stands.
+    /// `\u` without four hexadecimal digits, which Java refuses, or with an unpaired surrogate. The
+    /// text keeps it unchanged.
     Unicode,
-    /// A backslash before a letter or a digit that has no meaning with it, so that it is dropped.
+    /// A backslash before a letter or digit with which it forms no escape; it is dropped.
     Dropped(char),
 }
 
-/// Every pair of a text, in its order.
+/// All pairs of a text, in order.
 pub(super) fn read(text: &str) -> Vec<Pair> {
     let mut lines = Lines { chars: text.chars().peekable(), number: 1 };
     let mut pairs = Vec::new();
@@ -41,16 +44,16 @@ pub(super) fn read(text: &str) -> Vec<Pair> {
     pairs
 }
 
-/// Cuts a text into logical lines.
+/// Splits a text into logical lines.
 struct Lines<'a> {
     chars: Peekable<Chars<'a>>,
-    /// That of the natural line in which the next character stands.
+    /// Number of the natural line that contains the next character, from 1.
     number: usize,
 }
 
 impl Lines<'_> {
-    /// The next line that has a key, with the number of its first natural line, without leading blanks and without what
-    /// continues it.
+    /// The next logical line that is not blank or a comment, and the number of its first natural
+    /// line. Leading blanks and the backslashes of continuations are removed.
     fn next_logical(&mut self) -> Option<(usize, String)> {
         let mut text = String::new();
         let mut first = self.number;
@@ -75,7 +78,8 @@ impl Lines<'_> {
         }
     }
 
-    /// The rest of a natural line, and its end. Says whether the next one continues it.
+    /// Appends the rest of a natural line to `text` and consumes its end; true if the next line
+    /// continues it.
     fn take_natural(&mut self, text: &mut String) -> bool {
         let mut escaped = false;
         while let Some(next) = self.chars.next() {
@@ -138,7 +142,7 @@ fn unescape(text: &str, fault: &mut Option<Fault>) -> String {
             match unicode(rest) {
                 Some((c, units)) => {
                     plain.push(c);
-                    // Between two units stands the backslash of the second.
+                    // `rest` begins after the first backslash; the second unit has one of its own.
                     rest = &rest[units * "\\uXXXX".len() - 1..];
                 }
                 None => {
@@ -167,8 +171,8 @@ fn unescape(text: &str, fault: &mut Option<Fault>) -> String {
     plain
 }
 
-/// The character behind a backslash where `text`, which begins with `u`, goes on as it should, and of how many units of
-/// UTF-16 it is made.
+/// Decodes a `\uXXXX` escape, whose backslash is not in `text`, or a surrogate pair of two. Returns
+/// the character and its number of UTF-16 units; `None` if the escape is invalid.
 fn unicode(text: &str) -> Option<(char, usize)> {
     let unit = |text: &str| {
         let digits = text.strip_prefix('u')?.get(..4)?;
@@ -189,7 +193,8 @@ mod tests {
 
     use super::*;
 
-    /// A text of the recording: characters that are not printable stand as their units of UTF-16.
+    /// Decodes a text of the recording, in which unprintable characters are `\` and their UTF-16
+    /// units in hexadecimal.
     fn unquoted(text: &str) -> String {
         let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         let mut parts = text.expect("stands in brackets").split('\\');
@@ -201,9 +206,9 @@ mod tests {
         String::from_utf16(&units).expect("no case has half a character")
     }
 
-    /// Recorded by `RecordProperties.java` beside the file.
+    /// `RecordProperties.java`, in the same directory, recorded the expected results with Java.
     #[test]
-    fn every_text_is_read_as_java_reads_it() {
+    fn properties_parse_as_in_java() {
         let recorded = include_str!("../../tests/golden/properties-java17.txt");
         let mut refused = 0;
         for case in recorded.lines() {
@@ -222,8 +227,8 @@ mod tests {
             let mut got: BTreeMap<String, String> =
                 pairs.into_iter().map(|pair| (pair.key, pair.value)).collect();
             if text.trim_end_matches(is_end).ends_with('\\') {
-                // Java makes a key without a name of a backslash that is alone in the last line, or none, depending on
-                // how that line ends.
+                // For a lone backslash in the last line Java returns an empty key or none,
+                // depending on how that line ends.
                 expected.remove("");
                 got.remove("");
             }
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_the_number_of_the_line_that_it_begins_in() {
+    fn key_has_number_of_its_first_line() {
         let text = "# a \\\na=1\r\n\r\n\rb=2,\\\r\n  \\\r\n 3\n \\\n  c\\\n d=4\\\\\ne=5";
         let lines: Vec<(usize, String)> = read(text)
             .into_iter()
@@ -244,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_without_meaning_are_faults() {
+    fn invalid_escapes_are_faults() {
         let fault = |text: &str| read(text).remove(0).fault;
         assert_eq!(fault("a=\\:\\=\\#\\!\\ \\\\\\t\\u0041\\ud83d\\ude00"), None);
         assert_eq!(fault("dataDir=C:\\zk\\d"), Some(Fault::Dropped('z')));

@@ -1,23 +1,24 @@
-//! The keys that ZooKeeper knows, each with what this server makes of it.
+//! The keys of ZooKeeper, and how this server treats each.
 //!
-//! Owns the one table of names: which keys may also come as Java system properties, which have no effect and why. Must
-//! not read values: `mod`, `members`, `access` and `limits` do.
+//! Owns the table of names: which keys may also be Java system properties, which have no effect and
+//! why. Must not read values: `mod`, `members`, `access` and `limits` do.
 //!
-//! ZooKeeper's parser takes some keys itself and makes a system property, with `zookeeper.` in front, of every other
-//! line. Those others are written in both forms, in the file and as `-D` options, so both are read here.
+//! ZooKeeper's parser handles some keys itself and turns every other line into a system property
+//! with the prefix `zookeeper.`. Operators write such keys in the file and as `-D` options, with
+//! and without the prefix, so this server reads both.
 
-/// What becomes of a key.
+/// How the server treats a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Acted on; only the file has it.
+    /// Supported; in the file only.
     Line,
-    /// Acted on; the file has it, or a `-Dzookeeper.` option.
+    /// Supported; in the file or as a `-Dzookeeper.` option.
     Property,
-    /// As `Property`, and Java knows it without `zookeeper.` in front.
+    /// As `Property`, but as an option also without `zookeeper.`, as in ZooKeeper.
     BareProperty,
-    /// Whatever it says, clients find the same; the text says why.
+    /// No effect, because clients would see no difference; the text says why.
     Same(&'static str),
-    /// Not acted on yet.
+    /// Not supported yet.
     Later,
 }
 
@@ -29,7 +30,7 @@ const JAVA: &str = "it is for Java only";
 const BATCHES: &str = "writes are synced together as they come";
 const NO_WAIT: &str = "requests wait in their sockets, not in a queue";
 
-/// Keys whose whole name is known, in alphabetical order.
+/// Complete names of keys, in alphabetical order.
 const KEYS: &[(&str, Kind)] = &[
     ("4lw.commands.whitelist", Property),
     ("DigestAuthenticationProvider.digestAlg", Property),
@@ -153,7 +154,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("znode.container.maxPerMinute", BareProperty),
 ];
 
-/// Beginnings of keys, for those whose whole name is not above.
+/// Prefixes of keys, for keys that are not in [`KEYS`].
 const PREFIXES: &[(&str, Kind)] = &[
     ("DigestAuthenticationProvider.", Later),
     ("IPAuthenticationProvider.", Later),
@@ -191,8 +192,8 @@ const PREFIXES: &[(&str, Kind)] = &[
     ("znode.container.", Later),
 ];
 
-/// Values with which a key that has no effect says what holds anyway, most of them that something is off: nothing is
-/// lost by ignoring those. In alphabetical order.
+/// Values that describe what this server does anyway, for keys without effect: no warning is needed
+/// for them. Most switch a feature off. In alphabetical order.
 const HOLDS: &[(&str, &[&str])] = &[
     ("admin.enableServer", &["false"]),
     ("admin.forceHttps", &["false"]),
@@ -242,7 +243,7 @@ const HOLDS: &[(&str, &[&str])] = &[
     ("watchManagerName", &["org.apache.zookeeper.server.watch.WatchManager"]),
 ];
 
-/// Keys that mean something only where another one does not say `false`.
+/// Prefixes of keys that ZooKeeper ignores if the second key is `false`.
 const GROUPS: &[(&str, &str)] = &[
     ("admin.", "admin.enableServer"),
     ("jvm.pause.monitor.", "jvm.pause.monitor"),
@@ -250,32 +251,33 @@ const GROUPS: &[(&str, &str)] = &[
     ("quorum.auth.", "quorum.auth.enableSasl"),
 ];
 
-/// Does this key, which has no effect, say what holds without it?
+/// Does this value of a key without effect describe what the server does anyway?
 pub(crate) fn says_what_holds(key: &str, value: &str) -> bool {
     let values = HOLDS.binary_search_by_key(&key, |(name, _)| name).map(|at| HOLDS[at].1);
     match (key, value.parse::<u64>()) {
-        // Old files go anyway.
+        // Old files are always purged.
         ("autopurge.purgeInterval", Ok(hours)) => hours > 0,
         _ => values.unwrap_or_default().iter().any(|holds| value.eq_ignore_ascii_case(holds)),
     }
 }
 
-/// The key that switches a group of keys, of which this one is.
+/// The key that enables the group of keys to which `key` belongs.
 pub(crate) fn switch_of(key: &str) -> Option<&'static str> {
     GROUPS.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, switch)| *switch)
 }
 
-/// The keys that are acted on.
+/// The supported keys.
 #[cfg(test)]
 pub(crate) fn acted_on() -> impl Iterator<Item = &'static str> {
     let acted_on = |kind| matches!(kind, Line | Property | BareProperty);
     KEYS.iter().filter(move |(_, kind)| acted_on(*kind)).map(|(key, _)| *key)
 }
 
-/// What stands in front of the names of ZooKeeper's system properties.
+/// The prefix of ZooKeeper's system properties.
 const PREFIX: &str = "zookeeper.";
 
-/// What becomes of this key, without `zookeeper.` in front; none where ZooKeeper does not know it either.
+/// How the server treats this key, given without the prefix `zookeeper.`; `None` if ZooKeeper does
+/// not know the key.
 pub(crate) fn kind(key: &str) -> Option<Kind> {
     let whole = KEYS.binary_search_by_key(&key, |(name, _)| name).ok().map(|at| KEYS[at].1);
     whole.or_else(|| {
@@ -283,8 +285,8 @@ pub(crate) fn kind(key: &str) -> Option<Kind> {
     })
 }
 
-/// The name under which a line of the file is looked for: `zookeeper.` in front changes nothing, except for keys that
-/// only the file has.
+/// The name of a key in the file without the prefix `zookeeper.`, which is allowed for all known
+/// keys but those of kind `Line`.
 pub(crate) fn of_line(key: &str) -> &str {
     match key.strip_prefix(PREFIX) {
         Some(rest) if kind(rest).is_some_and(|kind| kind != Line) => rest,
@@ -292,20 +294,20 @@ pub(crate) fn of_line(key: &str) -> &str {
     }
 }
 
-/// What a `-D` option is to this server.
+/// How the server treats a `-D` option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flag<'a> {
-    /// The key that it gives a value to.
+    /// The option sets this key.
     Key(&'a str),
-    /// A key that ZooKeeper does not take from there, and what to write instead.
+    /// A key that ZooKeeper does not read from this option; the text says what to write instead.
     Misplaced(&'static str),
-    /// A misspelt key of ZooKeeper, probably.
+    /// An unknown name with the prefix `zookeeper.`, probably misspelt.
     Unknown,
-    /// None of ours.
+    /// An option for Java or other software, or one without effect here; ignored silently.
     Foreign,
 }
 
-/// The same for the name of a `-D` option.
+/// How the server treats the `-D` option of this name.
 pub(crate) fn of_flag(name: &str) -> Flag<'_> {
     let (key, has_prefix) = match name.strip_prefix(PREFIX) {
         Some(key) => (key, true),
@@ -325,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_can_be_searched() {
+    fn key_tables_are_sorted() {
         assert!(KEYS.is_sorted_by(|a, b| a.0 < b.0));
         assert!(PREFIXES.is_sorted_by(|a, b| a.0 < b.0));
         assert!(HOLDS.is_sorted_by(|a, b| a.0 < b.0));
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_have_the_prefix_of_properties() {
+    fn zookeeper_prefix_is_allowed_for_properties_in_file() {
         assert_eq!(of_line("zookeeper.snapCount"), "snapCount");
         assert_eq!(of_line("snapCount"), "snapCount");
         assert_eq!(of_line("zookeeper.jute.maxbuffer"), "jute.maxbuffer");
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_have_the_prefix_that_java_knows_them_by() {
+    fn options_need_the_prefix_that_zookeeper_reads() {
         assert_eq!(of_flag("zookeeper.snapCount"), Flag::Key("snapCount"));
         assert_eq!(of_flag("jute.maxbuffer"), Flag::Key("jute.maxbuffer"));
         assert_eq!(of_flag("zookeeper.jute.maxbuffer"), Flag::Key("jute.maxbuffer"));

@@ -1,4 +1,4 @@
-//! What clients may take up: connections, bytes, requests under way (THR rows).
+//! Keys that limit clients: connections, bytes, outstanding requests (THR rows).
 //!
 //! Owns these keys. Must not enforce anything: the driver in the core does.
 
@@ -10,12 +10,12 @@ use zabkeeper_core::throttle::{ThrottleOptions, Weights};
 use super::properties::{BadSetting, Properties};
 use super::{TRUE_FALSE, fit};
 
-/// `largeRequestMaxBytes` where nothing else is said.
+/// Default of `largeRequestMaxBytes`.
 const LARGE_BYTES: i64 = 100 << 20;
 
 const MOST: i64 = i32::MAX as i64;
 
-/// What the file and options say for one of `voters` servers.
+/// Reads the limits of one of `voters` servers.
 pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<ClientLimits, BadSetting> {
     let mut limits = ClientLimits::default();
     if let Some(bytes) = keys.number("jute.maxbuffer", 100..=128 << 20, "bytes, such as 1048575")? {
@@ -32,7 +32,8 @@ pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<ClientLimits,
     }
     let requests = "a number of requests, such as 1000";
     let outstanding = keys.number("globalOutstandingLimit", 0..=MOST, requests)?;
-    // As in ZooKeeper: followers ask the leader, so that the others' together are one limit of its own.
+    // As in ZooKeeper, the limit is divided by the number of followers, so that all followers
+    // together send the leader no more than one server's limit.
     let share = if voters > 2 { voters - 1 } else { 1 };
     limits.outstanding = outstanding.map_or(limits.outstanding, fit) / share as u64;
     let requests = "a number of requests, or 0 for no bound";
@@ -49,7 +50,7 @@ pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<ClientLimits,
     Ok(limits)
 }
 
-/// A bound that zero switches off; none where nothing is said.
+/// Reads a bound: `None` if the key is absent, `Some(None)` if 0 disables the bound.
 fn bound(keys: &mut Properties, key: &str, hint: &str) -> Result<Option<Option<i64>>, BadSetting> {
     let number = keys.number(key, 0..=MOST, hint)?;
     Ok(number.map(|number| Some(number).filter(|number| *number > 0)))
@@ -95,7 +96,7 @@ fn throttle(keys: &mut Properties) -> Result<ThrottleOptions, BadSetting> {
     ] {
         *place = number(name, 1, weight)?.map_or(*place, fit);
     }
-    // Nothing costs less than a local session, as in ZooKeeper.
+    // As in ZooKeeper, no weight is less than that of a local session.
     weights.global = weights.global.max(weights.local);
     weights.renew = weights.renew.max(weights.local);
     let weighted = keys.switch("connection_throttle_weight_enabled", TRUE_FALSE)?;

@@ -1,7 +1,7 @@
-//! The members of an ensemble: `server.N` lines and what goes with them.
+//! The members of an ensemble: `server.N` lines and the keys that apply to an ensemble only.
 //!
-//! Owns their grammar, `server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`, and what is refused of
-//! it. Must not resolve names nor open sockets.
+//! Owns their grammar, `server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`,
+//! and which values are refused. Must not resolve names nor open sockets.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -14,57 +14,60 @@ use zabkeeper_core::{ServerId, Voters};
 use super::fit;
 use super::properties::{BadSetting, Entry, Place, Properties};
 
-/// The servers that decide together, and how this one reaches them.
+/// The servers of the ensemble, and how this server connects to them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ensemble {
-    /// All of them, by id; this server is among them.
+    /// All members, this server included, sorted by id.
     pub(crate) members: Vec<Member>,
-    /// `quorumListenOnAllIPs`: listen on every address instead of the one that the own line names.
+    /// `quorumListenOnAllIPs`: listen on every address instead of the host of this server's line.
     pub(crate) listen_everywhere: bool,
     /// `cnxTimeout`: time for one attempt to connect to one address.
     pub(crate) connect_timeout: Duration,
-    /// `quorum.secretFile`: where the secret of the ensemble is, which its servers prove to each other that they know.
+    /// `quorum.secretFile`: the file with the ensemble's shared secret, with which servers
+    /// authenticate each other.
     pub(crate) secret_file: Option<SecretFile>,
-    /// `quorum.secretRequired`: are servers that do not know it refused?
+    /// `quorum.secretRequired`: are servers without the secret refused?
     pub(crate) demands_secret: bool,
-    /// What the file holds; nothing until it is read.
+    /// The secrets in the file; none until it is read.
     pub(crate) secrets: Secrets,
-    /// `electionPortBindRetry`: how often an address that cannot be had is tried again, a second apart; none is for ever.
+    /// `electionPortBindRetry`: number of retries, one second apart, when an address cannot be
+    /// bound; `None` means no limit.
     pub(crate) bind_retries: Option<u32>,
 }
 
-/// Where secrets are.
+/// The file with the secrets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SecretFile {
     pub(crate) path: PathBuf,
-    /// The line that says so.
+    /// The entry of `quorum.secretFile`, for errors.
     entry: Entry,
 }
 
-/// What a `server.N` line says.
+/// The content of a `server.N` line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Member {
     pub(crate) id: ServerId,
-    /// Name or address; IPv6 without its brackets.
+    /// Host name or address; an IPv6 address without brackets.
     pub(crate) host: String,
-    /// Where learners find their leader.
+    /// Port on which the leader accepts learners.
     pub(crate) quorum_port: u16,
-    /// Where notifications of an election go.
+    /// Port for election notifications.
     pub(crate) election_port: u16,
-    /// Host, if given, and port behind the semicolon.
+    /// Client host, if given, and client port, from the part after the semicolon.
     pub(crate) client: Option<(Option<String>, u16)>,
 }
 
-/// Time to connect, where `cnxTimeout` does not say. ZooKeeper waits 5 s; a lost first packet is repeated after one.
+/// Default of `cnxTimeout`. ZooKeeper's is 5 s; TCP retransmits a lost SYN after 1 s, so 2 s
+/// suffice.
 const CONNECT_TIME_MS: i64 = 2_000;
 
-/// `electionPortBindRetry` where nothing is said, as in ZooKeeper.
+/// Default of `electionPortBindRetry`, as in ZooKeeper.
 const BIND_RETRIES: u32 = 3;
 
 const FORM: &str = "write server.N=host:2888:3888, with ;2181 behind it for the client port";
 
 impl Member {
-    /// Reads one line.
+    /// Parses one `server.N` line.
     fn read(keys: &Properties, entry: &Entry) -> Result<Member, BadSetting> {
         let refuse = |what: &str| keys.refuse(entry, what);
         let id = entry.key["server.".len()..].parse().ok().filter(|id| *id <= 255);
@@ -104,7 +107,7 @@ impl Member {
     }
 }
 
-/// A host, which may be an IPv6 address in brackets, and what stands behind its colon.
+/// Splits off the host, which may be an IPv6 address in brackets, from the part after its colon.
 fn split_host(text: &str) -> Option<(&str, &str)> {
     let (host, rest) = match text.strip_prefix('[') {
         Some(text) => {
@@ -126,7 +129,7 @@ fn client_address(text: &str) -> Option<(Option<String>, u16)> {
     }
 }
 
-/// An IPv6 address may be written in brackets.
+/// Removes the brackets around an IPv6 address.
 pub(super) fn without_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
@@ -135,7 +138,7 @@ fn port(text: &str) -> Option<u16> {
     text.trim().parse().ok().filter(|port| *port > 0)
 }
 
-/// Every `server.N` line, by id.
+/// Reads all `server.N` lines, sorted by id.
 pub(super) fn read_members(keys: &mut Properties) -> Result<Vec<Member>, BadSetting> {
     if let Some(entry) = keys.take("dynamicConfigFile") {
         let what = "changing the members of an ensemble comes with a later version; move the \
@@ -155,7 +158,8 @@ pub(super) fn read_members(keys: &mut Properties) -> Result<Vec<Member>, BadSett
     Ok(members)
 }
 
-/// What goes with the lines of an ensemble of several; a server on its own ignores these keys.
+/// Reads the keys that apply to an ensemble only; `None` for a standalone server, which ignores
+/// them.
 pub(super) fn ensemble(
     keys: &mut Properties,
     members: Vec<Member>,
@@ -209,17 +213,17 @@ fn secret_file(keys: &mut Properties) -> Result<Option<SecretFile>, BadSetting> 
 }
 
 impl SecretFile {
-    /// Reads the secrets, unless others may read the file, too.
+    /// Reads the secrets.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The file is unreadable, accessible to users other than its owner, or holds no valid secret.
     pub(super) fn read(&self, zoo_cfg: &str) -> Result<Secrets, BadSetting> {
         let path = self.path.display();
         let read = || -> io::Result<(u32, String)> {
             let mut file = std::fs::File::open(&self.path)?;
             let mode = mode(&file.metadata()?);
             let mut text = String::new();
-            // Enough for any that is accepted: it is not to fill the memory.
+            // Bounds the memory; every valid file is smaller.
             file.by_ref().take(1 << 16).read_to_string(&mut text)?;
             Ok((mode, text))
         };
@@ -248,13 +252,14 @@ fn mode(file: &std::fs::Metadata) -> u32 {
 }
 
 impl Ensemble {
-    /// As `/zookeeper/config` shows it (DATA-27). Membership does not change, so its version is the first.
+    /// The content of `/zookeeper/config` (DATA-27). Membership does not change, so the version is
+    /// 0.
     pub(crate) fn text(&self) -> String {
         let lines: String = self.members.iter().map(|member| format!("{member}\n")).collect();
         lines + "version=0"
     }
 
-    /// All members decide.
+    /// The voters: all members.
     pub(crate) fn voters(&self) -> Voters {
         Voters::new(self.members.iter().map(|member| member.id))
     }
@@ -266,23 +271,23 @@ impl Ensemble {
 }
 
 impl Member {
-    /// Host and port for people: IPv6 in brackets.
+    /// Host and port as text, an IPv6 address in brackets.
     pub(super) fn address(host: &str, port: &dyn fmt::Display) -> String {
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Host and port for learners, for people.
+    /// Host and quorum port as text.
     pub(crate) fn quorum_address(&self) -> String {
         Member::address(&self.host, &self.quorum_port)
     }
 
-    /// Host and port for notifications, for people.
+    /// Host and election port as text.
     pub(crate) fn election_address(&self) -> String {
         Member::address(&self.host, &self.election_port)
     }
 }
 
-/// As ZooKeeper prints it in `conf`.
+/// The form of ZooKeeper's four-letter command `conf`.
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ports = format!("{}:{}:participant", self.quorum_port, self.election_port);

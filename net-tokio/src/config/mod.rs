@@ -1,7 +1,8 @@
-//! What the operator decides, read from `zoo.cfg` into values that are valid by construction.
+//! The configuration: reads `zoo.cfg` into values that are valid by construction.
 //!
-//! Owns the keys that `members`, `access` and `limits` do not, with their defaults, and what comes of all together.
-//! Must not touch files but the one it is told to read, `myid` and the secret, nor sockets.
+//! Owns the keys that `members`, `access` and `limits` do not own, with their defaults, and the
+//! combination of all. Must not touch files other than the given one, `myid` and the secret file,
+//! nor sockets.
 
 mod access;
 mod java_properties;
@@ -24,34 +25,35 @@ pub(crate) use members::{Ensemble, Member};
 pub use properties::BadSetting;
 use properties::{Entry, FLAGS, Properties};
 
-/// Everything that the driver and the core are told.
+/// The settings of the driver and the core.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// What the core needs.
+    /// The configuration of the core.
     pub(crate) core: Config,
-    /// The other servers; none for a server on its own.
+    /// The ensemble; `None` for a standalone server.
     pub(crate) ensemble: Option<Ensemble>,
-    /// Address to listen on; none is every address of the machine.
+    /// Host name or address to listen on; `None` means every address of the machine.
     pub(crate) host: Option<String>,
-    /// Port to listen on; 0 leaves the choice to the system, until it is made.
+    /// Client port to listen on; 0 lets the system choose one, which then replaces the 0.
     pub(crate) port: u16,
-    /// `dataDir`: where snapshots and state go, in a folder of our own.
+    /// `dataDir`: snapshots are in its subdirectory [`OUR_FOLDER`].
     pub(crate) data_dir: PathBuf,
-    /// `dataLogDir`: where the log goes.
+    /// `dataLogDir`: log and state file are in its subdirectory [`OUR_FOLDER`].
     pub(crate) log_dir: PathBuf,
-    /// `datadir.autocreate`: may the folders of ours be made where there are none?
+    /// `datadir.autocreate`: may the server create missing directories?
     pub(crate) create_folders: bool,
-    /// Of a segment of the log: `preAllocSize`, or `txnLogSizeLimitInKb` where that is less, in bytes here (KiB in the file).
+    /// Size of a log segment in bytes: the smaller of `preAllocSize` and `txnLogSizeLimitInKb`,
+    /// which are in KiB.
     pub(crate) segment_bytes: u64,
     /// `fsync.warningthresholdms`: a write to the log that takes longer is logged.
     pub(crate) slow_write: Duration,
-    /// What clients may take up.
+    /// Limits on clients.
     pub(crate) limits: ClientLimits,
     /// `clientTcpKeepAlive` (WIRE-19).
     pub(crate) keep_alive: bool,
-    /// `clientPortListenBacklog`; none is ours.
+    /// `clientPortListenBacklog`; `None` means the default.
     pub(crate) backlog: Option<u32>,
-    /// Four-letter words that are answered.
+    /// Four-letter commands that are answered.
     pub words: Whitelist,
 }
 
@@ -64,26 +66,28 @@ pub enum Whitelist {
     These(Vec<String>),
 }
 
-/// Folder of ours within `dataDir` and `dataLogDir`, so that a directory can never hold two formats mixed.
+/// Our subdirectory of `dataDir` and `dataLogDir`, so that no directory mixes our files with
+/// ZooKeeper's.
 pub(crate) const OUR_FOLDER: &str = "zabkeeper";
 
-/// Largest tick, ms: 20 of them, the longest session timeout, still fit the wire's signed 32 bits.
+/// Largest `tickTime`, ms: 20 ticks, the default maximum session timeout, fit the protocol's `int`.
 const MAX_TICK_MS: i64 = i32::MAX as i64 / 20;
 
-/// Most ticks of a limit: a day of the default tick.
+/// Largest `initLimit` and `syncLimit`, in ticks: a day of 3 s ticks, the default.
 const MAX_TICKS: i64 = 28_800;
 
-/// A write to the log that takes longer is logged, where nothing else is configured.
+/// Default of `fsync.warningthresholdms`.
 const SLOW_WRITE: Duration = Duration::from_secs(1);
 
-/// How most switches are written.
+/// The values of most switches.
 const TRUE_FALSE: [&str; 2] = ["true", "false"];
 
-/// The server that runs where no `server.N` line names one.
+/// The id of a standalone server without a `server.N` line.
 const ALONE: ServerId = ServerId(1);
 
 impl Settings {
-    /// For trying it out: this machine only, data in the current folder, all four-letter words.
+    /// Settings for trying it out: listens on 127.0.0.1 only, keeps its data in the current
+    /// directory, answers all four-letter commands.
     pub fn for_a_try() -> Settings {
         let tick = Duration::from_millis(2000);
         let core = Config::new(ALONE, Voters::new([ALONE]), tick).expect("2 s is a tick");
@@ -105,10 +109,10 @@ impl Settings {
         }
     }
 
-    /// What a file says, and what the operator should be warned of.
+    /// Reads the settings of a file, and the warnings for the operator.
     ///
     /// # Errors
-    /// A file that cannot be read, or a setting that cannot be.
+    /// An unreadable file, or an invalid setting.
     pub(crate) fn from_file(path: &Path) -> Result<(Settings, Vec<String>), BadSetting> {
         let file = path.display().to_string();
         let bytes = std::fs::read(path)
@@ -137,29 +141,29 @@ impl Settings {
         Ok((settings, warnings))
     }
 
-    /// What the core is told.
+    /// The configuration of the core.
     pub fn core(&self) -> &Config {
         &self.core
     }
 
-    /// Host and port for clients, as people write them; `everywhere` stands for the host where none is named.
+    /// Host and port for clients, as text; `everywhere` replaces the host if none is configured.
     pub(crate) fn client_address(&self, everywhere: &str) -> String {
         Member::address(self.host.as_deref().unwrap_or(everywhere), &self.port)
     }
 
-    /// Where snapshots and state are.
+    /// The directory of snapshots.
     pub(crate) fn snapshot_folder(&self) -> PathBuf {
         self.data_dir.join(OUR_FOLDER)
     }
 
-    /// Where the log is.
+    /// The directory of the log and the state file.
     pub(crate) fn log_folder(&self) -> PathBuf {
         self.log_dir.join(OUR_FOLDER)
     }
 }
 
 impl Whitelist {
-    /// Is the command to be answered?
+    /// Is this command answered?
     pub fn allows(&self, word: Word) -> bool {
         match self {
             Whitelist::All => true,
@@ -168,11 +172,12 @@ impl Whitelist {
     }
 }
 
-/// Reads the text of `file`, whose name only goes into messages, and options of Java: environment variables with their
-/// texts, of which the last one counts. `read` reads the file `myid`.
+/// Parses `text`, the content of `file`, whose name is used in messages only, and `flags`: the
+/// environment variables with Java options and their values; the last one takes precedence. `read`
+/// reads the file `myid`. Returns the settings and the warnings.
 ///
 /// # Errors
-/// The first setting that cannot be.
+/// The first invalid setting.
 pub fn parse(
     file: &str,
     text: &str,
@@ -189,7 +194,7 @@ pub fn parse(
         _ => return Err(keys.missing("dataDir", "the folder for its data, as dataDir=/var/lib/zk")),
     };
     let members = members::read_members(&mut keys)?;
-    // One `server.N` line makes a server on its own, whatever `myid` says, as with ZooKeeper.
+    // As in ZooKeeper, a single `server.N` line makes a standalone server, and `myid` is not read.
     let id = match &members[..] {
         [] => ALONE,
         [only] => only.id,
@@ -201,7 +206,7 @@ pub fn parse(
     let mut core = core_config(&mut keys, id, voters)?;
     core.sessions = access::sessions(&mut keys, ensemble.is_some())?;
     let voters = core.voters().ids().count();
-    // Empty, it would put the log into whatever folder the server is started from.
+    // An empty path would put the log into the current directory.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
     let log_dir = log_dir.map_or_else(|| data_dir.clone(), PathBuf::from);
     let hint = "a port, such as 2181, or 0 for any that is free";
@@ -212,7 +217,7 @@ pub fn parse(
         (None, None) => return Err(keys.missing("clientPort", "clientPort=2181")),
     };
     let limits = limits::read(&mut keys, voters)?;
-    // Whatever may be written may be read again.
+    // Every node that a request may write must fit into a reply.
     core.limits.record_bytes = core.limits.record_bytes.max(limits.max_frame as usize / 2 * 3);
     let host = keys.text("clientPortAddress", "an address of this machine")?;
     let host = host.map(|host| members::without_brackets(&host).to_owned());
@@ -241,7 +246,8 @@ pub fn parse(
     Ok((settings, keys.warnings))
 }
 
-/// Keys that promise protection by what comes with a later version: to start without it would be worse than not to.
+/// Refuses keys that require a security feature that is not supported yet: to start without it
+/// would be unsafe.
 fn refuse_what_would_not_protect(keys: &mut Properties) -> Result<(), BadSetting> {
     for (key, what) in [
         (
@@ -267,7 +273,7 @@ fn refuse_what_would_not_protect(keys: &mut Properties) -> Result<(), BadSetting
     Ok(())
 }
 
-/// Which of several servers this one is: the file `myid` says (CONF-60).
+/// The id of this server among several, from the file `myid` (CONF-60).
 fn my_id(
     data_dir: &Path,
     members: &[Member],
@@ -283,7 +289,7 @@ fn my_id(
         );
         BadSetting::new(what)
     })?;
-    // Whatever else somebody has noted there, ZooKeeper reads the first line.
+    // As in ZooKeeper, only the first line is read.
     let text = text.split(['\n', '\r']).next().unwrap_or_default().trim();
     let id = text.parse().ok().map(ServerId);
     id.filter(|id| members.iter().any(|member| member.id == *id)).ok_or_else(|| {
@@ -334,7 +340,7 @@ fn session_timeouts(keys: &mut Properties, core: Config) -> Result<Config, BadSe
     }
 }
 
-/// None where it is absent or -1, ZooKeeper's word for the default.
+/// Reads a session timeout; `None` if the key is absent or -1, which is ZooKeeper's default.
 fn session_timeout(keys: &mut Properties, key: &str) -> Result<Option<Duration>, BadSetting> {
     let hint = "milliseconds, such as 4000, or -1 for the default";
     let ms = keys.number(key, -1..=i64::from(i32::MAX), hint)?;
@@ -372,7 +378,7 @@ fn ignore_the_rest(keys: &mut Properties) {
         let what = match keys::kind(key) {
             Some(Kind::Same(why)) => format!("has no effect here: {why}"),
             Some(Kind::Later) => "has no effect yet".to_owned(),
-            // All others have been taken.
+            // All other supported keys were removed when they were read.
             Some(Kind::Line | Kind::Property | Kind::BareProperty) => {
                 "has no effect on a server on its own".to_owned()
             }

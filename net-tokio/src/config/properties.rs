@@ -1,13 +1,14 @@
-//! What `zoo.cfg` and the options of Java say, by key.
+//! The settings of `zoo.cfg` and of Java `-D` options, by key.
 //!
-//! Owns entries, options, the values' types and the naming of a fault's place. Must not know what a key means.
+//! Owns entries, options, the types of values, and the location named in errors. Must not know what
+//! a key means.
 //!
-//! The file is a properties file of Java's (`java_properties`), whose keys and values are trimmed, as ZooKeeper does. A
-//! file that is not UTF-8 is Latin-1, as every one is to Java. A key given twice counts with its last value. The mark with
-//! which some editors begin a file (U+FEFF) is no part of it.
+//! The file is a Java properties file (`java_properties`); keys and values are trimmed, as in
+//! ZooKeeper. A file that is not UTF-8 is read as Latin-1, which Java uses for every file. Of a key
+//! given twice, the last value is used. A byte order mark (U+FEFF) at the start is skipped.
 //!
-//! Options are those of the environment variables `SERVER_JVMFLAGS` and `JVMFLAGS`, in which the scripts around ZooKeeper
-//! pass what it only takes as system properties. As there, what the file says overwrites them.
+//! Options are those of the environment variables `SERVER_JVMFLAGS` and `JVMFLAGS`, with which
+//! ZooKeeper's scripts set its system properties. As in ZooKeeper, the file overrides them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,42 +17,43 @@ use std::ops::RangeInclusive;
 use super::java_properties::{self, Fault};
 use super::keys::{self, Flag};
 
-/// The environment variables with options for Java, in the order in which `zkServer.sh` puts them: the last one counts.
+/// The environment variables with Java options, in the order in which `zkServer.sh` passes them:
+/// the last one takes precedence.
 pub(crate) const FLAGS: [&str; 2] = ["SERVER_JVMFLAGS", "JVMFLAGS"];
 
-/// What a file and options say, by key. Whoever understands a key takes it out.
+/// The entries of the file and of the options, by key. The reader of a key removes its entry.
 #[derive(Debug)]
 pub(crate) struct Properties {
     file: String,
     entries: BTreeMap<String, Entry>,
-    /// What the operator should know though the server starts.
+    /// Warnings for the operator; the server starts nevertheless.
     pub(crate) warnings: Vec<String>,
 }
 
-/// One value and where it stands.
+/// One value and its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) place: Place,
-    /// As it is written.
+    /// The key as it is written.
     pub(crate) key: String,
     pub(crate) value: String,
 }
 
-/// Where a value stands.
+/// The location of a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Place {
-    /// In this line of the file.
+    /// This line of the file, from 1.
     Line(usize),
-    /// Among the options in this environment variable.
+    /// An option in this environment variable.
     Flag(&'static str),
 }
 
-/// A setting that cannot be: the server does not start.
+/// An invalid setting: the server does not start.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadSetting(String);
 
 impl Properties {
-    /// Reads the text of `file`, whose name only goes into messages.
+    /// Reads `text`, the content of `file`, whose name is used in messages only.
     ///
     /// # Errors
     /// A `\u` that is not followed by four hexadecimal digits.
@@ -85,11 +87,11 @@ impl Properties {
         Ok(all)
     }
 
-    /// Adds the `-Dname=value` options among `flags`, the text of `variable`, words as a shell would cut them; all else is
-    /// for Java. What is there already counts.
+    /// Adds the `-Dname=value` options among `flags`, the value of `variable`, split into words as
+    /// a shell does. Other words are ignored. Existing entries take precedence.
     ///
     /// # Errors
-    /// A quotation that does not end.
+    /// An unterminated quotation.
     pub(crate) fn add_flags(
         &mut self,
         variable: &'static str,
@@ -98,7 +100,7 @@ impl Properties {
         let words = words(flags).ok_or_else(|| {
             BadSetting(format!("{variable}: a quotation mark without its other half; add it"))
         })?;
-        // Java goes by the last of several, so the first that is found from the end counts.
+        // Java uses the last of several options, so the words are read from the end.
         for word in words.iter().rev() {
             let Some(option) = word.strip_prefix("-D") else {
                 continue;
@@ -128,17 +130,17 @@ impl Properties {
         Ok(())
     }
 
-    /// What stands at a key, left where it is.
+    /// The entry of a key, which stays.
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.get(key)
     }
 
-    /// Takes a key out.
+    /// Removes and returns the entry of a key.
     pub(crate) fn take(&mut self, key: &str) -> Option<Entry> {
         self.entries.remove(key)
     }
 
-    /// Takes a text that must not be empty out. `hint` says what would be right.
+    /// Removes and returns a text that must not be empty. `hint` describes a valid value.
     ///
     /// # Errors
     /// An empty text.
@@ -151,10 +153,11 @@ impl Properties {
         }
     }
 
-    /// Takes a whole number within `range` out. `hint` says what would be right, unit included.
+    /// Removes and returns a whole number within `range`. `hint` describes a valid value and its
+    /// unit.
     ///
     /// # Errors
-    /// Anything else than such a number.
+    /// Any other value.
     pub(crate) fn number(
         &mut self,
         key: &str,
@@ -178,10 +181,11 @@ impl Properties {
         }
     }
 
-    /// Takes a number from 0 to `most` with up to six decimals out, in millionths. `hint` says what would be right.
+    /// Removes a number from 0 to `most` with up to six decimals, and returns it in millionths.
+    /// `hint` describes a valid value.
     ///
     /// # Errors
-    /// Anything else than such a number.
+    /// Any other value.
     pub(crate) fn millionths(
         &mut self,
         key: &str,
@@ -198,10 +202,10 @@ impl Properties {
         }
     }
 
-    /// Takes a switch out, which is one of two words in any case.
+    /// Removes and returns a switch, whose value is one of two words in any case.
     ///
     /// # Errors
-    /// Any other word.
+    /// Any other value.
     pub(crate) fn switch(
         &mut self,
         key: &str,
@@ -217,7 +221,7 @@ impl Properties {
         }
     }
 
-    /// Takes a list of words with commas between out; blanks around them do not count, and empty ones neither.
+    /// Removes and returns a comma-separated list; its words are trimmed, empty ones skipped.
     pub(crate) fn list(&mut self, key: &str) -> Option<(Entry, Vec<String>)> {
         let entry = self.take(key)?;
         let words = entry.value.split(',').map(str::trim).filter(|word| !word.is_empty());
@@ -225,7 +229,7 @@ impl Properties {
         Some((entry, words))
     }
 
-    /// Takes out all keys that begin with `prefix`, in the order of their lines.
+    /// Removes and returns all entries whose key begins with `prefix`, in the order of their lines.
     pub(crate) fn take_prefixed(&mut self, prefix: &str) -> Vec<Entry> {
         let keys: Vec<String> =
             self.entries.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
@@ -241,12 +245,12 @@ impl Properties {
         self.warnings.push(warning);
     }
 
-    /// The error that names an entry and what is wrong with it.
+    /// The error for an invalid entry.
     pub(crate) fn refuse(&self, entry: &Entry, what: &str) -> BadSetting {
         BadSetting(self.place(entry, what))
     }
 
-    /// The error for a key that has to be there.
+    /// The error for a missing key.
     pub(crate) fn missing(&self, key: &str, hint: &str) -> BadSetting {
         BadSetting(format!("{}: {key} is missing; add {hint}", self.file))
     }
@@ -262,7 +266,7 @@ impl Properties {
     }
 }
 
-/// The text of `file`, and a warning where it is not UTF-8.
+/// Decodes the content of `file`; the warning says that it is not UTF-8.
 pub(crate) fn decode(file: &str, bytes: Vec<u8>) -> (String, Option<String>) {
     let error = match String::from_utf8(bytes) {
         Ok(text) => return (text, None),
@@ -278,7 +282,7 @@ pub(crate) fn decode(file: &str, bytes: Vec<u8>) -> (String, Option<String>) {
     (text, Some(warning))
 }
 
-/// A text that stays within its line of the log.
+/// Escapes control characters, so that the text stays within one line of the log.
 fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {
@@ -287,18 +291,18 @@ fn printable(text: &str) -> String {
     printable
 }
 
-/// Would the value help whoever reads the log to get in?
+/// Is the value a password or another secret, which must not be logged?
 fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     ["passw", "superdigest", "secret"].iter().any(|part| key.contains(part))
 }
 
-/// Java's `trim`: without what stands at both ends and is not above a space.
+/// Java's `String.trim`: removes characters up to U+0020 from both ends.
 fn trim(text: &str) -> &str {
     text.trim_matches(|c| c <= ' ')
 }
 
-/// A decimal number such as `0.02`, in millionths.
+/// Parses a decimal number such as `0.02`, in millionths.
 fn millionths(text: &str) -> Option<u32> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -313,8 +317,8 @@ fn millionths(text: &str) -> Option<u32> {
     number(whole)?.checked_mul(1_000_000)?.checked_add(number(&format!("{decimals:0<6}"))?)
 }
 
-/// The words of a text as a shell cuts it: blanks part them, except within quotation marks and behind a backslash. None
-/// where a quotation does not end.
+/// Splits a text into words as a shell does: at blanks, except within quotation marks and after a
+/// backslash. `None` if a quotation is unterminated.
 fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -359,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_split_as_java_does() {
+    fn lines_split_as_in_java() {
         check("tickTime=2000", "tickTime", "2000");
         check("  tickTime =  2000  ", "tickTime", "2000");
         check("tickTime: 2000", "tickTime", "2000");
@@ -370,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf_8_is_latin_1() {
+    fn invalid_utf_8_is_read_as_latin_1() {
         let (text, warning) = decode("f", "# caf\u{e9}\n".into());
         assert_eq!((&text[..], warning), ("# caf\u{e9}\n", None));
         let (text, warning) = decode("f", b"a=1\r\nb=2\r# caf\xe9\n".to_vec());
@@ -380,14 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_no_part_of_the_first_key() {
+    fn byte_order_mark_is_skipped() {
         let mut read = Properties::read("zoo.cfg", "\u{feff}a=1\nb=\u{feff}2").expect("reads");
         assert_eq!(read.take("a").expect("is there").value, "1");
         assert_eq!(read.take("b").expect("is there").value, "\u{feff}2");
     }
 
     #[test]
-    fn the_last_of_two_counts_and_a_warning_says_so() {
+    fn last_value_of_repeated_key_is_used_with_warning() {
         let mut read = Properties::read("zoo.cfg", "a=1\nb=2\na=3").expect("reads");
         assert_eq!(read.warnings, ["zoo.cfg:3: a=3: given before in line 1; this one counts"]);
         assert_eq!(read.take("a").expect("is there").value, "3");
@@ -411,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_cut_as_a_shell_does() {
+    fn options_are_split_as_in_a_shell() {
         let check = |text: &str, expected: Option<&[&str]>| {
             let words = words(text);
             let words: Option<Vec<&str>> =
@@ -427,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_overwrites_flags_and_the_last_of_two_flags_counts() {
+    fn file_overrides_options_and_last_option_is_used() {
         let mut read =
             Properties::read("zoo.cfg", "snapCount=7\nzookeeper.maxCnxns=3").expect("reads");
         let flags = "-server -Dzookeeper.snapCount=9 -Dzookeeper.maxCnxns=3 -Djute.maxbuffer=1 \
@@ -450,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_those_of_java() {
+    fn escapes_are_decoded_as_in_java() {
         check("server.1=zk1\\:2888\\:3888", "server.1", "zk1:2888:3888");
         check("tickTime = \\\n  2000 \n", "tickTime", "2000");
         check("data\\u0044ir=/d\\ ", "dataDir", "/d");

@@ -1,4 +1,4 @@
-//! The configuration as a table: text in, what comes of it out.
+//! Table tests of the configuration: the text of a file, and the settings or errors it gives.
 
 mod effects;
 
@@ -6,7 +6,8 @@ use zabkeeper_core::TreeOptions;
 
 use super::*;
 
-/// What a file with a data directory, a port and `text` (from line 3 on) comes to: its error, or warnings and `show`.
+/// Parses a file with a data directory, a port and `text` (from line 3 on), and compares its error,
+/// or its warnings and `show`, with the expected text.
 fn check(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
     check_whole(&format!("dataDir=/d\nclientPort=2181\n{text}"), show, expected);
 }
@@ -26,7 +27,7 @@ fn no_myid(_: &Path) -> io::Result<String> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// What a server with `myid` 2 makes of three usual lines and `text`, which begins in line 6.
+/// The same for the server with `myid` 2 in an ensemble of three; `text` begins in line 6.
 fn check_ensemble(text: &str, show: impl Fn(&Settings) -> String, expected: &str) {
     let lines = "dataDir=/d\nclientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2889:3889\n\
                  server.3=[fd00::3]:2888:3888:participant;[::]:2183\n";
@@ -48,8 +49,9 @@ fn address(settings: &Settings) -> String {
     format!("{} {:?} {}", settings.core.id(), settings.host, settings.port)
 }
 
+/// CONF-01 to CONF-05.
 #[test]
-fn conf_01_to_05_where_it_listens_and_where_its_data_is() {
+fn client_address_and_data_directories() {
     let folders =
         |s: &Settings| format!("{} {}", s.snapshot_folder().display(), s.log_folder().display());
     check("", address, "1 None 2181");
@@ -83,8 +85,9 @@ fn conf_01_to_05_where_it_listens_and_where_its_data_is() {
     );
 }
 
+/// CONF-06, CONF-11.
 #[test]
-fn conf_06_and_11_tick_and_session_timeouts() {
+fn tick_and_session_timeouts() {
     check("initLimit=10\nsyncLimit=5", timeouts, "3000 6000 60000");
     check("tickTime=2000", timeouts, "2000 4000 40000");
     check("minSessionTimeout=10\nmaxSessionTimeout=20", timeouts, "3000 10 20");
@@ -106,8 +109,9 @@ fn conf_06_and_11_tick_and_session_timeouts() {
     );
 }
 
+/// CONF-09, CONF-10.
 #[test]
-fn conf_09_and_10_bounds_of_connections() {
+fn connection_limits() {
     let show =
         |s: &Settings| format!("{:?} {:?}", s.limits.connections_per_ip, s.limits.connections);
     check("", show, "Some(60) None");
@@ -119,8 +123,9 @@ fn conf_09_and_10_bounds_of_connections() {
     );
 }
 
+/// CONF-13.
 #[test]
-fn conf_13_one_server_line_is_a_server_on_its_own() {
+fn single_server_line_means_standalone() {
     check("server.7=a:2888:3888", address, "7 None 2181");
     check_whole("dataDir=/d\nserver.7=a:1:2:participant;2182", address, "7 None 2182");
     check_whole("dataDir=/d\nserver.7=a:1:2;[::1]:2182", address, "7 Some(\"::1\") 2182");
@@ -147,8 +152,9 @@ fn conf_13_one_server_line_is_a_server_on_its_own() {
     );
 }
 
+/// CONF-07, CONF-13, CONF-19, CONF-38.
 #[test]
-fn conf_07_13_19_and_38_an_ensemble() {
+fn ensemble_settings() {
     let members = |s: &Settings| {
         let ensemble = s.ensemble.as_ref().expect("has several servers");
         let lines: Vec<String> = ensemble.members.iter().map(ToString::to_string).collect();
@@ -219,8 +225,9 @@ fn conf_07_13_19_and_38_an_ensemble() {
     }
 }
 
+/// CONF-60.
 #[test]
-fn conf_60_myid() {
+fn myid_selects_the_server() {
     let lines = "dataDir=/d\nclientPort=2181\nserver.1=a:1:2\nserver.2=b:1:2";
     let check = |myid: io::Result<&'static str>, expected: &str| {
         let read = |path: &Path| {
@@ -247,8 +254,9 @@ fn conf_60_myid() {
     );
 }
 
+/// CONF-22, CONF-29, CONF-48.
 #[test]
-fn conf_22_29_and_48_log_and_snapshots() {
+fn log_and_snapshot_settings() {
     let show = |s: &Settings| {
         let limits = &s.core.limits;
         let (txns, kept) = (limits.snapshot_txns, limits.snapshots_kept);
@@ -277,23 +285,26 @@ fn conf_22_29_and_48_log_and_snapshots() {
     );
 }
 
+/// CONF-27.
 #[test]
-fn conf_27_words() {
+fn whitelist_of_four_letter_commands() {
     let show = |s: &Settings| format!("{:?}", s.words);
     check("", show, "These([\"srvr\"])");
     check("4lw.commands.whitelist=ruok, mntr", show, "These([\"ruok\", \"mntr\", \"srvr\"])");
     check("4lw.commands.whitelist=srvr,*", show, "All");
 }
 
+/// CONF-27.
 #[test]
-fn conf_27_srvr_is_always_answered_and_empty_names_do_not_count() {
+fn srvr_is_always_allowed_and_empty_names_are_skipped() {
     let show = |s: &Settings| format!("{:?}", s.words);
     check("4lw.commands.whitelist=", show, "These([\"srvr\"])");
     check("zookeeper.4lw.commands.whitelist=ruok,,", show, "These([\"ruok\", \"srvr\"])");
 }
 
+/// CONF-28, CONF-44 to CONF-46, CONF-50.
 #[test]
-fn conf_28_44_to_46_and_50_what_clients_may_take_up() {
+fn client_limit_settings() {
     let show = |s: &Settings| {
         let ClientLimits { sessionless_timeout, outstanding, throttle_max_requests, large, .. } =
             &s.limits;
@@ -343,8 +354,9 @@ fn conf_28_44_to_46_and_50_what_clients_may_take_up() {
     }
 }
 
+/// CONF-44.
 #[test]
-fn conf_44_the_connection_throttle() {
+fn connection_throttle_settings() {
     let show = |s: &Settings| format!("{:?}", s.limits.throttle);
     check(
         "connection_throttle_tokens=5\nconnection_throttle_fill_time=20\n\
@@ -358,8 +370,9 @@ fn conf_44_the_connection_throttle() {
     );
 }
 
+/// CONF-12, CONF-35, CONF-36, CONF-47.
 #[test]
-fn conf_12_35_36_and_47_sessions_and_nodes() {
+fn local_session_and_node_settings() {
     let show = |s: &Settings| {
         let TreeOptions {
             extended_types,
@@ -407,8 +420,9 @@ fn conf_12_35_36_and_47_sessions_and_nodes() {
     );
 }
 
+/// CONF-54, CONF-55.
 #[test]
-fn conf_54_and_55_who_is_believed() {
+fn authentication_settings() {
     let show = |s: &Settings| format!("{:?}", s.core.auth);
     check(
         "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n\
@@ -453,8 +467,9 @@ fn conf_54_and_55_who_is_believed() {
     }
 }
 
+/// CONF-54.
 #[test]
-fn conf_54_classes_of_java_offer_their_schemes() {
+fn auth_provider_classes_enable_their_schemes() {
     let show = |s: &Settings| format!("{} {}", s.core.auth.x509, s.core.auth.ensemble);
     let key = |s: &Settings| s.core.auth.key.to_string();
     check("authProvider.1=org.apache.zookeeper.server.auth.KeyAuthenticationProvider", key, "true");
@@ -479,7 +494,7 @@ fn conf_54_classes_of_java_offer_their_schemes() {
 }
 
 #[test]
-fn no_text_is_too_odd_to_be_judged() {
+fn unusual_values_never_panic_the_parser() {
     let odd = [
         "",
         "-",

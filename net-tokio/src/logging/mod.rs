@@ -1,13 +1,15 @@
-//! The log of the process: lines to standard error, which may be lost and never hold anybody up.
+//! The log of the process: lines to standard error, which may be lost but never block the server.
 //!
-//! Owns the subscriber and how a panic is reported. Must not decide what is worth a line.
+//! Owns the subscriber and the report of a panic. Must not decide what is logged.
 //!
 //! ```text
-//! tracing::warn! -> filter (RUST_LOG) -> limit of its kind -> text -> queue -> thread "log output" -> standard error
+//! tracing::warn! -> filter (RUST_LOG) -> limit of its kind -> text
+//!     -> queue -> thread "log output" -> standard error
 //! ```
 //!
-//! Invariant: a thread that logs waits for no output. Standard output and error may be a full disk, a pipe whose reader
-//! has died, or one that nobody reads; neither what the server does nor its exit status depends on that.
+//! Invariant: a thread that logs never waits for the output. Standard output and error may be a
+//! full disk, or a pipe whose reader has exited or does not read; neither the server's work nor its
+//! exit status depends on that.
 
 mod non_blocking;
 
@@ -30,13 +32,13 @@ use crate::monitor;
 use crate::quiet::LineLimits;
 use non_blocking::NonBlocking;
 
-/// Time for the last lines to leave at the end of the process.
+/// Time for writing the last lines at the end of the process.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Time for all of a panic's report, whatever gets in its way.
+/// Time for the report of a panic, even if it blocks.
 const REPORT: Duration = Duration::from_secs(3);
 
-/// The environment variable that says what is logged.
+/// The environment variable with the filter.
 const FILTER: &str = "RUST_LOG";
 
 /// The log of this process.
@@ -46,14 +48,15 @@ pub(crate) struct Logging {
     server: Arc<OnceLock<ServerId>>,
 }
 
-/// The beginning of each line: the time, and in an ensemble the server's number, as ZooKeeper writes it.
+/// The start of each line: the time, and in an ensemble the server id, in ZooKeeper's form.
 struct Stamp(Arc<OnceLock<ServerId>>);
 
 impl Logging {
-    /// Sends all events to standard error from now on, and lets a panic end the process.
+    /// Installs the subscriber, which writes events to standard error, and a panic hook that aborts
+    /// the process.
     ///
     /// # Errors
-    /// The operating system refuses a thread.
+    /// The operating system cannot create a thread.
     pub(crate) fn start() -> io::Result<Logging> {
         let stderr = NonBlocking::start(io::stderr())?;
         let (limits, server) = (LineLimits::default(), Arc::default());
@@ -63,7 +66,7 @@ impl Logging {
             .with_ansi(io::stderr().is_terminal())
             .with_writer(stderr.clone())
             .with_timer(Stamp(Arc::clone(&server)))
-            // It would write them to standard error, and wait for that.
+            // The layer would write internal errors to standard error and block on it.
             .log_internal_errors(false);
         let subscriber =
             tracing_subscriber::registry().with(filter).with(limits.clone()).with(lines);
@@ -75,22 +78,23 @@ impl Logging {
         Ok(Logging { stderr, limits, server })
     }
 
-    /// From now on lines say which server of an ensemble they come from.
+    /// Adds the server id to all later lines.
     pub(crate) fn name_server(&self, id: ServerId) {
         self.server.get_or_init(|| id);
     }
 
-    /// From now on others can cause lines, and how many is bounded.
+    /// Bounds the number of lines from now on: call it before clients can cause lines.
     pub(crate) fn limit_lines(&self) {
         self.limits.begin();
     }
 
-    /// Writes a line that has no level, as programs do that refuse to start.
+    /// Writes a line without time and level, for errors in the configuration.
     pub(crate) fn write_line(&self, line: &str) {
         self.stderr.push(format!("{line}\n").as_bytes());
     }
 
-    /// Waits for the last lines to leave; not for long, because nobody may read them.
+    /// Waits until the last lines are written, at most [`FLUSH`], because the output may be
+    /// blocked.
     pub(crate) fn finish(self) {
         self.limits.say_what_was_suppressed(None);
         self.stderr.flush(FLUSH);
@@ -107,16 +111,16 @@ impl FormatTime for Stamp {
     }
 }
 
-/// Writes a line to standard output that is for people, not for the log.
+/// Writes a line to standard output, apart from the log.
 pub(crate) fn announce(line: String) {
-    // A thread of its own: whoever does not read standard output may still read the log.
+    // On a thread of its own, because standard output may block.
     let write = move || {
         let _nobody_reads = io::stdout().write_all(format!("{line}\n").as_bytes());
     };
     let _best_effort = thread::Builder::new().name("announcement".to_owned()).spawn(write);
 }
 
-/// What is logged, and what is wrong with the environment variable that should say so.
+/// The filter, and the error if the environment variable is invalid; the filter is `info` then.
 fn filter() -> (EnvFilter, Option<String>) {
     let of = |text: &str| {
         EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).parse(text)
@@ -132,10 +136,11 @@ fn filter() -> (EnvFilter, Option<String>) {
     }
 }
 
-/// A thread that panics has broken an invariant, and the others must not go on as if it were there.
+/// Aborts the process when any thread panics: an invariant is broken, so the other threads must
+/// stop, too.
 fn abort_on_panic(stderr: NonBlocking) {
     std::panic::set_hook(Box::new(move |info| {
-        // The report may meet what it waits for in vain, such as a lock that this very thread holds.
+        // The report may deadlock, for example on a lock that the panicking thread holds.
         let _best_effort = thread::Builder::new().name("abort".to_owned()).spawn(|| {
             thread::sleep(REPORT);
             std::process::abort();

@@ -1,14 +1,14 @@
-//! A bounded queue of lines in front of an output that may stand still, and the thread that writes them.
+//! A bounded queue of log lines, and the thread that writes them to an output that may block.
 //!
-//! Owns the queue, the thread and the count of lines that were lost. Must not know what a line says, except its own
-//! about lost ones.
+//! Owns the queue, the thread and the count of lost lines. Must not interpret lines.
 //!
-//! Invariants: whoever pushes a line waits for no output; the queue holds at most [`QUEUE_BYTES`]; what does not fit or
-//! cannot be written is counted, and the count is logged once the output takes lines again.
+//! Invariants: pushing a line never waits for the output; the queue holds at most [`QUEUE_BYTES`];
+//! lines that do not fit or cannot be written are counted, and the count is logged once a write
+//! succeeds again.
 //!
-//! `tracing-appender` has a writer of this kind. It prints to standard output and error where it ends, so a closed or full
-//! one would end or stop the server there; it counts no line that could not be written; and its bound is on lines, which
-//! may be long.
+//! `tracing-appender` has a similar writer. But it prints to standard output and error when it
+//! shuts down, so that a closed or blocked output would panic or block the server; it does not
+//! count lines that could not be written; and its bound is a number of lines, which may be long.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,16 +17,16 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Bytes of lines that wait to be written: some seconds of the worst that the server logs.
+/// Maximum bytes of waiting lines: some seconds of the highest log rate of the server.
 const QUEUE_BYTES: usize = 1 << 20;
 
-/// Capacity that an empty buffer may keep.
+/// Capacity in bytes that an empty buffer may keep.
 const IDLE_BYTES: usize = 64 << 10;
 
-/// Pause before an output is tried again that is set not to block, and has no room.
+/// Pause before a retry after `WouldBlock`, from an output in non-blocking mode.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// The end of the queue for those who log. Clones share the queue.
+/// The sending end of the queue. Clones share the queue.
 #[derive(Clone)]
 pub(super) struct NonBlocking(Arc<Queue>);
 
@@ -38,13 +38,13 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// Whole lines that wait.
+    /// Complete lines that wait.
     lines: Vec<u8>,
-    /// Is the thread at work on what it has taken?
+    /// Is the thread writing lines that it has taken?
     writing: bool,
-    /// Lines lost since it was said last.
+    /// Lines lost since the count was last logged.
     dropped: u64,
-    /// Why the latest of them was.
+    /// Why the latest of them was lost.
     why: String,
 }
 
@@ -52,7 +52,7 @@ impl NonBlocking {
     /// Starts the thread, which ends with the process.
     ///
     /// # Errors
-    /// The operating system refuses a thread.
+    /// The operating system cannot create a thread.
     pub(super) fn start(output: impl io::Write + Send + 'static) -> io::Result<NonBlocking> {
         let queue = Arc::new(Queue::default());
         let of_thread = Arc::clone(&queue);
@@ -61,7 +61,7 @@ impl NonBlocking {
         Ok(NonBlocking(queue))
     }
 
-    /// Queues one line, its line feed included, or drops it.
+    /// Queues one line, which ends with a line feed; drops it if the queue is full.
     pub(super) fn push(&self, line: &[u8]) {
         let mut state = self.0.lock();
         if state.lines.len() + line.len() > QUEUE_BYTES {
@@ -74,13 +74,13 @@ impl NonBlocking {
         self.0.changed.notify_all();
     }
 
-    /// While this is held, nobody can log.
+    /// Locks the queue: until the guard is dropped, every thread that logs blocks.
     #[cfg(test)]
     pub(super) fn held(&self) -> impl Drop + '_ {
         self.0.lock()
     }
 
-    /// Waits until all lines have left, at most for this time.
+    /// Waits until all lines are written, at most for `time`.
     pub(super) fn flush(&self, time: Duration) {
         let latest = Instant::now() + time;
         let mut state = self.0.lock();
@@ -116,13 +116,13 @@ impl<'a> MakeWriter<'a> for NonBlocking {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that has panicked with it still has something to report.
+        // The lock is poisoned after a panic, but the panic still has to be logged.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_for_ever(&self, mut output: impl io::Write) {
         let mut batch = Vec::new();
-        // Has the output ended within a line?
+        // Did the last write end within a line?
         let mut is_cut = false;
         loop {
             batch.clear();
@@ -147,7 +147,7 @@ impl Queue {
         }
     }
 
-    /// Adds all lines to `batch`, waiting until there are some.
+    /// Moves all waiting lines to `batch`; blocks until there are some.
     fn take(&self, batch: &mut Vec<u8>) {
         let mut state = self.lock();
         state.writing = false;
@@ -181,7 +181,7 @@ impl Queue {
 /// Writes all bytes.
 ///
 /// # Errors
-/// Of the output, and how many bytes it has taken before.
+/// The error of the output, and how many bytes were written before it.
 fn write(output: &mut impl io::Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut written = 0;
     while written < bytes.len() {
@@ -200,7 +200,7 @@ fn write(output: &mut impl io::Write, bytes: &[u8]) -> Result<(), (usize, io::Er
 mod tests {
     use super::*;
 
-    /// An output of so many bytes, which takes nothing while somebody else holds it.
+    /// An output with room for a number of bytes; it blocks while a test holds the lock.
     #[derive(Clone, Default)]
     struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -238,7 +238,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
-    fn lines_leave_in_order() {
+    fn lines_are_written_in_order() {
         let disk = Disk::with_room(usize::MAX);
         let log = NonBlocking::start(disk.clone()).unwrap();
         (0..1000).for_each(|i| log.push(format!("{i}\n").as_bytes()));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_stands_still_holds_nobody_up_and_what_does_not_fit_is_counted() {
+    fn blocked_output_blocks_no_logger_and_dropped_lines_are_counted() {
         let disk = Disk::with_room(usize::MAX);
         let log = NonBlocking::start(disk.clone()).unwrap();
         let line = [[b'x'; 1023].as_slice(), b"\n"].concat();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_takes_whole_lines_again_once_it_has_room() {
+    fn output_resumes_with_whole_lines_after_full_disk() {
         let disk = Disk::with_room(6);
         let log = NonBlocking::start(disk.clone()).unwrap();
         for line in ["one\n", "two\n", "three\n"] {

@@ -1,4 +1,4 @@
-//! A panic in a process of its own: this very test, started again.
+//! Tests of the panic hook in a child process, which runs this test binary again.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use super::*;
 
-/// Is set in the processes that are to panic.
+/// The environment variable that tells the child process to panic.
 const TO_PANIC: &str = "ZABKEEPER_TEST_TO_PANIC";
 
 const AFTER_MANY_LINES: &str = "after many lines";
 const HOLDING_THE_QUEUE: &str = "holding the queue";
 
-/// Logs more than a pipe holds, and panics.
+/// Logs more than a pipe buffer holds, and panics.
 fn log_and_panic(how: &OsStr) -> ! {
     let logging = Logging::start().expect("has threads");
     if how == HOLDING_THE_QUEUE {
@@ -41,7 +41,7 @@ fn process_that_panics(how: &str, stderr: Stdio) -> Child {
     command.spawn().expect("starts")
 }
 
-/// Waits for SIGABRT, and not for long.
+/// Waits a bounded time for the child to die of SIGABRT.
 fn await_abort(mut child: Child) {
     let started = Instant::now();
     let status = loop {
@@ -77,14 +77,14 @@ fn a_panic_aborts_whatever_the_output_is() {
         await_abort(process_that_panics(AFTER_MANY_LINES, full.into()));
     }
     await_abort(process_that_panics(AFTER_MANY_LINES, closed_pipe()));
-    // The pipe stays open, and nobody reads it.
+    // The read end of the pipe stays open, but is never read.
     let mut unread = process_that_panics(AFTER_MANY_LINES, Stdio::piped());
     let _pipe = unread.stderr.take();
     await_abort(unread);
     await_abort(process_that_panics(HOLDING_THE_QUEUE, Stdio::null()));
 }
 
-/// A pipe whose reader has gone.
+/// A pipe whose read end is closed.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = io::pipe().expect("has descriptors");
     drop(reader);

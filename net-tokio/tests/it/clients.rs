@@ -1,4 +1,4 @@
-//! A client library that is not ours, as its users use it.
+//! Tests with an independent client library (the crate `zookeeper-client`).
 
 use std::future::Future;
 use std::time::Duration;
@@ -100,7 +100,7 @@ fn sequential_and_ephemeral_nodes_end_with_their_session() {
 }
 
 #[test]
-fn a_transaction_happens_as_a_whole_or_not_at_all() {
+fn multi_is_atomic() {
     check(async |server| {
         let client = connect(&server).await;
         let mut writer = client.new_multi_writer();
@@ -118,7 +118,7 @@ fn a_transaction_happens_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_lock_goes_from_one_to_the_next() {
+fn lock_passes_to_the_next_waiter() {
     check(async |server| {
         let (first, second) = (connect(&server).await, connect(&server).await);
         let options =
@@ -135,7 +135,7 @@ fn a_lock_goes_from_one_to_the_next() {
 }
 
 #[test]
-fn a_session_goes_on_over_a_restart_and_keeps_ephemerals_and_watches() {
+fn session_survives_restart_with_ephemerals_and_watches() {
     let dir = tempdir().expect("creates");
     let port = free_port();
     let server = Server::start_on(port, dir.path(), "");
@@ -160,7 +160,7 @@ fn a_session_goes_on_over_a_restart_and_keeps_ephemerals_and_watches() {
 }
 
 #[test]
-fn a_session_that_falls_silent_expires_and_its_ephemerals_go() {
+fn silent_session_expires_with_its_ephemerals() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "minSessionTimeout=300");
     let (mut silent, response) = Raw::open(server.port, 300);

@@ -1,6 +1,7 @@
-//! The inputs that fuzzing began with or tripped over, replayed without a fuzzer.
+//! Replays the fuzzing corpora: initial inputs and inputs that once failed.
 //!
-//! Owns how many of them must be understood. Must not judge one: the checks that the fuzz targets have in common do.
+//! Owns the minimum number of inputs that parse. Must not check single inputs: the checks shared
+//! with the fuzz targets do.
 
 use std::collections::BTreeSet;
 use std::fs::DirEntry;
@@ -11,7 +12,7 @@ mod words;
 #[path = "../../../fuzz/checks/zoo_cfg.rs"]
 mod zoo_cfg;
 
-/// Every input of a corpus.
+/// All inputs of a corpus.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
     let entries = std::fs::read_dir(folder).expect("lies in the sources");
@@ -20,17 +21,17 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn zoo_cfg_corpus() {
+fn zoo_cfg_corpus_passes_its_checks() {
     let parsed: Vec<_> = corpus("zoo_cfg").iter().map(|input| zoo_cfg::check(input)).collect();
     let accepted = parsed.iter().flatten().count();
     let warned = parsed.iter().flatten().filter(|(_, warnings)| !warnings.is_empty()).count();
     let refused = parsed.iter().filter(|parsed| parsed.is_err()).count();
-    // A corpus of which nothing can be read would replay nothing.
+    // Guards against a corpus of which no input parses any more.
     assert!(accepted > 3 && warned > 0 && refused > 5, "{accepted} {warned} {refused}");
 }
 
 #[test]
-fn words_corpus() {
+fn words_corpus_passes_its_checks() {
     let (mut words, mut allowed, mut lines) = (BTreeSet::new(), 0, 0);
     for input in corpus("words") {
         let answered = words::check(&input);

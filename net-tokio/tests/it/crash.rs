@@ -1,4 +1,4 @@
-//! Whatever was acknowledged survives the end of the process, however it ends.
+//! Acknowledged writes survive any end of the process.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tempfile::tempdir;
 use crate::harness::{Server, command, configure, eventually, free_port, refused};
 use crate::raw::{Raw, create, get, set, sync};
 
-/// Requests that each writer keeps under way.
+/// Number of requests that each writer pipelines.
 const PIPELINE: usize = 64;
 
 static ACKNOWLEDGED: AtomicUsize = AtomicUsize::new(0);
@@ -21,7 +21,7 @@ static ACKNOWLEDGED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) struct Writers(Vec<JoinHandle<Vec<String>>>);
 
 impl Writers {
-    /// Paths of all nodes whose creation was acknowledged; the path is the data, too.
+    /// Paths of all nodes whose creation was acknowledged; each node's data is its path.
     pub(crate) fn join(self) -> Vec<String> {
         self.0
             .into_iter()
@@ -30,7 +30,7 @@ impl Writers {
     }
 }
 
-/// Starts so many pipelining clients, and calls `then` once all are at work.
+/// Starts pipelining clients, and calls `then` after their first 2,000 acknowledged writes.
 pub(crate) fn write_until_the_end(server: &Server, clients: usize, then: impl FnOnce()) -> Writers {
     let before = ACKNOWLEDGED.load(Ordering::Relaxed);
     let port = server.port;
@@ -67,11 +67,11 @@ fn write(port: u16, id: usize) -> Vec<String> {
     acknowledged
 }
 
-/// Reads every one of these nodes back.
+/// Checks that the server has all these nodes with their data.
 pub(crate) fn check_all_there(server: &Server, paths: &[String]) {
     assert!(!paths.is_empty());
     let (mut raw, _) = Raw::open(server.port, 10_000);
-    // A follower may not have heard of the newest ones yet.
+    // A follower may not have applied the newest writes yet.
     assert_eq!(raw.call(sync()).0, 0);
     for chunk in paths.chunks(500) {
         let mut bytes = BytesMut::new();
@@ -102,7 +102,7 @@ fn every_acknowledged_write_survives_kill_9_under_load() {
     }
 }
 
-/// The newest segment of the log below this folder.
+/// The newest log segment below this directory.
 fn newest_segment(folder: &Path) -> PathBuf {
     let mut folders = vec![folder.to_owned()];
     let mut segments = Vec::new();
@@ -122,7 +122,8 @@ fn newest_segment(folder: &Path) -> PathBuf {
     segments.into_iter().max().expect("there is a log")
 }
 
-/// Changes the last batch of the log below this folder.
+/// Changes the newest log segment below this directory; `change` also gets the offset of its last
+/// batch.
 pub(crate) fn change_last_batch(folder: &Path, change: impl FnOnce(&mut Vec<u8>, usize)) {
     let segment = newest_segment(folder);
     let mut bytes = std::fs::read(&segment).expect("reads");
@@ -131,10 +132,10 @@ pub(crate) fn change_last_batch(folder: &Path, change: impl FnOnce(&mut Vec<u8>,
     std::fs::write(&segment, bytes).expect("writes");
 }
 
-/// What was acknowledged last is damaged while the server is down: it refuses to start, however it had ended, rather than
-/// forget.
+/// The last acknowledged write is damaged while the server is down. However the process had ended,
+/// the next start refuses to run instead of losing the write.
 #[test]
-fn a_last_write_that_was_damaged_is_noticed_after_sigterm_kill_9_and_a_quiet_second() {
+fn damaged_last_write_is_detected_after_any_end_of_the_process() {
     let flip = |bytes: &mut Vec<u8>, batch: usize| bytes[batch + 60] ^= 1;
     let cut = |bytes: &mut Vec<u8>, batch: usize| bytes.truncate(batch + 60);
     let stop = |server: Server| assert_eq!(server.terminate().0.code(), Some(0));
@@ -146,7 +147,7 @@ fn a_last_write_that_was_damaged_is_noticed_after_sigterm_kill_9_and_a_quiet_sec
     type Change<'a> = &'a dyn Fn(&mut Vec<u8>, usize);
     let cases: [(End<'_>, Change<'_>); 5] =
         [(&stop, &flip), (&stop, &cut), (&quiet, &flip), (&quiet, &cut), (&Server::kill, &flip)];
-    // Only Linux says whether the machine has been started again since.
+    // Only Linux has a boot id, which the last case needs.
     let known = if cfg!(target_os = "linux") { 5 } else { 4 };
     for (end, change) in &cases[..known] {
         let dir = tempdir().expect("creates");
@@ -162,9 +163,9 @@ fn a_last_write_that_was_damaged_is_noticed_after_sigterm_kill_9_and_a_quiet_sec
     }
 }
 
-/// A limit on the size of files stands in for a disk that is full.
+/// A limit on file sizes (`ulimit -f`) simulates a full disk.
 #[test]
-fn a_full_disk_stops_the_server_with_a_clear_error_and_loses_nothing() {
+fn full_disk_stops_server_and_loses_no_acknowledged_write() {
     let dir = tempdir().expect("creates");
     let port = free_port();
     let file = configure(port, dir.path(), "preAllocSize=64");

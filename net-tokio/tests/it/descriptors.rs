@@ -1,4 +1,4 @@
-//! What happens where descriptors are few: those who connect wait, and files go on.
+//! Few file descriptors: new connections wait, and files can still be opened.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::harness::{Server, command, configure, eventually, free_port};
 use crate::raw::{Raw, create, exists, set};
 use crate::words::ask;
 
-/// A server for which the shell has set a limit before.
+/// Starts a server in a shell that has run the `ulimit` command `limit`.
 fn start_below(limit: &str, dir: &Path, settings: &str) -> Server {
     let port = free_port();
     let real = command(&configure(port, dir, settings));
@@ -23,7 +23,7 @@ fn start_below(limit: &str, dir: &Path, settings: &str) -> Server {
     Server::run(shell, port)
 }
 
-/// How many files of this kind the server has.
+/// Number of files in the data directory whose names begin with `kind`.
 fn files(dir: &Path, kind: &str) -> usize {
     let names = fs::read_dir(dir.join("data/zabkeeper")).expect("is there");
     let names = names.map(|entry| entry.expect("is a file").file_name());
@@ -31,7 +31,7 @@ fn files(dir: &Path, kind: &str) -> usize {
 }
 
 #[test]
-fn the_soft_limit_is_raised_to_the_hard_one() {
+fn soft_limit_is_raised_to_hard_limit() {
     let dir = tempdir().expect("creates");
     let limit = "ulimit -Sn 200; ulimit -Hn 900";
     let server = start_below(limit, dir.path(), "4lw.commands.whitelist=*");
@@ -40,7 +40,7 @@ fn the_soft_limit_is_raised_to_the_hard_one() {
 }
 
 #[test]
-fn those_who_connect_leave_descriptors_to_the_log_and_wait() {
+fn connections_wait_and_leave_descriptors_to_the_log() {
     let dir = tempdir().expect("creates");
     let settings = "maxClientCnxns=0\nsnapCount=300\npreAllocSize=64";
     let server = start_below("ulimit -n 150", dir.path(), settings);
@@ -70,7 +70,7 @@ fn those_who_connect_leave_descriptors_to_the_log_and_wait() {
     assert_eq!(status.code(), Some(0), "{log}");
 }
 
-/// Lets a process have no descriptor beyond those that it has, or as many as before.
+/// Lowers the process's limit on open files to its lowest free descriptor, or restores 300.
 fn set_crowded(server: &Server, crowded: bool) {
     let process = i32::try_from(server.pid()).ok().and_then(Pid::from_raw).expect("is one");
     let lowest_free = || {
@@ -84,7 +84,7 @@ fn set_crowded(server: &Server, crowded: bool) {
         .expect("is our child");
 }
 
-/// A server that tries in vain to take a snapshot.
+/// Starts a server whose snapshots fail for lack of descriptors.
 fn start_without_descriptors(dir: &Path) -> (Server, Raw) {
     let server = start_below("ulimit -n 300", dir, "snapCount=300\nautopurge.snapRetainCount=3");
     let (mut client, _) = Raw::open(server.port, 30_000);
@@ -99,12 +99,12 @@ fn start_without_descriptors(dir: &Path) -> (Server, Raw) {
 }
 
 #[test]
-fn a_snapshot_for_which_there_is_no_descriptor_is_taken_later() {
+fn snapshot_without_descriptor_is_retried_later() {
     let dir = tempdir().expect("creates");
     let (server, mut client) = start_without_descriptors(dir.path());
     assert_eq!(client.call(set("/a", b"8")).0, 0, "goes on serving");
     set_crowded(&server, false);
-    // It is tried again after a pause, with the next request.
+    // After a pause, the next request triggers another snapshot.
     eventually("the snapshot", || {
         assert_eq!(client.call(set("/a", b"8")).0, 0);
         files(dir.path(), "snapshot.") > 0
@@ -113,7 +113,7 @@ fn a_snapshot_for_which_there_is_no_descriptor_is_taken_later() {
 }
 
 #[test]
-fn a_server_that_waits_for_a_descriptor_can_be_stopped() {
+fn server_without_descriptors_can_be_stopped() {
     let dir = tempdir().expect("creates");
     let (server, _client) = start_without_descriptors(dir.path());
     let (status, log) = server.terminate();

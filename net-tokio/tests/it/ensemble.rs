@@ -1,4 +1,4 @@
-//! Three processes, one history.
+//! Ensembles of three server processes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,10 +18,10 @@ use crate::members::{Ensemble, Writers};
 use crate::raw::{Raw, create, exists, get, set, sync};
 use crate::words::ask;
 
-/// A tick short enough for tests that wait for limits, long enough for a loaded machine.
+/// A tick short enough for tests that wait for `syncLimit`, long enough for a loaded machine.
 const SHORT_TICK: &str = "tickTime=300\ninitLimit=20\nsyncLimit=5";
 
-/// A writes on one server can be read on all.
+/// Checks that a write on each server can be read on all.
 fn check_replicated(ensemble: &Ensemble) {
     for id in ensemble.up() {
         let (mut writer, _) = Raw::open(ensemble.server(id).port, 10_000);
@@ -37,7 +37,7 @@ fn check_replicated(ensemble: &Ensemble) {
 }
 
 #[test]
-fn three_processes_elect_a_leader_and_what_one_is_told_all_know() {
+fn three_processes_elect_a_leader_and_replicate_writes() {
     let ensemble = Ensemble::start("");
     let mut modes: Vec<String> = (0..3).filter_map(|id| ensemble.mode(id)).collect();
     modes.sort();
@@ -53,7 +53,7 @@ fn three_processes_elect_a_leader_and_what_one_is_told_all_know() {
 }
 
 #[test]
-fn each_line_of_the_log_says_which_server_it_comes_from() {
+fn log_lines_name_the_server() {
     let ensemble = Ensemble::start("unknown=1");
     for id in 0..3 {
         let log = ensemble.server(id).log();
@@ -64,23 +64,23 @@ fn each_line_of_the_log_says_which_server_it_comes_from() {
 }
 
 #[test]
-fn a_name_that_dns_does_not_know_yet_is_waited_for() {
+fn server_waits_until_its_host_name_resolves() {
     for settings in ["", "quorumListenOnAllIPs=true\nclientPortAddress=not-yet.invalid"] {
         let mut ensemble = Ensemble::prepare("not-yet.invalid", settings);
         ensemble.boot(0);
         let server = ensemble.server(0);
         server
             .await_line(&[&"WARN", &"cannot listen on not-yet.invalid yet, a name of this server"]);
-        // It would have ended by now where it took that for an error.
+        // If the server treated that as an error, it would have exited by now.
         std::thread::sleep(Duration::from_millis(1_500));
         let (status, log) = ensemble.end(0);
         assert_eq!(status.signal(), Some(15), "{log}");
     }
 }
 
-/// Whoever reaches the ports for servers can claim to be one, as often as it likes.
+/// Any host that reaches the quorum and election ports can send greetings in any server's name.
 #[test]
-fn strangers_on_the_ports_for_servers_cause_a_few_lines_only() {
+fn unauthorized_peers_cause_few_log_lines() {
     let mut ensemble = Ensemble::prepare("127.0.0.1", "");
     ensemble.boot(0);
     let [_, quorum, election] = ensemble.ports[0];
@@ -99,14 +99,15 @@ fn strangers_on_the_ports_for_servers_cause_a_few_lines_only() {
     ] {
         for _ in 0..100 {
             let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("listens");
-            // It may have been closed by now.
+            // The server may have closed the connection already.
             let _refused = stranger.write_all(&bytes);
         }
     }
     let server = ensemble.server(0);
     server.await_line(&[&"suppressed ", &" like: closed the connection from ", &"server.7 is not"]);
     let log = server.log();
-    // Connections in the name of a member may be turned away before they become links, so that only the bound is certain.
+    // The server may refuse connections in the name of a member before they become links, so
+    // only an upper bound is certain.
     for line in ["link with server 1 is up", "link with server 1 is down"] {
         let lines = log.lines().filter(|logged| logged.contains(line)).count();
         assert!((1..=21).contains(&lines), "{lines} lines of {line:?}: {log}");
@@ -114,8 +115,9 @@ fn strangers_on_the_ports_for_servers_cause_a_few_lines_only() {
     assert!(log.lines().count() < 120, "{log}");
 }
 
+/// DATA-27.
 #[test]
-fn data_27_edge_64_the_node_of_the_members_says_who_they_are() {
+fn edge_64_config_node_lists_the_members() {
     let ensemble = Ensemble::start("");
     let text = ensemble.members();
     for id in 0..3 {
@@ -136,7 +138,7 @@ fn data_27_edge_64_the_node_of_the_members_says_who_they_are() {
 }
 
 #[test]
-fn edge_153_a_local_session_that_may_not_become_global_owns_nothing() {
+fn edge_153_local_session_without_upgrading_cannot_own_ephemerals() {
     let ensemble = Ensemble::start("localSessionsEnabled=true");
     for id in 0..3 {
         let (mut raw, _) = Raw::open(ensemble.server(id).port, 10_000);
@@ -147,8 +149,9 @@ fn edge_153_a_local_session_that_may_not_become_global_owns_nothing() {
     }
 }
 
+/// SESS-14, SESS-15.
 #[test]
-fn sess_14_15_edge_154_local_sessions_stay_on_their_server_until_they_own_something() {
+fn edge_154_local_session_is_upgraded_by_its_first_ephemeral() {
     let ensemble = Ensemble::start("localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true");
     let count = |id, kind: &str| {
         let mntr = ask(ensemble.server(id), "mntr");
@@ -177,7 +180,7 @@ fn sess_14_15_edge_154_local_sessions_stay_on_their_server_until_they_own_someth
 }
 
 #[test]
-fn an_ensemble_on_ipv6() {
+fn ensemble_works_on_ipv6() {
     let mut ensemble = Ensemble::prepare("[::1]", "");
     (0..3).for_each(|id| ensemble.boot(id));
     (0..3).for_each(|id| ensemble.await_serving(id));
@@ -205,7 +208,7 @@ fn every_acknowledged_write_survives_kill_9_of_the_leader_under_load() {
 }
 
 #[test]
-fn a_follower_killed_under_load_is_waited_for_by_nobody() {
+fn writes_continue_after_kill_9_of_a_follower() {
     let mut ensemble = Ensemble::start("");
     let leader = ensemble.leader();
     let follower = (leader + 1) % 3;
@@ -221,7 +224,7 @@ fn a_follower_killed_under_load_is_waited_for_by_nobody() {
 }
 
 #[test]
-fn a_rolling_restart_under_load_loses_nothing() {
+fn rolling_restart_under_load_loses_no_acknowledged_write() {
     let mut ensemble = Ensemble::start("");
     let writers = Writers::start(&ensemble, 6);
     for id in 0..3 {
@@ -236,7 +239,7 @@ fn a_rolling_restart_under_load_loses_nothing() {
     (0..3).for_each(|id| check_all_there(ensemble.server(id), &acknowledged));
 }
 
-/// Creates so many nodes with one client.
+/// Creates `count` nodes with one client.
 fn create_many(port: u16, directory: &str, count: usize) -> Vec<String> {
     let (mut raw, _) = Raw::open(port, 10_000);
     assert_eq!(raw.call(create(directory, b"", 0)).0, 0);
@@ -255,7 +258,7 @@ fn create_many(port: u16, directory: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_server_that_was_away_for_100_000_writes_catches_up() {
+fn server_catches_up_after_100_000_missed_writes() {
     let mut ensemble = Ensemble::start("");
     let leader = ensemble.leader();
     let away = (leader + 1) % 3;
@@ -267,7 +270,7 @@ fn a_server_that_was_away_for_100_000_writes_catches_up() {
     check_replicated(&ensemble);
 }
 
-/// Names of log segments are in the order of their transactions.
+/// The oldest log segment; names sort in the order of their transactions.
 fn oldest_log(folder: &Path) -> Option<String> {
     let names = std::fs::read_dir(folder)
         .expect("is there")
@@ -276,13 +279,13 @@ fn oldest_log(folder: &Path) -> Option<String> {
 }
 
 #[test]
-fn a_wiped_server_is_brought_back_by_a_snapshot_under_load() {
+fn wiped_server_is_synchronized_by_snapshot_under_load() {
     let mut ensemble = Ensemble::start("snapCount=2000\npreAllocSize=64");
     let leader = ensemble.leader();
     let oldest = || oldest_log(&ensemble.folder(leader));
     let first = oldest();
     let mut paths = create_many(ensemble.server(leader).port, "/many", 20_000);
-    // No log can bring back what is in snapshots only.
+    // Once the first segment is purged, a wiped server needs a snapshot.
     eventually("the first log to be purged", || oldest() > first);
     let wiped = (leader + 1) % 3;
     ensemble.kill(wiped);
@@ -294,16 +297,16 @@ fn a_wiped_server_is_brought_back_by_a_snapshot_under_load() {
     writers.await_more(&ensemble, 500);
     paths.extend(writers.stop());
     check_all_there(ensemble.server(wiped), &paths);
-    // What it was sent is on its disk.
+    // The received data must be durable.
     ensemble.kill(wiped);
     ensemble.boot(wiped);
     ensemble.await_serving(wiped);
     check_all_there(ensemble.server(wiped), &paths);
 }
 
-/// Its acknowledged writes are with the others; what was damaged is kept for whoever wants to look at it.
+/// The other members have its acknowledged writes; its damaged files are kept under other names.
 #[test]
-fn a_member_whose_log_is_damaged_sets_it_aside_and_is_filled_by_the_others() {
+fn member_with_damaged_log_sets_it_aside_and_is_synchronized() {
     let mut ensemble = Ensemble::start("");
     let victim = (ensemble.leader() + 1) % 3;
     let (mut raw, _) = Raw::open(ensemble.server(victim).port, 10_000);
@@ -320,19 +323,19 @@ fn a_member_whose_log_is_damaged_sets_it_aside_and_is_filled_by_the_others() {
     ensemble.server(victim).await_line(&[&"ERROR", &" is damaged: "]);
     ensemble.server(victim).await_line(&[&"WARN", &"set aside as state.damaged, log."]);
     assert!(folder.join("state.damaged").exists());
-    // With its voice again it makes up for another one.
+    // After its synchronization the server counts for a quorum with one other server.
     ensemble.kill((victim + 1) % 3);
     ensemble.await_serving(victim);
     check_all_there(ensemble.server(victim), &paths);
 }
 
 #[test]
-fn a_wiped_server_never_votes_with_its_empty_log() {
+fn wiped_server_does_not_vote_with_its_empty_log() {
     let mut ensemble = Ensemble::start("");
     let leader = ensemble.leader();
     let (wiped, without_news) = ((leader + 1) % 3, (leader + 2) % 3);
     ensemble.kill(without_news);
-    // Acknowledged by the leader and the server that is wiped next.
+    // The leader and the server that is wiped next acknowledge these writes.
     let paths = create_many(ensemble.server(leader).port, "/kept", 100);
     ensemble.kill(wiped);
     ensemble.kill(leader);
@@ -357,17 +360,17 @@ fn a_wiped_server_never_votes_with_its_empty_log() {
 }
 
 #[test]
-fn a_leader_that_stands_still_is_replaced_within_sync_limit_and_follows_when_it_wakes() {
+fn suspended_leader_is_replaced_within_sync_limit_and_then_follows() {
     let ensemble = Ensemble::start(SHORT_TICK);
     let stopped = ensemble.leader();
     let others: Vec<usize> = (0..3).filter(|id| *id != stopped).collect();
     let paths = create_many(ensemble.server(stopped).port, "/before", 100);
     ensemble.server(stopped).signal("STOP");
     let began = Instant::now();
-    // It may be that one of them still believes in the old leader.
+    // One of the two may follow the old leader for a while.
     let leader = ensemble.await_leader_among(&others);
     let taken = began.elapsed();
-    // The limit is 1.5 s; the rest is for the election, and for a loaded machine.
+    // `syncLimit` is 1.5 s; the rest allows for the election and a loaded machine.
     assert!(taken < Duration::from_secs(6), "{taken:?}\n{}", ensemble.logs());
     let (mut client, _) = Raw::open(ensemble.server(leader).port, 10_000);
     assert_eq!(client.call(set("/before/0", b"/before/0")).0, 0);
@@ -384,7 +387,7 @@ fn a_leader_that_stands_still_is_replaced_within_sync_limit_and_follows_when_it_
 }
 
 #[test]
-fn garbage_and_strangers_on_the_ports_of_servers_disturb_nobody() {
+fn invalid_bytes_on_peer_ports_do_not_disturb_the_ensemble() {
     let ensemble = Ensemble::start("");
     let leader = ensemble.leader();
     let elections = |id| ensemble.server(id).log().matches("looks for a leader").count();
@@ -403,7 +406,7 @@ fn garbage_and_strangers_on_the_ports_of_servers_disturb_nobody() {
                 silent.push(client_at_the_wrong_port);
                 let mut end = Vec::new();
                 garbage.set_read_timeout(Some(Duration::from_secs(10))).expect("is a duration");
-                // Closed, or reset because of what it had sent.
+                // The end of the connection is a close, or a reset because of unread bytes.
                 let _closed = garbage.read_to_end(&mut end);
                 assert!(end.is_empty(), "strangers are told nothing");
             }
@@ -420,15 +423,15 @@ fn garbage_and_strangers_on_the_ports_of_servers_disturb_nobody() {
     assert_eq!(ensemble.leader(), leader);
 }
 
-/// What an evil hand does to one server at a time, while the other two and the clients go on.
+/// Kills, stops, suspends or wipes one server at a time, under load.
 #[test]
-fn blow_after_blow_under_load_and_nothing_acknowledged_is_lost() {
+fn repeated_faults_under_load_lose_no_acknowledged_write_of_ensemble() {
     let mut ensemble = Ensemble::start(&format!("snapCount=3000\npreAllocSize=64\n{SHORT_TICK}"));
     let writers = Writers::start(&ensemble, 6);
     for round in 0..9 {
         writers.await_more(&ensemble, 300);
         let leader = ensemble.leader();
-        // The leader every second time, else each of the others in turn.
+        // The leader in every second round, otherwise each of the others in turn.
         let victim = if round % 2 == 0 { leader } else { (leader + 1 + round / 2 % 2) % 3 };
         match round % 3 {
             0 => ensemble.kill(victim),
@@ -455,9 +458,9 @@ fn blow_after_blow_under_load_and_nothing_acknowledged_is_lost() {
     }
 }
 
-/// What operators look for first when a lock is gone, or nobody was served for a while.
+/// The log lines that explain a lost lock or a pause in service.
 #[test]
-fn sessions_that_expire_and_leaders_that_are_left_are_logged_with_the_reason() {
+fn expired_sessions_and_lost_leaders_are_logged_with_reason() {
     let mut ensemble = Ensemble::start("tickTime=300\ninitLimit=20\nsyncLimit=10");
     let leader = ensemble.leader();
     let elsewhere = (0..3).find(|id| *id != leader).expect("there are three");

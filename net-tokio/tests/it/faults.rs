@@ -1,4 +1,4 @@
-//! What clients do wrong ends their own connection, leaves a line in the log, and disturbs no other.
+//! Faulty clients: the server closes their connection, logs why, and keeps serving other clients.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -11,7 +11,8 @@ use zabkeeper_core::wire::Request;
 use crate::harness::{PATIENCE, Server};
 use crate::raw::{Raw, create, exists, get};
 
-/// Whether a bystander's session still works after `misbehave`, and what the log says about the culprit.
+/// Checks that the connection that `misbehave` returns is closed, that the log line about it
+/// contains `logged`, and that another session still works.
 fn check(misbehave: impl FnOnce(&Server) -> Raw, logged: &str) {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
@@ -32,7 +33,7 @@ fn send(mut raw: Raw, bytes: &[u8]) -> Raw {
 }
 
 #[test]
-fn garbage_instead_of_a_handshake() {
+fn invalid_handshake_length_closes_the_connection() {
     check(
         |server| send(Raw::connect(server.port), b"get out of here"),
         "frame length 1734702112 is not within 0..=1048575",
@@ -40,15 +41,16 @@ fn garbage_instead_of_a_handshake() {
 }
 
 #[test]
-fn a_browser_is_told_from_a_large_frame() {
+fn http_request_is_recognized_in_the_log() {
     check(
         |server| send(Raw::connect(server.port), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         "it speaks HTTP, and this port ZooKeeper's protocol",
     );
 }
 
+/// HS-02.
 #[test]
-fn hs_02_the_handshake_is_answered_before_what_is_wrong_behind_it() {
+fn handshake_is_answered_before_a_following_bad_frame() {
     for (bytes, logged) in [
         (&[0; 4][..], "frame ends inside request header"),
         (&[0xff, 0, 0, 0], "frame length -16777216"),
@@ -64,7 +66,7 @@ fn hs_02_the_handshake_is_answered_before_what_is_wrong_behind_it() {
 }
 
 #[test]
-fn a_handshake_that_is_none() {
+fn truncated_handshake_closes_the_connection() {
     check(
         |server| send(Raw::connect(server.port), &[0, 0, 0, 2, 1, 2]),
         "frame ends inside protocolVersion",
@@ -72,7 +74,7 @@ fn a_handshake_that_is_none() {
 }
 
 #[test]
-fn edge_155_a_length_above_the_limit() {
+fn edge_155_frame_length_above_the_limit_closes_the_connection() {
     check(
         |server| send(Raw::open(server.port, 10_000).0, &1_048_576_i32.to_be_bytes()),
         "frame length 1048576 is not within 0..=1048575",
@@ -80,7 +82,7 @@ fn edge_155_a_length_above_the_limit() {
 }
 
 #[test]
-fn edge_156_a_negative_length() {
+fn edge_156_negative_frame_length_closes_the_connection() {
     check(
         |server| send(Raw::open(server.port, 10_000).0, &[0xff; 8]),
         "frame length -1 is not within",
@@ -88,7 +90,7 @@ fn edge_156_a_negative_length() {
 }
 
 #[test]
-fn a_request_too_short_for_its_header() {
+fn request_shorter_than_its_header_closes_the_connection() {
     check(
         |server| send(Raw::open(server.port, 10_000).0, &[0, 0, 0, 3, 1, 2, 3]),
         "frame ends inside request header",
@@ -96,7 +98,7 @@ fn a_request_too_short_for_its_header() {
 }
 
 #[test]
-fn half_a_frame_and_then_the_end() {
+fn end_of_stream_within_a_frame_is_logged() {
     check(
         |server| {
             let raw = send(Raw::open(server.port, 10_000).0, &[0, 0, 0, 9, 1, 2]);
@@ -107,8 +109,9 @@ fn half_a_frame_and_then_the_end() {
     );
 }
 
+/// WIRE-17.
 #[test]
-fn wire_17_silence_is_closed_after_ten_seconds() {
+fn connection_without_handshake_is_closed_after_ten_seconds() {
     let started = Instant::now();
     check(
         |server| Raw::connect(server.port),
@@ -118,7 +121,7 @@ fn wire_17_silence_is_closed_after_ten_seconds() {
 }
 
 #[test]
-fn edge_160_a_connection_too_many_is_closed_at_once() {
+fn edge_160_connection_above_max_client_cnxns_is_closed_at_once() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "maxClientCnxns=2");
     let (mut first, _) = Raw::open(server.port, 10_000);
@@ -136,7 +139,7 @@ fn edge_160_a_connection_too_many_is_closed_at_once() {
 }
 
 #[test]
-fn a_flood_of_garbage_is_counted_and_hides_no_other_fault() {
+fn repeated_faults_are_suppressed_in_the_log_without_hiding_others() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "maxClientCnxns=0");
     for _ in 0..200 {
@@ -151,7 +154,7 @@ fn a_flood_of_garbage_is_counted_and_hides_no_other_fault() {
 }
 
 #[test]
-fn who_does_not_read_replies_is_not_read_and_loses_none() {
+fn client_that_does_not_read_gets_all_replies_later() {
     const REQUESTS: usize = 400;
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
@@ -159,7 +162,7 @@ fn who_does_not_read_replies_is_not_read_and_loses_none() {
     let large = vec![7; 500_000];
     assert_eq!(greedy.call(create("/large", &large, 0)).0, 0);
 
-    // 200 MB of answers, which no buffer of ours may hold.
+    // 200 MB of replies, more than the server may buffer.
     let mut bytes = BytesMut::new();
     let xids: Vec<i32> = (0..REQUESTS).map(|_| greedy.encode(get("/large"), &mut bytes)).collect();
     greedy.socket.write_all(&bytes).expect("writes");
@@ -178,7 +181,7 @@ fn who_does_not_read_replies_is_not_read_and_loses_none() {
     }
 }
 
-/// A client that asks for a large node a thousand times, and reads nothing.
+/// A client that requests a large node a thousand times and reads no reply.
 fn greedy(port: u16, timeout_ms: i32, large: &str) -> Raw {
     let (mut raw, _) = Raw::open(port, timeout_ms);
     let mut bytes = BytesMut::new();
@@ -190,13 +193,13 @@ fn greedy(port: u16, timeout_ms: i32, large: &str) -> Raw {
 }
 
 #[test]
-fn who_never_reads_keeps_no_socket_beyond_the_session() {
+fn client_that_never_reads_is_closed_with_its_session() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "tickTime=100\n4lw.commands.whitelist=*");
     let (mut bystander, _) = Raw::open(server.port, 2_000);
     assert_eq!(bystander.call(create("/large", &[7; 900_000], 0)).0, 0);
     let Some(before) = figure(&server, "zk_open_file_descriptor_count") else {
-        return; // only Linux tells
+        return; // `mntr` has this value on Linux only
     };
     let greedy: Vec<Raw> = (0..5).map(|_| greedy(server.port, 200, "/large")).collect();
     crate::harness::eventually("the sockets to be closed", || {
@@ -207,7 +210,7 @@ fn who_never_reads_keeps_no_socket_beyond_the_session() {
 }
 
 #[test]
-fn who_has_gone_is_not_served_any_more() {
+fn disconnected_client_gets_no_more_replies() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "4lw.commands.whitelist=*");
     let (mut bystander, _) = Raw::open(server.port, 10_000);
@@ -221,7 +224,7 @@ fn who_has_gone_is_not_served_any_more() {
     assert!(figure(&server, "zk_packets_sent") < Some(500), "answers for nobody");
 }
 
-/// A figure of `mntr`, if it is there.
+/// A value of `mntr`; `None` if it is missing.
 fn figure(server: &Server, name: &str) -> Option<u64> {
     let text = crate::words::ask(server, "mntr");
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -229,7 +232,7 @@ fn figure(server: &Server, name: &str) -> Option<u64> {
 }
 
 #[test]
-fn large_answers_do_not_pile_up_in_memory() {
+fn large_unread_replies_use_bounded_memory() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut bystander, _) = Raw::open(server.port, 10_000);
@@ -238,7 +241,7 @@ fn large_answers_do_not_pile_up_in_memory() {
     for i in 0..200 {
         assert_eq!(bystander.call(create(&format!("/small{i}"), b"x", 0)).0, 0);
     }
-    // Some twelve answers for each, and not the thousand that were asked for.
+    // The bound allows about forty replies per client, not the thousand requested.
     if let Some(peak) = server.peak_memory() {
         assert!(peak < 400 << 20, "{} MiB", peak >> 20);
     }
@@ -246,7 +249,7 @@ fn large_answers_do_not_pile_up_in_memory() {
 }
 
 #[test]
-fn more_requests_than_the_window_are_all_answered_in_order() {
+fn five_thousand_pipelined_requests_are_answered_in_order() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut raw, _) = Raw::open(server.port, 30_000);
@@ -266,8 +269,9 @@ fn more_requests_than_the_window_are_all_answered_in_order() {
     sender.join().unwrap();
 }
 
+/// WIRE-14.
 #[test]
-fn wire_14_an_unknown_operation_is_answered_then_closed() {
+fn unknown_operation_is_answered_then_closed() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut raw, _) = Raw::open(server.port, 10_000);
@@ -275,9 +279,10 @@ fn wire_14_an_unknown_operation_is_answered_then_closed() {
     assert!(raw.is_closed());
 }
 
-/// Anybody could delete any childless node with the one, and make sessions up with the other.
+/// A client could delete any childless node with deleteContainer, and create sessions with
+/// createSession.
 #[test]
-fn edges_57_58_operations_of_servers_are_refused_from_clients() {
+fn edges_57_58_internal_operations_are_refused_from_clients() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut bystander, _) = Raw::open(server.port, 30_000);

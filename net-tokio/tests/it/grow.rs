@@ -1,4 +1,4 @@
-//! From one server to three, and what operators read while nobody is served.
+//! Growing a standalone server into an ensemble of three, and the log while there is no quorum.
 
 use crate::crash::check_all_there;
 use crate::harness::{Server, free_port};
@@ -7,9 +7,9 @@ use crate::raw::{Raw, create};
 
 const SETTINGS: &str = "tickTime=300\ninitLimit=20\nsyncLimit=10";
 
-/// A server with data, and two new empty ones, in the order in which people start them.
+/// A server with data and two new empty servers, started in several orders.
 #[test]
-fn one_server_with_data_and_two_empty_ones_become_an_ensemble() {
+fn standalone_server_grows_into_ensemble_with_two_empty_servers() {
     for order in [[1, 0, 2], [2, 0, 1]] {
         let mut ensemble = Ensemble::prepare("127.0.0.1", SETTINGS);
         let dir = ensemble
@@ -34,9 +34,10 @@ fn one_server_with_data_and_two_empty_ones_become_an_ensemble() {
     }
 }
 
-/// Two of three have lost their disks: nobody may go on, and each says what is missing.
+/// Two of three servers have lost their data: no server may serve, and the log says what is
+/// missing.
 #[test]
-fn who_waits_says_for_whom_and_what_would_end_it() {
+fn server_without_quorum_logs_what_is_missing() {
     let mut ensemble = Ensemble::start(SETTINGS);
     let (mut client, _) = Raw::open(ensemble.ports[0][0], 10_000);
     assert_eq!(client.call(create("/kept", b"", 0)).0, 0);

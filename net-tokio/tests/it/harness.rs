@@ -1,4 +1,5 @@
-//! Starts the server binary on a free loopback port, reads its log, and ends it whatever the test does.
+//! Starts the server binary on a free loopback port, collects its log, and kills it at the end of
+//! the test.
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything that happens at all; loaded machines are slow.
+/// Timeout for everything that is expected to happen; long, because machines may be loaded.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server process. Dropping it kills it.
@@ -18,18 +19,18 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
     log: Log,
-    /// Fills the log.
+    /// The thread that fills `log`.
     reader: Option<JoinHandle<()>>,
-    /// Kept open: a server must not fail because nobody reads its line.
+    /// Kept open, so that the server can write its line.
     stdout: BufReader<ChildStdout>,
 }
 
-/// What the process has written to standard error.
+/// The process's standard error so far.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 
 impl Server {
-    /// Starts a server on the data in `dir`, with more lines for its configuration.
+    /// Starts a server with its data in `dir` and these additional lines in its configuration.
     pub(crate) fn start(dir: &Path, settings: &str) -> Server {
         Server::start_on(free_port(), dir, settings)
     }
@@ -39,7 +40,7 @@ impl Server {
         Server::run(command, port)
     }
 
-    /// Runs a command that becomes a server on `port`, and waits until it listens.
+    /// Runs a command that becomes a server on `port`, and waits until it serves clients.
     pub(crate) fn run(command: Command, port: u16) -> Server {
         let mut server = Server::spawn(command, port);
         let line = server.first_line();
@@ -47,7 +48,7 @@ impl Server {
         server
     }
 
-    /// The same without waiting.
+    /// As [`Server::run`], without waiting.
     pub(crate) fn spawn(mut command: Command, port: u16) -> Server {
         let mut child = started(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let log = Log::default();
@@ -56,29 +57,29 @@ impl Server {
         Server { child, port, log, reader, stdout }
     }
 
-    /// The first line of standard output, which comes when clients are served.
+    /// The first line of standard output, which the server writes when it serves clients.
     pub(crate) fn first_line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("reads");
         line
     }
 
-    /// For clients.
+    /// The address for clients.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Its process.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// All of the log so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         self.log.0.lock().expect("nobody panics with it").clone()
     }
 
-    /// The most memory that the process has ever had, in bytes; only Linux tells.
+    /// The peak resident memory of the process, in bytes; `None` except on Linux.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -93,13 +94,13 @@ impl Server {
         eventually(&format!("a log line with {words:?}"), || self.log().lines().any(has_all));
     }
 
-    /// SIGKILL: no goodbye.
+    /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("is there");
         self.child.wait().expect("ends");
     }
 
-    /// SIGTERM, and what comes of it.
+    /// Sends SIGTERM; returns the exit status and the log.
     pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
         self.signal("TERM");
         self.wait()
@@ -112,12 +113,12 @@ impl Server {
         assert!(sent.success(), "SIG{name}");
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits for the process to end by itself; returns the exit status and the log.
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("can be asked") {
-                // Its last words may not have been read yet.
+                // The end of the log may not have been read yet.
                 if let Some(reader) = self.reader.take() {
                     reader.join().expect("reads to the end");
                 }
@@ -131,7 +132,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended before.
+        // The process may have ended already.
         let _gone = self.child.kill();
         let _gone = self.child.wait();
     }
@@ -148,7 +149,7 @@ impl Log {
     }
 }
 
-/// Writes `zoo.cfg` into `dir` and says where.
+/// Writes `zoo.cfg` into `dir` and returns its path.
 pub(crate) fn configure(port: u16, dir: &Path, settings: &str) -> String {
     let file = dir.join("zoo.cfg");
     let data = dir.join("data");
@@ -160,7 +161,7 @@ pub(crate) fn configure(port: u16, dir: &Path, settings: &str) -> String {
     file.to_str().expect("is text").to_owned()
 }
 
-/// The server's command with one argument.
+/// The command that runs the server binary with one argument.
 pub(crate) fn command(argument: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zabkeeper"));
     command
@@ -171,7 +172,7 @@ pub(crate) fn command(argument: &str) -> Command {
     command
 }
 
-/// Exit status and both outputs of a server that does not get to run.
+/// Exit status and both outputs of a server that refuses to start.
 pub(crate) fn refused(argument: &str) -> (Option<i32>, String) {
     let mut command = command(argument);
     let child = started(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -180,12 +181,12 @@ pub(crate) fn refused(argument: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(text).expect("is text"))
 }
 
-/// While this is held, no process is being started. Between its fork and its exec a child holds copies of all sockets, so
-/// what is closed here stays open there for as long as a loaded machine takes: a port is not free again, and the other end
-/// of a connection does not learn of its end.
+/// A lock during which no process is started. Between fork and exec a child holds copies of all
+/// sockets, so a socket closed by the test stays open in the child for a while: its port is not
+/// free, and the other end of a connection does not see the close.
 pub(crate) fn nobody_forks() -> MutexGuard<'static, ()> {
     static FORKING: Mutex<()> = Mutex::new(());
-    // Another test that has failed with it has no more to say.
+    // The lock may be poisoned by a failed test; it protects no data.
     FORKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -194,8 +195,8 @@ pub(crate) fn started(command: &mut Command) -> Child {
     command.spawn().expect("starts")
 }
 
-/// A port that nobody listened on a moment ago, below those that the kernel gives to connections: a server that is
-/// started again finds its port free.
+/// A port that was free a moment ago, below the ephemeral ports of the kernel: so no connection
+/// takes it before a restarted server binds it again.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let offset = u16::try_from(std::process::id() * 37 % 20_000).expect("is small");
@@ -208,12 +209,12 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// Waits until `holds`.
+/// Waits until `holds`; panics after [`PATIENCE`].
 pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
     assert!(comes_true(holds), "waited in vain for {what}");
 }
 
-/// Does it hold at last?
+/// Does `holds` become true within [`PATIENCE`]?
 pub(crate) fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while !holds() {

@@ -1,6 +1,7 @@
-//! Somebody who reaches the ports for servers and means harm, against three real servers.
+//! An attacker on the quorum and election ports of three server processes.
 //!
-//! Owns what such a one does. Clients go on, memory stays bounded, and nobody gets in without the secret.
+//! Owns the attacks. Clients are served, memory stays bounded, and no connection without the secret
+//! is accepted.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +23,7 @@ use crate::members::Ensemble;
 use crate::raw::{Raw, create};
 
 const SECRET: &str = "a secret that only tests would use";
-/// More memory than this for what strangers send would be too much.
+/// Maximum growth of memory by bytes that unauthenticated peers send.
 const MEMORY: u64 = 64 << 20;
 
 fn local(from: usize, secret: Option<&str>) -> Local {
@@ -32,7 +33,7 @@ fn local(from: usize, secret: Option<&str>) -> Local {
     Local { id: ServerId(from as u64), ensemble: 0, secrets, demands_secret }
 }
 
-/// Greets in the name of a server, and does not wait for the answer.
+/// Sends a greeting in the name of a server, and does not wait for the answer.
 fn greet(port: u16, channel: Channel, from: usize, to: usize) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     let to = ServerId(to as u64);
@@ -41,10 +42,11 @@ fn greet(port: u16, channel: Channel, from: usize, to: usize) -> Option<TcpStrea
     Some(stream)
 }
 
-/// The connection and the own proof; or why there is none, if that was said.
+/// The established connection and this end's proof; or the refusal, `None` if the server only
+/// closed.
 type Dialled = Result<(Established, Vec<u8>), Option<Refusal>>;
 
-/// What comes of a greeting with this secret, and the connection.
+/// Connects and greets with this secret; returns the stream and the result.
 fn dial(port: u16, from: usize, to: usize, secret: Option<&str>) -> (TcpStream, Dialled) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("is a duration");
@@ -66,7 +68,7 @@ fn dial(port: u16, from: usize, to: usize, secret: Option<&str>) -> (TcpStream, 
     }
 }
 
-/// Is the connection closed by the other end, whatever it says before?
+/// Does the other end close the connection, maybe after sending bytes?
 fn is_closed(mut stream: &TcpStream) -> bool {
     stream.set_read_timeout(Some(PATIENCE)).expect("is a duration");
     let mut rest = Vec::new();
@@ -76,7 +78,7 @@ fn is_closed(mut stream: &TcpStream) -> bool {
     }
 }
 
-/// What a server says that has lost its history.
+/// The history info of a server that has lost its history.
 const DAMAGED: HistoryInfo =
     HistoryInfo { history_status: HistoryStatus::Lost, epoch: Epoch(0), newcomers: 0 };
 
@@ -87,7 +89,7 @@ fn follower_info() -> Vec<u8> {
     bytes
 }
 
-/// Writes until told to stop: the longest time that one write took.
+/// Writes until `stop` is set; returns the longest duration of a write.
 fn longest_write(port: u16, stop: &AtomicBool) -> Duration {
     let (mut raw, _) = Raw::open(port, 10_000);
     let (mut longest, mut number) = (Duration::ZERO, 0);
@@ -103,7 +105,7 @@ fn longest_write(port: u16, stop: &AtomicBool) -> Duration {
 }
 
 #[test]
-fn links_that_come_again_and_again_in_every_name_interrupt_nobody() {
+fn repeated_forged_links_do_not_interrupt_the_ensemble() {
     let ensemble = Ensemble::start("");
     let leader = ensemble.leader();
     let stop = Arc::new(AtomicBool::new(false));
@@ -121,7 +123,7 @@ fn links_that_come_again_and_again_in_every_name_interrupt_nobody() {
                 for _ in 0..8 {
                     let link = greet(quorum, Channel::Quorum, from, to);
                     held.extend(link.map(|mut link| {
-                        // It may be closed by now.
+                        // The server may have closed the connection already.
                         let _refused = link.write_all(&follower_info());
                         link
                     }));
@@ -143,7 +145,7 @@ fn links_that_come_again_and_again_in_every_name_interrupt_nobody() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn frames_without_an_end_take_little_memory_and_little_time() {
+fn incomplete_frames_use_bounded_memory() {
     let ensemble = Ensemble::start("tickTime=500\n");
     let leader = ensemble.leader();
     let other = (0..3).find(|id| *id != leader).expect("there are three");
@@ -155,7 +157,7 @@ fn frames_without_an_end_take_little_memory_and_little_time() {
             if n < 12 { (quorum, Channel::Quorum) } else { (election, Channel::Election) };
         let Some(mut link) = greet(port, channel, other, leader) else { continue };
         flooding.push(thread::spawn(move || {
-            // A request of 256 MiB less a bit, of which all but the end is sent.
+            // A request of just under 256 MiB, of which all but the end is sent.
             let length = (256_u32 << 20) - 1;
             let _refused = link.write_all(&[&length.to_le_bytes()[..], &[0; 4], &[14]].concat());
             let part = vec![0; 1 << 20];
@@ -174,11 +176,11 @@ fn frames_without_an_end_take_little_memory_and_little_time() {
     assert_eq!(ensemble.leader(), leader);
 }
 
-/// A multi in a multi in a multi, 200,000 deep, used to overflow the stack.
+/// Unbounded nesting of multis in a message would overflow the decoder's stack.
 #[test]
-fn a_nested_multi_is_refused() {
+fn nested_multi_is_refused() {
     let mut ensemble = Ensemble::prepare("127.0.0.1", "");
-    // Alone it waits, and takes links of the others.
+    // A single server keeps looking for a leader and accepts links.
     ensemble.boot(0);
     ensemble.server(0).await_line(&[&"looks for a leader"]);
     let nested: Vec<u8> = [14, 2, 2, 1, 1, 0].into_iter().chain([13, 1].repeat(3_000)).collect();
@@ -205,7 +207,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn nobody_gets_in_without_the_secret_or_with_a_wrong_one_or_with_frames_of_before() {
+fn links_need_the_secret_and_fresh_signatures() {
     let folder = tempfile::tempdir().expect("creates");
     let ensemble = Ensemble::start(&secret_file(folder.path(), SECRET));
     let leader = ensemble.leader();
@@ -222,7 +224,7 @@ fn nobody_gets_in_without_the_secret_or_with_a_wrong_one_or_with_frames_of_befor
     drop(stream);
     server.await_line(&[&"closed it instead of proving that it knows the secret"]);
 
-    // With the secret, and then with frames that are not signed, or signed twice the same.
+    // A valid handshake, followed by an unsigned frame or by a replayed signed frame.
     for replays in [false, true] {
         let (mut stream, established) = dial(quorum, other, leader, Some(SECRET));
         let (mut established, proof) = established.expect("it knows the secret");
@@ -230,11 +232,11 @@ fn nobody_gets_in_without_the_secret_or_with_a_wrong_one_or_with_frames_of_befor
         let message =
             FromLearner::FollowerInfo { accepted: Epoch(0), history: DAMAGED, ensemble: 0 };
         established.writer.encode(&message, &mut bytes);
-        // At once, as the server whose name it takes is about to dial again.
+        // In one write, because the server in whose name this connects is about to reconnect.
         let bytes = if replays {
             [&proof[..], &bytes, &bytes].concat()
         } else {
-            // Filled up, so that it is as long as a signed one.
+            // Padded, so that it is at least as long as a signed frame.
             [proof, follower_info(), vec![0; 64]].concat()
         };
         stream.write_all(&bytes).expect("has room");
@@ -243,14 +245,14 @@ fn nobody_gets_in_without_the_secret_or_with_a_wrong_one_or_with_frames_of_befor
     ensemble.eventually("the reason in the log, twice", || {
         server.log().matches("a frame without the right signature").count() == 2
     });
-    // The one whose name was taken has dialled again.
+    // The server in whose name the test connected has reconnected.
     ensemble.await_serving(other);
     let (mut raw, _) = Raw::open(ensemble.server(other).port, 10_000);
     assert_eq!(raw.call(create("/served", b"", 0)).0, 0);
 }
 
 #[test]
-fn a_secret_is_introduced_one_server_after_the_other() {
+fn secret_is_introduced_by_rolling_restarts() {
     let folder = tempfile::tempdir().expect("creates");
     let line = secret_file(folder.path(), SECRET);
     let mut ensemble = Ensemble::start("");
@@ -271,7 +273,7 @@ fn a_secret_is_introduced_one_server_after_the_other() {
 }
 
 #[test]
-fn a_secret_that_others_can_read_stops_the_start() {
+fn secret_file_readable_by_others_is_refused() {
     let folder = tempfile::tempdir().expect("creates");
     let line = secret_file(folder.path(), SECRET);
     set_mode(&folder.path().join("secret"), 0o640);

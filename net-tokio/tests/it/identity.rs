@@ -1,4 +1,4 @@
-//! Who belongs together: data of another ensemble, copies of older data, and sessions of others.
+//! Identities: data of another ensemble, restored older data, and sessions of other clients.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,9 +19,10 @@ fn write(ensemble: &Ensemble, id: usize, path: &str) {
     assert_eq!(client.call(create(path, path.as_bytes(), 0)).0, 0, "{path}");
 }
 
-/// Whoever may read an ephemeral node knows the id of its session, and by ZooKeeper's formula its password (HS-08).
+/// HS-08: a client that can read an ephemeral node knows its session id, from which ZooKeeper's
+/// formula computes the password.
 #[test]
-fn hs_08_nobody_takes_over_the_session_of_a_lock_that_he_can_see() {
+fn session_password_cannot_be_computed_from_session_id() {
     let dir = tempfile::tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut holder, own) = Raw::open(server.port, 10_000);
@@ -36,7 +37,7 @@ fn hs_08_nobody_takes_over_the_session_of_a_lock_that_he_can_see() {
     assert_eq!(again.call(exists("/lock")).0, 0);
 }
 
-/// Java's `Random`, seeded with the id and a constant.
+/// ZooKeeper's session password: bytes of Java's `Random`, seeded with the id xor a constant.
 fn zookeeper_password(session: SessionId) -> [u8; 16] {
     let mut state = ((session.0 ^ 0xb341_5c00).cast_unsigned() ^ 0x5_deec_e66d) & ((1 << 48) - 1);
     let mut password = [0; 16];
@@ -48,7 +49,7 @@ fn zookeeper_password(session: SessionId) -> [u8; 16] {
 }
 
 #[test]
-fn a_data_directory_of_another_ensemble_is_refused_and_replaces_nothing() {
+fn data_directory_of_another_ensemble_is_refused() {
     let mut other = Ensemble::start(SETTINGS);
     (0..20).for_each(|n| write(&other, 0, &format!("/theirs{n}")));
     other.terminate(0);
@@ -67,9 +68,10 @@ fn a_data_directory_of_another_ensemble_is_refused_and_replaces_nothing() {
     assert_eq!(ensemble.mode(0), None, "{}", ensemble.logs());
 }
 
-/// An operator puts back older copies of two directories: the two begin an epoch that the third has had with another leader.
+/// An operator restores an older copy of one data directory. A quorum of that server and another
+/// one starts an epoch with the same number as an epoch that the third server knows.
 #[test]
-fn a_history_of_an_epoch_that_there_was_before_is_set_aside() {
+fn history_of_a_repeated_epoch_is_set_aside() {
     let mut ensemble = Ensemble::start(SETTINGS);
     write(&ensemble, 0, "/before");
     (0..3).for_each(|id| ensemble.terminate(id));
@@ -86,13 +88,13 @@ fn a_history_of_an_epoch_that_there_was_before_is_set_aside() {
     replace(&older, &ensemble.folder(1));
     let mut second = lead(&mut ensemble, [0, 1], "/second");
     while second < first {
-        // An election was repeated there, and not here.
+        // The first quorum needed more elections than the second.
         [0, 1].iter().for_each(|id| ensemble.terminate(*id));
         second = lead(&mut ensemble, [0, 1], &format!("/again{second}"));
     }
     ensemble.boot(2);
     if second > first {
-        // Then it shows only where the third one's last transaction is of an epoch that the leader has skipped: it is cut off.
+        // The epochs have different numbers, so the leader simply truncates the third server's log.
         return ensemble.await_serving(2);
     }
     ensemble.eventually("the third server to begin anew", || {
@@ -117,7 +119,7 @@ fn epoch_of(server: &Server) -> u64 {
     u64::from_str_radix(zxid, 16).expect("a number") >> 32
 }
 
-/// Puts a copy of one folder in the place of another.
+/// Replaces a directory by a copy of another one.
 fn replace(from: &Path, to: &Path) {
     if to.exists() {
         std::fs::remove_dir_all(to).expect("removes");

@@ -1,4 +1,4 @@
-//! What clients may take up: each limit bites, says which one it is, and disturbs nobody beyond it.
+//! Limits on clients: each limit is enforced, named in the log, and does not affect other clients.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::harness::{Server, eventually};
 use crate::raw::{Raw, create, exists, get, set};
 use crate::words::ask;
 
-/// Sends so many writes in one piece, without waiting; their xids.
+/// Sends `writes` requests in one piece, without waiting; returns their xids.
 fn pipeline(raw: &mut Raw, writes: usize, request: impl Fn(usize) -> Request) -> Vec<i32> {
     let mut bytes = BytesMut::new();
     let xids = (0..writes).map(|number| raw.encode(request(number), &mut bytes)).collect();
@@ -25,8 +25,9 @@ fn take_answers(raw: &mut Raw, xids: &[i32]) {
     }
 }
 
+/// WIRE-17.
 #[test]
-fn wire_17_a_connection_without_a_handshake_is_closed_in_time() {
+fn connection_without_handshake_is_closed_after_configured_timeout() {
     let dir = tempdir().expect("creates");
     let server =
         Server::start(dir.path(), "nio.sessionlessCnxnTimeout=300\n4lw.commands.whitelist=*");
@@ -38,9 +39,9 @@ fn wire_17_a_connection_without_a_handshake_is_closed_in_time() {
     assert_eq!(client.call(exists("/")).0, 0, "those with a session may be silent for longer");
 }
 
-/// Nothing else happens at such a server: its event loop must learn of the deadline.
+/// WIRE-17: On an otherwise idle server, the new connection must rearm the event loop's timer.
 #[test]
-fn wire_17_a_connection_without_a_handshake_is_closed_by_a_server_without_clients() {
+fn connection_without_handshake_is_closed_by_idle_server() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "nio.sessionlessCnxnTimeout=300");
     for _ in 0..2 {
@@ -50,8 +51,9 @@ fn wire_17_a_connection_without_a_handshake_is_closed_by_a_server_without_client
     }
 }
 
+/// WIRE-18.
 #[test]
-fn wire_18_a_silent_client_is_closed_with_its_session() {
+fn silent_client_is_closed_when_its_session_expires() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "tickTime=100");
     let (mut silent, granted) = Raw::open(server.port, 300);
@@ -61,7 +63,7 @@ fn wire_18_a_silent_client_is_closed_with_its_session() {
     assert!(began.elapsed() >= Duration::from_millis(250), "not before its time");
 }
 
-/// A client with an ephemeral node, whose session ends after 1.5 s, and 8 MB of events on their way to it.
+/// A client with a session timeout of 1.5 s, an ephemeral node, and 8 MB of unread events.
 fn flooded(server: &Server, ephemeral: &str) -> (Raw, usize) {
     let path = format!("/{}", "e".repeat(100_000));
     let (mut writer, _) = Raw::open(server.port, 2_000);
@@ -81,15 +83,16 @@ fn flooded(server: &Server, ephemeral: &str) -> (Raw, usize) {
     (client, sets * path.len())
 }
 
-/// What a client says that does not wait for the answer.
+/// Sends a ping without waiting for its reply.
 fn send_ping(client: &mut Raw) {
     let mut bytes = BytesMut::new();
     RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut bytes);
     client.socket.write_all(&bytes).expect("writes");
 }
 
+/// SESS-05.
 #[test]
-fn sess_05_a_slow_reader_that_pings_keeps_its_session() {
+fn slow_reader_that_pings_keeps_its_session() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "tickTime=100");
     let (mut client, bytes) = flooded(&server, "/slow");
@@ -100,7 +103,8 @@ fn sess_05_a_slow_reader_that_pings_keeps_its_session() {
         let read = client.socket.read(&mut chunk).expect("the connection stands");
         assert!(read > 0, "closed after {taken} of {bytes} bytes and {:?}", began.elapsed());
         taken += read;
-        // At most 1 MB/s: twice the time of the session for what is above the bound on output alone.
+        // At most 1 MB/s: reading the output beyond the limit alone takes twice the session
+        // timeout.
         std::thread::sleep(Duration::from_micros(read as u64));
     }
     assert!(began.elapsed() > Duration::from_secs(3), "it was slow");
@@ -108,14 +112,15 @@ fn sess_05_a_slow_reader_that_pings_keeps_its_session() {
     assert_eq!(other.call(exists("/slow")).0, 0);
 }
 
+/// SESS-05.
 #[test]
-fn sess_05_a_client_that_takes_nothing_loses_its_session_for_all_its_pings() {
+fn client_that_reads_nothing_loses_its_session_despite_pings() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "tickTime=100");
     let (mut client, _) = flooded(&server, "/deaf");
     let (mut other, _) = Raw::open(server.port, 2_000);
     eventually("the end of a session", || {
-        // It may have been closed already.
+        // The server may have closed the connection already.
         let mut bytes = BytesMut::new();
         RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut bytes);
         let _sent = client.socket.write_all(&bytes);
@@ -123,9 +128,9 @@ fn sess_05_a_client_that_takes_nothing_loses_its_session_for_all_its_pings() {
     });
 }
 
-/// The data of `/key` decides who is let in, and that of the moment (ACL-15).
+/// ACL-15: the current data of `/key` decides which keys are accepted.
 #[test]
-fn acl_15_the_sample_scheme_reads_its_node() {
+fn key_scheme_accepts_keys_by_the_data_of_its_node() {
     let dir = tempdir().expect("creates");
     let class = "org.apache.zookeeper.server.auth.KeyAuthenticationProvider";
     let server = Server::start(dir.path(), &format!("authProvider.1={class}"));
@@ -143,8 +148,9 @@ fn acl_15_the_sample_scheme_reads_its_node() {
     assert_eq!((show("15"), show("14")), ((0, false), (-115, true)));
 }
 
+/// ACL-17.
 #[test]
-fn acl_17_too_many_identities_end_the_connection_and_say_why() {
+fn too_many_identities_close_the_connection() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut other, _) = Raw::open(server.port, 30_000);
@@ -167,8 +173,9 @@ fn acl_17_too_many_identities_end_the_connection_and_say_why() {
     }
 }
 
+/// WIRE-03, THR-08.
 #[test]
-fn wire_03_and_thr_08_a_frame_that_is_too_long_names_the_limit() {
+fn too_long_frame_is_logged_with_the_limit() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "zookeeper.jute.maxbuffer=2000");
     let (mut client, _) = Raw::open(server.port, 10_000);
@@ -178,28 +185,30 @@ fn wire_03_and_thr_08_a_frame_that_is_too_long_names_the_limit() {
     server.await_line(&[&client.address(), &"0..=2000 (jute.maxbuffer)", &"raise it"]);
 }
 
+/// WIRE-19.
 #[test]
-fn wire_19_keep_alive_only_if_asked_for() {
+fn keep_alive_is_set_only_if_configured() {
     for (settings, timer) in [("", "00"), ("clientTcpKeepAlive=true", "02")] {
         let dir = tempdir().expect("creates");
         let server = Server::start(dir.path(), settings);
         let (client, _) = Raw::open(server.port, 10_000);
         let local = format!("0100007F:{:04X}", server.port);
         let remote = format!("0100007F:{:04X}", client.address().port());
-        // Linux tells which timer a socket waits for: the second one is the probe of an idle connection.
+        // Linux shows the pending timer of a socket: 02 is that of keep-alive.
         let has_timer = || {
             let table = std::fs::read_to_string("/proc/net/tcp").expect("is there on Linux");
             let line = table.lines().find(|line| line.contains(&format!("{local} {remote}")));
             let fields: Vec<&str> = line.expect("is connected").split_whitespace().collect();
             fields[5].starts_with(timer)
         };
-        // The acknowledgement of the handshake has a timer, too, for some milliseconds.
+        // The handshake's acknowledgement has a timer, too, for some milliseconds.
         eventually(&format!("timer {timer} with {settings:?}"), has_timer);
     }
 }
 
+/// THR-01.
 #[test]
-fn thr_01_above_the_outstanding_limit_those_who_wait_are_not_read() {
+fn clients_with_waiting_requests_are_not_read_above_outstanding_limit() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "globalOutstandingLimit=3");
     let (mut busy, _) = Raw::open(server.port, 30_000);
@@ -210,8 +219,9 @@ fn thr_01_above_the_outstanding_limit_those_who_wait_are_not_read() {
     server.await_line(&[&"requests are under way", &"3 of globalOutstandingLimit; raise it"]);
 }
 
+/// THR-06.
 #[test]
-fn thr_06_no_more_requests_under_way_than_allowed_and_all_get_their_turn() {
+fn outstanding_requests_are_limited_and_all_clients_served() {
     let dir = tempdir().expect("creates");
     let server = Server::start(
         dir.path(),
@@ -235,8 +245,9 @@ fn thr_06_no_more_requests_under_way_than_allowed_and_all_get_their_turn() {
     assert_eq!(clients[0].call(exists("/c7-49")).0, 0);
 }
 
+/// THR-06.
 #[test]
-fn thr_06_who_asks_for_nothing_keeps_nobody_waiting() {
+fn idle_clients_do_not_block_the_request_throttle() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "request_throttle_max_requests=1");
     let mut clients: Vec<Raw> = (0..4).map(|_| Raw::open(server.port, 30_000).0).collect();
@@ -247,7 +258,7 @@ fn thr_06_who_asks_for_nothing_keeps_nobody_waiting() {
                 pipeline(&mut clients[client], 20, |n| create(&path(n), b"x", 0))
             })
             .collect();
-        // They stand in the line between the others, for a handshake, and then with nothing to ask.
+        // These clients take turns between the others, for a handshake and then without requests.
         let idle: Vec<Raw> = (0..4).map(|_| Raw::open(server.port, 30_000).0).collect();
         for (client, xids) in clients.iter_mut().zip(&asked) {
             take_answers(client, xids);
@@ -256,13 +267,14 @@ fn thr_06_who_asks_for_nothing_keeps_nobody_waiting() {
     }
 }
 
+/// THR-06.
 #[test]
-fn thr_06_whose_request_waits_longer_than_its_session_may_be_silent_is_disconnected() {
+fn client_with_stale_request_is_disconnected() {
     let dir = tempdir().expect("creates");
     let settings = "minSessionTimeout=60\nrequest_throttle_max_requests=1\n\
                     zookeeper.request_stale_latency_check=true";
     let server = Server::start(dir.path(), settings);
-    // None of them is silent: only their last requests wait for so long.
+    // No client is silent: only its last requests wait longer than the timeout.
     let mut clients: Vec<Raw> = (0..8).map(|_| Raw::open(server.port, 60).0).collect();
     let asked: Vec<Vec<i32>> = (0..clients.len())
         .map(|client| {
@@ -289,8 +301,9 @@ fn thr_06_whose_request_waits_longer_than_its_session_may_be_silent_is_disconnec
     }
 }
 
+/// THR-07.
 #[test]
-fn thr_07_who_has_waited_too_long_is_refused_in_its_turn() {
+fn request_that_waited_too_long_is_refused_in_order() {
     let dir = tempdir().expect("creates");
     let settings = "request_throttle_max_requests=1\nzookeeper.throttled_op_wait_time=2";
     let server = Server::start(dir.path(), settings);
@@ -323,8 +336,9 @@ fn thr_07_who_has_waited_too_long_is_refused_in_its_turn() {
     }
 }
 
+/// THR-04.
 #[test]
-fn thr_04_large_requests_have_a_bound_together() {
+fn large_requests_share_a_byte_limit() {
     let dir = tempdir().expect("creates");
     let server = Server::start(
         dir.path(),
@@ -352,8 +366,9 @@ fn thr_04_large_requests_have_a_bound_together() {
     assert_eq!(client.call(get("/n")).0, 0);
 }
 
+/// THR-05.
 #[test]
-fn thr_05_the_connection_throttle_refuses_handshakes_and_nothing_else() {
+fn connection_throttle_refuses_only_handshakes() {
     let dir = tempdir().expect("creates");
     let server = Server::start(
         dir.path(),
@@ -368,8 +383,9 @@ fn thr_05_the_connection_throttle_refuses_handshakes_and_nothing_else() {
     assert!(ask(&server, "srvr").contains("\nConnections: 3\n"), "words need no token");
 }
 
+/// THR-05.
 #[test]
-fn thr_05_tokens_come_back_with_time() {
+fn connection_throttle_refills_its_tokens() {
     let dir = tempdir().expect("creates");
     let server =
         Server::start(dir.path(), "connection_throttle_tokens=1\nconnection_throttle_fill_time=50");
@@ -380,9 +396,9 @@ fn thr_05_tokens_come_back_with_time() {
     });
 }
 
-/// A frame of 80 kB that asks for five gigabytes.
+/// OP-22: A frame of 80 kB whose reply would have five gigabytes.
 #[test]
-fn op_22_a_multi_read_of_more_than_fits_is_refused_and_says_why() {
+fn multi_read_with_too_large_reply_is_refused() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut client, _) = Raw::open(server.port, 30_000);
@@ -394,9 +410,10 @@ fn op_22_a_multi_read_of_more_than_fits_is_refused_and_says_why() {
     assert!(err == 0 && body.len() > 10_000_000);
 }
 
-/// Sixteen identities of 60 kB each, and a multi of 200 lists that name them all: 200 MB in one transaction.
+/// ACL-11: Sixteen identities of 60 kB each, and a multi of 200 ACLs that expand to all of them:
+/// 200 MB in one transaction.
 #[test]
-fn acl_11_lists_of_more_than_fits_are_refused_and_say_why() {
+fn multi_with_too_large_acls_is_refused() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut client, _) = Raw::open(server.port, 30_000);

@@ -1,4 +1,4 @@
-//! Clients that ask for much beside those that ask for little, and what becomes of the memory.
+//! Clients with expensive requests next to clients with cheap ones, and the use of memory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,13 +17,13 @@ use crate::members::Ensemble;
 use crate::raw::{Raw, create, get, set};
 use crate::words::ask;
 
-/// Nodes below `/n`.
+/// Number of nodes below `/n`.
 const NODES: usize = 100_000;
 const EPHEMERALS: usize = 5_000;
 const IN_A_MULTI: usize = 1_000;
 
-/// The longest that a read of somebody else may take. It was 9 s when a turn took whatever had come; a loaded machine needs some
-/// hundreds of milliseconds.
+/// Maximum latency of another client's request. A loaded machine needs some hundreds of
+/// milliseconds; if a turn handled all received requests of a client, it would be 9 s.
 const SLOWEST: Duration = Duration::from_secs(2);
 
 fn fill(raw: &mut Raw, parent: &str, count: usize, flags: i32) {
@@ -47,7 +47,8 @@ fn watch(raw: &mut Raw, paths: usize) {
     }
 }
 
-/// Asks for so many in a row, again and again, until it is told to stop; how many were answered.
+/// Pipelines `row` requests at a time until `stop` is set; the thread returns the number of
+/// replies.
 fn keep_asking(
     mut raw: Raw,
     stop: &Arc<AtomicBool>,
@@ -73,7 +74,7 @@ fn keep_asking(
 }
 
 #[test]
-fn nobody_waits_for_long_because_others_ask_for_much() {
+fn expensive_requests_do_not_delay_other_clients() {
     let ensemble = Ensemble::start("");
     let leader = ensemble.leader();
     let port = ensemble.server(leader).port;
@@ -120,7 +121,7 @@ fn nobody_waits_for_long_because_others_ask_for_much() {
     assert_eq!(log.matches("looks for a leader").count(), 1, "{log}");
 }
 
-/// Memory of the process that is in use, in MiB; only Linux tells.
+/// Resident memory of the process, in MiB; `None` except on Linux.
 fn memory(server: &Server) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -129,7 +130,7 @@ fn memory(server: &Server) -> Option<u64> {
 }
 
 #[test]
-fn long_answers_come_in_parts_and_their_memory_goes_back() {
+fn long_answers_are_sent_in_parts_and_memory_is_returned() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "4lw.commands.whitelist=*");
     let (mut client, granted) = Raw::open(server.port, 40_000);
@@ -138,7 +139,7 @@ fn long_answers_come_in_parts_and_their_memory_goes_back() {
     watch(&mut client, NODES);
     let before = memory(&server);
 
-    // Whoever asks and does not read costs the server no more than a part of the answer.
+    // For a client that does not read, the server buffers only a part of the answer.
     let deaf: Vec<TcpStream> = (0..40)
         .map(|number| {
             let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("connects");
@@ -162,7 +163,7 @@ fn long_answers_come_in_parts_and_their_memory_goes_back() {
     assert_eq!(ask(&server, "wchs"), summary);
     let with_deaf = memory(&server);
 
-    // Large answers, of which each takes megabytes for a moment.
+    // Large replies, each of which takes megabytes for a moment.
     drop(deaf);
     let children = Request::GetChildren { path: "/n".into(), watch: false, with_stat: false };
     for _ in 0..4 {
@@ -184,7 +185,7 @@ fn read_all(server: &Server, word: &str) -> String {
 }
 
 #[test]
-fn events_for_a_client_that_takes_none_are_bounded() {
+fn unread_events_of_a_client_are_bounded() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let path = format!("/{}", "e".repeat(500_000));
@@ -203,7 +204,7 @@ fn events_for_a_client_that_takes_none_are_bounded() {
     assert_eq!(writer.call(create(&path, b"", 0)).0, 0);
     for _ in 0..60 {
         assert_eq!(writer.call(set(&path, b"")).0, 0);
-        // It takes what it hears, and is none of those that are closed.
+        // This client reads its events, so its connection is not closed.
         other.ping();
     }
     server.await_line(&[&"closed the connection from", &"bytes of events wait for its client"]);
@@ -219,10 +220,10 @@ fn events_for_a_client_that_takes_none_are_bounded() {
 }
 
 #[test]
-fn a_frame_that_does_not_end_is_given_up() {
+fn incomplete_frame_times_out() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "tickTime=500");
-    // Where the session ends in the very same moment, that is what is told.
+    // If the session expires at the same moment, the log names that reason; then try again.
     for _ in 0..10 {
         let (mut client, granted) = Raw::open(server.port, 1_000);
         assert_eq!(granted.timeout_ms, 1_000);

@@ -1,4 +1,4 @@
-//! A log with a transaction that no server can apply, and the way out.
+//! Tests of `zabkeeper log`, among others on a log with a transaction that no server can apply.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -23,12 +23,12 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Appends to the log what no leader would have decided; says where.
+/// Appends a transaction that cannot be applied: the deletion of a node that does not exist.
 fn append_bad_txn(dir: &Path) -> Zxid {
     append(dir, TxnOp::Delete { path: "/none".into() })
 }
 
-/// Appends a change to the log of a server that does not run; says where.
+/// Appends a transaction to the log of a stopped server; returns its zxid.
 fn append(dir: &Path, op: TxnOp) -> Zxid {
     let folder = || OsDir::new(dir.join("zabkeeper")).expect("a folder");
     let mut opened = storage_fs::open(folder(), folder(), Options::new(0)).expect("a store");
@@ -40,7 +40,7 @@ fn append(dir: &Path, op: TxnOp) -> Zxid {
 }
 
 #[test]
-fn a_transaction_that_cannot_be_applied_is_named_and_can_be_cut_off() {
+fn log_inspect_names_inapplicable_transaction_and_log_cut_removes_it() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), "");
     let (mut client, _) = Raw::open(server.port, 10_000);
@@ -94,7 +94,7 @@ fn a_transaction_that_cannot_be_applied_is_named_and_can_be_cut_off() {
 }
 
 #[test]
-fn the_first_difference_between_two_directories_is_named() {
+fn log_compare_names_the_first_difference() {
     let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     let data = dirs.each_ref().map(|dir| dir.path().join("data").to_string_lossy().into_owned());
     let server = Server::start(dirs[0].path(), "");

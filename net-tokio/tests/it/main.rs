@@ -1,4 +1,4 @@
-//! The real binary with real sockets and files, and with a client that is not ours.
+//! Tests of the server binary with real sockets and files, and with an independent client library.
 
 #![expect(
     clippy::disallowed_methods,

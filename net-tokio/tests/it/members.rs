@@ -1,4 +1,4 @@
-//! Several server processes that make an ensemble, and clients that go from one to the next.
+//! An ensemble of server processes, and clients that fail over between them.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use crate::harness::{Server, comes_true, command, configure, free_port};
 use crate::raw::{Raw, create};
 use crate::words::try_ask;
 
-/// Requests that each writer keeps under way.
+/// Number of requests that each writer pipelines.
 const PIPELINE: usize = 32;
 
-/// How long a writer waits for a server before it takes it for lost, as clients do: it may stand still.
+/// How long a writer waits for a silent server before it gives up the connection, as clients do.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Three servers, of which some may be down. Servers are counted from zero here.
+/// Three servers with ids from zero, some of which may be down.
 pub(crate) struct Ensemble {
     dir: TempDir,
     host: &'static str,
@@ -32,7 +32,8 @@ pub(crate) struct Ensemble {
 }
 
 impl Ensemble {
-    /// Starts three servers on 127.0.0.1, with more lines for their configuration, and waits until all serve.
+    /// Starts three servers on 127.0.0.1 with these additional lines in their configuration, and
+    /// waits until all serve.
     pub(crate) fn start(settings: &str) -> Ensemble {
         let mut ensemble = Ensemble::prepare("127.0.0.1", settings);
         (0..3).for_each(|id| ensemble.boot(id));
@@ -40,7 +41,7 @@ impl Ensemble {
         ensemble
     }
 
-    /// Names the servers by `host`; none is started.
+    /// Prepares three servers with this host name, and starts none.
     pub(crate) fn prepare(host: &'static str, settings: &str) -> Ensemble {
         Ensemble {
             dir: tempfile::tempdir().expect("creates"),
@@ -51,7 +52,8 @@ impl Ensemble {
         }
     }
 
-    /// What `/zookeeper/config` shows (DATA-27), as three real servers were seen to answer.
+    /// The expected content of `/zookeeper/config` (DATA-27), as recorded from three ZooKeeper
+    /// servers.
     pub(crate) fn members(&self) -> String {
         let line = |(id, [_, quorum, election]): (usize, &[u16; 3])| {
             format!("server.{id}={}:{quorum}:{election}:participant\n", self.host)
@@ -59,7 +61,7 @@ impl Ensemble {
         self.ports.iter().enumerate().map(line).collect::<String>() + "version=0"
     }
 
-    /// Starts a server, without waiting for anything.
+    /// Starts a server without waiting.
     pub(crate) fn boot(&mut self, id: usize) {
         let folder = self.dir.path().join(format!("s{id}"));
         std::fs::create_dir_all(folder.join("data")).expect("creates");
@@ -73,7 +75,7 @@ impl Ensemble {
         self.servers[id] = Some(Server::spawn(command(&file), port));
     }
 
-    /// More lines for those that are started from now on.
+    /// Sets the additional lines of the configuration for servers started from now on.
     pub(crate) fn configure(&mut self, settings: &str) {
         settings.clone_into(&mut self.settings);
     }
@@ -83,12 +85,12 @@ impl Ensemble {
         self.servers[id].take().expect("is up").wait()
     }
 
-    /// A server that is up.
+    /// The process of a running server.
     pub(crate) fn server(&self, id: usize) -> &Server {
         self.servers[id].as_ref().expect("is up")
     }
 
-    /// Those that are up.
+    /// Ids of the running servers.
     pub(crate) fn up(&self) -> Vec<usize> {
         (0..self.servers.len()).filter(|id| self.servers[*id].is_some()).collect()
     }
@@ -97,7 +99,7 @@ impl Ensemble {
         self.servers[id].take().expect("is up").kill();
     }
 
-    /// SIGTERM, and what comes of it.
+    /// Sends SIGTERM; returns the exit status and the log.
     pub(crate) fn end(&mut self, id: usize) -> (ExitStatus, String) {
         self.servers[id].take().expect("is up").terminate()
     }
@@ -107,12 +109,12 @@ impl Ensemble {
         assert_eq!(status.code(), Some(0), "{log}");
     }
 
-    /// Where the server keeps its data.
+    /// The server's data directory.
     pub(crate) fn folder(&self, id: usize) -> PathBuf {
         self.dir.path().join(format!("s{id}/data/zabkeeper"))
     }
 
-    /// Leader, follower, or none where the server does not serve.
+    /// `leader` or `follower`; `None` if the server does not serve.
     pub(crate) fn mode(&self, id: usize) -> Option<String> {
         let text = try_ask(self.ports[id][0], "srvr")?;
         text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
@@ -122,7 +124,7 @@ impl Ensemble {
         self.eventually(&format!("server {id} to serve"), || self.mode(id).is_some());
     }
 
-    /// Who leads those of `ids`, once there is one.
+    /// Waits for a leader among `ids` and returns its id.
     pub(crate) fn await_leader_among(&self, ids: &[usize]) -> usize {
         let mut leader = None;
         self.eventually(&format!("a leader among {ids:?}"), || {
@@ -141,14 +143,14 @@ impl Ensemble {
         assert!(comes_true(holds), "waited in vain for {what}\n{}", self.logs());
     }
 
-    /// What all servers that are up have logged.
+    /// The logs of all running servers.
     pub(crate) fn logs(&self) -> String {
         let log = |id: &usize| format!("--- server {id}\n{}", self.server(*id).log());
         self.up().iter().map(log).collect()
     }
 }
 
-/// Clients that write until they are told to stop, each with the next server when one is lost.
+/// Clients that write until stopped, each failing over to the next server.
 pub(crate) struct Writers {
     threads: Vec<JoinHandle<Vec<String>>>,
     stop: Arc<AtomicBool>,
@@ -156,7 +158,7 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Starts so many on all servers in turn.
+    /// Starts `clients` writers, spread over the servers.
     pub(crate) fn start(ensemble: &Ensemble, clients: usize) -> Writers {
         let ports: Vec<u16> = ensemble.ports.iter().map(|ports| ports[0]).collect();
         let (stop, acknowledged) = (Arc::default(), Arc::default());
@@ -172,7 +174,7 @@ impl Writers {
         Writers { threads, stop, acknowledged }
     }
 
-    /// Waits until so many more writes are acknowledged.
+    /// Waits until `writes` more writes are acknowledged.
     pub(crate) fn await_more(&self, ensemble: &Ensemble, writes: usize) {
         let goal = self.acknowledged.load(Ordering::Relaxed) + writes;
         ensemble.eventually(&format!("{writes} more writes"), || {
@@ -180,7 +182,8 @@ impl Writers {
         });
     }
 
-    /// Paths of all nodes whose creation was acknowledged; the path is the data, too.
+    /// Stops the writers. Returns the paths of all nodes whose creation was acknowledged; each
+    /// node's data is its path.
     pub(crate) fn stop(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         let join = |thread: JoinHandle<Vec<String>>| thread.join().expect("saw what it should");

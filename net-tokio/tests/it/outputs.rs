@@ -1,4 +1,5 @@
-//! Standard output and error that take nothing: what the server does and its exit status do not depend on them.
+//! Standard output and error that are full, closed or never read: neither the service nor the exit
+//! status depends on them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -13,13 +14,13 @@ use crate::harness::{PATIENCE, command, configure, eventually, free_port, starte
 use crate::raw::{Raw, create, exists};
 use crate::words::try_ask;
 
-/// What a pipe of Linux holds, where nobody has changed it.
+/// Default capacity of a pipe on Linux, in bytes.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// The least that the log has for a connection where it says everything: when it begins and when it ends.
+/// Minimum bytes that the debug log writes per connection, at its begin and its end.
 const BYTES_PER_CONNECTION: usize = 150;
 
-/// A server whose outputs are none of the test's usual pipes. Dropping it kills it.
+/// A server whose outputs the test does not read through the harness. Dropping it kills it.
 struct Muted {
     child: Child,
     port: u16,
@@ -40,7 +41,7 @@ impl Muted {
         server
     }
 
-    /// Makes the server log more than so many bytes, and looks whether it serves all the while.
+    /// Makes the server log more than `bytes` bytes, and checks that it keeps serving.
     fn cause_lines(&self, bytes: usize) {
         let (mut bystander, _) = Raw::open(self.port, 30_000);
         for _ in 0..bytes / BYTES_PER_CONNECTION {
@@ -75,7 +76,7 @@ fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// Serves in spite of its outputs, and stops with status 0.
+/// Checks that a server with these outputs serves, and stops with status 0.
 fn check_serves(stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) {
     let dir = tempdir().expect("creates");
     let server = Muted::start(dir.path(), stdout.into(), stderr.into());
@@ -84,29 +85,29 @@ fn check_serves(stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) {
     assert_eq!(status.code(), Some(0), "{status}");
 }
 
-/// A device that is a full disk; only Linux has it.
+/// `/dev/full`, on which every write fails with `ENOSPC`; Linux only.
 fn full() -> File {
     OpenOptions::new().write(true).open("/dev/full").expect("Linux has it")
 }
 
-/// A pipe whose reader has died.
+/// A pipe whose read end is closed.
 fn broken() -> io::PipeWriter {
     io::pipe().expect("has descriptors").1
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_below_both_outputs_stops_nothing() {
+fn full_disk_for_both_outputs_does_not_stop_the_server() {
     check_serves(full(), full());
 }
 
 #[test]
-fn pipes_whose_reader_has_died_stop_nothing() {
+fn broken_pipes_do_not_stop_the_server() {
     check_serves(broken(), broken());
 }
 
 #[test]
-fn pipes_that_nobody_reads_stop_nothing() {
+fn unread_pipes_do_not_stop_the_server() {
     let (out, err) = (io::pipe().expect("has descriptors"), io::pipe().expect("has descriptors"));
     check_serves(out.1, err.1);
     let mut unread = Vec::new();
@@ -116,12 +117,12 @@ fn pipes_that_nobody_reads_stop_nothing() {
 }
 
 #[test]
-fn a_full_pipe_below_standard_output_keeps_no_line_from_the_log() {
+fn full_standard_output_does_not_block_the_log() {
     let dir = tempdir().expect("creates");
     let (_unread, mut full) = io::pipe().expect("has descriptors");
     let mut filler = full.try_clone().expect("has descriptors");
     thread::spawn(move || io::copy(&mut io::repeat(b'x'), &mut filler));
-    // Whoever fills it waits for room, and so does the server's line.
+    // The pipe is full when `filler` blocks; then the server's line blocks, too.
     thread::sleep(Duration::from_millis(200));
     io::Write::flush(&mut full).expect("does nothing");
     let log = dir.path().join("log");
@@ -134,7 +135,7 @@ fn a_full_pipe_below_standard_output_keeps_no_line_from_the_log() {
 }
 
 #[test]
-fn closed_outputs_stop_nothing() {
+fn closed_outputs_do_not_stop_the_server() {
     let dir = tempdir().expect("creates");
     let port = free_port();
     let real = command(&configure(port, dir.path(), "maxClientCnxns=0"));
@@ -146,16 +147,16 @@ fn closed_outputs_stop_nothing() {
     assert_eq!(server.terminate().code(), Some(0));
 }
 
-/// Exit status of a server that does not get to run.
+/// Exit status of a server that refuses to start.
 fn status(argument: &str, output: impl Fn() -> Stdio) -> Option<i32> {
     let mut command = command(argument);
-    // A filter that cannot be read is something to say, too.
+    // An invalid filter causes another line.
     command.env("RUST_LOG", "no=such=level");
     wait(&mut started(command.stdout(output()).stderr(output()))).code()
 }
 
 #[test]
-fn exit_statuses_are_the_same_whatever_the_outputs_are() {
+fn exit_status_does_not_depend_on_outputs() {
     let dir = tempdir().expect("creates");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
     let port = taken.local_addr().expect("is bound").port();
@@ -179,9 +180,9 @@ fn exit_statuses_are_the_same_whatever_the_outputs_are() {
     }
 }
 
-/// A limit on the size of files stands in for a disk that is full, and gets room again.
+/// A limit on file sizes (`ulimit -f`) simulates a full disk; truncating the file makes room again.
 #[test]
-fn lines_lost_to_a_full_disk_are_counted_once_there_is_room() {
+fn lines_lost_to_full_disk_are_counted_in_the_log() {
     const LIMIT: usize = 256 << 10;
     let dir = tempdir().expect("creates");
     let port = free_port();

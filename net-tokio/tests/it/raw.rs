@@ -1,4 +1,4 @@
-//! A connection on which a test decides every byte.
+//! A client connection on which the test controls every byte.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,25 +18,25 @@ pub(crate) struct Raw {
     frames: ServerFrames,
     buffer: BytesMut,
     next_xid: i32,
-    /// Is a silent server as good as a lost connection?
+    /// Does a read timeout count as the end of the connection?
     gives_up: bool,
 }
 
 impl Raw {
-    /// Connects, and says nothing.
+    /// Connects without a handshake.
     pub(crate) fn connect(port: u16) -> Raw {
         Raw::try_connect(port).expect("connects")
     }
 
-    /// The same, where nobody may listen.
+    /// As [`Raw::connect`]; `None` if the port is not listening.
     pub(crate) fn try_connect(port: u16) -> Option<Raw> {
         TcpStream::connect(("127.0.0.1", port)).ok().map(Raw::on)
     }
 
-    /// The same with a kernel that keeps only some kilobytes of what comes.
+    /// As [`Raw::connect`], with a receive buffer of some kilobytes.
     pub(crate) fn connect_narrow(port: u16) -> Raw {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        // Before it connects: what has been promised to the other end cannot be taken back.
+        // Before the connect, because an advertised TCP window cannot shrink.
         socket.set_recv_buffer_size(4096).expect("is a socket");
         socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).expect("connects");
         Raw::on(socket.into())
@@ -49,14 +49,14 @@ impl Raw {
         Raw { socket, frames, buffer: BytesMut::new(), next_xid: 1, gives_up: false }
     }
 
-    /// Connects and shakes hands for a new session.
+    /// Connects and creates a session.
     pub(crate) fn open(port: u16, timeout_ms: i32) -> (Raw, ConnectResponse) {
         let mut raw = Raw::connect(port);
         let response = raw.shake_hands(timeout_ms).expect("lets in");
         (raw, response)
     }
 
-    /// Connects and wants to go on with a session.
+    /// Connects and tries to resume a session.
     pub(crate) fn resume(port: u16, known: &ConnectResponse) -> (Raw, ConnectResponse) {
         let mut raw = Raw::connect(port);
         let password = Bytes::copy_from_slice(&known.password);
@@ -64,12 +64,12 @@ impl Raw {
         (raw, response.expect("answers"))
     }
 
-    /// None where the connection ends first.
+    /// Sends the handshake for a new session; `None` if the connection ends before the response.
     pub(crate) fn shake_hands(&mut self, timeout_ms: i32) -> Option<ConnectResponse> {
         self.greet(timeout_ms, SessionId(0), Bytes::from_static(&[0; 16]))
     }
 
-    /// Sends the handshake for a new session and more in one piece; the answer.
+    /// Connects, and sends the handshake for a new session and `more` in one piece.
     pub(crate) fn open_and(port: u16, more: &[u8]) -> (Raw, Option<ConnectResponse>) {
         let mut raw = Raw::connect(port);
         let password = Bytes::from_static(&[0; 16]);
@@ -110,7 +110,7 @@ impl Raw {
         }
     }
 
-    /// Takes a server that is silent for so long for lost.
+    /// From now on a server that sends nothing for `time` counts as lost.
     pub(crate) fn give_up_after(&mut self, time: Duration) {
         self.gives_up = true;
         self.socket.set_read_timeout(Some(time)).expect("is a duration");
@@ -120,7 +120,7 @@ impl Raw {
         self.socket.local_addr().expect("is bound")
     }
 
-    /// Appends a request to `bytes`; its xid.
+    /// Appends a request to `bytes`; returns its xid.
     pub(crate) fn encode(&mut self, request: Request, bytes: &mut BytesMut) -> i32 {
         let xid = self.next_xid;
         self.next_xid += 1;
@@ -132,7 +132,7 @@ impl Raw {
         self.try_send(request).expect("writes")
     }
 
-    /// None where the connection has ended.
+    /// Sends a request; `None` if the connection has ended.
     pub(crate) fn try_send(&mut self, request: Request) -> Option<i32> {
         let mut bytes = BytesMut::new();
         let xid = self.encode(request, &mut bytes);
@@ -140,7 +140,7 @@ impl Raw {
         Some(xid)
     }
 
-    /// The next reply: xid, error code and body. None where the connection has ended.
+    /// The next reply: xid, error code and body. `None` if the connection has ended.
     pub(crate) fn reply(&mut self) -> Option<(i32, i32, Bytes)> {
         loop {
             match self.frames.next(&mut self.buffer).expect("is a frame") {
@@ -152,7 +152,7 @@ impl Raw {
         }
     }
 
-    /// Sends a request and takes its reply: error code and body.
+    /// Sends a request and waits for its reply: error code and body.
     pub(crate) fn call(&mut self, request: Request) -> (i32, Bytes) {
         let xid = self.send(request);
         let (got, err, body) = self.reply().expect("is answered");
@@ -160,7 +160,7 @@ impl Raw {
         (err, body)
     }
 
-    /// Sends a ping and takes its reply.
+    /// Sends a ping and waits for its reply.
     pub(crate) fn ping(&mut self) {
         let mut bytes = BytesMut::new();
         RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut bytes);
@@ -168,7 +168,7 @@ impl Raw {
         assert_eq!(self.reply().map(|(xid, err, _)| (xid, err)), Some((XID_PING, 0)));
     }
 
-    /// Is the connection closed by the server, without another byte?
+    /// Does the server close the connection without sending another byte?
     pub(crate) fn is_closed(&mut self) -> bool {
         !self.read()
     }
@@ -185,7 +185,7 @@ impl Raw {
                 assert!(self.gives_up, "nothing came for {PATIENCE:?}");
                 false
             }
-            // Reset: closed with bytes of ours unread.
+            // A reset: the server closed the connection without reading all bytes.
             Err(_) => false,
         }
     }

@@ -1,7 +1,8 @@
-//! The same scene for real: what was heard in a simulated ensemble has to be heard from three processes.
+//! Runs the same sequence of requests in the simulator and against three server processes, and
+//! compares all replies and events.
 //!
-//! The sessions are those of the client library, as in the simulator; here over sockets. Each client has the address that
-//! it has there, in another net: identities and lists name addresses.
+//! The sessions are those of our client library, here over sockets. Each client has the host number
+//! that it has in the simulator, in another network: identities and ACLs contain addresses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -56,7 +57,7 @@ impl Client {
                 }
                 Effect::Send { bytes, .. } => {
                     let (_, stream) = self.stream.as_mut().expect("is connected");
-                    // Where the server has gone, reading will tell.
+                    // If the connection is closed, the next read reports it.
                     let _gone = stream.write_all(&bytes);
                 }
                 Effect::HangUp { .. } => self.stream = None,
@@ -83,7 +84,7 @@ impl Client {
         socket.into()
     }
 
-    /// Hands over what has come, if anything.
+    /// Passes a due timeout and received bytes to the session; true if the socket had any input.
     fn read(&mut self) -> bool {
         let now = self.began.elapsed().as_nanos();
         if self.session.next_deadline().is_some_and(|at| u128::from(at.0) <= now) {
@@ -117,7 +118,7 @@ impl Client {
     }
 }
 
-/// Serves all clients until `done`; what they have said and heard by then goes into the history.
+/// Runs all clients until `done`, and appends their replies and events to the history.
 fn until(clients: &mut [Client], history: &mut History, done: impl Fn(&[Client]) -> bool) {
     let latest = Instant::now() + PATIENCE;
     while !done(clients) {
@@ -132,7 +133,7 @@ fn until(clients: &mut [Client], history: &mut History, done: impl Fn(&[Client])
     }
 }
 
-/// The same with the lists' addresses in the other net.
+/// The request with addresses in its ACLs moved to the real network.
 fn in_the_real_net(mut request: Request) -> Request {
     if let Request::Multi(parts) = request {
         return Request::Multi(parts.into_iter().map(in_the_real_net).collect());
@@ -149,7 +150,7 @@ fn in_the_real_net(mut request: Request) -> Request {
     request
 }
 
-/// Plays what was said in `script` to the ensemble.
+/// Sends the requests in `script` to the ensemble; returns the history.
 fn perform(ensemble: &Ensemble, script: &History) -> History {
     let mut history = History::new();
     let ports = ensemble.ports.iter().map(|[client, ..]| *client).cycle();
@@ -185,7 +186,7 @@ fn lines(history: &History) -> Vec<String> {
 }
 
 #[test]
-fn real_servers_say_what_simulated_ones_say() {
+fn server_processes_answer_as_simulated_servers() {
     for seed in [1, 2, 3] {
         let ensemble = Ensemble::start("");
         let script = scene::play(seed, 500, ensemble.members()).expect("nothing goes wrong");

@@ -1,4 +1,4 @@
-//! Starting, refusing to start, and stopping.
+//! Start, refused starts, and stop of a server.
 
 use std::net::TcpListener;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::raw::{Raw, create, get};
 use crate::words::{ask, try_ask};
 
 #[test]
-fn sigterm_exits_with_0_and_what_was_written_is_there_again() {
+fn sigterm_exits_with_0_and_data_survives() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut client, _) = Raw::open(server.port, 10_000);
@@ -28,7 +28,7 @@ fn sigterm_exits_with_0_and_what_was_written_is_there_again() {
 }
 
 #[test]
-fn writes_on_their_way_when_sigterm_comes_are_there_if_they_were_acknowledged() {
+fn acknowledged_writes_survive_sigterm_under_load() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let acknowledged = crate::crash::write_until_the_end(&server, 4, || {});
@@ -40,7 +40,7 @@ fn writes_on_their_way_when_sigterm_comes_are_there_if_they_were_acknowledged() 
 }
 
 #[test]
-fn a_port_in_use_is_status_1() {
+fn port_in_use_is_status_1() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
     let port = taken.local_addr().expect("is bound").port();
     let dir = tempdir().expect("creates");
@@ -52,7 +52,7 @@ fn a_port_in_use_is_status_1() {
 }
 
 #[test]
-fn a_port_that_is_in_use_for_a_moment_is_waited_for() {
+fn server_waits_for_a_port_that_is_briefly_in_use() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
     let port = taken.local_addr().expect("is bound").port();
     let freed = thread::spawn(move || {
@@ -66,7 +66,7 @@ fn a_port_that_is_in_use_for_a_moment_is_waited_for() {
 }
 
 #[test]
-fn port_0_is_any_that_is_free_and_the_first_line_says_which() {
+fn port_0_selects_a_free_port_that_first_line_names() {
     let dir = tempdir().expect("creates");
     let file = configure(0, dir.path(), "4lw.commands.whitelist=*");
     let mut server = Server::spawn(command(&file), 0);
@@ -80,9 +80,9 @@ fn port_0_is_any_that_is_free_and_the_first_line_says_which() {
     assert!(conf.starts_with(&format!("clientPort={port}\n")), "{conf}");
 }
 
-/// Most machines that run tests have the loopback of IPv6; where there is none, nothing is shown.
+/// CONF-02: Does nothing on machines without an IPv6 loopback address.
 #[test]
-fn conf_02_an_address_of_ipv6_may_stand_in_brackets_and_is_shown_in_them() {
+fn ipv6_client_address_may_have_brackets() {
     if TcpListener::bind("[::1]:0").is_err() {
         return;
     }
@@ -97,7 +97,7 @@ fn conf_02_an_address_of_ipv6_may_stand_in_brackets_and_is_shown_in_them() {
 }
 
 #[test]
-fn wrong_settings_are_status_2_and_name_the_line() {
+fn invalid_settings_are_status_2_and_name_the_line() {
     let dir = tempdir().expect("creates");
     for (line, expected) in [
         ("snapCount=many", "zoo.cfg:5: snapCount=many: not a whole number; use transactions"),
@@ -125,7 +125,7 @@ fn settings_without_effect_are_warnings() {
 }
 
 #[test]
-fn a_data_directory_in_use_or_of_zookeeper_is_status_3() {
+fn data_directory_in_use_or_of_zookeeper_is_status_3() {
     let dir = tempdir().expect("creates");
     let _server = Server::start(dir.path(), "");
     let (code, text) = refused(&configure(free_port(), dir.path(), ""));
@@ -139,9 +139,9 @@ fn a_data_directory_in_use_or_of_zookeeper_is_status_3() {
     assert!(text.contains("holds data of Apache ZooKeeper"), "{text}");
 }
 
-/// `zkServer-initialize.sh` makes it, and so do some operators.
+/// `zkServer-initialize.sh` creates this directory, and so do some operators.
 #[test]
-fn an_empty_folder_of_zookeeper_is_no_data() {
+fn empty_version_2_directory_is_accepted() {
     let dir = tempdir().expect("creates");
     std::fs::create_dir_all(dir.path().join("data/version-2")).expect("creates");
     let server = Server::start(dir.path(), "datadir.autocreate=false");
@@ -150,7 +150,7 @@ fn an_empty_folder_of_zookeeper_is_no_data() {
 
 /// CONF-33: an unmounted disk must not become an empty server.
 #[test]
-fn conf_33_without_autocreate_an_empty_folder_is_status_3() {
+fn missing_directory_without_autocreate_is_status_3() {
     let dir = tempdir().expect("creates");
     let (data, port) = (dir.path().join("data"), free_port());
     let file = configure(port, dir.path(), "datadir.autocreate=false");
@@ -176,7 +176,7 @@ fn conf_33_without_autocreate_an_empty_folder_is_status_3() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_status_3_and_says_which_key_names_it() {
+fn directory_that_cannot_be_created_is_status_3_and_names_the_key() {
     let dir = tempdir().expect("creates");
     std::fs::write(dir.path().join("file"), "").expect("writes");
     let line = format!("dataLogDir={}", dir.path().join("file/log").display());
@@ -192,7 +192,7 @@ fn a_folder_that_cannot_be_made_is_status_3_and_says_which_key_names_it() {
 }
 
 #[test]
-fn help_and_version_are_for_people() {
+fn help_and_version_are_printed() {
     let (code, text) = refused("--help");
     assert_eq!(code, Some(0));
     assert!(text.contains("Usage: zabkeeper [zoo.cfg]"), "{text}");
@@ -200,12 +200,13 @@ fn help_and_version_are_for_people() {
     assert_eq!((code, text), (Some(0), format!("zabkeeper {}\n", env!("CARGO_PKG_VERSION"))));
 }
 
+/// CONF-30.
 #[test]
-fn conf_30_slow_writes_are_logged() {
+fn slow_log_writes_are_logged() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "fsync.warningthresholdms=0");
     let (mut client, _) = Raw::open(server.port, 10_000);
-    // Some of them take a millisecond and more, and what takes less is above 0 ms, too.
+    // Every write takes longer than 0 ms.
     for i in 0..50 {
         assert_eq!(client.call(create(&format!("/{i}"), b"", 0)).0, 0);
     }
@@ -215,7 +216,7 @@ fn conf_30_slow_writes_are_logged() {
 }
 
 #[test]
-fn a_pause_of_the_own_process_is_logged() {
+fn pause_of_the_process_is_logged() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     server.signal("STOP");
@@ -225,7 +226,7 @@ fn a_pause_of_the_own_process_is_logged() {
 }
 
 #[test]
-fn sighup_does_not_end_it() {
+fn sighup_does_not_stop_the_server() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     let (mut client, _) = Raw::open(server.port, 10_000);

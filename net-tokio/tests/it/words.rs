@@ -1,4 +1,4 @@
-//! Four-letter words over real sockets.
+//! Four-letter commands over real sockets.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ pub(crate) fn ask(server: &Server, word: &str) -> String {
     try_ask(server.port, word).expect("is answered")
 }
 
-/// None where the server does not answer within a second.
+/// `None` if the server does not answer within a second.
 pub(crate) fn try_ask(port: u16, word: &str) -> Option<String> {
     try_ask_bytes(port, word.as_bytes(), Duration::from_secs(1))
 }
@@ -32,7 +32,7 @@ fn try_ask_bytes(port: u16, word: &[u8], patience: Duration) -> Option<String> {
 }
 
 #[test]
-fn flw_and_edges_79_159_words_answer_with_figures_of_the_running_server() {
+fn edges_79_159_four_letter_commands_report_the_running_server() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "4lw.commands.whitelist=*");
     assert!(ask(&server, "mntr").contains("\nzk_znode_count\t5\n"), "a new server");
@@ -59,8 +59,9 @@ fn flw_and_edges_79_159_words_answer_with_figures_of_the_running_server() {
     assert!(conf.ends_with("\nclientPortListenBacklog=1024\nserverId=0\n"), "{conf}");
 }
 
+/// CONF-27.
 #[test]
-fn conf_27_only_srvr_is_answered_by_default() {
+fn only_srvr_is_answered_by_default() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     assert!(ask(&server, "srvr").contains("Mode: standalone"));
@@ -74,8 +75,9 @@ fn conf_27_only_srvr_is_answered_by_default() {
     assert_eq!(telnet, refusal, "FLW-19");
 }
 
+/// CONF-27.
 #[test]
-fn conf_27_the_whitelist_can_be_a_flag_of_java() {
+fn whitelist_can_be_a_java_option() {
     let dir = tempdir().expect("creates");
     let port = free_port();
     let mut command = command(&configure(port, dir.path(), ""));
@@ -86,10 +88,10 @@ fn conf_27_the_whitelist_can_be_a_flag_of_java() {
     assert_eq!(ask(&server, "conf"), "conf is not executed because it is not in the whitelist.\n");
 }
 
-/// FLW-02 to FLW-05, FLW-07 to FLW-15, FLW-17 to FLW-19: two clients do a few things, then the words are asked; what
-/// cannot be the same in two runs is cut out of both.
+/// FLW-02 to FLW-05, FLW-07 to FLW-15, FLW-17 to FLW-19: after some requests of two clients, the
+/// answers must equal those recorded from ZooKeeper, apart from values that differ in every run.
 #[test]
-fn flw_words_have_the_shapes_of_zookeeper() {
+fn four_letter_commands_answer_as_in_zookeeper() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "4lw.commands.whitelist=*");
     let (mut one, _) = Raw::open(server.port, 10_000);
@@ -107,7 +109,8 @@ fn flw_words_have_the_shapes_of_zookeeper() {
     one.ping();
 
     let recorded = include_str!("../golden/words-3.9.4.txt");
-    // Each word has a connection of its own, and the next one counts those that are there.
+    // Each command uses its own connection, which must be gone before the next one counts
+    // connections.
     let _alone = nobody_forks();
     let mut asked = 0;
     for section in recorded.split("\n> ").skip(1) {
@@ -125,11 +128,11 @@ fn flw_words_have_the_shapes_of_zookeeper() {
     assert_eq!(asked, 18);
 }
 
-/// A text without addresses, ids, times and sizes, and with lines sorted whose order is chance.
+/// The text without addresses, ids, times and sizes, and with lines of arbitrary order sorted.
 fn without_chance(word: &str, text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut unordered = 0;
-    // `dump` puts sessions and connections into sets by time, which a slow machine changes.
+    // `dump` groups sessions and connections by expiry time, which depends on the machine's speed.
     for line in text.split('\n').filter(|line| !line.contains(" expire at ")) {
         let line = line_without_chance(word, line);
         if line.starts_with([' ', '\t']) {
@@ -170,8 +173,9 @@ fn line_without_chance(word: &str, line: &str) -> String {
     kept
 }
 
+/// FLW-05, FLW-11.
 #[test]
-fn flw_05_and_11_leaders_and_followers_say_what_only_they_know() {
+fn leaders_and_followers_report_role_specific_values() {
     let ensemble = Ensemble::start("4lw.commands.whitelist=*");
     let leader = ensemble.leader();
     let follower = ensemble.up().into_iter().find(|id| *id != leader).expect("there are three");
@@ -211,7 +215,7 @@ fn flw_05_and_11_leaders_and_followers_say_what_only_they_know() {
         ("last_proposal_size", last.to_string()),
         ("min_proposal_size", min.to_string()),
         ("max_proposal_size", max.to_string()),
-        // The session, the node.
+        // The proposals of the session and of the node.
         ("proposal_count", "2".to_owned()),
         ("pending_syncs", "0".to_owned()),
         ("synced_followers", "2".to_owned()),
@@ -229,7 +233,7 @@ fn flw_05_and_11_leaders_and_followers_say_what_only_they_know() {
 }
 
 #[test]
-fn flw_and_edge_158_words_before_a_server_serves() {
+fn edge_158_four_letter_commands_before_the_server_serves() {
     let dir = tempdir().expect("creates");
     let port = free_port();
     let [a, b, c, d] = [(); 4].map(|()| free_port());
@@ -243,7 +247,7 @@ fn flw_and_edge_158_words_before_a_server_serves() {
     for word in Word::all() {
         let name = word.name();
         let expected = match word {
-            // FLW-19 is no word that one can write.
+            // FLW-19: `telnet close` has no name that can be sent as text.
             Word::TelnetClose => continue,
             Word::Ruok => "imok".to_owned(),
             Word::Isro => "null".to_owned(),

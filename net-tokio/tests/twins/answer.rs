@@ -1,7 +1,8 @@
-//! What a server sends, as lines in which only what must be equal on both is left.
+//! Normalizes the messages of a server into lines that must be equal for both servers.
 //!
-//! zxids become distances from the first one of the episode, sessions their number in it, times only whether they fit
-//! together; lists whose order ZooKeeper leaves open are sorted. All else stays as it is.
+//! zxids become offsets from the first zxid of the episode, sessions their index in it; times are
+//! only checked for consistency; lists without a specified order are sorted. Everything else is
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -9,16 +10,16 @@ use std::time::{Duration, SystemTime};
 use crate::jute::{Reader, show};
 use crate::request::{PREFIX, op_name, replace};
 
-/// What has been seen of one server in an episode.
+/// The names and numbers of one server in an episode.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// The subtree of this play; `PREFIX` in all that is compared.
+    /// The subtree of this play; `PREFIX` replaces it in compared lines.
     pub(crate) prefix: String,
-    /// From this zxid on, zxids are told by their distance to the other one.
+    /// Pairs of a zxid and a base: zxids from the first on are shown as offsets from the second.
     bases: Vec<(i64, i64)>,
     pub(crate) newest: i64,
     sessions: Vec<i64>,
-    /// When each transaction took place, by its zxid.
+    /// The time of each transaction, by zxid.
     times: BTreeMap<i64, i64>,
 }
 
@@ -28,7 +29,8 @@ impl Names {
         Names { prefix: prefix.to_owned(), bases, newest: zxid, ..Names::default() }
     }
 
-    /// From here on both servers are to agree again: `zxid` is this one's newest, and told as that distance.
+    /// Realigns the two servers: `zxid`, this server's newest, is shown as offset `told_as` from
+    /// now on.
     pub(crate) fn rebase(&mut self, zxid: i64, told_as: i64) {
         self.newest = self.newest.max(zxid);
         self.bases.push((zxid, zxid - told_as));
@@ -38,8 +40,8 @@ impl Names {
         self.bases.iter().rev().find(|base| base.0 <= zxid).map(|base| zxid - base.1)
     }
 
-    /// The zxid that is told as so much less than the newest one: the same moment for both servers, even where one of them
-    /// has spent more zxids since.
+    /// The zxid whose offset is `distance` less than that of the newest one: the same point in the
+    /// episode on both servers, even if one of them has used more zxids since.
     pub(crate) fn behind(&self, distance: i64) -> i64 {
         let told = self.distance(self.newest).unwrap_or(0).saturating_sub(distance);
         let mut before = i64::MAX;
@@ -107,7 +109,7 @@ impl Names {
         ))
     }
 
-    /// A frame that came in answer to the handshake; the session, its password, and the line.
+    /// Reads the response to the handshake: session id, password, and the line.
     pub(crate) fn handshake(&mut self, frame: &[u8]) -> (i64, Vec<u8>, String) {
         let mut from = Reader(frame);
         let mut parse = || Some((from.int()?, from.int()?, from.long()?, from.buffer()?));
@@ -115,7 +117,8 @@ impl Names {
             return (0, Vec::new(), format!("handshake UNREADABLE {}", show(Some(frame))));
         };
         let judged = match password {
-            // ZooKeeper's follows from the id (HS-08), ours must not; a reconnect shows that it is the session's.
+            // ZooKeeper's password follows from the session id (HS-08), ours must not; a later
+            // reconnect checks that it is valid.
             Some(password) if id != 0 && password.len() == 16 && password != [0; 16] => {
                 "right".to_owned()
             }
@@ -129,7 +132,7 @@ impl Names {
         (id, password.unwrap_or_default().to_vec(), line)
     }
 
-    /// Any other frame. `op` says what the xid was sent for.
+    /// Reads any other frame. `op` returns the opcode of the request with an xid.
     pub(crate) fn frame(&mut self, frame: &[u8], op: impl FnOnce(i32) -> Option<i32>) -> Line {
         let mut frame = frame.to_vec();
         let prefix = self.prefix.clone();
@@ -141,7 +144,7 @@ impl Names {
         };
         let zxid_text = self.zxid(zxid);
         let op = op(xid);
-        // The number of events, unless a client has used it.
+        // -1 is the xid of events, unless a client has sent a request with it.
         if xid == -1 && op.is_none() {
             let body = self.event(&mut from).unwrap_or_else(|| "UNREADABLE".to_owned());
             let text = format!("event {body} zxid {zxid_text} err {err} {}", rest(&from));
@@ -156,7 +159,7 @@ impl Names {
         let whole = from.0;
         let body = match err {
             0 => self.body(op, &mut from).map(|body| body + &rest(&from)),
-            // Answers that had been found before the operation that cannot be carried out.
+            // multiRead: results of the operations before the one that failed.
             _ if op == 22 && !from.0.is_empty() => {
                 self.body(op, &mut from).map(|body| body + &rest(&from))
             }
@@ -211,7 +214,7 @@ impl Names {
             }
             text += &match op {
                 -1 => from.int()?.to_string(),
-                // ZooKeeper answers with the type of create2 for each of the others.
+                // ZooKeeper uses type create2 for createContainer and createTTL, too.
                 1 | 4 | 5 | 8 | 15 => self.body(op, from)?,
                 _ => String::new(),
             };
@@ -220,10 +223,10 @@ impl Names {
     }
 }
 
-/// One message of a server.
+/// One message of a server, normalized.
 pub(crate) struct Line {
     pub(crate) text: String,
-    /// Does ZooKeeper close the connection behind this?
+    /// Does ZooKeeper close the connection after this message?
     pub(crate) ends_connection: bool,
     /// The zxid of a watch event.
     pub(crate) event_of: Option<i64>,
@@ -249,12 +252,13 @@ fn sorted(items: Option<Vec<String>>) -> String {
     }
 }
 
-/// Names in no particular order.
+/// A list of strings without a specified order, sorted.
 fn texts(from: &mut Reader<'_>) -> Option<String> {
     Some(sorted(from.vector(|from| Some(show(from.buffer()?)))?))
 }
 
-/// An ACL in its order; but what stood as `auth` may have become several digests, in no particular one.
+/// An ACL in its order, except that adjacent digest entries of equal permissions are sorted: the
+/// server may have expanded `auth` to them in any order.
 fn acl(from: &mut Reader<'_>) -> Option<String> {
     let entries = from.vector(|from| {
         let perms = from.int()?;
@@ -269,7 +273,8 @@ fn acl(from: &mut Reader<'_>) -> Option<String> {
     Some(format!("[{}]", entries.join(", ")))
 }
 
-/// The password of a session (HS-08): the first bytes of Java's random numbers, seeded with the id.
+/// ZooKeeper's session password (HS-08): the first bytes of Java's `Random`, seeded with the id xor
+/// a constant.
 pub(crate) fn password_of(id: i64) -> Vec<u8> {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;

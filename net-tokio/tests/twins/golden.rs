@@ -1,4 +1,5 @@
-//! Answers that a real ZooKeeper 3.9.4 gave to the numbered edge cases, and whether ours gives the same.
+//! Replays the numbered edge cases against our server, and compares with the answers recorded from
+//! ZooKeeper 3.9.4.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +16,7 @@ const ANSWERS: &str = include_str!("edges.txt");
 const SETTINGS: &str = include_str!("zoo.cfg");
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Writes down what a server that has just been started says.
+/// Records the answers of a newly started server.
 pub(crate) fn record(server: &str, path: &str) {
     let mut addresses = server.to_socket_addrs().expect("is HOST:PORT");
     let sections = answers(addresses.next().expect("has an address"));
@@ -24,7 +25,7 @@ pub(crate) fn record(server: &str, path: &str) {
     println!("{} plays were recorded in {path}", sections.len());
 }
 
-/// Starts our server, and compares.
+/// Starts our server, and compares its answers with the recorded ones.
 pub(crate) fn replay() {
     let Some(binary) = option_env!("CARGO_BIN_EXE_zabkeeper") else {
         println!("twins: built without cargo, so there is no server for the edge cases");
@@ -41,7 +42,7 @@ pub(crate) fn replay() {
     assert!(failed.is_empty(), "answered otherwise than by ZooKeeper: {failed:#?}");
 }
 
-/// Each play's title, and all that was played and said, with the title above it.
+/// The title of each play, and its text: the title, the steps and the answers.
 fn answers(server: SocketAddr) -> Vec<(&'static str, String)> {
     let mut players = Players::new(&[("server", server)], SUPER.as_bytes());
     let mut sections = Vec::new();
@@ -55,7 +56,7 @@ fn answers(server: SocketAddr) -> Vec<(&'static str, String)> {
     sections
 }
 
-/// From the step that is answered otherwise on.
+/// The recorded and the actual text, from the first step with a different answer on.
 fn first_difference(title: &str, ours: &str) -> String {
     let head = format!("== {title}\n");
     let Some(real) = ANSWERS.split_inclusive("\n\n").find(|section| section.starts_with(&head))
@@ -69,7 +70,7 @@ fn first_difference(title: &str, ours: &str) -> String {
     format!("{title}\nZooKeeper:\n{}\nours:\n{}\n", show(&real), show(&ours))
 }
 
-/// Our server, on a folder of its own.
+/// Our server, with a directory of its own.
 struct Ours {
     process: Child,
     folder: PathBuf,

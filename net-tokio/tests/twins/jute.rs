@@ -1,8 +1,8 @@
-//! ZooKeeper's encoding, both ways, written for this tester alone.
+//! Decoding of ZooKeeper's Jute records, written for this test program only.
 //!
-//! Must not use the server's codec: a mistake that both ends share would be invisible.
+//! Must not use the server's codec: an error shared by both ends would be invisible.
 
-/// Takes values off the front of a record. None: there are not enough bytes, or a length makes no sense.
+/// Reads values from the front of a record; `None` if it is too short or a length is invalid.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -20,12 +20,12 @@ impl<'a> Reader<'a> {
         Some(i64::from_be_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// As it stands: ZooKeeper writes nothing but 0 and 1.
+    /// A boolean as its byte; ZooKeeper writes only 0 and 1.
     pub(crate) fn byte(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
 
-    /// Null where the length is -1.
+    /// A buffer; null if the length is -1.
     pub(crate) fn buffer(&mut self) -> Option<Option<&'a [u8]>> {
         match self.int()? {
             -1 => Some(None),
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Null where the count is -1.
+    /// A vector; null if the count is -1.
     pub(crate) fn vector<T>(
         &mut self,
         mut item: impl FnMut(&mut Reader<'a>) -> Option<T>,
@@ -48,7 +48,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// ZooKeeper writes a character beyond U+FFFF as its two surrogates, which only Java reads; ours writes UTF-8 (WIRE-01).
+/// Converts surrogate pairs to UTF-8: ZooKeeper encodes a character beyond U+FFFF as two surrogates
+/// of three bytes each, our server as UTF-8 (WIRE-01).
 fn without_surrogates(bytes: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -67,7 +68,7 @@ fn without_surrogates(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Bytes for people: text where it is text, and cut short.
+/// Bytes as readable text, shortened if they are long.
 pub(crate) fn show(bytes: Option<&[u8]>) -> String {
     const LONGEST: usize = 80;
     let Some(bytes) = bytes else { return "null".to_owned() };

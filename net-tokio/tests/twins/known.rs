@@ -1,4 +1,5 @@
-//! Where we differ from ZooKeeper on purpose. `docs/compatibility.md` tells users so, in the rows that stand in `why`.
+//! Intended differences from ZooKeeper. The rows of `docs/compatibility.md` named in `why` document
+//! them.
 
 use crate::jute::Reader;
 use crate::play::{Step, is_intrusion};
@@ -6,17 +7,17 @@ use crate::request::Request;
 
 /// An intended difference.
 pub(crate) struct Known {
-    /// What it is called in reports.
+    /// Name in reports.
     pub(crate) name: &'static str,
-    /// Why it is better so, and the rows of `docs/compatibility.md`.
+    /// The reason, and the rows of `docs/compatibility.md`.
     pub(crate) why: &'static str,
-    /// May trees and watches differ from then on? Then there is nothing more to be learnt from the episode.
+    /// May trees and watches differ afterwards? Then the episode ends.
     pub(crate) parts: bool,
-    /// Is this an instance? The lines are those of the real server and ours.
+    /// Is this an instance? The arguments are the step, ZooKeeper's lines and ours.
     pub(crate) applies: fn(&Step, &[String], &[String]) -> bool,
 }
 
-/// As few as possible.
+/// All intended differences.
 pub(crate) const DIFFERENCES: &[Known] = &[
     Known {
         name: "reconnect with a wrong password",
@@ -73,7 +74,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
         parts: true,
         applies: |step, real, ours| {
             let behind = step.requests().iter().skip_while(|request| request.op != 7).skip(1);
-            // Of a multi, too.
+            // Also matches a result within a multi.
             let refused = |line: &String| line.contains(" -102");
             let first = real.iter().zip(ours).find(|(real, ours)| real != ours);
             behind.count() > 0 && first.is_some_and(|(real, ours)| refused(real) != refused(ours))
@@ -94,7 +95,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     },
 ];
 
-/// What is answered, and at which place, whatever comes of it.
+/// The part of a line before the error code: connection, operation, xid and zxid.
 fn before_error(line: &str) -> &str {
     line.split(" err ").next().unwrap_or(line)
 }
@@ -120,7 +121,7 @@ fn watches_null(request: &Request) -> bool {
     found
 }
 
-/// Which of them this is.
+/// The index of the first known difference that applies.
 pub(crate) fn find(step: &Step, lines: &[Vec<String>]) -> Option<usize> {
     let [real, ours] = lines else { return None };
     DIFFERENCES.iter().position(|known| (known.applies)(step, real, ours))

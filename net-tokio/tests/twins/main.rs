@@ -1,18 +1,19 @@
-//! Plays the same random operations, over raw frames, to a real ZooKeeper and to Zabkeeper, and reports every difference.
+//! Sends the same random operations, over raw frames, to Apache ZooKeeper and to Zabkeeper, and
+//! reports every difference.
 //!
 //! Without arguments it tests itself. `.ci/twins` starts both servers and runs
 //!
 //! ```text
-//! twins --real HOST:PORT --ours HOST:PORT [--ops 100000] [--seed S] [--only GROUP,..] [--without GROUP,..]
-//!       [--differences 1] [--episode 400] [--trace 1]
+//! twins --real HOST:PORT --ours HOST:PORT [--ops 100000] [--seed S]
+//!       [--only GROUP,..] [--without GROUP,..] [--differences 1] [--episode 400] [--trace 1]
 //! ```
 //!
-//! `--record HOST:PORT FILE` has a fresh real ZooKeeper answer the plays of `edges`; without arguments, and without any
-//! Java, our server has to give the same answers.
+//! `--record HOST:PORT FILE` records the answers of a newly started ZooKeeper to the plays of
+//! `edges`; without arguments, and without Java, our server has to give the same answers.
 //!
-//! The operations come in episodes: each has a subtree and sessions of its own, and a seed. A difference ends its episode,
-//! which is then played again in ever shorter forms. Requests and answers are encoded and read by this tester's own
-//! codec, never the server's.
+//! The operations come in episodes: each has its own subtree, sessions and seed. A difference ends
+//! its episode, which is then shrunk. Requests and answers are encoded and decoded by this
+//! program's own codec, never by the server's.
 
 #![expect(
     clippy::disallowed_methods,
@@ -44,10 +45,10 @@ struct Asked {
     ops: u64,
     seed: u64,
     groups: Vec<Group>,
-    /// After so many different ones it gives up.
+    /// Stops after this number of different differences.
     differences: usize,
     episode: usize,
-    /// Are all steps and answers to be printed?
+    /// Print all steps and answers.
     trace: bool,
 }
 
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         golden::record(real, path);
         return ExitCode::SUCCESS;
     }
-    // The test runner passes filters and options of its own, which mean nothing here.
+    // The test runner passes filters and options of its own, which this program ignores.
     if !args.iter().any(|arg| arg == "--real") {
         self_test::run();
         golden::replay();
@@ -128,7 +129,7 @@ fn compare(asked: &Asked) -> ExitCode {
     let mut done = 0;
     let mut found: Vec<(String, u64)> = Vec::new();
     while done < asked.ops && found.len() < asked.differences {
-        // The first episode is that of the seed itself, so that one episode can be had alone.
+        // The first episode uses the seed itself, so that a single episode can be repeated.
         let seed = if done == 0 { asked.seed } else { seeds.next() };
         let steps = Generator::new(seed, &asked.groups).episode(asked.episode);
         if let Err(error) = players.begin() {

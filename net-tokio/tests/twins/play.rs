@@ -1,4 +1,5 @@
-//! Plays steps to the servers in lock step and looks for the first difference; makes a play that shows one shorter.
+//! Runs steps on the servers in lockstep up to the first difference, and shrinks the steps that
+//! show it.
 
 use std::fmt;
 use std::fmt::Write;
@@ -10,18 +11,18 @@ use crate::known;
 use crate::request::{PREFIX, Request};
 use crate::side::{Admin, Handshake, Password, SEATS, Side, Which};
 
-/// What a client does.
+/// An action of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Sends requests at once and takes the replies. More than one: pipelined.
+    /// Sends requests in one write and reads the replies.
     Send { seat: usize, requests: Vec<Request> },
-    /// Begins a connection; an older one of the seat is dropped.
+    /// Connects, after dropping an older connection of the seat.
     Open { seat: usize, how: Handshake },
-    /// Goes away without a word.
+    /// Drops the connection without closing the session.
     HangUp { seat: usize },
-    /// Bytes that end a connection.
+    /// Sends bytes that are no frame, so that the server closes the connection.
     Bytes { seat: usize, bytes: Vec<u8> },
-    /// Asks for the counters of the server.
+    /// Reads the counters of the server (`mntr`, `wchs`).
     Words,
 }
 
@@ -63,7 +64,7 @@ impl Step {
     }
 }
 
-/// What two servers said to the same step.
+/// The differing answers of the servers to the same step.
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub(crate) at: usize,
@@ -72,16 +73,16 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// The first line that is not the same, of each.
+    /// The first differing line of each server.
     fn first(&self) -> [&str; 2] {
         let [a, b] = [&self.lines[0], &self.lines[1]];
         let at = (0..a.len().max(b.len())).find(|&at| a.get(at) != b.get(at)).unwrap_or(0);
         [a, b].map(|lines| lines.get(at).map_or("nothing", |line| line))
     }
 
-    /// What has the same one is taken for another sight of the same difference.
+    /// Differences with equal signatures count as the same difference.
     pub(crate) fn signature(&self) -> String {
-        // Seats, paths and zxids differ from sight to sight.
+        // Seats, paths and zxids vary, so they are not part of the signature.
         let short = |line: &str| {
             let mut words = line.split(' ').skip(1).filter(|word| !word.is_empty());
             let mut kept = Vec::new();
@@ -115,16 +116,17 @@ impl Difference {
     }
 }
 
-/// Both servers, or one of them alone.
+/// The servers: both, or one alone.
 pub(crate) struct Players {
     pub(crate) sides: Vec<Side>,
     admins: Vec<Admin>,
     episodes: u32,
-    /// All that was played and said by the first server, if that is wanted.
+    /// If set, collects all steps and the answers of the first server.
     pub(crate) script: Option<String>,
-    /// How often each known difference was seen.
+    /// Number of occurrences of each known difference.
     pub(crate) known: Vec<u64>,
-    /// Is the size of all data compared? ZooKeeper forgets to count what quotas write, for as long as it runs.
+    /// Compare the total data size? Not with quotas: ZooKeeper never counts the data that quotas
+    /// write.
     pub(crate) sizes: bool,
 }
 
@@ -148,7 +150,8 @@ impl Players {
         }
     }
 
-    /// Makes a fresh subtree. None: the nodes that every server has are not alike any more.
+    /// Creates a new subtree. The error says that the counters of reserved nodes differ, or that a
+    /// server refuses the subtree.
     pub(crate) fn begin(&mut self) -> Result<(), String> {
         self.episodes += 1;
         let prefix = format!("/e{:04}", self.episodes % 10_000);
@@ -187,7 +190,7 @@ impl Players {
         }
     }
 
-    /// A whole episode. Ok is how many requests were compared.
+    /// Plays an episode; returns the number of compared requests.
     pub(crate) fn play(&mut self, steps: &[Step]) -> Result<u64, Difference> {
         let mut requests = 0;
         let mut outcome = Ok(true);
@@ -205,7 +208,7 @@ impl Players {
         outcome.map(|_| requests)
     }
 
-    /// A list on `/` would outlast the episode.
+    /// Resets the ACL of `/`, which outlasts the episode.
     fn open_root(&mut self) {
         let open =
             Request::new(7).string("/").int(1).int(31).string("world").string("anyone").int(-1);
@@ -214,7 +217,8 @@ impl Players {
         }
     }
 
-    /// Are the servers alike afterwards?
+    /// Runs a step on all servers. `Ok(false)` after a known difference with which the episode
+    /// ends.
     fn compare(&mut self, at: usize, step: &Step) -> Result<bool, Difference> {
         for first in self.needed_before(step) {
             self.compare(at, &first)?;
@@ -235,7 +239,7 @@ impl Players {
         Ok(true)
     }
 
-    /// What has to happen so that the step can take place.
+    /// Steps that must run before this step.
     fn needed_before(&self, step: &Step) -> Vec<Step> {
         let side = &self.sides[0];
         let reopen = |seat: usize| {
@@ -246,7 +250,8 @@ impl Players {
             Step::Send { seat, .. } | Step::Bytes { seat, .. } if !side.is_connected(*seat) => {
                 vec![reopen(*seat)]
             }
-            // A session that nobody comes back to would expire, sooner on one server than on the other.
+            // An abandoned session would expire at different times on the two servers, so it is
+            // closed.
             Step::Open { seat, how } if how.session == Which::New && side.has_session(*seat) => {
                 vec![Step::Send { seat: *seat, requests: vec![Request::new(-11)] }]
             }
@@ -263,7 +268,7 @@ impl Players {
         }
     }
 
-    /// Takes the step on every server; what each said, connection by connection.
+    /// Runs the step on every server; returns the lines of each, connection by connection.
     pub(crate) fn take(&mut self, step: &Step) -> Vec<Vec<String>> {
         if *step == Step::Words {
             return self.words();
@@ -311,7 +316,8 @@ impl Players {
         lines.into_iter().map(|seats| texts(seats, first, step.closes_session())).collect()
     }
 
-    /// What the counters are. A connection that was dropped is missed a little later, sooner by one server than by the other.
+    /// Reads the counters. Retries for a while, because the servers notice a dropped connection at
+    /// different times.
     fn words(&mut self) -> Vec<Vec<String>> {
         const TRIES: u32 = 40;
         const PAUSE: Duration = Duration::from_millis(50);
@@ -326,9 +332,10 @@ impl Players {
         unreachable!("the last try returns")
     }
 
-    /// After a known difference: both go on from where they are.
+    /// Realigns the servers after a known difference, so that the episode can continue.
     fn level(&mut self) {
-        // A transaction that both take, so that nobody's newest one is one that the other has not.
+        // A transaction on both servers, so that the newest zxid of each stands for the same
+        // request.
         let nothing = Request::new(2).string("/none").int(-1);
         self.admins.iter_mut().for_each(|admin| _ = admin.call(&nothing));
         let zxids: Vec<i64> = self.admins.iter().map(|admin| admin.zxid).collect();
@@ -344,7 +351,7 @@ impl Players {
         }
     }
 
-    /// Leaves steps out as long as the same difference is still found.
+    /// Removes steps as long as the same difference is still found.
     pub(crate) fn shrink(
         &mut self,
         steps: Vec<Step>,
@@ -376,7 +383,7 @@ impl Players {
             }
             size = if size == 1 { 0 } else { size.div_ceil(2) };
         }
-        // Then requests out of what is pipelined.
+        // Then removes single requests from pipelined ones.
         let mut at = 0;
         while at < steps.len() && tries < 2 * TRIES && Instant::now() < deadline {
             let mut fewer = steps.clone();
@@ -403,7 +410,8 @@ impl Players {
     }
 }
 
-/// Takes away a request of several; is it the last one that could be tried? None: there is only one.
+/// Removes one request of several; true if it was the first in the list. `None` if there is only
+/// one.
 fn leave_one_out(step: &mut Step, tries: u32) -> Option<bool> {
     let Step::Send { requests, .. } = step else { return None };
     if requests.len() < 2 {
@@ -414,7 +422,9 @@ fn leave_one_out(step: &mut Step, tries: u32) -> Option<bool> {
     Some(at == 0)
 }
 
-/// The lines of all seats, those of the one that took the step first. Which ephemeral of a closing session goes first is not specified.
+/// The lines of all seats, beginning with the seat of the step. With `any_order`, events of the
+/// same zxid are sorted: the order in which a closing session's ephemerals are deleted is
+/// unspecified.
 fn texts(seats: Vec<Vec<Line>>, first: usize, any_order: bool) -> Vec<String> {
     let mut texts = Vec::new();
     let mut seats: Vec<_> = seats.into_iter().enumerate().collect();
@@ -430,7 +440,7 @@ fn texts(seats: Vec<Vec<Line>>, first: usize, any_order: bool) -> Vec<String> {
     texts
 }
 
-/// A wrong password in the name of a session that another seat is connected for.
+/// Does the step open an existing session with a wrong password?
 pub(crate) fn is_intrusion(step: &Step) -> bool {
     let Step::Open { how, .. } = step else { return false };
     how.password != Password::Right && matches!(how.session, Which::Own | Which::Of(_))

@@ -1,12 +1,14 @@
-//! Requests as bytes with a description, and what may stand in them that differs between the two servers.
+//! Requests as bytes with a description, and placeholders for values that differ between the
+//! servers.
 
 use crate::answer::Names;
 use crate::jute::show;
 
-/// Stands in paths for the subtree of the play: an episode has one of its own, and so has each replay of it.
+/// Placeholder in paths for the subtree of the play, which differs for each episode and each
+/// replay.
 pub(crate) const PREFIX: &str = "/e~~~~";
 
-/// Opcodes with the names that reports use.
+/// Opcodes and their names in reports.
 pub(crate) const OPS: &[(i32, &str)] = &[
     (1, "create"),
     (2, "delete"),
@@ -45,16 +47,16 @@ pub(crate) fn op_name(op: i32) -> String {
     }
 }
 
-/// One request. Each method that appends to the record appends to the description too.
+/// One request. Each method that appends to the record appends to the description, too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Request {
     pub(crate) xid: i32,
     pub(crate) op: i32,
     pub(crate) text: String,
     pub(crate) body: Vec<u8>,
-    /// Where in the body a zxid stands that is so far behind the newest one.
+    /// Offsets of zxids in the body, and how far each is behind the newest zxid.
     behind: Vec<(usize, i64)>,
-    /// Is no reply due, as for half a header?
+    /// Length at which the frame is truncated within its header; the server sends no reply then.
     pub(crate) cut_header: Option<usize>,
 }
 
@@ -87,7 +89,7 @@ impl Request {
         self.note(&value.to_string())
     }
 
-    /// A flag as only a strange client writes it.
+    /// A boolean as any byte.
     pub(crate) fn byte(mut self, value: u8) -> Request {
         self.body.push(value);
         self.note(&value.to_string())
@@ -126,7 +128,7 @@ impl Request {
         self.note(&format!("newest-{distance}"))
     }
 
-    /// Ends after so many bytes of the record.
+    /// Truncates the record to `length` bytes.
     pub(crate) fn cut(mut self, length: usize) -> Request {
         self.body.truncate(length);
         self.behind.retain(|hole| hole.0 + 8 <= length);
@@ -138,14 +140,14 @@ impl Request {
         self.note(&format!("AND {}", show(Some(bytes))))
     }
 
-    /// The record of another request, with its description, as a part of this one.
+    /// Appends the record and the description of another request.
     pub(crate) fn record(mut self, other: Request) -> Request {
         assert!(other.behind.is_empty(), "operations of a multi have no zxids");
         self.body.extend(other.body);
         self.note(&format!("({})", other.text))
     }
 
-    /// The frame, for the server that has these names.
+    /// The frame for the server with these names.
     pub(crate) fn frame(&self, names: &Names) -> Vec<u8> {
         let mut message = Vec::with_capacity(self.body.len() + 8);
         message.extend(self.xid.to_be_bytes());
@@ -161,18 +163,19 @@ impl Request {
         [&length.to_be_bytes()[..], &message].concat()
     }
 
-    /// ZooKeeper takes such a container for an ephemeral node for as long as its creation is under way.
+    /// createContainer with an ephemeral mode, which ZooKeeper treats as an ephemeral node until
+    /// the creation is committed.
     pub(crate) fn is_ephemeral_container(&self) -> bool {
         self.op == 19 && self.body.ends_with(&1_i32.to_be_bytes())
     }
 
-    /// Can it change what another connection sees?
+    /// Can the request change what other connections receive?
     pub(crate) fn disturbs(&self) -> bool {
         !matches!(self.op, 3 | 4 | 6 | 8 | 9 | 11 | 12 | 17 | 18 | 101 | 103..=107)
     }
 }
 
-/// Puts one text in the place of another one of the same length.
+/// Replaces all occurrences of a text by another one of the same length.
 pub(crate) fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
     assert_eq!(from.len(), to.len());
     let mut at = 0;

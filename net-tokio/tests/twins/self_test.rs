@@ -1,5 +1,5 @@
-//! What the tester proves of itself, without any real server: that it plays what its seed says, reads what servers send, and
-//! finds a difference where there is one.
+//! Self-tests without any server: seeds are reproducible, messages are decoded, differences are
+//! found.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -41,7 +41,7 @@ fn every_operation_is_played() {
     }
 }
 
-/// Numbers from Java: `new Random(id ^ 0xB3415C00L).nextBytes(..)`.
+/// The expected values are from Java: `new Random(id ^ 0xB3415C00L).nextBytes(..)`.
 fn passwords_are_javas() {
     let hex = |id| password_of(id).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(hex(1), "054cc74a37327db215e702e20c73f005");
@@ -68,7 +68,7 @@ fn what_may_differ_is_left_out_of_answers() {
     assert_ne!(a, right.frame(&reply(7_003, 0, b"\0\0\0\x08/e0002/b"), |_| Some(1)).text);
     assert_ne!(a, right.frame(&reply(7_003, 0, b"\0\0\0\x08/e0002/a!"), |_| Some(1)).text);
     assert_ne!(a, right.frame(&reply(7_003, -8, b""), |_| Some(1)).text);
-    // One transaction has one time.
+    // All times of one transaction must be equal.
     let stat = |ctime: i64, mtime: i64| {
         let longs = [101, 101, ctime, mtime].map(i64::to_be_bytes).concat();
         left_reply(&[&longs[..], &[0; 36]].concat())
@@ -109,7 +109,7 @@ fn null_among_the_paths_to_watch_explains_what_is_said_of_those_before_it() {
 fn a_moment_is_the_same_for_both_where_one_has_spent_more_zxids() {
     let mut left = Names::new("/e0001", 100);
     let mut right = Names::new("/e0002", 7_000);
-    // Both have been 5 on; then left spends two that right does not, and they are levelled.
+    // Both have used 5 zxids; then `left` uses two more, and the servers are realigned.
     left.rebase(107, 7);
     right.rebase(7_005, 7);
     assert_eq!([left.behind(0), right.behind(0)], [107, 7_005]);
@@ -141,8 +141,8 @@ fn one_changed_answer_is_found_and_shown_in_one_step() {
     assert!(found.report(["real", "ours"]).contains("err -102"));
 }
 
-/// A server that knows how to greet, to answer create and ping, and that nothing else is there; getData has an error of its
-/// own.
+/// A fake server that answers handshakes, create and ping, and everything else with NoNode; getData
+/// gets the error code given to it.
 fn fake(get_data_err: i32) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let address = listener.local_addr().expect("is bound");

@@ -1,4 +1,4 @@
-//! One of the two servers, with a connection for each seat.
+//! One of the two servers, with a connection for each client, called a seat.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -9,48 +9,48 @@ use crate::answer::{Line, Names, password_of};
 use crate::jute::Reader;
 use crate::request::{PREFIX, Request};
 
-/// How many clients there are at once.
+/// Number of clients.
 pub(crate) const SEATS: usize = 5;
 
-/// A request that is silent for so long is not answered at all; a ping behind it tells for sure.
+/// Time after which a missing reply is taken to be none; a following ping confirms it.
 const SOON: Duration = Duration::from_secs(2);
-/// A server that does not even answer a ping in this time has failed.
+/// Time within which a server must answer a handshake or a ping.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a connection begins.
+/// The parameters of a handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Handshake {
     pub(crate) session: Which,
     pub(crate) password: Password,
     pub(crate) timeout_ms: i32,
-    /// What it claims to have seen: so far behind the newest zxid; None for nothing at all.
+    /// `lastZxidSeen`, as its distance behind the newest zxid; `None` for 0.
     pub(crate) seen_behind: Option<i64>,
-    /// None leaves the byte out.
+    /// `None` omits the byte.
     pub(crate) read_only: Option<bool>,
-    /// How the record is spoiled.
+    /// A defect of the record.
     pub(crate) odd: Oddity,
 }
 
-/// What is wrong with a handshake.
+/// A defect of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Oddity {
     None,
-    /// Another version of the protocol.
+    /// Another protocol version.
     Version(i32),
-    /// Bytes behind its end.
+    /// Additional bytes at the end.
     Tail(&'static [u8]),
-    /// It ends after so many bytes.
+    /// Truncated to this number of bytes.
     Cut(usize),
-    /// A request comes with it, before there is an answer.
+    /// A request follows in the same write, before the response.
     Eager,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
     New,
-    /// The one that the seat has; a new one if it has none.
+    /// The session of the seat; a new one if it has none.
     Own,
-    /// That of another seat, which gets this seat's in exchange.
+    /// The session of another seat, which gets this seat's session in exchange.
     Of(usize),
     Unknown,
 }
@@ -81,7 +81,7 @@ impl Handshake {
 struct Conn {
     socket: TcpStream,
     buffer: Vec<u8>,
-    /// xid and opcode of what has not been answered.
+    /// xid and opcode of outstanding requests.
     asked: VecDeque<(i32, i32)>,
 }
 
@@ -99,7 +99,7 @@ impl Conn {
         Conn { socket, buffer: Vec::new(), asked: VecDeque::new() }
     }
 
-    /// A server that has closed the connection is found out by reading.
+    /// Ignores errors: the next read detects a closed connection.
     fn write(&mut self, bytes: &[u8]) {
         self.socket.set_write_timeout(Some(PATIENCE)).expect("is a duration");
         let _ = self.socket.write_all(bytes);
@@ -169,7 +169,7 @@ impl Side {
         self.seats[seat].conn = None;
     }
 
-    /// Sends a handshake and takes the answer.
+    /// Connects, sends a handshake and reads the response.
     pub(crate) fn open(&mut self, seat: usize, how: &Handshake) -> Vec<String> {
         self.hang_up(seat);
         let (id, password) = match how.session {
@@ -237,20 +237,20 @@ impl Side {
         let frames: Vec<u8> =
             requests.iter().flat_map(|request| request.frame(&self.names)).collect();
         let Some(conn) = &mut self.seats[seat].conn else { return };
-        // A ping is answered as one, whatever its xid.
+        // The reply to a ping has xid -2, whatever xid the ping had.
         let xid = |request: &Request| if request.op == 11 { -2 } else { request.xid };
         conn.asked.extend(requests.iter().map(|request| (xid(request), request.op)));
         conn.write(&frames);
     }
 
-    /// Bytes that are no frame.
+    /// Sends bytes that are no frame.
     pub(crate) fn send_bytes(&mut self, seat: usize, bytes: &[u8]) {
         if let Some(conn) = &mut self.seats[seat].conn {
             conn.write(bytes);
         }
     }
 
-    /// What comes until everything is answered, or for some time nothing comes at all.
+    /// Reads until everything is answered, or until nothing arrives for [`SOON`].
     pub(crate) fn answers(&mut self, seat: usize, lines: &mut Vec<Line>) {
         while self.seats[seat].conn.as_ref().is_some_and(|conn| !conn.asked.is_empty()) {
             let before = lines.len();
@@ -259,7 +259,7 @@ impl Side {
                 return;
             }
         }
-        // A ping would tell nothing but how soon a connection that is to be closed is closed.
+        // Waits for the close, so that the following ping does not race with it.
         if lines.last().is_some_and(|line| line.ends_connection) {
             self.read_one(seat, SOON, lines);
         }
@@ -272,7 +272,7 @@ impl Side {
         }
     }
 
-    /// What comes until a ping is answered: after this, all is there that was due.
+    /// Reads until the ping is answered: then all messages due before it have arrived.
     pub(crate) fn drain(&mut self, seat: usize, lines: &mut Vec<Line>) {
         let last = |conn: &Conn| conn.asked.iter().filter(|asked| **asked == (-2, 11)).count();
         loop {
@@ -295,7 +295,7 @@ impl Side {
         }
     }
 
-    /// Appends a line, unless nothing came.
+    /// Reads one message and appends its line; appends nothing on a timeout.
     fn read_one(&mut self, seat: usize, patience: Duration, lines: &mut Vec<Line>) {
         let Some(conn) = &mut self.seats[seat].conn else { return };
         match conn.next(patience) {
@@ -315,7 +315,7 @@ impl Side {
         }
     }
 
-    /// What the four-letter words count.
+    /// The compared counters of the four-letter commands.
     pub(crate) fn words(&self, sizes: bool) -> Vec<String> {
         const KEPT: [&str; 4] =
             ["zk_znode_count", "zk_watch_count", "zk_ephemerals_count", "zk_approximate_data_size"];
@@ -335,7 +335,7 @@ impl Side {
         lines
     }
 
-    /// Ends what the seats have, without looking.
+    /// Closes the sessions of all seats, and ignores the replies.
     pub(crate) fn end_sessions(&mut self) {
         for seat in 0..SEATS {
             if self.has_session(seat) && !self.is_connected(seat) {
@@ -350,7 +350,7 @@ impl Side {
     }
 }
 
-/// A client for what is not compared: making room before an episode, and cleaning up after it.
+/// A client for setup and cleanup of episodes, whose replies are not compared.
 pub(crate) struct Admin {
     conn: Conn,
     pub(crate) zxid: i64,
@@ -366,7 +366,7 @@ impl Admin {
         Admin { conn, zxid: 0 }
     }
 
-    /// Error code and body; None if it closes the connection.
+    /// Error code and body of the reply; `None` if the server closes the connection.
     pub(crate) fn call(&mut self, request: &Request) -> Option<(i32, Vec<u8>)> {
         self.conn.write(&request.frame(&Names::new(PREFIX, self.zxid)));
         loop {
@@ -380,7 +380,7 @@ impl Admin {
         }
     }
 
-    /// Deletes what is there and below, as far as it may.
+    /// Deletes the node and its descendants, as far as permitted.
     pub(crate) fn delete(&mut self, path: &[u8]) {
         let Some((0, body)) = self.call(&Request::new(8).buffer(Some(path)).flag(false)) else {
             return;

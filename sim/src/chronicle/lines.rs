@@ -1,4 +1,5 @@
-//! `--trace state`: a line for each change of a server's role, epoch, position or life, in fixed columns.
+//! `--trace state`: a line for each change of a server's role, epoch, zxid or life, in fixed
+//! columns.
 //!
 //! Owns columns and legend. Must not influence the run.
 
@@ -13,10 +14,10 @@ use crate::output::tell;
 use crate::roles::Role;
 use crate::trace::{Kind, View};
 
-/// Commits alone are told this often, ns.
+/// Interval of lines that only show new commits, ns.
 const SAMPLE: u64 = 500_000_000;
 
-/// What was printed last of a server.
+/// The printed state of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cell {
     role: Role,
@@ -29,7 +30,7 @@ struct Cell {
 pub struct Lines {
     view: View,
     cells: Vec<(ServerId, Cell)>,
-    /// When commits were last told.
+    /// When commits were last printed.
     sampled: Instant,
     headed: bool,
 }
@@ -42,7 +43,7 @@ A line for each change, and twice a second where only positions have changed. A 
 ";
 
 impl Lines {
-    /// Nothing is printed yet.
+    /// A printer without output so far.
     pub fn new(view: View, servers: &[ServerId]) -> Lines {
         let cell = Cell { role: Role::Down, epochs: [0; 2], committed: Zxid::ZERO };
         let cells = servers.iter().filter(|server| view.wants(**server));
@@ -50,26 +51,26 @@ impl Lines {
         Lines { view, cells, sampled: Instant(0), headed: false }
     }
 
-    /// A line of the trace: phases are told.
+    /// Records an event of the trace; prints phases.
     pub fn note(&mut self, place: Place, kind: Kind, text: &str) {
         if kind == Kind::Phase {
             self.print(place, None, &format!("phase: {text}"));
         }
     }
 
-    /// The run ends, because this promise is broken: with what the step that broke it has shown.
+    /// Prints the violation of a promise, with the state after the violating step.
     pub fn broken(&mut self, place: Place, id: &str) {
         self.print(place, None, &format!("{id} is broken"));
     }
 
-    /// A fault hits somebody.
+    /// A fault hits a target.
     pub fn struck(&mut self, place: Place, strike: &Strike) {
         let until = strike.until.map(|until| format!(" {}", heal::until(until, until)));
         let until = until.unwrap_or_default();
         self.print(place, None, &format!("{} {}{until}", strike.fault, strike.whom()));
     }
 
-    /// What the oracles are shown.
+    /// Records an observation.
     pub fn observe(&mut self, place: Place, what: &Observation<'_>) {
         match what {
             Observation::Output { server, status, .. } => {

@@ -1,7 +1,9 @@
-//! What has happened in a run, for people: states of servers, messages, calls, faults, in the order of time.
+//! The events of a run, for reports: states of servers, messages, calls, faults, in the order of
+//! time.
 //!
-//! Owns the collecting. Must not influence the run: it is shown what the oracles and the trace are shown, and nothing
-//! reads it before the run is over. Without it a run pays one branch for each event.
+//! Owns the collection. Must not influence the run: it receives what the oracles and the trace
+//! receive, and nothing reads it before the run is over. Without it a run pays one branch per
+//! event.
 
 mod lines;
 mod strikes;
@@ -22,19 +24,20 @@ use crate::roles::Role;
 use crate::tally::Outcome;
 use crate::trace::Kind;
 
-/// So many inputs of servers, and steps with marks, are kept, the newest: they are what failures are explained with.
+/// Number of inputs of servers, and of steps with marks, that are kept, the newest: explanations of
+/// failures use them.
 const KEPT: usize = 4_000;
 
-/// Everything that was collected.
+/// The collected events.
 #[derive(Debug, Default)]
 pub struct Chronicle {
-    /// Faults, lives, phases, connections: a line each.
+    /// Faults, starts and ends of servers, phases, connections.
     pub told: Vec<Entry>,
     /// The newest inputs of servers.
     pub inputs: VecDeque<Entry>,
     /// The newest marks that steps have hit.
     pub marks: VecDeque<(Place, ServerId, Marks)>,
-    /// What servers have said of themselves, whenever it changed.
+    /// Status changes of servers.
     pub states: BTreeMap<ServerId, Vec<State>>,
     /// Messages, in the order in which they were sent.
     pub messages: Vec<Message>,
@@ -44,18 +47,18 @@ pub struct Chronicle {
     pub conns: Vec<Conn>,
     open_calls: BTreeMap<(ClientId, u64), usize>,
     open_conns: BTreeMap<ConnId, usize>,
-    /// Who is at the other end.
+    /// The server at the other end of a link.
     links: BTreeMap<(LinkId, ServerId), ServerId>,
-    /// Messages that may still arrive, by connection and sender; each connection is first in, first out.
+    /// Messages in flight, by connection and sender; each connection is FIFO.
     under_way: BTreeMap<(u64, Lane), VecDeque<usize>>,
-    /// The same for notifications, which may be lost and repeated.
+    /// The same for notifications, which may be lost or duplicated.
     notices: BTreeMap<(ServerId, ServerId), VecDeque<(Notification, usize)>>,
 }
 
-/// Somebody who has a row of a drawing.
+/// A row of the diagram.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Lane {
-    /// Nobody: the world.
+    /// The world as a whole.
     World,
     /// A server.
     Server(ServerId),
@@ -63,33 +66,33 @@ pub enum Lane {
     Client(ClientId),
 }
 
-/// Something that happened, in words.
+/// An event as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// When.
     pub at: Instant,
     /// Number of the event.
     pub event: u64,
-    /// What kind of thing.
+    /// Kind of the event.
     pub kind: Kind,
-    /// To whom.
+    /// The server or client that it concerns.
     pub who: Lane,
-    /// In words.
+    /// The text.
     pub text: String,
 }
 
-/// What a server says of itself.
+/// The status of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct State {
     /// Since when.
     pub at: Instant,
-    /// What it does.
+    /// Its role.
     pub role: Role,
-    /// Whom it follows, or itself.
+    /// Its leader, which may be itself.
     pub leader: Option<ServerId>,
-    /// Epochs: promised, and of its history.
+    /// Accepted and current epoch.
     pub epochs: [u32; 2],
-    /// Positions: appended, durable, committed, applied.
+    /// Zxids: appended, durable, committed, applied.
     pub marks: [Zxid; 4],
     /// Live sessions, and watches.
     pub held: [usize; 2],
@@ -104,15 +107,15 @@ pub struct State {
 pub struct Message {
     /// When it was sent.
     pub at: Instant,
-    /// When it was taken, if it was.
+    /// When it was received, if it was.
     pub got: Option<Instant>,
-    /// By whom it was sent.
+    /// The sender.
     pub from: Lane,
-    /// To whom.
+    /// The receiver.
     pub to: Lane,
-    /// What it is.
+    /// The message type.
     pub kind: &'static str,
-    /// The position or the epoch that it is about, or zero.
+    /// The zxid or epoch in it, or zero.
     pub number: u64,
 }
 
@@ -121,33 +124,33 @@ pub struct Message {
 pub struct Call {
     /// When it was made.
     pub at: Instant,
-    /// When it ended, and how.
+    /// When it completed, and how.
     pub end: Option<(Instant, Outcome, String)>,
-    /// By whom.
+    /// The client.
     pub client: ClientId,
-    /// What was asked.
+    /// The request.
     pub text: String,
 }
 
 /// A connection of a client, as the client sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conn {
-    /// Whose.
+    /// The client.
     pub client: ClientId,
-    /// With whom.
+    /// The server.
     pub server: ServerId,
     /// Its number.
     pub conn: ConnId,
-    /// Since when.
+    /// When it was opened.
     pub at: Instant,
-    /// Until when.
+    /// When it was closed.
     pub until: Option<Instant>,
-    /// The session that was granted there; zero if none was.
+    /// The session that was granted; zero if none was.
     pub session: i64,
     answered: bool,
 }
 
-/// An event's place.
+/// The time and number of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Virtual time.
@@ -171,7 +174,7 @@ impl State {
         }
     }
 
-    /// It does nothing; this is on its disk.
+    /// The state of a server that is down or recovering: only what is on its disk.
     fn idle(at: Instant, role: Role, epochs: [u32; 2], log: Zxid) -> State {
         State {
             at,
@@ -185,10 +188,10 @@ impl State {
         }
     }
 
-    /// What this server does, and with whom.
+    /// The role of this server, and its leader.
     pub fn doing(&self, own: ServerId) -> String {
         match (self.role, self.leader.filter(|leader| *leader != own)) {
-            // Its disk has failed, and it waits for the end.
+            // Its disk has failed, and it is about to end.
             _ if self.halted => Role::HALTED.to_owned(),
             (Role::Joins, Some(leader)) => format!("joins s{leader}"),
             (Role::Follows, Some(leader)) => format!("follows s{leader}"),
@@ -198,7 +201,7 @@ impl State {
 }
 
 impl Chronicle {
-    /// A line of the trace.
+    /// Records an event of the trace.
     pub fn note(
         &mut self,
         place: Place,
@@ -221,13 +224,13 @@ impl Chronicle {
                     let client = self.client_of(ConnId(ends.1));
                     self.arrived(ends.1, client, place.at);
                 }
-                // Links that come and go are told besides.
+                // Link events have entries of their own.
                 if !matches!(payload, b"timeout" | b"drained" | b"up" | b"down") {
                     keep(&mut self.inputs, entry);
                 }
             }
             Kind::Fault | Kind::Life | Kind::Phase => self.told.push(entry),
-            // Calls are collected with their ends; what is left are events of watches.
+            // Completed calls are collected separately; the remaining ones are watch events.
             Kind::Call if ends.1 == 0 => self.told.push(entry),
             Kind::Call
             | Kind::Conn
@@ -238,7 +241,7 @@ impl Chronicle {
         }
     }
 
-    /// An input names a link or a connection: people want to know who is at its other end.
+    /// Adds the other end of the link or connection that an input names.
     fn taken_from(&self, (server, number): (u64, u64), text: String) -> String {
         let Some((own, rest)) = text.split_once(' ') else {
             return text;
@@ -260,7 +263,7 @@ impl Chronicle {
         from.map_or(text.clone(), |from| format!("{own} <- {from}: {what}"))
     }
 
-    /// What the oracles are shown.
+    /// Records an observation.
     pub fn observe(&mut self, place: Place, what: &Observation<'_>) {
         let at = place.at;
         match what {
@@ -313,7 +316,7 @@ impl Chronicle {
         }
     }
 
-    /// A server's step has hit these.
+    /// A server's step hit these marks.
     pub fn reached(&mut self, place: Place, server: ServerId, marks: Marks) {
         keep(&mut self.marks, (place, server, marks));
     }
@@ -324,7 +327,7 @@ impl Chronicle {
         self.calls.push(Call { at, end: None, client, text });
     }
 
-    /// A call has ended.
+    /// A call completes.
     pub fn ended(
         &mut self,
         at: Instant,
@@ -338,7 +341,7 @@ impl Chronicle {
         }
     }
 
-    /// A server lets an answer go.
+    /// A server sends a reply.
     pub fn answered(&mut self, at: Instant, server: ServerId, conn: ConnId, what: &ClientCommand) {
         let (kind, number) = match what {
             ClientCommand::Connected(_) => ("session", 0),
@@ -460,7 +463,7 @@ impl Chronicle {
         }
     }
 
-    /// What changes more than the end of the log is worth a line.
+    /// Records disk commands other than appends.
     fn wrote(&mut self, place: Place, server: ServerId, disk: &[DiskCommand]) {
         for command in disk {
             match command {
@@ -479,7 +482,7 @@ impl Chronicle {
         }
     }
 
-    /// What a server that ends leaves on its disk: epochs, and how far the log surely reaches.
+    /// What a server leaves on its disk when it ends: its epochs, and the durable end of its log.
     fn kept(&self, server: ServerId) -> ([u32; 2], Zxid) {
         let last = self.states.get(&server).and_then(|states| states.last());
         last.map_or(([0; 2], Zxid::ZERO), |state| (state.epochs, state.marks[1]))
@@ -501,7 +504,7 @@ fn keep<T>(newest: &mut VecDeque<T>, one: T) {
     newest.push_back(one);
 }
 
-/// What a message is called, and the position or epoch that it is about.
+/// The type of a message, and the zxid or epoch in it.
 fn name(message: &PeerMessage) -> (&'static str, u64) {
     match message {
         PeerMessage::Learner(FromLearner::FollowerInfo { accepted, .. }) => {
@@ -532,7 +535,7 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
     }
 }
 
-/// A position for reading: epoch and counter.
+/// A zxid as epoch and counter.
 pub fn position(zxid: Zxid) -> String {
     if zxid == Zxid::ZERO {
         "-".to_owned()

@@ -1,6 +1,6 @@
-//! Which fault hit whom, and for how long.
+//! The faults that struck, with their targets and durations.
 //!
-//! Owns the record. It is kept in every run: there are few of them.
+//! Owns the record. Every run keeps it, since faults are few.
 
 use std::collections::BTreeSet;
 
@@ -10,31 +10,31 @@ use crate::faults::Fault;
 use crate::observe::ClientId;
 use crate::stream::Party;
 
-/// One fault that struck.
+/// A fault that struck.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Strike {
     /// When.
     pub at: Instant,
-    /// Until when it lasts, if it lasts.
+    /// When it ends, if it lasts.
     pub until: Option<Instant>,
-    /// What.
+    /// The fault.
     pub fault: Fault,
-    /// Whom.
+    /// Its target.
     pub hit: Hit,
 }
 
-/// Who was hit.
+/// The target of a fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hit {
     /// A server, or its disk.
     Server(ServerId),
     /// A client.
     Client(ClientId),
-    /// A connection between these two.
+    /// The connection between two parties.
     Conn([Party; 2]),
-    /// Nothing gets from the first to the second.
+    /// The directions, from sender to receiver, that are cut.
     Pairs(Vec<(ServerId, ServerId)>),
-    /// Clients, whoever they are: no server is worse off for it.
+    /// Clients in general; no server is affected.
     Clients,
 }
 
@@ -42,36 +42,36 @@ pub enum Hit {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Strikes {
     list: Vec<Strike>,
-    /// What strikes just now.
+    /// The fault that strikes at this moment.
     fault: Option<Fault>,
 }
 
 impl Strikes {
-    /// Whatever is hit from now on is hit by this.
+    /// Following hits belong to this fault.
     pub fn begin(&mut self, fault: Fault) {
         self.fault = Some(fault);
     }
 
-    /// Somebody is hit.
+    /// Records a target of the current fault.
     pub fn hit(&mut self, at: Instant, hit: Hit, until: Option<Instant>) {
         if let Some(fault) = self.fault {
             self.list.push(Strike { at, until, fault, hit });
         }
     }
 
-    /// Somebody is hit by a fault that was planned earlier.
+    /// Records a target of a fault that was drawn earlier.
     pub fn late(&mut self, at: Instant, fault: Fault, hit: Hit) {
         self.list.push(Strike { at, until: None, fault, hit });
     }
 
-    /// Everything that lasts has ended.
+    /// Ends all lasting faults.
     pub fn healed(&mut self, at: Instant) {
         for strike in &mut self.list {
             strike.until = strike.until.map(|until| until.min(at));
         }
     }
 
-    /// What was done to the process of a server has ended with it.
+    /// Ends faults that affect the process of a server.
     pub fn process_ended(&mut self, at: Instant, server: ServerId) {
         for strike in &mut self.list {
             let of_process = matches!(strike.fault, Fault::NodePause | Fault::NodeSlow);
@@ -81,14 +81,14 @@ impl Strikes {
         }
     }
 
-    /// All of them.
+    /// All strikes, in order.
     pub fn list(&self) -> &[Strike] {
         &self.list
     }
 }
 
 impl Strike {
-    /// The servers that are hit.
+    /// The servers that are affected.
     pub fn servers(&self) -> Vec<ServerId> {
         let mut servers = match &self.hit {
             Hit::Server(server) => vec![*server],
@@ -107,7 +107,7 @@ impl Strike {
         servers
     }
 
-    /// Whom it hit, in words.
+    /// The target in words.
     pub fn whom(&self) -> String {
         match &self.hit {
             Hit::Server(server) => format!("s{server}"),
@@ -119,7 +119,7 @@ impl Strike {
     }
 }
 
-/// Who does not get anything to whom: whole parts where there are such, else pairs.
+/// The cut directions in words: as two groups where possible, otherwise as pairs.
 pub fn pairs_text(pairs: &[(ServerId, ServerId)]) -> String {
     let names = |part: &BTreeSet<ServerId>| {
         part.iter().map(|id| format!("s{id}")).collect::<Vec<_>>().join(" ")
@@ -129,7 +129,7 @@ pub fn pairs_text(pairs: &[(ServerId, ServerId)]) -> String {
     if froms.is_disjoint(&tos) && pairs.len() == froms.len() * tos.len() {
         return format!("{} > {}", names(&froms), names(&tos));
     }
-    // In a split everybody is cut off from all that the first is not with.
+    // In a split every server is cut off from exactly the other group.
     let parted =
         |id: &&ServerId| froms.first().is_some_and(|first| pairs.contains(&(*first, **id)));
     let (there, here): (BTreeSet<_>, BTreeSet<_>) = froms.iter().partition(parted);
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_ends_with_its_process() {
+    fn pause_ends_with_its_process() {
         let mut strikes = Strikes::default();
         for (fault, server) in [(Fault::NodePause, 1), (Fault::DiskSlow, 1), (Fault::NodePause, 2)]
         {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_as_parts() {
+    fn partition_is_printed_as_two_groups() {
         let told = |pairs: &[(u64, u64)]| {
             let pairs: Vec<_> = pairs.iter().map(|(a, b)| (ServerId(*a), ServerId(*b))).collect();
             pairs_text(&pairs)

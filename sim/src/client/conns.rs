@@ -1,6 +1,6 @@
-//! The connections of a client: what is written to them and read from them, frame by frame.
+//! The connections of a client, frame by frame.
 //!
-//! Owns what has been seen of each. Must not know calls.
+//! Owns what was read and written on each. Must not know calls.
 
 use bytes::Buf;
 use zabkeeper_core::wire::{XID_EVENT, XID_SET_WATCHES};
@@ -9,22 +9,23 @@ use super::*;
 use crate::buggify::FIRES_ONE_IN;
 use crate::stream::Delivery;
 
-/// What the client's end of a connection has seen.
+/// State of the client's end of a connection.
 pub(super) struct Tap {
     pub(super) link: LinkId,
     pub(super) read: BytesMut,
-    /// The beginning of the answer to the handshake, until the timeout in it can be read.
+    /// The beginning of the handshake response, until its timeout can be read.
     head: Option<BytesMut>,
-    /// Once the handshake is answered.
+    /// Present once the handshake is answered.
     pub(super) patience: Option<Patience>,
     pub(super) greeted: bool,
-    /// Were watches of earlier connections set again? Where a client was not told that one was used up, as it may not read
-    /// the node, it holds two of a path then, and the first event that comes takes both.
+    /// Whether watches of earlier connections were set again. If the client missed the event of a
+    /// watch because it may not read the node, it then holds two watches of one path, and the next
+    /// event triggers both.
     pub(super) resumed: bool,
 }
 
 impl Client {
-    /// How an attempt to connect went.
+    /// The result of a connection attempt.
     pub fn dialled(
         &mut self,
         life: u64,
@@ -65,7 +66,7 @@ impl Client {
         self.step(Input::Dialled { link }, shared);
     }
 
-    /// Something arrives on one of the client's connections.
+    /// A delivery on one of the client's connections.
     pub fn arrive(&mut self, conn: ConnId, delivery: Delivery, shared: &mut Shared) {
         let Some(tap) = self.conns.get_mut(&conn) else {
             return;
@@ -82,7 +83,8 @@ impl Client {
                 while !cut && let Some(frame) = whole_frame(&mut tap.read) {
                     shared.tally.counts.frames += 1;
                     let welcomed = tap.patience.is_some();
-                    // A handshake, or a request that sets watches again, is answered, or an event comes with something behind it.
+                    // A response to the handshake or to setWatches, or an event with more bytes
+                    // behind it.
                     let is = |xid: i32| frame.starts_with(&xid.to_be_bytes());
                     let turns =
                         !welcomed || is(XID_SET_WATCHES) || (is(XID_EVENT) && !tap.read.is_empty());
@@ -97,12 +99,12 @@ impl Client {
                 shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
                     format!("client {} <- {conn} {}B", self.id.0, bytes.len())
                 });
-                // What comes behind that is lost.
+                // Bytes behind the cut are lost.
                 let bytes = if cut { bytes.slice(..bytes.len() - tap.read.len()) } else { bytes };
                 let bytes = tap.lengthen(bytes, self.pings_percent);
                 let (life, before) = (self.life, self.events);
                 self.step(Input::Received { link, bytes }, shared);
-                // Nothing is passed on any more once the session, or the connection, is given up.
+                // The library delivers nothing more once the session or the connection is closed.
                 let knows = self.conns.get(&conn).is_some_and(|tap| !tap.resumed);
                 if life == self.life && knows {
                     let told = self.events - before;
@@ -161,8 +163,9 @@ impl Client {
 }
 
 impl Tap {
-    /// What the client library gets of what has arrived. One that pings late is told of a longer timeout: it pings after a
-    /// third of it, whatever that is, and gives up its server after two thirds.
+    /// The bytes that the library receives. For a client that pings late, the timeout in the
+    /// handshake response is lengthened: the library pings after a third of it and disconnects
+    /// after two thirds.
     fn lengthen(&mut self, bytes: Bytes, percent: u32) -> Bytes {
         let Some(head) = &mut self.head else {
             return bytes;
@@ -177,10 +180,11 @@ impl Tap {
     }
 }
 
-/// Where the timeout is in the answer to a handshake, with its length and the version before it.
+/// Offset of the timeout in the handshake response, behind its length and the version.
 const TIMEOUT_AT: usize = 8;
 
-/// The timeout of which a third is so much of the one that was granted, about, in ms. The library's own third stays as it is.
+/// The timeout whose third is about `percent` of the granted one, ms. The library's own share is
+/// left alone.
 pub(super) fn lengthened(granted_ms: i32, percent: u32) -> i32 {
     if percent == PING_PERCENT {
         return granted_ms;
@@ -189,7 +193,7 @@ pub(super) fn lengthened(granted_ms: i32, percent: u32) -> i32 {
     i32::try_from(longer).unwrap_or(i32::MAX)
 }
 
-/// Takes the next whole frame, without its length, off the front. A length that nobody would accept stays.
+/// Splits off the next complete frame, without its length. An invalid length stays in the buffer.
 pub(crate) fn whole_frame(buffer: &mut BytesMut) -> Option<Bytes> {
     let head = buffer.first_chunk::<4>()?;
     let length = usize::try_from(i32::from_be_bytes(*head)).ok()?;

@@ -1,6 +1,6 @@
-//! How a client comes into being and ends: sessions begun, taken up again, closed and left behind.
+//! Lives of a client: sessions begun, resumed, closed and abandoned.
 //!
-//! Owns the order of its lives. Must not know what it calls.
+//! Owns their order. Must not know its calls.
 
 use zabkeeper_client::{Config, ConnectString};
 
@@ -8,10 +8,11 @@ use super::*;
 use crate::options::Options;
 use crate::stream::{Break, Silence};
 
-/// Least pause between attempts to connect: without any, a server that is down is dialled a thousand times a second.
+/// Minimum pause between rounds of connection attempts: without it a server that is down would be
+/// dialled a thousand times a second.
 const ROUND_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// What the client library is told in this run.
+/// The configuration of the client library in this run.
 pub(crate) fn library_config(
     options: &Options,
     timeout_ms: i32,
@@ -32,12 +33,12 @@ pub(crate) fn library_config(
 }
 
 impl Client {
-    /// Begins a new session, or goes on with one.
+    /// Begins a new session, or resumes one.
     pub fn birth(&mut self, life: u64, shared: &mut Shared) {
         if life != self.life || self.session.is_some() || self.absent {
             return;
         }
-        // A schedule may say one without the other.
+        // A schedule may set one of the bounds without the other.
         let (low, high) = shared.options.workload.session_ms;
         let high = high.max(low);
         let (resume, timeout) = match self.resumed.take() {
@@ -57,20 +58,21 @@ impl Client {
         }
     }
 
-    /// The client vanishes without a word; a new one takes its place. `silent`: not even its kernel speaks.
+    /// The client vanishes without closing its session; a new life begins. `silent`: its kernel
+    /// sends no reset either.
     pub fn die(&mut self, silent: bool, shared: &mut Shared) {
         self.vanish(silent, shared);
         self.end(shared);
     }
 
-    /// The client vanishes without a word, for good.
+    /// The client vanishes for good, without closing its session.
     pub fn leave(&mut self, silent: bool, shared: &mut Shared) {
         self.absent = true;
         self.vanish(silent, shared);
         self.leave_life(shared);
     }
 
-    /// The client vanishes as with `die`, but it loses its connection first, and comes back once more.
+    /// The client loses its connection, reconnects, and then vanishes as with [`Client::die`].
     pub fn fade(&mut self, shared: &mut Shared) {
         self.fades = true;
         for conn in self.conns.keys() {
@@ -79,8 +81,8 @@ impl Client {
         shared.schedule_arrivals();
     }
 
-    /// The same, but the new one goes on with the session `after` ns: it knows no more of it than id and password, and asks
-    /// for another timeout.
+    /// Like [`Client::die`], but the new life resumes the session after `after` ns, knowing only id
+    /// and password, and requests another timeout.
     pub fn restart(&mut self, silent: bool, timeout_ms: u64, after: u64, shared: &mut Shared) {
         let Some(identity) = self.identity() else {
             return self.die(silent, shared);
@@ -103,13 +105,13 @@ impl Client {
         shared.schedule_arrivals();
     }
 
-    /// The client ends its session as a good client does.
+    /// The client closes its session.
     pub fn close(&mut self, shared: &mut Shared) {
         self.jot(|| Word::Left);
         self.step(Input::Close, shared);
     }
 
-    /// The session is over, or the client that had it; the next one begins a little later.
+    /// The session or its client has ended; the next life begins within a second.
     pub(super) fn end(&mut self, shared: &mut Shared) {
         self.leave_life(shared);
         if self.diary.is_some() {

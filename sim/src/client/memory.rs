@@ -1,34 +1,36 @@
-//! What the client library keeps of a session, seen from outside: how far it has seen (HS-05), and who hears of events.
+//! The zxids that the client library must remember (HS-05) and the events that it must deliver,
+//! observed on the wire.
 //!
-//! Owns the highest zxid that answers have named to a client. Must not believe what the library says of itself.
+//! Owns the highest zxid in replies to a client. Must not rely on the library's own state.
 
 use bytes::{Buf, Bytes};
 use zabkeeper_core::Zxid;
 use zabkeeper_core::wire::{ConnectRequest, XID_AUTH, XID_EVENT, XID_PING};
 
-/// How far a client has seen.
+/// The last zxid that a client has seen.
 #[derive(Default)]
 pub(super) struct Memory {
     seen: Zxid,
 }
 
 impl Memory {
-    /// A frame behind the handshake has been read. Is it an event that tells of a transaction? The library passes each of
-    /// those on: it holds every watch that its server does.
+    /// Reads a frame after the handshake. Returns whether it is an event with a zxid; the library
+    /// delivers each of those, since it holds every watch that its server does.
     pub(super) fn read(&mut self, frame: &Bytes) -> bool {
         let mut frame = frame.clone();
         if frame.len() < 12 {
             return false;
         }
         let (xid, zxid) = (frame.get_i32(), Zxid::from_wire(frame.get_i64()));
-        // The zxid of an event, and those of answers to pings, are none that clients go by.
+        // Clients ignore the zxid of events and of ping replies.
         if !matches!(xid, XID_AUTH | XID_EVENT | XID_PING) {
             self.seen = self.seen.max(zxid);
         }
         xid == XID_EVENT && zxid > Zxid::ZERO
     }
 
-    /// The first frame on a connection. Who says less than it has seen is taken by servers that are behind.
+    /// Checks the first frame on a connection: a client that reports less than it has seen could be
+    /// accepted by a server that is behind.
     pub(super) fn greet(&self, frame: &Bytes) -> Result<(), String> {
         match ConnectRequest::decode(frame.clone()) {
             Ok(hello) if hello.last_zxid_seen >= self.seen => Ok(()),
@@ -65,8 +67,9 @@ mod tests {
         frame.freeze()
     }
 
+    /// HS-05.
     #[test]
-    fn hs_05_a_client_remembers_what_answers_have_named() {
+    fn client_reports_highest_zxid_of_replies() {
         let mut memory = Memory::default();
         for (xid, zxid, event) in [
             (1, 7, false),

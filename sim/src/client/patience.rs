@@ -1,6 +1,6 @@
-//! How long the client library waits, seen from outside (CLIENT-05).
+//! The timeouts of the client library, observed on the wire (CLIENT-05).
 //!
-//! Owns when each connection was used last. Must not believe what the library says of itself.
+//! Owns when each connection was last used. Must not rely on the library's own state.
 
 use bytes::Bytes;
 use zabkeeper_client::State;
@@ -12,17 +12,18 @@ use super::conns::lengthened;
 use crate::judge::Check;
 use crate::shared::Shared;
 
-/// How long a connection has been quiet.
+/// When a connection was last used.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// The timeout that was granted, ns.
+    /// The granted timeout, ns.
     timeout: u64,
     pub(super) sent: Instant,
     pub(super) heard: Instant,
 }
 
 impl Patience {
-    /// `answer`: to the handshake, to whom it pings after this part of the timeout. Where that is a refusal, or nonsense, nothing is to be waited for.
+    /// `answer` is the handshake response; `percent` the share of the timeout after which the
+    /// library pings. After a refusal or an invalid response no deadline applies.
     pub(super) fn begin(answer: &Bytes, percent: u32, now: Instant) -> Patience {
         let granted = ConnectResponse::decode(answer.clone()).map_or(0, |answer| answer.timeout_ms);
         let granted = lengthened(granted, percent);
@@ -36,8 +37,8 @@ impl Patience {
 }
 
 impl Client {
-    /// A session that serves wants to be asked again before it would have to ping, or to give up the server: clocks run up to
-    /// a tenth slow. One that never wants to be asked again waits for ever.
+    /// A connected session must set its timer before it would have to ping, or to disconnect from a
+    /// silent server; clocks run up to a tenth slow. A session without a timer waits for ever.
     pub(super) fn check_patience(&self, next: Option<Instant>, shared: &mut Shared) {
         let next = next.unwrap_or(Instant(u64::MAX));
         if self.state() != Some(State::Connected) {

@@ -1,7 +1,7 @@
-//! What a file contains, and what of it would survive a power failure.
+//! The content of a file, and which part of it would survive a power failure.
 //!
-//! Owns bytes, size and the writes that are not durable yet. Must not know names, clocks or dice: what survives is
-//! decided in `crash`.
+//! Owns bytes, size and pending writes. Must not know names, clocks or random streams: `crash`
+//! decides what survives.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,27 +9,27 @@ use std::rc::Rc;
 use bytes::Bytes;
 use zabkeeper_core::Instant;
 
-/// An interval of virtual time: an operation takes effect somewhere in it.
+/// An interval of virtual time; an operation takes effect somewhere in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// The operation is begun.
+    /// The operation begins.
     pub begin: Instant,
-    /// The operation has ended: the caller knows its result.
+    /// The operation ends: the caller gets its result.
     pub end: Instant,
 }
 
-/// Bytes and size. Bytes beyond those stored, up to the size, are zeros that cost nothing; so do copies, until one is
-/// changed: ground truth is examined on copies of whole disks.
+/// Bytes and size. Bytes beyond the stored ones, up to the size, are zeros without memory. Copies
+/// share memory until one of them changes, since sampling of recovery copies whole disks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Content {
-    /// Without those of the hole.
+    /// The bytes outside of the hole.
     bytes: Rc<Vec<u8>>,
-    /// Zeros that are not stored; whatever changes the content stores them first.
+    /// A range of zeros that is not stored; any change of the content stores it first.
     hole: Range<usize>,
     size: u64,
 }
 
-/// What a hole consists of: zeros are looked for by so many at once, which is fast.
+/// The hole is searched in pieces of this size, for speed.
 const ZEROS: [u8; 512] = [0; 512];
 
 /// A change that is in the page cache and not durable.
@@ -37,48 +37,48 @@ const ZEROS: [u8; 512] = [0; 512];
 pub(super) struct Pending {
     pub(super) span: Span,
     pub(super) change: Change,
-    /// Its pages were marked clean by a sync that failed: no later sync makes it durable.
+    /// A failed sync marked its pages clean, so no later sync makes it durable.
     pub(super) doomed: bool,
 }
 
 /// A change of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Change {
-    /// Bytes are written at an offset.
+    /// Writes bytes at an offset.
     Write { offset: u64, bytes: Bytes },
-    /// The file grows to this size, with zeros.
+    /// Grows the file to this size, with zeros.
     Grow { size: u64 },
-    /// The file is cut at this size.
+    /// Truncates the file to this size.
     Cut { size: u64 },
 }
 
-/// The write that a file has got last.
+/// The last write to a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastWrite {
-    /// Where it begins in the file.
+    /// Start offset.
     pub(super) from: u64,
-    /// Where it ends.
+    /// End offset.
     pub(super) to: u64,
     /// When it began.
     pub(super) at: Instant,
 }
 
-/// A file: what programs see, what is durable, and what lies between.
+/// A file: visible content, durable content, and pending changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
     /// What a reader sees: durable content and all pending changes.
     pub(super) live: Content,
-    /// What survives the worst power failure.
+    /// What survives any power failure.
     pub(super) durable: Content,
-    /// Changes in the order they were made.
+    /// Pending changes, in order.
     pub(super) pending: Vec<Pending>,
-    /// Syncs that have not ended yet when last looked.
+    /// Syncs that had not ended at the last settling.
     pub(super) syncs: Vec<Span>,
-    /// The last write, where it is known to have been done whole.
+    /// The last write, if it is known to be complete.
     pub(super) last_write: Option<LastWrite>,
-    /// Open handles.
+    /// Number of open handles.
     pub(super) handles: u32,
-    /// Name that it was made, renamed or opened by last, for the trace.
+    /// The name at its last creation, renaming or opening, for the trace.
     pub(super) name: String,
 }
 
@@ -87,7 +87,7 @@ impl Content {
         self.size
     }
 
-    /// Copies from `offset` on; gives the number of bytes.
+    /// Copies bytes from `offset` on. Returns their number.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let available = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = available.min(buffer.len());
@@ -117,7 +117,7 @@ impl Content {
         self.size = self.size.max(end as u64);
     }
 
-    /// All bytes, to change them.
+    /// All bytes, for modification.
     fn stored(&mut self) -> &mut Vec<u8> {
         let bytes = Rc::make_mut(&mut self.bytes);
         let hole = std::mem::take(&mut self.hole);
@@ -127,13 +127,13 @@ impl Content {
         bytes
     }
 
-    /// The same without its longest stretch of zeros, and without room to grow: most of a block is empty, and most segments
-    /// of a log are full, some of them with a single batch.
+    /// The same content without its longest run of zeros, and without spare capacity: most bytes of
+    /// a block are zeros, and most segments are full, some with a single batch.
     fn packed(&self) -> Content {
         if !self.hole.is_empty() {
             return self.clone();
         }
-        // Zeros have lasted since `from`, up to `to`.
+        // Zeros extend from `from` to `to`.
         let (mut hole, mut from, mut to) = (0..0, 0, 0);
         for piece in self.bytes.chunks_exact(ZEROS.len()) {
             to += piece.len();
@@ -178,7 +178,8 @@ impl File {
         self.pending.push(Pending { span, change, doomed: false });
     }
 
-    /// Makes durable what syncs that ended by `now` cover: changes that had ended when the sync began.
+    /// Makes durable what syncs that ended by `now` cover: changes that had ended when the sync
+    /// began.
     pub(super) fn settle(&mut self, now: Instant) {
         while let Some(at) = self.syncs.iter().position(|sync| sync.end <= now) {
             let sync = self.syncs.remove(at);
@@ -187,7 +188,7 @@ impl File {
         self.share();
     }
 
-    /// Keeps one copy where all is durable and nobody has it open: most files are segments that are full.
+    /// Shares one copy when all is durable and no handle is open: most files are full segments.
     pub(super) fn share(&mut self) {
         let shared = Rc::ptr_eq(&self.live.bytes, &self.durable.bytes);
         if self.handles == 0 && self.pending.is_empty() && !shared && self.live == self.durable {
@@ -197,7 +198,7 @@ impl File {
         }
     }
 
-    /// Makes durable what had ended by `begin`.
+    /// Makes durable the changes that had ended by `begin`.
     pub(super) fn synced(&mut self, begin: Instant) {
         let durable = &mut self.durable;
         self.pending.retain(|pending| {
@@ -214,19 +215,19 @@ impl File {
         self.last_write.filter(|_| self.pending.is_empty())
     }
 
-    /// Durable bytes are others now.
+    /// Replaces durable bytes.
     pub(super) fn rot(&mut self, offset: u64, bytes: &[u8]) {
         self.durable.write(offset, bytes);
         self.rebuild();
     }
 
-    /// Of the durable bytes only these are left.
+    /// Truncates the durable bytes.
     pub(super) fn cut_durable(&mut self, size: u64) {
         self.durable.cut(size);
         self.rebuild();
     }
 
-    /// Recomputes what readers see, after pending changes were taken away.
+    /// Recomputes the visible content after pending changes were removed.
     pub(super) fn rebuild(&mut self) {
         self.live = self.durable.clone();
         for pending in &self.pending {
@@ -246,7 +247,7 @@ mod tests {
     const SECTOR: usize = ZEROS.len();
 
     #[test]
-    fn preallocated_zeros_cost_nothing_and_read_as_zeros() {
+    fn preallocated_bytes_need_no_memory_and_read_as_zeros() {
         let mut content = Content::default();
         content.grow(64 << 20);
         content.write(2, b"ab");
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_reads_and_changes_as_before() {
+    fn packed_content_reads_and_changes_like_the_original() {
         let mut content = Content::default();
         content.write(5, b"head");
         content.write(4 * SECTOR as u64 + 3, b"tail");
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_covers_what_had_ended_when_it_began() {
+    fn sync_covers_changes_that_ended_before_it_began() {
         let span = |begin, end| Span { begin: Instant(begin), end: Instant(end) };
         let write =
             |offset, text: &'static [u8]| Change::Write { offset, bytes: Bytes::from_static(text) };

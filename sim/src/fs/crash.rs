@@ -1,13 +1,15 @@
-//! What is left of a disk after a crash.
+//! The state of a disk after a crash.
 //!
-//! Owns the choice among all outcomes that POSIX allows. Must not know when a crash comes, nor read what bytes mean.
+//! Owns the choice among all outcomes that POSIX allows. Must not know when a crash happens, nor
+//! what bytes mean.
 //!
-//! Of every operation: ended before the instant, it has happened; begun and not ended, it has happened in an arbitrary
-//! legal part; not begun, it never happens. A kill keeps the page cache, so all that has happened stays visible, and
-//! stays pending: a later power failure can still take it. A power failure keeps what is durable, and of the rest an
-//! arbitrary subset of names (an operation on a name needs the earlier ones on that name) and of 512-byte sectors
-//! (each in any of the versions that it had in the cache; where a write did not arrive, the range it was to fill may
-//! hold old bytes, zeros or garbage; bytes outside of written ranges never change).
+//! An operation that ended before the crash has happened; one in progress has happened in an
+//! arbitrary legal part; one that had not begun never happens. A kill keeps the page cache, so all
+//! that has happened stays visible and pending: a later power failure can still lose it. A power
+//! failure keeps what is durable, and of the rest an arbitrary subset of names (an operation on a
+//! name needs the earlier ones on that name) and of 512-byte sectors (each in any of the versions
+//! that it had in the cache; where a write was lost, its range may hold old bytes, zeros or
+//! garbage; bytes outside of written ranges never change).
 
 use std::collections::BTreeMap;
 
@@ -18,70 +20,71 @@ use super::content::{Change, Content, File, Pending, Span};
 use super::disk::{Disk, Folder, NameChange};
 use crate::seed::{Dice, Seeds};
 
-/// A device writes so many bytes whole or not at all, and loses them together.
+/// A device writes this many bytes atomically, and loses them together.
 pub(super) const SECTOR: u64 = 512;
 
-/// How a server's machine ends.
+/// How a server ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crash {
-    /// `kill -9`: the page cache stays.
+    /// `kill -9`: the page cache survives.
     Kill,
-    /// The power fails.
+    /// A power failure.
     Power {
-        /// May single sectors of a write survive? Else each file keeps nothing, everything or a prefix.
+        /// Whether single sectors of a write may survive; otherwise each file keeps nothing,
+        /// everything or a prefix.
         torn: bool,
-        /// May a range that was being written hold zeros or garbage?
+        /// Whether a range that was being written may hold zeros or garbage.
         garbage: bool,
-        /// May unsynced names survive and vanish one by one? Else all or none.
+        /// Whether unsynced name changes survive one by one; otherwise all or none.
         names: bool,
     },
 }
 
-/// For ground truth: which legal power failure.
+/// The legal power failure to sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Luck {
-    /// Nothing survives that need not.
+    /// Only durable data survives.
     Worst,
-    /// Everything survives that has begun.
+    /// Everything that has begun survives.
     Best,
-    /// Anything may, names one by one: these dice decide, by their seed.
+    /// Any part may survive, names one by one, drawn from this seed.
     Drawn(u64),
 }
 
-/// What a crash took, by kind: the faults that fired.
+/// What a crash lost, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
-    /// Operations laid out that never began.
+    /// Operations that never began.
     pub cancelled: u64,
-    /// Operations cut in the middle.
+    /// Operations interrupted in the middle.
     pub interrupted: u64,
-    /// Unsynced changes of content that did not survive.
+    /// Unsynced changes of content that were lost.
     pub changes_lost: u64,
-    /// Unsynced changes of content that did.
+    /// Unsynced changes of content that survived.
     pub changes_kept: u64,
-    /// Files of which a later write survived and an earlier one did not, wholly or in part.
+    /// Files in which a later write survived and an earlier one did not, wholly or in part.
     pub reordered: u64,
     /// Writes of which some sectors survived and some did not.
     pub torn: u64,
-    /// Sectors that hold zeros or garbage where a write did not arrive.
+    /// Sectors that hold zeros or garbage in place of a lost write.
     pub garbled: u64,
     /// Sizes that did not grow, or shrink, to the last value.
     pub sizes_lost: u64,
-    /// Names created or renamed that did not survive.
+    /// Created or renamed names that were lost.
     pub names_lost: u64,
-    /// Removed names that are back.
+    /// Removed names that reappeared.
     pub resurrected: u64,
 }
 
 impl Losses {
-    /// Adds those of another crash.
+    /// Adds the losses of another crash.
     pub fn add(&mut self, other: &Losses) {
         for ((_, sum), (_, more)) in self.fields_mut().into_iter().zip(other.fields()) {
             *sum += more;
         }
     }
 
-    /// All of them with their names.
+    /// All counters with their names.
     pub fn fields(&self) -> [(&'static str, u64); 10] {
         [
             ("cancelled", self.cancelled),
@@ -113,7 +116,7 @@ impl Losses {
     }
 }
 
-/// How much of what is pending in one file or folder survives.
+/// How much of the pending changes in one file or folder survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Keep {
     Nothing,
@@ -123,14 +126,14 @@ enum Keep {
 }
 
 impl Disk {
-    /// The machine ends at `at`; `dice` decide what survives. All handles of the process must be gone.
+    /// The server ends at `at`; `dice` decide what survives. The process' handles must be closed.
     pub fn crash(&mut self, at: Instant, how: Crash, mut dice: Dice) -> Losses {
         self.settle(at);
         let mut losses = Losses::default();
         for file in self.files.values_mut() {
             file.handles = 0;
             if !file.pending.is_empty() {
-                // Some of it may never have been.
+                // A part of it may be lost.
                 file.last_write = None;
             }
             stop(file, at, &mut dice, &mut losses);
@@ -144,7 +147,7 @@ impl Disk {
             self.reboot();
             let mode = draw_keep(torn, &mut dice);
             for file in self.files.values_mut().filter(|file| !file.pending.is_empty()) {
-                // Files mostly share the fate of the machine's write-back, and sometimes each has its own.
+                // Files mostly share one outcome; sometimes each has its own.
                 let keep = if dice.chance(1, 2) { mode } else { draw_keep(torn, &mut dice) };
                 power_off(file, keep, garbage, &mut dice, &mut losses);
             }
@@ -162,7 +165,7 @@ impl Disk {
         losses
     }
 
-    /// Is there anything of which a power failure at `now` may leave one thing or another?
+    /// Whether a power failure at `now` has several possible outcomes.
     pub fn is_in_doubt(&self, now: Instant) -> bool {
         let mut copy = self.clone();
         copy.settle(now);
@@ -172,7 +175,7 @@ impl Disk {
         of_files.chain(of_names).any(begun)
     }
 
-    /// Removed names that a power failure may still bring back.
+    /// Number of removed names that a power failure may bring back.
     pub fn unsynced_removals(&self) -> usize {
         let pending = self.folders.iter().flat_map(|folder| &folder.pending);
         pending.filter(|(_, change)| matches!(change, NameChange::Remove { .. })).count()
@@ -225,10 +228,10 @@ fn draw_keep(torn: bool, dice: &mut Dice) -> Keep {
     *dice.pick(modes)
 }
 
-/// Takes back what had not begun, and decides how far that came which had not ended.
+/// Drops operations that had not begun, and decides how far operations in progress got.
 fn stop(file: &mut File, at: Instant, dice: &mut Dice, losses: &mut Losses) {
     for sync in std::mem::take(&mut file.syncs) {
-        // A sync under way may have reached the device or not; what it covers is then durable.
+        // A sync in progress may have reached the device; its changes are then durable.
         if sync.begin < at && dice.chance(1, 2) {
             file.synced(sync.begin);
         }
@@ -300,14 +303,14 @@ fn power_off(file: &mut File, keep: Keep, garbage: bool, dice: &mut Dice, losses
     }
 }
 
-/// One write as far as it lies in one sector.
+/// The part of a write in one sector.
 struct Part {
     write: usize,
     offset: u64,
     bytes: Bytes,
 }
 
-/// Keeps single sectors, each in a version of its own.
+/// Keeps single sectors, each in one of its versions.
 fn pieces(
     durable: &mut Content,
     pending: &[Pending],
@@ -347,7 +350,8 @@ fn pieces(
     count_pieces(&arrived, losses);
 }
 
-/// Which cut of the file has happened, if one was pending, and which of the sizes it had is its size now.
+/// Chooses the last truncation that happened, if any is pending, and the size among those that the
+/// file had.
 fn draw_size(
     durable: &Content,
     pending: &[Pending],
@@ -368,7 +372,7 @@ fn draw_size(
         match &each.change {
             Change::Write { offset, bytes } => size = size.max(offset + bytes.len() as u64),
             Change::Grow { size: grown } => size = size.max(*grown),
-            // It has not happened.
+            // This truncation has not happened.
             Change::Cut { .. } => {}
         }
         if sizes.last() != Some(&size) {
@@ -380,8 +384,8 @@ fn draw_size(
     (cut, chosen)
 }
 
-/// The parts of all writes by sector, each sector's in the order they were made. Of writes before the `cut` that has
-/// happened, only what lies below it.
+/// The parts of all writes by sector, in order. Of writes before the truncation `cut` only the part
+/// below its size.
 fn sectors(pending: &[Pending], cut: Option<(usize, u64)>) -> BTreeMap<u64, Vec<Part>> {
     let mut sectors: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
     for (write, each) in pending.iter().enumerate() {

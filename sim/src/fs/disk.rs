@@ -1,11 +1,12 @@
-//! The disk of one simulated server: folders, files, and the time that operations take.
+//! The disk of one simulated server: folders, files, and the duration of operations.
 //!
-//! Owns the state of the file system and the clock along which a worker's operations are laid out. Must not decide
-//! what survives a crash (`crash` does) nor when one comes (the world does).
+//! Owns the state of the file system and the timeline of a worker's operations. Must not decide
+//! what survives a crash (`crash` does) nor when one happens (the world does).
 //!
-//! Invariants: an operation begins where the one before it on the same worker ended, and takes an interval of virtual
-//! time; its effect is visible to programs at once, but durable only once a sync that began after it has ended. So a
-//! worker that makes many operations in one blocking call never makes them durable at one instant.
+//! Invariants: an operation begins where the previous one of the same worker ended, and takes an
+//! interval of virtual time. Its effect is visible to programs at once, but durable only once a
+//! sync that began after the operation has ended. So the operations of one blocking call never
+//! become durable at one instant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,13 +21,13 @@ use super::ops::{FsyncFault, Op, OpKind, Pace};
 use crate::faults::Fault;
 use crate::seed::Dice;
 
-/// The system's number for it.
+/// `EMFILE` on Linux.
 const TOO_MANY_FILES: i32 = 24;
 
-/// The longest that a slow operation takes, ns.
+/// Maximum duration of a slowed operation, ns.
 const SLOWEST: u64 = 10_000_000_000;
 
-/// Which directory of a server.
+/// A directory of a server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum FolderId {
     /// Log segments and the state file.
@@ -35,11 +36,11 @@ pub enum FolderId {
     Snapshots = 1,
 }
 
-/// A file, whatever its name.
+/// A file, independent of its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct FileId(pub(super) u64);
 
-/// A directory: names that programs see, names that are durable, and changes between.
+/// A directory: names that programs see, durable names, and pending changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folder {
     pub(super) live: Names,
@@ -49,7 +50,7 @@ pub(super) struct Folder {
     pub(super) locked: bool,
 }
 
-/// Names and their files. A file has one name at most.
+/// Names and their files. A file has at most one name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     by_name: BTreeMap<String, FileId>,
@@ -64,29 +65,30 @@ pub(super) enum NameChange {
     Remove { name: String },
 }
 
-/// Trouble that the world has prepared for this disk.
+/// Injected disk faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trouble {
-    /// The next write fails, part of it done.
+    /// The next write fails after a part of its bytes.
     pub write_error: bool,
-    /// The next sync of a file fails; what it covered is lost to later ones.
+    /// The next file sync fails; later syncs do not cover the pages that it covered.
     pub sync_error: Option<FsyncFault>,
     /// Bytes that all files together may have.
     pub capacity: Option<u64>,
-    /// For so long there is no room for snapshots.
+    /// Until then there is no room for snapshots.
     pub snapshots_full_until: Instant,
-    /// Bytes that they may have meanwhile; `None` where a descriptor lacks.
+    /// Bytes that snapshots may have meanwhile; `None`: creating one fails for lack of a file
+    /// descriptor.
     pub snapshots_capacity: Option<u64>,
-    /// Syncs do not end before.
+    /// Syncs do not end before this time.
     pub stalled_until: Instant,
-    /// Everything that begins before takes `slowness` times as long.
+    /// Operations that begin before this time take `slowness` times as long.
     pub slow_until: Instant,
     /// See `slow_until`.
     pub slowness: u64,
 }
 
 impl Trouble {
-    /// How long what this fault has begun goes on, of those that end by themselves.
+    /// The end of a fault's effect, for faults that end by themselves.
     pub fn until(&self, fault: Fault) -> Option<Instant> {
         let slow = (fault == Fault::DiskSlow).then_some(self.slow_until);
         let full = (fault == Fault::DiskSnapshotsFull).then_some(self.snapshots_full_until);
@@ -100,26 +102,26 @@ pub struct Disk {
     pub(super) folders: [Folder; 2],
     pub(super) files: BTreeMap<FileId, File>,
     next_file: u64,
-    /// Files with syncs that have not ended yet when last looked.
+    /// Files with syncs that had not ended at the last settling.
     pub(super) syncing: BTreeSet<FileId>,
-    /// Files that programs see no name of: nothing else can be forgotten.
+    /// Files without a visible name: the only candidates for removal.
     nameless: BTreeSet<FileId>,
-    /// Where the next operation begins.
+    /// Start time of the next operation.
     cursor: Instant,
     pub(super) dice: Dice,
     pace: Pace,
-    /// What the world has prepared.
+    /// Injected faults.
     pub trouble: Trouble,
-    /// An injected error was returned: what is in the page cache cannot be trusted any more.
+    /// The operation whose injected error was returned: the page cache is no longer trustworthy.
     failed: Option<OpKind>,
     ops: Vec<Op>,
     recording: bool,
-    /// The boot of the machine: another one after each power failure.
+    /// The boot id of the machine, which changes with each power failure.
     boot: NonZeroU128,
 }
 
 impl Disk {
-    /// From now on it draws with these dice.
+    /// Draws from this stream from now on.
     pub fn draw_anew(&mut self, dice: Dice) {
         self.dice = dice;
     }
@@ -143,17 +145,17 @@ impl Disk {
         }
     }
 
-    /// The id of this boot.
+    /// The boot id.
     pub(super) fn boot(&self) -> BootId {
         BootId(self.boot)
     }
 
-    /// The machine has been without power.
+    /// Begins a new boot, after a power failure.
     pub(super) fn reboot(&mut self) {
         self.boot = self.boot.saturating_add(1);
     }
 
-    /// A worker begins to work at `now`: its operations are laid out from here.
+    /// A worker begins at `now`: its operations are timed from here.
     pub fn begin(&mut self, now: Instant) {
         self.settle(now);
         self.cursor = now;
@@ -175,18 +177,18 @@ impl Disk {
         self.ops.iter().map(|op| op.span).collect()
     }
 
-    /// The operation whose injected failure the store was told of, if one was.
+    /// The operation whose injected error was returned to the store, if any.
     pub fn failed(&self) -> Option<OpKind> {
         self.failed
     }
 
-    /// After a power failure, with the fault mended.
+    /// Removes all injected faults and the record of a failure.
     pub fn mend(&mut self) {
         self.trouble = Trouble::default();
         self.failed = None;
     }
 
-    /// All files are gone, and their names. Nobody may hold a handle.
+    /// Removes all files and names. There must be no open handle.
     pub fn wipe(&mut self) {
         self.folders = [Folder::default(), Folder::default()];
         self.files.clear();
@@ -194,13 +196,13 @@ impl Disk {
         self.nameless.clear();
     }
 
-    /// The disk behaves from now on: no trouble, and a usual pace at least. What has failed has failed.
+    /// Removes injected faults, and limits latencies to usual ones. The record of a failure stays.
     pub fn calm(&mut self) {
         self.trouble = Trouble::default();
         self.pace = self.pace.calm();
     }
 
-    /// From now on every operation takes no time and nothing is recorded: for copies that are only examined.
+    /// Makes operations instantaneous and unrecorded, for copies that are only examined.
     pub(super) fn examine(&mut self) {
         self.pace = Pace::INSTANT;
         self.trouble = Trouble::default();
@@ -208,8 +210,8 @@ impl Disk {
         self.ops.clear();
     }
 
-    /// From `now` on operations follow each other without trouble, at one pace, and are recorded: for copies on which one
-    /// looks where they may be cut off.
+    /// From `now` on operations have equal durations, no faults, and are recorded: for copies on
+    /// which crash points are explored.
     pub(super) fn rehearse(&mut self, now: Instant) {
         self.pace = Pace::STEADY;
         self.trouble = Trouble::default();
@@ -217,12 +219,12 @@ impl Disk {
         self.begin(now);
     }
 
-    /// Bytes that all files have together, as programs see them.
+    /// Bytes of all files, as programs see them.
     pub fn used(&self) -> u64 {
         self.files.values().map(|file| file.live.size()).sum()
     }
 
-    /// Files that exist, named or held open.
+    /// Number of files, named or open.
     pub fn file_count(&self) -> usize {
         self.files.len()
     }
@@ -232,7 +234,7 @@ impl Disk {
         self.folders.iter().flat_map(|folder| folder.live.list()).collect()
     }
 
-    /// Names of all files in both folders, with their bytes and the number of changes that are not durable.
+    /// All files in both folders: name, size in bytes, and number of pending changes.
     pub fn sizes(&self) -> Vec<(String, u64, usize)> {
         let of = |(name, file): (&String, &FileId)| {
             let file = &self.files[file];
@@ -241,12 +243,12 @@ impl Disk {
         self.folders.iter().flat_map(|folder| folder.live.by_name.iter().map(of)).collect()
     }
 
-    /// Handles that are open.
+    /// Number of open handles.
     pub fn handle_count(&self) -> u32 {
         self.files.values().map(|file| file.handles).sum()
     }
 
-    /// Changes that a power failure could take away.
+    /// Number of changes that a power failure could lose.
     pub fn undurable(&self) -> usize {
         let files: usize = self.files.values().map(|file| file.pending.len()).sum();
         files + self.folders.iter().map(|folder| folder.pending.len()).sum::<usize>()
@@ -273,7 +275,7 @@ impl Disk {
         }
     }
 
-    /// Forgets files that no name and no handle leads to.
+    /// Removes files without any name or handle.
     fn collect(&mut self) {
         let (folders, files) = (&self.folders, &mut self.files);
         self.nameless.retain(|id| {
@@ -286,7 +288,7 @@ impl Disk {
         });
     }
 
-    /// After what programs see was recomputed: forgets files that nothing leads to.
+    /// Recomputes which files lack a visible name, and removes those without any name or handle.
     pub(super) fn collect_all(&mut self) {
         let seen = |id: &FileId| self.folders.iter().any(|folder| folder.live.leads_to(*id));
         self.nameless = self.files.keys().filter(|id| !seen(id)).copied().collect();
@@ -305,7 +307,7 @@ impl Disk {
         self.files.get_mut(&id).expect("an open file exists")
     }
 
-    /// Lays out one operation and records it.
+    /// Times one operation and records it.
     fn lay_out(&mut self, kind: OpKind, name: &str, offset: u64, length: u64, digest: u64) -> Span {
         let begin = self.cursor;
         let mut took = self.pace.draw(kind, length, &mut self.dice);
@@ -388,7 +390,7 @@ impl Disk {
         self.trouble.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(self.used()))
     }
 
-    /// Bytes that files in this folder may still get then.
+    /// Bytes by which files in this folder may grow at that time.
     fn free_space_in(&self, folder: FolderId, at: Instant) -> u64 {
         let capacity = self.trouble.snapshots_capacity;
         let capacity = capacity.filter(|_| self.is_full_of_snapshots(at, folder));
@@ -396,7 +398,7 @@ impl Disk {
         capacity.map_or(u64::MAX, room).min(self.free_space())
     }
 
-    /// The same, now.
+    /// The same at the worker's current time.
     pub(super) fn free_space_now(&self, folder: FolderId) -> u64 {
         self.free_space_in(folder, self.cursor)
     }
@@ -416,7 +418,7 @@ impl Disk {
         let full = grows > room;
         if full || self.trouble.write_error {
             self.trouble.write_error = false;
-            // Where there is no room for a snapshot, what is in the page cache is as good as ever.
+            // A full snapshot folder leaves the page cache trustworthy.
             if !full || !self.is_snapshot(id) {
                 self.failed = Some(OpKind::Write);
             }
@@ -436,18 +438,18 @@ impl Disk {
         self.folders[FolderId::Snapshots as usize].live.leads_to(id)
     }
 
-    /// Bytes by which this file may grow then.
+    /// Bytes by which this file may grow at that time.
     fn room_for(&self, id: FileId, at: Instant) -> u64 {
         let folder = if self.is_snapshot(id) { FolderId::Snapshots } else { FolderId::Log };
         self.free_space_in(folder, at)
     }
 
-    /// Is this the folder of snapshots, in which there is no room then?
+    /// Whether this is the snapshot folder, and has no room at that time.
     fn is_full_of_snapshots(&self, at: Instant, folder: FolderId) -> bool {
         folder == FolderId::Snapshots && at < self.trouble.snapshots_full_until
     }
 
-    /// Bytes that all snapshots have together.
+    /// Bytes of all snapshots.
     pub(super) fn used_by_snapshots(&self) -> u64 {
         let snapshots = &self.folders[FolderId::Snapshots as usize].live;
         snapshots.files.iter().map(|file| self.file(*file).live.size()).sum()
@@ -469,7 +471,7 @@ impl Disk {
             return Err(no_space(&name));
         }
         if self.failed == Some(OpKind::Preallocate) {
-            // The store has taken less.
+            // The store has retried with a smaller size.
             self.failed = None;
         }
         self.file_mut(id).change(span, Change::Grow { size });
@@ -502,7 +504,7 @@ impl Disk {
     }
 
     pub(super) fn close(&mut self, id: FileId) {
-        // A crash may have taken the file away under a handle that is dropped only now.
+        // A crash may have removed the file before its handle is dropped.
         if let Some(file) = self.files.get_mut(&id) {
             file.handles = file.handles.saturating_sub(1);
             file.share();
@@ -515,14 +517,14 @@ impl Disk {
 }
 
 impl Folder {
-    /// Makes a change visible, and pending; says which file has no name any more.
+    /// Makes a change visible, and pending. Returns the file that lost its name, if any.
     fn change(&mut self, span: Span, change: NameChange) -> Option<FileId> {
         let lost = self.live.apply(&change);
         self.pending.push((span, change));
         lost
     }
 
-    /// Makes durable what had ended by `begin`; says whether a name went away.
+    /// Makes durable the changes that had ended by `begin`. Returns whether a name was removed.
     pub(super) fn synced(&mut self, begin: Instant) -> bool {
         let mut removed = false;
         let durable = &mut self.durable;
@@ -537,7 +539,7 @@ impl Folder {
         removed
     }
 
-    /// Recomputes what programs see.
+    /// Recomputes the visible names.
     pub(super) fn rebuild(&mut self) {
         self.live = self.durable.clone();
         for (_, change) in &self.pending {
@@ -545,7 +547,7 @@ impl Folder {
         }
     }
 
-    /// Does a name lead to this file, or may one after a crash?
+    /// Whether a name leads to this file, or may do so after a crash.
     fn mentions(&self, id: FileId) -> bool {
         let made = |change: &NameChange| match change {
             NameChange::Create { file, .. } => *file == id,
@@ -566,7 +568,7 @@ impl Names {
         self.by_name.keys().cloned().collect()
     }
 
-    /// In order.
+    /// In order of names.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, FileId)> {
         self.by_name.iter().map(|(name, file)| (name.as_str(), *file))
     }
@@ -575,7 +577,7 @@ impl Names {
         self.files.contains(&file)
     }
 
-    /// Says which file has no name any more.
+    /// Returns the file that lost its name, if any.
     pub(super) fn apply(&mut self, change: &NameChange) -> Option<FileId> {
         let lost = match change {
             NameChange::Create { name, file } => {

@@ -1,4 +1,4 @@
-//! The simulated file system: the real store runs on it unchanged.
+//! The simulated file system, on which the real store runs unchanged.
 //!
 //! Owns the implementation of [`Vfs`] on a [`Disk`]. Must not know what the bytes mean.
 
@@ -41,7 +41,7 @@ pub struct SimFile {
     file: FileId,
 }
 
-/// Keeps a folder to one process.
+/// The lock that keeps a folder to one process.
 #[derive(Debug)]
 pub struct SimLock {
     disk: Rc<RefCell<Disk>>,
@@ -61,7 +61,7 @@ impl SimFs {
         SimFs::both(&Rc::new(RefCell::new(copy)))
     }
 
-    /// The same, where what is done from `now` on is laid out and recorded: with the copy.
+    /// The same, with operations from `now` on timed and recorded. Also returns the copy.
     pub fn rehearsal(disk: &Disk, now: Instant, luck: Luck) -> (Rc<RefCell<Disk>>, SimFs, SimFs) {
         let mut copy = disk.survivor(now, luck);
         copy.rehearse(now);

@@ -1,4 +1,4 @@
-//! Operations of a simulated disk: their kinds, how long they take, and how they are recorded.
+//! Operations of a simulated disk: kinds, durations, and records.
 //!
 //! Owns the latency model. Must not change any file.
 
@@ -8,7 +8,7 @@ use super::content::Span;
 use crate::seed::Dice;
 use crate::trace::Fingerprint;
 
-/// What is done.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the methods of `Vfs`")]
@@ -27,7 +27,7 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Does it change what a later one finds?
+    /// Whether it changes what later operations find.
     pub fn changes(self) -> bool {
         match self {
             OpKind::List | OpKind::Open | OpKind::Read => false,
@@ -43,18 +43,18 @@ impl OpKind {
     }
 }
 
-/// One operation that was made, for the trace and for choosing where to crash.
+/// A recorded operation, for the trace and for choosing crash points.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// What.
+    /// The kind.
     pub kind: OpKind,
-    /// To which file.
+    /// The file's name.
     pub name: String,
-    /// Where, or to which size.
+    /// The offset, or the new size.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub length: u64,
-    /// Of the bytes written.
+    /// Digest of the bytes written.
     pub digest: u64,
     /// When.
     pub span: Span,
@@ -63,32 +63,34 @@ pub struct Op {
 /// How a sync fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FsyncFault {
-    /// An error once; the pages are then clean, so later syncs succeed and make nothing of it durable.
+    /// One error; the pages are clean afterwards, so later syncs succeed without making them
+    /// durable.
     PagesLost,
 }
 
-/// How long operations take, ns.
+/// Durations of operations, ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Mean time of a sync; one in a thousand takes a hundred times as long.
+    /// Mean duration of a sync; one in a thousand takes a hundred times as long.
     pub sync_mean: u64,
-    /// Mean time of every other operation.
+    /// Mean duration of every other operation.
     pub op_mean: u64,
-    /// Time for a KiB written or read.
+    /// Additional duration per KiB written or read.
     pub per_kib: u64,
-    /// Everything takes the mean, always.
+    /// Every operation takes exactly the mean.
     pub steady: bool,
 }
 
 impl Pace {
-    /// One operation takes as long as the other, 1 us.
+    /// Every operation takes 1 us.
     pub const STEADY: Pace = Pace { sync_mean: 1_000, op_mean: 1_000, per_kib: 0, steady: true };
 
-    /// Takes no time at all.
+    /// Operations take no time.
     pub const INSTANT: Pace = Pace { sync_mean: 0, op_mean: 0, per_kib: 0, steady: true };
 
-    /// That of a usual disk, or its own if that is faster: what the load was drawn for must be carried after the heal, too
-    /// (seed 0x1c0000000133 of the swarm: syncs of 58 us became syncs of 1 ms, too slow without group commit).
+    /// The pace of a usual disk, or its own if that is faster: the healed disk must carry the load
+    /// that was drawn for it (seed 0x1c0000000133 of the swarm: syncs of 58 us became syncs of 1
+    /// ms, too slow without group commit).
     pub(super) fn calm(self) -> Pace {
         Pace {
             sync_mean: self.sync_mean.min(1_000_000),
@@ -130,7 +132,7 @@ pub(super) fn digest(bytes: &[u8]) -> u64 {
 }
 
 impl Op {
-    /// The numbers of the operation, for the trace's hash.
+    /// The operation as numbers, for the trace's hash.
     pub fn words(&self) -> [u64; 6] {
         [
             self.kind as u64,

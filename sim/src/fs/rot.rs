@@ -1,9 +1,10 @@
-//! What is durable on a disk changes by itself.
+//! Bit rot: durable bytes change by themselves.
 //!
-//! Owns where: in what is read when a server starts, and must be found to be damaged then. What a file was written last is
-//! left alone, as nobody could say whether the end of a log was ever whole, except where somebody can: the state file says how
-//! far the log had come when it was written, a process that has stopped or whose log was quiet has recorded its end, and a
-//! process that was killed has lost nothing of what it had written.
+//! Owns where: only in data that recovery reads and must find to be damaged. The last write of a
+//! file is left alone, since recovery cannot know whether the end of a log was ever complete. The
+//! exceptions: the state file records the end of the log at the time it was written, a stopped
+//! process or one with an idle log has recorded the end, and a killed process has lost nothing that
+//! it had written.
 
 use super::Disk;
 use super::content::LastWrite;
@@ -11,15 +12,15 @@ use super::crash::SECTOR;
 use super::disk::FileId;
 use crate::seed::Dice;
 
-/// What says how far the log had come.
+/// The file that records the end of the log.
 const STATE: &str = "state";
-/// The kind of files that it speaks of.
+/// The kind of the log's files.
 const LOG: &str = "log";
 
 /// Bytes of a batch before its first transaction.
 const LEAST_BATCH: u64 = 60;
 
-/// Where something may change.
+/// A range that may change.
 #[derive(Clone, Debug)]
 struct Place {
     name: String,
@@ -28,31 +29,33 @@ struct Place {
     to: u64,
 }
 
-/// What is known of the end of the log when a process has ended.
+/// What is known about the end of the log when a process has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogEnd {
-    /// No more than what the state file says.
+    /// Only what the state file says.
     Unknown,
-    /// The process was killed: a bit of what it wrote last shows, as long as the machine is not started again.
+    /// The process was killed: a changed bit of its last write is detected until the machine
+    /// reboots.
     Written,
-    /// The process has recorded it: whatever changes shows.
+    /// The process has recorded the end: any change is detected.
     Recorded,
 }
 
-/// What has changed.
+/// The damage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rotten {
     /// In words.
     pub what: String,
     /// The file's name.
     pub file: String,
-    /// Does it show only as long as the machine is not started again?
+    /// Whether it is detected only until the machine reboots.
     pub under_this_boot: bool,
 }
 
 impl Disk {
-    /// A bit changes, or a sector, of the newest file of some kind (its name up to the first dot), or what the log was written
-    /// last, as far as that must show. Nobody may hold a handle. Says what has changed; nothing, where nothing can.
+    /// Damages a bit or a sector of the newest file of some kind (its name up to the first dot), or
+    /// the last write of the log, as far as recovery must detect that. There must be no open
+    /// handle. Returns the damage; `None` if no file qualifies.
     pub fn rot(&mut self, end: LogEnd, dice: &mut Dice) -> Option<Rotten> {
         let newest = self.newest_of_each_kind();
         let last = self.last_of_log(&newest, end).filter(|_| dice.chance(1, 2));
@@ -63,7 +66,7 @@ impl Disk {
             None => dice.pick(&newest).clone(),
         };
         let only_a_bit = is_last && end == LogEnd::Written && self.vouched_end(&newest).is_none();
-        // What vouches for it may be a note that the next power failure takes.
+        // The record of the end may be a note that the next power failure discards.
         let under_this_boot = is_last && end == LogEnd::Written;
         if is_last && !only_a_bit && dice.chance(1, 4) {
             return Some(Rotten { under_this_boot, ..self.cut_short(&place, dice) });
@@ -72,9 +75,9 @@ impl Disk {
         Some(Rotten { what, file: place.name, under_this_boot })
     }
 
-    /// The file ends somewhere inside this place.
+    /// Truncates the file inside this range.
     fn cut_short(&mut self, place: &Place, dice: &mut Dice) -> Rotten {
-        // Behind its last entry there may be zeros, and the mark of its end.
+        // Behind its last entry there may be zeros, and the end marker.
         let size = dice.range(place.from, place.from.max(place.to - LEAST_BATCH));
         let file = self.file_mut(place.file);
         file.cut_durable(size);
@@ -82,13 +85,13 @@ impl Disk {
         Rotten { what, file: place.name.clone(), under_this_boot: false }
     }
 
-    /// A bit changes in this place, or a sector.
+    /// Changes a bit or a sector in this range.
     fn change(&mut self, place: &Place, only_a_bit: bool, dice: &mut Dice) -> String {
         let Place { name, file, from, to } = place.clone();
         let mut bytes =
             vec![0; usize::try_from(to - from).expect("simulated files fit into memory")];
         self.file(file).live.read(from, &mut bytes);
-        // Zeros are mostly what fills a block.
+        // Prefers nonzero bytes, since most zeros are padding.
         let meant: Vec<usize> =
             (0..).zip(&bytes).filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
         let at = if meant.is_empty() { dice.upto(bytes.len() - 1) } else { *dice.pick(&meant) };
@@ -108,7 +111,7 @@ impl Disk {
         format!("{} B of {name} at {begin} are damaged", bytes.len())
     }
 
-    /// Of the newest file of each kind all that something was written behind.
+    /// The newest file of each kind, up to its last write.
     fn newest_of_each_kind(&self) -> Vec<Place> {
         let names = self.folders.iter().flat_map(|folder| folder.live.pairs());
         let mut newest: Vec<Place> = Vec::new();
@@ -118,14 +121,14 @@ impl Disk {
             if name.split('.').nth(2).is_some() || to == 0 {
                 continue;
             }
-            // Names are in order, those of a kind, too.
+            // Names are sorted, so those of one kind are adjacent.
             newest.pop_if(|before| kind(&before.name) == kind(name));
             newest.push(Place { name: name.to_owned(), file, from: 0, to });
         }
         newest
     }
 
-    /// What the log was written last, if a change of it must show.
+    /// The last write of the log, if recovery must detect a change of it.
     fn last_of_log(&self, newest: &[Place], end: LogEnd) -> Option<Place> {
         match end {
             LogEnd::Unknown => self.vouched_end(newest),
@@ -138,7 +141,7 @@ impl Disk {
         }
     }
 
-    /// What the log was written last, if the state file was written after it.
+    /// The last write of the log, if the state file was written after it.
     fn vouched_end(&self, newest: &[Place]) -> Option<Place> {
         let of = |wanted: &str| newest.iter().find(|place| kind(&place.name) == Some(wanted));
         let last = |place: &Place| self.file(place.file).kept_last();
@@ -149,7 +152,7 @@ impl Disk {
     }
 }
 
-/// What kind of a file this is, by its name.
+/// The kind of a file, by its name.
 fn kind(name: &str) -> Option<&str> {
     name.split('.').next()
 }

@@ -1,4 +1,4 @@
-//! Each kind of loss has a test that proves it can happen, and each promise one that it is kept.
+//! Tests that each kind of loss can happen, and that each guarantee holds.
 
 use std::cell::RefCell;
 use std::io;
@@ -47,7 +47,7 @@ impl Rig {
         self.disk.borrow().cursor()
     }
 
-    /// A file of `size` bytes of 1 that is durable under its name.
+    /// Creates a file of `size` bytes of 1 that is durable, with a durable name.
     fn durable(&self, name: &str, size: usize) {
         let mut file = self.fs.create(name).expect("create");
         file.write_at(0, &vec![1; size]).expect("write");
@@ -56,7 +56,7 @@ impl Rig {
     }
 }
 
-/// Runs `story` on many seeds and counts those where `fires`.
+/// Runs `story` on 200 seeds, and counts those where `fires` holds after a power failure.
 fn count(story: impl Fn(&Rig), fires: impl Fn(&Rig, &Losses) -> bool) -> usize {
     (0..200)
         .filter(|&seed| {
@@ -76,7 +76,7 @@ fn overwrite(rig: &Rig) {
 }
 
 #[test]
-fn what_was_synced_survives_every_power_failure() {
+fn synced_data_survives_every_power_failure() {
     for seed in 0..100 {
         let rig = rig(seed);
         rig.durable("a", 5_000);
@@ -86,7 +86,7 @@ fn what_was_synced_survives_every_power_failure() {
 }
 
 #[test]
-fn a_name_without_sync_dir_may_vanish_though_its_bytes_were_synced() {
+fn unsynced_name_may_vanish_with_synced_bytes() {
     let story = |rig: &Rig| {
         let mut file = rig.fs.create("a").expect("create");
         file.write_at(0, b"bytes").expect("write");
@@ -100,7 +100,7 @@ fn a_name_without_sync_dir_may_vanish_though_its_bytes_were_synced() {
 }
 
 #[test]
-fn unsynced_bytes_are_lost_kept_torn_reordered_or_garbled() {
+fn unsynced_bytes_may_be_lost_kept_torn_reordered_or_garbled() {
     let fired = |fires: fn(&Losses) -> bool| count(overwrite, |_, losses| fires(losses));
     for (what, times) in [
         ("lost", fired(|l| l.changes_lost > 0)),
@@ -124,7 +124,7 @@ fn bytes_outside_of_written_ranges_never_change() {
 }
 
 #[test]
-fn a_file_may_grow_without_its_bytes() {
+fn file_size_may_survive_without_its_bytes() {
     let story = |rig: &Rig| {
         rig.durable("a", 512);
         rig.fs.open("a").expect("open").write_at(512, &[2; 1_024]).expect("write");
@@ -137,7 +137,7 @@ fn a_file_may_grow_without_its_bytes() {
 }
 
 #[test]
-fn a_removed_file_may_come_back_and_a_renamed_one_keep_its_old_name() {
+fn power_failure_may_undo_unsynced_remove_and_rename() {
     let removal = |rig: &Rig| {
         rig.durable("a", 10);
         rig.fs.remove("a").expect("remove");
@@ -163,7 +163,7 @@ fn a_removed_file_may_come_back_and_a_renamed_one_keep_its_old_name() {
 }
 
 #[test]
-fn names_may_survive_out_of_order() {
+fn unsynced_names_may_survive_out_of_order() {
     let story = |rig: &Rig| {
         for name in ["a", "b", "c"] {
             drop(rig.fs.create(name).expect("create"));
@@ -177,7 +177,7 @@ fn names_may_survive_out_of_order() {
 }
 
 #[test]
-fn a_kill_keeps_the_page_cache_and_a_later_power_failure_takes_it() {
+fn page_cache_survives_kill_and_may_be_lost_later() {
     let mut lost = 0;
     for seed in 0..50 {
         let rig = rig(seed);
@@ -193,7 +193,7 @@ fn a_kill_keeps_the_page_cache_and_a_later_power_failure_takes_it() {
 }
 
 #[test]
-fn an_operation_that_had_not_begun_never_happens() {
+fn operation_that_begins_after_the_crash_never_happens() {
     let rig = rig(1);
     rig.durable("a", 10);
     let before = rig.now();
@@ -208,7 +208,7 @@ fn an_operation_that_had_not_begun_never_happens() {
 }
 
 #[test]
-fn a_sync_makes_nothing_durable_before_it_ends() {
+fn sync_in_progress_may_not_make_data_durable() {
     let mut lost = 0;
     for seed in 0..50 {
         let rig = rig(seed);
@@ -225,7 +225,7 @@ fn a_sync_makes_nothing_durable_before_it_ends() {
 }
 
 #[test]
-fn a_write_under_way_is_cut() {
+fn write_in_progress_may_be_partial() {
     let cut = (0..50)
         .filter(|&seed| {
             let rig = rig(seed);
@@ -243,7 +243,7 @@ fn a_write_under_way_is_cut() {
 }
 
 #[test]
-fn a_failed_sync_says_so_once_and_its_pages_are_lost_to_later_ones() {
+fn failed_sync_errors_once_and_later_syncs_skip_its_pages() {
     let mut lost = 0;
     for seed in 0..50 {
         let rig = rig(seed);
@@ -262,7 +262,7 @@ fn a_failed_sync_says_so_once_and_its_pages_are_lost_to_later_ones() {
 }
 
 #[test]
-fn a_write_error_leaves_a_part_and_a_full_disk_says_so() {
+fn failed_write_is_partial_and_full_disk_reports_storage_full() {
     let rig = rig(3);
     rig.durable("a", 10);
     rig.disk.borrow_mut().trouble.write_error = true;
@@ -299,7 +299,7 @@ fn stalls_and_slowness_take_time() {
 }
 
 #[test]
-fn of_the_newest_of_a_kind_all_rots_but_what_was_written_last() {
+fn rot_spares_the_last_write_of_the_newest_file() {
     let mut reached = [0; 2];
     for seed in 0..200 {
         let rig = rig(seed);
@@ -345,13 +345,13 @@ fn of_the_newest_of_a_kind_all_rots_but_what_was_written_last() {
 }
 
 #[test]
-fn the_end_of_the_log_rots_where_the_state_file_was_written_after_it() {
+fn log_end_may_rot_if_state_file_was_written_later() {
     let write = |rig: &Rig, name: &str| {
         let mut file = rig.fs.open(name).expect("open");
         file.write_at(3_000, &[1; 500]).expect("write");
         file.sync().expect("sync");
     };
-    // Where in the log something has changed, if there.
+    // Offset of the first damaged byte of the log, if it was damaged.
     let rots = |rig: &Rig, seed: u64| {
         rig.crash(LATER, Crash::Kill);
         let mut dice = Seeds::new(seed).stream("rot", 1);
@@ -378,9 +378,10 @@ fn the_end_of_the_log_rots_where_the_state_file_was_written_after_it() {
     assert!((50..150).contains(&ends), "{ends} of 200");
 }
 
-/// What a process has written last may change where that must show: a bit after a kill, anything where the end is recorded.
+/// The last write may be damaged as far as recovery must detect that: a bit after a kill, anything
+/// if the end is recorded.
 #[test]
-fn the_end_of_the_log_rots_as_far_as_that_must_show() {
+fn log_end_rots_only_where_recovery_detects_it() {
     let (mut bits, mut cuts, mut others) = (0, 0, 0);
     for seed in 0..400 {
         let rig = rig(seed);
@@ -411,7 +412,7 @@ fn the_end_of_the_log_rots_as_far_as_that_must_show() {
 }
 
 #[test]
-fn another_boot_begins_with_each_power_failure_and_with_no_kill() {
+fn boot_id_changes_with_power_failure_and_not_with_kill() {
     let rig = rig(1);
     let first = rig.fs.boot_id();
     rig.crash(LATER, Crash::Kill);
@@ -423,7 +424,7 @@ fn another_boot_begins_with_each_power_failure_and_with_no_kill() {
 }
 
 #[test]
-fn snapshots_find_no_room_or_no_descriptor_for_a_while_and_logs_do() {
+fn full_snapshot_folder_leaves_room_for_logs() {
     let (mut no_room, mut no_descriptor) = (0, 0);
     for seed in 0..60 {
         let rig = rig(seed);
@@ -452,7 +453,7 @@ fn snapshots_find_no_room_or_no_descriptor_for_a_while_and_logs_do() {
 }
 
 #[test]
-fn ground_truth_is_the_worst_or_the_best_power_failure() {
+fn sampled_power_failure_is_the_worst_or_the_best() {
     let rig = rig(5);
     rig.durable("a", 10);
     let mut file = rig.fs.open("a").expect("open");
@@ -471,7 +472,7 @@ fn ground_truth_is_the_worst_or_the_best_power_failure() {
 }
 
 #[test]
-fn a_drawn_power_failure_may_bring_back_the_first_and_the_last_of_three_names() {
+fn drawn_power_failure_may_restore_any_subset_of_removed_names() {
     let rig = rig(9);
     for name in ["a", "b", "c"] {
         rig.durable(name, 10);
@@ -495,7 +496,7 @@ fn a_drawn_power_failure_may_bring_back_the_first_and_the_last_of_three_names() 
 }
 
 #[test]
-fn a_folder_is_locked_once_and_a_crash_unlocks_it() {
+fn folder_lock_is_exclusive_and_released_by_a_crash() {
     let rig = rig(6);
     let lock = rig.fs.lock().expect("free");
     assert_eq!(rig.fs.lock().expect_err("taken").kind(), io::ErrorKind::WouldBlock);
@@ -505,7 +506,7 @@ fn a_folder_is_locked_once_and_a_crash_unlocks_it() {
 }
 
 #[test]
-fn files_without_name_and_handle_are_forgotten() {
+fn file_without_name_and_handle_is_removed() {
     let rig = rig(7);
     rig.durable("a", 10);
     rig.fs.remove("a").expect("remove");
@@ -515,7 +516,7 @@ fn files_without_name_and_handle_are_forgotten() {
 }
 
 #[test]
-fn a_removed_file_is_kept_until_nothing_can_lead_to_it() {
+fn removed_file_is_kept_while_a_name_may_reappear() {
     let rig = rig(8);
     let files = || {
         rig.disk.borrow_mut().take_ops();

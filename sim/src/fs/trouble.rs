@@ -1,6 +1,7 @@
-//! Trouble that begins: how long it lasts, and how bad it is.
+//! Injection of disk faults: durations and severities.
 //!
-//! Owns these draws. Must not decide when it strikes, nor what it does to operations: `disk` and `ops` know.
+//! Owns these draws. Must not decide when a fault strikes, nor its effect on operations: `disk` and
+//! `ops` do.
 
 use zabkeeper_core::Instant;
 
@@ -10,7 +11,7 @@ use crate::seed::Dice;
 
 const MS: u64 = 1_000_000;
 
-/// Lets the trouble begin that this fault is; says whether it is one of a disk.
+/// Injects the fault. Returns whether it is a disk fault.
 pub fn disturb(disk: &mut Disk, fault: Fault, dice: &mut Dice, now: Instant) -> bool {
     if fault == Fault::DiskSlow {
         disk.trouble.slowness = dice.range(10, 100);

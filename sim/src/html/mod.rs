@@ -1,7 +1,7 @@
-//! A run as one page that needs nothing else: `--html FILE`.
+//! The HTML report of a run, a self-contained page: `--html FILE`.
 //!
-//! Owns what of a chronicle goes onto the page, and how much. The drawing is in `page/*.js`; it gets columns of
-//! numbers, times in microseconds and each as the difference to the one before.
+//! Owns which parts of a chronicle go onto the page, and how many. `page/*.js` draws them; it
+//! receives columns of numbers, with times in microseconds, as differences to the previous number.
 
 use serde_json::{Value, json};
 use zabkeeper_core::{Instant, ServerId, Zxid};
@@ -17,23 +17,24 @@ use crate::stream::Party;
 use crate::trace::Kind;
 use crate::trace::plain::positions_in;
 
-/// Beyond so many, older ones are left out; the page says so.
+/// Maximum numbers of entries; older ones are omitted, and the page says so.
 const MESSAGES_MAX: usize = 90_000;
 const CALLS_MAX: usize = 20_000;
 const TOLD_MAX: usize = 30_000;
-/// Clients above this number have no lane, but for those that a failure names: a browser draws nothing that is higher than it can.
+/// Clients beyond this number have no row, except those that a failure names: browsers limit the
+/// height of a drawing.
 const CLIENTS_MAX: usize = 1_000;
-/// With more changes of servers than this, positions are kept this often, ns, but for all of them this long before the
-/// end of a failed run.
+/// If servers have more status changes than this, zxids are sampled at this interval, ns, except
+/// within the last part before the end of a failed run, ns.
 const STATES_MAX: usize = 40_000;
 const SAMPLE: u64 = 20_000_000;
 const CLOSE: u64 = 2_000_000_000;
-/// A longer text is cut.
+/// Maximum length of a text.
 const TEXT_MAX: usize = 160;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-/// One script: the later parts use what the earlier ones define.
+/// One script: later parts use definitions of earlier ones.
 const SCRIPT: &str = concat!(
     include_str!("page/data.js"),
     include_str!("page/view.js"),
@@ -45,17 +46,17 @@ const SCRIPT: &str = concat!(
     include_str!("page/input.js"),
 );
 
-/// The page. `called`: what the run is called, and the command that shows it again.
+/// The page. `called`: the run's title, and the command that reproduces it.
 pub fn page(report: &Report, chronicle: &Chronicle, called: (&str, &str)) -> String {
-    // Within a script element only this could end it.
+    // Inside a script element only `<` could end it.
     let data = data(report, chronicle, called).to_string().replace('<', "\\u003c");
-    // The parts come last to first, so that no part is searched for the marks of another.
+    // Later parts are replaced first, so that no inserted part is searched for placeholders.
     PAGE.replacen("/*STYLE*/", STYLE, 1)
         .replacen("/*SCRIPT*/", SCRIPT, 1)
         .replacen("/*DATA*/", &data, 1)
 }
 
-/// What the page draws.
+/// The data that the page draws.
 pub fn data(report: &Report, chronicle: &Chronicle, (name, repro): (&str, &str)) -> Value {
     let outcome = &report.outcome;
     let lanes = Lanes::of(report, chronicle);
@@ -81,7 +82,7 @@ pub fn data(report: &Report, chronicle: &Chronicle, (name, repro): (&str, &str))
     })
 }
 
-/// Rows of the drawing: servers first, then clients.
+/// The rows: servers first, then clients.
 struct Lanes {
     servers: Vec<ServerId>,
     clients: Vec<u32>,
@@ -91,7 +92,7 @@ struct Lanes {
 impl Lanes {
     fn of(report: &Report, chronicle: &Chronicle) -> Lanes {
         let servers: Vec<ServerId> = report.outcome.roles.changes().keys().copied().collect();
-        // Whoever never calls, and never has a session, is somebody who only breaks the protocol.
+        // A client without calls and sessions is an intruder.
         let sessions = chronicle.conns.iter().filter(|conn| conn.session != 0);
         let callers = chronicle.calls.iter().map(|call| call.client.0);
         let mut clients: Vec<u32> = callers.chain(sessions.map(|conn| conn.client.0)).collect();
@@ -108,7 +109,7 @@ impl Lanes {
         Lanes { servers, left_out: all - clients.len(), clients }
     }
 
-    /// The row; -1 for what has none.
+    /// The index of a row; -1 if there is none.
     fn index(&self, lane: Lane) -> i64 {
         let place = match lane {
             Lane::World => None,
@@ -156,14 +157,14 @@ fn states(report: &Report, chronicle: &Chronicle, lanes: &Lanes) -> Value {
     lanes.servers.iter().map(of).collect()
 }
 
-/// Without those in which only positions have changed, and too often.
+/// Drops statuses in which only zxids changed, if they are too frequent.
 fn sampled(all: &[State], close: u64) -> Vec<State> {
     let mut kept: Vec<State> = Vec::new();
     for (index, state) in all.iter().enumerate() {
         let shape = |s: &State| (s.role, s.leader, s.epochs, s.halted);
         let same = kept.last().is_some_and(|last| shape(last) == shape(state));
         let soon = kept.last().is_some_and(|last| state.at.0 - last.at.0 < SAMPLE);
-        // The last one before a change says how far it got.
+        // The last status before another change shows the final zxids.
         let ends = all.get(index + 1).is_none_or(|next| shape(next) != shape(state));
         if !(same && soon) || ends || state.at.0 >= close {
             kept.push(*state);
@@ -294,7 +295,7 @@ fn client_of(party: &Party) -> Option<i64> {
 
 fn told(chronicle: &Chronicle, lanes: &Lanes) -> Value {
     let skipped = chronicle.told.len().saturating_sub(TOLD_MAX);
-    // Faults are drawn with whom they hit, and phases by themselves.
+    // Faults are drawn with their targets, and phases separately.
     let drawn = |entry: &&Entry| !matches!(entry.kind, Kind::Fault | Kind::Phase);
     let list: Vec<&Entry> = chronicle.told[skipped..].iter().filter(drawn).collect();
     let plain =
@@ -309,14 +310,14 @@ fn told(chronicle: &Chronicle, lanes: &Lanes) -> Value {
     })
 }
 
-/// Numbers as differences to the one before: shorter, and JavaScript adds them up exactly.
+/// Numbers as differences to the previous one: shorter, and JavaScript sums them exactly.
 fn differences(numbers: impl Iterator<Item = u64>) -> Vec<i64> {
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let mut last = 0;
     numbers.map(|n| signed(n) - std::mem::replace(&mut last, signed(n))).collect()
 }
 
-/// Exact in a float of 64 bits as long as the epoch is below 2^21.
+/// Exact in a 64-bit float while the epoch is below 2^21.
 fn number(zxid: Zxid) -> u64 {
     zxid.0
 }

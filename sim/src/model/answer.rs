@@ -1,7 +1,8 @@
-//! What a write must answer, once it has become a transaction.
+//! The right answer to a write, after it has become a transaction.
 //!
-//! Owns the results of transactions, operation by operation. Must not look at the state: what a result shows was noted
-//! when the transaction was applied, because later operations of a multi may have changed it again.
+//! Owns the results of transactions, operation by operation. Must not read the present state: stats
+//! were noted when the transaction was applied, because later operations of a multi may have
+//! changed the nodes again.
 
 use std::cmp::Ordering;
 
@@ -11,11 +12,12 @@ use zabkeeper_core::wire::{MultiResult, ReplyBody, ReplyKind, Request, Stat};
 
 use super::Logged;
 
-/// ZooKeeper's runtime inconsistency: what operations behind the failed one of a multi answer (MULTI-03).
+/// ZooKeeper's `RUNTIMEINCONSISTENCY`: the result of operations behind the failed one of a multi
+/// (MULTI-03).
 const AFTER_THE_FAILURE: i32 = -2;
 
 impl Logged {
-    /// The answer to the request that has become this transaction.
+    /// The answer to the request that became this transaction.
     pub fn answer(&self, request: &Request) -> Result<ReplyBody, ErrorCode> {
         let stat = || *self.stats.first().expect("noted for each creation and change of data");
         Ok(match &self.txn.op {
@@ -39,7 +41,7 @@ impl Logged {
     }
 }
 
-/// A multi that was done (MULTI-02): each result shows its node as it was at its turn.
+/// The results of a successful multi (MULTI-02): each shows its node right after its operation.
 fn done(request: &Request, ops: &[TxnOp], stats: &[Stat]) -> Vec<MultiResult> {
     let Request::Multi(requests) = request else {
         return Vec::new();

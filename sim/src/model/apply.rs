@@ -1,7 +1,7 @@
-//! One committed transaction after the other: what it must be, and what it does.
+//! Applies committed transactions, one at a time: checks each against the state and changes it.
 //!
-//! Owns every change of the model. A transaction is staged first, and a wrong one leaves no trace. Must not ask why a
-//! transaction was made: `decide` and the oracle do.
+//! Owns every change of the model. A transaction is staged first, and a wrong one changes nothing.
+//! Must not check why a transaction was proposed: `decide` and the oracles do.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::stage::{Changes, Header, Move, Stage, demand, wrong};
 use super::{Firing, Kind, Logged, Model, Node, Session, Wrong, path, session_share};
 
 impl Model {
-    /// Applies the next transaction and says what it fired, in the order in which it must be told.
+    /// Applies the next transaction and returns its firings, in the order of their events.
     ///
     /// # Errors
-    /// The state does not allow it; the model is unchanged.
+    /// The state does not allow the transaction; the model is unchanged.
     pub fn apply(&mut self, txn: Txn) -> Result<Vec<Firing>, Wrong> {
         if txn.zxid <= self.tip() {
             return Err(wrong(Kind::Order, format!("{} follows {}", txn.zxid, self.tip())));
@@ -116,7 +116,7 @@ impl Model {
         self.uses_up(txn.session);
     }
 
-    /// No session of the same server has this id, or one before it, any more.
+    /// Raises the highest session id of the session's server, which the digest covers.
     fn uses_up(&mut self, id: SessionId) {
         let server = id.0.to_be_bytes()[0];
         let before = self.last_sessions.get(&server).copied();
@@ -134,7 +134,7 @@ impl Model {
         self.digest = self.digest.wrapping_sub(session_share(txn.session, session));
     }
 
-    /// Replaces a node and keeps the digest.
+    /// Replaces a node and updates the digest.
     fn put(&mut self, txn: &Txn, path: String, node: Option<Node>) {
         let share = |node: &Node| node.share(&path);
         let added = node.as_ref().map_or(0, share);

@@ -1,6 +1,7 @@
-//! Who a client is, and what a list grants to it (ACL rows).
+//! Identities of clients, and what an ACL grants to them (ACL rows).
 //!
-//! Owns the schemes `world`, `auth`, `digest`, `ip`, `x509`, `ensemble` and `super`. Must not know nodes or connections.
+//! Owns the schemes `world`, `auth`, `digest`, `ip`, `x509`, `ensemble` and `super`. Must not know
+//! nodes or connections.
 
 use std::net::IpAddr;
 
@@ -10,12 +11,12 @@ use zabkeeper_core::{ErrorCode, SessionId};
 use super::Rules;
 use super::sha1::{base64, sha1};
 
-/// For which session something is asked, and by whom.
+/// The session and the identities that a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     /// The session.
     pub session: SessionId,
-    /// Who its client has shown to be.
+    /// The identities that its client has authenticated.
     pub ids: &'a [Id],
 }
 
@@ -24,7 +25,8 @@ pub fn ip(address: &str) -> Id {
     Id { scheme: "ip".into(), id: address.into() }
 }
 
-/// Names of the scheme `x509` that clients put into lists, and whether Java takes them for names (ACL-11).
+/// Ids of the scheme `x509` that clients put into ACLs, and whether Java accepts them as names
+/// (ACL-11).
 pub const NAMES: [(&str, bool); 22] = [
     ("CN=ann", true),
     ("CN=bob,OU=ops", true),
@@ -49,11 +51,12 @@ pub const NAMES: [(&str, bool); 22] = [
     ("CN=\\4", false),
     ("CN=a,", false),
 ];
-/// Identities that one connection may have, and bytes of their text.
+/// Greatest number of identities of one connection, and of bytes in them.
 const MOST: (usize, usize) = (1_000, 1 << 20);
 
 impl Rules {
-    /// Who a client is from the start: its address, and the subject of its certificate where servers ask for one.
+    /// The initial identities of a connection: its address, and the certificate's subject where
+    /// servers ask for certificates.
     pub fn opened(&self, address: &str, subject: Option<&str>) -> Vec<Id> {
         let mut ids = vec![ip(address)];
         if let Some(subject) = subject.filter(|_| self.auth.x509) {
@@ -65,17 +68,18 @@ impl Rules {
         ids
     }
 
-    /// Is a connection closed without an answer because of this packet (ACL-14)?
+    /// Whether the server closes the connection on this packet without an answer (ACL-14).
     pub fn hangs_up(&self, scheme: &str, auth: &[u8]) -> bool {
         let names = &self.auth.ensemble_names;
         let ours = auth.is_empty() || names.iter().any(|name| name.as_bytes() == auth);
         scheme == "ensemble" && self.auth.ensemble && !ours && !names.is_empty()
     }
 
-    /// Adds what a client has shown to who it is (ACL-08, ACL-09, ACL-16, ACL-17).
+    /// Adds the identities that an auth packet proves (ACL-08, ACL-09, ACL-16, ACL-17).
     ///
     /// # Errors
-    /// The scheme is none by which a client can show who it is.
+    /// `AuthFailed`: the scheme does not authenticate clients, or the connection has too many
+    /// identities.
     pub fn authenticate(
         &self,
         ids: &mut Vec<Id>,
@@ -91,9 +95,9 @@ impl Rules {
                 }
                 learned.push(Id { scheme: "digest".into(), id });
             }
-            // Every connection has its own address from the start; saying another one proves nothing.
+            // A connection has its own address from the start; the packet's address proves nothing.
             "ip" => {}
-            // The certificate has shown it already.
+            // The certificate has proved the identity already.
             "x509" if ids.iter().any(|id| id.scheme == "x509") => {}
             "ensemble" if self.auth.ensemble => {}
             _ => return Err(ErrorCode::AuthFailed),
@@ -108,7 +112,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Does the list grant one of these to somebody with these identities (ACL-01)?
+    /// Whether the ACL grants one of the permissions `wanted` to these identities (ACL-01).
     pub fn may(&self, ids: &[Id], list: &[Acl], wanted: Perms) -> bool {
         if list.is_empty() || self.auth.skip_acl || ids.iter().any(|id| id.scheme == "super") {
             return true;
@@ -126,7 +130,8 @@ impl Rules {
         list.iter().any(|acl| acl.perms.intersects(wanted) && matches(acl))
     }
 
-    /// The list as it is stored (ACL-04 to ACL-07): repetitions go first, then `auth` is replaced.
+    /// The ACL as it is stored (ACL-04 to ACL-07): duplicates are removed first, then `auth` is
+    /// expanded.
     pub(super) fn fix(&self, ids: &[Id], list: &[Acl]) -> Result<Vec<Acl>, ErrorCode> {
         let mut distinct: Vec<&Acl> = Vec::new();
         for acl in list {
@@ -170,8 +175,8 @@ impl Rules {
     }
 }
 
-/// Where an identity stands in the set of so many that ZooKeeper has for a connection: a hash map of Java's, of 16
-/// places or, once these are three quarters full, 32, and so on.
+/// The bucket of an identity in the hash set that ZooKeeper keeps for a connection: a Java hash
+/// table with 16 buckets, doubled while it is three quarters full.
 fn place(id: &Id, count: usize) -> u64 {
     let text =
         |text: &str| text.encode_utf16().fold(0u64, |sum, c| (sum * 31 + u64::from(c)) & LOW);
@@ -183,16 +188,16 @@ fn place(id: &Id, count: usize) -> u64 {
     (hash ^ (hash >> 16)) % (places as u64)
 }
 
-/// An `int` of Java's, without its sign.
+/// Keeps 32 bits, as Java's `int` does.
 const LOW: u64 = 0xffff_ffff;
 
-/// What whoAmI tells of these (OP-107): the part of each that is no secret.
+/// What whoAmI shows of these identities (OP-107): no secrets.
 pub(super) fn shown(ids: &[Id]) -> Vec<Id> {
     let show = |id: &Id| {
         let secret = id.scheme == "digest";
         let user = match (secret, &*id.scheme) {
             (true, _) => id.id.split(':').next().unwrap_or(""),
-            // No scheme of authentication.
+            // `super` is no authentication provider in ZooKeeper.
             (false, "super") => "",
             (false, _) => &id.id,
         };
@@ -201,7 +206,7 @@ pub(super) fn shown(ids: &[Id]) -> Vec<Id> {
     ids.iter().map(show).collect()
 }
 
-/// A list as it is shown to somebody who may not change it: no digests (OP-06).
+/// The ACL as it is shown to clients without ADMIN: no digests (OP-06).
 pub(super) fn redacted(list: &[Acl]) -> Vec<Acl> {
     let hide = |acl: &Acl| match acl.id.split_once(':') {
         Some((user, _)) if acl.scheme == "digest" => Acl { id: format!("{user}:x"), ..acl.clone() },
@@ -210,19 +215,19 @@ pub(super) fn redacted(list: &[Acl]) -> Vec<Acl> {
     list.iter().map(hide).collect()
 }
 
-/// `user:password` as it stands in lists (ACL-08).
+/// The id `user:base64(sha1(user:password))` for `user:password` (ACL-08).
 pub fn digest(auth: &[u8]) -> String {
     let text = String::from_utf8_lossy(auth);
     let user = text.split(':').next().unwrap_or("");
     format!("{user}:{}", base64(&sha1(text.as_bytes())))
 }
 
-/// Two parts, as Java's `split` counts them: empty ones at the end do not.
+/// Whether the id has two parts, as Java's `split` counts: empty ones at the end do not count.
 fn is_digest(id: &str) -> bool {
     id.trim_end_matches(':').split(':').count() == 2
 }
 
-/// Address and length of an entry of the scheme `ip`.
+/// Address and prefix length of an `ip` entry.
 fn mask(entry: &str) -> Option<(IpAddr, u32)> {
     let (address, bits) = match entry.split_once('/') {
         None => (entry, None),
@@ -259,15 +264,17 @@ mod tests {
         Acl { perms: Perms::ALL, scheme: scheme.into(), id: id.into() }
     }
 
+    /// ACL-08
     #[test]
-    fn acl_08_digests_are_those_of_zookeeper() {
+    fn digests_match_zookeeper() {
         assert_eq!(digest(b"super:test"), "super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
         assert_eq!(base64(b"ab"), "YWI=");
         assert_eq!(base64(b"a"), "YQ==");
     }
 
+    /// Edges 161 to 169
     #[test]
-    fn edges_161_to_169_which_lists_are_taken() {
+    fn invalid_acls_are_refused() {
         let rules = Rules::default();
         let mut ids = vec![ip("10.0.0.7")];
         let refused = Err(ErrorCode::InvalidAcl);
@@ -292,8 +299,9 @@ mod tests {
         assert_eq!(rules.fix(&ids, &[acl("auth", "x"), acl("auth", "x")]), Ok(vec![stored]));
     }
 
+    /// ACL-01, ACL-10
     #[test]
-    fn acl_01_acl_10_who_is_granted_what() {
+    fn acl_grants_by_address_and_digest() {
         let rules = Rules::default();
         let mut ids = vec![ip("10.1.2.3")];
         assert!(rules.may(&ids, &[acl("ip", "10.1.0.0/16")], Perms::READ));
@@ -305,8 +313,9 @@ mod tests {
         assert!(rules.may(&ids, &own, Perms::READ));
     }
 
+    /// ACL-09, edge 166
     #[test]
-    fn acl_09_edge_166_super_may_everything_and_is_not_stored() {
+    fn super_user_has_all_permissions_and_auth_does_not_store_it() {
         let mut rules = Rules::default();
         rules.auth.super_digest = Some(digest(b"super:test"));
         let mut ids = Vec::new();
@@ -316,8 +325,9 @@ mod tests {
         assert_eq!(rules.fix(&ids, &[acl("auth", "")]), Ok(vec![stored]));
     }
 
+    /// ACL-10
     #[test]
-    fn acl_10_networks_of_ipv6_have_nothing_in_common_with_others() {
+    fn ipv6_networks_match_only_ipv6_addresses() {
         let rules = Rules::default();
         let ids = vec![ip("fd00::1:203")];
         for (network, has) in [
@@ -334,8 +344,9 @@ mod tests {
         assert_eq!(rules.fix(&ids, &[acl("ip", "fd00::/129")]), Err(ErrorCode::InvalidAcl));
     }
 
+    /// ACL-11
     #[test]
-    fn acl_11_a_certificate_says_who_a_client_is_where_servers_ask_for_it() {
+    fn certificate_subject_is_an_identity_if_x509_is_enabled() {
         let own = [acl("x509", "CN=ann")];
         let blind = Rules::default();
         assert_eq!(blind.opened("10.0.0.1", Some("CN=ann")), [ip("10.0.0.1")]);
@@ -356,8 +367,9 @@ mod tests {
         assert_eq!(refused, Err(ErrorCode::AuthFailed));
     }
 
+    /// ACL-14
     #[test]
-    fn acl_14_who_looks_for_another_ensemble_hears_nothing() {
+    fn connection_with_wrong_ensemble_name_is_closed() {
         let mut rules = Rules::default();
         assert!(!rules.hangs_up("ensemble", b"other"));
         assert!(rules.authenticate(&mut Vec::new(), "ensemble", b"other").is_err());
@@ -368,8 +380,9 @@ mod tests {
         assert_eq!(rules.authenticate(&mut Vec::new(), "ensemble", b"ours"), Ok(()));
     }
 
+    /// ACL-17
     #[test]
-    fn acl_17_a_connection_is_not_more_than_a_megabyte_of_identities() {
+    fn identities_of_a_connection_are_bounded_to_a_megabyte() {
         let (rules, mut ids) = (Rules::default(), Vec::new());
         let long = |user: u8| [&[user; 400_000][..], b":x"].concat();
         assert_eq!(rules.authenticate(&mut ids, "digest", &long(b'a')), Ok(()));
@@ -378,16 +391,18 @@ mod tests {
         assert_eq!((refused, ids.len()), (Err(ErrorCode::AuthFailed), 2));
     }
 
+    /// ACL-16
     #[test]
-    fn acl_16_other_schemes_prove_nothing() {
+    fn unknown_schemes_fail_to_authenticate() {
         for scheme in ["world", "auth", "sasl", "foo", ""] {
             let found = Rules::default().authenticate(&mut Vec::new(), scheme, b"x");
             assert_eq!(found, Err(ErrorCode::AuthFailed), "{scheme}");
         }
     }
 
+    /// ACL-06
     #[test]
-    fn acl_06_identities_stand_for_auth_in_the_order_of_a_real_server() {
+    fn auth_expands_in_the_order_of_zookeeper() {
         let ids = ["amy:secret", "cat:secret", "bob:secret"]
             .map(|user| Id { scheme: "digest".into(), id: digest(user.as_bytes()) });
         let ids = [&[ip("127.0.0.1")], &ids[..]].concat();

@@ -1,6 +1,6 @@
-//! How large answers and transactions are, and whether that is allowed.
+//! Approximate sizes of answers and transactions, and their bound.
 //!
-//! Owns the sums. Must not know what is in the tree.
+//! Owns the sizes. Must not know the tree.
 
 use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
@@ -9,13 +9,13 @@ use zabkeeper_core::wire::{Acl, MultiResult};
 
 use super::Rules;
 
-/// About as much as the header, the number and the stat of a part take.
+/// Approximate bytes of a part's header and number.
 const PART: usize = 20;
-/// See `PART`.
+/// Approximate bytes of a part's header, number and stat.
 const PART_WITH_STAT: usize = 90;
 
 impl Rules {
-    /// Is something of this size let through?
+    /// Whether a record of this size is allowed; `Marshalling` if not.
     pub(super) fn fits(&self, bytes: usize) -> Result<(), ErrorCode> {
         if self.record_bytes == 0 || bytes <= self.record_bytes {
             Ok(())
@@ -25,7 +25,7 @@ impl Rules {
     }
 }
 
-/// What clients have put into it.
+/// Bytes in an operation that come from its request.
 pub(super) fn of_op(op: &TxnOp) -> usize {
     let list = |acl: &[Acl]| -> usize {
         acl.iter().map(|Acl { scheme, id, .. }| 8 + scheme.len() + id.len()).sum()
@@ -46,12 +46,12 @@ pub(super) fn of_op(op: &TxnOp) -> usize {
     }
 }
 
-/// A list of names or paths: each has its length before it.
+/// Bytes of a list of names or paths, each with its length prefix.
 pub(super) fn of_names<'a>(names: impl IntoIterator<Item = &'a String>) -> usize {
     names.into_iter().map(|name| 4 + name.len()).sum()
 }
 
-/// A part of a multiRead.
+/// Bytes of a part of a multiRead.
 pub(super) fn of_part(part: &MultiResult) -> usize {
     match part {
         MultiResult::Data(data, _) => PART_WITH_STAT + data.as_ref().map_or(0, Bytes::len),

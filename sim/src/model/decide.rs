@@ -1,6 +1,7 @@
-//! What a write must become on the present state: the transaction or the refusal, in ZooKeeper's order of checks.
+//! The only right transaction for a write on the present state, success or refusal, with
+//! ZooKeeper's order of checks.
 //!
-//! Owns DATA-05 to DATA-09 as a function of state and request. Must not change anything.
+//! Owns DATA-05 to DATA-09 as a function of state and request. Must not change the model.
 
 use bytes::Bytes;
 use zabkeeper_core::txn::{Lifetime, TxnOp};
@@ -10,24 +11,24 @@ use zabkeeper_core::{ErrorCode, WallMs, Zxid};
 use super::stage::{Header, Stage, length};
 use super::{Asker, Model, Node, bounds, lifetime, path};
 
-/// Who asks, and how far the leader had applied.
+/// The circumstances of a request.
 #[derive(Clone, Copy)]
 struct Case<'a> {
-    /// Is the session known to all? One that is not can own nothing.
+    /// Whether the session is global. A local session cannot own nodes.
     global: bool,
     ids: &'a [Id],
     applied: Zxid,
 }
 
 impl Model {
-    /// The only right outcome of a write on the present state, by a session that lives or is local to a server; `None` for
-    /// what is no write.
+    /// The only right outcome of a write on the present state, by a session that is alive or local;
+    /// `None` if the request is no write.
     pub fn decide(&self, asker: Asker<'_>, request: &Request) -> Option<TxnOp> {
         self.decide_over(asker, request, self.tip())
     }
 
-    /// The same, where the leader had applied up to `applied`: quotas look at what is applied (DATA-32), everything else at
-    /// all that is proposed.
+    /// As [`Self::decide`], for a leader that had applied up to `applied`: quotas are checked on
+    /// the applied state (DATA-32), everything else on all proposals.
     pub fn decide_over(&self, asker: Asker<'_>, request: &Request, applied: Zxid) -> Option<TxnOp> {
         let Asker { session, ids } = asker;
         let case = Case { global: self.is_alive(session), ids, applied };
@@ -35,7 +36,7 @@ impl Model {
         let decided = match request {
             Request::CloseSession => Ok(TxnOp::CloseSession),
             Request::Multi(requests) => Ok(stage.decide_multi(case, requests)),
-            // Any other record is read before a zxid is dealt (edge 59).
+            // Records of other operations are decoded before a zxid is assigned (edge 59).
             Request::Undecodable { op: OpCode::Multi } => Err(ErrorCode::Marshalling),
             Request::Create { .. }
             | Request::Delete { .. }
@@ -73,7 +74,7 @@ impl Model {
 }
 
 impl Stage<'_> {
-    /// All or nothing, each on what the earlier ones left (MULTI-01, MULTI-03).
+    /// All operations or none, each on the state that the earlier ones leave (MULTI-01, MULTI-03).
     fn decide_multi(&mut self, case: Case<'_>, requests: &[Request]) -> TxnOp {
         let mut ops = Vec::new();
         let mut bytes = 0;
@@ -82,7 +83,8 @@ impl Stage<'_> {
                 Ok(op) => {
                     bytes += bounds::of_op(&op);
                     if let Err(code) = self.rules().fits(bytes) {
-                        // Whatever would come on top of that.
+                        // The size check comes first: a later failing operation would not change
+                        // this outcome.
                         return TxnOp::Error { code };
                     }
                     self.run(&op).expect("just decided on this state");
@@ -90,7 +92,8 @@ impl Stage<'_> {
                 }
                 Err(code) => {
                     if code == ErrorCode::Marshalling {
-                        // A quota that nobody can read makes ZooKeeper stumble over all of it.
+                        // In ZooKeeper, a quota that cannot be parsed fails the whole multi without
+                        // results.
                         return TxnOp::Error { code };
                     }
                     let index = |index| u32::try_from(index).expect("a frame has fewer");
@@ -102,7 +105,7 @@ impl Stage<'_> {
         TxnOp::Multi(ops)
     }
 
-    /// An operation that a multi could hold.
+    /// Decides an operation that may be part of a multi.
     fn decide_one(&self, case: Case<'_>, request: &Request) -> Option<Result<TxnOp, ErrorCode>> {
         let ids = case.ids;
         Some(match request {
@@ -127,7 +130,8 @@ impl Stage<'_> {
                 let decided = self.decide_acl(ids, path, acl, *version);
                 decided.map(|(acl, version)| TxnOp::SetAcl { path: path.clone(), acl, version })
             }
-            // A null path is found late: where paths are looked at, or where they are taken apart.
+            // A null path passes the decoder; it fails where the path is validated or where it is
+            // split.
             Request::NoPath {
                 op: OpCode::SetData | OpCode::SetAcl | OpCode::Check,
                 in_list: false,
@@ -160,7 +164,7 @@ impl Stage<'_> {
         })
     }
 
-    /// DATA-05, from the session on.
+    /// create (DATA-05), from the session check on.
     fn decide_create(
         &self,
         case: Case<'_>,

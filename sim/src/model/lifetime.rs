@@ -1,6 +1,7 @@
-//! Nodes that go by themselves (DATA-17 to DATA-19, DATA-22 to DATA-24).
+//! Containers, TTL nodes and ephemeral nodes (DATA-17 to DATA-19, DATA-22 to DATA-24).
 //!
-//! Owns which request makes which kind of node, what the owner field says of it, and when it may go.
+//! Owns the lifetime that each request gives its node, the owner field for it, and when a node
+//! expires.
 
 use zabkeeper_core::txn::Lifetime;
 use zabkeeper_core::wire::Request;
@@ -8,10 +9,10 @@ use zabkeeper_core::{ErrorCode, SessionId, TreeOptions, WallMs};
 
 use super::Node;
 
-/// The longest time to live, ms: what fits five bytes (DATA-19).
+/// The greatest TTL, ms: what fits five bytes (DATA-19).
 const TTL_MAX: i64 = (1 << 40) - 1;
 
-/// What a request creates: is its name numbered, and how long does it live?
+/// Whether the name of the created node is sequential, and the node's lifetime.
 pub(super) fn asked(
     request: &Request,
     options: &TreeOptions,
@@ -41,13 +42,13 @@ pub(super) fn asked(
         match (request, flags) {
             (Request::CreateContainer { .. }, _) => Lifetime::Container,
             (_, 1 | 3) => Lifetime::Ephemeral,
-            // Flag 4 (container) makes a plain node here (DATA-24).
+            // Flag 4 (container) in a plain create makes a persistent node (DATA-24).
             (_, _) => Lifetime::Persistent,
         },
     ))
 }
 
-/// What the owner field holds of a node that `session` creates.
+/// The owner field of a node that `session` creates.
 pub(super) fn owner_field(lifetime: Lifetime, session: SessionId) -> SessionId {
     match lifetime {
         Lifetime::Persistent => SessionId(0),
@@ -57,8 +58,8 @@ pub(super) fn owner_field(lifetime: Lifetime, session: SessionId) -> SessionId {
     }
 }
 
-/// May a server delete the node at this time, although nobody asks for it? Children keep it; so does, unless options say
-/// otherwise, never having had one.
+/// Whether a server may delete the node at this time on its own. A node with children stays; a
+/// container that never had a child stays, too, unless `container_never_used_ms` is set.
 pub(super) fn may_go(node: &Node, now: WallMs, options: &TreeOptions) -> bool {
     let idle = |ms: u64| i128::from(now.0) - i128::from(node.mtime) > i128::from(ms);
     let never_used = options.container_never_used_ms;
@@ -76,8 +77,9 @@ mod tests {
 
     use super::*;
 
+    /// DATA-23, DATA-24, edges 15 to 24
     #[test]
-    fn data_23_24_edges_15_to_24_what_is_created() {
+    fn create_flags_select_lifetime_and_sequence() {
         let (path, data, acl) = (|| "/a".to_owned(), || None, Acl::open);
         let plain = |flags| {
             let (path, data, acl) = (path(), data(), acl());
@@ -114,8 +116,9 @@ mod tests {
         }
     }
 
+    /// DATA-18, DATA-19
     #[test]
-    fn data_18_19_what_the_owner_field_holds() {
+    fn owner_field_encodes_the_lifetime() {
         let session = SessionId(0x77);
         assert_eq!(owner_field(Lifetime::Ephemeral, session), session);
         assert_eq!(owner_field(Lifetime::Container, session).0, i64::MIN);

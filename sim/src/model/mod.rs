@@ -1,12 +1,13 @@
-//! The reference model: a plain, sequential data tree with its sessions, which says what every server must hold.
+//! The reference model: a sequential data tree with its sessions, which determines what every
+//! server must hold.
 //!
-//! Owns the state after each committed transaction, and enough of the past to answer a read at any of them. It is
-//! written from the promises to clients, not from the server, so that a fault would have to be made twice to go
-//! unseen. Must not know servers, connections or frames, and must not take anything from the core but records,
-//! identifiers and the definition of the digest.
+//! Owns the state after each committed transaction, and enough of the past to answer a read at any
+//! zxid. It is written from the promises to clients and not from the server, so that a bug stays
+//! hidden only if both have it. Must not know servers, connections or frames, and must not use
+//! anything of the core but records, identifiers and the definition of the digest.
 //!
-//! Invariants: transactions are fed in strictly rising zxid order; one that is not exactly what the state demands
-//! changes nothing and is told as [`Wrong`]; the past never changes.
+//! Invariants: transactions arrive in strictly ascending zxid order; a transaction that the state
+//! does not allow changes nothing and is returned as [`Wrong`]; the past never changes.
 
 mod answer;
 mod apply;
@@ -38,7 +39,7 @@ pub use node::{Node, PathHistory};
 pub use quota::is_quota;
 pub use read::Resumption;
 
-/// Which of the two tables a watch stands in.
+/// The watch table of a one-shot watch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Table {
     /// Set by getData and exists.
@@ -47,109 +48,113 @@ pub enum Table {
     Child,
 }
 
-/// A transaction has touched something that can be watched.
+/// A transaction has changed something that a watch may cover.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Firing {
-    /// The transaction.
+    /// Zxid of the transaction.
     pub zxid: Zxid,
-    /// Place among the firings of that transaction. Deleting a node fires both of its tables at one place, because
-    /// a connection hears of it once (WATCH-10).
+    /// Place among the firings of that transaction. A deletion fires both tables of the node at one
+    /// place, because a connection gets one event for it (WATCH-10).
     pub place: u32,
-    /// In which table the watch would stand.
+    /// The table whose watches fire.
     pub table: Table,
-    /// What is told.
+    /// The event that clients get.
     pub event: EventType,
-    /// About which node.
+    /// Path of the node.
     pub path: String,
-    /// Who may read the node. To others nothing is told, although their watch is used up (WATCH-17).
+    /// The node's ACL. A client without READ gets no event, but its watch is used up (WATCH-17).
     pub acl: Arc<[Acl]>,
 }
 
-/// Why a transaction cannot be: what the state demands, and what was found.
+/// Why a transaction is not possible on the present state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
-    /// What kind of promise is broken.
+    /// The kind of property that it violates.
     pub kind: Kind,
-    /// What was demanded and what was found.
+    /// What the state demands, and what was found.
     pub what: String,
 }
 
-/// The promises that a transaction can break on its own, whoever asked for it.
+/// The properties that a transaction can violate, whoever asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Its zxid is not above the last one.
+    /// Its zxid is not above the previous one.
     Order,
-    /// A parent, a node, a child count or a version is not as it must be.
+    /// A parent, a node, a child counter or a version is wrong.
     Structure,
-    /// An ephemeral node would outlive its session, or go before it.
+    /// An ephemeral node is created for a session that is not alive.
     Ephemeral,
-    /// A session id is used twice, or ends without having begun.
+    /// A session id is used again, or a session that is not alive ends or moves.
     Session,
 }
 
-/// A committed transaction and what it left behind.
+/// A committed transaction and its results.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Logged {
     /// The transaction.
     pub txn: Txn,
-    /// Digest of tree and sessions after it.
+    /// Digest of tree and sessions after the transaction.
     pub digest: u64,
-    /// What each of its creations and changes of data answers, in order.
+    /// The stats of its creates, setData and setACL operations, in order, for the replies.
     pub stats: Vec<Stat>,
 }
 
-/// What servers are told that decides about requests.
+/// The configuration of the servers, as far as the oracles need it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
-    /// Who is believed.
+    /// The authentication options.
     pub auth: AuthOptions,
-    /// Which nodes there may be.
+    /// The options of the tree.
     pub tree: TreeOptions,
-    /// Who keeps sessions to itself.
+    /// The servers with local sessions.
     pub local: LocalRules,
-    /// What the node of the members shows instead of what the tree has.
+    /// Content of `/zookeeper/config` for readers, in place of the stored data.
     pub membership: Option<Membership>,
-    /// Bytes of an answer or a transaction, about, at most; zero: there is no bound.
+    /// Greatest size of an answer or a transaction, approximately, bytes; zero: no bound.
     pub record_bytes: usize,
-    /// Transactions of an epoch, at most; zero: no end is in sight.
+    /// Greatest number of transactions of an epoch; zero: no bound.
     pub epoch_txns: u32,
-    /// The unit of servers' patience; zero: nothing is known of that.
+    /// The tick time; zero: unknown.
     pub tick: Duration,
-    /// For how long a server may hear nothing of those it works with; zero: for ever.
+    /// How long a serving server may receive nothing from its leader or learners; zero: without
+    /// limit.
     pub sync_limit: Duration,
-    /// For how long who does not serve yet may be silent; zero: for ever.
+    /// How long a server that does not serve yet may be silent; zero: without limit.
     pub init_limit: Duration,
-    /// In which time a leader finds followers and brings a quorum into step, or gives up; zero: never.
+    /// How long an elected leader may take to synchronize a quorum before it gives up; zero:
+    /// without limit.
     pub begin_limit: Duration,
-    /// In which time a quorum that is well commits what its leader proposes; zero: nothing is known of that.
+    /// How long a quorum without faults may take to commit a proposal; zero: unknown.
     pub commit_within: Duration,
-    /// In which time a server in a quorum that is well reads and answers its clients; zero: nothing is known of that.
+    /// How long a server in a quorum without faults may take to read and answer its clients; zero:
+    /// unknown.
     pub answer_within: Duration,
-    /// Which timeouts are granted.
+    /// Bounds of the session timeouts.
     pub timeouts: TimeoutBounds,
 }
 
 impl Rules {
-    /// How old the newest proof of life may be of those a server works with; zero: as old as may be. It goes back to the
-    /// ping before, or the answer to that.
+    /// The greatest age of the newest proof that a peer is alive: `sync_limit` and half a tick,
+    /// because the proof is the previous ping or its answer. Zero: without limit.
     pub(crate) fn silence_limit(&self) -> Duration {
         if self.sync_limit.is_zero() { Duration::ZERO } else { self.sync_limit + self.tick / 2 }
     }
 }
 
-/// The least and the greatest timeout that each server grants, ms; zeros: nothing is known of that.
+/// The least and greatest session timeouts that each server grants, ms; zeros: unknown.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TimeoutBounds {
-    /// Of most servers.
+    /// Bounds of all servers that are not in `others`.
     pub usual_ms: (u32, u32),
-    /// These servers have others.
+    /// Servers with other bounds.
     pub others: BTreeSet<ServerId>,
-    /// The bounds of those.
+    /// Bounds of the servers in `others`.
     pub others_ms: (u32, u32),
 }
 
 impl TimeoutBounds {
-    /// What this server grants to a client that asks for so much (HS-06); `None` where that is not known.
+    /// The timeout that this server grants for the requested one (HS-06), ms; `None` if its bounds
+    /// are unknown.
     pub(crate) fn granted_ms(&self, server: ServerId, asked_ms: i32) -> Option<u32> {
         let others = self.others.contains(&server);
         let (least, most) = if others { self.others_ms } else { self.usual_ms };
@@ -158,59 +163,59 @@ impl TimeoutBounds {
     }
 }
 
-/// Which servers begin sessions that only they know (SESS-14).
+/// The servers that create local sessions (SESS-14).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LocalRules {
-    /// These.
+    /// The servers.
     pub servers: BTreeSet<ServerId>,
-    /// Do they make them known when they have to own something (SESS-15)?
+    /// Whether they upgrade a local session that needs to own an ephemeral node (SESS-15).
     pub upgrade: bool,
 }
 
-/// How much there is, as operators are told.
+/// Totals as the four-letter commands report them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Ephemeral ones.
+    /// Number of ephemeral nodes.
     pub ephemerals: usize,
-    /// Bytes of data, and UTF-16 units of paths.
+    /// Bytes of data plus UTF-16 code units of paths.
     pub bytes: u64,
     /// Live sessions.
     pub sessions: usize,
 }
 
-/// What the model knows of a session.
+/// A session, as the model knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
-    /// Timeout that its createSession carried, ms.
+    /// The timeout in its createSession or upgrade, ms.
     pub timeout_ms: u32,
-    /// When it began.
+    /// Zxid of its creation.
     pub created: Zxid,
-    /// When it ended.
+    /// Zxid of its closeSession.
     pub ended: Option<Zxid>,
-    /// Its ephemeral nodes now.
+    /// Paths of its present ephemeral nodes.
     pub ephemerals: BTreeSet<String>,
-    /// How they came and went: when, whether it came, which.
+    /// Zxid of each change, whether the node was created, and its path.
     moves: Vec<(Zxid, bool, String)>,
-    /// The server that its client was connected to when it began.
+    /// The server that its client was connected to at its creation.
     first: Option<ServerId>,
-    /// To which servers it has moved, and when.
+    /// Zxid of each move, and the server moved to.
     servers: Vec<(Zxid, ServerId)>,
 }
 
 impl Session {
-    /// The server that it had moved to last at `zxid`, if it ever had.
+    /// The server of its last move at or before `zxid`, if there is one.
     pub fn moved_to(&self, zxid: Zxid) -> Option<ServerId> {
         self.servers.iter().rev().find(|(since, _)| *since <= zxid).map(|(_, server)| *server)
     }
 
-    /// The server that its client had connected to last at `zxid`.
+    /// The server that its client last connected to at or before `zxid`.
     pub fn server_at(&self, zxid: Zxid) -> Option<ServerId> {
         self.moved_to(zxid).or(self.first)
     }
 
-    /// Its ephemeral nodes right after the transaction `zxid`.
+    /// Paths of its ephemeral nodes right after the transaction `zxid`.
     fn ephemerals_at(&self, zxid: Zxid) -> BTreeSet<String> {
         let mut paths = self.ephemerals.clone();
         for (_, came, path) in self.moves.iter().rev().take_while(|(at, ..)| *at > zxid) {
@@ -224,20 +229,20 @@ impl Session {
     }
 }
 
-/// The state after the last transaction, and its past.
+/// The latest state and all past ones.
 #[derive(Clone, Debug)]
 pub struct Model {
     rules: Rules,
     paths: BTreeMap<String, PathHistory>,
     sessions: BTreeMap<SessionId, Session>,
-    /// Those that live: there may be a hundred thousand that do not.
+    /// Sessions that are alive: a hundred thousand others may have ended.
     living: BTreeSet<SessionId>,
-    /// Those that have ended, in that order.
+    /// Sessions that have ended, in order.
     ended: Vec<SessionId>,
-    /// The highest id ever of each byte that names a server.
+    /// The highest session id ever, by the byte that names the server.
     last_sessions: BTreeMap<u8, SessionId>,
     log: Vec<Logged>,
-    /// All that was ever fired, in order.
+    /// All firings, in order.
     firings: Vec<Arc<Firing>>,
     digest: u64,
     empty_digest: u64,
@@ -250,7 +255,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// The tree of a new ensemble (DATA-25), no sessions.
+    /// The tree of a new ensemble (DATA-25) without sessions.
     pub fn new(rules: Rules) -> Model {
         let config_acl =
             vec![Acl { perms: Perms::READ, scheme: "world".into(), id: "anyone".into() }];
@@ -285,7 +290,7 @@ impl Model {
         model
     }
 
-    /// What servers are told.
+    /// The configuration of the servers.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -295,7 +300,7 @@ impl Model {
         self.log.last().map_or(Zxid::ZERO, |logged| logged.txn.zxid)
     }
 
-    /// The transaction with this zxid, and what it left behind.
+    /// The transaction with this zxid, and its results.
     pub fn logged(&self, zxid: Zxid) -> Option<&Logged> {
         let index = self.log.binary_search_by_key(&zxid, |logged| logged.txn.zxid).ok()?;
         self.log.get(index)
@@ -306,21 +311,21 @@ impl Model {
         self.logged(zxid).map(|logged| &logged.txn)
     }
 
-    /// The transaction after `zxid`, which need not be one itself.
+    /// The first transaction after `zxid`, which need not be a transaction.
     pub fn after(&self, zxid: Zxid) -> Option<&Txn> {
         let index = self.log.partition_point(|logged| logged.txn.zxid <= zxid);
         self.log.get(index).map(|logged| &logged.txn)
     }
 
-    /// The state at `zxid`, and after each transaction since.
+    /// `zxid`, and the zxid of each later transaction.
     pub fn tips_from(&self, zxid: Zxid) -> impl Iterator<Item = Zxid> {
         let first = self.log.partition_point(|logged| logged.txn.zxid <= zxid);
         let later = self.log[first..].iter().map(|logged| logged.txn.zxid);
         std::iter::once(zxid).chain(later)
     }
 
-    /// The last transaction at or before `zxid`; zero where there is none. A server may name the beginning of an
-    /// epoch, which is no transaction.
+    /// The last transaction at or before `zxid`; zero where there is none. A reply may name the
+    /// zxid at which an epoch begins, which is no transaction.
     pub fn at_or_before(&self, zxid: Zxid) -> Zxid {
         let count = self.log.partition_point(|logged| logged.txn.zxid <= zxid);
         count.checked_sub(1).map_or(Zxid::ZERO, |last| self.log[last].txn.zxid)
@@ -347,7 +352,7 @@ impl Model {
         self.paths.iter().filter_map(move |(path, each)| Some((&**path, each.at(zxid)?)))
     }
 
-    /// The containers and timed nodes that there are.
+    /// All present containers and TTL nodes.
     pub fn fleeting(&self) -> Vec<(&str, &Node)> {
         let nodes = self.paths.iter().filter_map(|(path, each)| Some((&**path, each.now()?)));
         let goes = |node: &Node| match node.lifetime {
@@ -357,13 +362,13 @@ impl Model {
         nodes.filter(|(_, node)| goes(node)).collect()
     }
 
-    /// The first transaction of the newest reign from which on the node might have gone by itself without a break, as its
-    /// leader's clock was.
+    /// The first transaction of the latest epoch since which the node has been expired without a
+    /// break, by the transactions' times; `None` if it is not expired.
     pub fn overdue_since(&self, node: &Node) -> Option<Zxid> {
         let epoch = self.tip().epoch();
         let most = self.rules.epoch_txns;
         if most > 0 && self.tip().counter() >= most {
-            // Nobody resigns from an epoch that is used up to tidy up in the next one.
+            // A leader does not end an exhausted epoch only to delete expired nodes.
             return None;
         }
         let due = |logged: &&Logged| {
@@ -375,22 +380,23 @@ impl Model {
         self.log.iter().rev().take_while(due).last().map(|logged| logged.txn.zxid)
     }
 
-    /// All that was ever at a path, if anything was.
+    /// The history of a path, if it ever had a node.
     pub fn history(&self, path: &str) -> Option<&PathHistory> {
         self.paths.get(path)
     }
 
-    /// What is known of a session, living or not.
+    /// The session with this id, alive or not.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id)
     }
 
-    /// May a server delete this node by itself now? It says so by a transaction without an origin.
+    /// Whether a server may delete this node now, as an expired container or TTL node. Such a
+    /// transaction has no origin.
     pub fn may_go(&self, path: &str, now: WallMs) -> bool {
         self.node(path).is_some_and(|node| lifetime::may_go(node, now, &self.rules.tree))
     }
 
-    /// Is the session alive after the last transaction?
+    /// Whether the session is alive after the last transaction.
     pub fn is_alive(&self, id: SessionId) -> bool {
         self.living.contains(&id)
     }
@@ -406,7 +412,7 @@ impl Model {
         alive
     }
 
-    /// What there is right after the transaction `zxid`.
+    /// The totals right after the transaction `zxid`.
     pub fn counts_at(&self, zxid: Zxid) -> Counts {
         let mut counts = Counts { sessions: self.sessions_at(zxid).len(), ..Counts::default() };
         for (path, history) in &self.paths {
@@ -421,14 +427,14 @@ impl Model {
         counts
     }
 
-    /// The sessions that own something right after the transaction `zxid`, and what.
+    /// The sessions with ephemeral nodes right after the transaction `zxid`, and the paths.
     pub fn owners_at(&self, zxid: Zxid) -> BTreeMap<SessionId, BTreeSet<String>> {
         let alive = self.sessions_at(zxid).into_iter();
         let owned = alive.map(|id| (id, self.sessions[&id].ephemerals_at(zxid)));
         owned.filter(|(_, paths)| !paths.is_empty()).collect()
     }
 
-    /// All that has fired after the transaction `zxid`, in order.
+    /// All firings after the transaction `zxid`, in order.
     pub fn firings_after(&self, zxid: Zxid) -> impl Iterator<Item = &Firing> {
         let first = self.firings.partition_point(|firing| firing.zxid <= zxid);
         self.firings[first..].iter().map(|firing| &**firing)
@@ -440,7 +446,8 @@ impl Model {
     }
 }
 
-/// Share of a session in the digest. All are younger than the secret of their ensemble.
+/// The session's share in the digest. Every session of the model was created with its ensemble's
+/// secret (`keyed`).
 fn session_share(id: SessionId, session: &Session) -> u64 {
     digest::session(id, session.timeout_ms, session.server_at(Zxid(u64::MAX)), true)
 }

@@ -1,7 +1,7 @@
-//! One node, and all that ever stood at its path.
+//! One node, and the history of its path.
 //!
-//! Owns the versions of a node by zxid, the coming and going of its children, and what could have been watched there.
-//! Must not know any rule about which changes are allowed.
+//! Owns the versions of a node by zxid, the creations and deletions of its children, and its
+//! firings. Must not know which changes are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use zabkeeper_core::{SessionId, Zxid};
 
 use super::{Firing, Table, lifetime};
 
-/// A node at one moment.
+/// A node at one zxid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are those of `wire::Stat`")]
 pub struct Node {
     pub data: Option<Bytes>,
-    /// Empty for the nodes that servers make themselves: no restriction.
+    /// Empty for the nodes that servers create themselves: no restriction.
     pub acl: Arc<[Acl]>,
     pub czxid: Zxid,
     pub mzxid: Zxid,
@@ -27,36 +27,36 @@ pub struct Node {
     pub ctime: i64,
     pub mtime: i64,
     pub version: i32,
-    /// Children ever created: the number that the next sequential child gets.
+    /// Counter of created children: the number of the next sequential child.
     pub creates: i32,
     pub aversion: i32,
-    /// When it goes by itself.
+    /// Whether, and how, the node goes without a delete request.
     pub lifetime: Lifetime,
     /// The session of an ephemeral node, else zero.
     pub owner: SessionId,
-    /// Children now.
+    /// Number of present children.
     pub children: u32,
 }
 
-/// What has stood at a path, and what happened there.
+/// All versions of the node at a path, and what happened there.
 #[derive(Clone, Default, Debug)]
 pub struct PathHistory {
     versions: Vec<(Zxid, Option<Node>)>,
-    /// The children now, each with the move with which it came.
+    /// Present children, with the index in `moves` of their creation.
     children: BTreeMap<Arc<str>, usize>,
-    /// The same, oldest first.
+    /// The same indexes, oldest first.
     by_age: BTreeSet<usize>,
     moves: Vec<Move>,
     data_firings: Vec<Arc<Firing>>,
     child_firings: Vec<Arc<Firing>>,
 }
 
-/// A child came or went.
+/// A child was created or deleted.
 #[derive(Clone, Debug)]
 struct Move {
     zxid: Zxid,
     name: Arc<str>,
-    /// Of a child that went: the move with which it had come.
+    /// For a deletion: the index in `moves` of the child's creation.
     went: Option<usize>,
 }
 
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// As clients see it.
+    /// The stat that clients see.
     pub fn stat(&self) -> Stat {
         let children = i32::try_from(self.children).expect("far fewer children than 2^31");
         let length = self.data.as_ref().map_or(0, Bytes::len);
@@ -99,12 +99,12 @@ impl Node {
         }
     }
 
-    /// Share in the digest.
+    /// The node's share in the digest.
     pub(super) fn share(&self, path: &str) -> u64 {
         digest::node(&self.view(path))
     }
 
-    /// As it is replicated.
+    /// The replicated fields of the node.
     pub(crate) fn view<'a>(&'a self, path: &'a str) -> NodeView<'a> {
         NodeView {
             path,
@@ -129,7 +129,7 @@ impl PathHistory {
         PathHistory { versions: vec![(Zxid::ZERO, Some(node))], ..PathHistory::default() }
     }
 
-    /// The node as it is now.
+    /// The present node.
     pub(super) fn now(&self) -> Option<&Node> {
         self.versions.last()?.1.as_ref()
     }
@@ -140,7 +140,7 @@ impl PathHistory {
         self.versions[..count].last()?.1.as_ref()
     }
 
-    /// The node is this from `zxid` on.
+    /// Sets the node from `zxid` on.
     pub(super) fn set(&mut self, zxid: Zxid, node: Option<Node>) {
         match self.versions.last_mut() {
             Some((since, last)) if *since == zxid => *last = node,
@@ -148,7 +148,7 @@ impl PathHistory {
         }
     }
 
-    /// A child came or went.
+    /// Notes that a child was created or deleted.
     pub(super) fn moved(&mut self, zxid: Zxid, came: bool, name: &str) {
         let name: Arc<str> = name.into();
         let went = if came {
@@ -163,8 +163,8 @@ impl PathHistory {
         self.moves.push(Move { zxid, name, went });
     }
 
-    /// Names of the children right after the transaction `zxid`, oldest first: that is the order in which servers list
-    /// them. Costs as much as there are children and later moves: reads are judged near the tip.
+    /// Names of the children right after the transaction `zxid`, oldest first, as servers list
+    /// them. The cost is linear in the children and the later moves: reads are judged near the tip.
     pub(super) fn children_at(&self, zxid: Zxid) -> impl Iterator<Item = &str> {
         let later = self.moves.partition_point(|each| each.zxid <= zxid);
         let gone_since = self.moves[later..].iter().filter_map(|each| each.went);
@@ -194,7 +194,7 @@ impl PathHistory {
         firings.get(firings.partition_point(|firing| firing.zxid <= zxid)).map(|firing| &**firing)
     }
 
-    /// Has this data ever stood here?
+    /// Whether the node ever had this data.
     pub fn ever_held(&self, data: Option<&[u8]>) -> bool {
         let same = |node: &Node| node.data.as_deref() == data;
         self.versions.iter().any(|(_, node)| node.as_ref().is_some_and(same))

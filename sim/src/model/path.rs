@@ -1,11 +1,11 @@
-//! The grammar of paths (DATA-01, DATA-02), from the rules for users.
+//! The grammar of paths (DATA-01, DATA-02), from ZooKeeper's documentation for users.
 //!
-//! Owns what a valid path is and where its parent stands. Must not know which nodes exist.
+//! Owns which paths are valid, and their parents and names. Must not know which nodes exist.
 
 /// Nodes that cannot be deleted (DATA-26).
 const RESERVED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
 
-/// May a node have this path?
+/// Whether a node may have this path.
 pub(super) fn is_valid(path: &str) -> bool {
     if path == "/" {
         return true;
@@ -17,12 +17,14 @@ pub(super) fn is_valid(path: &str) -> bool {
     rest.split('/').all(segment_is_fine) && path.chars().all(is_allowed)
 }
 
-/// Java counts UTF-16 units: whatever needs a surrogate pair falls into the refused range, too.
+/// Java checks UTF-16 code units: surrogates are refused, and with them all characters beyond
+/// U+FFFF.
 fn is_allowed(c: char) -> bool {
     !matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..)
 }
 
-/// What stands before the last slash; the root where that is nothing. `None` without a slash or with U+0000.
+/// The part before the last slash; the root if that is empty. `None` without a slash or with
+/// U+0000.
 pub(super) fn parent(path: &str) -> Option<&str> {
     if path.contains('\0') {
         return None;
@@ -33,12 +35,12 @@ pub(super) fn parent(path: &str) -> Option<&str> {
     }
 }
 
-/// What stands after the last slash.
+/// The part after the last slash.
 pub(super) fn name(path: &str) -> &str {
     path.rfind('/').map_or(path, |slash| &path[slash + 1..])
 }
 
-/// Does the node belong to the server?
+/// Whether the node is one of the server's own, which cannot be deleted.
 pub(super) fn is_reserved(path: &str) -> bool {
     RESERVED.contains(&path)
 }

@@ -1,6 +1,7 @@
-//! Quotas: what a subtree may have, and what it has (DATA-28 to DATA-33).
+//! Quotas: limits and usage of subtrees (DATA-28 to DATA-33).
 //!
-//! Owns the text of limits and of usage, and which quota a path falls under. Must not change nodes: `stage` does.
+//! Owns the texts of limits and usage, and which quota covers a path. Must not change nodes:
+//! `stage` does.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ const ROOT: &str = "/zookeeper/quota";
 const LIMITS: &str = "zookeeper_limits";
 const STATS: &str = "zookeeper_stats";
 
-/// Limits or usage: numbers by name, -1 where there is none.
+/// Limits or usage: numbers by name; a missing one counts as -1.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Figures(BTreeMap<String, i64>);
 
 impl Figures {
-    /// What a node says; `None` where nobody can make sense of it.
+    /// The figures in a node's data; `None` if it cannot be parsed.
     pub(super) fn read(node: &Node) -> Option<Figures> {
         let text = std::str::from_utf8(node.data.as_deref()?).ok()?;
         let mut figures = Figures::default();
@@ -48,7 +49,7 @@ impl Figures {
         self
     }
 
-    /// As it is written (DATA-28).
+    /// The text as ZooKeeper writes it (DATA-28).
     pub(super) fn text(&self) -> String {
         let mut text = format!("count={},bytes={}", self.get("count"), self.get("bytes"));
         let others = self.0.iter().filter(|(name, _)| *name != "count" && *name != "bytes");
@@ -59,7 +60,7 @@ impl Figures {
         text + &others.concat()
     }
 
-    /// Does a limit refuse this usage (edge 190)? The soft one only warns.
+    /// Whether the hard limit of this name refuses the usage (edge 190); soft limits only warn.
     fn refuses(&self, hard: &str, used: i64) -> bool {
         let limit = self.get(hard);
         limit > -1 && used > limit
@@ -70,13 +71,13 @@ impl Figures {
     }
 }
 
-/// The path whose usage the node at `asked` holds.
+/// The path whose usage the stats node at `asked` holds.
 pub(super) fn counted_by(asked: &str) -> Option<&str> {
     let counted = path::parent(asked)?.strip_prefix(ROOT)?;
     (path::name(asked) == STATS && !counted.is_empty()).then_some(counted)
 }
 
-/// Is it about quotas, so that texts may repeat?
+/// Whether the path is below `/zookeeper/quota`, where several writes may have the same data.
 pub fn is_quota(path: &str) -> bool {
     path.starts_with(ROOT)
 }
@@ -85,12 +86,13 @@ fn limits_of(path: &str) -> String {
     format!("{ROOT}{path}/{LIMITS}")
 }
 
-/// The node that holds the usage of the path.
+/// Path of the node with the usage of `path`.
 pub(super) fn stats_of(path: &str) -> String {
     format!("{ROOT}{path}/{STATS}")
 }
 
-/// The longest path with limits that `asked` is at or below (DATA-29); the root has none.
+/// The longest path with limits that is `asked` or an ancestor of it (DATA-29); limits of the root
+/// do not count.
 pub(super) fn nearest(asked: &str, exists: impl Fn(&str) -> bool) -> Option<&str> {
     let mut at = asked;
     while at.len() > 1 {
@@ -103,7 +105,7 @@ pub(super) fn nearest(asked: &str, exists: impl Fn(&str) -> bool) -> Option<&str
 }
 
 impl Model {
-    /// What the quota that was in force at `zxid` says of so many nodes and bytes more (DATA-32).
+    /// Whether the quota at `zxid` admits this many more nodes and bytes (DATA-32).
     pub(super) fn check_quota(
         &self,
         asked: &str,
@@ -138,8 +140,9 @@ impl Model {
 mod tests {
     use super::*;
 
+    /// DATA-28
     #[test]
-    fn data_28_the_text_of_limits() {
+    fn quota_text_round_trips() {
         let text = "count=1,bytes=2=;byteHardLimit=3;countHardLimit=4";
         let node = Node { data: Some(text.into()), ..Node::initial(0, Vec::new(), 0) };
         let figures = Figures::read(&node).expect("well formed");
@@ -150,8 +153,9 @@ mod tests {
         );
     }
 
+    /// DATA-29
     #[test]
-    fn data_29_the_longest_path_counts_and_the_root_has_none() {
+    fn quota_of_the_longest_path_applies_and_never_the_roots() {
         let limits = ["/zookeeper/quota/a/zookeeper_limits", "/zookeeper/quota/zookeeper_limits"];
         let exists = |path: &str| limits.contains(&path);
         assert_eq!(nearest("/a/b/c", exists), Some("/a"));

@@ -1,6 +1,6 @@
-//! What a read must answer on the state at one zxid.
+//! The right answer to a read on the state at one zxid.
 //!
-//! Owns the results of exists, getData, getChildren and setWatches. Must not change anything.
+//! Owns the results of reads and of setWatches. Must not change the model.
 
 use std::borrow::Cow;
 
@@ -11,18 +11,18 @@ use zabkeeper_core::{ErrorCode, Zxid};
 
 use super::{Asker, Model, Node, Table, auth, bounds};
 
-/// What setWatches must do for the paths it names (WATCH-20 to WATCH-22).
+/// The effects of setWatches for its paths (WATCH-20 to WATCH-22).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Resumption {
-    /// Told at once.
+    /// Events that are sent at once.
     pub events: Vec<(EventType, String)>,
-    /// Registered silently.
+    /// Watches that are registered without an event.
     pub registered: Vec<(Table, String)>,
 }
 
 impl Model {
-    /// The answer to a read right after the transaction `zxid`, children oldest first; `None` where the tree does not
-    /// decide it.
+    /// The answer to a read right after the transaction `zxid`, children oldest first; `None` if
+    /// the tree does not determine it.
     pub fn read(
         &self,
         asker: Asker<'_>,
@@ -66,11 +66,11 @@ impl Model {
                 let sound = parts.iter().take_while(|part| !is_null(part));
                 let each = sound.map(|part| self.read(asker, part, zxid));
                 let each: Vec<Result<ReplyBody, ErrorCode>> = each.collect::<Option<_>>()?;
-                // A part that has no room by itself leaves none for the whole.
+                // A part that is too large by itself fails the whole multiRead.
                 let room = !each.contains(&Err(ErrorCode::Marshalling));
                 let whole = room && each.len() == parts.len();
                 let results: Vec<MultiResult> = each.into_iter().map(part_of).collect();
-                // The results before it follow the code, and no client looks at them.
+                // The results of the other parts follow the error code; no client reads them.
                 let fits = self.rules().fits(results.iter().map(bounds::of_part).sum());
                 if whole {
                     fits.map(|()| ReplyBody::Multi(results))
@@ -81,7 +81,7 @@ impl Model {
             Request::Sync { path } => Ok(ReplyBody::Path(path.clone())),
             Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
             Request::AddWatch { .. } => Ok(ReplyBody::Number(0)),
-            // The null path of the answer is nothing to whoever expects none.
+            // The reply's null path is not decoded, because the expected body is empty.
             Request::NoPath { op: OpCode::Sync, .. } => Ok(ReplyBody::Empty),
             Request::NoPath { op: OpCode::CheckWatches | OpCode::RemoveWatches, .. } => {
                 Err(ErrorCode::NoWatcher)
@@ -105,8 +105,8 @@ impl Model {
         })
     }
 
-    /// Is this the answer to a read right after the transaction `zxid`, identities and paths of ephemeral nodes in any
-    /// order? `None` as for `read`.
+    /// Whether `found` is the right answer right after the transaction `zxid`. Identities and paths
+    /// of ephemeral nodes may have any order. `None` as for [`Self::read`].
     pub fn is_answer(
         &self,
         asker: Asker<'_>,
@@ -114,7 +114,7 @@ impl Model {
         zxid: Zxid,
         found: &Result<ReplyBody, ErrorCode>,
     ) -> Option<bool> {
-        // Long lists are the dear ones: they are not copied.
+        // Lists of children may be long: they are compared without a copy.
         if let (Request::GetChildren { path, .. }, Ok(body)) = (request, found)
             && let Ok(node) = self.readable(asker.ids, path, zxid)
         {
@@ -143,7 +143,8 @@ impl Model {
         Some(right == *found || in_order(right) == in_order(found.clone()))
     }
 
-    /// The node as readers see it: that of the members shows them, whatever has been written to it (DATA-27).
+    /// The node as readers see it: `/zookeeper/config` shows the membership, whatever was written
+    /// to it (DATA-27).
     fn shown(&self, path: &str, zxid: Zxid) -> Result<Cow<'_, Node>, ErrorCode> {
         let node = self.node_at(read_as(path), zxid).ok_or(ErrorCode::NoNode)?;
         Ok(match &self.rules.membership {
@@ -162,7 +163,7 @@ impl Model {
         if self.rules.may(ids, &node.acl, Perms::READ) { Ok(node) } else { Err(ErrorCode::NoAuth) }
     }
 
-    /// OP-06, edges 174 and 175. No list reads as the open one.
+    /// getACL (OP-06, edges 174 and 175). An empty ACL is shown as the open one.
     fn read_acl(&self, ids: &[Id], path: &str, zxid: Zxid) -> Result<ReplyBody, ErrorCode> {
         let node = self.shown(path, zxid)?;
         let may = |perms| self.rules.may(ids, &node.acl, perms);
@@ -174,7 +175,8 @@ impl Model {
         Ok(ReplyBody::Acl(shown, node.stat()))
     }
 
-    /// OP-104: all that is below, readable or not (edge 177); below the empty path is the root, too.
+    /// getAllChildrenNumber (OP-104): all nodes below, readable or not (edge 177). Below the empty
+    /// path, the root counts too.
     fn descendants(&self, path: &str, zxid: Zxid) -> i32 {
         let below = if path == "/" { "/".to_owned() } else { format!("{path}/") };
         let histories = self.paths.range(below.clone()..);
@@ -184,7 +186,8 @@ impl Model {
         i32::try_from(count).expect("far fewer nodes than 2^31")
     }
 
-    /// OP-103, edges 75 and 76. Java trims what is not above the blank.
+    /// getEphemerals (OP-103, edges 75 and 76). Java's `trim` removes all characters up to the
+    /// blank.
     fn read_ephemerals(&self, asker: Asker<'_>, prefix: &str, zxid: Zxid) -> Vec<String> {
         let all = matches!(prefix.trim_matches(|c| c <= ' '), "" | "/");
         let own = self.session(asker.session).map(|session| session.ephemerals_at(zxid));
@@ -192,7 +195,7 @@ impl Model {
         own.filter(|path| all || path.starts_with(prefix)).collect()
     }
 
-    /// What setWatches must do right after the transaction `zxid`.
+    /// The effects of setWatches right after the transaction `zxid`.
     pub fn resume(&self, watches: &SetWatches, zxid: Zxid) -> Resumption {
         let since = watches.relative_zxid;
         let mut out = Resumption::default();
@@ -224,12 +227,12 @@ impl Model {
     }
 }
 
-/// Readers find the root at the empty path, too, as in ZooKeeper by accident; writers do not.
+/// For reads, the empty path means the root, by an accident of ZooKeeper; for writes it does not.
 fn read_as(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
 
-/// An operation of a multiRead (MULTI-11).
+/// The result of one part of a multiRead (MULTI-11).
 fn part_of(result: Result<ReplyBody, ErrorCode>) -> MultiResult {
     match result {
         Ok(ReplyBody::Data(data, stat)) => MultiResult::Data(data, stat),
@@ -239,7 +242,7 @@ fn part_of(result: Result<ReplyBody, ErrorCode>) -> MultiResult {
     }
 }
 
-/// What comes in no particular order is brought into one.
+/// Sorts lists whose order is left open.
 fn in_order(answer: Result<ReplyBody, ErrorCode>) -> Result<ReplyBody, ErrorCode> {
     answer.map(|body| match body {
         ReplyBody::Children(mut names) => {

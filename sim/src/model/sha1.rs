@@ -1,8 +1,8 @@
-//! SHA-1 and base64, as ZooKeeper's digests need them (ACL-08), from their definitions.
+//! SHA-1 and base64 for ZooKeeper's digests (ACL-08), from their definitions.
 //!
-//! Owns nothing else. Slow and plain: a run hashes a handful of passwords.
+//! Owns both. Simple rather than fast: a run hashes only a few passwords.
 
-/// The digest of these bytes (FIPS 180).
+/// The SHA-1 digest (FIPS 180).
 pub(super) fn sha1(bytes: &[u8]) -> [u8; 20] {
     let mut state: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     let mut padded = bytes.to_vec();
@@ -44,7 +44,7 @@ pub(super) fn sha1(bytes: &[u8]) -> [u8; 20] {
     digest
 }
 
-/// Bytes as text, with padding (RFC 4648).
+/// Base64 with padding (RFC 4648).
 pub(super) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

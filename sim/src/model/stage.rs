@@ -1,7 +1,8 @@
-//! Changes on their way into the model: one after the other, each on what the earlier ones left, kept or dropped whole.
+//! Pending changes of one transaction: each operation sees the earlier ones, and all are kept or
+//! dropped together.
 //!
-//! Owns what each operation does to nodes, and what it fires. Both `decide` (for the later operations of a multi) and
-//! `apply` work on it. Must not change the model.
+//! Owns the effects of each operation on nodes, and what it fires. `decide` (for the later
+//! operations of a multi) and `apply` use it. Must not change the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use zabkeeper_core::{SessionId, WallMs, Zxid};
 use super::quota::{self, Figures};
 use super::{Firing, Kind, Model, Node, Rules, Table, Wrong, path};
 
-/// Who does it, when and where in the history.
+/// Zxid, session and time of the transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) zxid: Zxid,
@@ -22,7 +23,7 @@ pub(super) struct Header {
     pub(super) time: WallMs,
 }
 
-/// A model with changes in front.
+/// The model with pending changes.
 pub(super) struct Stage<'a> {
     model: &'a Model,
     header: Header,
@@ -30,30 +31,30 @@ pub(super) struct Stage<'a> {
     place: u32,
 }
 
-/// What the changes amount to.
+/// The pending changes.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Nodes as they are then, by path.
+    /// Changed nodes by path; `None` where the node is deleted.
     pub(super) nodes: BTreeMap<String, Option<Node>>,
-    /// Nodes that came and went, in order.
+    /// Nodes that were created or deleted, in order.
     pub(super) moves: Vec<Move>,
-    /// In the order in which they must be told.
+    /// Firings in the order of their events.
     pub(super) firings: Vec<Firing>,
-    /// What each creation and each change of data answers, in order: the node right after it, which later operations
-    /// of a multi may change again.
+    /// The node's stat right after each create, setData and setACL, in order, for the reply; later
+    /// operations of a multi may change the node again.
     pub(super) stats: Vec<Stat>,
 }
 
-/// A node came or went.
+/// A node was created or deleted.
 #[derive(Debug)]
 pub(super) struct Move {
     pub(super) came: bool,
     pub(super) path: String,
-    /// Of an ephemeral node, else zero.
+    /// The owner of an ephemeral node, else zero.
     pub(super) owner: SessionId,
 }
 
-/// A node to create, as the transaction says.
+/// The node in a create operation.
 struct Creation<'a> {
     path: &'a str,
     data: &'a Option<Bytes>,
@@ -67,7 +68,7 @@ impl<'a> Stage<'a> {
         Stage { model, header, changes: Changes::default(), place: 0 }
     }
 
-    /// The node as it is after the changes so far.
+    /// The node with the pending changes.
     pub(super) fn node(&self, path: &str) -> Option<&Node> {
         match self.changes.nodes.get(path) {
             Some(changed) => changed.as_ref(),
@@ -75,12 +76,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The state without the changes.
+    /// The model without the pending changes.
     pub(super) fn model(&self) -> &'a Model {
         self.model
     }
 
-    /// What servers are told.
+    /// The configuration of the servers.
     pub(super) fn rules(&self) -> &'a Rules {
         &self.model.rules
     }
@@ -89,7 +90,7 @@ impl<'a> Stage<'a> {
         self.changes
     }
 
-    /// Does an operation on nodes.
+    /// Executes an operation.
     pub(super) fn run(&mut self, op: &TxnOp) -> Result<(), Wrong> {
         match op {
             TxnOp::Create { path, data, acl, lifetime, parent_creates } => {
@@ -153,7 +154,7 @@ impl<'a> Stage<'a> {
         }
 
         let mut parent = parent.clone();
-        // The stored counter never goes down, also where it overflows (DATA-15).
+        // The stored counter never decreases, even when it overflows (DATA-15).
         parent.creates = parent.creates.max(parent_creates);
         parent.children += 1;
         parent.pzxid = zxid;
@@ -228,7 +229,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// So much more is used at the path (DATA-30). The usage changes in place: nothing else of its node moves (edge 80).
+    /// Adds to the usage of the quota that covers the path (DATA-30). Only the data of the stats
+    /// node changes, not its Stat (edge 80).
     fn uses(&mut self, path: &str, count: i64, bytes: i64) {
         let Some(limited) = quota::nearest(path, |limits| self.node(limits).is_some()) else {
             return;
@@ -245,7 +247,7 @@ impl<'a> Stage<'a> {
         self.changes.nodes.insert(stats.to_owned(), Some(Node { data, ..node }));
     }
 
-    /// Nodes and bytes at the path and below, counted one by one (edge 184).
+    /// Nodes and bytes at and below the path, counted node by node (edge 184).
     fn measure(&self, path: &str) -> Figures {
         let below = format!("{path}/");
         let known = self.model.paths.range(below.clone()..).map(|(path, _)| path);
@@ -258,7 +260,7 @@ impl<'a> Stage<'a> {
         Figures::of(count, bytes)
     }
 
-    /// Nobody hears of it (WATCH-12), and of the Stat only aversion moves (edge 52).
+    /// setACL fires no watch (WATCH-12), and changes only aversion in the Stat (edge 52).
     fn set_acl(&mut self, path: &str, acl: &[Acl], version: i32) -> Result<(), Wrong> {
         let Some(mut node) = self.node(path).cloned() else {
             return Err(wrong(Kind::Structure, format!("setACL {path}: it does not exist")));
@@ -274,7 +276,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Something happened to the node itself. Its deletion is heard by both tables, at one place.
+    /// Fires the watches of the node itself. A deletion fires both tables at one place.
     fn fire_node(&mut self, path: &str, event: EventType, node: &Node) {
         self.place += 1;
         self.fire(Table::Data, event, path, &node.acl);
@@ -295,7 +297,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Bytes of data.
+/// Bytes of the node's data.
 pub(super) fn length(node: &Node) -> i64 {
     i64::try_from(node.data.as_ref().map_or(0, Bytes::len)).expect("data fits a frame")
 }

@@ -1,4 +1,4 @@
-//! The model against what the real ZooKeeper 3.9.4 shows.
+//! The model compared with observed behaviour of ZooKeeper 3.9.4.
 
 use bytes::Bytes;
 use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
@@ -41,8 +41,9 @@ fn stat(model: &Model, path: &str) -> Stat {
     model.node(path).expect("exists").stat()
 }
 
+/// DATA-25, edges 61 to 63
 #[test]
-fn data_25_edges_61_to_63_stats_of_a_new_tree() {
+fn stats_of_a_new_tree_match_zookeeper() {
     let model = Model::default();
     let bare = Stat::default();
     assert_eq!(stat(&model, "/"), Stat { cversion: -1, num_children: 1, ..bare });
@@ -51,8 +52,9 @@ fn data_25_edges_61_to_63_stats_of_a_new_tree() {
     assert_eq!(stat(&model, "/zookeeper/quota"), bare);
 }
 
+/// Edges 27, 29 and 65
 #[test]
-fn edges_27_29_65_sequence_numbers_and_cversion() {
+fn sequence_numbers_count_creates_and_cversion_counts_changes() {
     let mut model = started();
     write(&mut model, &create("/p", 0));
     let mut cversions = Vec::new();
@@ -74,8 +76,9 @@ fn edges_27_29_65_sequence_numbers_and_cversion() {
     assert_eq!(names, Some(Ok(ReplyBody::Children(right))));
 }
 
+/// Edges 66 and 67
 #[test]
-fn edges_66_67_which_zxid_moves_when() {
+fn child_create_changes_only_pzxid_of_its_parent() {
     let mut model = started();
     let created = write(&mut model, &create("/p", 0));
     assert_eq!(stat(&model, "/p").pzxid, created);
@@ -85,7 +88,7 @@ fn edges_66_67_which_zxid_moves_when() {
 }
 
 #[test]
-fn the_past_stays_readable() {
+fn past_states_stay_readable() {
     let mut model = started();
     let first = write(&mut model, &create("/a", 0));
     let second = write(&mut model, &create("/b", 0));
@@ -109,7 +112,7 @@ fn the_past_stays_readable() {
 }
 
 #[test]
-fn the_digest_depends_on_the_state_alone() {
+fn digest_depends_only_on_the_state() {
     let mut model = started();
     let before = model.digest_at(model.tip());
     write(&mut model, &Request::Delete { path: "/nowhere".into(), version: -1 });
@@ -119,8 +122,9 @@ fn the_digest_depends_on_the_state_alone() {
     assert_eq!(model.digest_at(Zxid::ZERO), Model::default().digest_at(Zxid::ZERO));
 }
 
+/// WATCH-10
 #[test]
-fn watch_10_a_deletion_fires_both_tables_at_one_place() {
+fn deletion_fires_both_watch_tables_at_one_place() {
     let mut model = started();
     write(&mut model, &create("/a", 0));
     let before = model.tip();
@@ -135,7 +139,7 @@ fn watch_10_a_deletion_fires_both_tables_at_one_place() {
 }
 
 #[test]
-fn a_wrong_transaction_is_refused_and_leaves_no_trace() {
+fn wrong_transaction_is_refused_and_changes_nothing() {
     let mut model = started();
     write(&mut model, &create("/a", 0));
     write(&mut model, &create("/e", 1));
@@ -170,8 +174,9 @@ fn a_wrong_transaction_is_refused_and_leaves_no_trace() {
     assert_eq!((model.digest_at(model.tip()), model.tip()), (before, tip));
 }
 
+/// DATA-01, DATA-02
 #[test]
-fn data_01_data_02_paths() {
+fn path_grammar_matches_zookeeper() {
     for good in ["/", "/a", "/a/b", "/a..b", "/.a", "/...", "/\u{a0}", "/\u{f900}", "/\u{ffef}"] {
         assert!(path::is_valid(good), "{good:?}");
     }
@@ -204,8 +209,9 @@ fn children(model: &Model, asker: Asker<'_>, request: &Request) -> String {
     }
 }
 
+/// OP-103, OP-104, edges 74 to 76
 #[test]
-fn op_103_104_edges_74_to_76() {
+fn ephemerals_are_listed_by_prefix_and_descendants_are_counted() {
     let mut model = started();
     let count = |model: &Model, path: &str| {
         let request = Request::GetAllChildrenNumber { path: path.into() };
@@ -230,8 +236,9 @@ fn op_103_104_edges_74_to_76() {
     assert_eq!(then, Some(Ok(ReplyBody::Children(both))), "edge 75, and the past stays readable");
 }
 
+/// MULTI-11, edge 95
 #[test]
-fn multi_11_edge_95_each_read_fails_on_its_own() {
+fn each_part_of_a_multi_read_fails_on_its_own() {
     let model = started();
     let get = |path: &str| Request::GetData { path: path.into(), watch: false };
     let found = model.read(ASKER, &Request::MultiRead(vec![get("/x"), get("/")]), model.tip());
@@ -240,8 +247,9 @@ fn multi_11_edge_95_each_read_fails_on_its_own() {
     assert!(matches!(results[1], MultiResult::Data(..)));
 }
 
+/// OP-06, edge 52
 #[test]
-fn op_06_edge_52_set_acl_moves_aversion_and_redaction_hides_digests() {
+fn set_acl_raises_aversion_and_get_acl_hides_digests() {
     let mut model = started();
     write(&mut model, &create("/a", 0));
     let before = stat(&model, "/a");
@@ -263,8 +271,9 @@ fn op_06_edge_52_set_acl_moves_aversion_and_redaction_hides_digests() {
     assert_eq!(read(&[Id { scheme: "digest".into(), id }]), list);
 }
 
+/// DATA-27, edge 64
 #[test]
-fn data_27_edge_64_the_node_of_the_members_shows_what_servers_were_told() {
+fn config_node_shows_the_membership_whatever_is_written() {
     let told = Membership { text: "server.1=here\nversion=0".into(), since: WallMs(7) };
     let mut model = Model::new(Rules { membership: Some(told), ..Rules::default() });
     let read = |model: &Model| {

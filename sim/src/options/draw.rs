@@ -1,6 +1,6 @@
-//! What a seed decides before its run begins.
+//! Draws the settings of a run from its seed.
 //!
-//! Owns the ranges, and which settings must not come together. Must not know what they do.
+//! Owns the ranges, and which settings exclude each other. Must not know their effects.
 
 use std::time::Duration;
 
@@ -9,36 +9,40 @@ use crate::selection::Selectable;
 
 const SERVERS: u32 = 5;
 
-/// Events after which the faults of a run of the swarm end. One run in ten would have more, and those would cost a third of
-/// all the time: other runs find more in it.
+/// Events after which the faults of a swarm run end. One run in ten would have more, and those runs
+/// would take a third of the total time; other runs find more in it.
 const FAULT_EVENTS: u64 = 300_000;
-/// A disk whose syncs take longer than this, in ns, carries the load only with group commit. Without it the service is
-/// overloaded for as long as clients come back, faults or not, and that it does not recover proves nothing (seed 0x30e2b
-/// of the swarm: one write to a batch, one batch to a segment, four syncs of 8 ms each, 93 calls a second).
+/// A disk whose mean sync takes longer than this, ns, carries the load only with group commit.
+/// Without group commit the service stays overloaded as long as clients reconnect, even without
+/// faults, so a missing recovery proves nothing (seed 0x30e2b of the swarm: one write per batch,
+/// one batch per segment, four syncs of 8 ms each, 93 calls a second).
 const SLOW_SYNC: u64 = 3_000_000;
-/// Syncs that a write costs without group commit, at most: two for a segment of its own, one for its batch, and two for
-/// the state file, which with snapshots as frequent as they are drawn follows every write.
+/// Maximum number of syncs per write without group commit: two for a new segment, one for the
+/// batch, and two for the state file, which with the most frequent snapshots follows every write.
 const SYNCS_PER_WRITE: u64 = 5;
-/// What the calls, all of them writes, may take of a disk's time without group commit, in ns of a second. Half of it
-/// lets the log catch up as fast as it fell behind, and leaves room for sessions that come and go.
+/// Disk time that the calls, all of them taken as writes, may need without group commit, ns per
+/// second. Half of a second lets the log catch up as fast as it fell behind, and leaves room for
+/// new and expiring sessions.
 const CARRIED: u64 = 500_000_000;
-/// Bytes that a call may add to a snapshot, about, and calls last for so many seconds.
+/// About the bytes that a call may add to a snapshot; calls last for `CALLED_FOR` seconds.
 const KEPT_PER_CALL: u64 = 50;
 /// See `KEPT_PER_CALL`.
 const CALLED_FOR: u64 = 60;
-/// Bytes of snapshots that a server of the swarm writes in a second, about, and in how many slices. Beyond that a run is a
-/// minute of CPU time in which little else happens (seed 0x79a1060: a tree of thousands of nodes every 4 to 7
-/// transactions in slices of 91 bytes, 20 million operations of disks and 6 GB).
+/// Bytes of snapshots per second that a swarm server may write, and their slices per second. With
+/// more, a run takes a minute of CPU time in which little else happens (seed 0x79a1060: a tree of
+/// thousands of nodes every 4 to 7 transactions in slices of 91 bytes, 20 million disk operations
+/// and 6 GB).
 const SNAPSHOT_BYTES: u64 = 2_000_000;
 /// See `SNAPSHOT_BYTES`.
 const SLICES: u64 = 1_000;
 
 impl Options {
-    /// Draws what `pinned` leaves open.
+    /// Draws all settings that `pinned` leaves open.
     pub fn draw(seeds: Seeds, profile: Profile, pinned: &Pinned) -> Options {
         let wide = profile == Profile::Swarm;
         let mut faults = draw_faults(profile, &mut seeds.stream("config/faults", 0));
-        // Where nothing is to go wrong, no unlikely choice looks like a fault, and nobody is left as faults have left it.
+        // Without faults, no unlikely setting that resembles a fault is drawn, and the heal leaves
+        // no server out.
         let quiet = faults.on().next().is_none();
         let at_marks = allowed_at_marks(profile, &faults, pinned);
         let one_in = if wide { 4 } else { 8 };
@@ -80,7 +84,7 @@ impl Options {
         }
         let local = draw_local(profile, servers, &mut seeds.stream("config/local", 0));
         if wide && !local.servers.is_empty() {
-            // A session is upgraded once: many upgrades take many sessions.
+            // A session is upgraded only once, so many upgrades need many sessions.
             let many = seeds.stream("config/local", 1).chance(1, 2);
             if many && faults.on().nth(1).is_some() {
                 faults.switch_on(Fault::ClientClose, (8, 1));
@@ -114,7 +118,7 @@ impl Options {
             server.batch_commands = usize::MAX;
         }
         if wide && seeds.stream("config/forgetful", 0).chance(1, 3) {
-            // Who has missed little needs a snapshot already.
+            // Then even a learner that has missed little needs a snapshot.
             let mut dice = seeds.stream("config/forgetful", 1);
             let limits = &mut server.limits;
             limits.snapshots_kept = 1;
@@ -132,7 +136,8 @@ impl Options {
         };
         let mut peers =
             PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
-        // What lasts only as long as a reign is found by the heals of many short runs, what adds up by a long one.
+        // Many short runs, and so many heals, find defects of a single reign; long runs find those
+        // that accumulate.
         let usual: &[u64] = match profile {
             Profile::Swarm => &[15, 30, 60, 60, 120],
             Profile::Lite => &[10],
@@ -148,20 +153,22 @@ impl Options {
         let duration = pinned.duration.unwrap_or(Duration::from_secs(usual));
         workload.ephemeral_parts = !local.servers.is_empty();
         if profile != Profile::Perf {
-            // Half of the calls of some runs, and three quarters of those of others, are about the same two paths.
+            // Half of the calls of some runs, and three quarters in others, use the same two paths.
             let mut dice = seeds.stream("config/hot", 0);
             workload.hot = workload.paths * *dice.pick(&[0, 0, 1, 3]);
-            // Few paths to a request: what a client with many watches does has to be done by one with some.
+            // Few paths per setWatches request, so that clients with few watches also send several
+            // requests.
             let dice = &mut seeds.stream("config/watches", 0);
             if dice.chance(1, 2) {
                 workload.watches_bytes = *dice.pick(&[1, 8, 20, 60]);
             }
-            // Half of its calls come when something else has come: a loop that is closed, and herds at a watch.
+            // Half of the calls follow a reply or an event: a closed loop, with herds of clients at
+            // a watch.
             if wide && seeds.stream("config/eager", 0).chance(1, 4) {
                 workload.eager_one_in = 2;
                 workload.calls_per_second = workload.calls_per_second.div_ceil(2);
             }
-            // Lists come and go: half of them grant little.
+            // Half of the ACLs are restricted.
             if wide && seeds.stream("config/lists", 0).chance(1, 8) {
                 workload.narrow_one_in = 2;
             }
@@ -213,13 +220,14 @@ impl Options {
     }
 }
 
-/// Sessions that nobody holds, and nodes that may go by themselves, are missed only after a while.
+/// Expiration of abandoned sessions and of container and TTL nodes is noticed only after a while.
 fn draw_rest(profile: Profile, dice: &mut Dice) -> Duration {
     let rests = profile != Profile::Perf && dice.chance(1, 4);
     Duration::from_secs(if rests { dice.range(40, 90) } else { 0 })
 }
 
-/// Ensembles are mostly of the usual size; the swarm has all sizes up to seven, and those that people run more often.
+/// Most profiles use the usual ensemble size; the swarm uses all sizes up to seven, common ones
+/// more often.
 fn draw_servers(profile: Profile, dice: &mut Dice) -> u32 {
     match profile {
         Profile::Default | Profile::Calm | Profile::Perf | Profile::Net => SERVERS,
@@ -229,7 +237,7 @@ fn draw_servers(profile: Profile, dice: &mut Dice) -> u32 {
     }
 }
 
-/// Few ensembles have local sessions; of those that have, in some only a part of the servers, and most upgrade.
+/// Few ensembles have local sessions; in some of those only on a part of the servers. Most upgrade.
 fn draw_local(profile: Profile, servers: u32, dice: &mut Dice) -> LocalRules {
     let some = match profile {
         Profile::Perf => return LocalRules::default(),
@@ -247,8 +255,8 @@ fn draw_local(profile: Profile, servers: u32, dice: &mut Dice) -> LocalRules {
     LocalRules { servers, upgrade }
 }
 
-/// Operators change settings from one start to the next in few runs, and there mostly often. Whether sessions are local is
-/// such a setting, so it is more of them where some are.
+/// Settings change between starts in few runs, and there mostly often. Local sessions are such a
+/// setting, so runs with local sessions have more changes.
 fn draw_retold(profile: Profile, local: &LocalRules, dice: &mut Dice) -> u64 {
     let parts = if local.servers.is_empty() { 1 } else { 2 };
     let often = match profile {
@@ -262,7 +270,7 @@ fn draw_retold(profile: Profile, local: &LocalRules, dice: &mut Dice) -> u64 {
     if often { one_in } else { 0 }
 }
 
-/// Few ensembles grow while they are looked at. The new servers have half of the time with faults, or more.
+/// Few ensembles grow. The new servers run for at least half of the phase of faults.
 fn draw_growth(options: &mut Options, draws: bool, dice: &mut Dice) {
     let one_in = if options.profile == Some(Profile::Swarm) { 8 } else { 16 };
     let some = dice.chance(1, one_in);
@@ -273,7 +281,7 @@ fn draw_growth(options: &mut Options, draws: bool, dice: &mut Dice) {
     }
 }
 
-/// Snapshots may be the more frequent, and their slices the smaller, the fewer the calls are.
+/// The fewer calls, the more frequent snapshots may be, and the smaller their slices.
 fn bound_snapshots(limits: &mut Limits, calls_per_second: u64) {
     let mean_bytes = calls_per_second * CALLED_FOR * KEPT_PER_CALL / 2;
     let bytes = mean_bytes * calls_per_second;
@@ -283,7 +291,7 @@ fn bound_snapshots(limits: &mut Limits, calls_per_second: u64) {
     limits.snapshot_slice_bytes = limits.snapshot_slice_bytes.max(least(bytes / SLICES));
 }
 
-/// Which faults a profile draws from, which part of them, and at which of their usual rates.
+/// The faults of a profile by name, the odds that each is on, and factors of its usual rate.
 type Menu = (&'static [&'static str], (u64, u64), &'static [(u64, u64)]);
 
 fn menu(profile: Profile) -> Menu {
@@ -305,11 +313,11 @@ fn menu(profile: Profile) -> Menu {
     }
 }
 
-/// What a power failure does to a disk, and nothing without one.
+/// Modes of a power failure's data loss, which have no effect without a power failure.
 const NOT_ALONE: [Fault; 3] = [Fault::DiskTorn, Fault::DiskGarbage, Fault::DiskNames];
 
-/// One seed in eight has no faults, one in eight a single one at ten times its rate; the others a random part of
-/// those of the profile.
+/// One seed in eight has no faults, and one in eight a single fault at ten times its rate; the
+/// others have a random subset of the profile's faults.
 fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
     let mut plan = FaultPlan::none();
     let (groups, part, rates) = menu(profile);
@@ -336,8 +344,9 @@ fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
     plan
 }
 
-/// What may strike at marks, where rules are drawn: where there are several faults, a seed may well have a rule of a kind
-/// that does not strike otherwise, as long as the profile has it, and nobody has switched it off.
+/// The faults that may strike at marks, if rules are drawn. A seed with several faults may also
+/// have rules with faults that do not strike by time, as long as they are in the profile and not
+/// deselected.
 fn allowed_at_marks(profile: Profile, drawn: &FaultPlan, pinned: &Pinned) -> Option<FaultPlan> {
     let mut allowed = drawn.clone();
     if drawn.on().nth(1).is_some() {
@@ -350,7 +359,8 @@ fn allowed_at_marks(profile: Profile, drawn: &FaultPlan, pinned: &Pinned) -> Opt
 }
 
 impl Throttle {
-    /// In few runs, and never so few that a crowd of clients is not let in within seconds.
+    /// Throttles in few runs, and never so much that many clients need more than seconds to
+    /// connect.
     fn draw(dice: &mut Dice) -> Throttle {
         if !dice.chance(1, 8) {
             return Throttle::OPEN;
@@ -405,8 +415,9 @@ impl ServerOptions {
             batch_inputs: *dice.pick(&[1, 4, 64, 4_096]),
             turn_units: 10_000,
             batch_commands: *dice.pick(&[1, 3, usize::MAX]),
-            // What is to be done within a tick must fit into it: sessions may be that short, and with 7 servers and 71 ms a
-            // step of 198 us kept a leader busy for ever with clients that had just expired (swarm 0xc1070067).
+            // The work of one tick must fit into it, since session timeouts may be that short: with
+            // 7 servers and a tick of 71 ms, a step of 198 us kept a leader busy for ever with
+            // clients whose sessions had just expired (swarm 0xc1070067).
             step_ns: dice.magnitude(200, 200_000).min(u64::from(tick_ms) * 1_000),
             timer_slack_us: 0,
             log_pause_us: 0,
@@ -420,7 +431,7 @@ impl ServerOptions {
     }
 }
 
-/// How much of what waits a server holds; mostly as usual.
+/// Limits on queued requests and undurable bytes; mostly the usual ones.
 pub(crate) fn draw_room(
     limits: &mut Limits,
     usual: &Limits,
@@ -433,7 +444,7 @@ pub(crate) fn draw_room(
         if rare(dice) { dice.magnitude(64, 4_096) } else { usual.undurable_bytes };
 }
 
-/// How long a server waits in elections, and how learners are brought in.
+/// Waits in elections, and the synchronization of learners.
 pub(crate) fn draw_pace(
     limits: &mut Limits,
     usual: &Limits,
@@ -441,8 +452,8 @@ pub(crate) fn draw_pace(
     rare: impl Fn(&mut Dice) -> bool,
     dice: &mut Dice,
 ) {
-    // Who is elected waits a tick for the others. Where they wait for longer than that before they follow, and it waits for
-    // less, no election ends; no longer wait is harmless where it is nearly as long already.
+    // An elected leader waits one tick for followers. If they wait for longer before they follow,
+    // no election ends; a wait nearly as long already does harm.
     let tick = Duration::from_millis(tick_ms.into());
     limits.final_wait = Duration::from_millis(dice.magnitude(1, 50)).min(tick / 8);
     limits.notify_min = Duration::from_millis(dice.magnitude(5, 100));
@@ -451,7 +462,7 @@ pub(crate) fn draw_pace(
     limits.bulk_bytes = if rare(dice) { dice.range_u32(1, 2_000) } else { usual.bulk_bytes };
 }
 
-/// Containers are looked for often, and deleted in a hurry or slowly.
+/// Containers are checked often, and deleted fast or slowly.
 fn draw_tree(dice: &mut Dice) -> TreeOptions {
     TreeOptions {
         extended_types: dice.chance(3, 4),
@@ -463,7 +474,7 @@ fn draw_tree(dice: &mut Dice) -> TreeOptions {
 }
 
 impl PeerOptions {
-    /// Notifications are treated badly where [`Fault::NetVotes`] is on.
+    /// Notifications are lost, duplicated or delayed if [`Fault::NetVotes`] is on.
     fn draw(wide: bool, client: LinkPace, faults: &FaultPlan, dice: &mut Dice) -> PeerOptions {
         let link = LinkPace {
             min: dice.magnitude(10_000, 1_000_000),
@@ -510,9 +521,10 @@ impl WorkloadOptions {
         }
     }
 
-    /// What the disk has to carry when all calls are writes. Each attempt to get a session is one, too, even when its
-    /// client has given up by the time it is committed, as it does after the servers' part of its timeout (seed
-    /// 0xd2900066 of the swarm, 5 servers: sessions of 125 to 500 ms, asked for faster than four syncs each let them in).
+    /// Writes per second if all calls are writes. Each attempt to create a session is a write, even
+    /// if its client has given up by the time of the commit, after each server's share of its
+    /// timeout (seed 0xd2900066 of the swarm, 5 servers: sessions of 125 to 500 ms were requested
+    /// faster than four syncs each allowed).
     fn writes_per_second(&self, clients: u32, servers: u32) -> u64 {
         let (low_ms, high_ms) = self.session_ms;
         self.calls_per_second + u64::from(clients * servers) * 2_000 / (low_ms + high_ms)
@@ -552,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_in_eight_is_free_of_faults_and_one_has_a_single_one() {
+    fn one_default_seed_in_eight_has_no_fault_and_one_has_a_single_fault() {
         let counts: Vec<usize> =
             (0..800).map(|seed| drawn(seed, Profile::Default).faults.on().count()).collect();
         let of = |n| counts.iter().filter(|&&count| count == n).count();
@@ -561,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn calm_is_calm_and_pins_hold() {
+    fn calm_profile_has_no_faults_and_pins_hold() {
         assert_eq!(drawn(1, Profile::Calm).faults, FaultPlan::none());
         let pinned = Pinned { clients: Some(3), servers: Some(4), ..Pinned::default() };
         let pins = Options::draw(Seeds::new(1), Profile::Swarm, &pinned);
@@ -569,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn ensembles_have_five_servers_and_in_the_swarm_one_to_seven() {
+    fn default_ensemble_has_five_servers_and_swarm_one_to_seven() {
         assert_eq!(drawn(3, Profile::Default).servers, 5);
         let sizes: BTreeSet<u32> =
             (0..100).map(|seed| drawn(seed, Profile::Swarm).servers).collect();
@@ -577,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn without_group_commit_the_disk_carries_the_load_twice() {
+    fn disk_carries_twice_the_load_without_group_commit() {
         let mut small = 0;
         for Options { server, workload, disk, clients, servers, .. } in
             (0..800).map(|seed| drawn(seed, Profile::Swarm))
@@ -594,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn frequent_snapshots_and_small_slices_are_drawn_where_they_are_not_all_that_happens() {
+    fn swarm_bounds_the_volume_of_snapshots() {
         let (mut small, mut frequent, mut both) = (0, 0, 0);
         for Options { server, workload, .. } in (0..800).map(|seed| drawn(seed, Profile::Swarm)) {
             let Limits { snapshot_txns, snapshot_slice_bytes, .. } = server.limits;
@@ -612,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_in_eight_is_without_faults_and_one_has_a_single_one() {
+    fn fault_free_swarm_seeds_have_no_fault_like_settings() {
         let (mut quiet, mut single) = (0, 0);
         for options in (0..800).map(|seed| drawn(seed, Profile::Swarm)) {
             let faults: Vec<Fault> = options.faults.on().collect();
@@ -634,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_does_not_shift_other_draws() {
+    fn pinned_option_does_not_shift_other_draws() {
         let pinned = Pinned {
             faults: Selection::parse("only=node.kill").expect("valid"),
             ..Pinned::default()

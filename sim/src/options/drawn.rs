@@ -1,7 +1,7 @@
-//! Every setting has more than one value among all runs, or stands here with the reason why not.
+//! Every setting varies between runs, or is listed here with the reason why it does not.
 //!
-//! Owns the reasons. Options are taken apart completely, or by their own serialization, so that a setting that is new is
-//! drawn, or given a reason, before these tests pass.
+//! Owns the reasons. The tests destructure options completely, or use their serialization, so a new
+//! setting must be drawn or listed before they pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::*;
 use crate::client::library_config;
 use crate::schedule::{setting, setting_names};
 
-/// What no seed changes, and why.
+/// Settings that no seed changes, with the reasons.
 const FIXED: &[(&str, &str)] = &[
     ("auth.digest_alg", "the model hashes with SHA-1 only; unit tests have the others"),
     ("auth.ensemble_names", "each client draws which of two names, or another one, it says"),
@@ -56,7 +56,8 @@ fn all_runs() -> impl Iterator<Item = Options> {
     })
 }
 
-/// The settings of a server, in groups as they are serialized: those of a group are `group.name`.
+/// The settings of a server, grouped as they are serialized: members of a group are named
+/// `group.name`.
 fn of_server(values: &mut Values, config: &Config) {
     let Ok(Value::Object(fields)) = serde_json::to_value(config) else {
         panic!("a configuration has fields");
@@ -173,7 +174,7 @@ fn of_client(values: &mut Values, options: &Options) {
 }
 
 #[test]
-fn every_setting_is_drawn_or_has_a_reason() {
+fn every_setting_varies_or_has_a_reason() {
     let mut values = Values::new();
     for options in all_runs() {
         for name in setting_names() {
@@ -183,7 +184,7 @@ fn every_setting_is_drawn_or_has_a_reason() {
         of_clients(&mut values, options.server.client_limits());
         of_servers(&mut values, options.driver_peers(0));
         of_client(&mut values, &options);
-        // The id is the seed's.
+        // The seed determines the id.
         let storage_fs::Options { segment_bytes, cluster_id: _ } = storage_fs::Options {
             segment_bytes: options.server.segment_bytes,
             ..storage_fs::Options::new(0)
@@ -200,7 +201,7 @@ fn every_setting_is_drawn_or_has_a_reason() {
 }
 
 #[test]
-fn what_few_runs_have_is_had_by_some_and_by_few() {
+fn rare_settings_occur_in_some_but_few_runs() {
     let all: Vec<Options> = all_runs().collect();
     let count = |is: fn(&Options) -> bool| all.iter().filter(|options| is(options)).count();
     for (what, some) in [

@@ -1,7 +1,7 @@
-//! Settings that most runs have as everybody has them, and few runs otherwise.
+//! Settings that differ from the default in few runs only.
 //!
-//! Owns their ranges. Each has a stream of dice of its own, so that one more shifts no other. Must not touch what takes
-//! part in what a run costs.
+//! Owns their ranges. Each has its own random stream, so a new setting shifts no other. Must not
+//! touch settings that determine the cost of a run.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use zabkeeper_core::ServerId;
 use super::{PeerOptions, ServerOptions, Throttle, WorkloadOptions};
 use crate::seed::Seeds;
 
-/// Bytes of a request besides its data, at most: its longest path, a list, what a multi has beside it.
+/// Maximum bytes of a request besides its data: its longest path, an ACL, the other parts of a
+/// multi.
 const BESIDES: u64 = 200;
 
 /// Draws them all.
@@ -59,27 +60,27 @@ pub(super) fn draw(
     }
 }
 
-/// How the bucket of connecting clients is filled, and what they cost.
+/// How the token bucket is filled, and the weights of connections.
 fn draw_bucket(seeds: Seeds, throttle: &mut Throttle) {
     if throttle.tokens == 0 {
         return;
     }
     let dice = &mut seeds.stream("config/throttle", 1);
     throttle.fill_count = dice.range_u32(1, 3);
-    // Of 0, ZooKeeper's default, refusals become fewer only while the bucket is full.
+    // With 0, ZooKeeper's default, the drop probability decreases only while the bucket is full.
     throttle.decrease_ratio = *dice.pick(&[0, 0, 0, 0, 100_000, 500_000, 1_000_000]);
     let global = dice.range_u32(1, 5);
-    // What costs more than the bucket holds would never be let in.
+    // A connection that costs more than the bucket holds would never be accepted.
     throttle.weights = (global, dice.range_u32(0, global), dice.range_u32(0, global));
 }
 
-/// Bounds on what clients take up that they meet.
+/// Limits on clients that are low enough to be reached.
 fn draw_clients(seeds: Seeds, server: &mut ServerOptions) {
     let ServerOptions { clients, outbound_bytes, .. } = server;
     let dice = &mut seeds.stream("config/clients", 0);
     if dice.chance(1, 12) {
         clients.output_bytes = usize::try_from(dice.magnitude(64, 8 << 10)).expect("small");
-        // Else all of it finds room on its way.
+        // With a larger window all output would be in flight instead of queued.
         *outbound_bytes = usize::try_from(dice.magnitude(1, 512)).expect("small");
     }
     if dice.chance(1, 12) {
@@ -97,7 +98,8 @@ fn draw_clients(seeds: Seeds, server: &mut ServerOptions) {
     }
 }
 
-/// Some requests are longer than their server takes, or than their client sends.
+/// Limits below the length of some requests: of the server's frames, or of the client library's
+/// requests.
 fn draw_frames(seeds: Seeds, server: &mut ServerOptions, workload: &mut WorkloadOptions) {
     let dice = &mut seeds.stream("config/frames", 0);
     let data_bytes = u64::try_from(workload.data_bytes).unwrap_or(u64::MAX);
@@ -113,7 +115,7 @@ fn draw_frames(seeds: Seeds, server: &mut ServerOptions, workload: &mut Workload
         && let Some(bytes) = bytes(dice)
     {
         server.frame_bytes = bytes.max(256);
-        // Watches are set again in requests that the server takes; each path has a length before it.
+        // setWatches requests must stay below the server's limit; each path has a length prefix.
         workload.watches_bytes = workload.watches_bytes.min(server.frame_bytes as usize / 8);
     }
 }

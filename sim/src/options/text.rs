@@ -1,6 +1,6 @@
-//! What was drawn, for people.
+//! The drawn options as text for people.
 //!
-//! Owns the lines, one for each subject. Must not be read back: schedules have names of their own.
+//! Owns the lines, one per subject. Must not be parsed: schedules have their own format.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// The drawn options, a line for each subject.
+/// One line per subject.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Options { profile, duration, servers, clients, faults, .. } = self;

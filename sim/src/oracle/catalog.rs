@@ -1,12 +1,13 @@
-//! The table of oracles: stable ids, what each promises, and how often each has been asked.
+//! The table of oracles: stable ids, the property of each, and how often each was checked.
 //!
-//! Owns names and counts. Must not judge.
+//! Owns ids, sentences and check counts. Must not judge.
 
 use std::fmt;
 
 use zabkeeper_core::Instant;
 
-/// A promise of the service that is checked on every run. The names are used in reports and never change.
+/// A property of the service that is checked on every run. Reports print the ids; they never
+/// change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Id {
     Z1,
@@ -77,7 +78,7 @@ pub(super) enum Id {
 }
 
 impl Id {
-    /// All of them, in order.
+    /// All ids, in order of declaration.
     pub(super) const ALL: [Id; 65] = [
         Id::Z1,
         Id::Z2,
@@ -146,12 +147,12 @@ impl Id {
         Id::L14,
     ];
 
-    /// As it is printed.
+    /// The id as reports print it.
     pub(super) fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// What is promised.
+    /// The property, as docs/oracles.md states it.
     pub(super) fn sentence(self) -> &'static str {
         self.row().1
     }
@@ -264,16 +265,16 @@ impl Id {
     }
 }
 
-/// A promise is broken: the run has failed.
+/// A violated property: the run has failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which promise.
+    /// Id of the oracle.
     pub id: &'static str,
-    /// What it says.
+    /// The property, as docs/oracles.md states it.
     pub sentence: &'static str,
-    /// What was seen: first what is wrong, then what proves it.
+    /// The observations that prove it: first what is wrong, then its context.
     pub evidence: Vec<String>,
-    /// When.
+    /// Virtual time of the observation that failed.
     pub at: Instant,
 }
 
@@ -287,14 +288,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A broken promise, before the time is known.
+/// A violation before its time is known.
 #[derive(Debug)]
 pub(super) struct Broken {
     id: Id,
     evidence: Vec<String>,
 }
 
-/// What a check answers.
+/// The result of a check.
 pub(super) type Verdict = Result<(), Broken>;
 
 impl Broken {
@@ -308,7 +309,7 @@ impl Broken {
     }
 }
 
-/// How often each oracle has been asked, and which are not listened to.
+/// How often each oracle was checked, and which ones are muted.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     asked: [u64; Id::ALL.len()],
@@ -320,7 +321,7 @@ impl Tally {
         Tally { asked: [0; Id::ALL.len()], muted: [false; Id::ALL.len()] }
     }
 
-    /// From now on this promise counts as kept.
+    /// Violations of this oracle are ignored from now on.
     pub(super) fn mute(&mut self, name: &str) {
         for id in Id::ALL.into_iter().filter(|id| id.name() == name) {
             self.muted[id as usize] = true;
@@ -338,7 +339,7 @@ impl Tally {
         if holds || self.muted[id as usize] { Ok(()) } else { Err(Broken::new(id, evidence())) }
     }
 
-    /// What was found, unless it does not count.
+    /// The result of a check, with violations of muted oracles ignored.
     pub(super) fn unless_muted(&self, found: Verdict) -> Verdict {
         found.or_else(|broken| if self.muted[broken.id as usize] { Ok(()) } else { Err(broken) })
     }
@@ -355,14 +356,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_id_stands_at_its_place_in_the_table() {
+    fn each_id_is_its_index_in_all() {
         for (index, id) in Id::ALL.into_iter().enumerate() {
             assert_eq!(id as usize, index, "{}", id.name());
         }
     }
 
     #[test]
-    fn the_table_of_files_names_what_each_judges() {
+    fn module_table_lists_the_oracles_that_each_file_checks() {
         let rows = include_str!("mod.rs").lines().filter_map(|line| line.strip_prefix("//! | `"));
         let mut rows: BTreeMap<&str, BTreeSet<&str>> = rows
             .filter_map(|row| {
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_oracles_names_each_with_its_sentence_and_its_tests() {
+    fn docs_list_each_oracle_with_its_sentence_and_tests() {
         let page = include_str!("../../../docs/oracles.md");
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/oracle/tests");
         let files = std::fs::read_dir(folder).expect("our own folder");

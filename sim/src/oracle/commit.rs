@@ -1,8 +1,10 @@
-//! A transaction is committed: was it asked for, and is it exactly what the request demands?
+//! Committed transactions: whether a client asked for each, and whether it is exactly what the
+//! request demands.
 //!
-//! Owns the match of transactions to requests. The n-th write of a connection becomes its n-th transaction, because
-//! a connection's requests are done in order and each takes a zxid, refused or not; so the match needs no hint from
-//! the server. Judging here, on the present state of the model, covers requests that were never answered, too.
+//! Owns the matching of transactions to requests. The n-th write of a connection becomes its n-th
+//! transaction, because a server executes the requests of a connection in order and each write
+//! takes a zxid, even if it is refused; so the matching needs no hint from the server. Judging
+//! here, on the latest state of the model, also covers requests that were never answered.
 
 use std::slice;
 use std::time::Duration;
@@ -20,11 +22,11 @@ use super::ledger::Committed;
 use super::words::maybe;
 use crate::model::{Asker, Kind, is_quota};
 
-/// Shorter data may repeat; from this length on, it names one write attempt (C8).
+/// Data from this length on is unique to one write attempt (C8); shorter data may repeat.
 const UNIQUE_DATA_BYTES: usize = 8;
 
 impl Oracles {
-    /// Everything up to `zxid` in the log of this server is committed.
+    /// The log of this server is committed up to `zxid`.
     pub(super) fn commit_up_to(&mut self, id: ServerId, zxid: Zxid) -> Verdict {
         for committed in self.ledger.chain(&mut self.tally, id, zxid)? {
             self.commit(&committed)?;
@@ -37,7 +39,7 @@ impl Oracles {
             Ok(txn) => txn,
             Err(corrupt) => return Oracles::fault(Id::Z2, vec![corrupt.to_string()]),
         };
-        // It is applied, whoever asked for it.
+        // The model applies the transaction even where a muted oracle rejects it.
         let asked_for = self.was_asked_for(&txn, committed.proposed);
         self.tally.unless_muted(asked_for)?;
         self.tally.hold(Id::S1, true, Vec::new)?;
@@ -65,7 +67,7 @@ impl Oracles {
         Ok(())
     }
 
-    /// The end of a session is committed. Who was told meanwhile that it goes on must have asked before that was proposed.
+    /// S6: the closeSession is committed. No client that was accepted has asked after its proposal.
     fn ends(&mut self, session: SessionId, proposed: Proposed, shown: &str) -> Verdict {
         let view = self.sessions.entry(session).or_default();
         view.ended = Some(proposed.order);
@@ -86,7 +88,8 @@ impl Oracles {
                 self.session_was_asked_for(txn, origin, proposed)
             }
             (TxnOp::MoveSession { server }, Some(origin)) => {
-                // A connection that was closed with nothing but a handshake is forgotten.
+                // A closed connection that has nothing left to execute is already removed; then the
+                // handshake is not checked.
                 let conn = self.conns.get(&origin.conn);
                 let hello = conn.map(|conn| conn.hello.as_ref());
                 let asks = |hello: &Hello| hello.request.session == txn.session;
@@ -152,8 +155,8 @@ impl Oracles {
         Ok(())
     }
 
-    /// The leader has had enough of a session. What was answered was heard, at the earliest when it was sent; clocks
-    /// run up to a tenth fast, so an eighth is allowed.
+    /// S3: a leader expires the session. An answered request touched the session no earlier than it
+    /// was sent. Clocks run up to a tenth fast, so an eighth is allowed.
     fn session_has_expired(&mut self, txn: &Txn, proposed: Proposed) -> Verdict {
         let Some(expiry) = self.heard.before_expiry(txn.zxid) else {
             return Ok(());
@@ -171,9 +174,10 @@ impl Oracles {
                 format!("transaction: {txn}"),
             ]
         })?;
-        // Who stood still for longer than a client may be silent has not listened to any (SESS-06).
+        // SESS-06: a leader that stood still for longer than a client may be silent has not
+        // listened to any client.
         let Pause { begin: stood, end: awake, .. } = expiry.stood_still;
-        // A deadline is up to a tick late, and what is late by no more than another one is no standstill.
+        // A deadline may be one tick late, and a delay of one more tick is no standstill.
         let tick = self.model.rules().tick;
         let longest = Duration::from_millis(expiry.greatest_ms.into()) + tick * 2;
         let deaf = !tick.is_zero()
@@ -221,7 +225,8 @@ impl Oracles {
             evidence(format!("{shown} became a transaction of session {}", txn.session))
         })?;
         let view = sessions.entry(session).or_default();
-        // Where two ask at once, the one that reads last need not be the one that was taken up last.
+        // Only a handshake sent after this connection was accepted counts: of two concurrent
+        // handshakes, either may have been accepted last.
         let later = |asked: u64| welcomed.is_some_and(|welcomed| welcomed < asked);
         let moved = view.attached.filter(|to| to.conn != origin.conn && later(to.asked));
         let moved = moved.filter(|to| to.order < proposed.order);
@@ -262,13 +267,14 @@ impl Oracles {
         let asker = Asker { session: txn.session, ids };
         let mut right = self.model.decide(asker, request).expect("only writes are executed");
         if right != txn.op && self.model.rules().tree.enforce_quota {
-            // The leader asked the quota as it had applied it, some time before (DATA-32).
+            // The leader checks quotas on the state that it has applied, which may be older
+            // (DATA-32).
             let mut states = self.model.tips_from(applied);
             let each = |at| self.model.decide_over(asker, request, at);
             let found = states.find_map(|at| each(at).filter(|right| *right == txn.op));
             right = found.unwrap_or(right);
         }
-        // In which order `auth` becomes the identities of who asks is not promised.
+        // The order in which an `auth` entry expands to the asker's identities is left open.
         let same = asks_for_auth(request) && in_order(&right) == in_order(&txn.op);
         if !same && let Some(id) = difference(request, &right, &txn.op) {
             return self.tally.hold(id, false, || {
@@ -290,8 +296,8 @@ impl Oracles {
         Ok(())
     }
 
-    /// Data of some length names one write attempt of the workload, so its coming twice is a request done twice,
-    /// on whichever connections.
+    /// C8: data of at least [`UNIQUE_DATA_BYTES`] is unique to one write attempt, so a second
+    /// transaction with it means that a request was executed twice, on whichever connections.
     fn is_written_once(&mut self, txn: &Txn, request: &Request) -> Verdict {
         let attempts = match (&txn.op, request) {
             (TxnOp::Create { .. } | TxnOp::SetData { .. }, _) => slice::from_ref(request),
@@ -319,7 +325,7 @@ impl Oracles {
     }
 }
 
-/// Which promise is broken where a transaction is not the right one.
+/// The oracle that is violated where `found` is not the right transaction.
 fn difference(request: &Request, right: &TxnOp, found: &TxnOp) -> Option<Id> {
     if right == found {
         return None;
@@ -356,7 +362,7 @@ fn difference(request: &Request, right: &TxnOp, found: &TxnOp) -> Option<Id> {
     })
 }
 
-/// Is it a refusal for who asks, or for the list that is asked for?
+/// Whether the transaction is a refusal for lack of permission or an invalid ACL.
 fn denies(op: &TxnOp) -> bool {
     let (TxnOp::Error { code } | TxnOp::MultiRefused { code, .. }) = op else {
         return false;
@@ -364,7 +370,7 @@ fn denies(op: &TxnOp) -> bool {
     matches!(code, ErrorCode::NoAuth | ErrorCode::InvalidAcl)
 }
 
-/// Is there an entry in its lists that stands for who asks?
+/// Whether an ACL in the request has an entry of scheme `auth`.
 fn asks_for_auth(request: &Request) -> bool {
     let parts =
         if let Request::Multi(requests) = request { requests } else { slice::from_ref(request) };
@@ -380,7 +386,7 @@ fn asks_for_auth(request: &Request) -> bool {
     })
 }
 
-/// The same with its lists in order.
+/// The transaction with its ACLs sorted.
 fn in_order(op: &TxnOp) -> TxnOp {
     let mut op = op.clone();
     let parts = if let TxnOp::Multi(ops) = &mut op { ops } else { slice::from_mut(&mut op) };
@@ -392,7 +398,7 @@ fn in_order(op: &TxnOp) -> TxnOp {
     op
 }
 
-/// Is it a refusal by a quota?
+/// Whether the transaction is a refusal by a quota.
 fn is_over(op: &TxnOp) -> bool {
     let (TxnOp::Error { code } | TxnOp::MultiRefused { code, .. }) = op else {
         return false;
@@ -400,7 +406,7 @@ fn is_over(op: &TxnOp) -> bool {
     *code == ErrorCode::QuotaExceeded
 }
 
-/// Has the leader refused the request because the session is on its way out?
+/// Whether the transaction is a refusal because the session is closing.
 fn says_closing(op: &TxnOp) -> bool {
     let (TxnOp::Error { code } | TxnOp::MultiRefused { code, .. }) = op else {
         return false;
@@ -421,7 +427,7 @@ fn is_sequential(request: &Request) -> bool {
     })
 }
 
-/// 64 bits of FNV-1a: an accident in a run of 10^5 writes has a chance below 10^-9.
+/// FNV-1a, 64 bits: a collision among 10^5 writes has a probability below 10^-9.
 fn fingerprint(path: &str, data: &[u8]) -> u64 {
     let bytes = path.bytes().chain([0]).chain(data.iter().copied());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

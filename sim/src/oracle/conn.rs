@@ -1,6 +1,7 @@
-//! One client connection as its client sees it: what was asked, what was answered.
+//! One client connection as its client sees it: requests and replies.
 //!
-//! Owns the queue of unanswered requests and how far the server has executed the writes among them. Must not judge.
+//! Owns the queue of unanswered requests and how many of them the server has executed. Must not
+//! judge.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -14,33 +15,34 @@ use super::watch::{ConnWatches, Held, Kept, Slot};
 use crate::model::Rules;
 use crate::observe::ClientId;
 
-/// How far the conversation has come, in the eyes of the client.
+/// The state of the connection, as its client sees it.
 ///
 /// ```text
-/// Fresh -> Greeted -> Open -> Over        Fresh -> Opaque: no handshake that we can read
+/// Fresh -> Greeted -> Open -> Over        Fresh -> Opaque: no valid connect request
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Nothing was sent.
+    /// The client has sent nothing.
     Fresh,
-    /// The handshake was sent.
+    /// The client has sent the connect request.
     Greeted,
-    /// The handshake was answered with a session.
+    /// The connect response has a session.
     Open,
-    /// The server has said its last word.
+    /// The server has sent its last reply.
     Over,
-    /// What goes on here is not our protocol.
+    /// The first frame was no connect request: nothing here is judged.
     Opaque,
 }
 
-/// A request without an answer.
+/// An unanswered request.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) xid: i32,
     pub(super) request: Request,
-    /// Who its client had shown to be when it was sent (ACL-17).
+    /// The identities of its client when it was sent (ACL-17).
     pub(super) ids: Arc<[Id]>,
-    /// The highest zxid that anyone had seen when it was sent: a write must come after it (C1).
+    /// The highest zxid that any client had seen when it was sent: a write must get a higher one
+    /// (C1).
     pub(super) seen: Zxid,
     /// The highest acknowledged write when it was sent: a sync must reach it (C5).
     pub(super) acknowledged: Zxid,
@@ -50,41 +52,42 @@ pub(super) struct Asked {
     pub(super) txn: Option<Zxid>,
 }
 
-/// What shows who a client is: a scheme, and what it takes.
+/// Scheme and data of an auth packet.
 pub(super) type Credential = (String, Option<Bytes>);
 
-/// An auth packet without an answer. They are answered outside the queue, in order among themselves.
+/// An unanswered auth packet. Auth packets are answered outside the queue, in order among
+/// themselves.
 #[derive(Clone, Debug)]
 pub(super) struct AuthAsked {
     /// The packet.
     pub(super) credential: Credential,
-    /// What it must be answered with.
+    /// The right answer.
     pub(super) right: Result<(), ErrorCode>,
-    /// Who the client is then.
+    /// The client's identities after it.
     pub(super) ids: Arc<[Id]>,
 }
 
-/// Who a client has shown to be on a connection, as it is seen at three places. Identities only become more.
+/// The identities of a client on a connection, at three points. Identities are only added.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
-    /// With all that was sent.
+    /// After all auth packets that were sent.
     pub(super) sent: Arc<[Id]>,
-    /// With all that was answered: exact for whatever is read next.
+    /// After all auth packets that were answered: exact for the next frame that is read.
     pub(super) answered: Arc<[Id]>,
-    /// With what was answered before the last frame that named a zxid: the least that the server knew at any later
-    /// transaction.
+    /// After the auth packets that were answered before the last frame with a zxid: a lower bound
+    /// for what the server knew at any later transaction.
     pub(super) settled: Arc<[Id]>,
 }
 
-/// The handshake of a client.
+/// The connect request of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Hello {
     pub(super) request: ConnectRequest,
     /// When it was sent.
     pub(super) at: Instant,
-    /// The same: place among all observations.
+    /// Observation number of its sending.
     pub(super) order: u64,
-    /// Was its session begun and not ended then?
+    /// Whether its session was alive then, by the model.
     pub(super) alive: bool,
 }
 
@@ -95,49 +98,54 @@ pub(super) struct Conn {
     pub(super) server: ServerId,
     pub(super) phase: Phase,
     pub(super) hello: Option<Hello>,
-    /// When the client read that it may go on: place among all observations.
+    /// Observation number at which the client read a response with a session.
     pub(super) welcomed: Option<u64>,
-    /// The session that it speaks for: the one it asked for, or the one made for it; zero until that is known.
+    /// The session that it asked for, or that was created for it; zero until that is known.
     pub(super) session: SessionId,
-    /// Does its server keep new sessions to itself, in the life in which it took this connection?
+    /// Whether the server creates local sessions, by the options of the start in which it accepted
+    /// this connection.
     pub(super) begins_local: bool,
-    /// Unanswered requests, in order.
+    /// Unanswered requests in order.
     pub(super) asked: VecDeque<Asked>,
-    /// How many of them the server is known to have passed: the next write stands behind.
+    /// How many requests at the front of `asked` the server is known to have passed; the next write
+    /// is behind them.
     executed: usize,
-    /// The server's own number of the last write that became a transaction.
+    /// The origin's request number in the last transaction of this connection.
     pub(super) last_origin: Option<u64>,
     pub(super) auths: VecDeque<AuthAsked>,
     pub(super) shown: Shown,
-    /// A frame was sent that is no request: nothing after it is read.
+    /// The client has sent a frame that is no valid request: the server reads nothing after it.
     pub(super) garbled: bool,
-    /// The highest zxid in replies and events read here.
+    /// The highest zxid in replies and events that were read here.
     pub(super) floor: Zxid,
-    /// The highest zxid that the client claimed to have seen in its handshake.
+    /// The highest zxid seen, as the connect request claims.
     pub(super) claimed: Zxid,
-    /// The highest zxid of an acknowledged write of the session, here or before.
+    /// The highest zxid of an acknowledged write of the session, here or on earlier connections.
     pub(super) acknowledged: Zxid,
     pub(super) replies: u64,
-    /// The watches that the server holds for it.
+    /// The watches that the server holds for the connection.
     pub(super) watches: ConnWatches,
-    /// The watches that the client holds here. Mostly the same ones; it forgets all of a path when the node is deleted,
-    /// and it is not told of a watch used up by a node that nobody may read.
+    /// The watches that the client holds. They differ in two cases: a client drops all watches of a
+    /// path when the node is deleted, and gets no event of a watch that was used up by a node that
+    /// it may not read.
     pub(super) kept: Held,
-    /// Events without a zxid, which the next setWatches reply must explain.
+    /// Events without a zxid, which the next setWatches reply must account for.
     pub(super) untold: Vec<WatchEvent>,
-    /// Watches of earlier connections of the session that this one has not set again.
+    /// Watches of earlier connections of the session that setWatches has not named here.
     pub(super) held: Held,
-    /// Watches that setWatches has named and no answer has settled.
+    /// Watches that setWatches has named and that no reply has confirmed yet.
     pub(super) resent: Held,
-    /// What was believed on earlier connections of the session, and was not shown again on this one.
+    /// Credentials that succeeded on earlier connections of the session and were not sent on this
+    /// one.
     pub(super) unshown: BTreeSet<Credential>,
-    /// Is it a client of the library, and has nobody else gone on with its session? Then what it holds is known here.
+    /// The client is one of the client library and the only one that has used the session, so the
+    /// watches that it holds are known.
     pub(super) knows: bool,
-    /// Is the client's end gone?
+    /// The client's end is closed.
     pub(super) closed: bool,
 }
 
-/// A connection as it stands in evidence.
+/// A connection as evidence shows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Who {
     pub(super) id: ConnId,
@@ -194,20 +202,20 @@ impl Conn {
         }
     }
 
-    /// The answer to setWatches, at `zxid`, says that this watch stands here, too; since when it has stood, if the client
-    /// holds it.
+    /// The setWatches reply at `zxid` confirms this watch. Returns since when the watch had been
+    /// held, if the client holds it.
     pub(super) fn stands_again(&mut self, slot: Slot, path: &str, zxid: Zxid) -> Option<Zxid> {
         let (path, kept) = self.resent.of_mut(slot).remove_entry(path)?;
         self.kept.keep(slot, path, Kept { since: zxid, ..kept });
         Some(kept.since)
     }
 
-    /// Did it ask for a new session?
+    /// Whether it asked for a new session.
     pub(super) fn asks_for_new_session(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.request.session == SessionId(0))
     }
 
-    /// The first write that has not become a transaction; it is about to.
+    /// Marks the first write that has no transaction as executed, and returns it.
     pub(super) fn execute_next(&mut self) -> Option<&mut Asked> {
         let is_write = |asked: &Asked| asked.request.is_write() && asked.txn.is_none();
         let next = (self.executed..self.asked.len()).find(|index| is_write(&self.asked[*index]))?;
@@ -215,13 +223,13 @@ impl Conn {
         self.asked.get_mut(next)
     }
 
-    /// The first unanswered request, which is being answered.
+    /// Removes the first unanswered request, whose reply is being read.
     pub(super) fn answer_next(&mut self) -> Option<Asked> {
         self.executed = self.executed.saturating_sub(1);
         self.asked.pop_front()
     }
 
-    /// May the server still turn something that was sent here into a transaction?
+    /// Whether the server may still turn something that was sent here into a transaction.
     pub(super) fn may_execute(&self) -> bool {
         let greeting = self.asks_for_new_session() && self.session == SessionId(0);
         greeting || self.asked.range(self.executed..).any(|asked| asked.request.is_write())

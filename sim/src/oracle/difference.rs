@@ -1,6 +1,6 @@
-//! Where two trees with different digests differ first, by path: which of data, stat and list.
+//! The first node, by path, at which two trees with different digests differ: in data, stat or ACL.
 //!
-//! Owns what is kept of a tree for that. Must not judge: the digests have.
+//! Owns the copy of a tree for that. Must not judge: the digests decide.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use zabkeeper_core::{Server, Zxid};
 use crate::model::Model;
 use crate::observe::Holder;
 
-/// The numbers of a stat that are stored, by name.
+/// The stored fields of a stat, by name.
 type Stat = [(&'static str, i64); 10];
 
-/// A tree as far as it can be compared.
+/// The comparable parts of a tree.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Nodes(BTreeMap<String, Parts>);
 
@@ -22,7 +22,7 @@ pub(super) struct Nodes(BTreeMap<String, Parts>);
 struct Parts {
     data: Option<Vec<u8>>,
     stat: Stat,
-    /// The list as text.
+    /// The ACL as text.
     acl: String,
 }
 
@@ -45,7 +45,7 @@ impl Parts {
         Parts { data: data.map(<[u8]>::to_vec), stat, acl: format!("{acl:?}") }
     }
 
-    /// In which parts it is not as it should be.
+    /// The parts that differ from the right ones.
     fn differ_from(&self, right: &Parts) -> String {
         let mut parts = Vec::new();
         if self.data != right.data {
@@ -65,7 +65,7 @@ impl Parts {
 }
 
 impl Nodes {
-    /// What this server holds.
+    /// The tree of this server.
     pub(super) fn of(server: &Server) -> Nodes {
         let mut nodes = Nodes::default();
         server.visit_nodes(&mut |view| nodes.add(view));
@@ -76,7 +76,7 @@ impl Nodes {
         self.0.insert(view.path.to_owned(), Parts::of(view));
     }
 
-    /// The first node that is not as the model has it at `zxid`.
+    /// The first node that differs from the model's at `zxid`.
     pub(super) fn differ_from(&self, model: &Model, zxid: Zxid) -> String {
         let mut right = Nodes::default();
         model.nodes_at(zxid).for_each(|(path, node)| right.add(&node.view(path)));
@@ -94,7 +94,7 @@ impl Nodes {
     }
 }
 
-/// Data for people: its length, and how it begins.
+/// Length and first bytes of the data.
 fn shown(data: Option<&[u8]>) -> String {
     const BEGINS: usize = 32;
     let Some(data) = data else {
@@ -104,7 +104,7 @@ fn shown(data: Option<&[u8]>) -> String {
     format!("{} bytes {:?}", data.len(), String::from_utf8_lossy(begin))
 }
 
-/// Where what the holder has at `zxid` differs from the model, if anybody can be asked.
+/// Where the holder's tree differs from the model's at `zxid`, if there is a holder.
 pub(super) fn first(model: &Model, zxid: Zxid, holder: Holder<'_>) -> Option<String> {
     holder.0.map(|server| Nodes::of(server).differ_from(model, zxid))
 }
@@ -121,7 +121,7 @@ mod tests {
         Model::new(Rules::default())
     }
 
-    /// What an empty ensemble holds, but for one change of one node.
+    /// The difference of an empty ensemble's tree after one change of one node.
     fn told(path: &str, change: impl FnOnce(&mut crate::model::Node)) -> String {
         let (model, mut nodes) = (model(), Nodes::default());
         let mut change = Some(change);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_node_that_differs_is_named_with_its_part() {
+    fn first_different_node_is_named_with_its_parts() {
         let list = [Acl { perms: Perms(1), scheme: "world".into(), id: "anyone".into() }];
         assert_eq!(told("", |_| {}), "no node differs: sessions do");
         let data = told("/", |node| node.data = Some(Bytes::from_static(b"x")));

@@ -1,6 +1,7 @@
-//! What servers keep: confirmed writes, sampled ground truth and recovery against what was commanded.
+//! What is on the servers' disks: confirmed writes, sampled durable state and recovery, compared
+//! with what was commanded.
 //!
-//! Owns the comparison of disks with their mirrors. Must not look into transactions.
+//! Owns the comparison of disks with their mirrors. Must not decode transactions.
 
 use std::iter;
 
@@ -17,17 +18,17 @@ use super::words::{kept, maybe};
 use crate::model::Model;
 use crate::observe::Holder;
 
-/// The state of tree and sessions on a disk.
+/// Digest of the tree and sessions on a disk.
 #[derive(Clone, Debug)]
 pub(super) struct DiskDigest {
     server: ServerId,
     zxid: Zxid,
     digest: u64,
-    /// What it holds there, if anybody knows.
+    /// The nodes behind the digest, kept where the digest may be wrong.
     nodes: Option<Nodes>,
 }
 
-/// What a disk holds, by sampling or by recovery.
+/// The contents of a disk, as sampled or as found by recovery.
 pub(super) struct Disk<'a> {
     pub(super) server: ServerId,
     pub(super) state: &'a DurableState,
@@ -35,7 +36,7 @@ pub(super) struct Disk<'a> {
 }
 
 impl Ledger {
-    /// Something is about to enter a step.
+    /// The server is about to handle this input.
     pub(super) fn entered(
         &mut self,
         tally: &mut Tally,
@@ -75,7 +76,7 @@ impl Ledger {
         }
     }
 
-    /// The disk holds more than before, for certain.
+    /// The disk has confirmed writes; `stored` says whether state files were among them.
     fn confirmed(
         &mut self,
         tally: &mut Tally,
@@ -90,8 +91,8 @@ impl Ledger {
                 self.keeps_epochs(tally, &disk)?;
             }
             let epoch = held.state.current_epoch;
-            // Only when it is entered: if it was never established, a later leader may have cut that history off again,
-            // before the server has entered the later epoch.
+            // Checked only when the epoch is entered: if the epoch was never established, a later
+            // leader may truncate its initial history before the server enters the later epoch.
             if epoch > before {
                 self.has_initial(tally, id, epoch, &held.path, "has stored")?;
             }
@@ -102,7 +103,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Has the disk been found with a later state already, which was commanded since? Word of this one is only late then.
+    /// Whether a sample or recovery has already found a later state that was commanded since: this
+    /// confirmation is merely late.
     fn is_late(&self, disk: &Disk<'_>) -> bool {
         let server = &self.servers[&disk.server];
         let epochs = |state: &DurableState| [state.accepted_epoch, state.current_epoch];
@@ -112,8 +114,9 @@ impl Ledger {
         told != found && all(told, found) && all(found, issued)
     }
 
-    /// The first server keeps other voters than before, those that there are now: a quorum has the history. Where an epoch comes
-    /// to nothing before that, who joins in the next one would be taken for one that has lost something.
+    /// Z1: when the first server stores the present voters in place of others, a quorum has the
+    /// epoch's history. Otherwise, if the epoch failed, the next one would take a joining voter for
+    /// one that has lost its history.
     fn renews_voters(&mut self, tally: &mut Tally, id: ServerId, epoch: Epoch) -> Verdict {
         let renews =
             self.servers[&id].names_all == Some(false) && self.voters_before(id) == self.voters;
@@ -132,8 +135,8 @@ impl Ledger {
         })
     }
 
-    /// What is durable on the word of the leader that the server is bound to counts as evidence, for ever: a later
-    /// leader finds it there.
+    /// Notes what is durable while the accepted and the current epoch agree. It stays evidence for
+    /// that epoch: any later leader finds it.
     fn vouch(&mut self, id: ServerId) {
         let server = self.server(id);
         let (state, end) = (&server.mirror.durable().state, server.mirror.kept().end());
@@ -159,7 +162,8 @@ impl Ledger {
         let explained = self.explain(tally, disk, Id::Z17)?;
         if explained.is_some() {
             let (server, zxid) = (disk.server, disk.last);
-            // What is wrong is looked at once it is known to be wrong: now, or never by this server again.
+            // Keeps the nodes of a digest that is wrong or not yet comparable: the server may not
+            // hold them later.
             let right = zxid <= self.committed.end() && model.digest_at(zxid) == digest;
             let nodes = if right { None } else { holder.0.map(Nodes::of) };
             self.waiting.push(DiskDigest { server, zxid, digest, nodes });
@@ -167,12 +171,12 @@ impl Ledger {
         self.compare_disks(tally, model)
     }
 
-    /// What a disk would be if all that was written survived; nobody has found it so.
+    /// The disk as it would be if all that was written but not synced survived.
     pub(super) fn cached(&mut self, tally: &mut Tally, disk: &Disk<'_>) -> Verdict {
         self.explain(tally, disk, Id::T2).map(drop)
     }
 
-    /// A server has begun a new life and found this.
+    /// A server has started and recovered this from its disk.
     pub(super) fn recovered(
         &mut self,
         tally: &mut Tally,
@@ -211,8 +215,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Finds the place in the commands at which the disk looks like this; `None` where the disk itself says that it
-    /// has lost something, which it may.
+    /// Finds the prefix of the commands that leads to this disk; `None` where the disk itself
+    /// reports damage, which is allowed.
     fn explain(
         &mut self,
         tally: &mut Tally,
@@ -278,8 +282,8 @@ impl Ledger {
         server.answered = Zxid::ZERO;
     }
 
-    /// Compares the digests of disks that have become comparable: a disk may be ahead of what is committed, and what
-    /// it holds there may never be.
+    /// Compares the digests of disks whose zxid the committed history has reached. Those that were
+    /// not committed are dropped.
     pub(super) fn compare_disks(&mut self, tally: &mut Tally, model: &Model) -> Verdict {
         let tip = self.committed.end();
         for disk in self.waiting.extract_if(.., |disk| disk.zxid <= tip) {

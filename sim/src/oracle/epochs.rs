@@ -1,4 +1,5 @@
-//! What is known of each epoch: who leads it, what it began with, who was promised what, and what was proposed.
+//! What is known of each epoch: its leader, its initial history, the promises for it and its
+//! proposals.
 //!
 //! Owns the table of epochs and the bytes of every proposal. Must not know disks.
 
@@ -11,24 +12,24 @@ use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 use super::history::Path;
 use super::voters::Past;
 
-/// All epochs that anybody has begun.
+/// All epochs that a server has begun.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Epochs(BTreeMap<Epoch, View>);
 
 /// One epoch.
 #[derive(Clone, Default, Debug)]
 pub(super) struct View {
-    /// Who leads it, and the history that it began with.
+    /// Its leader, and the history that it began with.
     pub(super) begun: Option<Begun>,
-    /// Enough have promised it to its leader.
+    /// Enough voters have promised it to its leader.
     pub(super) decided: bool,
-    /// When its leader began to serve, with a quorum behind it.
+    /// When its leader began to serve with a quorum.
     pub(super) established: Option<Instant>,
-    /// By counter, from 1.
+    /// By counter, beginning with 1.
     proposals: Vec<Proposal>,
 }
 
-/// A leader has taken over.
+/// A leader's log has become the initial history of an epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Begun {
     pub(super) leader: ServerId,
@@ -36,34 +37,35 @@ pub(super) struct Begun {
     pub(super) at: Instant,
 }
 
-/// A transaction that exists.
+/// A proposed transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Proposal {
     pub(super) bytes: Bytes,
     pub(super) when: Proposed,
 }
 
-/// When a transaction was proposed.
+/// When and by whom a transaction was proposed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proposed {
-    /// Place among all observations.
+    /// Observation number.
     pub(super) order: u64,
     pub(super) at: Instant,
-    /// Who did it, and since when it had led.
+    /// The leader, and since when it had led.
     pub(super) by: ServerId,
     pub(super) leads_since: Instant,
-    /// How far it had applied, at least.
+    /// A lower bound of what the leader had applied.
     pub(super) applied: Zxid,
 }
 
-/// Whom a would-be leader has won over to an epoch, and what they know of the past.
+/// The promises that a prospective leader has for an epoch, and what the promising servers know of
+/// earlier ones.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Promises {
     pub(super) epoch: Epoch,
     pub(super) pasts: BTreeMap<ServerId, Past>,
-    /// What it knew itself when it first named the epoch.
+    /// What the leader itself knew when it first named the epoch.
     pub(super) own: Option<Past>,
-    /// One of them that has shown a better history: its epoch, and where it ends.
+    /// The first of them with a better history: its current epoch and last zxid.
     pub(super) better: Option<(ServerId, Epoch, Zxid)>,
 }
 
@@ -81,7 +83,7 @@ impl Epochs {
         self.0.get(&epoch)?.begun.as_ref().map(|begun| &begun.initial)
     }
 
-    /// Established epochs other than this one, with what they began with.
+    /// Established epochs other than `but`, with their initial histories.
     pub(super) fn established(&self, but: Epoch) -> impl Iterator<Item = (Epoch, &Path)> {
         let others = self.0.iter().filter(move |(epoch, _)| **epoch != but);
         others.filter_map(|(epoch, view)| {
@@ -90,19 +92,19 @@ impl Epochs {
         })
     }
 
-    /// When the latest of all leaders to do so began to serve.
+    /// The latest time at which a leader of a new epoch began to serve.
     pub(super) fn last_established(&self) -> Instant {
         let times = self.0.values().filter_map(|view| view.established);
         times.max().unwrap_or_default()
     }
 
-    /// The transaction, if it was ever proposed.
+    /// The transaction with this zxid, if it was proposed.
     pub(super) fn proposal(&self, zxid: Zxid) -> Option<&Proposal> {
         let index = usize::try_from(zxid.counter()).ok()?.checked_sub(1)?;
         self.0.get(&zxid.epoch())?.proposals.get(index)
     }
 
-    /// The next transaction of its epoch.
+    /// Adds the next transaction of its epoch.
     pub(super) fn propose(&mut self, entry: &Entry, when: Proposed) {
         let view = self.of_mut(entry.zxid.epoch());
         view.proposals.push(Proposal { bytes: entry.bytes.clone(), when });

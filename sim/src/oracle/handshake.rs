@@ -1,8 +1,9 @@
-//! The first frames of a connection: which session it gets, and whether it may.
+//! Handshakes: the session that a connection gets, and whether it may get it.
 //!
-//! Owns what is promised of a handshake, and what a connection takes over from earlier ones of its session. A session's
-//! password is the one that its first client was given: no other session has it, and nobody can compute it from the id, as
-//! ZooKeeper's (HS-08), which is written here once more from its definition.
+//! Owns the checks of connect responses, and what a connection takes over from earlier ones of its
+//! session. A session's password is the one in its first connect response: no other session has it,
+//! and it cannot be computed from the id as ZooKeeper's can (HS-08); ZooKeeper's definition is
+//! repeated here.
 
 use std::sync::Arc;
 
@@ -18,11 +19,11 @@ use super::watch::{Held, Kept, Slot};
 use super::words::made_for_another;
 use super::{Attached, Oracles};
 
-/// Number that ZooKeeper mixes into the seed of a password.
+/// The salt that ZooKeeper mixes into the seed of a password.
 const PASSWORD_SALT: i64 = 0xb341_5c00;
 
 impl Oracles {
-    /// The client has sent its first frame.
+    /// The client has sent its first frame, the connect request.
     pub(super) fn greeted(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
         let (at, order) = (self.now, self.order);
         let conn = self.conns.get_mut(&id).expect("has a phase");
@@ -44,7 +45,7 @@ impl Oracles {
         Ok(())
     }
 
-    /// The client has read the answer.
+    /// The client has read the connect response.
     pub(super) fn welcomed(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
         let who = self.who(id);
         let conn = self.conns.get_mut(&id).expect("has a phase");
@@ -87,7 +88,8 @@ impl Oracles {
         self.attach(id, &response, hello.last_zxid_seen, (at, asked))
     }
 
-    /// HS-02, HS-03: no server is read-only, and says so to whoever can hear it.
+    /// HS-02, HS-03: no server is read-only, and the response has the `readOnly` field exactly if
+    /// the request has it.
     fn says_what_it_is(
         &mut self,
         hello: &ConnectRequest,
@@ -101,9 +103,10 @@ impl Oracles {
         })
     }
 
-    /// A good password is refused only where the session is over: that it is about to end may be lost with its leader. Or
-    /// it was only another server's when its client asked here (SESS-15), whatever has become of it since: nothing but a
-    /// transaction could keep it from being upgraded while the answer is on its way.
+    /// S2: with the right password, a session may be refused only if it was not alive at the
+    /// request or is not alive now. A proposed closeSession is no reason: it may be lost with its
+    /// leader. A session that was local to another server at the request (SESS-15) may be refused,
+    /// even if it has been upgraded since.
     fn is_over(&mut self, id: ConnId, session: SessionId, was_alive: bool) -> Verdict {
         let (who, lives) = (self.who(id), was_alive && self.model.is_alive(session));
         self.tally.hold(Id::S2, !lives, || {
@@ -111,7 +114,7 @@ impl Oracles {
         })
     }
 
-    /// A new session: committed, for this connection, and for no other.
+    /// A new session: its creation is committed, for this connection and no other.
     fn is_made_for(&mut self, id: ConnId, response: &ConnectResponse, who: Who) -> Verdict {
         let session = response.session;
         let made = self.model.session(session);
@@ -131,8 +134,9 @@ impl Oracles {
         })
     }
 
-    /// An old session: the one asked for, with its password. Its end was not even proposed when the client asked: a leader,
-    /// confirmed by a quorum since, has said that it goes on.
+    /// An existing session: the one asked for, with its password. Its closeSession was not even
+    /// proposed when the client asked: a leader that a quorum has confirmed since has revalidated
+    /// the session.
     fn may_go_on(
         &mut self,
         hello: &ConnectRequest,
@@ -158,14 +162,14 @@ impl Oracles {
         })
     }
 
-    /// Does the client show the password that was given for the session?
+    /// Whether the request has the password that was given for the session.
     fn is_password(&self, hello: &ConnectRequest) -> bool {
         let view = self.sessions.get(&hello.session);
         let given = view.and_then(|view| view.password);
         given.is_some_and(|given| hello.password[..] == given)
     }
 
-    /// The password is the session's, from its first answer on.
+    /// The password is the one of the session's first response, and no other session's.
     fn is_given_its_password(&mut self, response: &ConnectResponse, who: Who) -> Verdict {
         let (session, password) = (response.session, response.password);
         let computed = zookeeper_password(session);
@@ -183,7 +187,7 @@ impl Oracles {
         })
     }
 
-    /// The timeout that was asked for, or the nearest that this server grants (HS-06).
+    /// The timeout is the requested one, clamped to the bounds of this server (HS-06).
     fn is_granted(
         &mut self,
         hello: &ConnectRequest,
@@ -202,12 +206,13 @@ impl Oracles {
         })
     }
 
-    /// A server must not take a client that has seen more than it has (HS-05).
+    /// C6, HS-05: a server must not accept a client that has seen a higher zxid than it has
+    /// applied.
     fn is_not_ahead(&mut self, id: ConnId, hello: &ConnectRequest, who: Who) -> Verdict {
         let server = self.conns[&id].server;
         let applied = self.ledger.applied_by(server).unwrap_or(self.model.tip());
         let seen = match hello.last_zxid_seen {
-            // The beginning of an epoch is no transaction that a server could lack.
+            // The zxid at which an epoch begins is no transaction that a server could lack.
             epoch if epoch.counter() == 0 => self.model.at_or_before(epoch),
             seen => seen,
         };
@@ -216,7 +221,7 @@ impl Oracles {
         })
     }
 
-    /// The connection goes on where the session was.
+    /// The connection goes on with the session, and takes over what earlier connections left.
     fn attach(
         &mut self,
         id: ConnId,
@@ -229,7 +234,7 @@ impl Oracles {
         let claimed = self.model.at_or_before(claimed);
         let view = self.sessions.entry(session).or_default();
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        // Who goes on with the session of somebody else knows only what it says.
+        // Another client that goes on with the session knows only what its own handshake says.
         let same_client = view.attached.is_none_or(|before| before.client == conn.client);
         let held = std::mem::take(&mut view.held);
         conn.held = if same_client { held } else { Held::default() };
@@ -239,7 +244,7 @@ impl Oracles {
         }
         conn.knows = !view.shared && !self.strangers;
         conn.unshown = view.believed.clone();
-        // What was sent before the answer had come.
+        // Auth packets sent before the response arrived.
         conn.auths.iter().for_each(|asked| {
             conn.unshown.remove(&asked.credential);
         });
@@ -253,7 +258,7 @@ impl Oracles {
         let (client, order, at) = (conn.client, self.order, self.now);
         view.attached = Some(Attached { conn: id, client, asked, order, at });
         let ends = (session, id, conn.server);
-        // A leader knows of it already: it has made the session, or allowed it to go on.
+        // A leader needs no report of the session: it has created or revalidated it.
         self.heard.answered(ends, heard, None);
         let early: Vec<SetWatches> = conn.asked.iter().filter_map(set_watches).cloned().collect();
         for watches in early {
@@ -262,8 +267,9 @@ impl Oracles {
         Ok(())
     }
 
-    /// setWatches names the watches that its client holds, and no others: those would fire for nobody. One of a node that is
-    /// not there is fired by a node that is (WATCH-21), so it must have been set where there was none.
+    /// setWatches names only watches that its client holds; nothing else would handle their events.
+    /// A watch in the `exist` list fires if the node exists (WATCH-21), so it must have been set
+    /// while there was no node.
     fn sets_again(&mut self, id: ConnId, watches: &SetWatches) -> Verdict {
         let conn = self.conns.get_mut(&id).expect("has a phase");
         let knows = conn.knows && conn.phase == Phase::Open;
@@ -275,7 +281,7 @@ impl Oracles {
         })
     }
 
-    /// The client has sent a frame after its handshake.
+    /// The client has sent a frame after its connect request.
     pub(super) fn asked(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
         let (seen, acknowledged, at) = (self.seen, self.acknowledged, self.now);
         let conn = self.conns.get_mut(&id).expect("has a phase");
@@ -295,7 +301,7 @@ impl Oracles {
                     return Ok(());
                 }
                 let right = self.model.rules().authenticate(&mut ids, scheme, packet);
-                // After a refusal nothing more is read.
+                // The server reads nothing after a failed auth.
                 conn.garbled = right.is_err();
                 conn.shown.sent = Arc::from(ids);
                 let credential = (scheme.clone(), auth.0.clone());
@@ -339,7 +345,7 @@ impl Oracles {
                 self.holds_its_watches(id, &request)?;
             }
         }
-        // A ping is answered as one, whatever it is called (WIRE-08).
+        // A ping is answered with the ping xid, whatever xid it has (WIRE-08).
         let xid = if request == Request::Ping { XID_PING } else { xid };
         let conn = self.conns.get_mut(&id).expect("has a phase");
         let ids = conn.shown.sent.clone();
@@ -347,8 +353,8 @@ impl Oracles {
         Ok(())
     }
 
-    /// Before anything is asked, watches set again included, a client that goes on with a session has shown again who it is
-    /// (HS-13): a server knows nothing of what was shown to another.
+    /// C13: before any other request, setWatches included, a client that goes on with a session has
+    /// sent its auth packets again (HS-13): servers do not share identities.
     fn shows_who_it_is(&mut self, id: ConnId, request: &Request) -> Verdict {
         let conn = &self.conns[&id];
         let shown = conn.phase != Phase::Open || conn.unshown.is_empty();
@@ -358,7 +364,8 @@ impl Oracles {
         })
     }
 
-    /// Before anything else is asked, a client that goes on with a session has set its watches again (HS-13).
+    /// W2: before any request but setWatches, a client that goes on with a session has set its
+    /// watches again (HS-13).
     fn holds_its_watches(&mut self, id: ConnId, request: &Request) -> Verdict {
         let conn = &self.conns[&id];
         let kept = conn.phase != Phase::Open || conn.held.is_empty();
@@ -369,8 +376,8 @@ impl Oracles {
 }
 
 impl Conn {
-    /// setWatches names watches that the session holds; returns one that it does not, or not so, and which promise that
-    /// breaks.
+    /// Moves the watches that setWatches names to `resent`. Returns one that the session does not
+    /// hold in this form, with the oracle that this violates.
     fn resend(&mut self, watches: &SetWatches) -> Option<(Id, String)> {
         type IsSuch = fn(&Kept) -> bool;
         let SetWatches { data, exist, child, persistent, recursive, .. } = watches;
@@ -431,7 +438,7 @@ fn set_watches(asked: &Asked) -> Option<&SetWatches> {
     }
 }
 
-/// Java's `Random`, seeded with the salted id: the 16 bytes of `nextBytes`.
+/// ZooKeeper's password: 16 bytes of Java's `Random.nextBytes`, seeded with the salted id.
 pub(super) fn zookeeper_password(session: SessionId) -> Password {
     const MULTIPLIER: u64 = 0x5_deec_e66d;
     const MASK: u64 = (1 << 48) - 1;

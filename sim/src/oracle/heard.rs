@@ -1,13 +1,16 @@
-//! When a leader has last heard of a session: directly, or from the follower that its client is connected to.
+//! When a server last touched a session: by a request of its own client, or by the report of the
+//! follower that the client is connected to. ZooKeeper's term is `touchSession`.
 //!
-//! Owns these times, and since when each server has stood still no more, which others take off what a server may be late; at the
-//! end of a run, whether sessions and nodes whose time is over are still there (S7, T10). Must not decide when a session ends.
+//! Owns these times and each server's last pause, by which other files extend deadlines; at the end
+//! of a run, whether expired sessions and nodes are still there (S7, T10). Must not decide when a
+//! session ends.
 //!
-//! A follower answers pings and reads on its own and tells its leader with its next pong, so a client may have been
-//! answered and its leader not know it yet. That is in the nature of sessions on followers; S3 therefore has two parts.
-//! A leader lets no session expire within its timeout of the last word that has reached it. A follower tells all that
-//! it has heard: of a session whose client has read an answer, no later than with the next pong. While it reads no clients
-//! for longer than a tick it cannot hear them, and tells with each pong of all that are connected.
+//! A follower answers pings and reads alone and reports the sessions to its leader with its next
+//! pong, so a client may have read an answer before the leader knows of its request. S3 therefore
+//! has two parts. A leader expires no session within its timeout after the last message that
+//! touched the session there. A follower reports each session whose client has read an answer, no
+//! later than with its next pong. While it has read no clients for longer than a tick, it reports
+//! all connected sessions with each pong.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,53 +27,59 @@ use super::ledger::Ledger;
 use super::{Oracles, SessionView};
 use crate::model::Model;
 
-/// What a session that nobody holds may outlive its timeout by, at most, while there is a leader: a leader rounds
-/// deadlines up, and its clock may be slow.
+/// How long a session without a client may outlive its timeout while there is a leader: leaders
+/// round deadlines up, and a clock may be slow.
 const ORPHAN_SLACK: Duration = Duration::from_secs(10);
-/// What else may keep a leader from deleting a container: disks, elections, a round that has just begun.
+/// Other causes that delay a leader's deletion of containers: disks, elections, a round that has
+/// just begun.
 const CONTAINER_SLACK: Duration = Duration::from_secs(20);
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Heard {
-    /// When a server has heard of a session in a way that counts where it leads.
+    /// Per session and server: when the server last touched it, by the client or by the report of a
+    /// learner.
     here: BTreeMap<(SessionId, ServerId), Instant>,
-    /// The same without what others have told it.
+    /// The same, without reports of learners.
     directly: BTreeMap<(SessionId, ServerId), Instant>,
-    /// When a follower has told its leader of a session.
+    /// Per follower and session: when the follower last reported it to its leader.
     told: BTreeMap<(ServerId, SessionId), Instant>,
-    /// When a session was made: whatever was asked before that counts from then.
+    /// When the session's creation was proposed: a follower need not report earlier requests.
     begun: BTreeMap<SessionId, Instant>,
-    /// When a server has heard it with the timeout that was granted, from where its client is.
+    /// Per session and server: when the server last touched it with its granted timeout, by the
+    /// server that its client is connected to.
     renewed: BTreeMap<(SessionId, ServerId), Instant>,
-    /// Each expiry that is proposed and not committed.
+    /// Expiries that are proposed and not committed.
     expiring: BTreeMap<Zxid, Expiry>,
-    /// What a follower must tell with its next pong, and on which connection that was heard.
+    /// Sessions that a follower must report with its next pong, and the connection of the answered
+    /// request.
     owed: BTreeMap<ServerId, BTreeMap<SessionId, ConnId>>,
-    /// What the step under way must tell with its pong, as the server reads no clients.
+    /// Sessions that the pong of the present step must report, because the server reads no clients.
     unread: Vec<SessionId>,
     /// The last pause of each server.
     pauses: BTreeMap<ServerId, Pause>,
 }
 
-/// When a server gets no time.
+/// A time in which a server does not run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pause {
     pub(super) begin: Instant,
-    /// When it has ended, or will.
+    /// When it ends.
     pub(super) end: Instant,
-    /// Has the server acted since? Then what comes next is another pause, be it at the same instant.
+    /// The server has acted since the end, so that the next pause is another one even if it begins
+    /// at the same time.
     over: bool,
 }
 
-/// What a leader went by when it proposed the end of a session.
+/// What a leader knew of a session when it proposed its closeSession.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expiry {
-    /// When it had last heard of it.
+    /// When it last touched the session.
     pub(super) heard: Instant,
-    /// When it had last heard what was granted.
+    /// When it last touched the session with its granted timeout.
     renewed: Instant,
-    /// The least timeout that may have held, ms: where that was in this reign, and where not.
+    /// The least timeouts that it may use, ms: if `renewed` is after the begin of its epoch, and if
+    /// it is not.
     least_ms: [u32; 2],
     pub(super) greatest_ms: u32,
     /// The leader's last pause.
@@ -78,7 +87,7 @@ pub(super) struct Expiry {
 }
 
 impl Expiry {
-    /// The least timeout that may have held for a leader since then.
+    /// The least timeout that the leader may use, if it has led since `leads_since`.
     pub(super) fn timeout_in(self, leads_since: Instant) -> Duration {
         let [renewed, first] = self.least_ms;
         let ms = if self.renewed > leads_since { renewed } else { first };
@@ -92,18 +101,19 @@ impl Heard {
         *heard = (*heard).max(at);
     }
 
-    /// A session begins by a transaction of this leader.
+    /// The leader has created the session.
     pub(super) fn created(&mut self, session: SessionId, leader: ServerId, at: Instant) {
         self.note(session, leader, at);
         self.begun.insert(session, at);
     }
 
-    /// Has this leader heard of the session, with what was granted, since then?
+    /// Whether the leader touched the session with its granted timeout after `since`.
     pub(super) fn is_renewed(&self, session: SessionId, leader: ServerId, since: Instant) -> bool {
         self.renewed.get(&(session, leader)).is_some_and(|at| *at > since)
     }
 
-    /// What a leader is about to hear from its learners.
+    /// The server is about to handle this input: notes the sessions that a learner reports to its
+    /// leader.
     pub(super) fn relayed(
         &mut self,
         (ledger, model): (&Ledger, &Model),
@@ -111,7 +121,7 @@ impl Heard {
         input: &Input,
         at: Instant,
     ) {
-        // Another step: what the last one owed it has told, or it has answered nobody.
+        // A pong that the previous step owed is sent by now, or never will be.
         self.unread.clear();
         let Input::Peer(link, PeerEvent::Message(message)) = input else {
             return;
@@ -123,7 +133,8 @@ impl Heard {
             let follower = ledger.peer_of(id, *link).filter(|peer| ledger.serves(*peer));
             for (session, _) in touched {
                 self.note(*session, id, at);
-                // What a server says that its client has left, or has not been granted yet, does not count (SESS-16).
+                // A report counts for the granted timeout only from the server that the client has
+                // moved to (SESS-16).
                 let told = model.session(*session);
                 if follower.is_some()
                     && follower == told.and_then(|told| told.server_at(model.tip()))
@@ -136,8 +147,8 @@ impl Heard {
         }
     }
 
-    /// A client has read an answer of this server to what it sent at `asked`. `role_since`: for how long the server
-    /// has been what it is now.
+    /// A client has read this server's answer to a request sent at `asked`. `follows_since`: since
+    /// when the server follows its leader, if it does.
     pub(super) fn answered(
         &mut self,
         (session, conn, server): (SessionId, ConnId, ServerId),
@@ -156,17 +167,17 @@ impl Heard {
         }
     }
 
-    /// When this server has last heard of a session itself.
+    /// When this server last touched a session by a message of the client itself.
     pub(super) fn by_server(&self, session: SessionId, server: ServerId) -> Instant {
         self.directly.get(&(session, server)).copied().unwrap_or_default()
     }
 
-    /// When this leader has last heard of a session.
+    /// When this leader last touched a session, also by reports of learners.
     fn by_leader(&self, session: SessionId, leader: ServerId) -> Instant {
         self.here.get(&(session, leader)).copied().unwrap_or_default()
     }
 
-    /// A leader has proposed something: if it is an expiry, it goes by what was heard before.
+    /// A leader has made this proposal: if it is an expiry, keeps what the leader knew.
     pub(super) fn proposed(
         &mut self,
         leader: ServerId,
@@ -187,18 +198,18 @@ impl Heard {
         }
     }
 
-    /// What was known of a session when the expiry at this zxid was proposed.
+    /// What the leader knew of a session when it proposed the expiry with this zxid.
     pub(super) fn before_expiry(&mut self, zxid: Zxid) -> Option<Expiry> {
         self.expiring.remove(&zxid)
     }
 
-    /// When any server has.
+    /// When any server last touched a session.
     fn by_any(&self, session: SessionId) -> Instant {
         let servers = (session, ServerId(0))..=(session, ServerId(u64::MAX));
         self.here.range(servers).map(|(_, at)| *at).max().unwrap_or_default()
     }
 
-    /// When a server got no time last.
+    /// The last pause of a server.
     pub(super) fn last_pause(&self, id: ServerId) -> Pause {
         self.pauses.get(&id).copied().unwrap_or_default()
     }
@@ -208,28 +219,29 @@ impl Heard {
         self.pauses.get(&id).map(|pause| pause.end).unwrap_or_default()
     }
 
-    /// A server gets no time from `at` to `until`.
+    /// A server does not run from `at` to `until`.
     pub(super) fn stands_still(&mut self, id: ServerId, at: Instant, until: Instant) {
         let before = self.pauses.get(&id).filter(|before| before.end >= at && !before.over);
         let begin = before.map_or(at, |before| before.begin);
         self.pauses.insert(id, Pause { begin, end: until, over: false });
     }
 
-    /// A server acts.
+    /// A server takes a step.
     pub(super) fn acts(&mut self, id: ServerId, at: Instant) {
         if let Some(pause) = self.pauses.get_mut(&id) {
             pause.over |= pause.end <= at;
         }
     }
 
-    /// A server begins or ends a life, or a role.
+    /// The server's process starts or ends, or its role changes.
     pub(super) fn restarted(&mut self, id: ServerId) {
         self.owed.remove(&id);
     }
 }
 
 impl Oracles {
-    /// A server that reads no clients is asked by its leader, and has these connections.
+    /// A server that reads no clients is about to handle its leader's ping while it has these
+    /// connections.
     pub(super) fn reads_nobody(&mut self, id: ServerId, open: &[ConnId]) {
         let conns = open.iter().filter_map(|conn| self.conns.get(conn));
         let sessions = conns.filter(|conn| conn.phase == Phase::Open).map(|conn| conn.session);
@@ -237,7 +249,7 @@ impl Oracles {
         self.heard.unread = sessions.filter(of_all).collect();
     }
 
-    /// What a follower tells its leader of sessions.
+    /// Judges the sessions that a follower reports to its leader.
     pub(super) fn relays(&mut self, id: ServerId, commands: &[PeerCommand]) -> Verdict {
         for command in commands {
             let PeerCommand::Send(_, message) = command else {
@@ -285,15 +297,16 @@ impl Oracles {
         Ok(())
     }
 
-    /// Since when the same leader has had time. One that stood still could hear nobody, and gives all sessions their time
-    /// anew.
+    /// Since when the present leader has been running. During a pause a leader receives nothing,
+    /// and then gives all sessions their full timeout again.
     fn led_since(&self) -> Instant {
         let awake = self.heard.pauses.iter().filter(|(id, _)| self.ledger.leads(**id));
         let awake = awake.map(|(_, pause)| pause.end).max().unwrap_or_default();
         self.ledger.last_established().max(awake)
     }
 
-    /// T10, at the end: a leader looks for what may go at its intervals, and deletes it at its pace (DATA-22).
+    /// T10, at the end: a leader checks for expired containers and TTL nodes at its interval and
+    /// deletes them at its rate (DATA-22).
     pub(super) fn nothing_is_overdue(&mut self) -> Verdict {
         let Some(audit) = self.audit else {
             return Ok(());
@@ -310,7 +323,7 @@ impl Oracles {
             let due = self.stamps.partition_point(|(zxid, _)| *zxid < due);
             let due = self.stamps.get(due).map_or(audit, |(_, at)| (*at).max(since));
             let waits = audit.since(due);
-            // Whatever went meanwhile had its turn, too.
+            // Nodes deleted meanwhile took turns in the rate limit, too.
             let gone = self.lapsed.len() - self.lapsed.partition_point(|at| *at < due);
             let count = count.saturating_add(u32::try_from(gone).unwrap_or(u32::MAX));
             let turn = Duration::from_millis(tree.container_check_ms) + pace.saturating_mul(count);
@@ -323,7 +336,7 @@ impl Oracles {
         Ok(())
     }
 
-    /// S7, at the end: a session that no client holds has had its time.
+    /// S7, at the end: a session without a client has expired.
     pub(super) fn no_orphan_is_left(&mut self) -> Verdict {
         let Some(audit) = self.audit else {
             return Ok(());
@@ -356,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_one_unless_the_server_has_acted_between() {
+    fn adjacent_pauses_merge_unless_the_server_acts_between() {
         let (id, mut heard) = (ServerId(1), Heard::default());
         let last = |heard: &Heard| (heard.pauses[&id].begin, heard.pauses[&id].end);
         heard.stands_still(id, Instant(10), Instant(20));

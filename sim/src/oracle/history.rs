@@ -1,14 +1,16 @@
-//! A history as a few numbers, so that histories can be compared whatever their length.
+//! A history in constant space per epoch, so that histories of any length can be compared.
 //!
 //! Owns the arithmetic of histories. Must not know servers.
 //!
-//! Within an epoch counters rise by one, beginning at 1, and whoever has a transaction of an epoch has all before it;
-//! both are checked where a transaction is logged (Z5, Z10). So the last transaction of each epoch says it all, and
-//! two histories that hold the same transaction agree up to there.
+//! Within an epoch counters rise by one from 1, and a server with a transaction of an epoch has all
+//! earlier ones of it; both are checked when a transaction is logged (Z5, Z10). So the last
+//! transaction of each epoch determines the history, and two histories that contain the same
+//! transaction agree up to it.
 
 use zabkeeper_core::{Epoch, Zxid};
 
-/// A whole history, from the beginning of time: the last transaction of each epoch that has any, rising.
+/// A whole history from the first epoch: the last transaction of each epoch that has any, in
+/// ascending order.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Path(Vec<Zxid>);
 
@@ -18,7 +20,7 @@ impl Path {
         self.0.last().copied().unwrap_or(Zxid::ZERO)
     }
 
-    /// Is this a transaction of the history, or the beginning of everything?
+    /// Whether the history contains this transaction; `Zxid::ZERO` counts as contained.
     pub(super) fn contains(&self, zxid: Zxid) -> bool {
         if zxid == Zxid::ZERO {
             return true;
@@ -27,7 +29,7 @@ impl Path {
         zxid.counter() > 0 && place.is_ok_and(|place| self.0[place] >= zxid)
     }
 
-    /// May this transaction come next?
+    /// Whether this transaction may come next: the next counter, or the first one of a later epoch.
     pub(super) fn may_follow(&self, zxid: Zxid) -> bool {
         let end = self.end();
         match zxid.epoch() == end.epoch() {
@@ -36,7 +38,7 @@ impl Path {
         }
     }
 
-    /// Takes up the next transaction.
+    /// Appends the next transaction.
     pub(super) fn push(&mut self, zxid: Zxid) {
         match self.0.last_mut() {
             Some(last) if last.epoch() == zxid.epoch() => *last = zxid,
@@ -44,7 +46,8 @@ impl Path {
         }
     }
 
-    /// The last transaction at or before `zxid`, which need not be one; zero where there is none.
+    /// The last transaction at or before `zxid`, which need not be a transaction; zero where there
+    /// is none.
     pub(super) fn at_or_before(&self, zxid: Zxid) -> Zxid {
         let later = self.0.partition_point(|last| last.epoch() <= zxid.epoch());
         let found = self.0[..later].iter().rev().find_map(|last| {
@@ -55,13 +58,13 @@ impl Path {
         found.unwrap_or(Zxid::ZERO)
     }
 
-    /// The last transaction of an epoch before this one.
+    /// The last transaction before the given epoch; zero where there is none.
     pub(super) fn before_epoch(&self, epoch: Epoch) -> Zxid {
         let later = self.0.partition_point(|last| last.epoch() < epoch);
         later.checked_sub(1).map_or(Zxid::ZERO, |place| self.0[place])
     }
 
-    /// Forgets everything after `zxid`, which need not be a transaction.
+    /// Removes everything after `zxid`, which need not be a transaction.
     pub(super) fn cut(&mut self, zxid: Zxid) {
         let end = self.at_or_before(zxid);
         self.0.retain(|last| last.epoch() <= end.epoch());
@@ -70,7 +73,8 @@ impl Path {
         }
     }
 
-    /// The transactions after `after`, which is one of them or zero, up to `upto`, oldest first.
+    /// The transactions after `after`, up to and including `upto`, oldest first; `after` is a
+    /// transaction or zero.
     pub(super) fn between(&self, after: Zxid, upto: Zxid) -> Vec<Zxid> {
         let mut out = Vec::new();
         for last in self.0.iter().filter(|last| **last > after) {
@@ -103,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_knows_its_transactions_by_the_last_of_each_epoch() {
+    fn history_contains_all_up_to_the_last_of_each_epoch() {
         let path = three();
         assert_eq!(path.end(), z(7, 1));
         for held in [Zxid::ZERO, z(1, 1), z(1, 3), z(4, 2), z(7, 1)] {
@@ -115,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_is_the_next_counter_or_the_first_of_a_later_epoch() {
+    fn next_is_the_next_counter_or_the_first_of_a_later_epoch() {
         let path = three();
         assert!(path.may_follow(z(7, 2)) && path.may_follow(z(9, 1)));
         for wrong in [z(7, 1), z(7, 3), z(9, 2), z(6, 1), z(8, 0)] {
@@ -125,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn any_position_has_a_last_transaction_at_or_before_it() {
+    fn any_zxid_has_a_last_transaction_at_or_before_it() {
         for (at, found) in [
             (z(9, 9), z(7, 1)),
             (z(7, 0), z(4, 2)),
@@ -142,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_leaves_what_is_at_or_before() {
+    fn cut_keeps_transactions_at_or_before() {
         let mut cut = three();
         cut.cut(z(4, 1));
         assert_eq!(cut, path(&[z(1, 1), z(1, 2), z(1, 3), z(4, 1)]));
@@ -153,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_is_told_in_order() {
+    fn between_lists_transactions_in_order() {
         let path = three();
         assert_eq!(path.between(z(1, 2), z(4, 1)), [z(1, 3), z(4, 1)]);
         assert_eq!(path.between(Zxid::ZERO, z(1, 2)), [z(1, 1), z(1, 2)]);

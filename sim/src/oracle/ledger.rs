@@ -1,11 +1,12 @@
 //! What servers log, commit and apply: the white-box oracles (Z).
 //!
-//! Owns the table of epochs with all that was ever proposed, the committed history, and per server how far it has
-//! come. Must not look into transactions: their content is the model's. What goes to the disks is judged in `logs`, what
-//! is there in `disks`, what servers say to each other in `talk`.
+//! Owns the table of epochs with every proposal, the committed history, and the progress of each
+//! server. Must not decode transactions: `commit` compares them with the model. Commands to disks
+//! are judged in `logs`, disk contents in `disks`, messages between servers in `talk`.
 //!
-//! A leader's word makes a transaction committed, and that word needs evidence: a majority of voters that hold it
-//! durably and had taken over the history of this very epoch.
+//! A leader's committed zxid makes a transaction committed, and needs evidence: a majority of
+//! voters that hold the transaction durably and have taken over the history of the leader's own
+//! epoch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -23,74 +24,77 @@ use super::talk::Link;
 use super::voters::Voters;
 use super::words::maybe;
 
-/// A leader may take so long to see that it has lost its majority: it looks with every ping, and a ping waits for its step.
+/// Longest time that a leader may serve without a majority (Z24). It checks with every ping, and a
+/// ping waits for the leader's step.
 const FORSAKEN: Duration = Duration::from_secs(10);
 
-/// All that was ever proposed, and the servers.
+/// All proposals, the committed history and the servers.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     pub(super) voters: Voters,
-    /// Has a server kept them since they became others?
+    /// A server has stored the present voters since they last changed.
     pub(super) renewed: bool,
     pub(super) epochs: Epochs,
     pub(super) servers: BTreeMap<ServerId, Server>,
-    /// The one history.
+    /// The committed history.
     pub(super) committed: Path,
     /// Digests of disks at zxids that are not committed yet.
     pub(super) waiting: Vec<DiskDigest>,
 }
 
-/// A transaction that is committed now.
+/// A transaction that has just become committed.
 pub(super) struct Committed {
     pub(super) entry: Entry,
     pub(super) proposed: Proposed,
 }
 
-/// What is known of one server.
+/// The state of one server, as observed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Server {
     pub(super) mirror: Mirror,
-    /// How much of each epoch's history was durable here while that epoch was the newest one promised.
+    /// Per epoch: the end of the durable log while that epoch was both accepted and current.
     pub(super) synced: BTreeMap<Epoch, Zxid>,
-    /// Does its disk name the voters that there are? `None` where nothing was found there so far.
+    /// Whether the durable state file names the present voters; `None` before the first one was
+    /// read or confirmed.
     pub(super) names_all: Option<bool>,
-    /// Epochs in which its disk named the voters that there are, while that epoch was the newest one promised.
+    /// Epochs for which the durable state file named the present voters while the epoch was both
+    /// accepted and current.
     pub(super) named: BTreeSet<Epoch>,
     /// The highest epochs ever found or confirmed on its disk.
     pub(super) accepted: Epoch,
     pub(super) current: Epoch,
-    /// Epochs that it has promised to somebody, as new.
+    /// Epochs that it has promised in an ACKEPOCH marked as new.
     pub(super) promised: BTreeSet<Epoch>,
     /// (epoch, zxid) of every vote that it has cast for itself.
     pub(super) stood: BTreeSet<(Epoch, Zxid)>,
     pub(super) links: BTreeMap<LinkId, Link>,
-    /// The link that the present step has got a message from.
+    /// The link whose message the present step handles.
     pub(super) cause: Option<LinkId>,
-    /// The present step takes what other servers, or the disk, have said before now.
+    /// The present step handles an input of its election, links or disk.
     pub(super) catches_up: bool,
-    /// As a would-be leader.
+    /// While it collects promises as a prospective leader.
     pub(super) promises: Promises,
-    /// As a leader: when the newest of its questions left that a server has answered.
+    /// As a leader, per learner: when the newest message left that the learner has answered.
     pub(super) confirmed: BTreeMap<ServerId, Instant>,
-    /// Last transaction applied in this life, if any was seen.
+    /// Last transaction applied since the start of the process, if one was observed.
     pub(super) applied: Option<Zxid>,
-    /// The tree is to be replaced by this snapshot of a leader.
+    /// Zxid of the leader's snapshot that is about to replace the tree.
     pub(super) jump: Option<Zxid>,
-    /// How far it has said the history to be committed.
+    /// The highest committed zxid that its status has reported.
     claimed: Zxid,
     /// Highest zxid in any reply that a client has read from it.
     pub(super) answered: Zxid,
     pub(super) leads: bool,
-    /// Did it lead when the present step began?
+    /// Whether it led when the present step began.
     pub(super) led: bool,
     pub(super) leads_since: Instant,
     pub(super) serves: bool,
     pub(super) follows: Option<ServerId>,
-    /// It has said that it does nothing any more.
+    /// Its status says that it has halted.
     pub(super) halted: bool,
-    /// Since when it leads too few.
+    /// Since when it serves as a leader without a majority of synced followers.
     forsaken_since: Option<Instant>,
-    /// Since when it has led, followed this leader, or looked for one.
+    /// When `leads`, `follows` or `serves` last changed.
     pub(super) role_since: Instant,
 }
 
@@ -120,28 +124,28 @@ impl Ledger {
         self.servers.entry(id).or_default()
     }
 
-    /// How far a server has applied, as far as was seen in this life.
+    /// The last transaction that the server was seen to apply since its start.
     pub(super) fn applied_by(&self, id: ServerId) -> Option<Zxid> {
         self.servers.get(&id)?.applied
     }
 
-    /// Is there only one voter?
+    /// Whether there is only one voter.
     pub(super) fn is_alone(&self) -> bool {
         self.voters.0.len() == 1
     }
 
-    /// Does the server lead, as it says?
+    /// Whether the server leads, by its last status.
     pub(super) fn leads(&self, id: ServerId) -> bool {
         self.servers.get(&id).is_some_and(|server| server.leads)
     }
 
-    /// The epoch that the server leads, if it has named one.
+    /// The epoch that the server leads, once it has sent LEADERINFO.
     pub(super) fn leads_epoch(&self, id: ServerId) -> Option<Epoch> {
         let server = self.servers.get(&id).filter(|server| server.leads)?;
         Some(server.promises.epoch).filter(|epoch| *epoch > Epoch(0))
     }
 
-    /// The ensemble has these voters from now on.
+    /// The voters are replaced by these.
     pub(super) fn grown(&mut self, voters: &[ServerId]) {
         self.voters = Voters(voters.iter().copied().collect());
         self.renewed = false;
@@ -150,61 +154,63 @@ impl Ledger {
         }
     }
 
-    /// Its state file, or the ensemble, is another one than before.
+    /// Compares the server's state file with the present voters again, after either has changed.
     pub(super) fn note_voters(&mut self, id: ServerId) {
         let names_all = self.voters_before(id) == self.voters;
         self.server(id).names_all = Some(names_all);
     }
 
-    /// Does the server vote?
+    /// Whether the server is a voter.
     pub(super) fn is_voter(&self, id: ServerId) -> bool {
         self.voters.0.contains(&id)
     }
 
-    /// Does the server have this link, as far as it knows?
+    /// Whether the server has this link and has seen its `Up` event.
     pub(super) fn has_link(&self, id: ServerId, link: LinkId) -> bool {
         self.servers.get(&id).is_some_and(|server| server.links.contains_key(&link))
     }
 
-    /// This link of the server, as it has heard of it.
+    /// The server's end of this link.
     pub(super) fn link(&self, id: ServerId, link: LinkId) -> Option<&Link> {
         self.servers.get(&id)?.links.get(&link)
     }
 
-    /// Who is at the other end of it.
+    /// The server at the other end of the link.
     pub(super) fn peer_of(&self, id: ServerId, link: LinkId) -> Option<ServerId> {
         Some(self.link(id, link)?.peer)
     }
 
-    /// How many learners have said who they are on links of this server, and how many of them have its history.
+    /// How many learners have sent FOLLOWERINFO on links of this server, and how many of them have
+    /// acknowledged NEWLEADER.
     pub(super) fn learners_of(&self, id: ServerId) -> (usize, usize) {
         let links = self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
         let learners = links.filter(|link| link.history_status.is_some());
         learners.fold((0, 0), |(all, synced), link| (all + 1, synced + usize::from(link.synced)))
     }
 
-    /// Whom the server follows, and since when without a break.
+    /// The leader that the server follows, and when its role last changed (see
+    /// [`Self::role_since`]).
     pub(super) fn follows(&self, id: ServerId) -> Option<(ServerId, Instant)> {
         let server = self.servers.get(&id)?;
         server.follows.map(|leader| (leader, server.role_since))
     }
 
-    /// Does it serve clients, as it says?
+    /// Whether the server serves clients, by its last status.
     pub(super) fn serves(&self, id: ServerId) -> bool {
         self.servers.get(&id).is_some_and(|server| server.serves)
     }
 
-    /// Since when it has led, followed the leader that it follows, or looked for one.
+    /// When the server last began or ceased to lead, to follow its leader, or to serve.
     pub(super) fn role_since(&self, id: ServerId) -> Instant {
         self.servers.get(&id).map_or(Instant::default(), |server| server.role_since)
     }
 
-    /// Has no leader of a later epoch begun to serve?
+    /// Whether no leader of a later epoch has begun to serve.
     pub(super) fn is_newest(&self, epoch: Epoch) -> bool {
         self.epochs.established(epoch).all(|(other, _)| other < epoch)
     }
 
-    /// When leaders began to serve, the latest.
+    /// The latest time at which a leader of a new epoch began to serve.
     pub(super) fn last_established(&self) -> Instant {
         self.epochs.last_established()
     }
@@ -215,7 +221,7 @@ impl Ledger {
         server.answered = server.answered.max(zxid);
     }
 
-    /// A server begins or ends a life.
+    /// The server's process starts or ends.
     pub(super) fn restarted(&mut self, id: ServerId, at: Instant) {
         let server = self.server(id);
         server.links.clear();
@@ -229,8 +235,7 @@ impl Ledger {
         server.forsaken_since = None;
     }
 
-    /// What the server says of itself after a step.
-    /// Says whether that is news.
+    /// Takes the role from the status after a step; returns whether it has changed.
     pub(super) fn role(&mut self, id: ServerId, status: &Status, at: Instant) -> bool {
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
         let server = self.server(id);
@@ -251,7 +256,8 @@ impl Ledger {
         before != now
     }
 
-    /// Z24: nobody leads on whom a majority does not follow.
+    /// Z24: a leader without a majority of synced followers steps down in time. `awake` is the end
+    /// of its last pause.
     pub(super) fn keeps_a_majority(
         &mut self,
         tally: &mut Tally,
@@ -278,7 +284,7 @@ impl Ledger {
         })
     }
 
-    /// The epoch of a history is stored behind it.
+    /// Z18: the log behind which an epoch is stored contains the history that the epoch began with.
     pub(super) fn has_initial(
         &self,
         tally: &mut Tally,
@@ -298,7 +304,8 @@ impl Ledger {
         })
     }
 
-    /// A leader's history becomes that of an epoch.
+    /// Z1: the leader's log becomes the initial history of the epoch, which no other server has
+    /// begun.
     pub(super) fn begins(
         &mut self,
         tally: &mut Tally,
@@ -317,7 +324,9 @@ impl Ledger {
         })
     }
 
-    /// A leader serves clients, or lets others do so: a quorum has taken over its history.
+    /// A leader serves clients or sends UPTODATE. Its initial history is held and its voters are
+    /// stored by a quorum (Z1), nothing committed is missing (Z11), and other epochs' initial
+    /// histories are prefixes or extensions (Z8).
     pub(super) fn establishes(&mut self, tally: &mut Tally, id: ServerId, at: Instant) -> Verdict {
         let server = &self.servers[&id];
         let epoch = server.mirror.issued().state.current_epoch;
@@ -372,7 +381,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Does a majority hold `zxid` durably, each on the word of the leader of `epoch`?
+    /// Whether a majority of voters has held `zxid` durably while `epoch` was both accepted and
+    /// current.
     pub(super) fn has_evidence(&self, epoch: Epoch, zxid: Zxid) -> bool {
         self.voters.most(|id| {
             let synced = self.servers.get(&id).and_then(|server| server.synced.get(&epoch));
@@ -394,7 +404,8 @@ impl Ledger {
         self.servers.iter().map(one).collect()
     }
 
-    /// How far the server says that the history is committed. Answers up to where that is news.
+    /// Judges the committed zxid of the server's status. Returns it if it extends the committed
+    /// history.
     pub(super) fn claims(
         &mut self,
         tally: &mut Tally,
@@ -443,7 +454,8 @@ impl Ledger {
         Ok(Some(zxid))
     }
 
-    /// What is committed with `zxid` by this server, oldest first.
+    /// Extends the committed history by this server's log up to `zxid`; returns the new
+    /// transactions, oldest first.
     pub(super) fn chain(
         &mut self,
         tally: &mut Tally,
@@ -464,7 +476,7 @@ impl Ledger {
         Ok(chain)
     }
 
-    /// A server's tree has moved on to `zxid`.
+    /// The server has applied the transaction `zxid`.
     pub(super) fn apply(&mut self, tally: &mut Tally, id: ServerId, zxid: Zxid) -> Verdict {
         let committed = &self.committed;
         let server = self.servers.entry(id).or_default();
@@ -485,7 +497,7 @@ impl Ledger {
                 "server {id} applies {zxid}, and it is not in its log, which ends at {end}"
             )]
         })?;
-        // The first of a life may lie anywhere: recovery is free to begin at a snapshot.
+        // The first apply after a start may have any zxid: recovery may begin at a snapshot.
         if let (Some(before), None) = (before, jump) {
             let next = committed.between(before, zxid).first().copied();
             let kind =
@@ -502,7 +514,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Lets a story begin with a log that is shorter than what was told.
+    /// Test set-up: cuts the server's mirror to `last`, as if it had never logged more.
     #[cfg(test)]
     pub(super) fn pretend(&mut self, id: ServerId, last: Zxid) {
         let mut held = self.servers[&id].mirror.issued().clone();
@@ -510,7 +522,7 @@ impl Ledger {
         self.server(id).mirror.reset(held);
     }
 
-    /// The order of a server's own watermarks.
+    /// Z20: the watermarks in the server's status are in order.
     pub(super) fn watermarks(&self, tally: &mut Tally, id: ServerId, status: &Status) -> Verdict {
         let Status { applied, committed, appended, durable, snapshot, .. } = status;
         let ordered = snapshot <= applied

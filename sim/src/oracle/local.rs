@@ -1,11 +1,11 @@
-//! Sessions that only one server knows.
+//! Local sessions: sessions that only one server knows (SESS-14).
 //!
-//! Owns which server has which, as its steps show, and why one may begin or end. Must not know transactions but by what
-//! they have made of a session.
+//! Owns the local sessions of each server, as its steps list them, and the reasons for their begin
+//! and end. Must not know transactions, except those that create, upgrade or close a session.
 //!
-//! A local session has no transaction that could prove it, so servers are watched: what is on their lists after each step.
-//! One comes onto a list by a handshake, and leaves it because its upgrade is applied, its client has closed it, its time
-//! has come, or the process has ended.
+//! No transaction proves a local session, so the server's list after each step counts. A session
+//! enters the list by a handshake; it leaves when its upgrade is applied, its client closes it, it
+//! expires, or the process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
@@ -22,40 +22,41 @@ use super::words::made_for_another;
 use super::{Oracles, SessionView};
 use crate::model::LocalRules;
 
-/// What a session that nobody holds may outlive its timeout by, at most, while its server serves.
+/// How long a session without a client may outlive its timeout while its server serves.
 const ORPHAN_SLACK: Duration = Duration::from_secs(10);
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Locals {
-    /// All that ever were.
+    /// All local sessions ever.
     known: BTreeMap<SessionId, Local>,
-    /// Those that each server has now.
+    /// The present local sessions of each server.
     lists: BTreeMap<ServerId, BTreeSet<SessionId>>,
-    /// What each server was told when it was started. An operator may change that from start to start.
+    /// The session options of each server's last start. They may differ from start to start.
     told: BTreeMap<ServerId, SessionOptions>,
 }
 
 #[derive(Clone, Debug)]
 struct Local {
     server: ServerId,
-    /// When it came onto the list: a place among all observations.
+    /// Observation number at which it entered the list.
     came: u64,
-    /// When it left it.
+    /// Observation number at which it left the list.
     left: Option<u64>,
-    /// The connection that it was made for, once that is known.
+    /// The connection that it was created for, once known.
     conn: Option<ConnId>,
-    /// Did its server upgrade sessions when it began?
+    /// Whether its server upgraded sessions when it was created.
     upgrades: bool,
 }
 
 impl Locals {
-    /// A server is started, and told this.
+    /// The server is started with these options.
     pub(super) fn is_told(&mut self, server: ServerId, sessions: SessionOptions) {
         self.told.insert(server, sessions);
     }
 
-    /// Does a server keep new sessions to itself? Nobody has started it: then by what all are told.
+    /// Whether the server creates local sessions: by the options of its last start, or by `rules`
+    /// if no start was observed.
     pub(super) fn are_begun_by(&self, server: ServerId, rules: &LocalRules) -> bool {
         self.told.get(&server).map_or_else(|| rules.servers.contains(&server), |told| told.local)
     }
@@ -64,52 +65,54 @@ impl Locals {
         self.told.get(&server).map_or(rules.upgrade, |told| told.upgrade)
     }
 
-    /// Was there ever a local session of this id?
+    /// Whether a local session ever had this id.
     pub(super) fn ever_had(&self, session: SessionId) -> bool {
         self.known.contains_key(&session)
     }
 
-    /// Is the session's server one that upgrades it?
+    /// Whether the session's server upgrades local sessions.
     fn is_upgraded(&self, session: SessionId) -> bool {
         self.known.get(&session).is_some_and(|local| local.upgrades)
     }
 
-    /// Is it this server's own now?
+    /// Whether it is a local session of this server now.
     pub(super) fn is_of(&self, session: SessionId, server: ServerId) -> bool {
         self.lists.get(&server).is_some_and(|list| list.contains(&session))
     }
 
-    /// Was the session ever this server's own?
+    /// Whether it was ever a local session of this server.
     pub(super) fn was_of(&self, session: SessionId, server: ServerId) -> bool {
         self.known.get(&session).is_some_and(|local| local.server == server)
     }
 
-    /// Was it, when this was asked for or later?
+    /// Whether it was a local session of this server at observation `asked` or later.
     pub(super) fn was_of_since(&self, session: SessionId, server: ServerId, asked: u64) -> bool {
         let here = self.known.get(&session).filter(|local| local.server == server);
         here.is_some_and(|local| local.left.is_none_or(|left| left > asked))
     }
 
-    /// Has it been, ever since this was asked for?
+    /// Whether it has been a local session of this server since before observation `asked`.
     fn is_of_since(&self, session: SessionId, server: ServerId, asked: u64) -> bool {
         let here = self.known.get(&session).filter(|local| local.server == server);
         here.is_some_and(|local| local.left.is_none() && local.came < asked)
     }
 
-    /// Was the session made for this connection, or can it have been?
+    /// Whether the session was created for this connection. The first connection with the session's
+    /// server counts as the one.
     pub(super) fn is_made_for(&mut self, session: SessionId, server: ServerId, id: ConnId) -> bool {
         let here = self.known.get_mut(&session).filter(|local| local.server == server);
         here.is_some_and(|local| *local.conn.get_or_insert(id) == id)
     }
 
-    /// A server begins or ends a life: its sessions have gone with the last one.
+    /// The server's process starts or ends, and its local sessions end.
     pub(super) fn restarted(&mut self, id: ServerId, order: u64) {
         for session in self.lists.remove(&id).unwrap_or_default() {
             self.leaves(session, order);
         }
     }
 
-    /// It has come and gone within one step, unless it was ever there before.
+    /// The session was created and closed within one step, so that no list has shown it; an older
+    /// entry stays.
     fn passes_by(&mut self, session: SessionId, brief: Local) {
         self.known.entry(session).or_insert(brief);
     }
@@ -122,7 +125,7 @@ impl Locals {
 }
 
 impl Oracles {
-    /// The list of a server has changed.
+    /// The server's list of local sessions has changed.
     pub(super) fn lists(&mut self, id: ServerId, sessions: &[SessionId]) -> Verdict {
         let now: BTreeSet<SessionId> = sessions.iter().copied().collect();
         let before = self.locals.lists.insert(id, now.clone()).unwrap_or_default();
@@ -149,7 +152,7 @@ impl Oracles {
         self.nothing_is_local_and_global(id)
     }
 
-    /// S8: the promotion of a session is one step.
+    /// S8: once a server has applied a session's upgrade, the session is not local there.
     pub(super) fn nothing_is_local_and_global(&mut self, id: ServerId) -> Verdict {
         let Oracles { tally, model, locals, ledger, .. } = self;
         let applied = ledger.applied_by(id);
@@ -165,7 +168,7 @@ impl Oracles {
         Ok(())
     }
 
-    /// Why is a session no longer on the list of its server?
+    /// S3: a session may leave the list by its upgrade, by closeSession or by expiry.
     fn may_leave(&mut self, id: ServerId, session: SessionId) -> Verdict {
         let applied = self.ledger.applied_by(id);
         if self.model.session(session).is_some_and(|known| Some(known.created) <= applied) {
@@ -175,7 +178,7 @@ impl Oracles {
             return Ok(());
         }
         if !self.ledger.serves(id) && self.locals.is_upgraded(session) {
-            // It was being upgraded when a leader's snapshot came, and what has become of that cannot be known.
+            // A leader's snapshot may have contained its upgrade, which is not observed.
             return Ok(());
         }
         let view = self.sessions.get(&session);
@@ -188,7 +191,8 @@ impl Oracles {
                  and its timeout is {timeout:?}"
             )]
         })?;
-        // Who stood still for longer than a client may be silent has not listened to any, and a deadline may be two ticks late.
+        // A server that stood still for longer than a client may be silent has not listened to any
+        // client; a deadline may be two ticks late.
         let Pause { begin: stood, end: awake, .. } = self.heard.last_pause(id);
         let tick = self.model.rules().tick;
         let greatest_ms = view.map_or(0, |view| view.timeouts.greatest());
@@ -207,13 +211,14 @@ impl Oracles {
         })
     }
 
-    /// For how long has the server not heard of its session, while it served?
+    /// How long the server has not touched its session while it served, until `until`.
     fn silence_of(&self, session: SessionId, id: ServerId, until: Instant) -> Duration {
         let serves = self.ledger.role_since(id);
         until.since(self.heard.by_server(session, id).max(serves))
     }
 
-    /// What was asked for a session on connections with a server, and is not answered.
+    /// Unanswered requests of the session on connections to this server, and those of connections
+    /// whose new session is not known yet.
     fn asked_by(&self, session: SessionId, id: ServerId) -> impl Iterator<Item = &Request> {
         let is_its = move |conn: &&Conn| {
             let unknown = conn.session == SessionId(0) && conn.asks_for_new_session();
@@ -223,11 +228,13 @@ impl Oracles {
         conns.flat_map(|conn| conn.asked.iter().map(|asked| &asked.request))
     }
 
-    /// A new session of a server that keeps them to itself: its own, for this connection, and for no other.
+    /// A new session of a server that creates local ones: its own, for this connection and no
+    /// other.
     pub(super) fn is_made_here(&mut self, id: ConnId, session: SessionId, who: Who) -> Verdict {
         let conn = &self.conns[&id];
         let (server, before) = (conn.server, conn.session);
-        // A handshake that was held, and the end of its session right behind it, are done in one step: no list shows it.
+        // A delayed handshake and a closeSession right behind it are handled in one step, and no
+        // list shows the session.
         let ends = conn.asked.iter().any(|asked| asked.request == Request::CloseSession);
         if ends && self.model.session(session).is_none() {
             let upgrades = self.locals.are_upgraded_by(server, &self.model.rules().local);
@@ -247,7 +254,8 @@ impl Oracles {
         Ok(())
     }
 
-    /// A transaction of a session whose client has not read yet that it has one.
+    /// A transaction names the session of a connection whose client has not read its connect
+    /// response yet.
     pub(super) fn learns_its_session(&mut self, id: ConnId, session: SessionId) {
         if let Some(conn) = self.conns.get_mut(&id)
             && conn.session == SessionId(0)
@@ -258,7 +266,7 @@ impl Oracles {
         }
     }
 
-    /// A session that its server had all the time is not refused there.
+    /// S2: a server does not refuse its own local session that was alive since the request.
     pub(super) fn is_not_refused(&mut self, id: ConnId, session: SessionId, asked: u64) -> Verdict {
         let (server, who) = (self.conns[&id].server, self.who(id));
         let had = self.locals.is_of_since(session, server, asked);
@@ -268,7 +276,8 @@ impl Oracles {
         })
     }
 
-    /// S8: only its own server has a session upgraded, once, for a write that needs it.
+    /// S8: a session is upgraded only by its own server, if that upgrades sessions, for a request
+    /// that needs it.
     pub(super) fn upgrade_was_asked_for(
         &mut self,
         session: SessionId,
@@ -287,7 +296,8 @@ impl Oracles {
         })
     }
 
-    /// S8: a local session owns nothing. Where upgrades are on, what would make it an owner comes behind one.
+    /// S8: a local session owns no ephemeral node. Where sessions are upgraded, a write that could
+    /// create one comes after the upgrade.
     pub(super) fn owns_nothing(
         &mut self,
         session: SessionId,
@@ -303,12 +313,12 @@ impl Oracles {
         })
     }
 
-    /// S7 of local sessions, at the end.
+    /// S7, at the end: a local session without a client has expired.
     pub(super) fn no_local_orphan_is_left(&mut self) -> Verdict {
         let Some(audit) = self.audit else {
             return Ok(());
         };
-        // Whom the heal has left out serves nobody, and lets nobody expire.
+        // Servers outside the audit serve no client and expire no session.
         let lists = self.locals.lists.iter().filter(|(id, _)| self.audited.contains(id));
         let all: Vec<(ServerId, SessionId)> =
             lists.flat_map(|(id, list)| list.iter().map(|session| (*id, *session))).collect();
@@ -323,7 +333,7 @@ impl Oracles {
             let silent = self.silence_of(session, id, audit).min(audit.since(awake));
             let granted = view.map_or(0, SessionView::longest_ms);
             let timeout = Duration::from_millis(granted.into());
-            // Whoever went before its handshake was answered has left nothing that would say what was granted.
+            // If the handshake was never answered, the granted timeout is not known.
             self.tally.hold(Id::S7, granted == 0 || silent <= timeout * 5 / 4 + ORPHAN_SLACK, || {
                 vec![format!(
                     "server {id} keeps session {session}; nobody has held it for {silent:?}, and \
@@ -335,13 +345,14 @@ impl Oracles {
     }
 }
 
-/// Does it leave a node that goes with its session?
+/// Whether the transaction creates an ephemeral node.
 fn owns(op: &TxnOp) -> bool {
     let ops = if let TxnOp::Multi(ops) = op { ops } else { slice::from_ref(op) };
     ops.iter().any(|op| matches!(op, TxnOp::Create { lifetime: Lifetime::Ephemeral, .. }))
 }
 
-/// Would it leave a node that goes with its session? What no server understands ends the search: it refuses the request.
+/// Whether the request could create an ephemeral node. A part with invalid flags ends the search:
+/// the server refuses the request there.
 fn creates_ephemeral(request: &Request) -> bool {
     let parts =
         if let Request::Multi(requests) = request { requests } else { slice::from_ref(request) };

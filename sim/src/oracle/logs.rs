@@ -1,7 +1,8 @@
-//! What servers give to their disks: new transactions, those of a leader, truncations, snapshots and state files.
+//! Commands of servers to their disks: appends as leader or learner, truncations, snapshots and
+//! state files.
 //!
-//! Owns the judgement of each command when it is given. Must not wait
-//! for the disk: whether it obeys is judged in `disks`.
+//! Owns the judgement of each command when it is given. Must not wait for the disk: `disks` judges
+//! whether the disk carries the command out.
 
 use zabkeeper_core::store::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Instant, ServerId, WriteId, Zxid};
@@ -14,7 +15,7 @@ use super::mirror::Order;
 use super::words::{kept, maybe};
 
 impl Ledger {
-    /// Commands for the disk, in order.
+    /// Judges the commands of a step, in order.
     pub(super) fn commanded(
         &mut self,
         tally: &mut Tally,
@@ -60,7 +61,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A leader has put a new transaction into its log.
+    /// A leader appends a new transaction: a proposal.
     fn proposes(
         &mut self,
         tally: &mut Tally,
@@ -98,7 +99,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A learner has put a transaction of its leader into its log.
+    /// A learner appends a transaction of its leader.
     fn logs(&mut self, tally: &mut Tally, id: ServerId, entry: &Entry) -> Verdict {
         let zxid = entry.zxid;
         let proposal = self.epochs.proposal(zxid);
@@ -128,7 +129,8 @@ impl Ledger {
         })
     }
 
-    /// What a learner does to its disk on the word of another server is on the word of the leader of its promise.
+    /// Z23: a disk command caused by a message must come from a link whose leader named the epoch
+    /// that the server has promised.
     fn is_present(
         &self,
         tally: &mut Tally,
@@ -151,7 +153,8 @@ impl Ledger {
         })
     }
 
-    /// A leader proposes on the word of a peer that has not come again since on a later link.
+    /// Z23: a leader's proposal is not caused by a message on a link that the same peer has
+    /// replaced by a later one.
     fn is_heard_last(&self, tally: &mut Tally, id: ServerId, zxid: Zxid) -> Verdict {
         let server = &self.servers[&id];
         let cause = server.cause.and_then(|cause| server.links.get(&cause));
@@ -167,7 +170,7 @@ impl Ledger {
         })
     }
 
-    /// A learner is to forget what its leader does not have.
+    /// Z19: a learner truncates its log to what its leader has.
     fn cuts(&mut self, tally: &mut Tally, id: ServerId, to: Zxid) -> Verdict {
         self.is_present(tally, id, || format!("cuts its log to {to}"))?;
         let server = &self.servers[&id];
@@ -188,7 +191,7 @@ impl Ledger {
         })
     }
 
-    /// A learner is to go on after a snapshot of its leader.
+    /// A learner replaces its log by a snapshot of its leader.
     fn rebases(
         &mut self,
         tally: &mut Tally,
@@ -209,7 +212,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What a snapshot of a leader stands for.
+    /// The history that a leader's snapshot contains: it must be committed (Z3).
     fn history_of(&self, tally: &mut Tally, id: ServerId, snapshot: Zxid) -> Result<Path, Broken> {
         tally.hold(Id::Z3, self.committed.contains(snapshot), || {
             vec![format!("server {id} takes over a snapshot of {snapshot}, which is not committed")]
@@ -219,7 +222,7 @@ impl Ledger {
         Ok(path)
     }
 
-    /// The same for the snapshot that a state file names, where the log ends before it.
+    /// The history of the snapshot that a state file names, if it is ahead of the log.
     fn history_ahead(
         &self,
         tally: &mut Tally,
@@ -232,7 +235,7 @@ impl Ledger {
         self.history_of(tally, id, snapshot).map(Some)
     }
 
-    /// The state file is to be replaced.
+    /// Judges a new state file.
     fn saves(
         &mut self,
         tally: &mut Tally,

@@ -1,10 +1,13 @@
-//! What one server's disk must hold: what was commanded, and what the worker has confirmed.
+//! The expected contents of one server's disk: what was commanded, and what the disk worker has
+//! confirmed.
 //!
-//! Owns the commands of a log lane that are not confirmed yet. Must not judge: it says what a disk may look like.
+//! Owns the unconfirmed commands of the log lane. Must not judge: it only says which disk contents
+//! are possible.
 //!
-//! Commands run in order and a crash may come between any two of them, so a disk holds what is confirmed and then some
-//! beginning of what is not. Appends may lie on the disk before an earlier one is confirmed, but never before an earlier
-//! barrier (a state write, a truncation, a rebase) has been carried out.
+//! The worker runs commands in order, and a crash may come between any two of them, so a disk holds
+//! all confirmed commands and then a prefix of the unconfirmed ones. Appends may reach the disk
+//! before an earlier append is confirmed, but never before an earlier barrier (a state write, a
+//! truncation, a rebase) is complete.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +16,7 @@ use zabkeeper_core::{WriteId, Zxid};
 
 use super::history::Path;
 
-/// A disk, as far as the log lane is concerned.
+/// Log and state file of a disk.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Held {
     pub(super) path: Path,
@@ -25,25 +28,26 @@ pub(super) struct Held {
 pub(super) enum Order {
     Append(Zxid),
     Truncate(Zxid),
-    /// The history that the snapshot stands for.
+    /// With the history that the snapshot contains.
     Rebase(Path),
-    /// With the history that its snapshot stands for, if that is ahead of the log: recovery then goes on behind it.
+    /// With the history that its snapshot contains, if the snapshot is ahead of the log: recovery
+    /// then begins at the snapshot.
     State(DurableState, Option<Path>),
 }
 
 /// One server's disk.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Mirror {
-    /// As the worker has confirmed.
+    /// After all confirmed commands.
     durable: Held,
-    /// After all that was commanded.
+    /// After all commands.
     issued: Held,
     pending: VecDeque<(WriteId, Order)>,
-    /// Snapshots ahead of the log, from a leader, whose last chunk was commanded in this life or an earlier one, with
-    /// the number of that chunk.
+    /// Leader's snapshots ahead of the log whose last chunk was commanded, now or before a restart,
+    /// with the number of that chunk.
     ahead: BTreeMap<Zxid, u32>,
-    /// What a snapshot ahead of the log stands for that is there: recovery goes on behind it, whatever the state file
-    /// says.
+    /// The history in a complete snapshot ahead of the log. Recovery begins at that snapshot,
+    /// whatever the state file says.
     installed: Option<Path>,
 }
 
@@ -68,7 +72,7 @@ impl Mirror {
         &self.durable
     }
 
-    /// The history that is durable.
+    /// The durable history: the log, or a complete snapshot ahead of it.
     pub(super) fn kept(&self) -> &Path {
         let log = &self.durable.path;
         self.installed.as_ref().filter(|path| path.end() > log.end()).unwrap_or(log)
@@ -78,7 +82,7 @@ impl Mirror {
         &self.issued
     }
 
-    /// Is everything confirmed?
+    /// Whether all commands are confirmed.
     pub(super) fn is_settled(&self) -> bool {
         self.pending.is_empty()
     }
@@ -88,14 +92,14 @@ impl Mirror {
         self.pending.push_back((id, order));
     }
 
-    /// The last chunk of a snapshot is on its way to the disk.
+    /// The last chunk of a snapshot is commanded.
     pub(super) fn snapshot(&mut self, zxid: Zxid, index: u32) {
         if zxid > self.issued.path.end() {
             self.ahead.insert(zxid, index);
         }
     }
 
-    /// A chunk is confirmed: the last one of a leader's snapshot makes it durable.
+    /// A chunk is confirmed: the last chunk of a leader's snapshot makes the snapshot durable.
     pub(super) fn chunk_done(&mut self, zxid: Zxid, index: u32, committed: &Path) {
         if self.ahead.get(&zxid) == Some(&index) {
             let mut path = committed.clone();
@@ -104,7 +108,7 @@ impl Mirror {
         }
     }
 
-    /// Everything up to `id` is confirmed. Says whether state writes were among it.
+    /// All commands up to `id` are confirmed. Returns whether state files were among them.
     pub(super) fn done(&mut self, id: WriteId) -> bool {
         let mut stored = false;
         while let Some((_, order)) = self.pending.pop_front_if(|(next, _)| *next <= id) {
@@ -114,7 +118,8 @@ impl Mirror {
         stored
     }
 
-    /// The disk that was found, if it is one that may be; `committed` is what a snapshot from a leader stands for.
+    /// The possible disk with this state and last zxid, if there is one; a leader's snapshot
+    /// contains a prefix of `committed`.
     pub(super) fn explain(
         &self,
         state: &DurableState,
@@ -126,7 +131,7 @@ impl Mirror {
             return Some(found);
         }
         for (_, order) in &self.pending {
-            // A truncation that was cut off leaves any part of what it was to remove.
+            // A truncation that a crash interrupts may leave any part of what it was to remove.
             let cut = match order {
                 Order::Truncate(to) => held.path.contains(last) && last >= *to,
                 Order::Append(_) | Order::Rebase(_) | Order::State(..) => false,
@@ -164,7 +169,7 @@ impl Mirror {
         })
     }
 
-    /// A new life begins on what was found.
+    /// A server recovers this from the disk.
     pub(super) fn reset(&mut self, held: Held) {
         let end = held.path.end();
         self.ahead.retain(|zxid, _| *zxid > end);
@@ -180,7 +185,7 @@ impl Mirror {
     }
 }
 
-/// Which snapshot is the newest is the disk's own affair: recovery finds out.
+/// Ignores the newest snapshot, which recovery determines from the disk.
 fn same(a: &DurableState, b: &DurableState) -> bool {
     let facts = |s: &DurableState| (s.accepted_epoch, s.current_epoch, s.damaged);
     facts(a) == facts(b)

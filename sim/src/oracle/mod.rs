@@ -1,34 +1,35 @@
-//! The checkers: every promise that can be judged from outside, on every run, as it happens.
+//! The oracles: checks of every property that can be judged from outside, while the run goes on.
 //!
-//! Owns [`Oracles`], which is fed what the world observes and fails at the first broken promise. Must not influence
-//! the world, and must believe nothing that servers or the client library say about themselves.
+//! Owns [`Oracles`], which consumes the world's observations and fails at the first violated
+//! property. Must not influence the world, and must not trust what servers or the client library
+//! report about themselves.
 //!
-//! The method: every reply names the zxid of the state that it shows, and that zxid is the witness. A committed
-//! transaction is compared with the only one that its request allows on the reference model ([`crate::model`]); a
-//! reply is compared with the model at its zxid; so nothing has to be searched for.
+//! Every reply names the zxid of the state that it shows. A committed transaction is compared with
+//! the only outcome that the reference model ([`crate::model`]) allows for its request; a reply is
+//! compared with the model at its zxid. So no check has to search through histories.
 //!
-//! | file | judges | by |
+//! | file | judges | oracles |
 //! | --- | --- | --- |
-//! | `mod` | what servers hold when they are looked at, and at the audit | T1 S2 C7 |
-//! | `ledger` | what servers commit and apply, and whom they lead | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
-//! | `logs` | what servers give to their disks | Z1 Z2 Z3 Z5 Z7 Z10 Z12 Z14 Z15 Z19 Z23 |
-//! | `talk` | what servers say to each other, and what they owe each other | Z1 Z14 Z16 Z17 Z27 L8 |
-//! | `proof` | whether a quorum has confirmed a leader that answers a sync | C5 |
-//! | `silence` | who goes on although it hears nobody | Z25 |
-//! | `outside` | whom a reign leaves outside | Z26 |
-//! | `pace` | who keeps the others, or clients, waiting, and who does not wait | L8 L11 L13 |
-//! | `notifications` | how much servers say in elections | L14 |
-//! | `disks` | what servers keep | Z1 Z12 Z14 Z17 Z18 T2 C7 |
-//! | `heard` | when a leader has heard of a session | T10 S3 S7 |
-//! | `commit` | each committed transaction against its request | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
-//! | `handshake` | sessions and passwords | S2 S4 S6 C6 C12 C13 W2 W6 W7 |
-//! | `local` | sessions that only one server knows | S2 S3 S4 S6 S7 S8 |
-//! | `reply` | each reply and event against the model | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
-//! | `watch` | events | T7 W1 W3 W4 W5 W6 W7 W8 |
-//! | `operators` | what operators are told | O1 |
+//! | `mod` | server trees, and the audit | T1 S2 C7 |
+//! | `ledger` | commits, applies and roles | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
+//! | `logs` | commands to disks | Z1 Z2 Z3 Z5 Z7 Z10 Z12 Z14 Z15 Z19 Z23 |
+//! | `talk` | messages between servers | Z1 Z14 Z16 Z17 Z27 L8 |
+//! | `proof` | leaders that answer a sync are confirmed by a quorum | C5 |
+//! | `silence` | serving without messages of a leader or majority | Z25 |
+//! | `outside` | servers that an established epoch leaves out | Z26 |
+//! | `pace` | delays, and links closed too early | L8 L11 L13 |
+//! | `notifications` | number of election notifications | L14 |
+//! | `disks` | disk contents | Z1 Z12 Z14 Z17 Z18 T2 C7 |
+//! | `heard` | when servers touched sessions | T10 S3 S7 |
+//! | `commit` | committed transactions | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
+//! | `handshake` | handshakes | S2 S4 S6 C6 C12 C13 W2 W6 W7 |
+//! | `local` | local sessions | S2 S3 S4 S6 S7 S8 |
+//! | `reply` | replies and events | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
+//! | `watch` | watch events | T7 W1 W3 W4 W5 W6 W7 W8 |
+//! | `operators` | answers to operators | O1 |
 //!
-//! Zero false alarms come before everything: what a correct server may or may not do is left open, for example all
-//! that was asked on a connection that broke.
+//! False alarms are the worst fault: where a correct server has a choice, both outcomes pass, for
+//! example for requests on a connection that broke.
 
 mod catalog;
 mod commit;
@@ -83,16 +84,16 @@ use pace::Pace;
 use timeouts::Timeouts;
 use watch::{Armed, Held};
 
-/// All checkers of a run.
+/// All oracles of a run.
 #[derive(Clone, Debug)]
 pub struct Oracles {
     tally: Tally,
     model: Model,
     ledger: Ledger,
-    /// Boxed, because a map that is filled in order keeps room for as many again.
+    /// Boxed: a `BTreeMap` filled in ascending order leaves its nodes half empty.
     conns: BTreeMap<ConnId, Box<Conn>>,
     sessions: BTreeMap<SessionId, SessionView>,
-    /// Whose each password is.
+    /// The session that each password was given to.
     passwords: BTreeMap<Password, SessionId>,
     locals: Locals,
     armed: Armed,
@@ -104,19 +105,19 @@ pub struct Oracles {
     written: BTreeSet<u64>,
     /// When each transaction was committed.
     stamps: Vec<(Zxid, Instant)>,
-    /// When leaders deleted something by themselves.
+    /// When leaders deleted containers and TTL nodes that had expired.
     lapsed: Vec<Instant>,
     /// Highest zxid in any reply that any client has read.
     seen: Zxid,
     /// Highest zxid of a write whose reply its client has read.
     acknowledged: Zxid,
-    /// When the audit was, if it was.
+    /// Time of the audit at the end of the run.
     audit: Option<Instant>,
-    /// Who was audited.
+    /// Servers that the audit covered.
     audited: BTreeSet<ServerId>,
-    /// May clients name watches that they do not hold?
+    /// Whether clients other than the client library's may name watches that they do not hold.
     strangers: bool,
-    /// Number of the observation.
+    /// Number of the present observation; other `order` fields refer to it.
     order: u64,
     now: Instant,
 }
@@ -124,41 +125,42 @@ pub struct Oracles {
 /// A session as its clients have seen it.
 #[derive(Clone, Default, Debug)]
 struct SessionView {
-    /// As its clients were told.
+    /// The password in the connect responses.
     password: Option<Password>,
     /// Highest zxid in its replies.
     seen: Zxid,
     /// Highest zxid of its acknowledged writes.
     acknowledged: Zxid,
-    /// The connection that was accepted last.
+    /// The connection that the session was accepted on last.
     attached: Option<Attached>,
-    /// Which timeout it may have.
+    /// The timeouts that the session may have.
     timeouts: Timeouts,
-    /// The greatest one that was granted, ms, as its clients have read.
+    /// The greatest timeout in a connect response, ms.
     granted_ms: u32,
-    /// When its end was proposed, if that is committed: place among all observations.
+    /// Observation number of the proposal of its closeSession, once that is committed.
     ended: Option<u64>,
-    /// It has had a write refused because it was closing: it does nothing any more.
+    /// A write of the session was refused because the session is closing; later writes must not
+    /// succeed.
     closing: bool,
-    /// When its last connection ended, as its client knows.
+    /// When the client's end of its last connection closed.
     left: Instant,
     /// Watches that it holds while it has no connection.
     held: Held,
-    /// Have several clients gone on with it? Each knows only what itself has heard.
+    /// Several clients have used the session; each knows only what it has read itself.
     shared: bool,
-    /// What its client was believed, as it has read.
+    /// The auth credentials whose success its client has read.
     believed: BTreeSet<Credential>,
 }
 
 impl SessionView {
-    /// The greatest timeout that a server may go by, ms: what was asked for may be granted, and whoever asked may never have
-    /// read that.
+    /// The greatest timeout that a server may use, ms. A timeout that a handshake asked for counts
+    /// even if its answer was never read.
     fn longest_ms(&self) -> u32 {
         self.granted_ms.max(self.timeouts.greatest())
     }
 }
 
-/// What came out of a step.
+/// The output of one step of a server.
 struct Acts<'a> {
     disk: &'a [DiskCommand],
     peers: &'a [PeerCommand],
@@ -166,15 +168,16 @@ struct Acts<'a> {
     status: &'a Status,
 }
 
-/// A session has been taken up on a connection.
+/// A connection on which a client has read that its session goes on.
 #[derive(Clone, Copy, Debug)]
 struct Attached {
     conn: ConnId,
     client: ClientId,
-    /// When the client asked for it, and when it read so: places among all observations.
+    /// Observation numbers of the connect request (`asked`) and of the reading of its response
+    /// (`order`).
     asked: u64,
     order: u64,
-    /// When it read so.
+    /// When the client read the response.
     at: Instant,
 }
 
@@ -185,7 +188,7 @@ impl fmt::Display for Attached {
 }
 
 impl Oracles {
-    /// Checkers of a fresh ensemble of these voters, which follow these rules.
+    /// Oracles for a new ensemble of these voters that is configured with `rules`.
     pub fn new(voters: &[ServerId], rules: Rules) -> Oracles {
         Oracles {
             tally: Tally::new(),
@@ -213,32 +216,33 @@ impl Oracles {
         }
     }
 
-    /// Clients are not those of the client library: what they claim to hold is not judged.
+    /// Clients are not those of the client library: the watches that they claim to hold are not
+    /// judged.
     #[must_use]
     pub fn with_strangers(mut self) -> Oracles {
         self.strangers = true;
         self
     }
 
-    /// The promise of this name counts as kept where it is checked.
+    /// Violations of the oracle with this id are ignored from now on.
     pub fn mute(&mut self, name: &str) {
         self.tally.mute(name);
     }
 
-    /// Judges what has happened next.
+    /// Judges the next observation.
     ///
     /// # Errors
-    /// A promise is broken. Nothing more must be observed.
+    /// A property is violated. The caller must not observe anything more.
     pub fn observe(&mut self, seen: &Observed<'_>) -> Result<(), Violation> {
         self.order += 1;
         self.now = seen.at;
         self.judge(&seen.what).map_err(|fault| fault.at(seen.at))
     }
 
-    /// Judges what can only be said at the end.
+    /// Runs the checks that need the end of the run.
     ///
     /// # Errors
-    /// A promise is broken.
+    /// A property is violated.
     pub fn finish(&mut self) -> Result<(), Violation> {
         let verdict = self.ledger.compare_disks(&mut self.tally, &self.model);
         let verdict = verdict.and_then(|()| self.no_orphan_is_left());
@@ -247,18 +251,18 @@ impl Oracles {
         verdict.map_err(|fault| fault.at(self.now))
     }
 
-    /// Lets a story begin with a log that is shorter than what was told.
+    /// Test set-up: cuts the server's mirror to `last`, as if it had never logged more.
     #[cfg(test)]
     fn pretend(&mut self, id: ServerId, last: Zxid) {
         self.ledger.pretend(id, last);
     }
 
-    /// What all of them are called.
+    /// The ids of all oracles.
     pub fn ids() -> impl Iterator<Item = &'static str> {
         Id::ALL.into_iter().map(Id::name)
     }
 
-    /// How often each oracle has judged.
+    /// How often each oracle has been checked, by id.
     pub fn checks(&self) -> Vec<(&'static str, u64)> {
         self.tally.counts()
     }
@@ -379,7 +383,8 @@ impl Oracles {
         self.locals.restarted(server, self.order);
     }
 
-    /// The client's end is gone. What it asked may still be done.
+    /// The client's end of the connection is closed. The server may still execute what the client
+    /// asked.
     fn closed(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(&id) else {
             return;
@@ -399,10 +404,11 @@ impl Oracles {
         }
     }
 
-    /// A server has made a step.
+    /// A server has finished a step.
     fn acted(&mut self, id: ServerId, acts: &Acts<'_>) -> Verdict {
         let (tally, ledger, now) = (&mut self.tally, &mut self.ledger, self.now);
-        // Before it is forgotten what they owed: who gives up a learner may lose its quorum with it.
+        // Pace is judged on the old role: a leader that closes a learner's link may lose its
+        // quorum, and its role, in the same step.
         self.pace.is_patient((tally, ledger, self.model.rules()), id, acts.peers, now)?;
         self.pace.stays((tally, ledger), id, acts.peers, acts.status)?;
         self.heard.acts(id, now);
@@ -480,7 +486,7 @@ impl Oracles {
         let disk = Disk { server: id, state, last };
         self.ledger.recovered(&mut self.tally, &disk, self.acknowledged)?;
         if self.ledger.is_alone() {
-            // With the only voter's old life, everything asked of it and not in its log is gone.
+            // With one voter, a recovery ends all requests that are not in its log.
             self.commit_up_to(id, last)?;
             self.conns.retain(|_, conn| !conn.closed || conn.server != id);
         }

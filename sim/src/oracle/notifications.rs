@@ -1,7 +1,9 @@
-//! How much a server says in one round of an election (L14): its vote when it changes, again after pauses that double, and to
-//! whoever knows less. Whatever goes wrong, nobody is told the same without end.
+//! How many notifications a server sends in one round of an election (L14): its vote when it
+//! changes, its vote again after pauses that double, and an answer to each sender that is behind.
+//! No fault makes it repeat a notification for ever.
 //!
-//! Owns what each server has told each other one in its round. Must not know who wins.
+//! Owns how many notifications each server has sent to each other one in its round. Must not know
+//! who wins.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,36 +14,37 @@ use zabkeeper_core::{Input, Instant, ServerId};
 use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
 
-/// How often a vote that stays is said again before the pauses are as long as they get.
+/// How often a server repeats an unchanged vote before its pauses have reached their maximum.
 const DOUBLINGS: u32 = 9;
-/// Then it is said again after so long, at least: what is drawn, by a clock that runs fast.
+/// The least pause between later repetitions: the shortest random one, by a fast clock.
 const PAUSE: Duration = Duration::from_millis(90);
-/// A vote only rises: it may be each voter's once, and some are voted for again with more that they have logged.
+/// A vote only rises: each voter may be its candidate once, and again with more that it has logged.
 const VOTES_PER_VOTER: u32 = 2;
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Notifications(BTreeMap<ServerId, Round>);
 
-/// What a server that looks for a leader has said in its round.
+/// What a looking server has sent and received in its round.
 #[derive(Clone, Debug)]
 struct Round {
     number: u64,
     since: Instant,
     vote: Vote,
-    /// How often each other server was told.
+    /// How many notifications each other server was sent.
     told: BTreeMap<ServerId, u32>,
-    /// How often it has said less than this server knew, and so may be told for that.
+    /// How many notifications of each other server were behind or not LOOKING, so that each may
+    /// have got an answer.
     asked: BTreeMap<ServerId, u32>,
 }
 
 impl Notifications {
-    /// A server begins or ends a life.
+    /// The server's process starts or ends.
     pub(super) fn restarted(&mut self, id: ServerId) {
         self.0.remove(&id);
     }
 
-    /// What a server is about to hear.
+    /// The server is about to handle this input.
     pub(super) fn entered(&mut self, id: ServerId, input: &Input) {
         let Input::Election(from, said) = input else {
             return;
@@ -55,7 +58,7 @@ impl Notifications {
         }
     }
 
-    /// What a server says.
+    /// Judges the notifications that a step sends.
     pub(super) fn acted(
         &mut self,
         (tally, ledger): (&mut Tally, &Ledger),

@@ -1,6 +1,7 @@
-//! What operators are told of a server, against the committed state that it says to have applied.
+//! A server's answers to operators, compared with the committed state at the zxid that it has
+//! applied.
 //!
-//! Owns O1. Must not judge text: drivers write it.
+//! Owns O1. Must not judge text: drivers format it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use super::words::maybe;
 use crate::observe::SelfReport;
 
 impl Oracles {
-    /// A server has been asked, while it had these connections.
+    /// A server has answered an operator while it had these connections.
     pub(super) fn reported(
         &mut self,
         id: ServerId,
@@ -27,7 +28,7 @@ impl Oracles {
     fn counts_what_is_there(&mut self, id: ServerId, report: &SelfReport) -> Verdict {
         let status = &report.status;
         let counts = self.model.counts_at(status.applied);
-        // ZooKeeper counts the root under both of its names.
+        // ZooKeeper counts the root twice, as "" and as "/".
         let right = (counts.nodes + 1, counts.ephemerals, counts.bytes, counts.sessions);
         let told = (status.nodes, status.ephemerals, status.data_bytes, status.sessions);
         self.tally.hold(Id::O1, told == right, || {
@@ -61,7 +62,7 @@ impl Oracles {
         let alive = self.model.sessions_at(status.applied);
         let named = sessions.iter().map(|session| session.id);
         let right = named.eq(alive.iter().copied());
-        // Who does not lead cannot say when a session ends.
+        // Only a leader knows when a session expires.
         let leads = status.serving && matches!(status.mode, Mode::Leader | Mode::Standalone);
         let timed = sessions.iter().all(|session| leads || session.expires.is_none());
         let local = local_sessions.len() == status.local_sessions;
@@ -92,16 +93,17 @@ impl Oracles {
         })
     }
 
-    /// Its timeout, and where its client is. A leader knows what was granted last where it has heard that in its reign, and
-    /// moves that are under way, which this does not look for.
+    /// The session's timeout and its client's server. A leader knows the timeout granted last if it
+    /// has touched the session with that timeout while it leads; it also knows moves that are not
+    /// committed, which are not checked.
     fn knows_the_session(&mut self, id: ServerId, status: &Status, told: &SessionInfo) -> Verdict {
         let Some(session) = self.model.session(told.id) else {
             return Ok(());
         };
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
         let renewed = self.heard.is_renewed(told.id, id, self.ledger.role_since(id));
-        // A session that is closing is on the leader's list no more. A leader that has not heard of a later one does not know
-        // what that one has heard.
+        // A leader removes a closing session from its list. A leader that a later one has replaced
+        // does not know the timeouts that the later one grants.
         let watched = leads && told.expires.is_some();
         let timed = match self.sessions.get(&told.id).filter(|_| watched) {
             Some(_) if !self.ledger.is_newest(status.current_epoch) => true,
@@ -128,10 +130,12 @@ impl Oracles {
         })
     }
 
-    /// Its timeout: only what was asked for or granted, once its client has read that it has it.
+    /// A local session's timeout: one that was asked for or granted, once its client has read the
+    /// connect response.
     fn knows_the_local_session(&mut self, id: ServerId, told: &SessionInfo) -> Verdict {
-        // Once its upgrade is committed it may go on elsewhere, with another timeout, before its server has applied that (seed
-        // 0xe00000afd, fork WriteFound#1/68417174, at bb32438).
+        // Once the upgrade is committed, the session may go on elsewhere with another timeout
+        // before its server has applied the upgrade (seed 0xe00000afd, fork WriteFound#1/68417174,
+        // at bb32438).
         let local = self.model.session(told.id).is_none();
         let view = self.sessions.get(&told.id).filter(|view| local && view.granted_ms > 0);
         let Some(view) = view else {
@@ -144,7 +148,8 @@ impl Oracles {
         })
     }
 
-    /// The three words about watches tell the same, and all that are told have a connection.
+    /// `wchs`, `wchc` and `wchp` agree, and each watch that they list belongs to an open
+    /// connection.
     fn names_the_watches(
         &mut self,
         id: ServerId,

@@ -1,8 +1,10 @@
-//! Whom a reign leaves outside (Z26): whoever looks for a leader, and hears that a quorum follows one, joins it; and a leader
-//! gives way to a later promise than its own, because whoever has made it can never follow.
+//! Servers that an established epoch leaves out (Z26): a looking server joins a leader once
+//! notifications show that a quorum follows the leader; and a leader steps down when a peer has
+//! promised a later epoch than its own, because that peer can never follow it.
 //!
-//! Owns what has reached whom since it began to look, and which leaders have heard of a later promise. Must not know
-//! how votes are counted: only whom those who spoke lead or follow matters.
+//! Owns the notifications that each looking server has received, and the later promises that
+//! leaders have received. Must not depend on how votes are counted: only the leader that each
+//! sender names matters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,37 +18,38 @@ use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
 use super::voters::Voters;
 
-/// What a leader may take to give way.
+/// Longest time that a leader may take to step down.
 const GIVE_WAY: Duration = Duration::from_secs(1);
-/// Ticks for which who had no room for a leader's snapshot leaves it in peace, by the slowest clock.
+/// Ticks for which a server without room for a leader's snapshot may stay away from that leader, by
+/// the slowest clock.
 const REST_TICKS: u32 = 2 * 16;
-/// What who looks may take to join: the step that hears of the reign does it. Where much goes wrong reigns are too short to
-/// allow more (plant 144).
+/// Longest time that a looking server may take to join: the step that receives the last needed
+/// notification does it. Under many faults, epochs are too short to allow more (plant 144).
 const JOIN: Duration = Duration::from_millis(1);
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Outside {
-    /// Those who look for a leader.
+    /// Servers that look for a leader.
     looking: BTreeMap<ServerId, Looking>,
-    /// Until when they may keep away, as they had no room for a leader's snapshot.
+    /// Until when servers without room for a leader's snapshot may stay away.
     resting: BTreeMap<ServerId, Instant>,
-    /// Leaders that have heard of a later promise than their epoch.
+    /// Leaders that have received a FOLLOWERINFO with a later accepted epoch than their own.
     outrun: BTreeMap<ServerId, Outrun>,
 }
 
-/// A server looks for a leader, and has said so: what it heard before does not count.
+/// A looking server that has sent its notification; what it received before does not count.
 #[derive(Clone, Debug)]
 struct Looking {
-    /// Its election, as it has said last.
+    /// The election round that it has sent last.
     round: u64,
-    /// The last word of each other server.
+    /// The last notification of each other server.
     heard: BTreeMap<ServerId, Notification>,
-    /// Since when that names a leader to join.
+    /// The leader that these show to have a quorum, and since when.
     since: Option<(ServerId, Instant)>,
 }
 
-/// Somebody has promised more than a leader's epoch.
+/// A peer has promised a later epoch than the leader's.
 #[derive(Clone, Copy, Debug)]
 struct Outrun {
     by: ServerId,
@@ -60,7 +63,7 @@ impl Looking {
         Looking { round, heard: BTreeMap::new(), since: None }
     }
 
-    /// The leader that says so, and that most voters follow or are.
+    /// The server whose notification claims to lead, and that a majority of voters follows or is.
     fn reign(&self, voters: &Voters) -> Option<ServerId> {
         let follows = |id: ServerId, leader: ServerId| {
             let said = self.heard.get(&id);
@@ -82,7 +85,7 @@ impl Looking {
         self.since = before.or(reign.map(|leader| (leader, now)));
     }
 
-    /// It joins in time, or has heard of nobody.
+    /// Z26: joins the leader in time, if there is one to join.
     fn joins(&self, tally: &mut Tally, id: ServerId, (now, awake): (Instant, Instant)) -> Verdict {
         let Some((leader, since)) = self.since else {
             return Ok(());
@@ -99,14 +102,14 @@ impl Looking {
 }
 
 impl Outside {
-    /// A server begins or ends a life.
+    /// The server's process starts or ends.
     pub(super) fn restarted(&mut self, id: ServerId) {
         self.looking.remove(&id);
         self.resting.remove(&id);
         self.outrun.remove(&id);
     }
 
-    /// What a server is about to hear. `awake` is the end of its last pause.
+    /// The server is about to handle this input. `awake` is the end of its last pause.
     pub(super) fn entered(
         &mut self,
         tally: &mut Tally,
@@ -134,7 +137,7 @@ impl Outside {
         Ok(())
     }
 
-    /// A step.
+    /// The server has finished a step. `awake` is the end of its last pause.
     pub(super) fn acted(
         &mut self,
         tally: &mut Tally,
@@ -170,8 +173,8 @@ impl Outside {
             .map(|(_, said)| said)
             .find(|said| said.server_state == ServerState::Looking);
         let round = own.map(|own| own.round);
-        // Who orders links about may have led or followed within this step. Then this is another election, in which only
-        // what it says now is its vote.
+        // A step with commands to links may have left a leader or follower role, which begins
+        // another election: then only the notification of this step gives its round.
         let goes_on =
             |before: &Looking| peers.is_empty() && round.is_none_or(|round| round == before.round);
         let Some(looking) = before.filter(goes_on).or(round.map(Looking::new)) else {

@@ -1,9 +1,10 @@
-//! Who keeps the others waiting (L8): while a quorum is well, what its leader proposes is committed, a leader gives up who
-//! does not acknowledge, and gives up itself if nobody follows. And who does not wait (L11), and who keeps clients waiting (L13).
+//! Delays: while a quorum is well, proposals are committed, learners that acknowledge nothing are
+//! dropped, and leaders without followers step down (L8). Links closed too early (L11). Clients
+//! that wait too long (L13).
 //!
-//! Owns what each leader waits for, whose leader has let them go, and until when whom a fault has struck is unwell. Must not believe what
-//! a server says of its health: only faults that have struck it make it unwell. Whom none has struck for the time
-//! allowed must be in time.
+//! Owns what each leader waits for, which followers their leader has released, and how long each
+//! fault lasts. Must not trust what a server reports of its health: only the world's faults make it
+//! unwell. Servers without a fault for the time allowed must meet the limits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,45 +21,45 @@ use super::ledger::Ledger;
 use crate::model::Rules;
 use crate::observe::Wait;
 
-/// What a leader may take beyond its limit to give somebody up, as for silence.
+/// Allowance beyond the limit for a leader to drop a learner or to step down.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Pace {
-    /// Until when a server, or what is between it and others, is as a fault has made it.
+    /// Until when a fault of the server or its network lasts.
     unwell: BTreeMap<ServerId, Instant>,
     reigns: BTreeMap<ServerId, Reign>,
-    /// Followers whose leader has said that it looks for another.
+    /// Followers that have received a LOOKING notification of their leader.
     released: BTreeSet<ServerId>,
 }
 
-/// What a leader waits for.
+/// What a leader waits for while it leads.
 #[derive(Clone, Default, Debug)]
 struct Reign {
     /// When it began to serve.
     begun: Option<Instant>,
-    /// Proposals that are not committed, and when they were made.
+    /// Uncommitted proposals and when they were made.
     open: VecDeque<(Zxid, Instant)>,
     learners: BTreeMap<LinkId, Debt>,
 }
 
-/// What a learner owes its leader.
+/// What a learner owes its leader, by the leader's view of one link.
 #[derive(Clone, Copy, Default, Debug)]
 struct Debt {
     /// The last transaction that it was sent.
     sent: Zxid,
-    /// Since when it has had the leader's history, as the leader has heard.
+    /// When its acknowledgement of NEWLEADER arrived.
     synced: Option<Instant>,
-    /// Since when it owes acknowledgements without having sent any.
+    /// Since when it owes acknowledgements and none has arrived.
     owes: Option<Instant>,
-    /// Since when it may serve.
+    /// When it was sent UPTODATE.
     served: Option<Instant>,
-    /// When it had last taken all that it was sent.
+    /// When the link had last accepted all that was sent on it.
     took: Option<Instant>,
 }
 
-/// Clients that came before a server began to serve go on when it does, in that very step.
+/// L13: when a server begins to serve, no handshake that arrived before waits any longer.
 pub(super) fn passes_nobody_over(tally: &mut Tally, id: ServerId, held: usize) -> Verdict {
     tally.hold(Id::L13, held == 0, || {
         vec![format!(
@@ -68,7 +69,7 @@ pub(super) fn passes_nobody_over(tally: &mut Tally, id: ServerId, held: usize) -
 }
 
 impl Pace {
-    /// A fault strikes these servers, or what is between them.
+    /// A fault strikes these servers, or the network between them, until `until`.
     pub(super) fn strikes(&mut self, servers: &[ServerId], until: Instant) {
         for server in servers {
             let unwell = self.unwell.entry(*server).or_default();
@@ -76,13 +77,13 @@ impl Pace {
         }
     }
 
-    /// A server begins or ends a life, or leads no more.
+    /// The server's process starts or ends, or its time as leader ends.
     pub(super) fn restarted(&mut self, id: ServerId) {
         self.reigns.remove(&id);
         self.released.remove(&id);
     }
 
-    /// What a server is about to hear.
+    /// The server is about to handle this input.
     pub(super) fn entered(&mut self, ledger: &Ledger, id: ServerId, input: &Input, now: Instant) {
         if let Input::Election(from, said) = input
             && said.server_state == ServerState::Looking
@@ -115,7 +116,7 @@ impl Pace {
         }
     }
 
-    /// A step of a leader.
+    /// Notes a step of a leader.
     pub(super) fn acted(
         &mut self,
         id: ServerId,
@@ -144,7 +145,7 @@ impl Pace {
                     debt.sent = entry.zxid;
                     debt.owes.get_or_insert(now);
                 }
-                // It answers for all that came before.
+                // The acknowledgement of NEWLEADER covers all earlier proposals.
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. })) => {
                     reign.learners.entry(*link).or_default().owes = None;
                 }
@@ -159,8 +160,8 @@ impl Pace {
         }
     }
 
-    /// ZAB-17, ZAB-18: who is silent, or does not acknowledge, is given up, and not before the time is over that it has for
-    /// that. A clock may run at twice its speed.
+    /// ZAB-17, ZAB-18, L11: a server closes a link for silence or missing acknowledgements only
+    /// after the limit for that. A clock may run at twice its speed.
     pub(super) fn is_patient(
         &self,
         (tally, ledger, rules): (&mut Tally, &Ledger, &Rules),
@@ -181,11 +182,13 @@ impl Pace {
                 (Some((_, since)), _) if ledger.serves(id) => (since, rules.silence_limit()),
                 (Some(_), _) if link.heard == link.since => (link.since, rules.tick * 2),
                 (None, Some(served)) => (served, rules.silence_limit()),
-                // Who is brought into step says nothing for long, and takes what it is sent.
+                // While a learner is brought up to date it may be silent for long, but accepts what
+                // it is sent.
                 (None, None) => (debt.took.unwrap_or(link.since), rules.init_limit),
                 (Some(_), _) => (link.since, rules.init_limit),
             };
-            // Among those who serve, a word counts from when it was sent for certain.
+            // Between serving servers, `proven` counts: messages are worth only their certain send
+            // time.
             let serving = debt.served.is_some() || ledger.serves(id);
             let heard = if serving { link.proven } else { link.heard };
             let since = heard.max(since);
@@ -212,9 +215,10 @@ impl Pace {
         Ok(())
     }
 
-    /// Who serves behind a leader stays until that is silent, their link ends, or it says itself that it looks for another; who leads
-    /// and serves, for as long as a quorum has its history. That others look for a leader is no reason: one server that cannot reach
-    /// it would take the service away from all.
+    /// L11: a serving follower stays until its leader is silent, their link closes, or the leader
+    /// itself looks for another one; a serving leader stays while a quorum has its history. LOOKING
+    /// notifications of others are no reason: otherwise one server that cannot reach the leader
+    /// could end the service for all.
     pub(super) fn stays(
         &self,
         (tally, ledger): (&mut Tally, &Ledger),
@@ -225,7 +229,8 @@ impl Pace {
         if !ledger.serves(id) || status.halted.is_some() || status.mode != Mode::Looking {
             return Ok(());
         }
-        // Links that still stand. A used up epoch, or a later promise, ends a reign that has a quorum.
+        // Links that the step closes although they still stand. An exhausted epoch or a later
+        // promise may end an epoch that has a quorum.
         let left: Vec<_> = commands
             .iter()
             .filter_map(|command| match command {
@@ -261,8 +266,9 @@ impl Pace {
         }
     }
 
-    /// ZAB-18: whoever has acknowledged nothing for the limit, of what it was sent, is given up. `awake` is the end of the
-    /// leader's last pause. A clock may run at half its speed.
+    /// ZAB-18, L8: a leader drops a synced learner that has acknowledged nothing for the limit,
+    /// although it owes acknowledgements. `awake` is the end of the leader's last pause. A clock
+    /// may run at half speed.
     pub(super) fn gives_up_in_time(
         &self,
         tally: &mut Tally,
@@ -290,8 +296,8 @@ impl Pace {
         Ok(())
     }
 
-    /// ZAB-06: whoever was elected serves within the limit or looks for a leader again. `since` then it leads, and has not
-    /// stood still.
+    /// ZAB-06, L8: an elected leader serves within the limit or looks for a leader again. `since`:
+    /// when it began to lead, or its last pause ended.
     pub(super) fn begins_in_time(
         &self,
         tally: &mut Tally,
@@ -311,8 +317,8 @@ impl Pace {
         })
     }
 
-    /// Where a quorum, its leader among it, has been well and together for `bound`, nothing that was proposed that long
-    /// ago is still open.
+    /// L8: where a quorum with its leader has been well and connected for `bound`, every proposal
+    /// that is older than `bound` is committed.
     pub(super) fn commits_in_time(
         &self,
         tally: &mut Tally,
@@ -341,8 +347,8 @@ impl Pace {
             )]
         })
     }
-    /// A server in a quorum that has been well and together for `bound`, its leader among it, has read and answered all that
-    /// its clients had asked before, whatever goes on elsewhere.
+    /// L13: a server in a quorum that, with its leader, has been well and connected for `bound` has
+    /// read and answered everything that its clients sent longer ago than `bound`.
     pub(super) fn answers_in_time(
         &self,
         (tally, ledger): (&mut Tally, &Ledger),
@@ -381,15 +387,15 @@ impl Pace {
         })
     }
 
-    /// When its leader told a learner to serve, on a link that stands.
+    /// When the leader sent UPTODATE to a learner, on a link that still stands.
     fn serves_since(&self, ledger: &Ledger, leader: ServerId, id: ServerId) -> Option<Instant> {
         let links = &self.reigns.get(&leader)?.learners;
         let own = links.iter().filter(|(link, _)| ledger.peer_of(leader, **link) == Some(id));
         own.filter_map(|(_, debt)| debt.served).max()
     }
 
-    /// Those whom no fault has struck for `bound`, and that have followed this leader for as long, with itself; empty where
-    /// they are no quorum, or it is not among them.
+    /// The voters without a fault for `bound` that have followed this leader for as long, and the
+    /// leader; empty if they are no quorum or the leader is not one of them.
     fn well_behind(
         &self,
         ledger: &Ledger,
@@ -401,8 +407,9 @@ impl Pace {
         };
         let long = |since: Instant| now.since(since) > bound;
         let unwell = |server: ServerId| self.unwell.get(&server).copied().unwrap_or_default();
-        // A link of a server that has lost power stands until something is sent on it: that it was synced is not enough
-        // (seed 0x3ef5726b3c29: the server had come back, and followed another).
+        // A link to a server that has lost power stands until something is sent on it, so a synced
+        // link is not enough (seed 0x3ef5726b3c29: the server had restarted and followed another
+        // leader).
         let follows = |server: ServerId| {
             let mut linked = reign
                 .learners

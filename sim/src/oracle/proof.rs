@@ -1,7 +1,9 @@
-//! Who has confirmed a leader, and since when: the evidence behind each `sync` that a leader answers (C5).
+//! Whether a quorum has confirmed a leader since a sync was requested: the evidence for each sync
+//! that a leader answers (C5).
 //!
-//! Owns when each question left that is not answered yet. Must not know how a leader counts
-//! rounds: an answer proves that its sender followed this leader when the question left, whatever was asked.
+//! Owns the send times of messages that still wait for an answer. Must not depend on how a leader
+//! counts ping rounds: any answer proves that its sender followed this leader when the answered
+//! message left.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,21 +13,22 @@ use zabkeeper_core::{ConnId, Instant, LinkId, ServerId, Zxid};
 use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
 
-/// What a leader and one of its learners have asked each other on a link.
+/// The messages between a leader and one of its learners that wait for answers.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Proof {
-    /// When pings, and transactions, have left that are not answered yet.
+    /// Send times of unanswered pings and proposals.
     pings: VecDeque<(u64, Instant)>,
     proposals: VecDeque<(Zxid, Instant)>,
-    /// When answers to pings have left of which the leader has not said yet that it has them, by the learner's clock.
+    /// Pongs that no ping has echoed yet: send time by the learner's clock, and by the world's.
     pongs: VecDeque<(Instant, Instant)>,
-    /// When the learner was asked to take over the epoch's history.
+    /// When NEWLEADER was sent, if it is not acknowledged.
     handed_over: Option<Instant>,
-    /// When the learner asked for a sync that is not answered yet; the number is zero for whoever goes on with a session.
+    /// When the learner sent each sync request that is not answered; request number 0 belongs to a
+    /// revalidation.
     syncs: BTreeMap<(ConnId, u64), Instant>,
 }
 
-/// When the last of those left that a word answers.
+/// Removes the messages that an answer up to `up_to` covers; returns the send time of the last one.
 fn answered<T: Copy + PartialOrd>(asked: &mut VecDeque<(T, Instant)>, up_to: T) -> Option<Instant> {
     let mut last = None;
     while let Some((_, at)) = asked.pop_front_if(|(what, _)| *what <= up_to) {
@@ -35,7 +38,8 @@ fn answered<T: Copy + PartialOrd>(asked: &mut VecDeque<(T, Instant)>, up_to: T) 
 }
 
 impl Proof {
-    /// The learner has spoken. Says when the newest question left that this answers.
+    /// Handles a message of the learner; returns the send time of the newest message that it
+    /// answers.
     pub(super) fn heard(&mut self, message: &PeerMessage, at: Instant) -> Option<Instant> {
         if let PeerMessage::Learner(FromLearner::Pong { round, .. }) = message {
             answered(&mut self.pings, *round)
@@ -54,12 +58,13 @@ impl Proof {
         }
     }
 
-    /// The leader says which of the learner's answers it had. Says when that one left.
+    /// Handles the echo in the leader's ping; returns the send time of the pong that it names.
     pub(super) fn echoed(&mut self, echo: Instant) -> Option<Instant> {
         answered(&mut self.pongs, echo)
     }
 
-    /// One of the two speaks. Says when a sync was asked for that it answers.
+    /// Notes a message that one of the two sends. If it answers a sync, returns when that was
+    /// requested.
     fn said(&mut self, message: &PeerMessage, at: Instant) -> Option<Instant> {
         if let PeerMessage::Leader(FromLeader::Ping { round, .. }) = message {
             self.pings.push_back((*round, at));
@@ -77,8 +82,8 @@ impl Proof {
 }
 
 impl Ledger {
-    /// CONS-04: a leader answers a sync once a quorum has answered something that left after the sync had come. Until then
-    /// there may be another leader.
+    /// CONS-04, C5: a leader answers a sync only after a quorum has answered messages that left
+    /// after the sync arrived. Before that, another leader may exist.
     pub(super) fn is_confirmed(
         &mut self,
         tally: &mut Tally,

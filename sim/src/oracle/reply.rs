@@ -1,7 +1,8 @@
-//! What clients read: each reply and event, at the zxid that it names.
+//! Replies and events that clients read, judged at the zxid that they name.
 //!
-//! Owns the promises about order, freshness and results. A reply's zxid is the state that it shows: for a write its
-//! own transaction, for everything else the last one applied when it was built.
+//! Owns the checks of their order, staleness and results. A reply's zxid names the state that it
+//! shows: for a write its own transaction, for any other request the last one applied when the
+//! reply was built.
 
 use bytes::Bytes;
 use zabkeeper_core::wire::{
@@ -16,12 +17,12 @@ use super::watch::{Audience, Kept, Slot, describe};
 use super::words::maybe;
 use crate::model::{Asker, Resumption, Table, is_quota};
 
-/// A reply in judgement.
+/// A reply under judgement.
 struct Answer<'a> {
     conn: ConnId,
     who: Who,
     asked: &'a Asked,
-    /// The state that it shows.
+    /// The zxid of the state that it shows.
     zxid: Zxid,
     result: Result<ReplyBody, ErrorCode>,
 }
@@ -37,7 +38,7 @@ impl Answer<'_> {
 }
 
 impl Oracles {
-    /// The client has read a frame.
+    /// The client has read a frame after the connect response.
     pub(super) fn read(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
         let who = self.who(id);
         let phase = self.conns[&id].phase;
@@ -108,12 +109,12 @@ impl Oracles {
         Ok(())
     }
 
-    /// Does the zxid exist, is it new enough, and was everything told before it?
+    /// The zxid is committed and recent enough, and the events up to it came before it.
     fn is_in_its_place(&mut self, answer: &Answer<'_>) -> Verdict {
         let Oracles { tally, model, conns, .. } = self;
         let conn = conns.get_mut(&answer.conn).expect("has a phase");
         let (asked, zxid, place) = (answer.asked, answer.zxid, model.at_or_before(answer.zxid));
-        // The beginning of an epoch is no transaction, and yet a state.
+        // The zxid at which an epoch begins is no transaction, but names a state.
         let exists = place == zxid || zxid.counter() == 0;
         let id = if asked.request.is_write() { Id::C7 } else { Id::C3 };
         tally.hold(id, exists, || {
@@ -185,7 +186,7 @@ impl Oracles {
         Ok(())
     }
 
-    /// The end of a session that only its server knows needs no transaction.
+    /// closeSession of a local session is answered without a transaction.
     fn farewell(&mut self, answer: &Answer<'_>) -> Verdict {
         let conn = &self.conns[&answer.conn];
         let local = self.locals.was_of(conn.session, conn.server);
@@ -262,7 +263,8 @@ impl Oracles {
         Ok(())
     }
 
-    /// Counts the answer to a read, which is `right` or not, and names the promise that a wrong one breaks.
+    /// Checks the answer to a read, which is `right` or not, under the oracle that a wrong one
+    /// violates.
     fn is_right(&mut self, answer: &Answer<'_>, right: bool) -> Verdict {
         let Answer { asked, zxid, result: found, .. } = answer;
         if let (Request::GetData { path, .. }, Ok(ReplyBody::Data(data, _))) =
@@ -295,7 +297,7 @@ impl Oracles {
         })
     }
 
-    /// checkWatches and removeWatches.
+    /// Checks the answer to checkWatches or removeWatches.
     fn watches_answered(&mut self, answer: &Answer<'_>) -> Verdict {
         let Request::Watches { path, kind, remove } = &answer.asked.request else {
             return Ok(());
@@ -318,7 +320,8 @@ impl Oracles {
         Ok(())
     }
 
-    /// setWatches is answered: has it told all that was missed, and nothing else?
+    /// Checks the answer to setWatches: the events before it report all missed changes and nothing
+    /// else.
     fn resumed(&mut self, answer: &Answer<'_>, watches: &SetWatches) -> Verdict {
         let Resumption { events, registered } = self.model.resume(watches, answer.zxid);
         let Oracles { tally, model, conns, armed, .. } = self;
@@ -353,7 +356,7 @@ impl Oracles {
             })?;
             conn.watches.register(model, armed, (answer.conn, slot, path), answer.zxid);
         }
-        // Changes while the client was away are not told (WATCH-23).
+        // Persistent watches do not report changes while the client was away (WATCH-23).
         for (slot, paths) in
             [(Slot::Persistent, &watches.persistent), (Slot::Recursive, &watches.recursive)]
         {
@@ -385,8 +388,9 @@ impl Oracles {
         })?;
         let since = conn.resent.used_up_since(event.event, &event.path);
         conn.untold.push(event.clone());
-        // Of a watch that was used up without a word, because nobody may read the node, its client does not know: it may have
-        // set another one since, where there was no node any more, or is one again.
+        // A watch that was used up without an event, because the client may not read the node,
+        // still counts as held by its client: the client may have set another one since, after the
+        // node was deleted or created again.
         let strict =
             matches!(event.event, EventType::NodeDataChanged | EventType::NodeChildrenChanged);
         let changes = |(table, since): &(Table, Zxid)| {
@@ -399,7 +403,7 @@ impl Oracles {
         })
     }
 
-    /// What the client has seen binds everything after it.
+    /// The zxid of the reply is a lower bound for what the client and its session read later.
     fn remember(&mut self, answer: &Answer<'_>) {
         let zxid = self.model.at_or_before(answer.zxid);
         let conn = self.conns.get_mut(&answer.conn).expect("has a phase");

@@ -1,8 +1,9 @@
-//! Who goes on serving although it hears nothing of those it needs (Z25).
+//! Servers that go on serving without messages from their leader or a majority (Z25).
 //!
-//! Owns how long one may serve and hear nobody. Must not believe what a server says of its links:
-//! only what was read counts, however much has left, and only from when it was sent, however late it was read. Whose machine
-//! is gone is told of nothing, and its kernel's buffers take words for it for long.
+//! Owns how long a server may serve without such messages. Must not trust what a server reports of
+//! its links: only messages that it has handled count, and only from their send time, however late
+//! it handled them. A peer whose machine has lost power closes no link, and the local kernel goes
+//! on buffering for it.
 
 use std::time::Duration;
 
@@ -11,14 +12,16 @@ use zabkeeper_core::{Instant, ServerId};
 use super::catalog::{Id, Tally, Verdict};
 use super::ledger::Ledger;
 
-/// What a server may take beyond its limit: it reads its clock once for all that it takes in one turn.
+/// Allowance beyond the limit: a server reads its clock once for all inputs of one turn.
 const SLACK: Duration = Duration::from_millis(100);
 
 impl Ledger {
-    /// ZAB-17: a leader that has heard of no majority for the limit steps down, and a follower that has not heard of its
-    /// leader looks for another. A clock may run at half its speed. `awake` is the end of the server's last pause.
+    /// ZAB-17, Z25: a leader without messages of a majority for the limit steps down, and a
+    /// follower without messages of its leader looks for another one. A clock may run at half
+    /// speed. `awake` is the end of the server's last pause.
     ///
-    /// Not while it takes what others have said: there may be more of it, and nobody is served on it meanwhile.
+    /// Steps that handle inputs from links, elections or the disk are exempt: more messages may be
+    /// queued, and such a step serves no client.
     pub(super) fn is_not_deaf(
         &mut self,
         tally: &mut Tally,

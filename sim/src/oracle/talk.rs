@@ -1,9 +1,10 @@
-//! What servers say to each other: votes, promises and acknowledgements against what is durable where they are said; and
-//! what a follower has to say to its leader (L8).
+//! Messages between servers: votes, promises and acknowledgements compared with what is durable at
+//! the sender; and the acknowledgements that a follower owes its leader (L8).
 //!
-//! Owns what is known of the links of each server. Must not look at what a message has not vouched for.
+//! Owns the state of each server's links. Must not judge what a message does not vouch for.
 //!
-//! A message is judged when it leaves its step: what it vouches for must have been confirmed by the disk before.
+//! A message is judged in the step that sends it: the disk must have confirmed before what it
+//! vouches for.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,37 +22,38 @@ use super::proof::Proof;
 use super::voters::{Past, Voters};
 use super::words::{self, kept};
 
-/// A link, from one end.
+/// One end of a link.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) peer: ServerId,
-    /// When it came up.
+    /// When its `Up` event was handled.
     pub(super) since: Instant,
-    /// When something was last heard on it.
+    /// When the last message on it was handled.
     pub(super) heard: Instant,
-    /// When the newest word that was heard on it was sent.
+    /// The latest send time of the messages handled on it.
     pub(super) spoken: Instant,
-    /// The newest instant at which the other end was there for certain, going by what it has answered.
+    /// The latest time at which the peer was certainly alive, as its answers to pings show.
     pub(super) proven: Instant,
-    /// What the other end has not read yet, in order, and when it left.
+    /// Messages that the peer has not handled yet, in order, with their send times.
     underway: VecDeque<(MessageKind, Instant)>,
-    /// The epoch that the leader at the other end has named.
+    /// The epoch in the peer's LEADERINFO.
     pub(super) epoch: Option<Epoch>,
-    /// What the learner at the other end has said of itself.
+    /// The history status in the peer's FOLLOWERINFO.
     pub(super) history_status: Option<HistoryStatus>,
-    /// The learner at the other end has all of the leader's history.
+    /// The peer has acknowledged NEWLEADER.
     pub(super) synced: bool,
-    /// The learner at the other end has come on it. Who names an epoch that cannot be is turned away.
+    /// The peer has sent FOLLOWERINFO with an accepted epoch below the last possible one; the
+    /// leader rejects any other.
     pub(super) comes: bool,
-    /// The snapshot that the leader at the other end has begun to send.
+    /// The snapshot that the peer has begun to send.
     pub(super) snapshot: Option<Zxid>,
-    /// What the learner at the other end has confirmed.
+    /// The messages on it that still wait for answers.
     pub(super) proof: Proof,
-    /// What the leader at the other end was told.
+    /// What this end has sent to its leader.
     told: Told,
 }
 
-/// Which message it is, whatever it says.
+/// The type of a message, without its contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MessageKind {
     Learner(Discriminant<FromLearner>),
@@ -67,14 +69,14 @@ impl MessageKind {
     }
 }
 
-/// What a learner has told its leader.
+/// What a learner has sent to its leader.
 #[derive(Clone, Copy, Default, Debug)]
 struct Told {
-    /// It has taken over the leader's history.
+    /// It has acknowledged NEWLEADER.
     entered: bool,
-    /// It acknowledges up to here.
+    /// The zxid of its last ACK.
     acknowledged: Zxid,
-    /// So many syncs of its clients.
+    /// How many syncs of its clients it has forwarded.
     syncs: usize,
 }
 
@@ -85,13 +87,13 @@ impl Told {
         } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = message {
             self.acknowledged = *zxid;
         } else if let PeerMessage::Learner(FromLearner::Sync { request: 1.., .. }) = message {
-            // Those without a number are of handshakes, for which nobody waits in the queue of a connection.
+            // Request number 0 belongs to a handshake, which no client request waits for.
             self.syncs += 1;
         }
     }
 }
 
-/// A message as it leaves.
+/// A message in the step that sends it.
 struct Said<'a> {
     by: ServerId,
     link: LinkId,
@@ -110,7 +112,7 @@ impl fmt::Display for Said<'_> {
 }
 
 impl Server {
-    /// The link on which it has told its leader that it has taken over the history, if it has.
+    /// The links on which it has acknowledged NEWLEADER to the leader that it follows.
     fn entered(&self) -> impl Iterator<Item = (&LinkId, &Link)> {
         let leads = |view: &Link| self.follows == Some(view.peer);
         self.links.iter().filter(move |(_, view)| view.told.entered && leads(view))
@@ -118,8 +120,8 @@ impl Server {
 }
 
 impl Ledger {
-    /// The voters of the last epoch that was established, as the disk of this server says: who was none of them has
-    /// acknowledged nothing.
+    /// The voters of the last established epoch, as this server's durable state file says. A server
+    /// that is none of them has acknowledged nothing in that epoch.
     pub(super) fn voters_before(&self, id: ServerId) -> Voters {
         let state = &self.servers[&id].mirror.durable().state;
         let itself = |voter: &ServerId| if *voter == THIS_SERVER { id } else { *voter };
@@ -129,7 +131,7 @@ impl Ledger {
         Voters(state.voters.iter().map(itself).collect())
     }
 
-    /// A server is about to hear of one of its links.
+    /// The server is about to handle this event of one of its links.
     pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
         let sent_at = self.takes_off(id, link, event);
         let promises =
@@ -217,7 +219,7 @@ impl Ledger {
         }
     }
 
-    /// When the word left that is about to be read, where its sender still has the link.
+    /// The send time of the message that is about to be handled, if its sender still has the link.
     fn takes_off(&mut self, id: ServerId, link: LinkId, event: &PeerEvent) -> Option<Instant> {
         let PeerEvent::Message(message) = event else {
             return None;
@@ -233,7 +235,7 @@ impl Ledger {
         None
     }
 
-    /// Orders to the links, in order.
+    /// Judges the commands of a step to its links, in order.
     pub(super) fn says(
         &mut self,
         tally: &mut Tally,
@@ -277,8 +279,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// ZAB-15: after each step a follower has acknowledged all that its disk has confirmed. Who was found empty says nothing
-    /// until it is filled.
+    /// ZAB-15, L8: after each step, a follower that has acknowledged NEWLEADER has acknowledged all
+    /// that its disk has confirmed. A server whose disk was found damaged is exempt until it has a
+    /// history again.
     pub(super) fn owes_nothing(&self, tally: &mut Tally, id: ServerId) -> Verdict {
         let Some(server) = self.servers.get(&id).filter(|server| !server.halted) else {
             return Ok(());
@@ -300,7 +303,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Who serves behind a new leader has asked it for every sync that waits, and does so in the step in which it begins.
+    /// L8: a follower that begins to serve has forwarded every client sync that waits to its
+    /// leader, no later than in that step.
     pub(super) fn asks_anew(&self, tally: &mut Tally, id: ServerId, syncs: usize) -> Verdict {
         for (link, view) in self.servers.get(&id).into_iter().flat_map(Server::entered) {
             let (peer, asked) = (view.peer, view.told.syncs);
@@ -314,7 +318,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A would-be leader collects promises for this epoch.
+    /// A prospective leader begins to collect promises for this epoch.
     fn proposes_epoch(&mut self, id: ServerId, epoch: Epoch) {
         if self.servers[&id].promises.epoch != epoch {
             let own = Some(self.past(id));
@@ -322,8 +326,8 @@ impl Ledger {
         }
     }
 
-    /// A leader hands over its history only when enough have promised the epoch to it, of those that have all that
-    /// they ever acknowledged.
+    /// Z1, Z27: before a leader sends NEWLEADER, enough voters have promised it the epoch, and none
+    /// of those with a complete history has a better one.
     fn has_promises(
         &mut self,
         tally: &mut Tally,
@@ -363,13 +367,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// What a server knows of the past, going by its disk.
+    /// What a server knows of earlier epochs, by its disk.
     fn past(&self, id: ServerId) -> Past {
         let epoch = self.servers[&id].mirror.durable().state.current_epoch;
         Past { history_status: self.worth(id), epoch, before: self.voters_before(id) }
     }
 
-    /// What the word of a server is worth, going by its disk.
+    /// The history status of a server, by its disk.
     fn worth(&self, id: ServerId) -> HistoryStatus {
         let held = self.servers[&id].mirror.durable();
         match (held.state.damaged, held.state.current_epoch.0 > 0) {
@@ -379,7 +383,7 @@ impl Ledger {
         }
     }
 
-    /// Is what a message vouches for durable at its sender?
+    /// Z14, Z17: what a message vouches for is durable at its sender.
     fn is_true(&self, tally: &mut Tally, said: &Said<'_>) -> Verdict {
         let server = &self.servers[&said.by];
         let (held, issued) = (server.mirror.durable(), server.mirror.issued());
@@ -410,7 +414,8 @@ impl Ledger {
             let promised = epoch.is_some_and(|epoch| accepted >= epoch);
             tally.hold(Id::Z17, promised, without(promise))?;
             tally.hold(Id::Z14, epoch.is_some_and(|epoch| accepted <= epoch), evidence)?;
-            // A snapshot that its leader did not finish sending may lie on the disk, ahead of what the server knows of.
+            // A leader's snapshot that was only partly sent may lie on the disk, ahead of the
+            // server's log.
             let is_end = *last == issued.path.end() && *last <= kept.end();
             let history = format!("a history of epoch {} that ends at {last}", named.0);
             tally.hold(Id::Z17, *named == current && is_end, without(history))?;
@@ -442,7 +447,7 @@ impl Ledger {
         tally.hold(Id::Z16, honest, evidence)
     }
 
-    /// Words of an election, in order.
+    /// Judges the notifications of a step, in order.
     pub(super) fn votes(
         &mut self,
         tally: &mut Tally,

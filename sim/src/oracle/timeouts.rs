@@ -1,47 +1,51 @@
-//! Which timeout a session may have (SESS-16): the one that was granted last, and on a new leader the first.
+//! The timeouts that a session may have (SESS-16): the one granted last, or on a new leader the one
+//! that it was created with.
 //!
-//! Owns what was asked for, granted and committed. Must not know when anybody was heard.
+//! Owns the timeouts that were asked for, granted and committed. Must not know when servers touched
+//! the session.
 //!
-//! A handshake that is not answered may have come to the leader or not, and two that overlap may have come in either order:
-//! then any of their timeouts may hold.
+//! An unanswered handshake may have reached the leader or not, and two overlapping handshakes may
+//! have reached it in either order: then any of their timeouts is possible.
 
 use zabkeeper_core::ConnId;
 
-/// See the module. All in ms.
+/// All timeouts in ms.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Timeouts {
-    /// Of the transaction that made the session.
+    /// The timeout in the session's createSession.
     created: Option<u32>,
-    /// By handshakes without an answer.
+    /// What each unanswered handshake would be granted.
     asked: Vec<(ConnId, u32)>,
-    /// By handshakes that none was asked after: when the answer was read, as a place among all observations.
+    /// Timeouts granted by handshakes that no later handshake follows, with the observation number
+    /// at which the client read the answer.
     granted: Vec<(u64, u32)>,
 }
 
 impl Timeouts {
-    /// A transaction makes the session.
+    /// The session's createSession is committed.
     pub(super) fn are_created(&mut self, ms: u32) {
         self.created = Some(ms);
     }
 
-    /// A handshake on this connection would be granted so much.
+    /// A handshake on this connection would be granted this timeout.
     pub(super) fn are_asked(&mut self, conn: ConnId, ms: u32) {
         self.asked.push((conn, ms));
     }
 
-    /// It is answered, in one way or the other.
+    /// The handshake on this connection is answered, whether accepted or refused.
     pub(super) fn are_answered(&mut self, conn: ConnId) {
         self.asked.retain(|(other, _)| *other != conn);
     }
 
-    /// It has been granted so much: asked for and read at these places among all observations.
+    /// The handshake with these observation numbers, of request and reading of the answer, was
+    /// granted this timeout.
     pub(super) fn are_granted(&mut self, (asked, read): (u64, u64), ms: u32) {
         self.granted.retain(|(before, _)| *before > asked);
         self.granted.push((read, ms));
     }
 
-    /// The least that may hold. `renewed`: the leader has heard of the session from its server in this reign, and with that
-    /// what was granted.
+    /// The least possible timeout. `renewed`: the leader has touched the session by a report of the
+    /// session's server while it leads, and so knows what was granted.
     pub(super) fn least(&self, renewed: bool) -> u32 {
         let told = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
         let told = told.min();
@@ -49,7 +53,7 @@ impl Timeouts {
         told.into_iter().chain(first).min().unwrap_or(0)
     }
 
-    /// May it be this one? `renewed` as above.
+    /// Whether this timeout is possible. `renewed` as in [`Self::least`].
     pub(super) fn may_be(&self, renewed: bool, ms: u32) -> bool {
         let mut told = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
         let nothing_told = self.asked.is_empty() && self.granted.is_empty();
@@ -57,7 +61,7 @@ impl Timeouts {
         first || told.any(|told| told == ms)
     }
 
-    /// Those of which [`Self::may_be`] is true, and where they come from.
+    /// The timeouts for which [`Self::may_be`] is true, and their sources.
     pub(super) fn described(&self, renewed: bool) -> String {
         let made = self.created.filter(|ms| self.may_be(renewed, *ms));
         let made = made.into_iter().map(|ms| format!("{ms} ms, as it was created with"));
@@ -66,7 +70,7 @@ impl Timeouts {
         made.chain(granted).chain(asked).collect::<Vec<_>>().join(", or ")
     }
 
-    /// The greatest that may hold.
+    /// The greatest possible timeout.
     pub(super) fn greatest(&self) -> u32 {
         let told = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
         told.chain(self.created).max().unwrap_or(0)

@@ -1,37 +1,42 @@
-//! When enough voters agree, as the oracles count it: the core, which they judge, may be wrong about that.
+//! Majorities as the oracles count them, apart from the core's code, which they judge.
 //!
-//! Owns the members. Must not ask the core's quorums.
+//! Owns the set of voters. Must not use the core's quorums.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use zabkeeper_core::{Epoch, HistoryStatus, ServerId};
 
-/// What a server knows of the past, going by its disk.
+/// What a server knows of earlier epochs, by its disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Past {
     pub(super) history_status: HistoryStatus,
-    /// The epoch of its history.
+    /// The current epoch of its history.
     pub(super) epoch: Epoch,
-    /// Who voted in the last epoch that was established, as far as it knows.
+    /// The voters of the last established epoch that it knows of.
     pub(super) before: Voters,
 }
 
-/// Those who vote.
+/// The servers that vote.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Voters(pub(super) BTreeSet<ServerId>);
 
 impl Voters {
-    /// Do more than half of them? Whoever else does is nothing to them (QV-01, Z21).
+    /// Whether `does` holds for more than half of the voters; it does not matter for other servers
+    /// (QV-01, Z21).
     pub(super) fn most(&self, does: impl Fn(ServerId) -> bool) -> bool {
         let yes = self.0.iter().filter(|id| does(**id)).count();
         yes > self.0.len() - yes
     }
 
-    /// May those who know this much say what the history is? `nothing`: whoever asks them has logged nothing.
+    /// Whether servers with these pasts may determine the history. `nothing`: the prospective
+    /// leader has an empty log.
     ///
-    /// More than half that know what they have acknowledged do. Without a single one that does, more than half that are
-    /// new do; and all together, if there is nothing to lose. And where more than half of those who voted before know, who
-    /// was none of them and is new counts like one that knows. That has to be so by the word of each that knows most.
+    /// They may if more than half of the voters are `Complete`; if none is `Complete` and more than
+    /// half are `Uninitialized`; if `nothing` holds and every voter is one of the two; or if more
+    /// than half of the voters of the last established epoch are `Complete`, where an
+    /// `Uninitialized` server that was no voter then counts as `Complete` in the present majority.
+    /// The last rule must hold for the voters that each `Complete` server of the latest epoch
+    /// names.
     pub(super) fn may_decide(&self, pasts: &BTreeMap<ServerId, Past>, nothing: bool) -> bool {
         let speaks = |id: ServerId, history_status: HistoryStatus| {
             pasts.get(&id).is_some_and(|p| p.history_status == history_status)
@@ -83,16 +88,18 @@ mod tests {
         (1..).map(ServerId).zip(voices.iter().map(past)).collect()
     }
 
+    /// QV-01
     #[test]
-    fn qv_01_most_are_more_than_half() {
+    fn majority_is_more_than_half_of_the_voters() {
         for (n, needed) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)] {
             assert!(voters(n).most(|id| id.0 <= needed));
             assert!(!voters(n).most(|id| id.0 < needed));
         }
     }
 
+    /// By the history statuses of the present voters alone.
     #[test]
-    fn those_who_know_decide_and_new_ones_where_there_is_nothing_to_lose() {
+    fn majority_of_complete_histories_may_decide() {
         use HistoryStatus::{Complete, Lost, Uninitialized};
         let may =
             |voices: &[HistoryStatus], nothing| voters(3).may_decide(&pasts(voices, 3), nothing);
@@ -107,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_counts_beside_most_of_those_who_were_there() {
+    fn joining_voter_counts_beside_a_majority_of_earlier_voters() {
         use HistoryStatus::{Complete, Lost, Uninitialized};
         let grows =
             |voices: &[HistoryStatus], before| voters(3).may_decide(&pasts(voices, before), false);

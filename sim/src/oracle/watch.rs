@@ -1,9 +1,10 @@
-//! What the connections of clients are watching, and which events they are owed.
+//! The watches of client connections, and the events that they are owed.
 //!
-//! Owns the watch tables of each connection as the client's stream of replies and events implies them. A connection's
-//! replies and events are one queue on the server, so each registration has an exact place in the history: the zxid
-//! of its reply. From there the model says which transactions must fire it. However many watches of a connection a
-//! change concerns, it is told once (WATCH-08). Must not look at frames.
+//! Owns the watch tables of each connection, as derived from the client's stream of replies and
+//! events. The server sends both in one queue, so each registration has an exact place in the
+//! history: the zxid of its reply. From there the model determines the transactions that fire it. A
+//! change is reported to a connection once, however many of its watches it fires (WATCH-08). Must
+//! not decode frames.
 
 mod tables;
 
@@ -19,31 +20,32 @@ use crate::model::{Firing, Model, Rules, Table};
 
 pub(super) use tables::{Armed, Slot, Tables};
 
-/// Which event comes before which: by transaction, then by place in it.
+/// The order of events: by transaction, then by place in it.
 type Place = (Zxid, u32);
 
 /// The watches of one connection.
 #[derive(Clone, Default, Debug)]
 pub(super) struct ConnWatches {
     tables: Tables<Watch>,
-    /// What the client must hear next, in order.
+    /// Events that the client must read, in order.
     due: BTreeMap<Place, Due>,
-    /// Why a path has no watch any more, for the name of a fault.
+    /// Why a path has no watch any more, to choose the oracle of a wrong event.
     gone: BTreeMap<String, Gone>,
 }
 
-/// What fires a watch, once that is known; always open for one that does not end with it.
+/// The event that fires a one-shot watch, once known; always `None` for a persistent one.
 type Watch = Option<Place>;
 
 #[derive(Clone, Debug)]
 struct Due {
     event: EventType,
     path: String,
-    /// To whom it is told; for others the watch is used up without a word (WATCH-17).
+    /// The node's ACL: a client that may not read it gets no event, but its watch is used up
+    /// (WATCH-17).
     acl: Arc<[Acl]>,
 }
 
-/// Somebody who is told of events, or not.
+/// The identities of a client, which decide about the events that it gets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Audience<'a> {
     pub(super) rules: &'a Rules,
@@ -63,22 +65,23 @@ enum Gone {
     FailedRead,
 }
 
-/// Watches that a client holds, as it must conclude from replies and events.
+/// Watches that a client holds, as derived from its replies and events.
 pub(super) type Held = Tables<Kept>;
 
 /// A watch that a client holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Kept {
-    /// Changes after this count.
+    /// The watch reports changes after this zxid.
     pub(super) since: Zxid,
-    /// Has an answer that set it shown that there is such a node?
+    /// A reply that set it has shown that the node exists.
     pub(super) present: bool,
-    /// Has one shown that there is none? Both are so where one of them was used up without a word.
+    /// A reply that set it has shown that there is no node. Both are true where one of the two was
+    /// used up without an event.
     pub(super) absent: bool,
 }
 
 impl ConnWatches {
-    /// A watch stands since the transaction `since`. Setting it twice changes nothing.
+    /// The watch is set at the state `since`. A second registration changes nothing.
     pub(super) fn register(
         &mut self,
         model: &Model,
@@ -114,7 +117,7 @@ impl ConnWatches {
         }
     }
 
-    /// A transaction has touched something that is watched here.
+    /// A transaction has fired a watch of this connection.
     pub(super) fn fire(&mut self, firing: &Firing) {
         let place = (firing.zxid, firing.place);
         let once = self.tables.of_mut(Slot::of_table(firing.table)).get_mut(&firing.path);
@@ -131,12 +134,12 @@ impl ConnWatches {
         }
     }
 
-    /// Is there a watch of this kind on the path?
+    /// Whether the path has a watch of this kind.
     pub(super) fn has(&self, path: &str, kind: WatcherType) -> bool {
         Slot::of_kind(kind).iter().any(|slot| self.tables.of(*slot).contains_key(path))
     }
 
-    /// The client has removed its watches. Others of its watches may still wait for the same events.
+    /// The client has removed its watches. Its other watches may still wait for the same events.
     pub(super) fn remove(
         &mut self,
         armed: &mut Armed,
@@ -154,12 +157,12 @@ impl ConnWatches {
         self.due.retain(|place, due| waits(tables, *place, due));
     }
 
-    /// Does a watch that fires once wait for this?
+    /// Whether a one-shot watch waits for this event.
     fn is_due_once(&self, place: Place, due: &Due) -> bool {
         is_due_once(&self.tables, place, due)
     }
 
-    /// A watch has been used up at this place.
+    /// The event at this place uses up its one-shot watches.
     fn settle(&mut self, place: Place) -> Option<Due> {
         let due = self.due.remove(&place)?;
         for slot in Slot::ONCE {
@@ -172,8 +175,9 @@ impl ConnWatches {
         Some(due)
     }
 
-    /// A reply that shows the state at `zxid` has been read: every event up to there must have been, of all that the
-    /// client could hear with what it had shown before the last reply.
+    /// W3, W5: the client has read a reply that shows the state at `zxid`. Before that it has read
+    /// each earlier event of a node that it could read by the identities that were settled (see
+    /// `Shown`).
     pub(super) fn replied(
         &mut self,
         tally: &mut Tally,
@@ -199,7 +203,7 @@ impl ConnWatches {
         tally.hold(Id::W3, true, Vec::new)
     }
 
-    /// An event that names its transaction has been read.
+    /// An event that names its transaction was read.
     pub(super) fn heard(
         &mut self,
         tally: &mut Tally,
@@ -211,7 +215,7 @@ impl ConnWatches {
         let owes = |place: &Place, due: &Due| {
             place.0 == zxid && due.event == event.event && due.path == event.path
         };
-        // A multi may bring about the same event twice, of nodes with different lists.
+        // A multi may cause the same event twice, for nodes with different ACLs.
         let mut owed = self.due.iter().filter(|(place, due)| owes(place, due));
         let may = owed.clone().find(|(_, due)| answered.may_hear(&due.acl));
         let Some((&place, due)) = may.or_else(|| owed.next()) else {
@@ -238,7 +242,7 @@ impl ConnWatches {
         Ok(())
     }
 
-    /// Names the fault of an event that nothing owed.
+    /// Chooses the oracle that an unexpected event violates.
     fn has_no_cause(
         &self,
         tally: &mut Tally,
@@ -287,7 +291,7 @@ impl ConnWatches {
         tally.hold(id, false, || evidence)
     }
 
-    /// The connection is gone, and its watches with it.
+    /// The connection is closed, and its watches are removed.
     pub(super) fn close(self, armed: &mut Armed, conn: ConnId) {
         for (slot, path, _) in self.tables.iter() {
             armed.remove(slot, path, conn);
@@ -295,13 +299,13 @@ impl ConnWatches {
     }
 }
 
-/// Does a watch that fires once wait for what is due at this place?
+/// Whether a one-shot watch waits for the event at this place.
 fn is_due_once(tables: &Tables<Watch>, place: Place, due: &Due) -> bool {
     let fires = |slot: &Slot| tables.of(*slot).get(&due.path) == Some(&Some(place));
     Slot::ONCE.iter().any(fires)
 }
 
-/// Does any watch?
+/// Whether any watch waits for it.
 fn waits(tables: &Tables<Watch>, place: Place, due: &Due) -> bool {
     let covers_names = due.event == EventType::NodeChildrenChanged;
     is_due_once(tables, place, due)
@@ -309,7 +313,7 @@ fn waits(tables: &Tables<Watch>, place: Place, due: &Due) -> bool {
         || !covers_names && tables.is_below_recursive(&due.path)
 }
 
-/// The event as it stands in evidence.
+/// The event as evidence shows it.
 pub(super) fn describe(event: &WatchEvent) -> String {
     match event.zxid {
         Some(zxid) => format!("{:?} of {} at {zxid}", event.event, event.path),

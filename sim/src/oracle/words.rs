@@ -1,6 +1,6 @@
-//! Words for evidence, where a type has none that fit.
+//! Texts for evidence that no type displays by itself.
 //!
-//! Owns these words. Must not judge.
+//! Owns these texts. Must not judge.
 
 use std::fmt::Display;
 
@@ -10,18 +10,18 @@ use zabkeeper_core::store::DurableState;
 use super::Attached;
 use super::conn::Who;
 
-/// What is there, or that nothing is.
+/// The value, or that there is none.
 pub(super) fn maybe(what: Option<impl Display>) -> String {
     what.map_or_else(|| "nothing".to_owned(), |what| what.to_string())
 }
 
-/// Somebody got a session that is not his.
+/// A client got a session that was created for another connection.
 pub(super) fn made_for_another(who: Who, session: SessionId, attached: Option<Attached>) -> String {
     let on = maybe(attached);
     format!("{who}: got the session {session}, made for another; it goes on with {on}")
 }
 
-/// What a disk says of epochs and its snapshot.
+/// The epochs and the snapshot in a state file.
 pub(super) fn kept(state: &DurableState) -> String {
     let DurableState { accepted_epoch, current_epoch, snapshot, damaged, .. } = state;
     let damaged = if *damaged { ", damaged" } else { "" };

@@ -1,6 +1,6 @@
-//! Runs of a patched simulator, as a program of its own: it may die, hang, or take all the memory.
+//! Runs a patched simulator as a separate process: it may crash, hang, or exhaust memory.
 //!
-//! Owns what is asked of it and what is read from its answer.
+//! Owns its arguments and the parsing of its results.
 #![expect(clippy::disallowed_methods, reason = "reads what a program wrote; no world is run here")]
 
 use std::fs;
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use crate::options::Profile;
 
-/// Memory that a patched simulator may take, KiB; more is death.
+/// Memory limit of a patched simulator, KiB; exceeding it counts as a crash.
 const MEMORY_KIB: u64 = 6 << 20;
-/// It is ended when it has used so much more than its budget: a run does not come to its end.
+/// CPU time beyond its budget after which it is killed: a run does not end.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// What is asked of a patched simulator.
+/// The arguments of a patched simulator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search<'a> {
     pub(super) program: &'a Path,
@@ -26,26 +26,26 @@ pub(super) struct Search<'a> {
     pub(super) profile: Profile,
     pub(super) budget: Duration,
     pub(super) without: &'a [String],
-    /// Where it writes its results.
+    /// The file for its results.
     pub(super) results: &'a Path,
 }
 
 /// A run that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Found {
-    /// The promise that is broken.
+    /// The violated promise.
     pub(super) id: String,
     pub(super) seed: u64,
-    /// Where its future was another one, as `--fork` has it.
+    /// Its forks, in the form of `--fork`.
     pub(super) forks: String,
 }
 
-/// What came of a range of seeds.
+/// The result for a range of seeds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Range {
-    /// What was found.
+    /// The first failure.
     pub(super) found: Option<Found>,
-    /// Runs until then, with the one that failed.
+    /// Number of runs, including the failed one.
     pub(super) runs: u64,
     /// Their CPU time, ns.
     pub(super) cpu_ns: u64,
@@ -57,7 +57,7 @@ impl Search<'_> {
     /// Runs seeds until one fails or the budget is used up.
     ///
     /// # Errors
-    /// The program has not understood, or cannot be started.
+    /// The program refuses its arguments, or cannot be started.
     pub(super) fn run(self) -> Result<Range, String> {
         let _old = fs::remove_file(self.results);
         let limits = format!(
@@ -79,7 +79,7 @@ impl Search<'_> {
         let told = fs::read(self.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         match told {
             Some(text) => Ok(Range::read(&text)),
-            // Nobody got to the end of a run, or of the batch.
+            // The process died before the end of a run or of the batch.
             None => Ok(Range {
                 found: Some(Found { id: "died".to_owned(), seed: self.base, forks: String::new() }),
                 runs: 0,
@@ -89,7 +89,7 @@ impl Search<'_> {
         }
     }
 
-    /// Shrinks a run: faults and calls before and after.
+    /// Shrinks a run. Returns faults and calls, before and after.
     pub(super) fn shrink(self, run: &Found, budget: &str, schedule: &Path) -> Option<[String; 4]> {
         let mut command = Command::new(self.program);
         command.args(["--seed", &run.seed.to_string(), "--profile", self.profile.name()]);
@@ -110,7 +110,7 @@ impl Search<'_> {
 }
 
 impl Range {
-    /// From the objects that a batch writes, up to the first failure.
+    /// Parses the JSON objects of a batch, up to the first failure.
     fn read(text: &str) -> Range {
         let mut range = Range { found: None, runs: 0, cpu_ns: 0, virtual_ns: 0 };
         let objects = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -144,7 +144,7 @@ mod tests {
 {"runs":3}"#;
 
     #[test]
-    fn a_range_ends_with_its_first_failure() {
+    fn range_ends_with_its_first_failure() {
         let found = Some(Found { id: "Z1".to_owned(), seed: 2, forks: "9.500s/1".to_owned() });
         assert_eq!(Range::read(RUNS), Range { found, runs: 2, cpu_ns: 15, virtual_ns: 130 });
         let first = RUNS.lines().next().expect("a line");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dies_is_found_and_what_does_not_understand_is_an_error() {
+    fn crash_counts_as_found_and_refused_arguments_as_error() {
         let results = std::env::temp_dir().join(format!("power-look-{}", std::process::id()));
         let search = Search {
             program: Path::new("false"),

@@ -1,7 +1,8 @@
-//! How soon planted bugs are found: the measure of the simulator itself.
+//! Detection power: how soon the simulator finds planted bugs.
 //!
-//! Owns the order of things: a patch is put into a scratch copy of the tree (`scratch`), built, and looked for in
-//! several disjoint ranges of seeds (`look`); `table` says what came of it. Must not run worlds itself.
+//! Owns the procedure: `scratch` applies each patch to a copy of the source tree and builds it,
+//! `look` searches several disjoint ranges of seeds, `table` prints the result. Must not run worlds
+//! itself.
 
 mod look;
 mod scratch;
@@ -23,15 +24,16 @@ use scratch::Scratch;
 use table::{Measured, Patch, Row};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// Where plants are when nobody says, as seen from the root; and what must not be flagged.
+/// Default folders of plants, relative to the root; the second has controls, which must not fail.
 const FOLDERS: [&str; 2] = ["sim/plants", "sim/plants/harmless"];
-/// Ranges of seeds are that far apart.
+/// Distance between ranges of seeds.
 const APART: u64 = 1 << 32;
 
 const FAILED: u8 = 1;
 const BAD_USAGE: u8 = 2;
 
-/// Measures, and gives the exit code: 0 where every plant was found in the median and every control was silent.
+/// Measures all patches. Returns the exit code: 0 if every plant was found in the median and no
+/// control failed.
 pub fn main(flags: &PowerFlags) -> u8 {
     match measure_all(flags) {
         Ok(rows) if rows.iter().all(Row::is_well) => 0,
@@ -59,7 +61,7 @@ fn measure_all(flags: &PowerFlags) -> Result<Vec<Row>, String> {
         let row = measure(&path, &scratch, flags)?;
         tell(&row.line(flags.budget, flags.shrink.is_some()));
         rows.push(row);
-        // Who stops it has what was measured until then.
+        // Written after each patch, so that an interrupted measurement keeps its rows.
         if let Some(path) = &flags.report {
             let file = fs::File::options().write(true).create(true).truncate(true).open(path);
             file.and_then(|mut file| file.write_all(report(&rows, flags).as_bytes()))
@@ -76,13 +78,13 @@ fn report(rows: &[Row], flags: &PowerFlags) -> String {
     table::head(shrunk) + &lines + &rest(rows, flags)
 }
 
-/// Below the rows.
+/// The text below the rows.
 fn rest(rows: &[Row], flags: &PowerFlags) -> String {
     let ablation = flags.ablate.map(|budget| table::ablation(rows, budget));
     table::summary(rows, flags.budget) + &ablation.unwrap_or_default()
 }
 
-/// The patches that are asked for.
+/// The selected patches.
 fn patches(flags: &PowerFlags) -> Result<Vec<PathBuf>, String> {
     let mut found = flags.patch.clone();
     if found.is_empty() {
@@ -106,10 +108,10 @@ fn patches(flags: &PowerFlags) -> Result<Vec<PathBuf>, String> {
     if found.is_empty() { Err("there is no such patch".to_owned()) } else { Ok(found) }
 }
 
-/// What a patch says of itself. Those of strangers may say nothing.
+/// The header of a patch, which may be missing.
 #[expect(clippy::disallowed_methods, reason = "a patch that somebody names; no world is run here")]
 fn head(path: &Path) -> Patch {
-    // One that cannot be read does not apply either.
+    // An unreadable patch fails later, when it is applied.
     let text = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let seen_by = text.lines().take(4).find_map(|line| line.strip_prefix("# Seen by: "));
@@ -157,7 +159,7 @@ fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, St
     Ok(row)
 }
 
-/// Looks through all ranges, several at once if asked to.
+/// Searches all ranges, several concurrently if requested.
 fn look(program: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Vec<Range>, String> {
     let next = AtomicUsize::new(0);
     let ranges = flags.ranges as usize;
@@ -202,7 +204,7 @@ mod tests {
     use crate::judge;
 
     #[test]
-    fn every_plant_says_what_should_see_it_and_stands_in_the_table() {
+    fn every_plant_names_its_promises_and_is_in_the_table() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plants");
         let table = fs::read_to_string(folder.join("README.md")).expect("our own page");
         let mut known = judge::promises();

@@ -1,6 +1,6 @@
-//! The scratch copy of the tree: a patch is put into it, it is built, and it is as before again.
+//! The scratch copy of the source tree: applies a patch, builds, and restores the copy.
 //!
-//! Owns a folder with the copy and the builds. Must not write anywhere else.
+//! Owns a folder with the copy and the build outputs. Must not write anywhere else.
 #![expect(
     clippy::disallowed_methods,
     reason = "a tool that handles source files; no world is run here"
@@ -13,15 +13,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Lines of a compiler's complaint that are shown; all of it is in a file.
+/// Lines of compiler output that are shown; a file has all of it.
 const SHOWN: usize = 16;
-/// Marks a folder that is made anew from something else, in words that backup programs know.
+/// Marks the folder as reproducible, in the format that backup programs recognize.
 const MADE_ANEW: &str = "CACHEDIR.TAG";
 const MADE_ANEW_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
-/// What cargo leaves where it builds; the mark above only where it has made the folder itself.
+/// The file that cargo leaves in a build folder; the mark above exists only if cargo created the
+/// folder.
 const BUILDS: &str = ".rustc_info.json";
 
-/// See the module.
+/// The scratch copy; see the module.
 #[derive(Debug)]
 pub(super) struct Scratch {
     source: PathBuf,
@@ -29,10 +30,10 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// In `folder`, which is made if need be, for the tree in `source`.
+    /// Creates `folder` if necessary, for the source tree in `source`.
     pub(super) fn new(source: &Path, folder: &Path) -> io::Result<Scratch> {
         fs::create_dir_all(folder)?;
-        // It may lie within the tree, of which it must not become a part.
+        // The folder may be inside the source tree, and must not be copied as a part of it.
         fs::write(folder.join(MADE_ANEW), MADE_ANEW_TEXT)?;
         let (source, folder) = (source.canonicalize()?, folder.canonicalize()?);
         Ok(Scratch { source, folder })
@@ -43,7 +44,8 @@ impl Scratch {
         self.folder.join(name)
     }
 
-    /// Makes the copy what the tree is. Files that are so already are left alone, so that little has to be built.
+    /// Makes the copy equal to the source tree. Equal files are not touched, so that little is
+    /// rebuilt.
     pub(super) fn restore(&self) -> io::Result<()> {
         let tree = self.tree();
         fs::create_dir_all(&tree)?;
@@ -61,7 +63,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// The files in which the copy is not what the tree is, with what they are there.
+    /// The files that differ, with their content in the source tree.
     fn differences(&self) -> io::Result<Vec<(PathBuf, Option<Vec<u8>>)>> {
         let (mut wanted, mut found) = (BTreeSet::new(), BTreeSet::new());
         list(&self.source, Path::new(""), &FileType::is_file, &mut wanted)?;
@@ -78,11 +80,11 @@ impl Scratch {
         Ok(differ)
     }
 
-    /// Puts a patch into the copy: as `git apply` takes it, from the root of the tree with or without a leading folder,
-    /// or as `patch` does, which forgives lines that have moved.
+    /// Applies a patch to the copy: with `git apply`, with or without a leading folder in its
+    /// paths, or with `patch`, which tolerates moved lines.
     ///
     /// # Errors
-    /// What the first of them said.
+    /// The output of the first command.
     pub(super) fn plant(&self, patch: &Path) -> Result<(), String> {
         let patch = patch.canonicalize().map_err(|error| error.to_string())?;
         let ways: [&[&str]; 3] = [
@@ -102,7 +104,7 @@ impl Scratch {
                 Ok(output) => complaint.get_or_insert(said(&output)),
                 Err(error) => complaint.get_or_insert(format!("{}: {error}", way[0])),
             };
-            // What stands there now may be half of it.
+            // The failed command may have applied a part of the patch.
             self.restore().map_err(|error| error.to_string())?;
         }
         Err(complaint.unwrap_or_default())
@@ -111,10 +113,10 @@ impl Scratch {
     /// Builds the simulator of the copy.
     ///
     /// # Errors
-    /// The beginning of what the compiler said, and where all of it is.
+    /// The beginning of the compiler's output, and the file that has all of it.
     pub(super) fn build(&self, quick: bool) -> Result<PathBuf, String> {
-        // Every plant is a build of which a few minutes of CPU time are asked at most: optimizing all of it at once, as for a
-        // release, would take longer than it saves.
+        // A patch runs for a few minutes of CPU time at most, so full optimization, as for a
+        // release, would cost more than it saves.
         let profile = if quick {
             ["LTO=off", "CODEGEN_UNITS=16", "INCREMENTAL=true", "DEBUG=0"]
         } else {
@@ -151,14 +153,15 @@ impl Scratch {
             .current_dir(self.tree())
             .env("CARGO_TARGET_DIR", self.folder.join("target"))
             .envs(settings.map(|(key, value)| (format!("CARGO_PROFILE_RELEASE_{key}"), value)))
-            // The copy is no repository, wherever it lies.
+            // The copy is not a repository, even if it lies inside of one.
             .env("GIT_CEILING_DIRECTORIES", &self.folder)
             .env_remove("GIT_DIR")
             .output()
     }
 }
 
-/// What of these kinds is below `root`/`folder`, by the path from `root`. Neither what builds leave nor the history.
+/// Entries of these types below `root`/`folder`, relative to the root, without build outputs and
+/// the git history.
 fn list(
     root: &Path,
     folder: &Path,
@@ -181,7 +184,7 @@ fn list(
     Ok(())
 }
 
-/// What a program complained of.
+/// The error output of a command.
 fn said(output: &Output) -> String {
     let text = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
     String::from_utf8_lossy(text).trim().to_owned()
@@ -191,7 +194,7 @@ fn said(output: &Output) -> String {
 mod tests {
     use super::*;
 
-    /// A folder that is gone with its value.
+    /// A folder that is removed when dropped.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -225,7 +228,7 @@ mod tests {
     const CHANGE: &str = "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
 
     #[test]
-    fn patches_are_taken_with_and_without_a_leading_folder_and_leave_nothing_behind() {
+    fn patch_applies_with_and_without_leading_folder_and_is_restored() {
         let folder = Folder::new("apply");
         let scratch = folder.scratch();
         let copy = scratch.tree().join("src/a.rs");
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_does_not_fit_is_refused_with_the_reason() {
+    fn patch_that_does_not_apply_is_refused_with_the_reason() {
         let folder = Folder::new("refuse");
         let scratch = folder.scratch();
         let text = format!("--- a/src/b.rs\n+++ b/src/b.rs\n{CHANGE}");
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scratch_within_the_tree_is_no_part_of_it_and_nothing_of_a_patch_stays() {
+    fn scratch_inside_the_tree_is_not_copied_and_patch_is_removed() {
         let folder = Folder::new("within");
         let source = folder.0.join("tree-to-be");
         fs::create_dir_all(source.join("builds/deep")).expect("made");

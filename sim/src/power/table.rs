@@ -1,6 +1,6 @@
-//! What a measurement looks like: tables for people.
+//! The tables of a measurement.
 //!
-//! Owns the arithmetic of medians and how sure they are, and words.
+//! Owns medians, their confidence intervals, and the wording.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use super::look::{Found, Range};
 
-/// What is known of a patch.
+/// The description of a patch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Patch {
     pub(super) name: String,
-    /// What its head says who should see it; a control has none.
+    /// The promises that should detect it, from its header; empty for a control.
     pub(super) seen_by: String,
-    /// A control: nobody may complain.
+    /// A control: no promise may fail.
     pub(super) harmless: bool,
 }
 
-/// What came of it.
+/// The result for a patch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Measured {
-    /// It was looked for.
+    /// The search results.
     Ranges(Vec<Range>),
-    /// It was not: why.
+    /// The reason why it was not searched.
     Unfit(String),
 }
 
@@ -32,13 +32,13 @@ pub(super) enum Measured {
 pub(super) struct Row {
     pub(super) patch: Patch,
     pub(super) measured: Measured,
-    /// Faults and calls before and after shrinking.
+    /// Faults and calls, before and after shrinking.
     pub(super) shrunk: Option<[String; 4]>,
-    /// For each promise that found it: what is found without that one.
+    /// For each promise that found it: the results without that promise.
     pub(super) ablated: Vec<(String, Vec<Range>)>,
 }
 
-/// Above the rows.
+/// The text above the rows.
 pub(super) fn head(shrunk: bool) -> String {
     let (title, rule) = if shrunk { (" shrunken to |", " --- |") } else { ("", "") };
     format!(
@@ -48,7 +48,7 @@ pub(super) fn head(shrunk: bool) -> String {
 }
 
 impl Row {
-    /// A line of the table.
+    /// A row as text.
     pub(super) fn line(&self, budget: Duration, shrunk: bool) -> String {
         let Patch { name, seen_by, harmless } = &self.patch;
         let by = if *harmless { "nobody" } else { seen_by };
@@ -81,7 +81,7 @@ impl Row {
         line
     }
 
-    /// Is it what it should be?
+    /// Whether the result is as expected.
     pub(super) fn is_well(&self) -> bool {
         match &self.measured {
             Measured::Unfit(_) => false,
@@ -93,7 +93,7 @@ impl Row {
     }
 }
 
-/// Below the rows.
+/// The text below the rows.
 pub(super) fn summary(rows: &[Row], budget: Duration) -> String {
     let (controls, plants): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| row.patch.harmless);
@@ -120,7 +120,8 @@ pub(super) fn summary(rows: &[Row], budget: Duration) -> String {
             confidence(ranges, bound(ranges)) * 100.0
         ),
     };
-    // `.ci/nightly` reads every line behind `Silent:` as a patch and what is wrong with it: nothing else may follow.
+    // `.ci/nightly` parses every line after `Silent:` as a patch and its problem, so nothing else
+    // may follow.
     let _infallible = write!(
         text,
         "\nFound: {} of {} plants within {} CPU s in the median, {} within 60 s, {} within 10 s, {} \
@@ -147,7 +148,7 @@ pub(super) fn summary(rows: &[Row], budget: Duration) -> String {
     text
 }
 
-/// Who finds what, when those who found it first do not count.
+/// Which promises find each plant when the ones that found it first are muted.
 pub(super) fn ablation(rows: &[Row], budget: Duration) -> String {
     let mut by_id: BTreeMap<&str, Vec<(&Row, &[Range])>> = BTreeMap::new();
     for row in rows {
@@ -179,7 +180,7 @@ pub(super) fn ablation(rows: &[Row], budget: Duration) -> String {
     text
 }
 
-/// By which promises, the most frequent first.
+/// The promises that found it, the most frequent first.
 pub(super) fn ids(ranges: &[Range]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for Found { id, .. } in ranges.iter().filter_map(|range| range.found.as_ref()) {
@@ -196,7 +197,7 @@ pub(super) fn ids(ranges: &[Range]) -> String {
     }
 }
 
-/// CPU time to detection, ns, where at least half of the ranges have it.
+/// Median CPU time to detection, ns, if at least half of the ranges found it.
 pub(super) fn median(ranges: &[Range]) -> Option<u64> {
     median_of(ranges, |range| range.cpu_ns)
 }
@@ -205,21 +206,22 @@ fn median_of(ranges: &[Range], number: fn(&Range) -> u64) -> Option<u64> {
     costs(ranges, number).get((ranges.len().max(1) - 1) / 2).copied().flatten()
 }
 
-/// Where the median over all seeds lies: an interval that assumes nothing of how costs are distributed.
+/// The confidence interval of the median, without assumptions about the distribution of costs.
 fn interval(ranges: &[Range]) -> [Option<u64>; 2] {
     let costs = costs(ranges, |range| range.cpu_ns);
     let below = bound(ranges.len());
     [costs[below], costs[costs.len() - 1 - below]]
 }
 
-/// How many of so many costs can be left out at either end, so that the median lies between the others with a confidence
-/// of 95 %. With less than nine, none can; with less than six, the confidence is less.
+/// How many costs can be dropped at either end, so that the median lies between the others with a
+/// confidence of 95 %. With fewer than nine costs none can; with fewer than six the confidence is
+/// lower.
 fn bound(ranges: usize) -> usize {
     (1..ranges / 2).take_while(|&below| confidence(ranges, below) >= 0.95).last().unwrap_or(0)
 }
 
-/// That the median lies between what is left when so many are left out at either end: each cost is below it as often as
-/// above.
+/// The confidence that the median lies within the costs that remain if this many are dropped at
+/// either end: each cost is below the median as often as above.
 fn confidence(ranges: usize, below: usize) -> f64 {
     let (mut ways, mut outside) = (1.0, 0.0);
     for less in 0..=below {
@@ -230,7 +232,7 @@ fn confidence(ranges: usize, below: usize) -> f64 {
     (1.0 - 2.0 * outside / all).max(0.0)
 }
 
-/// Costs of ranges, the least first; what has found nothing costs more than all others.
+/// Costs in ascending order; a range without a detection costs more than all others.
 fn costs(ranges: &[Range], number: fn(&Range) -> u64) -> Vec<Option<u64>> {
     let cost = |range: &Range| range.found.as_ref().map(|_| number(range));
     let mut costs: Vec<Option<u64>> = ranges.iter().map(cost).collect();
@@ -238,7 +240,7 @@ fn costs(ranges: &[Range], number: fn(&Range) -> u64) -> Vec<Option<u64>> {
     costs
 }
 
-/// In seconds, as far as it was looked for.
+/// In seconds; without a detection, more than the budget.
 fn seconds(ns: Option<u64>, budget: Duration) -> String {
     match ns {
         Some(ns) => format!("{}.{:02}", ns / 1_000_000_000, ns / 10_000_000 % 100),
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_found_costs_more_than_all_that_is() {
+    fn missed_range_costs_more_than_any_detection() {
         let ranges = vec![range(None, 60), range(Some("Z1"), 3), range(Some("Z2"), 50)];
         assert_eq!(median(&ranges), Some(50_000_000_000));
         assert_eq!(median(&[range(None, 60), range(Some("Z1"), 3), range(None, 60)]), None);
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_leaves_out_what_luck_may_have_done() {
+    fn confidence_interval_drops_extreme_costs() {
         assert_eq!([1, 5, 6, 8, 9, 20].map(bound), [0, 0, 0, 0, 1, 5]);
         let share = |ranges| (confidence(ranges, bound(ranges)) * 1000.0).round();
         assert_eq!((share(1), share(5), share(6), share(20)), (0.0, 938.0, 969.0, 959.0));
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_must_be_silent_everywhere() {
+    fn control_must_not_fail_in_any_range() {
         assert!(row(true, vec![range(None, 60), range(None, 60)]).is_well());
         let flagged = row(true, vec![range(None, 60), range(Some("L2"), 1)]);
         assert!(!flagged.is_well());

@@ -1,10 +1,12 @@
-//! A schedule: everything of a run that is not its default, as plain data.
+//! A schedule: everything of a run that differs from the default, as data.
 //!
-//! Owns what a schedule is. How it is written is in `text`, the names of settings in `settings`. Must not run anything.
+//! Owns what a schedule is; `text` has its format, `settings` the names of settings. Must not run
+//! anything.
 //!
-//! A run is settings, a seed for what nobody decides (latencies, the servers' own dice), and steps. A step is its time,
-//! its kind and the choices it made, small numbers in the order in which it asked for them. Each step has a list of its
-//! own, so leaving one out does not change what the others do.
+//! A run consists of settings, a seed for everything that is not a step (latencies, the servers'
+//! own random streams), and steps. A step has a time, a kind, and its random choices, small numbers
+//! in the order in which it draws them. Each step has its own list of choices, so omitting a step
+//! does not change the choices of others.
 
 mod settings;
 mod text;
@@ -25,45 +27,48 @@ pub use settings::{
 };
 pub use text::{VERSION, clock, parse_clock};
 
-/// See the module.
+/// A schedule; see the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// The promise that it breaks.
+    /// The promise that it violates.
     pub violates: Option<String>,
-    /// The revision at which it first failed.
+    /// The revision at which it was found to fail.
     pub found: Option<String>,
     /// The revision since which it passes.
     pub mended: Option<String>,
-    /// Branches of the core that it is there to reach.
+    /// Marks of the core that it is meant to reach.
     pub reaches: Vec<Mark>,
-    /// Of what nobody decides.
+    /// Seed of all random streams that are not choices of a step.
     pub seed: u64,
-    /// Of the paths that clients use.
+    /// Seed of the paths that clients use.
     pub keys: u64,
-    /// Simultaneous events happen in the order in which they were planned, rather than permuted.
+    /// Simultaneous events happen in the order in which they were scheduled, instead of a random
+    /// one.
     pub in_order: bool,
-    /// Clients that are never there. They keep their numbers, so that the others keep theirs.
+    /// Clients that never connect. They keep their numbers, so that the numbers of other clients do
+    /// not change.
     pub absent: BTreeSet<ClientId>,
-    /// The run fails when this fault strikes: a failure of which it is known what it needs, for trying things out.
+    /// The run fails when this fault strikes: an artificial failure with a known cause, for tests.
     pub trips: Option<Fault>,
-    /// As resolved. Of the faults only properties matter; of the workload only what bounds it.
+    /// The resolved options. Only the properties among the faults, and the bounds of the workload,
+    /// have an effect.
     pub options: Options,
     /// In order of time.
     pub steps: Vec<Step>,
 }
 
-/// Something that somebody decided.
+/// A decision of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// When it happens; later where its client gets no time.
+    /// When it happens; later if its client is frozen.
     pub at: Instant,
-    /// What.
+    /// Its kind.
     pub act: Act,
-    /// As they were asked for.
+    /// Its random choices, in order.
     pub choices: Vec<u64>,
-    /// It has met somebody.
+    /// It had a target.
     pub hit: bool,
-    /// What happened, for people.
+    /// Its effects in words.
     pub told: String,
 }
 
@@ -77,7 +82,7 @@ pub enum Act {
 }
 
 impl Schedule {
-    /// What a run did.
+    /// The schedule of a run with these steps.
     pub fn of_run(seed: u64, options: &Options, steps: Vec<Step>) -> Schedule {
         let mut options = options.clone();
         for fault in Fault::ALL {
@@ -100,7 +105,7 @@ impl Schedule {
         }
     }
 
-    /// The same with what its run has shown: what happened beside each step, and the promise that was broken.
+    /// Adds the results of its run: the effects of each step, and the violated promise.
     pub fn told(&self, outcome: &Outcome) -> Schedule {
         let mut told = self.clone();
         if let Some(steps) = &outcome.steps {
@@ -114,10 +119,10 @@ impl Schedule {
         told
     }
 
-    /// Does it make sense as a whole?
+    /// Checks that its settings are consistent.
     ///
     /// # Errors
-    /// Settings that do not go together, and why.
+    /// Names the settings that conflict, and why.
     pub fn check(&self) -> Result<(), String> {
         let options = &self.options;
         let servers = options.servers;
@@ -139,7 +144,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// The same without what is said of servers that it has no more.
+    /// Removes references to servers that it does not have.
     pub fn among_its_servers(mut self) -> Schedule {
         let servers = self.options.servers;
         self.options.left_out = self.options.left_out.among(servers);
@@ -147,13 +152,13 @@ impl Schedule {
         self
     }
 
-    /// How many clients are ever there.
+    /// Number of clients that connect.
     pub fn clients(&self) -> usize {
         let all = 0..self.options.clients;
         all.filter(|id| !self.absent.contains(&ClientId(*id))).count()
     }
 
-    /// How many strikes and calls.
+    /// Number of strikes and of calls.
     pub fn counts(&self) -> (usize, usize) {
         let strikes = self.steps.iter().filter(|step| step.act.fault().is_some()).count();
         (strikes, self.steps.len() - strikes)

@@ -1,7 +1,7 @@
 //! Settings of a run by name.
 //!
-//! Owns the list of names, and what is plain. Every number among the options has one; structures are taken apart
-//! completely, so that a new setting does not compile until it is here.
+//! Owns the names, and the default values. Every number among the options has a name; structures
+//! are destructured completely, so that a new setting does not compile until it is listed here.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -21,12 +21,12 @@ use crate::options::{
 use crate::stream::LinkPace;
 use crate::workload::{self, OpMix};
 
-/// What any frame may have, bytes.
+/// Minimum limit of a frame, bytes.
 const FRAME_LEAST: u64 = 256;
-/// Nothing takes longer, ms.
+/// Maximum of any duration, ms.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// Something that is written as a number.
+/// A setting that is written as a number.
 trait Number {
     fn get(&self) -> u64;
     fn set(&mut self, number: u64);
@@ -82,7 +82,7 @@ impl Number for Duration {
     }
 }
 
-/// Servers as bits: that of server 1 is 2.
+/// Servers as bits: server N is the bit `1 << N`.
 impl Number for BTreeSet<ServerId> {
     fn get(&self) -> u64 {
         self.iter().map(|id| 1 << id.0).sum()
@@ -110,7 +110,7 @@ pub fn value(options: &Options, wanted: &str) -> Option<u64> {
     values(options).into_iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
-/// What a setting may be: whatever is drawn, and about as much as a run can take.
+/// The valid range of a setting: all values that are drawn, up to about what a run can handle.
 pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
     let least = match name {
         "servers"
@@ -141,9 +141,9 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         | "peers.inputs"
         | "digest_txns"
         | "truth_txns" => 1,
-        // An answer of nothing but its head has to fit.
+        // A reply header must fit.
         "record_bytes" => 100,
-        // A handshake, and the write that shows that all is well.
+        // A handshake and the probe write must fit.
         "frame_bytes" | "request_bytes" => FRAME_LEAST,
         _ => 0,
     };
@@ -166,12 +166,12 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
     least..=most
 }
 
-/// Is the setting a set of servers?
+/// Whether the setting is a set of servers.
 pub(super) fn holds_servers(name: &str) -> bool {
     name.ends_with(".servers") || name.starts_with("heal.")
 }
 
-/// The same options but for one setting. `None` where there is none of this name.
+/// A copy of the options with one setting changed. `None` if there is no setting of this name.
 pub fn with(options: &Options, wanted: &str, value: u64) -> Option<Options> {
     let (mut options, mut found) = (options.clone(), false);
     each(&mut options, &mut |name, number| {
@@ -183,8 +183,7 @@ pub fn with(options: &Options, wanted: &str, value: u64) -> Option<Options> {
     found.then_some(options)
 }
 
-/// What a run has where its schedule says nothing: the servers' usual configuration, all that takes time takes the
-/// same time always, and nothing goes wrong.
+/// The defaults of schedules: the usual server configuration, constant durations, and no faults.
 pub fn plain() -> Options {
     let link = LinkPace { min: 200_000, mean: 0, tail_one_in: 0, cut_one_in: 0 };
     let mut server = ServerOptions::usual();
@@ -412,7 +411,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("throttle.new_costs", &mut weights.0);
     visit("throttle.local_costs", &mut weights.1);
     visit("throttle.renewal_costs", &mut weights.2);
-    // Nothing else of it is drawn.
+    // The other authentication options are never drawn.
     visit("auth.x509", &mut auth.x509);
     visit("auth.ensemble", &mut auth.ensemble);
     visit("auth.skip_lists", &mut auth.skip_acl);
@@ -451,7 +450,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
 
 fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
     let WorkloadOptions {
-        // How many calls, and which, the steps say.
+        // The steps of a schedule determine the number and kind of calls.
         calls_per_second: _,
         mix: _,
         idle_one_in: _,
@@ -498,7 +497,7 @@ mod tests {
     use crate::seed::Seeds;
 
     #[test]
-    fn what_is_drawn_is_within_bounds() {
+    fn drawn_settings_are_within_bounds() {
         let mut all = vec![plain()];
         for profile in Profile::ALL {
             let drawn = |seed| Options::draw(Seeds::new(seed), profile, &Pinned::default());

@@ -1,7 +1,7 @@
-//! A schedule as lines of text, for people, diffs and the corpus.
+//! A schedule as text, for people, diffs and the corpus.
 //!
-//! Owns the format: a first line with its version, `name value` lines, and the steps, one to a line, each with what
-//! happened beside it as a comment. What follows a `#` is not read.
+//! Owns the format: a first line with its version, `name value` lines, and one line per step, with
+//! its effects as a comment. A comment begins with a `#`.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -17,19 +17,19 @@ use crate::observe::ClientId;
 use crate::targets::{Rule, mark_called};
 use crate::workload::Op;
 
-/// Of the format. Where something draws otherwise, older schedules can still be read and drift: what they are there to reach tells
-/// so, and they are recorded anew.
+/// Version of the format. If draws change, older schedules still parse, but their runs differ: the
+/// marks that they are meant to reach reveal that, and they are recorded anew.
 pub const VERSION: u32 = 1;
 
 const HEAD: &str = "zabkeeper schedule";
-/// Where comments begin, if there is room.
+/// Column of comments, if there is room.
 const COMMENT_AT: usize = 44;
-/// Of these there may be several lines.
+/// Names that may occur in several lines.
 const SEVERAL: [&str; 4] = ["reaches", "property", "rule", "absent"];
-/// A sentence beside a step is cut after so many bytes.
+/// Maximum length of a step's comment, bytes.
 const TOLD_MAX: usize = 160;
 
-/// A time as it is written: seconds, exact, without zeros at the end.
+/// A time in seconds: exact, without trailing zeros beyond milliseconds.
 pub fn clock(at: Instant) -> String {
     let (seconds, ns) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
     let digits = format!("{ns:09}");
@@ -37,7 +37,7 @@ pub fn clock(at: Instant) -> String {
     format!("{seconds}.{digits:0<3}s")
 }
 
-/// A time as [`clock`] writes it; whole seconds need no point.
+/// Parses a time as [`clock`] writes it; the fraction may be missing.
 pub fn parse_clock(text: &str) -> Option<Instant> {
     let seconds = text.strip_suffix('s')?;
     let (seconds, digits) = seconds.split_once('.').unwrap_or((seconds, ""));
@@ -50,7 +50,7 @@ pub fn parse_clock(text: &str) -> Option<Instant> {
 }
 
 impl Step {
-    /// Who does what, without the time.
+    /// Kind and choices, without the time.
     fn what(&self) -> String {
         let mut text = match self.act {
             Act::Strike(fault) => fault.name().to_owned(),
@@ -62,7 +62,7 @@ impl Step {
         text
     }
 
-    /// The line of a schedule that says it, without what happened.
+    /// The step's line, without its comment.
     pub fn line(&self) -> String {
         format!("{} {}", clock(self.at), self.what())
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A line with what happened beside it.
+/// A line with a comment.
 fn with_comment(line: String, told: &str) -> String {
     if told.is_empty() {
         return line;
@@ -242,12 +242,12 @@ impl Schedule {
     }
 }
 
-/// Steps begin with their time, all else with a name.
+/// Steps begin with a time, all other lines with a name.
 fn is_step(line: &str) -> bool {
     line.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// What comes before a `#` that begins a word; within one it numbers the hits of a mark.
+/// The part before a `#` that begins a word; within a word, `#` numbers the hits of a mark.
 fn without_comment(line: &str) -> &str {
     let begins = |at: usize| at == 0 || line[..at].ends_with(char::is_whitespace);
     let end = line.match_indices('#').find(|(at, _)| begins(*at));
@@ -283,7 +283,7 @@ fn fault_called(name: &str) -> Result<Fault, String> {
     found.ok_or_else(|| format!("{name:?} is no fault"))
 }
 
-/// As git writes one, whole or short.
+/// A git commit hash, full or abbreviated.
 fn revision(text: &str) -> Result<String, String> {
     let is_one = (7..=40).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
     if is_one { Ok(text.to_owned()) } else { Err("a revision has 7 to 40 hex digits".to_owned()) }
@@ -303,7 +303,7 @@ mod tests {
     use crate::seed::Seeds;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn schedule_text_round_trips() {
         let step = |at, act, choices| Step {
             at: Instant(at),
             act,
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_exact_and_short() {
+    fn times_are_exact_and_short_and_round_trip() {
         let written = [0, 4_467_000_000, 12_345, 61_000_000_001].map(|ns| clock(Instant(ns)));
         assert_eq!(written, ["0.000s", "4.467s", "0.000012345s", "61.000000001s"]);
         assert!(written.iter().all(|text| clock(parse_clock(text).expect("read")) == *text));
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn schedule_errors_name_line_and_reason() {
         let read = |text: &str| text.parse::<Schedule>().expect_err("refused");
         assert!(read("schedule").contains("begins with"));
         assert!(read("zabkeeper schedule 99\n").contains("version 1, not 99"));
@@ -400,9 +400,10 @@ mod tests {
         assert!(odd("peers.mean_ns 1000000000").contains("some 4.0068s until a leader serves"));
     }
 
-    /// Servers that are given just as much time as they need find a leader, and find one again.
+    /// Servers with the minimum timeouts that a schedule may have elect a leader, also after it was
+    /// killed.
     #[test]
-    fn what_is_patient_enough_to_be_read_is_patient_enough() {
+    fn minimum_timeouts_suffice_to_elect_a_leader() {
         for (servers, tick_ms, init, sync) in
             [(1, 7, 1, 1), (3, 7, 1, 1), (5, 2, 4, 4), (7, 2, 10, 4)]
         {

@@ -1,7 +1,9 @@
-//! From one run to another one that breaks the same promise, where the first does not become less.
+//! Switches from one run to another one that violates the same promise, when the first cannot be
+//! shrunk further.
 //!
-//! Owns when that is done, and what is tried. What a run needs to fail may hang together in it such that no part can be
-//! left out, and stand alone in another. The sooner that one fails, the less there is to leave out.
+//! Owns when that happens, and which runs are tried. The steps that a failure needs may be so
+//! entangled in one run that none can be omitted, and isolated in another. The sooner a run fails,
+//! the fewer steps it has.
 
 use std::time::Duration;
 
@@ -16,29 +18,31 @@ use crate::seed::Seeds;
 use crate::trace::Story;
 use crate::world::World;
 
-/// A run has this part of the budget, and again for as long as it loses enough in it. Others are looked for twice as long
-/// at a time.
+/// A run gets this fraction of the budget, and again as long as it loses enough steps in it. The
+/// search for other runs gets twice as much at a time.
 const PART: u64 = 8;
-/// Enough is this part of its steps.
+/// Losing this fraction of its steps is enough.
 const LEAST_LOSS: usize = 4;
-/// This part of it is for what has become least.
+/// This fraction of the budget is reserved for the smallest schedule.
 const REST: u64 = 3;
-/// What fails after fewer events becomes less in little time.
+/// A run that fails within this many events is cheap to shrink.
 const EVENTS: u64 = 40_000;
-/// No run is shorter: an ensemble comes about, and clients come.
+/// Minimum length of a run, in which servers elect a leader and clients connect.
 const SHORTEST: Duration = Duration::from_secs(2);
 
 /// The last run that failed.
 struct Last {
     options: Options,
-    /// When, and after how many events: the next is to fail after fewer. Of the first, it does not matter how many.
+    /// When, and after how many events: the next run must fail after fewer. Unlimited for the first
+    /// run.
     failed: (Instant, u64),
-    /// Of the last run that was tried; what is not drawn of others is pinned here.
+    /// The job of the last run that was tried; its pins also hold for other seeds.
     job: Job,
 }
 
 impl Search {
-    /// As `run`; but while much is left, other runs are looked for. What becomes least has the rest of the budget.
+    /// Like [`Search::run`], but tries other runs while the schedule is long. The smallest schedule
+    /// gets the rest of the budget.
     pub(super) fn run_or_another(&mut self, first: &Job) {
         let mut job = first.clone();
         job.pinned.forks.clear();
@@ -61,7 +65,7 @@ impl Search {
         }
     }
 
-    /// Part by part.
+    /// Repeats shares as long as they help.
     fn run_while_it_helps(&mut self) {
         let mut before = usize::MAX;
         while self.is_long() && self.weight().0 <= before - before / LEAST_LOSS {
@@ -71,7 +75,7 @@ impl Search {
         }
     }
 
-    /// For others, until there is one, and then as long again for ones that fail sooner.
+    /// Tries other runs until one fails, then for the same time again ones that fail sooner.
     fn look(&mut self, last: &mut Last) {
         let begun = self.spent(0);
         self.give(2);
@@ -86,13 +90,13 @@ impl Search {
         self.weight().0 > FEW
     }
 
-    /// A share of so many parts for what comes now.
+    /// Begins a share of this many parts.
     fn give(&mut self, parts: u64) {
         let part = parts * (self.whole() / PART) + 1;
         self.share = Turn { part, end: self.spent(0).saturating_add(part) };
     }
 
-    /// Goes over to the next run that fails in the same way.
+    /// Switches to the next run that fails in the same way.
     fn another(&mut self, last: &mut Last) -> bool {
         let trips = self.best.trips;
         let seeds = (1..).map(|further| last.job.seed.wrapping_add(further));
@@ -120,10 +124,10 @@ impl Search {
 }
 
 impl Last {
-    /// What is run with this seed, and by when it must have failed. Half of the runs have the options of the last that
-    /// failed, with which it is known that one can, and are much shorter; a quarter have their own, and fail soon; an eighth
-    /// are as the former, and less short; an eighth as the latter, and fail at any time. Thus each kind has about as much
-    /// time.
+    /// The options for this seed, and the limit of its run. Half of the runs have the options of
+    /// the last failure, which are known to permit one, and are much shorter; a quarter have their
+    /// own options and a low limit of events. An eighth are as the former, but less short; an
+    /// eighth as the latter, without that limit. Each kind thus gets about the same time.
     fn next(&self, seed: u64) -> (Options, (Instant, u64)) {
         match seed.trailing_zeros() {
             0 => self.shorter(16),
@@ -138,7 +142,8 @@ impl Last {
         (options, (Instant(u64::MAX), events.min(self.failed.1)))
     }
 
-    /// One that is over in this part of the time; without a heal, unless the last one failed there.
+    /// A run that ends within this fraction of the time; without a heal, unless the last failure
+    /// came after it.
     fn shorter(&self, part: u32) -> (Options, (Instant, u64)) {
         let failed = Duration::from_nanos(self.failed.0.0);
         let duration = self.options.duration.min((failed / part).max(SHORTEST));

@@ -1,12 +1,12 @@
-//! From a run that fails to a schedule that a person can read: less and less of it, for as long as it breaks the same
-//! promise.
+//! Shrinks a failing run to a short schedule that violates the same promise.
 //!
-//! Owns the search: candidates, their trial and the budget; says how far it is. What is tried, in which order, is in
-//! `moves`; when it begins again from another run, in `again`. Must not know what steps do: whatever fails in the same
-//! way is as good. Of what was told of them only the names of nodes are read, to guess what belongs together.
+//! Owns the search: candidates, their trial, the budget, and progress output. `moves` has the
+//! candidates and their order, `again` the switch to another failing run. Must not know what steps
+//! do: any run that fails in the same way is accepted. Of the descriptions of steps it reads only
+//! the names of nodes, to guess which steps belong together.
 //!
-//! Leaving something out shifts latencies and ties of all that comes after it. So a candidate is tried with several
-//! seeds for what nobody decides, and early on it is tried whether constant latencies will do.
+//! Omitting a step shifts latencies and tie breaks of all later events. So each candidate is tried
+//! with several seeds, and early on it is tried whether constant latencies suffice.
 
 mod again;
 mod moves;
@@ -29,77 +29,77 @@ use crate::trace::Story;
 use crate::world::World;
 use moves::{SEEDS_MAX, SEEDS_MIN};
 
-/// How much may be tried.
+/// The limit of the search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Budget {
-    /// For so long.
+    /// Wall time.
     Wall(Duration),
-    /// So many runs.
+    /// Number of runs.
     Runs(u64),
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct Shrunk {
-    /// The least found, with what happens beside its steps.
+    /// The smallest schedule found, with the effects of its steps.
     pub schedule: Schedule,
-    /// Its run, with what happened in words.
+    /// The report of its run, with the collected trace.
     pub report: Report,
-    /// Strikes and calls of the run at the beginning.
+    /// Strikes and calls of the initial run.
     pub before: (usize, usize),
-    /// The seed of another run that fails in the same way, if this is what is left of that.
+    /// The seed of the run that it was shrunk from, if that is not the initial one.
     pub other: Option<u64>,
-    /// Runs it took.
+    /// Number of runs tried.
     pub tried: u64,
-    /// Was its budget used up?
+    /// Whether the budget was used up.
     pub ended: bool,
 }
 
-/// A move that helps nothing gives way after this part of its run's share, times the seeds that a candidate is tried
-/// with.
+/// A move that finds nothing ends after this fraction of its run's share, times the number of seeds
+/// per candidate.
 const TURN: u64 = 64;
-/// Who waits hears so often how far it is.
+/// Interval of progress output.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
-/// A candidate may fail later than what it comes from by one part in so many.
+/// A candidate's run ends this fraction later than the best one's failure.
 const LATER: u64 = 4;
-/// And by so many ns, and events.
+/// Plus this many ns, and events.
 const SLACK: (u64, u64) = (2_000_000_000, 20_000);
 
 /// The search.
 struct Search {
-    /// The least that fails.
+    /// The smallest failing schedule so far.
     best: Schedule,
-    /// How, as `way` has it.
+    /// How it fails, as [`way`] describes it.
     way: String,
-    /// When, and after how many events.
+    /// Time and event number of its failure.
     failed: (Instant, u64),
-    /// Seeds for what nobody decides that a candidate is tried with.
+    /// Seeds that each candidate is tried with.
     seeds: usize,
-    /// Nothing that is tried helps any more.
+    /// No move finds anything any more.
     done: bool,
-    /// The seed of the run that it comes from, if that is not the first one.
+    /// The seed of the run that it comes from, if that is not the initial one.
     other: Option<u64>,
     budget: Budget,
     begun: std::time::Instant,
-    /// Events that fit in a ms, as the first run had it.
+    /// Events per ms of wall time, measured in the first run.
     pace: u64,
     jobs: usize,
     tried: u64,
-    /// What this run may spend of the budget.
+    /// The part of the budget that the current run may use.
     share: Turn,
-    /// What a move may spend of that.
+    /// The part of it that the current move may use.
     turn: Turn,
-    /// When it was told last how far this is.
+    /// Time of the last progress output.
     told: Duration,
-    /// For what is tried at random.
+    /// For random candidates.
     dice: Dice,
 }
 
-/// What may be spent, in the unit of the budget.
+/// A limit, in the unit of the budget.
 struct Turn {
-    /// So much; by a move, before it helps.
+    /// How much a move may use before it finds something.
     part: u64,
-    /// Until so much of all is spent.
+    /// The total at which the turn ends.
     end: u64,
 }
 
@@ -114,10 +114,11 @@ struct Hit {
     failed: (Instant, u64),
 }
 
-/// Looks for less. If it is said of which run the schedule is, others of its kind may be looked for, too.
+/// Shrinks a schedule. If the job that it was recorded from is given, similar runs may be searched,
+/// too.
 ///
 /// # Errors
-/// The schedule does not fail, or not in the way it says.
+/// The schedule does not fail.
 pub fn shrink(
     schedule: &Schedule,
     of: Option<&Job>,
@@ -168,7 +169,7 @@ impl Search {
         }
     }
 
-    /// How much of it is spent after so many more runs.
+    /// How much of it is used after `more` additional runs.
     fn spent(&self, more: u64) -> u64 {
         match self.budget {
             Budget::Wall(_) => as_ms(self.begun.elapsed()),
@@ -176,7 +177,7 @@ impl Search {
         }
     }
 
-    /// How much is left after so many more runs, of this run's share and of this turn.
+    /// How much of the current share and turn is left after `more` additional runs.
     fn left(&self, more: u64) -> u64 {
         let end = self.whole().min(self.share.end).min(self.turn.end);
         end.saturating_sub(self.spent(more))
@@ -186,7 +187,7 @@ impl Search {
         self.left(0) == 0
     }
 
-    /// Gives a move its turn: with few seeds a short one, so that those behind it have theirs.
+    /// Runs a move, with a short turn if there are few seeds, so that later moves get theirs.
     fn turn(&mut self, seeds: usize, one: fn(&mut Search, usize)) {
         let share = self.whole().min(self.share.part);
         let part = (share / TURN + 1).saturating_mul(seeds as u64);
@@ -197,7 +198,7 @@ impl Search {
         self.say_how_far();
     }
 
-    /// Every few seconds.
+    /// Prints progress every few seconds.
     fn say_how_far(&mut self) {
         if self.begun.elapsed() >= self.told + TOLD_EVERY {
             self.told = self.begun.elapsed();
@@ -209,10 +210,10 @@ impl Search {
         }
     }
 
-    /// Tries candidates in order until one fails; that one is the new best. Several are tried at once, but which one
-    /// is taken, and how many count as tried, does not depend on that.
+    /// Tries candidates in order until one fails; it becomes the best. Several run concurrently,
+    /// without influence on which one is taken and how many count as tried.
     fn try_in_order(&mut self, candidates: impl IntoIterator<Item = Schedule>) -> bool {
-        // What nobody could read again would be of no use.
+        // A schedule that does not parse again is useless.
         let candidates = candidates.into_iter().map(Schedule::among_its_servers);
         let candidates = candidates.filter(|one| *one != self.best && one.check().is_ok());
         let (tried, found) = self.first(candidates, &|one| {
@@ -228,8 +229,8 @@ impl Search {
         true
     }
 
-    /// Tries them in order, several at once, until one will do. Which one that is, and how many were tried, does not
-    /// depend on how many are tried at once.
+    /// Tries candidates in order, several concurrently, until one succeeds. Which one, and how many
+    /// were tried, does not depend on the concurrency.
     fn first<A: Send, B: Send>(
         &self,
         candidates: impl Iterator<Item = A>,
@@ -253,7 +254,7 @@ impl Search {
         (tried, None)
     }
 
-    /// A candidate fails in the same way: it is the new best.
+    /// Makes a failing candidate the best.
     fn accept(&mut self, mut one: Schedule, hit: Hit) {
         let Hit { steps, rules, failed } = hit;
         one.steps = steps;
@@ -264,13 +265,13 @@ impl Search {
         self.turn.end = self.spent(0).saturating_add(self.turn.part);
     }
 
-    /// When candidates are given up: virtual time, and events.
+    /// When the runs of candidates are stopped: virtual time, and events.
     fn last(&self) -> (Instant, u64) {
         let (Instant(at), events) = self.failed;
         (Instant(at + at / LATER + SLACK.0), events + events / LATER + SLACK.1)
     }
 
-    /// As much of that as there is time for: nobody ends a run from outside.
+    /// Reduces the events to those for which there is wall time, since a run cannot be interrupted.
     fn in_time(&self, (at, events): (Instant, u64)) -> (Instant, u64) {
         let left = self.whole().saturating_sub(self.spent(0));
         match self.budget {
@@ -279,7 +280,7 @@ impl Search {
         }
     }
 
-    /// Tries it with several seeds; what is as the best already is no candidate.
+    /// Tries a candidate with several seeds, unless it equals the best.
     fn try_seeds(&mut self, one: &Schedule, seeds: usize) -> bool {
         *one != self.best && {
             let tries = self.with_seeds(one, seeds);
@@ -287,13 +288,13 @@ impl Search {
         }
     }
 
-    /// Tries those that have fewer steps than the best.
+    /// Tries the candidates with fewer steps than the best.
     fn try_fewer(&mut self, mut candidates: Vec<Schedule>) -> bool {
         candidates.retain(|one| one.steps.len() < self.best.steps.len());
         self.try_in_order(candidates)
     }
 
-    /// The same, also with other seeds for what nobody decides. Each is a copy of all steps, made when it is its turn.
+    /// Copies with different seeds, the original first. Each copy is made only when it is needed.
     fn with_seeds<'a>(
         &mut self,
         one: &'a Schedule,
@@ -318,8 +319,8 @@ fn as_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// In which way a run has failed: the promise that is broken, and of a panic where it was, so that another one is not
-/// taken for it.
+/// How a run fails: the violated promise, and for a panic also its location, to tell different
+/// panics apart.
 fn way(failure: &Failure) -> String {
     let place = failure.evidence.first().and_then(|line| line.rsplit_once(" at "));
     match (failure.class, place) {
@@ -328,9 +329,9 @@ fn way(failure: &Failure) -> String {
     }
 }
 
-/// Runs a candidate; says whether it fails in the same way.
+/// Runs a candidate. Returns its failure if it fails in the wanted way.
 fn hit(candidate: impl Fn() -> World, wanted: &str, (at, events): (Instant, u64)) -> Option<Hit> {
-    // One that falls apart shows nothing.
+    // A panic in the simulator proves nothing.
     let outcome = guard::catch(|| candidate().noted().given_up_at(at, events).run()).ok()?;
     let failure = outcome.failure.filter(|failure| way(failure) == wanted)?;
     let steps = outcome.steps.unwrap_or_default();
@@ -338,7 +339,7 @@ fn hit(candidate: impl Fn() -> World, wanted: &str, (at, events): (Instant, u64)
     Some(Hit { steps, rules, failed: (failure.at, failure.event) })
 }
 
-/// A thread for each.
+/// Runs each trial in its own thread.
 fn at_once<A: Send, B: Send>(
     batch: Vec<A>,
     trial: &(dyn Fn(A) -> Option<B> + Sync),

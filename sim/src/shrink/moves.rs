@@ -1,6 +1,6 @@
-//! What is left out, and in which order.
+//! The moves of the search, and their order.
 //!
-//! Owns the moves of the search. Each ends with a best schedule that is not longer than before.
+//! Owns the moves. Each ends with a best schedule that is not longer than before.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,28 +17,28 @@ use crate::trace::Story;
 use crate::world::World;
 
 const MS: u64 = 1_000_000;
-/// Random parts that are tried of a long schedule, for each size and seed.
+/// Random samples tried of a long schedule, per size and seed.
 const SAMPLES: usize = 12;
-/// Schedules of fewer steps are what one hopes for.
+/// Schedules with fewer steps are as short as can be expected.
 pub(super) const FEW: usize = 4;
-/// The fewest of whom one may be missing.
+/// Servers of the smallest ensemble that tolerates a failure.
 const FEW_SERVERS: u32 = 3;
-/// Schedules of so many steps are short: every pair of steps can be tried.
+/// Schedules with at most this many steps are short: every pair of steps can be tried.
 const SHORT: usize = 24;
-/// Schedules of more steps are long: there are better things to do than to look at each step.
+/// Schedules with more steps are long: trying each step is not worth it yet.
 const LONG: usize = 120;
-/// Random parts that are tried of a schedule that no single step can leave any more.
+/// Random samples tried once no single step can be omitted.
 const THIN: usize = 40;
-/// Of a long schedule everything is tried again only if this part of it has gone.
+/// All moves are repeated for a long schedule only if they removed this fraction of it.
 const WORTH: usize = 8;
-/// With each seed that a candidate is tried with, a schedule is cut into so many more parts.
+/// Per seed that a candidate is tried with, a schedule is divided into this many more parts.
 const PARTS: usize = 16;
-/// Seeds for what nobody decides that each candidate is tried with at first, and in the end.
+/// Seeds that each candidate is tried with at first, and at the end.
 pub(super) const SEEDS_MIN: usize = 2;
 pub(super) const SEEDS_MAX: usize = 32;
-/// Settings that say how much there is, rather than how it behaves.
+/// Settings of amounts rather than behaviour.
 const AMOUNTS: [&str; 4] = ["duration_us", "servers", "clients", "paths"];
-/// Little room for what is kept, and many looks at it.
+/// Small limits, and frequent checks.
 const ROOM: [(&str, u64); 7] = [
     ("digest_txns", 1),
     ("truth_txns", 4),
@@ -48,15 +48,15 @@ const ROOM: [(&str, u64); 7] = [
     ("segment_bytes", 4 << 10),
     ("snapshots_kept", 1),
 ];
-/// What is soon used up, or too much at once.
+/// Limits that are reached soon.
 const SOON: [(&str, u64); 3] = [("epoch_txns", 8), ("undurable_bytes", 64), ("watches_bytes", 8)];
-/// Settings that steps have their times from.
+/// Settings on which the times of steps depend.
 const PACES: [&str; 6] =
     ["tick_ms", "init_ticks", "sync_ticks", "session_min_ms", "session_max_ms", "step_ns"];
 
-/// In which order steps are left out, each with a number of seeds.
+/// The moves in order; each takes a number of seeds.
 const MOVES: [fn(&mut Search, usize); 19] = [
-    // What strikes at a late hit needs all that leads to it.
+    // First, because a rule that strikes at a late hit needs all the steps before that.
     Search::fewer_rules,
     Search::simple_rules,
     Search::heal_early,
@@ -79,7 +79,8 @@ const MOVES: [fn(&mut Search, usize); 19] = [
 ];
 
 impl Search {
-    /// Until nothing can be left out any more, or this run's share is used up; from there it can go on.
+    /// Runs until no move finds anything, or the share is used up; the search can be continued
+    /// afterwards.
     pub(super) fn run(&mut self) {
         self.leave_out_vain();
         while !self.is_over() {
@@ -100,7 +101,7 @@ impl Search {
         }
     }
 
-    /// For as long as it helps.
+    /// Repeats all moves as long as they find something.
     fn leave_out(&mut self, seeds: usize) {
         while !self.is_over() {
             let before = self.weight();
@@ -115,7 +116,7 @@ impl Search {
         }
     }
 
-    /// What is to become less: steps first.
+    /// The measure to minimize: steps and rules, then servers, then clients.
     pub(super) fn weight(&self) -> (usize, u32, usize) {
         let decided = self.best.steps.len() + self.best.options.rules.len();
         (decided, self.best.options.servers, self.best.clients())
@@ -127,7 +128,7 @@ impl Search {
         self.try_seeds(&one, 4);
     }
 
-    /// Properties off, constant latencies, usual settings: all at once, or some of these.
+    /// Properties off, constant latencies, default settings: all at once, or some of these.
     fn be_calm(&mut self, seeds: usize) {
         let quiet = |mut one: Schedule| {
             one.options.faults = FaultPlan::none();
@@ -161,7 +162,7 @@ impl Search {
         self.try_in_order(tries);
     }
 
-    /// Faults that nobody decides, off: ever fewer at once.
+    /// Turns off properties, in ever smaller groups.
     fn fewer_faults(&mut self, seeds: usize) {
         let faults: Vec<Fault> = self.best.options.faults.on().collect();
         self.ever_fewer(&faults, seeds, |one, off| {
@@ -169,7 +170,7 @@ impl Search {
         });
     }
 
-    /// Leaves out of these: all at once, then ever smaller parts.
+    /// Omits groups of these: all at once, then ever smaller ones.
     fn ever_fewer<T>(&mut self, all: &[T], seeds: usize, leave: impl Fn(&mut Schedule, &[T])) {
         let mut chunk = all.len();
         while chunk > 0 && !self.is_over() {
@@ -182,21 +183,20 @@ impl Search {
         }
     }
 
-    /// What shows in the heal may have come about long before: a phase of faults that ends early, without what would have
-    /// come then.
+    /// Ends the phase of faults early: the cause of a failure after the heal may be much older.
     fn heal_early(&mut self, seeds: usize) {
         let length = self.best.options.duration;
         self.heal_after([32, 16, 8, 4, 2].map(|part| length / part), seeds);
     }
 
-    /// A phase of faults that ends soon after its last step.
+    /// Ends the phase of faults soon after its last step.
     fn shorter(&mut self, _: usize) {
         let last = Duration::from_nanos(self.best.steps.last().map_or(0, |step| step.at.0));
         let last = Duration::from_secs(last.as_secs());
         self.heal_after([1, 2, 5, 10, 30].map(|seconds| last + Duration::from_secs(seconds)), 1);
     }
 
-    /// A phase of faults of one of these lengths, where the failure comes after it.
+    /// Tries these lengths of the phase of faults, if the failure comes after it.
     fn heal_after(&mut self, lengths: [Duration; 5], seeds: usize) {
         let length = self.best.options.duration;
         if u128::from(self.failed.0.0) <= length.as_nanos() {
@@ -213,7 +213,7 @@ impl Search {
         self.try_in_order(tries);
     }
 
-    /// The last steps before the failure: of all, or of the calls.
+    /// Keeps only the last steps, or the last calls.
     fn keep_the_last(&mut self, seeds: usize) {
         for count in [0, 1, 2, 4, 8, 16, 32, 64] {
             for calls_only in [false, true] {
@@ -229,7 +229,8 @@ impl Search {
         }
     }
 
-    /// What is about one node: calls that name it, or one above or below it; nodes that were named last come first.
+    /// Keeps only calls that name one node, an ancestor or a descendant; nodes named last come
+    /// first.
     fn keep_one_node(&mut self, seeds: usize) {
         if self.best.steps.len() < SHORT {
             return;
@@ -256,7 +257,7 @@ impl Search {
         }
     }
 
-    /// A single strike, and what happens shortly before and after it.
+    /// Keeps a single strike, and the calls shortly before and after it.
     fn keep_around_strikes(&mut self, seeds: usize) {
         for around in [0, 30, 100, 300, 1_000, 3_000] {
             let strikes = self.acts(|act| act.fault().is_some());
@@ -278,7 +279,7 @@ impl Search {
         }
     }
 
-    /// Some failures need much of something: less of it will do where there is room for less.
+    /// Sets small limits: some failures depend on an amount, and a lower limit needs fewer steps.
     fn extreme_settings(&mut self, seeds: usize) {
         if self.best.steps.len() < FEW {
             return;
@@ -291,7 +292,7 @@ impl Search {
         }
     }
 
-    /// What one client does another one could do.
+    /// Moves the calls of one client to another.
     fn same_clients(&mut self, seeds: usize) {
         if self.best.steps.len() > SHORT {
             return;
@@ -316,7 +317,7 @@ impl Search {
         }
     }
 
-    /// Random parts of it, few steps first: what happens often, happens in them, too.
+    /// Tries random samples, the smallest first: a frequent failure also occurs in them.
     fn sample(&mut self, seeds: usize) {
         for of in [32, 8, 2] {
             if self.best.steps.len() < SHORT || self.is_over() {
@@ -329,8 +330,8 @@ impl Search {
         }
     }
 
-    /// One call in so many, or all calls of some clients, with all strikes or as few of them; perhaps with fewer servers, and
-    /// with less room for what is left.
+    /// One call in `of`, or all calls of some clients, with all strikes or a sample of them;
+    /// possibly with fewer servers and small limits.
     fn part(&mut self, of: u64) -> Schedule {
         let mut one = self.best.clone();
         let dice = &mut self.dice;
@@ -353,13 +354,13 @@ impl Search {
         one
     }
 
-    /// Clients are never there, with all their calls.
+    /// Omits clients with all their calls.
     fn fewer_clients(&mut self, seeds: usize) {
         let all: Vec<_> = (0..self.best.options.clients).map(ClientId).collect();
         let leave =
             |one: &mut Schedule, gone: &[ClientId]| leave_clients(one, gone.iter().copied());
         self.ever_fewer(&all, seeds.min(4), leave);
-        // Numbers at the end need not exist.
+        // Lowers the number of clients if the last ones are absent.
         let last = self.clients().last().map_or(0, |last| last.0 + 1);
         let there = (0..self.best.options.clients).rev();
         let mut there = there.filter(|id| !self.best.absent.contains(&ClientId(*id)));
@@ -380,7 +381,7 @@ impl Search {
         }
     }
 
-    /// Rules that are not needed, and forks.
+    /// Omits rules, and the forks.
     fn fewer_rules(&mut self, seeds: usize) {
         let mut one = self.best.clone();
         one.options.forks.clear();
@@ -395,7 +396,7 @@ impl Search {
         }
     }
 
-    /// Rules that strike sooner, at whoever hits the mark, with choices towards zero.
+    /// Makes rules strike at an earlier hit, in any role, with choices towards zero.
     fn simple_rules(&mut self, _: usize) {
         let mut index = 0;
         while index < self.best.options.rules.len() && !self.is_over() {
@@ -423,7 +424,7 @@ impl Search {
         }
     }
 
-    /// Kinds of faults, and of calls, whoever makes them.
+    /// Omits kinds of faults, and kinds of calls of all clients.
     fn fewer_kinds(&mut self, seeds: usize) {
         let kind = |step: &Step| match step.act {
             Act::Call(_, op) => Act::Call(ClientId(0), op),
@@ -444,8 +445,9 @@ impl Search {
         self.fewer_steps(|act| act.client().is_some(), seeds);
     }
 
-    /// Delta debugging: ever smaller parts are left out. Large ones with many seeds come before small ones with few: where
-    /// what fails is rare, one step less is as much another run as half of them.
+    /// Delta debugging: omits ever smaller groups of steps. Large groups with many seeds come
+    /// before small ones with few: if the failure is rare, omitting one step changes the run as
+    /// much as omitting half of them.
     fn fewer_steps(&mut self, wanted: impl Fn(Act) -> bool, seeds: usize) {
         let mut chunk = self.acts(&wanted).len();
         let least = if seeds < SEEDS_MAX { chunk / (PARTS * seeds) } else { 0 };
@@ -468,7 +470,7 @@ impl Search {
         }
     }
 
-    /// Two steps at once, of a short schedule: one may only undo what the other does.
+    /// Omits two steps at once, of a short schedule: one may only undo the other.
     fn fewer_pairs(&mut self, _: usize) {
         let mut first = 0;
         while first < self.best.steps.len() && self.best.steps.len() <= SHORT && !self.is_over() {
@@ -481,8 +483,8 @@ impl Search {
         }
     }
 
-    /// A random quarter of the steps less, at once: what is rare may need another seed as well as fewer steps, and what is
-    /// done to every server fewer servers.
+    /// Omits a random quarter of the steps: a rare failure may need another seed together with
+    /// fewer steps, and a step that affects every server may need fewer servers.
     fn thin(&mut self, _: usize) {
         while (FEW..=LONG).contains(&self.best.steps.len()) && !self.is_over() {
             let candidates: Vec<Schedule> = (0..THIN)
@@ -579,7 +581,7 @@ impl Search {
         }
     }
 
-    /// The time after the failure: a single run, whatever the budget says.
+    /// Cuts the time after the failure. Costs a single run, even if the budget is used up.
     pub(super) fn cut_the_rest(&mut self) {
         let after = Duration::from_secs(self.failed.0.0 / (1_000 * MS) + 2);
         if after < self.best.options.duration {
@@ -594,7 +596,7 @@ impl Search {
     }
 }
 
-/// With another value of a setting.
+/// A copy with one setting changed.
 fn with(mut one: Schedule, (name, value): (&str, u64)) -> Schedule {
     one.options = schedule::with_setting(&one.options, name, value).expect("it has a name");
     one
@@ -604,13 +606,13 @@ fn plain_value(name: &str) -> u64 {
     schedule::setting(&schedule::plain(), name).expect("it has a name")
 }
 
-/// These are never there, with all their calls.
+/// Omits these clients with all their calls.
 fn leave_clients(one: &mut Schedule, gone: impl Iterator<Item = ClientId>) {
     one.absent.extend(gone);
     one.steps.retain(|step| step.act.client().is_none_or(|client| !one.absent.contains(&client)));
 }
 
-/// To the nearest multiple.
+/// Rounds to the nearest multiple.
 fn rounded(ns: u64, unit: u64) -> u64 {
     (ns + unit / 2) / unit * unit
 }

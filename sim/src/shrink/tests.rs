@@ -1,4 +1,4 @@
-//! Shrinking finds what a failure needs, and only that.
+//! Shrinking keeps what a failure needs, and nothing else.
 
 use super::*;
 use crate::faults::Fault;
@@ -6,7 +6,7 @@ use crate::options::{Pinned, Profile};
 use crate::run::Job;
 use crate::selection::Selection;
 
-/// Runs of the default profile, in which a great deal happens that has nothing to do with the failure.
+/// A run of the default profile with many steps unrelated to the failure.
 fn failing(seed: u64, trips: Fault) -> (Job, Schedule) {
     let pinned = Pinned {
         duration: Some(Duration::from_secs(30)),
@@ -23,7 +23,7 @@ fn failing(seed: u64, trips: Fault) -> (Job, Schedule) {
 }
 
 #[test]
-fn what_a_failure_needs_is_left_and_nothing_else() {
+fn shrinking_keeps_only_the_necessary_steps() {
     for (seed, trips) in [(1, Fault::NodePause), (2, Fault::ClientFreeze)] {
         let (_, schedule) = failing(seed, trips);
         let shrunk = shrink(&schedule, None, Budget::Runs(400), 1).expect("it fails");
@@ -41,7 +41,7 @@ fn what_a_failure_needs_is_left_and_nothing_else() {
 }
 
 #[test]
-fn a_budget_of_runs_gives_the_same_with_any_number_of_threads() {
+fn shrinking_with_a_run_budget_is_independent_of_threads() {
     let (job, schedule) = failing(3, Fault::NodeSlow);
     let text = |of, jobs| {
         let shrunk = shrink(&schedule, of, Budget::Runs(120), jobs).expect("it fails");
@@ -54,7 +54,7 @@ fn a_budget_of_runs_gives_the_same_with_any_number_of_threads() {
 }
 
 #[test]
-fn what_stays_long_is_left_for_another_run_that_fails() {
+fn shrinking_switches_to_a_shorter_failing_run() {
     let (job, schedule) = failing(1, Fault::NodeKill);
     let shrunk = |of| shrink(&schedule, of, Budget::Runs(12), 1).expect("it fails");
     let (alone, among_others) = (shrunk(None), shrunk(Some(&job)));
@@ -62,14 +62,14 @@ fn what_stays_long_is_left_for_another_run_that_fails() {
     assert!(alone.schedule.steps.len() > 20, "{}", alone.schedule);
     assert!(among_others.other.is_some_and(|seed| seed > 1));
     assert_eq!(among_others.schedule.steps.len(), 1, "{}", among_others.schedule);
-    // It stands for itself.
+    // The schedule fails without the run that it came from.
     let again = run::replay(&among_others.schedule, Story::Off, false).outcome;
     assert_eq!(again.failure.expect("it fails").id, "TRIP");
     assert_eq!(again.hash, among_others.report.outcome.hash);
 }
 
 #[test]
-fn what_does_not_fail_is_not_shrunk() {
+fn passing_schedule_is_not_shrunk() {
     let (_, mut schedule) = failing(4, Fault::NodeKill);
     schedule.trips = None;
     let why = shrink(&schedule, None, Budget::Runs(10), 1).expect_err("it passes");
@@ -77,7 +77,7 @@ fn what_does_not_fail_is_not_shrunk() {
 }
 
 #[test]
-fn another_panic_is_another_failure() {
+fn panics_at_different_locations_are_different_failures() {
     let failed = |class, line: &str| {
         let (id, sentence, evidence) = ("X1", "it holds", vec![line.to_owned()]);
         way(&Failure { class, id, sentence, evidence, at: Instant(1), event: 1 })

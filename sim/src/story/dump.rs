@@ -1,7 +1,7 @@
-//! The state of everybody at one moment, as text files: `--at T --dump DIR`.
+//! The state of all servers and clients at one moment, as text files: `--at T --dump DIR`.
 //!
-//! Owns the files' wording. What servers and clients showed is collected while they run; what they hold is seen where a run is
-//! stopped, so it is made again up to that moment.
+//! Owns the files' wording. Most of it is collected during the run; the contents of servers can be
+//! read only where a run stops, so the run is repeated up to that moment.
 
 use std::fmt::Write;
 use std::io;
@@ -17,11 +17,11 @@ use crate::run::Report;
 use crate::trace::plain::positions_in;
 use crate::world::Held;
 
-/// Events before that moment which a server's file shows.
+/// Number of events before that moment in a server's file.
 const EVENTS: usize = 30;
 
-/// Writes a file for each server, one for clients, one for what is under way, and one for what will happen. `held`: what
-/// was seen at that moment.
+/// Writes a file per server, one for clients, one for messages in flight, and one for future
+/// events. `held` has the contents of servers and queue at that moment.
 ///
 /// # Errors
 /// The folder or a file cannot be written.
@@ -32,7 +32,7 @@ pub fn dump(
     (chronicle, held): (&Chronicle, &Held),
 ) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    // Nobody is to find servers of an earlier run among these.
+    // Files of an earlier run's servers must not remain.
     for server in 1..=SERVERS_MAX {
         match std::fs::remove_file(folder.join(format!("s{server}.txt"))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -130,7 +130,7 @@ fn of_clients(at: Instant, chronicle: &Chronicle) -> String {
 
 fn of_messages(at: Instant, chronicle: &Chronicle) -> String {
     let mut text = format!("messages under way at {at}; those that nobody will take say so\n\n");
-    // What nobody takes was under way for some time; longer than this it is not worth showing.
+    // Messages in flight for longer, ns, are probably lost, and are not shown.
     const LOST: u64 = 100_000_000;
     let under_way = |message: &&Message| match message.got {
         Some(got) => message.at <= at && got > at,

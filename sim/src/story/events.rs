@@ -1,6 +1,6 @@
-//! The last events before the end of a run, chosen and worded for whoever has to understand it.
+//! The last events before the end of a run, selected for its explanation.
 //!
-//! Owns the choice. Must not judge.
+//! Owns the selection. Must not judge.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,49 +15,49 @@ use crate::run::Report;
 use crate::trace::Kind;
 use crate::trace::plain::{as_position, positions_in, words};
 
-/// So many are shown.
+/// Number of events shown.
 const EVENTS: usize = 20;
-/// And so many earlier ones that name what it is about.
+/// Number of earlier events shown that name the subject of the failure.
 const NAMED: usize = 6;
-/// What is like one of so many events that came after it is told with that one.
+/// An event is merged with a similar one among this many later ones.
 const NEAR: usize = 4;
-/// A longer line is cut.
+/// Maximum line length; longer lines are cut.
 const LINE: usize = 150;
-/// Marks that a run has hit so often or less often are told wherever they are, others only where the failing step hit
-/// them.
+/// Marks with at most this many hits in the run are shown wherever they occur; others only in the
+/// failing step.
 const RARE: u64 = 3;
 
-/// A line to be.
+/// An event that may be shown.
 struct Event {
     at: Instant,
     event: Option<u64>,
-    /// It is told by itself, whatever it is like: the order of such lines matters.
+    /// It is never merged with similar ones, since its order matters.
     alone: bool,
-    /// It names what it is about, and is told from further back.
+    /// It names the subject of the failure, so an older one is shown as well.
     named: bool,
     text: String,
 }
 
 impl Event {
-    /// What may stand for others like it.
+    /// An event that may be merged with similar ones.
     fn daily(at: Instant, event: Option<u64>, text: String) -> Event {
         Event { at, event, alone: false, named: false, text }
     }
 }
 
-/// Who is of interest.
+/// The subjects of interest.
 pub(super) struct Whom<'a> {
-    /// None: all.
+    /// Empty: all servers.
     pub(super) servers: &'a BTreeSet<ServerId>,
-    /// None: what they say to servers is left out.
+    /// `None`: messages of clients to servers are omitted.
     pub(super) clients: Option<&'a BTreeSet<ClientId>>,
-    /// What was seen that should not be; of none, where a run was only stopped.
+    /// The evidence; empty if the run was only stopped.
     pub(super) evidence: &'a [String],
-    /// Only what a disk is told, does and suffers, and what servers say that depends on it.
+    /// Only disk commands, disk events and disk faults, and messages that depend on them.
     pub(super) about_disk: bool,
 }
 
-/// What happened last to these servers, and to clients that the evidence names.
+/// The last events of these servers, and of clients that the evidence names.
 pub(super) fn last_events(
     (at, event): (Instant, u64),
     whom: &Whom<'_>,
@@ -114,7 +114,7 @@ pub(super) fn last_events(
     format!("\nthe last events at {whom} (everything: --trace all)\n{}", told(&events))
 }
 
-/// The last of these, each with those before it that are like it.
+/// The last events, each merged with similar ones before it.
 fn told(events: &[Event]) -> String {
     struct Told<'a> {
         newest: &'a Event,
@@ -158,7 +158,7 @@ fn told(events: &[Event]) -> String {
     text
 }
 
-/// The text without its numbers, but for those of servers: what has the same shape says the same.
+/// The text without numbers, except those of servers: events with equal shapes are similar.
 fn shape(text: &str) -> String {
     let plain = |word: &str| {
         let server = word.strip_prefix('s').is_some_and(|id| id.parse::<u32>().is_ok());
@@ -168,7 +168,7 @@ fn shape(text: &str) -> String {
     words(text).map(plain).collect()
 }
 
-/// The marks of the failing step, and those that were hit rarely.
+/// The marks of the failing step, and rare marks.
 fn marks(
     (at, event): (Instant, u64),
     servers: &BTreeSet<ServerId>,
@@ -190,7 +190,7 @@ fn marks(
     events
 }
 
-/// What one of these servers sends, but for the daily round.
+/// What one of these servers sends, except routine messages.
 fn send(message: &Message, servers: &BTreeSet<ServerId>) -> Option<Event> {
     let (Lane::Server(from), Lane::Server(to)) = (message.from, message.to) else {
         return None;
@@ -208,14 +208,15 @@ fn send(message: &Message, servers: &BTreeSet<ServerId>) -> Option<Event> {
     Some(Event::daily(message.at, None, text))
 }
 
-/// What says nothing here: faults without whom they hit, which stand above, and the daily round of servers.
+/// Entries to omit: faults without a target, which are listed elsewhere, and routine messages of
+/// servers.
 fn daily(entry: &Entry, about_clients: bool) -> bool {
     let round = |parts: &[&str]| parts.iter().any(|part| entry.text.contains(part));
     let bare = entry.kind == Kind::Fault && !entry.text.contains(' ');
     bare || round(&[": PING", ": PONG"]) || (about_clients && round(&[": ACK ", " disk done "]))
 }
 
-/// Has it to do with what a server keeps: what its disk is given and does, how it ends and begins, and whom it follows?
+/// Whether it concerns what a server stores: its disk, its start and end, and its leader.
 fn is_about_disk(entry: &Entry) -> bool {
     const WORDS: [&str; 8] =
         [" disk ", "state w", "rebase", "truncate", "NEWLEADER", "SNAP", "TRUNC", "UPTODATE"];
@@ -223,12 +224,12 @@ fn is_about_disk(entry: &Entry) -> bool {
         || WORDS.iter().any(|word| entry.text.contains(word))
 }
 
-/// Is it a message by which a server says what it keeps?
+/// Whether it is a message in which a server reports what it has stored.
 fn vouches(text: &str) -> bool {
     [": ACK", ": FOLLOWERINFO ", ": SYNC AT "].iter().any(|word| text.contains(word))
 }
 
-/// Connections and calls of these clients, as they know of them.
+/// Connections and calls of these clients, as the clients see them.
 fn lives_of(
     clients: &BTreeSet<ClientId>,
     until: Instant,
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_disk_is_told_what_it_was_given_and_what_it_is_trusted_for() {
+    fn disk_explanation_shows_disk_events_and_acknowledgements() {
         let input = |kind: Kind, text: &str| {
             let (at, who) = (Instant(1), Lane::Server(ServerId(4)));
             is_about_disk(&Entry { at, event: 1, kind, who, text: text.to_owned() })
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alike_is_told_once() {
+    fn similar_events_are_merged() {
         let event = |ms: u64, text: &str| line(ms, text, false, false);
         let mut events = vec![event(1, "s1 <- s2: COMMIT 0x100000003")];
         events.extend((2..5).map(|ms| event(ms, &format!("s1 <- s2: is looking round {ms}"))));
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_the_matter_is_told_from_further_back() {
+    fn older_events_about_the_subject_are_shown() {
         let named = |ms: u64| line(ms, "s1 <- client 1: create /a for session 0x1", true, true);
         let other = |ms: u64| line(ms, "s1 ticks", true, false);
         let many = EVENTS as u64;
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_call_that_the_evidence_quotes_is_told_from_further_back() {
+    fn older_call_quoted_by_the_evidence_is_shown() {
         let call = |ms: u64, text: &str| Call {
             at: Instant(ms * 1_000_000),
             end: None,

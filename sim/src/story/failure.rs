@@ -1,6 +1,6 @@
-//! What proves that a promise is broken, and what led there.
+//! The explanation of a failure: evidence, and the events before it.
 //!
-//! Owns the choice of events that are shown.
+//! Owns the choice of events.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,16 +18,16 @@ use crate::roles::Role;
 use crate::run::Report;
 use crate::trace::plain::{as_position, positions_in};
 
-/// Faults shown that struck before it, and how long before, ns.
+/// Number of faults shown that struck before the failure, and their maximum age, ns.
 const STRIKES: usize = 8;
 const NEAR: u64 = 30_000_000_000;
-/// Where none did, so many that struck earlier are.
+/// Number of older faults shown if there are no recent ones.
 const LONG_AGO: usize = 3;
-/// Promises about what one server keeps, the first that the evidence names: what became of its disk is shown, however long
-/// ago, and not what others did.
+/// Promises about the disk of one server, the first that the evidence names: the explanation shows
+/// that disk's history, however old, and no other servers.
 const ABOUT_DISKS: [&str; 7] = ["T2", "T11", "E4", "Z12", "Z14", "Z17", "Z18"];
 
-/// What is said of every failure: the promise, the evidence, and when it was.
+/// The head of every explanation: promise, evidence, and time.
 pub fn verdict(failure: &Failure) -> String {
     let mut text = format!("{}, {}\n", failure.id, failure.class.name());
     let _infallible = writeln!(text, "  promised  {}", failure.sentence);
@@ -40,7 +40,7 @@ pub fn verdict(failure: &Failure) -> String {
     text
 }
 
-/// The whole explanation: that, how far each server got, faults, and the last events.
+/// The full explanation: head, progress of each server, faults, and the last events.
 pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> String {
     let mut text = verdict(failure);
     let about_disk = ABOUT_DISKS.contains(&failure.id);
@@ -74,7 +74,8 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
     text
 }
 
-/// Where a run was stopped: where servers are, what troubles them, and the last events.
+/// The explanation of a run that stopped early: progress of servers, active faults, and the last
+/// events.
 pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
     let (at, event) = (report.outcome.ended, report.outcome.events);
     let mut text = format!("stopped at {at} (event {event}): {why}\n");
@@ -89,7 +90,7 @@ pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
     text
 }
 
-/// What servers said of themselves last.
+/// The last status of each server.
 fn positions(at: Instant, report: &Report, chronicle: &Chronicle) -> String {
     let mut text = "\nwhere servers are\n".to_owned();
     let _infallible = writeln!(
@@ -124,7 +125,7 @@ fn row(server: ServerId, state: &State) -> String {
     format!("{role:<22}{epoch:<18}{appended:>9}{durable:>9}{committed:>11}{applied:>9}  {open}")
 }
 
-/// Faults that go on.
+/// Faults that are still active.
 fn lasting(at: Instant, report: &Report) -> String {
     let mut text = String::new();
     for strike in report.outcome.strikes.list() {
@@ -147,7 +148,7 @@ pub fn servers_named(evidence: &[String]) -> BTreeSet<ServerId> {
     servers_in(&evidence.join(" ")).into_iter().collect()
 }
 
-/// Servers that a text names, in its order.
+/// Servers that a text names, in order.
 fn servers_in(text: &str) -> Vec<ServerId> {
     let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let first = words.first().and_then(|word| word.strip_prefix('s')?.parse().ok());
@@ -174,7 +175,7 @@ pub(super) fn session_named(evidence: &[String]) -> Option<String> {
     words_after("session", evidence).into_iter().find(|word| word.starts_with("0x"))
 }
 
-/// What stands right behind each of these words.
+/// The words directly after each occurrence of `what`.
 fn words_after(what: &str, evidence: &[String]) -> Vec<String> {
     let text = evidence.join(" ");
     let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
@@ -182,7 +183,7 @@ fn words_after(what: &str, evidence: &[String]) -> Vec<String> {
     after.map(|pair| pair[1].to_owned()).collect()
 }
 
-/// The first position of the history that the evidence names.
+/// The first zxid that the evidence names.
 pub(super) fn zxid_named(evidence: &[String]) -> Option<Zxid> {
     let text = evidence.join(" ");
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
@@ -226,13 +227,13 @@ fn reached(zxid: Zxid, chronicle: &Chronicle) -> String {
     text
 }
 
-/// Since when, up to the end, a server's mark has been there.
+/// Since when a server's zxid has been at least this one.
 fn reached_at(states: &[State], mark: usize, zxid: Zxid) -> Option<Instant> {
     let behind = states.iter().rposition(|state| state.marks[mark] < zxid);
     states.get(behind.map_or(0, |index| index + 1)).map(|state| state.at)
 }
 
-/// The last faults that hit these servers, or, for a promise about a disk, the disk and the process that writes to it.
+/// The last faults that hit these servers or, for a promise about a disk, the disk and its process.
 fn struck(at: Instant, servers: &BTreeSet<ServerId>, about_disk: bool, report: &Report) -> String {
     let disks = |strike: &&Strike| {
         let name = strike.fault.name();
@@ -248,7 +249,7 @@ fn struck(at: Instant, servers: &BTreeSet<ServerId>, about_disk: bool, report: &
         |strike: &&Strike| about_disk || strike.until.unwrap_or(strike.at).0 + NEAR >= at.0;
     let mut near: Vec<&Strike> = all.iter().copied().filter(is_near).collect();
     if near.is_empty() {
-        // What was done long ago may be behind it.
+        // An old fault may be the cause.
         near = all[all.len().saturating_sub(LONG_AGO)..].to_vec();
     }
     if near.is_empty() {
@@ -284,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_and_positions_are_found_in_what_was_seen() {
+    fn servers_and_zxids_are_found_in_evidence() {
         let evidence = ["server 2 commits 0x300000012 as leader of 3", "s14, s5: c9 session 0x1"];
         let evidence = evidence.map(str::to_owned);
         let named: Vec<u64> = servers_named(&evidence).into_iter().map(|id| id.0).collect();

@@ -1,6 +1,6 @@
-//! What a shrink has found, as a list of steps.
+//! The result of shrinking as a list of steps.
 //!
-//! Owns its wording. What the run that is left shows is explained like any other, in `failure`.
+//! Owns its wording. `failure` explains the remaining run like any other.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use super::plural;
 use crate::schedule;
 use crate::shrink::Shrunk;
 
-/// A shrunken schedule of more steps is shown without its calls.
+/// Longer schedules are shown without their calls.
 const STEPS_SHOWN: usize = 60;
 
-/// What a shrink has found: its steps as a list, and when they break which promise.
+/// The steps of the shrunk schedule, and when they violate which promise.
 pub fn shrunk(shrunk: &Shrunk) -> String {
     let Shrunk { schedule, report, before, other, tried, ended } = shrunk;
     let end = if *ended {
@@ -36,7 +36,7 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
     for rule in &schedule.options.rules {
         let _infallible = writeln!(text, "{:>14}  {}", rule.place(), rule.told);
     }
-    // Whoever looks at a long list looks for faults.
+    // In a long list only the faults are of interest.
     let shows_calls = schedule.steps.len() <= STEPS_SHOWN;
     for step in &schedule.steps {
         if step.act.client().is_some() && !shows_calls {

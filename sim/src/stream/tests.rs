@@ -1,4 +1,4 @@
-//! Bytes stay in order, and connections break in every way they may.
+//! Bytes stay in order, and connections break in every permitted way.
 
 use super::*;
 use crate::seed::Seeds;
@@ -25,7 +25,7 @@ impl Rig {
         self.net.send(Instant(now), CONN, from, Bytes::from_static(text.as_bytes()));
     }
 
-    /// What reaches `to` up to `until`, and how it ended.
+    /// The bytes that reach `to` up to `until`, and how the connection ended.
     fn received(&mut self, to: End, until: u64) -> (String, Option<Delivery>) {
         let (mut text, mut end) = (String::new(), None);
         loop {
@@ -50,7 +50,7 @@ impl Rig {
 }
 
 #[test]
-fn bytes_arrive_in_order_however_they_are_cut() {
+fn split_writes_arrive_in_order() {
     for seed in 0..50 {
         let mut rig = rig(seed);
         for text in ["alpha", "beta", "gamma"] {
@@ -61,7 +61,7 @@ fn bytes_arrive_in_order_however_they_are_cut() {
 }
 
 #[test]
-fn a_close_comes_after_the_bytes_and_the_closer_hears_nothing() {
+fn close_arrives_after_all_bytes_and_closer_receives_nothing() {
     let mut rig = rig(1);
     rig.send(0, End::Acceptor, "last words");
     rig.send(0, End::Dialler, "unheard");
@@ -73,7 +73,7 @@ fn a_close_comes_after_the_bytes_and_the_closer_hears_nothing() {
 }
 
 #[test]
-fn a_reset_cuts_at_any_byte() {
+fn reset_truncates_at_any_byte() {
     let mut lengths = std::collections::BTreeSet::new();
     for seed in 0..100 {
         let mut rig = rig(seed);
@@ -89,7 +89,7 @@ fn a_reset_cuts_at_any_byte() {
 }
 
 #[test]
-fn a_half_open_connection_swallows_writes_until_it_is_learnt_of() {
+fn half_open_connection_discards_writes_until_its_reset() {
     let mut rig = rig(2);
     let late = Instant(1_000_000);
     let how = Break::HalfOpen { first: End::Acceptor, late, on_write: false };
@@ -101,7 +101,7 @@ fn a_half_open_connection_swallows_writes_until_it_is_learnt_of() {
 }
 
 #[test]
-fn what_was_under_way_may_arrive_as_late_as_the_break_is_learnt_of() {
+fn bytes_in_flight_may_arrive_late_on_a_half_open_connection() {
     let late = Instant(1_000_000_000);
     let arrives = |seed| {
         let mut rig = rig(seed);
@@ -119,7 +119,7 @@ fn what_was_under_way_may_arrive_as_late_as_the_break_is_learnt_of() {
 }
 
 #[test]
-fn a_write_into_a_dead_connection_may_be_answered_with_a_reset() {
+fn write_into_a_dead_connection_may_trigger_a_reset() {
     let mut rig = rig(3);
     rig.net.abandon(
         Instant(1),
@@ -128,13 +128,13 @@ fn a_write_into_a_dead_connection_may_be_answered_with_a_reset() {
         Some(Silence { late: Instant(1 << 40), on_write: true }),
     );
     rig.send(5, End::Dialler, "hello?");
-    // The reset must not wait behind the late notice.
+    // The reset must not be queued behind the late one.
     let (_, end) = rig.received(End::Dialler, 1 << 39);
     assert_eq!(end, Some(Delivery::Reset));
 }
 
 #[test]
-fn a_stall_holds_everything_and_then_delivers_in_order() {
+fn stalled_bytes_arrive_in_order_after_the_stall() {
     let mut rig = rig(4);
     rig.net.stall(CONN, End::Acceptor, Instant(1_000_000));
     rig.send(0, End::Dialler, "one");
@@ -144,7 +144,7 @@ fn a_stall_holds_everything_and_then_delivers_in_order() {
 }
 
 #[test]
-fn healing_ends_stalls_and_tells_of_breaks() {
+fn heal_ends_stalls_and_delivers_pending_resets() {
     let mut rig = rig(5);
     rig.net.stall(CONN, End::Acceptor, Instant(1 << 40));
     rig.send(0, End::Dialler, "stuck");
@@ -158,7 +158,7 @@ fn healing_ends_stalls_and_tells_of_breaks() {
 }
 
 #[test]
-fn whoever_else_connects_shifts_no_latency() {
+fn other_connections_do_not_shift_latencies() {
     let arrivals = |others: u32| {
         let (mut net, seeds) = (Network::new(0), Seeds::new(3));
         let mut at = Vec::new();
@@ -176,7 +176,7 @@ fn whoever_else_connects_shifts_no_latency() {
             let took = attempt.takes(PACE);
             let conn = net.deal();
             net.open(conn, attempt, PACE);
-            // What one end says does not shift what the other one hears.
+            // Writes of one end do not shift the latencies of the other direction.
             for _ in 0..=others {
                 net.send(Instant(0), conn, End::Dialler, Bytes::from_static(b"asked"));
             }

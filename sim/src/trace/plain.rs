@@ -1,13 +1,13 @@
-//! Lines of the story as people read them: positions as epoch and number, connections with who is at the other end.
+//! Trace text in readable form: zxids as epoch and counter, connections with their other end.
 //!
-//! Owns how that is said. Must not know who says it.
+//! Owns that form. Must not know where the text comes from.
 
 use zabkeeper_core::{ConnId, ServerId, Zxid};
 
 use crate::chronicle::position;
 use crate::stream::{Network, Party};
 
-/// Words of a text, and what is between them.
+/// Splits a text into alphanumeric words and separators.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()).flat_map(|word| {
         let end = word.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(word.len());
@@ -16,25 +16,25 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Reads a word as a position of the history. Sessions are larger; what is smaller was never given to a transaction.
+/// Parses a word as a zxid. Session ids are larger, and smaller numbers belong to no transaction.
 pub(crate) fn as_position(word: &str) -> Option<Zxid> {
     let number = u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()?;
     (1 << 32..1 << 52).contains(&number).then_some(Zxid(number))
 }
 
-/// The text with positions of the history as epoch and number.
+/// The text with zxids as epoch and counter.
 pub(crate) fn positions_in(text: &str) -> String {
     let plain = |word: &str| as_position(word).map_or(word.to_owned(), position);
     words(text).map(plain).collect()
 }
 
-/// An event with positions as epoch and number, and behind each connection who is at its other end. Events begin with whom
-/// they are about.
+/// An event with zxids as epoch and counter, and with the other end of each connection. The first
+/// word names the event's subject.
 pub(crate) fn event(text: &str, net: &Network) -> String {
     said_by(text.split(' ').next().and_then(as_server), text, net)
 }
 
-/// The same of a text that is about this server, or about a client.
+/// The same for a text about this server; `None`: about a client.
 pub(crate) fn said_by(teller: Option<ServerId>, text: &str, net: &Network) -> String {
     let plain = |word: &str| {
         let ends = as_conn(word).and_then(|conn| net.parties(conn));
@@ -51,7 +51,7 @@ fn as_server(word: &str) -> Option<ServerId> {
     word.strip_prefix('s')?.parse().ok().map(ServerId)
 }
 
-/// A connection, which as a link between servers has another letter.
+/// A connection, which has the letter `l` if it is a link between servers.
 fn as_conn(word: &str) -> Option<ConnId> {
     word.strip_prefix(['c', 'l'])?.parse().ok().map(ConnId)
 }
@@ -78,7 +78,7 @@ mod tests {
     use crate::seed::Seeds;
 
     #[test]
-    fn connections_are_told_with_who_is_at_the_other_end() {
+    fn connection_is_printed_with_its_other_end() {
         let seeds = Seeds::new(1);
         let pace = Options::draw(seeds, Profile::Default, &Pinned::default()).peers.link;
         let mut net = Network::new(70);

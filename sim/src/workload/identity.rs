@@ -1,6 +1,7 @@
-//! Who clients are, and what they grant: a few users, and lists that leave something out.
+//! Identities of clients, and the ACLs that they set: a few users, and restricted ACLs.
 //!
-//! Owns the users of a run. Must not know which client is which: everybody tries everything.
+//! Owns the users of a run. Must not know which client has which identity: every client tries every
+//! one.
 
 use bytes::Bytes;
 use zabkeeper_core::AuthOptions;
@@ -10,9 +11,9 @@ use crate::model;
 use crate::observe::SUPER_SUBJECT;
 use crate::seed::Dice;
 
-/// Two share a name, and one a password.
+/// Two share a name, and two a password.
 const USERS: [&str; 4] = ["ann:a", "bob:a", "bob:b", "nobody"];
-/// Of IPv6, and what only looks like it.
+/// IPv6 networks, and invalid ones.
 const NETWORKS: [&str; 14] = [
     "fd00::/16",
     "fd00::/125",
@@ -29,13 +30,13 @@ const NETWORKS: [&str; 14] = [
     "fd00:::1",
     "fd00::x",
 ];
-/// May do everything.
+/// Credentials of the super user.
 const SUPER: &str = "super:test";
 
-/// The name by which clients may ask for this ensemble.
+/// The ensemble name that clients may ask for.
 pub const ENSEMBLE: &str = "zab";
 
-/// What servers know of those who may do everything, and of themselves.
+/// The servers' authentication options.
 pub fn known() -> AuthOptions {
     AuthOptions {
         super_digest: Some(model::digest_of(SUPER.as_bytes())),
@@ -45,7 +46,7 @@ pub fn known() -> AuthOptions {
     }
 }
 
-/// What a client shows; one in some is refused, and ends the session.
+/// A random credential; a few are refused, which ends the session.
 pub(super) fn credential(dice: &mut Dice) -> (String, Secret) {
     let (scheme, auth) = match dice.below(20) {
         0 => *dice.pick(&[("foo", "x"), ("world", "x"), ("auth", "x"), ("sasl", "x")]),
@@ -57,7 +58,7 @@ pub(super) fn credential(dice: &mut Dice) -> (String, Secret) {
     (scheme.to_owned(), Secret::from(auth))
 }
 
-/// Somebody whom nobody has shown to be before, and a list for that user alone.
+/// A unique user, and an ACL for that user alone.
 pub(super) fn stranger(client: u32, serial: u32) -> (Secret, Vec<Acl>) {
     let user = format!("t{client}.{serial}:x");
     let id = model::digest_of(user.as_bytes());
@@ -65,7 +66,7 @@ pub(super) fn stranger(client: u32, serial: u32) -> (Secret, Vec<Acl>) {
     (Secret(Some(Bytes::from(user))), vec![own])
 }
 
-/// A list that grants less than everything to everybody, or one that is refused.
+/// An ACL that restricts access, or that the server refuses.
 pub(super) fn narrow(dice: &mut Dice) -> Vec<Acl> {
     let count = match dice.below(20) {
         0 => 0,

@@ -1,4 +1,4 @@
-//! The operations of the workload, and how often each is made.
+//! The operations of the workload, and their weights.
 //!
 //! Owns their names and weights. Must not know their arguments.
 
@@ -7,7 +7,7 @@ use std::fmt;
 use crate::seed::Dice;
 use crate::selection::{Selectable, Selection};
 
-/// An operation that the workload makes.
+/// An operation of the workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names are the operations'")]
@@ -37,12 +37,12 @@ pub enum Op {
     Quota,
 }
 
-/// How often each operation is made, relative to the others.
+/// Relative frequency of each operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpMix([u64; Op::ALL.len()]);
 
 impl Op {
-    /// All of them, in order.
+    /// All operations, in order.
     pub const ALL: [Op; 23] = [
         Op::Create,
         Op::CreateEphemeral,
@@ -69,7 +69,7 @@ impl Op {
         Op::Quota,
     ];
 
-    /// As it is reported.
+    /// The name that reports use.
     pub fn name(self) -> &'static str {
         match self {
             Op::Create => "create",
@@ -100,12 +100,12 @@ impl Op {
 }
 
 impl OpMix {
-    /// Reads and writes about alike.
+    /// About as many reads as writes.
     pub fn usual() -> OpMix {
         OpMix([12, 8, 6, 14, 14, 14, 10, 12, 4, 2, 3, 8, 2, 3, 4, 2, 2, 1, 1, 4, 5, 5, 4])
     }
 
-    /// The usual one, varied; a wide one leaves out half of the operations. Something is always created.
+    /// The usual mix, varied; a wide one omits half of the operations. Creates are always included.
     pub fn draw(wide: bool, dice: &mut Dice) -> OpMix {
         let OpMix(mut weights) = OpMix::usual();
         for weight in &mut weights {
@@ -116,7 +116,8 @@ impl OpMix {
         OpMix(weights)
     }
 
-    /// Applies what the command line says. Where that leaves nothing of what was drawn, as often as usual.
+    /// Applies the command line's selections. If no drawn operation remains, the selections apply
+    /// to the usual mix.
     pub fn select(&mut self, selections: &[Selection<Op>]) {
         self.apply(selections);
         if self.is_empty() {
@@ -148,17 +149,17 @@ impl OpMix {
         }
     }
 
-    /// Is this operation made at all?
+    /// Whether this operation is made.
     pub fn has(&self, op: Op) -> bool {
         self.0[op as usize] > 0
     }
 
-    /// Is there nothing to do?
+    /// Whether no operation is made.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|weight| *weight == 0)
     }
 
-    /// The same without some of the operations.
+    /// The mix without some operations.
     pub fn without(&self, ops: &[Op]) -> OpMix {
         let mut weights = self.0;
         for op in ops {
@@ -167,8 +168,8 @@ impl OpMix {
         OpMix(weights)
     }
 
-    /// What is left for a client that only reads, with many syncs: without one, reads may show the past. `None` where
-    /// nothing is.
+    /// The mix of a client that only reads, with many syncs, since reads without a sync may be
+    /// stale. `None` if it has no operations.
     pub(super) fn reads(&self) -> Option<OpMix> {
         let weight = |op: Op| match op {
             Op::Sync => self.0[op as usize] * 4,

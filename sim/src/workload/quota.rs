@@ -1,13 +1,14 @@
-//! Quotas on a few paths: made piece by piece, as the command line tool does, changed, and taken away again.
+//! Quotas on a few paths: created node by node as by the command line client, changed, and removed.
 //!
-//! Owns the texts and the order. Must not know which pieces are there: some requests fail.
+//! Owns the quota texts and the choice of nodes. Must not know which nodes exist: some requests
+//! fail.
 
 use bytes::Bytes;
 use zabkeeper_core::wire::{Acl, Request};
 
 use crate::seed::Dice;
 
-/// The next piece of a quota on this path.
+/// The next request concerning the quota of this path.
 pub(super) fn request(path: &str, dice: &mut Dice) -> Request {
     let root = format!("/zookeeper/quota{path}");
     let (limits, stats) = (format!("{root}/zookeeper_limits"), format!("{root}/zookeeper_stats"));

@@ -1,6 +1,7 @@
-//! A world goes another way than that of its seed.
+//! Executes a fork of a world.
 //!
-//! Owns which streams are drawn anew. Must not touch what has been decided already: what is under way stays so.
+//! Owns the choice of streams that are drawn anew. Must not touch earlier decisions: bytes in
+//! flight and scheduled events stay.
 
 use zabkeeper_core::Instant;
 
@@ -10,13 +11,13 @@ use crate::fork::Place;
 use crate::targets;
 use crate::trace::Kind;
 
-/// Faults go on for so long after a fork, ns, whatever the duration says.
+/// Faults last at least this long after a fork, ns, whatever the duration says.
 const AFTERWARDS: u64 = 15_000_000_000;
-/// Or they end within this time, ns.
+/// Or they end within this range after the fork, ns.
 const SOON: (u64, u64) = (1_000_000, 4_000_000_000);
 
 impl World {
-    /// Is this the moment, before what is due at `next`?
+    /// Whether the fork belongs before the event that is due at `next`.
     pub(super) fn forks_before(&self, next: Instant) -> bool {
         match self.forks.last().map(|fork| fork.place) {
             Some(Place::At(at)) => self.shared.is_faulty() && next >= at,
@@ -25,22 +26,23 @@ impl World {
         }
     }
 
-    /// The next fork is waited for.
+    /// Makes `targets` watch for the next fork's mark.
     pub(super) fn await_fork(&mut self) {
         if let Some(Place::Mark(mark, nth)) = self.forks.last().map(|fork| fork.place) {
             self.shared.targets.await_fork(mark, nth);
         }
     }
 
-    /// From here on all that is random comes from streams of the fork's own: faults and rules, clients, latencies, ties,
-    /// and the dice of machines, disks and connections. Only the servers' own dice stay as they are.
+    /// Replaces all random streams by the fork's own: faults and rules, clients, latencies, tie
+    /// breaking, and those of machines, disks and connections. Only the servers' own streams stay.
     pub(super) fn fork(&mut self) {
         let Some(fork) = self.forks.pop() else {
             return;
         };
         let seeds = self.shared.seeds.fork(&fork.domain(), fork.number);
         if let Place::At(at) = fork.place {
-            // What was decided last may have come to nothing, and is not there when the run is made again.
+            // The last decision may have had no effect; a replay then lacks it, and its time may
+            // differ.
             self.shared.now = self.shared.now.max(at);
         }
         let name = fork.to_string();
@@ -57,7 +59,8 @@ impl World {
         for client in self.clients.values_mut() {
             client.draw_anew(seeds);
         }
-        // What keeps somebody waiting for ever shows where no further fault mends it.
+        // A fork in two ends its faults early: a wait without end shows only where no later fault
+        // resolves it.
         let mut dice = seeds.stream("config/ends", 0);
         self.ends = if dice.chance(1, 2) {
             Instant(shared.now.0 + dice.magnitude(SOON.0, SOON.1))

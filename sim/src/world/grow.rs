@@ -1,8 +1,8 @@
-//! The ensemble grows: all its servers are stopped, and start again beside new ones with a list of all.
+//! The ensemble grows: all servers stop, and start again with new ones and a longer voter list.
 //!
-//! Owns in which order. Must not let anybody decide by the old list when somebody has the new one: lists that differ at one
-//! time promise nothing. Nor may so many new ones be there at once, before most have the history, that they could take
-//! themselves for a new ensemble: the others come later.
+//! Owns the order of that. Must not let servers with different voter lists run at one time: quorums
+//! of two lists need not intersect. Must not start so many new servers, before most have the
+//! history, that new ones alone could form a quorum of an empty ensemble: the others start later.
 
 use zabkeeper_core::ServerId;
 
@@ -14,24 +14,24 @@ use crate::shared::Event;
 use crate::sometimes::Sometimes;
 use crate::trace::Kind;
 
-/// All are started again within this time, ms.
+/// All servers start within this time, ms.
 const STARTED_WITHIN: u64 = 3_000;
-/// Time between two looks at whether the others may come, ms.
+/// Interval of the check whether the remaining servers may start, ms.
 const LOOK: u64 = 200;
 
-/// How far the ensemble has grown.
+/// Progress of the growth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Growth {
-    /// It has the servers that it began with.
+    /// The ensemble has its initial servers.
     ToCome,
-    /// Its servers know of all. Some new ones may have to wait until most serve.
+    /// The members know the new voter list. Some new servers may wait until a majority serves.
     Begun,
-    /// It does not grow, or no more.
+    /// The ensemble does not grow, or growth is complete.
     Over,
 }
 
 impl World {
-    /// The ensemble grows, or goes on with it.
+    /// Begins the growth, or continues it.
     pub(super) fn grow(&mut self) {
         match self.growth {
             Growth::Over => {}
@@ -53,8 +53,8 @@ impl World {
         }
     }
 
-    /// All its servers end, and know of all when they are started again; of the new ones as many come with them as may. Not
-    /// before most of them know the history, or nobody does.
+    /// Ends all members and restarts them with the new list, together with as many new servers as
+    /// are safe. Waits until a majority of the members has the history, unless no member has any.
     fn begin_to_grow(&mut self) {
         let members = || self.nodes.values().filter(|node| node.is_member());
         let know = members().filter(|node| node.knows_its_history(&self.shared)).count();
@@ -79,7 +79,7 @@ impl World {
             }
         }
         shared.observe(Observation::Grown { voters: &voters });
-        // Where nobody knows anything, nothing can be forgotten.
+        // Without any history nothing can be lost.
         let at_first = match know {
             0 => new.len(),
             _ => (voters.len() / 2).saturating_sub(old.len() - know),
@@ -89,7 +89,7 @@ impl World {
         self.shared.after(LOOK * MS, Event::Grow);
     }
 
-    /// Those that are not up are members now, and start soon.
+    /// Makes the servers that are down members, and starts them soon.
     fn join_and_start(&mut self, servers: &[ServerId]) {
         for server in servers {
             let (node, shared) = super::split(&mut self.nodes, &mut self.shared, *server);

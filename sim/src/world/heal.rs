@@ -1,6 +1,7 @@
-//! The heal: faults stop, for all or for a quorum; the rest stay as faults have left them, for ever.
+//! The heal: faults end, for all servers or for a quorum; the rest keep their faults for ever.
 //!
-//! Owns what is mended, and what happens to whom the heal leaves out. Must not judge what follows: `phases` does.
+//! Owns which faults end, and the state of the servers that the heal leaves out. Must not judge the
+//! recovery: `phases` does.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ use crate::stream::{End, LinkPace, Party};
 use crate::trace::Kind;
 
 impl World {
-    /// All faults stop: servers of the core are up, their disks and links behave, clients are awake.
+    /// Ends all faults: servers of the core are up, their disks and links work, clients are not
+    /// frozen.
     pub(super) fn heal(&mut self) {
         self.grow();
         let fates = self.left_out();
@@ -62,7 +64,7 @@ impl World {
         }
     }
 
-    /// In words; nothing where nobody is left out.
+    /// The servers left out, in words; empty if there are none.
     pub(super) fn told_of(&self, fates: &BTreeMap<ServerId, Fate>) -> String {
         if fates.is_empty() {
             return String::new();
@@ -70,26 +72,27 @@ impl World {
         heal::told(fates, self.nodes.keys().copied())
     }
 
-    /// The servers that must serve from now on.
+    /// The core: the servers that must serve from now on.
     pub(super) fn core(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().filter(|node| !self.shared.outside.contains_key(&node.id()))
     }
 
-    /// Does this one never start again?
+    /// Whether this server never starts again.
     pub(super) fn is_gone(&self, server: ServerId) -> bool {
         matches!(self.shared.outside.get(&server), Some(Fate::Dead | Fate::Hung))
     }
 
-    /// Whom the options leave out, if the others can do without them: a majority of all voters among these must know what
-    /// they have acknowledged. One whose disk was lost, or who has never had a history, says nothing yet.
+    /// The servers that the options leave out, if the others can do without them: the core must
+    /// contain a majority of all voters that know the history they have acknowledged. A server with
+    /// a lost disk or without any history does not count.
     fn left_out(&self) -> BTreeMap<ServerId, Fate> {
         let servers = self.shared.options.servers;
         let mut fates = self.shared.options.left_out.fates(servers);
         if fates.is_empty() {
             return fates;
         }
-        // A leader whose disk is stuck leads on for as long as a quorum of the others keeps what it proposes, and serves
-        // its own clients no more.
+        // A leader with a stuck disk keeps leading as long as a quorum of the others logs its
+        // proposals, but no longer serves its own clients. So it dies instead.
         for leader in self.leaders() {
             if let Some(fate @ Fate::Stuck) = fates.get_mut(&leader) {
                 *fate = Fate::Dead;
@@ -120,7 +123,8 @@ impl World {
         }
     }
 
-    /// In half of the cases nobody answers in its place, not even with a refusal.
+    /// Kill or power failure with equal odds; after a power failure connection attempts are not
+    /// even refused.
     fn end_for_good(&mut self, server: ServerId) {
         let mut dice = self.shared.seeds.stream("heal", server.0);
         let (node, shared) = self.node(server);
@@ -133,7 +137,7 @@ impl World {
         }
     }
 
-    /// One that is not up yet cannot hang, and stays away.
+    /// A server that is not up cannot hang, so it stays down instead.
     fn hang(&mut self, server: ServerId) {
         let (node, shared) = self.node(server);
         if node.pause(FOREVER).is_none() {
@@ -144,7 +148,7 @@ impl World {
         shared.observe(Observation::StandsStill { server, until: FOREVER });
     }
 
-    /// What is under way between it and its clients never arrives.
+    /// Bytes between the server and its clients never arrive.
     fn cut_off_clients(&mut self, server: ServerId) {
         let of_it = |parties: [Party; 2]| parties.contains(&Party::Server(server));
         let conns: Vec<_> = self.shared.net.list().filter(|(_, p)| of_it(*p)).collect();

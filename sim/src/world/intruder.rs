@@ -1,6 +1,7 @@
-//! Connections by those who do not keep the protocol: silence, halves, nonsense, and wrong passwords.
+//! Intruders: client connections that violate the protocol, by silence, truncation, garbage or
+//! wrong passwords.
 //!
-//! Owns what they send. They must not disturb anybody else: that is what the oracles look at meanwhile.
+//! Owns what they send. They must not disturb other clients: the oracles check that meanwhile.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use zabkeeper_core::wire::{
@@ -33,13 +34,13 @@ pub(super) struct Intruder {
 struct Visit {
     server: ServerId,
     bytes: Bytes,
-    /// Whose session it asks for.
+    /// The session that it asks for.
     session: Option<SessionId>,
-    /// It shows a wrong password, so nothing but a refusal may come.
+    /// It presents a wrong password, so the only legal answer is a refusal.
     wrong_password: bool,
-    /// How long it is silent, ns.
+    /// Delay before it sends, ns.
     wait: u64,
-    /// How long it stays then, ns.
+    /// Time until it disconnects after sending, ns.
     stay: u64,
 }
 
@@ -108,7 +109,7 @@ const NONSENSE: [Nonsense; 28] = [
 ];
 
 impl World {
-    /// Somebody connects and will talk nonsense.
+    /// An intruder connects and will send garbage.
     pub(super) fn send_garbage(&mut self, server: ServerId) -> bool {
         let dice = &mut self.fault_dice[Fault::ClientGarbage as usize];
         let kind = *dice.pick(&NONSENSE);
@@ -117,11 +118,11 @@ impl World {
         self.send_intruder(server, nonsense(kind, &noise))
     }
 
-    /// An operator asks a server about itself.
+    /// An operator sends a four-letter command.
     pub(super) fn send_operator(&mut self, server: ServerId) -> bool {
         let dice = &mut self.fault_dice[Fault::ClientOperator as usize];
         let words: Vec<Word> = Word::all().collect();
-        // Those that ask the most of a server come most often.
+        // The commands that cost the server most are favoured.
         let dear = [Word::Dump, Word::Mntr, Word::Wchc, Word::Wchp, Word::Wchs];
         let word = if dice.chance(1, 2) { *dice.pick(&dear) } else { *dice.pick(&words) };
         let mut bytes = BytesMut::new();
@@ -137,7 +138,7 @@ impl World {
         self.send_intruder(server, bytes.freeze())
     }
 
-    /// Somebody tries a session that is alive, with a password that is not its own.
+    /// An intruder asks for a live session with a wrong password.
     pub(super) fn try_wrong_password(&mut self, server: ServerId) -> bool {
         let dice = &mut self.fault_dice[Fault::ClientWrongPassword as usize];
         let known: Vec<_> = self.clients.values().filter_map(|client| client.identity()).collect();
@@ -153,26 +154,28 @@ impl World {
         self.begin_visit(Visit { wrong_password: true, ..visit })
     }
 
-    /// Somebody goes on with a session that is alive, with its own password, and makes a node in its name; its client
-    /// knows nothing of that, and comes back. Now and then it is at the client's own server, at two at once, at one that
-    /// believes to lead, perhaps of yesterday, or it leaves with its requests under way and comes again.
+    /// A second connection takes over a live session with its correct password, and creates a node
+    /// in its name. The session's client does not know, and reconnects. The variants: at the
+    /// client's own server, at two servers at once, at a server that believes to lead (possibly a
+    /// deposed one), or disconnecting with requests in flight and connecting again.
     pub(super) fn take_over(&mut self, server: ServerId) -> bool {
-        // Of several the one of the oldest epoch. While there is one that is no longer the leader, there is more to be
-        // found: it is soon over, and the newest session is the one of which that leader has not heard.
+        // Of several leaders the one with the oldest epoch. A deposed leader that still believes to
+        // lead is the most interesting target, and short-lived; it does not know the newest
+        // session.
         let leaders = self.leaders_by_epoch();
         let (leader, stale) = (leaders.first().copied(), leaders.len() > 1);
         let dice = &mut self.fault_dice[Fault::ClientTwin as usize];
         let known = |client: &Client| Some((client.memory()?, client.conns().next()));
         let known: Vec<_> = self.clients.values().filter_map(known).collect();
-        // Ids count on from when whoever deals them began to: below the server's byte the highest one is of the newest
-        // reign, more or less.
+        // A session id holds the creating server's id in the top byte, and below it a counter that
+        // starts from the time. Without the top byte the highest id is about the newest session.
         let Some(newest) = known.iter().max_by_key(|((session, ..), _)| session.0 << 8).copied()
         else {
             return false;
         };
         let ((session, password, seen), conn) =
             if dice.chance(if stale { 2 } else { 1 }, 3) { newest } else { *dice.pick(&known) };
-        // Some know no more than id and password.
+        // In half of the cases the connection knows only id and password, not the last zxid.
         let seen = if dice.chance(1, 2) { Zxid::ZERO } else { seen };
         let home = match conn.and_then(|conn| self.shared.net.parties(conn)) {
             Some([_, Party::Server(home)]) => home,
@@ -212,7 +215,7 @@ impl World {
         self.begin_visit(visit)
     }
 
-    /// Says whether it gets a connection.
+    /// Returns whether the connection was accepted.
     fn begin_visit(&mut self, visit: Visit) -> bool {
         let (server, wait, session) = (visit.server, visit.wait, visit.session);
         let client = self.next_client();
@@ -230,7 +233,7 @@ impl World {
         true
     }
 
-    /// An intruder says what it has to say, and later leaves.
+    /// The intruder sends its bytes; in its second turn it disconnects.
     pub(super) fn intruder_turn(&mut self, conn: ConnId, server: ServerId) {
         let shared = &mut self.shared;
         let Some(intruder) = self.intruders.get_mut(&conn) else {
@@ -256,7 +259,7 @@ impl World {
         shared.after(stay, Event::Intruder { conn, server });
     }
 
-    /// Something arrives at an intruder.
+    /// A delivery arrives at an intruder.
     pub(super) fn intruder_hears(&mut self, conn: ConnId, delivery: Delivery) {
         let shared = &mut self.shared;
         let Some(intruder) = self.intruders.get_mut(&conn) else {
@@ -289,7 +292,7 @@ impl World {
         }
     }
 
-    /// Is this connection an intruder's?
+    /// Number of intruders that are connected.
     pub(super) fn intruders(&self) -> usize {
         self.intruders.len()
     }
@@ -315,7 +318,7 @@ fn handshake(
 fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
     let mut bytes = BytesMut::new();
     let nobody = (SessionId(0), Bytes::from_static(&[0; 16]));
-    // Half of them would take a read-only server.
+    // Half of them accept a read-only server.
     let hello_after = |seen| handshake(nobody.clone(), seen, noise[39] & 1 == 1);
     let hello = || hello_after(Zxid::ZERO);
     match kind {
@@ -357,11 +360,11 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
             bytes.put_i32(400);
             bytes.put_slice(b"/x");
         }
-        // addWatch with mode 7 (edge 115), and then something sensible.
+        // addWatch with mode 7 (edge 115), followed by a valid request.
         Nonsense::BadMode => request(&mut bytes, &hello(), 106, &[0, 0, 0, 1, b'/', 0, 0, 0, 7]),
         // removeWatches of kind 9 (edge 118).
         Nonsense::BadKind => request(&mut bytes, &hello(), 18, &[0, 0, 0, 1, b'/', 0, 0, 0, 9]),
-        // deleteContainer, or a session, made by a client (edges 57 and 58).
+        // deleteContainer or createSession sent by a client (edges 57 and 58).
         Nonsense::Inner => {
             let op = if noise[0] & 1 == 0 { 20 } else { -10 };
             request(&mut bytes, &hello(), op, &[0, 0, 0, 2, b'/', b'c']);
@@ -378,10 +381,11 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
                 [&4_i32.to_be_bytes()[..], &[0], &[0xff; 4], &[0, 0, 0, 1, b'/', 0]].concat();
             request(&mut bytes, &hello(), 14, &body);
         }
-        // A token of SASL, which nobody has set up (OP-102), and none at all.
+        // A SASL token without SASL configured (OP-102), and a null token.
         Nonsense::Token => request(&mut bytes, &hello(), 102, &[0, 0, 0, 1, b't']),
         Nonsense::NoToken => request(&mut bytes, &hello(), 102, &[0xff; 4]),
-        // An auth packet that ends too early, or is of a scheme that proves nothing, or asks for an ensemble (ACL-14).
+        // An auth packet that is truncated, of a scheme that the client cannot prove, or naming an
+        // ensemble (ACL-14).
         Nonsense::HalfAuth if noise[0] & 1 == 0 => {
             request(&mut bytes, &hello(), 100, &[0, 0, 0, 0, 0, 0, 0, 9, b'd']);
         }
@@ -396,7 +400,7 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
                 RequestFrame { xid, request }.encode(&mut bytes);
             }
         }
-        // More than one connection may be: some packets of it are too many.
+        // More auth data than one connection may hold: several such packets are too many.
         Nonsense::ManyNames => {
             bytes.put_slice(&hello());
             for user in 0..5_u8 {
@@ -410,9 +414,9 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
             let body = [&[0xff; 12][..], &(-1_i64).to_be_bytes()].concat();
             request(&mut bytes, &hello(), 16, &body);
         }
-        // Whatever comes behind the end of its session.
+        // A request after closeSession.
         Nonsense::AfterClose => request(&mut bytes, &hello(), -11, &[]),
-        // Of every operation the beginning.
+        // A truncated body for a random operation.
         Nonsense::Cut => {
             let known: Vec<i32> =
                 (-11..200).filter(|op| OpCode::from_wire(*op).is_some()).collect();
@@ -420,12 +424,12 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
             let body = [0, 0, 0, 2, b'/', b'n', 0, 0, 0, 1, b'x', 0, 0, 0, 0];
             request(&mut bytes, &hello(), op, &body[..usize::from(noise[1]) % body.len()]);
         }
-        // exists of a path that is no text: a surrogate, and a byte that begins nothing.
+        // exists of a path that is not UTF-8: a surrogate, and an invalid byte.
         Nonsense::BrokenText => {
             let path = [0, 0, 0, 6, b'/', 0xed, 0xa0, 0x80, 0xff, b'x', 0];
             request(&mut bytes, &hello(), 3, &path);
         }
-        // create without a list, alone and in a multi; a multi with an operation of a null path.
+        // create without an ACL, alone and in a multi; a multi with an operation of a null path.
         Nonsense::NoList => {
             let create = [&[0, 0, 0, 2, b'/', b'l'][..], &[0xff; 8], &[0; 4]].concat();
             match noise[0] % 3 {
@@ -434,14 +438,15 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
                 _ => request(&mut bytes, &hello(), 14, &multi(2, &[0xff; 8])),
             }
         }
-        // A write in a multiRead, and what is no part of a multi at all (MULTI-06).
+        // A write in a multiRead, and operations that a multi cannot contain (MULTI-06).
         Nonsense::Parts => {
             let delete = [0, 0, 0, 2, b'/', b'p', 0xff, 0xff, 0xff, 0xff];
             let (op, part) =
                 *[(22, 2), (14, 16), (14, 777)].get(usize::from(noise[0]) % 3).expect("three");
             request(&mut bytes, &hello(), op, &multi(part, &delete));
         }
-        // A multi of which the last operation has no path, and right behind it what the first one would have done.
+        // A multi whose last operation has a null path, followed by its first operation as a
+        // separate request.
         Nonsense::HalfMulti => {
             let path = format!("/half-{}", noise[0]);
             let create =
@@ -457,13 +462,13 @@ fn nonsense(kind: Nonsense, noise: &[u8; 40]) -> Bytes {
                 RequestFrame { xid, request }.encode(&mut bytes);
             }
         }
-        // It has seen what no server has (HS-05).
+        // A last zxid that no server has reached (HS-05).
         Nonsense::FromTheFuture => bytes.put_slice(&hello_after(Zxid(u64::MAX >> 1))),
     }
     bytes.freeze()
 }
 
-/// Bytes of what stands behind the last operation of a multi.
+/// Bytes of the header that ends a multi.
 const MULTI_END: usize = 9;
 
 /// The body of a multi with one operation.

@@ -1,6 +1,6 @@
-//! One simulated world: servers, clients, what is between them, and the loop that lets things happen.
+//! One simulated world: servers, clients, the network between them, and the event loop.
 //!
-//! Owns the order of events and who gets them. Must not judge.
+//! Owns the order of events and their dispatch. Must not judge.
 
 mod fork;
 mod grow;
@@ -51,17 +51,17 @@ use rogue::{Rogue, Usurped};
 pub use outcome::{Held, Outcome};
 pub use phases::Liveness;
 
-/// Events after which a run is given up as inconclusive: far more than any run needs.
+/// Events after which a run ends as inconclusive: far more than any run needs.
 const EVENTS_MAX: u64 = 200_000_000;
-/// Servers are first started within this time, ns: before the first client comes.
+/// Servers start within this time, ns: before the first client.
 const STAGGER: u64 = 30_000_000;
-/// How long a connection attempt to a machine that is silent takes, ns.
+/// Duration of a connection attempt to a silent machine, ns.
 const DIAL_TIMEOUT: u64 = 3_000_000_000;
 
-/// Nanoseconds.
+/// One millisecond, ns.
 const MS: u64 = 1_000_000;
 
-/// A world.
+/// A simulated ensemble with its clients.
 pub struct World {
     shared: Shared,
     nodes: BTreeMap<ServerId, Node>,
@@ -69,36 +69,36 @@ pub struct World {
     intruders: BTreeMap<ConnId, Intruder>,
     rogues: BTreeMap<ConnId, Rogue>,
     usurped: Option<Usurped>,
-    /// Partitions of which something else begins first; the queue says when.
+    /// Planned partitions; an [`Event::Parts`] starts each.
     partitions: Vec<Partition>,
-    /// Randomness of each kind of fault.
+    /// Random streams, one per kind of fault.
     fault_dice: [Dice; Fault::ALL.len()],
-    /// No connection is made until then.
+    /// All connection attempts of clients are refused until then.
     refusing_until: Instant,
-    /// What must not strike.
+    /// The fault whose strike fails the run.
     trips: Option<Fault>,
-    /// What strikes at this moment.
+    /// The fault that strikes at this moment.
     striking: Option<Fault>,
-    /// When the phase of faults is over.
+    /// End of the phase of faults.
     ends: Instant,
-    /// Forks to come, the next one last.
+    /// Forks still to come, the next one last.
     forks: Vec<Fork>,
     in_order: bool,
-    /// The run ends there, because somebody wants to see what is there.
+    /// The condition at which the run ends early, for inspection.
     stop: Stop,
-    /// It has ended there, and why.
+    /// Why the run ended early.
     stopped: Option<String>,
-    /// The run is given up, without a verdict, after this time or this event.
+    /// The run ends as inconclusive after this time or this event.
     give_up: (Instant, u64),
     growth: Growth,
-    /// The server whose disk was taken away last, until it has everything again.
+    /// The server whose disk was wiped or damaged last.
     wiped: Option<ServerId>,
-    /// How many clients there ever were, intruders included.
+    /// Number of clients so far, intruders included.
     client_ids: u32,
     liveness: Liveness,
-    /// What had happened until the heal.
+    /// Counters at the heal.
     healed: Counts,
-    /// See [`Outcome`].
+    /// See [`Outcome::end_digest`].
     end_digest: Option<u64>,
 }
 
@@ -113,51 +113,51 @@ impl World {
         world
     }
 
-    /// A world in which only that is decided which the schedule says.
+    /// A world whose decisions come only from the schedule.
     pub fn scripted(schedule: &Schedule, story: Story, compare: bool) -> World {
         let agenda = Agenda::scripted(schedule.steps.clone());
         World::build(schedule, schedule.options.clone(), agenda, story, compare)
     }
 
-    /// All that is decided will be in the outcome, with what it does.
+    /// Records all decisions, with a description of their effects.
     pub fn recorded(mut self) -> World {
         self.shared.agenda.keep_record(true);
         self
     }
 
-    /// The same without words.
+    /// Records all decisions without descriptions.
     pub fn noted(mut self) -> World {
         self.shared.agenda.keep_record(false);
         self
     }
 
-    /// With nobody looking on: for measuring what that costs.
+    /// Disables oracles and trace, to measure their cost.
     pub(crate) fn unwatched(self) -> World {
         let mut world = self.unjudged();
         world.shared.trace.stop();
         world
     }
 
-    /// With nobody who would notice a broken promise.
+    /// Disables the oracles.
     pub(crate) fn unjudged(mut self) -> World {
         self.shared.judge.stop();
         self
     }
 
-    /// Lets the first thing happen: for measuring how long that takes.
+    /// Runs up to the first event, to measure the start-up time.
     pub(crate) fn first_event(&mut self) {
         if let Some(at) = self.next_at() {
             self.run_until(at);
         }
     }
 
-    /// The run fails when this fault strikes.
+    /// Fails the run when this fault strikes.
     pub(crate) fn tripped_by(mut self, fault: Option<Fault>) -> World {
         self.trips = fault;
         self
     }
 
-    /// It ends where somebody wants it to.
+    /// Ends the run at `stop`.
     pub fn stopping(mut self, stop: Stop) -> World {
         if let Some(id) = stop.promise() {
             self.shared.judge.look_only_for(id);
@@ -166,7 +166,7 @@ impl World {
         self
     }
 
-    /// Without a verdict by then, or after so many events, there is none.
+    /// Ends the run as inconclusive after this time or this event.
     pub fn given_up_at(mut self, at: Instant, events: u64) -> World {
         self.give_up = (at, events);
         self
@@ -196,7 +196,7 @@ impl World {
             queue: Queue::new(tie),
             agenda,
             targets: Targets::new(&options.rules, seeds),
-            // Any start will do, as long as it is not one that a fixed number could be taken for.
+            // A large random start keeps session and connection numbers distinct from constants.
             net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
             reach: Reach::default(),
             roles: Roles::default(),
@@ -322,12 +322,12 @@ impl World {
     fn add_client(&mut self, mut start: Dice) {
         let id = self.next_client();
         self.clients.insert(id, Client::new(id, &mut self.shared));
-        // Not before the first server may be there.
+        // Clients start after the servers, which start within [`STAGGER`].
         let after = start.range(50_000_000, 250_000_000);
         self.shared.after(after, Event::Birth { client: id, life: 0 });
     }
 
-    /// Lets things happen up to `until`, or to a fork. Says whether the run may go on.
+    /// Processes events up to `until` or up to a fork. Returns whether the run may go on.
     fn run_until(&mut self, until: Instant) -> bool {
         let end = self.stop.until.map_or(until, |stop| stop.min(until));
         while let Some(at) = self.next_at().filter(|at| *at <= end) {
@@ -372,7 +372,7 @@ impl World {
         queue.into_iter().chain(agenda).min()
     }
 
-    /// Somebody has decided something.
+    /// Carries out a decision.
     fn act(&mut self, due: Due) {
         match due {
             Due::Strike(fault) => self.strike(fault),
@@ -546,7 +546,7 @@ impl World {
         }
     }
 
-    /// A server's attempt to have a link gets to the other one, if it can.
+    /// A server's attempt to open a link reaches the other server, if it can.
     fn dial_peer(&mut self, from: ServerId, life: u64, conn: ConnId, to: ServerId) {
         let (node, _) = self.node(from);
         if node.life() != life || !node.is_up() {
@@ -575,7 +575,8 @@ impl World {
         shared.after(after, Event::PeerDialled { from, life, conn, to, stands });
     }
 
-    /// Somebody wants a connection. Gives it, if it comes about, and the time until that is known.
+    /// A client's connection attempt. Returns the connection if it succeeds, and the time until the
+    /// client learns the result, ns.
     fn dial(&mut self, client: ClientId, server: ServerId) -> (Option<ConnId>, u64) {
         let shared = &mut self.shared;
         let conn = shared.net.deal();
@@ -611,7 +612,7 @@ impl World {
     }
 }
 
-/// A server and what it acts through, borrowed apart.
+/// A server and the shared state, borrowed separately.
 fn split<'a>(
     nodes: &'a mut BTreeMap<ServerId, Node>,
     shared: &'a mut Shared,

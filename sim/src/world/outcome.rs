@@ -1,4 +1,4 @@
-//! What is left of a world when its run has ended.
+//! The result of a world.
 //!
 //! Owns that record. Must not judge it.
 
@@ -22,15 +22,15 @@ use crate::trace::{Story, Trace};
 pub struct Outcome {
     /// The first failure.
     pub failure: Option<Failure>,
-    /// It was given up before a verdict.
+    /// The run ended before a verdict, because it exceeded its time or its events.
     pub inconclusive: bool,
-    /// It was stopped before a verdict, as somebody wanted, and why there.
+    /// Why the run ended early at a requested stop.
     pub stopped: Option<String>,
-    /// The fork that it has not got to.
+    /// The next fork whose place the run did not reach.
     pub unforked: Option<Fork>,
     /// Virtual time at the end.
     pub ended: Instant,
-    /// The fingerprint.
+    /// Fingerprint of the trace.
     pub hash: u128,
     /// Number of events in the trace.
     pub events: u64,
@@ -38,41 +38,41 @@ pub struct Outcome {
     pub tally: Tally,
     /// How often each promise was checked.
     pub checks: Vec<(&'static str, u64)>,
-    /// How long the service took to recover after the heal.
+    /// Recovery times after the heal.
     pub liveness: Liveness,
-    /// Who was healed, where not all were; else nothing.
+    /// Servers that the heal left out, in words; empty if it covered all.
     pub healed: String,
-    /// Of the state that all servers have got to, where the run has got to its audit.
+    /// Digest of the state that all servers agree on, if the run reached its final audit.
     pub end_digest: Option<u64>,
-    /// Who led and followed when.
+    /// The role of each server over time.
     pub roles: Roles,
-    /// Which fault hit whom.
+    /// The faults that struck, with their targets.
     pub strikes: Strikes,
-    /// What has happened, where it was to be collected.
+    /// The collected events, if requested.
     pub chronicle: Option<Box<Chronicle>>,
-    /// What was there at the end, where the run was to be stopped for a look.
+    /// The contents of servers, disks and queue at the end, if the run had a stop.
     pub held: Held,
-    /// Trace lines kept, and hashes by event, where asked for.
+    /// Trace lines and hashes per event, if requested.
     pub trace: Trace,
-    /// What was decided, where that was asked for.
+    /// The decisions, if recorded.
     pub steps: Option<Vec<Step>>,
-    /// What has struck at marks.
+    /// Faults that struck at marks.
     pub rules: Vec<Rule>,
     /// Steps that hit each mark before the heal.
     pub hits: [u32; Mark::ALL.len()],
 }
 
-/// What only a look into servers, disks and the queue shows, in words.
+/// Contents of servers, disks and queue as text.
 #[derive(Debug, Default)]
 pub struct Held {
     /// By server.
     pub servers: BTreeMap<ServerId, String>,
-    /// What will happen, the next first.
+    /// Future events, the next one first.
     pub queue: Vec<String>,
 }
 
 impl Outcome {
-    /// Of a world that fell apart: code of the simulator has panicked, and with it is gone what there was.
+    /// The outcome of a panic in the simulator's own code, which loses the world's state.
     pub(crate) fn panicked(said: String) -> Outcome {
         let Check { class, id, sentence } = Check::SIMULATOR;
         let (at, event, evidence) = (Instant::default(), 0, vec![said]);

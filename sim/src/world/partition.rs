@@ -1,6 +1,6 @@
-//! Servers that cannot reach each other.
+//! Partitions between servers.
 //!
-//! Owns which pairs are cut off, and for how long. Clients reach every server meanwhile.
+//! Owns which pairs are cut, and for how long. Clients still reach every server.
 
 use zabkeeper_core::{Instant, ServerId};
 
@@ -14,14 +14,14 @@ use crate::stream::{Break, End, Party};
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
-/// What was under way arrives within this time after the end of a partition, ns, or within as long as that has lasted:
-/// senders try again now and then, and wait twice as long each time.
+/// Bytes in flight arrive within this time after the end of a partition, ns, or within the
+/// partition's own duration if that is longer: TCP retransmits with exponential backoff.
 const RETRANSMISSION: u64 = 400 * MS;
 
-/// From whom nothing gets to whom.
+/// Sender and receiver of a cut direction.
 type Direction = (ServerId, ServerId);
 
-/// One that begins later than the strike that it belongs to.
+/// A partition that begins later than the strike that it belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Partition {
     fault: Fault,
@@ -32,16 +32,17 @@ pub(super) struct Partition {
 
 #[derive(Clone, Debug)]
 enum Whom {
-    /// Nothing passes in these directions.
+    /// Cuts these directions.
     Cut(Vec<Direction>),
-    /// Nothing passes to or from whoever leads the newest epoch by then.
+    /// Cuts both directions around the leader of the newest epoch at that time.
     Leader,
-    /// Nothing passes to or from this one, and only the others learn of it.
+    /// Cuts both directions around this server; only the other servers see their links break.
     Unaware(ServerId),
 }
 
 impl World {
-    /// A partition begins, around the server `only` where one is given; says whether there was anything to part.
+    /// Begins a partition, around the server `only` if given. Returns whether there was anything to
+    /// cut.
     pub(super) fn part(&mut self, fault: Fault, only: Option<ServerId>) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let leaders = self.leaders();
@@ -69,7 +70,7 @@ impl World {
         }
         let patience = self.shared.options.server.sync_limit_ns();
         let lasts = match unaware {
-            // About as long as it takes itself for the leader.
+            // Around the time that an isolated leader needs to notice the loss of its quorum.
             Some(_) => dice.range(patience / 2, 2 * patience),
             None => dice.magnitude(50, 20_000) * MS,
         };
@@ -82,7 +83,8 @@ impl World {
         true
     }
 
-    /// It speaks on for a moment and hears no answers before it is cut off: some arrive when it is no leader any more.
+    /// The leader can still send for a moment but receives nothing; then it is cut off completely.
+    /// Some of the replies arrive after it has lost the leadership.
     fn keep_from(&mut self, fault: Fault, leader: ServerId, until: Instant) {
         let patience = self.shared.options.server.sync_limit_ns();
         let after = self.fault_dice[fault as usize].below(patience / 4);
@@ -92,18 +94,18 @@ impl World {
         self.part_later(fault, after, Whom::Unaware(leader), until);
     }
 
-    /// Nothing passes to or from it, and only the others learn of it.
+    /// Cuts both directions around the server; only the other servers see their links break.
     fn cut_unaware(&mut self, fault: Fault, server: ServerId, until: Instant) {
         self.cut_all(fault, self.all_around(server), until);
         self.leave_unaware(server, until);
     }
 
-    /// Between this server and all others.
+    /// Both directions between this server and all others.
     pub(super) fn all_around(&self, server: ServerId) -> Vec<Direction> {
         between(server, &Vec::from_iter(self.nodes.keys().copied()))
     }
 
-    /// Its links break, and only the others learn of it.
+    /// Breaks the server's links so that only the other ends learn of it.
     pub(super) fn leave_unaware(&mut self, server: ServerId, until: Instant) {
         let shared = &mut self.shared;
         shared.tell(|| format!("s{server} does not learn of it"));
@@ -120,9 +122,9 @@ impl World {
         self.press_upon(server, until);
     }
 
-    /// A leader and some of its followers, never half of the servers, are left behind with what only they have logged.
-    /// They come back one by one, and some time after each return whoever leads by then is cut off, so that one of those
-    /// who have come back may lead when the next one does.
+    /// Leaves behind a leader and some of its followers, fewer than half of the servers, with log
+    /// entries that only they have. They return one by one. Some time after each return the current
+    /// leader is cut off, so that a returned server may lead when the next one returns.
     pub(super) fn leave_behind(&mut self) -> bool {
         let fault = Fault::NetStragglers;
         let mut rest: Vec<ServerId> = self.nodes.keys().copied().collect();
@@ -176,7 +178,7 @@ impl World {
         self.shared.after(after, Event::Parts { partition: number });
     }
 
-    /// What was planned begins, if there are still faults.
+    /// Begins a planned partition, if faults still strike.
     pub(super) fn part_as_planned(&mut self, number: usize) {
         let Partition { fault, whom, until, dice } = self.partitions[number].clone();
         let newest = || self.leaders_by_epoch().pop().map(|leader| self.all_around(leader));
@@ -207,7 +209,7 @@ impl World {
         self.hit_and_cut(fault, cut, until);
     }
 
-    /// The same without a word of it in the trace.
+    /// Like `cut_all`, without a record in the trace.
     pub(super) fn hit_and_cut(&mut self, fault: Fault, cut: Vec<Direction>, until: Instant) {
         self.shared.hit(Hit::Pairs(cut.clone()), Some(until));
         for (from, to) in cut {
@@ -215,7 +217,7 @@ impl World {
         }
     }
 
-    /// Nothing more passes in this direction: what is under way waits.
+    /// Cuts one direction: bytes in flight wait until the partition ends.
     pub(super) fn cut_off(&mut self, fault: Fault, from: ServerId, to: ServerId, until: Instant) {
         let shared = &mut self.shared;
         shared.reach.cut(from, to, until);
@@ -241,7 +243,7 @@ impl World {
             shared.net.stall(conn, end, late);
             over = over.max(late);
         }
-        // What waits arrives long after the end of it (seed 0x2d001e000ab9, L8).
+        // Stalled bytes may arrive long after the end of the partition (seed 0x2d001e000ab9, L8).
         shared.observe(Observation::Struck { servers: &servers, until: over });
     }
 }
@@ -250,7 +252,7 @@ fn low(id: u64) -> u8 {
     u8::try_from(id).expect("at most seven servers")
 }
 
-/// Between one server and all others, or, in part, one of them.
+/// Between one server and all others or, for `NetPartial`, one other server.
 fn around(fault: Fault, servers: &[ServerId], one: ServerId, dice: &mut Dice) -> Vec<Direction> {
     let others: Vec<ServerId> = servers.iter().copied().filter(|other| *other != one).collect();
     if others.is_empty() {
@@ -267,7 +269,7 @@ fn around(fault: Fault, servers: &[ServerId], one: ServerId, dice: &mut Dice) ->
     between(one, &others)
 }
 
-/// Both directions between one server and these, whether it is among them or not.
+/// Both directions between `one` and each of the `others` except itself.
 fn between(one: ServerId, others: &[ServerId]) -> Vec<Direction> {
     let others = others.iter().copied().filter(|other| *other != one);
     others.flat_map(|other| [(one, other), (other, one)]).collect()
@@ -279,13 +281,13 @@ fn take(servers: &mut Vec<ServerId>, dice: &mut Dice) -> ServerId {
     one
 }
 
-/// Both directions between two parts.
+/// Both directions between two random groups.
 fn split(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
     let one_way = one_way(servers, dice);
     one_way.into_iter().flat_map(|(from, to)| [(from, to), (to, from)]).collect()
 }
 
-/// From one part to the other.
+/// From one random group to the other.
 fn one_way(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
     let inside: Vec<bool> = servers.iter().map(|_| dice.chance(1, 2)).collect();
     let part = |wanted| {
@@ -294,7 +296,7 @@ fn one_way(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
     part(true).flat_map(|from| part(false).map(move |to| (from, to))).collect()
 }
 
-/// Both directions between some pairs, which may leave everybody reachable through somebody.
+/// Both directions between random pairs; all servers may still be connected through others.
 fn partial(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
     let mut cut = Vec::new();
     for (index, one) in servers.iter().enumerate() {
@@ -307,8 +309,8 @@ fn partial(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
     cut
 }
 
-/// To one server, from it, or both. Where it is both, the others may learn of it at once: then it takes itself for the
-/// leader for longer than they do.
+/// To one server, from it, or both. In the last case the other servers may learn of it at once; the
+/// server then believes to be the leader for longer than they do.
 fn isolated(servers: &[ServerId], one: ServerId, dice: &mut Dice) -> (Vec<Direction>, bool) {
     let ways = dice.below(5);
     let mut cut = between(one, servers);
@@ -334,7 +336,7 @@ mod tests {
     const FIVE: [ServerId; 5] = [ServerId(1), ServerId(2), ServerId(3), ServerId(4), ServerId(5)];
 
     #[test]
-    fn a_split_has_two_parts_that_are_whole_and_a_one_way_cut_is_one_way() {
+    fn split_is_symmetric_and_one_way_cut_is_not() {
         let mut dice = dice();
         for _ in 0..100 {
             let cut = split(&FIVE, &mut dice);
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_cuts_leave_bridges_and_isolation_has_four_forms() {
+    fn partial_cut_leaves_bridges_and_isolation_has_four_forms() {
         let mut dice = dice();
         let lone =
             |cut: &[Direction], s| FIVE.iter().filter(|o| **o != s).all(|o| cut.contains(&(s, *o)));
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_cannot_be_parted() {
+    fn single_server_has_no_partition() {
         let one = &FIVE[..1];
         for _ in 0..20 {
             assert!(split(one, &mut dice()).is_empty() && partial(one, &mut dice()).is_empty());

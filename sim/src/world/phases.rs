@@ -14,43 +14,43 @@ use crate::seed::Dice;
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
-/// New clients that come after the heal, to prove that new sessions work.
+/// Clients added after the heal, which prove that new sessions work.
 const NEWCOMERS: u32 = 2;
-/// Nothing waits longer than this, once nothing goes wrong, ns.
+/// Upper bound of any wait after the heal, ns, apart from the time for servers that are left out.
 const LIVENESS_MAX: u64 = 120_000 * MS;
-/// Rounds that a client may make before it finds a server that serves.
+/// Attempts that a client may make before it finds a serving server.
 const ROUNDS: u64 = 4;
-/// How long queues may take to drain when nobody asks for anything, ns.
+/// Time in which queues must drain without requests, ns.
 const SETTLE_MAX: u64 = 30_000 * MS;
-/// Leaders that may be elected after the heal, besides those that follow a used up epoch: one that nobody could hear
-/// yet, one whose followers come too late, and the one that stays.
+/// Leaders that may be elected after the heal, apart from those that follow an exhausted epoch: one
+/// that no server could reach yet, one whose followers come too late, and the final one.
 const REIGNS_MAX: u64 = 3;
-/// Notifications that an election may take for each pair of servers. Each says its vote to all, changes it at most as
-/// often as there are others, and repeats it more and more rarely while it waits.
+/// Notifications that an election may take per pair of servers. Each server sends its vote to all,
+/// changes it at most as often as there are other servers, and repeats it with growing intervals.
 const NOTIFICATIONS_MAX: u64 = 40;
-/// How often the world looks whether a phase is over, ns.
+/// Interval at which the world checks whether a phase is over, ns.
 const LOOK: u64 = 20 * MS;
-/// Handles that a store may hold: a segment, the state file, a snapshot, some for what it is about to do, and the
-/// snapshots that its reader has sent to as many links.
+/// Handles that a store may hold: a segment, the state file, a snapshot, some for its next
+/// operations, and the snapshots that its reader has sent to up to 64 links.
 const HANDLES_MAX: u32 = 8 + 64;
-/// Ticks, by the slowest clock, after which a server that had no room for a snapshot has tried again at the latest.
+/// Ticks, by the slowest clock, within which a server without room for a snapshot tries again.
 const PAUSE_TICKS: u32 = 2 * 256;
 
-/// How long the service took to recover, and how long it might have.
+/// Time of the recovery after the heal, and its bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Liveness {
-    /// ns until all fresh writes had succeeded.
+    /// Time until all probe writes had succeeded, ns.
     pub took: u64,
-    /// ns allowed.
+    /// The bound of `took`, ns.
     pub bound: u64,
-    /// Leaders that have been elected since the heal.
+    /// Leaders elected since the heal.
     pub reigns: u64,
-    /// Notifications that were sent since then.
+    /// Notifications sent since the heal.
     pub notifications: u64,
 }
 
 impl World {
-    /// All phases. Says whether there is a verdict.
+    /// Runs all phases. Returns whether there is a verdict.
     pub(super) fn phases(&mut self) -> bool {
         self.begin_phase("faults");
         self.await_fork();
@@ -60,7 +60,7 @@ impl World {
         done || self.shared.judge.failure().is_some()
     }
 
-    /// A fork may move its end, also one at the last thing that happens before it.
+    /// A fork may move the end of the phase, even a fork at the phase's last event.
     fn faults_phase(&mut self) -> bool {
         let bounded = self.shared.options.fault_events > 0;
         loop {
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Has so much happened that more is rather to be expected of another run?
+    /// Whether the run has had so many events that another run is the better investment.
     fn is_worn_out(&self) -> bool {
         let most = self.shared.options.fault_events;
         most > 0 && self.shared.trace.events() >= most
@@ -87,13 +87,14 @@ impl World {
         self.shared.note(Kind::Phase, (0, 0), name.as_bytes(), || name.to_owned());
     }
 
-    /// The bound of the liveness phase: a client notices a dead connection within its session timeout, connects again
-    /// within its pauses, and servers may meanwhile have to notice the same, start, elect a leader and join it, for
-    /// which they may need a second attempt. Each server that is left out may cost a client a vain attempt in each round,
-    /// and servers as much.
+    /// The bound of the liveness phase. A client notices a dead connection within its session
+    /// timeout and reconnects within its delays; servers meanwhile may have to notice the same,
+    /// start, elect a leader and join it, possibly in a second attempt. Each server left out may
+    /// cost a client one vain attempt per round, and other servers as much.
     fn liveness_bound(&self) -> u64 {
         let options = &self.shared.options;
-        // Who pings late is as late to give up a server.
+        // The library derives both its ping and its disconnect time from one timeout, so a client
+        // that pings late also disconnects late.
         let late = if options.workload.late_one_in > 0 { options.workload.late_percent } else { 0 };
         let longest_ms = options.workload.session_ms.1 * u64::from(late * 3).max(100) / 100;
         let vain = DIAL_TIMEOUT + longest_ms * MS / u64::from(options.servers);
@@ -116,13 +117,13 @@ impl World {
             .collect()
     }
 
-    /// Everything is well again, or a quorum is, and that must show.
+    /// Heals the world; then it must recover within the bound.
     pub(super) fn liveness_phase(&mut self) -> bool {
         self.heal();
         self.prove_liveness()
     }
 
-    /// Fresh writes of all old sessions and of new ones must succeed.
+    /// New writes of all old sessions and of new ones must succeed.
     fn prove_liveness(&mut self) -> bool {
         let healed = self.shared.now;
         self.liveness.bound = self.liveness_bound();
@@ -155,7 +156,8 @@ impl World {
         true
     }
 
-    /// Nothing goes on, and who waits for whom. `idle` do not serve.
+    /// Reports missing progress with the wait-for relation. `idle` are the servers that do not
+    /// serve.
     fn report_waiting(&mut self, idle: &[ServerId]) {
         let waits = self.waits().join("\n");
         if !idle.is_empty() {
@@ -167,7 +169,8 @@ impl World {
         self.shared.hold(Check::WRITES, Err(waits));
     }
 
-    /// Nobody asks for anything: queues must drain, and where there is a rest, they must be empty after it, too.
+    /// Without further requests queues must drain; after a rest, if configured, they must be empty
+    /// again.
     pub(super) fn settle(&mut self) -> bool {
         self.begin_phase("settle");
         self.some_leave();
@@ -185,7 +188,8 @@ impl World {
         self.shared.judge.failure().is_none()
     }
 
-    /// Whose sessions end by themselves while nobody asks for anything. A schedule keeps how many leave, and its seed who.
+    /// Some clients leave, so their sessions expire during the rest. A schedule stores the odds;
+    /// its seed decides which.
     fn some_leave(&mut self) {
         let one_in = u64::from(self.shared.options.gone_one_in);
         if one_in == 0 {
@@ -217,10 +221,11 @@ impl World {
         }
     }
 
-    /// Nothing has gone wrong since the heal, so there was little reason to elect anybody, but that epochs are used up.
-    /// What was said before it, and is heard by a server that stood still, still changes its vote, or its round, which it
-    /// tells to all others, and each of them may answer: two servers had repeated themselves to a third one for seconds
-    /// (0xd28005a6 of the session profile), five had gone through 155 rounds (a fork of 0x2d00070016e8 of the swarm).
+    /// No fault has struck since the heal, so elections are rare, apart from exhausted epochs.
+    /// Notifications from before the heal that reach a paused server late still change its vote or
+    /// its round; it sends that to all others, and each may answer. Examples: 0xd28005a6 of the
+    /// session profile, where two servers repeated notifications to a third one for seconds, and a
+    /// fork of 0x2d00070016e8 of the swarm with 155 rounds among five servers.
     fn count_elections(&mut self) {
         let (before, counts) = (&self.healed, &self.shared.tally.counts);
         let reigns = counts.reigns - before.reigns;
@@ -251,7 +256,7 @@ impl World {
         self.core().find_map(|node| node.unrest(&self.shared.outside))
     }
 
-    /// How servers differ in what they have applied, if they do. Whether the trees are equal is for the audit.
+    /// The difference in what servers have applied, if any. The audit compares the trees.
     fn apart(&self) -> Option<String> {
         let applied = |node: &Node| Some((node.id(), node.status()?.applied));
         let all: Vec<_> = self.core().filter_map(applied).collect();
@@ -259,7 +264,7 @@ impl World {
         (!alike).then(|| format!("applied: {all:?}"))
     }
 
-    /// Ground truth against what servers say, and nothing left over.
+    /// Compares disks with what servers report, and checks that no resource is left over.
     pub(super) fn audit(&mut self) -> bool {
         self.begin_phase("audit");
         let shared = &mut self.shared;
@@ -272,7 +277,7 @@ impl World {
             };
             let server = node.id();
             if shared.outside.contains_key(&server) {
-                // What is on its disk must be something that can be recovered, and what it was commanded to hold.
+                // Its disk must be recoverable, and hold what the server was ordered to write.
                 node.examine(shared);
                 continue;
             }
@@ -294,7 +299,7 @@ impl World {
             let limits = node.limits();
             let longest = shared.options.server.tick() * PAUSE_TICKS;
             let waits = node.lacked_room().is_some_and(|at| shared.now < at.after(longest));
-            // Where a learner was slow, older ones stay until the next one is complete.
+            // A slow learner holds old snapshots until the next snapshot is complete.
             let most =
                 if held_back { usize::MAX } else { 1 + limits.snapshots_kept.max(1) as usize };
             let kept = left_over(&node.disk().borrow().names(), most)
@@ -311,7 +316,8 @@ impl World {
     }
 }
 
-/// Is there more on a disk than its server needs, which has at most so many snapshots? Nothing is being written any more.
+/// Fails if a disk has unfinished files, or more than `most` snapshots. Nothing is being written
+/// any more.
 fn left_over(names: &[String], most: usize) -> Result<(), String> {
     let which = |is: fn(&str) -> bool| -> Vec<&str> {
         names.iter().map(String::as_str).filter(|name| is(name)).collect()
@@ -327,8 +333,9 @@ fn left_over(names: &[String], most: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Are snapshots taken as often as they are wanted? Counted within the newest epoch, whose counters have no gaps. One or two
-/// may have been given up for a leader's, which then did not arrive. Who had no room waits longer each time.
+/// Fails if snapshots are taken less often than configured. Only the newest epoch counts, since its
+/// counters have no gaps. One or two snapshots may have been given up for a leader's snapshot that
+/// did not arrive. A server without room (`waits`) retries with growing delays.
 fn goes_on((snapshot, applied): (Zxid, Zxid), limits: &Limits, waits: bool) -> Result<(), String> {
     if waits {
         return Ok(());

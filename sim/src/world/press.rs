@@ -1,7 +1,7 @@
-//! What is asked of a leader that is one no longer, and does not know it.
+//! Requests to a deposed leader that does not know yet that it has lost the leadership.
 //!
-//! Owns when, and by whom. All of it are calls and strikes like any others, which schedules say by themselves; under a
-//! schedule there is nothing else.
+//! Owns when they are made, and by which clients. They are ordinary calls and strikes, which
+//! schedules list as their own steps; under a schedule this module does nothing.
 
 use zabkeeper_core::{Instant, ServerId};
 
@@ -12,8 +12,8 @@ use crate::stream::Party;
 use crate::workload::Op;
 
 impl World {
-    /// Others have been told that this leader is gone, and it will not learn of that before `until`: what it should not
-    /// say meanwhile is asked often, for that is soon over.
+    /// The other servers know that this leader is cut off, and it will not learn of that before
+    /// `until`. Requests come often, because its leadership ends soon.
     pub(super) fn press_upon(&mut self, server: ServerId, until: Instant) {
         let tick = u64::from(self.shared.options.server.tick_ms) * 1_000_000;
         let after = self.fault_dice[Fault::NetIsolateLeader as usize].exponential(tick / 8);
@@ -23,7 +23,8 @@ impl World {
         }
     }
 
-    /// It is asked something, if there is another leader by now, or somebody else begins anew, whom it will not know.
+    /// Makes one request, if another leader exists by now: a sync, or a strike that takes over or
+    /// closes a session.
     pub(super) fn press(&mut self, server: ServerId, until: Instant) {
         if !self.shared.is_faulty() {
             return;

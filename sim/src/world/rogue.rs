@@ -1,13 +1,15 @@
-//! Somebody in the place of a server who speaks the language of servers, and says what is not its to say.
+//! Rogues: peers that imitate a server in the quorum protocol and send messages that they may not
+//! send.
 //!
-//! Owns what it says. A real server must refuse it or drop the link, and the ensemble must not suffer more than from any
-//! link that breaks.
+//! Owns those messages. A real server must refuse them or drop the link; the ensemble must not
+//! suffer more than from a broken link.
 //!
-//! Servers believe whoever greets for another one, so a rogue stays within what they can be sure of all the same. As a
-//! learner it says from the start that its history is `Lost`, which counts nowhere, and it never says a word of which
-//! a leader might count something: no acknowledgement of the epoch that is being begun, no answer to a ping that was
-//! sent, no write. As a leader it names no epoch that the other one has not promised already, and then orders only
-//! what nobody may do: to forget what is committed, or to log what does not follow.
+//! Servers trust the id in a peer's greeting, so a rogue sends only what cannot break a safety
+//! promise. As a learner it declares its history `Lost`, which counts in no quorum, and it never
+//! sends a message that a leader might count: no `AckEpoch` for the epoch being established, no
+//! answer to a ping that was sent, no write. As a leader it names only epochs that the other server
+//! has accepted already or must refuse, and then sends only illegal orders: to truncate committed
+//! transactions, or to log ones that do not follow.
 
 use bytes::Bytes;
 use zabkeeper_core::peer::frame::Writer;
@@ -30,24 +32,24 @@ use crate::stream::{Break, End, Party};
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
-/// Beyond whatever a run gets to.
+/// Beyond any zxid of a run.
 const FAR: Zxid = Zxid(u64::MAX >> 1);
 
-/// One of them.
+/// A rogue peer.
 #[derive(Debug)]
 pub(super) struct Rogue {
     /// The server that it talks to.
     server: ServerId,
-    /// For whom it greets.
+    /// The server id in its greeting.
     mask: ServerId,
     leads: bool,
-    /// What it has said, and will say.
+    /// Messages sent, and messages to send in total.
     said: u64,
     words: u64,
     dice: Dice,
 }
 
-/// Whoever wants to reach this server reaches a rogue.
+/// Dials to this server reach a rogue.
 #[derive(Debug)]
 pub(super) struct Usurped {
     server: ServerId,
@@ -56,7 +58,8 @@ pub(super) struct Usurped {
 }
 
 impl World {
-    /// A rogue connects to a server, often to one that leads, or takes the place of one for a while. Says whether it could.
+    /// A rogue connects to a server, often to a leader, or receives the dials to a server for a while.
+    /// Returns whether it could.
     pub(super) fn send_rogue(&mut self, server: ServerId) -> bool {
         let others: Vec<ServerId> = self.nodes.keys().copied().filter(|id| *id != server).collect();
         let leader = self.leaders().first().copied();
@@ -86,8 +89,8 @@ impl World {
         true
     }
 
-    /// In whose name a rogue comes: in that of a server whose link is well, it would wait, and be refused. So it takes that of one
-    /// without a link, or breaks a link first; or it waits all the same.
+    /// The server that a rogue claims to be. A server with an established link would make it wait and
+    /// be refused, so it claims to be one without a link, or breaks a link first, or waits.
     fn free_place(&mut self, server: ServerId, mask: ServerId, dice: &mut Dice) -> ServerId {
         let linked = self.nodes.get(&server).map(Node::linked_by).unwrap_or_default();
         let others = self.nodes.keys().copied().filter(|id| *id != server);
@@ -101,7 +104,7 @@ impl World {
         if free.is_empty() || dice.chance(1, 4) { mask } else { *dice.pick(&free) }
     }
 
-    /// Breaks what one server has dialled to another, so that its place becomes free.
+    /// Breaks the links that one server has dialled to another.
     fn break_links_from(&mut self, from: ServerId, to: ServerId) {
         let parties = [Party::Server(from), Party::Server(to)];
         let shared = &mut self.shared;
@@ -128,7 +131,7 @@ impl World {
         let dice = usurped.dice.fork();
         let rogue = Rogue { server: from, mask: to, leads: true, said: 0, words: 0, dice };
         self.begin_rogue(conn, [Party::Server(from), Party::Stranger], rogue);
-        // The answer to a greeting, which it does not wait for.
+        // The answer to the greeting, sent without waiting for that greeting.
         self.send_as_rogue(conn, End::Acceptor, greeting(Channel::Quorum, to, from));
         true
     }
@@ -146,7 +149,7 @@ impl World {
         self.rogues.insert(conn, rogue);
     }
 
-    /// A rogue says its next word, or leaves.
+    /// A rogue sends its next message, or disconnects.
     pub(super) fn rogue_turn(&mut self, conn: ConnId) {
         let Some(mut rogue) = self.rogues.remove(&conn) else {
             return;
@@ -178,7 +181,7 @@ impl World {
         shared.schedule_arrivals();
     }
 
-    /// All of them leave.
+    /// Disconnects all rogues.
     pub(super) fn end_rogues(&mut self) {
         self.usurped = None;
         for conn in std::mem::take(&mut self.rogues).into_keys() {
@@ -188,25 +191,25 @@ impl World {
 }
 
 impl Rogue {
-    /// Its end of the link says which type it speaks: the bytes of another one would be read as words that were never meant.
+    /// The direction of the link fixes the message type; the other type's bytes would be misread.
     fn word(&mut self, status: &Status) -> PeerMessage {
         match (self.leads, self.said) {
             (true, 0) => self.first_of_leader(status).into(),
             (true, _) => self.of_leader(status).into(),
-            // One in four forgets to say who it is.
+            // One in four omits `FollowerInfo`.
             (false, 0) if self.dice.chance(3, 4) => self.promise(status).into(),
             (false, _) => self.of_learner().into(),
         }
     }
 
-    /// As a learner: what it has promised so far.
+    /// As a learner: the epoch that it claims to have accepted.
     fn promise(&mut self, status: &Status) -> FromLearner {
         let Epoch(known) = status.accepted_epoch;
         let accepted = match self.dice.below(10) {
             0 => Epoch::END,
             1 => Epoch(0),
             2 => Epoch(known.saturating_add(1)),
-            // The last but one that there can be, and one that is too far ahead for a lone word.
+            // Just below the end of epochs, and too far ahead for a single peer to be believed.
             3 => Epoch(Epoch::END.0 - 2),
             4 => Epoch(known.saturating_add(2 * Epoch::LEAD_MAX)),
             _ => Epoch(known),
@@ -215,7 +218,7 @@ impl Rogue {
         FromLearner::FollowerInfo { accepted, history, ensemble: 0 }
     }
 
-    /// As a learner: what is refused, or counts for nothing from one that is damaged.
+    /// As a learner: messages that are refused, or have no effect with a `Lost` history.
     fn of_learner(&mut self) -> FromLearner {
         let elsewhere = Origin { server: ServerId(99), conn: ConnId(1), request: 1 };
         match self.dice.below(10) {
@@ -249,7 +252,8 @@ impl Rogue {
         }
     }
 
-    /// As a leader: mostly an epoch that the other one has promised, so that it listens to what follows.
+    /// As a leader: mostly an epoch that the other server has accepted, so that it processes what
+    /// follows.
     fn first_of_leader(&mut self, status: &Status) -> FromLeader {
         let Epoch(known) = status.accepted_epoch;
         let epoch = match self.dice.below(9) {
@@ -262,10 +266,10 @@ impl Rogue {
         FromLeader::LeaderInfo { epoch, empty: true, ensemble: 0, blank: false }
     }
 
-    /// As a leader: what nobody may do.
+    /// As a leader: illegal orders.
     fn of_leader(&mut self, status: &Status) -> FromLeader {
         match self.dice.below(7) {
-            // What is committed it must not forget. Before it knows that something is, it would.
+            // Legal while nothing is known to be committed, so only sent afterwards.
             0 if status.committed > Zxid::ZERO => FromLeader::Trunc { to: Zxid::ZERO },
             1 => self.snapshot(),
             2..5 => self.proposal(status),
@@ -274,13 +278,13 @@ impl Rogue {
         }
     }
 
-    /// An old snapshot, or one whose beginning is missing.
+    /// An old snapshot, or one that lacks its first part.
     fn snapshot(&mut self) -> FromLeader {
         let (zxid, index) = *self.dice.pick(&[(Zxid::ZERO, 0), (FAR, 7)]);
         FromLeader::Snap { zxid, index, bytes: Bytes::from_static(b"nothing"), last: false }
     }
 
-    /// A transaction that does not follow, is none, or is another one than it is said to be.
+    /// A transaction out of order, one that does not decode, or one with a different zxid inside.
     fn proposal(&mut self, status: &Status) -> FromLeader {
         let zxid = status.appended.next().unwrap_or(FAR);
         let op = TxnOp::CloseSession;
@@ -294,7 +298,7 @@ impl Rogue {
         FromLeader::Proposal(entry)
     }
 
-    /// As a leader: what it may not say at this time.
+    /// As a leader: messages of the wrong phase.
     fn out_of_place(&mut self) -> FromLeader {
         match self.dice.below(5) {
             0 => FromLeader::NewLeader {

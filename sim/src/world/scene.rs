@@ -1,6 +1,7 @@
-//! Plays a scene (see [`crate::scene`]): one call at a time, each to its end.
+//! Plays a scene (see [`crate::scene`]): one call at a time, each to completion.
 //!
-//! Owns who calls when. Must not judge answers: oracles do, and whoever compares.
+//! Owns the order of callers. Must not judge replies: oracles do, and the code that compares
+//! histories.
 
 use zabkeeper_client::State;
 use zabkeeper_core::Instant;
@@ -11,15 +12,15 @@ use crate::observe::ClientId;
 use crate::scene::{History, Word};
 use crate::workload::Op;
 
-/// Nothing takes longer in a world where nothing goes wrong, ns.
+/// Upper bound of any wait in a world without faults, ns.
 const PATIENCE: u64 = 60_000_000_000;
-/// How often the world looks whether something has come about, ns.
+/// Interval at which the awaited condition is checked, ns.
 const LOOK: u64 = 100_000;
-/// Of so many calls, one is the end of its client's session, as long as there are others.
+/// One in this many calls closes its client's session, as long as other clients remain.
 const LEAVES_ONE_IN: u64 = 150;
 
 impl World {
-    /// Plays it with as many calls, and a walk through what is left.
+    /// Makes this many calls, then reads the whole remaining tree.
     pub(crate) fn scene(mut self, calls: usize) -> Result<History, String> {
         let mut history = History::new();
         let mut dice = self.shared.seeds.stream("scene", 0);
@@ -40,7 +41,7 @@ impl World {
                 continue;
             }
             self.ask(client, &mut history, None)?;
-            // A client may be thrown out for what it has shown.
+            // The server may close a client's session because of the credentials it presented.
             there.retain(|id| self.clients[id].state().is_some());
             if there.is_empty() {
                 break;
@@ -52,7 +53,7 @@ impl World {
         Ok(history)
     }
 
-    /// Ends a client's session.
+    /// Closes a client's session.
     fn dismiss(&mut self, id: ClientId, history: &mut History) -> Result<(), String> {
         let (client, shared) = self.client(id);
         client.stay_away();
@@ -60,7 +61,7 @@ impl World {
         self.until("the end of a session", history, |world| world.clients[&id].state().is_none())
     }
 
-    /// Has a client make a call, or draw one, and awaits the answer.
+    /// A client makes the given call, or draws one, and the world awaits the reply.
     fn ask(
         &mut self,
         id: ClientId,
@@ -75,7 +76,7 @@ impl World {
         self.until("an answer", history, |world| world.clients[&id].calls() == 0)
     }
 
-    /// Looks at every node with its data, list and children.
+    /// Reads data, ACL and children of every node.
     fn walk(&mut self, id: ClientId, history: &mut History) -> Result<(), String> {
         self.ask(id, history, Some(sync()))?;
         let mut paths = vec!["/".to_owned()];
@@ -98,7 +99,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets time pass until `done`, and takes down what clients say and hear.
+    /// Advances time until `done`, and collects the clients' diaries.
     fn until(
         &mut self,
         what: &str,

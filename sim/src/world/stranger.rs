@@ -1,7 +1,8 @@
-//! Connections to the port for servers by those who are none, or who fall silent after their greeting.
+//! Strangers: connections to the quorum port by non-servers, or by peers that fall silent after the
+//! greeting.
 //!
-//! Owns what they send. The server must close what is no greeting or no frame, and not be disturbed: the oracles look
-//! at that meanwhile.
+//! Owns what they send. The server must close a connection with an invalid greeting or frame, and
+//! serve on undisturbed: the oracles check that meanwhile.
 
 use bytes::Bytes;
 use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
@@ -18,7 +19,8 @@ use crate::trace::Kind;
 const MS: u64 = 1_000_000;
 
 impl World {
-    /// Somebody connects, says something, and leaves after a while. Says whether it got a connection.
+    /// A stranger connects, sends its bytes, and disconnects later. Returns whether it was
+    /// accepted.
     pub(super) fn send_stranger(&mut self, server: ServerId) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let shared = &mut self.shared;
@@ -40,7 +42,7 @@ impl World {
         true
     }
 
-    /// What a server says to somebody that it takes for a server is not listened to.
+    /// Strangers ignore what a server sends to them.
     pub(super) fn stranger_hears(&mut self, conn: ConnId, delivery: &Delivery) {
         if matches!(delivery, Delivery::Closed | Delivery::Reset) {
             self.rogues.remove(&conn);
@@ -48,7 +50,7 @@ impl World {
         }
     }
 
-    /// Somebody who is no server leaves.
+    /// A stranger closes its connection.
     pub(super) fn end_stranger(&mut self, conn: ConnId) {
         let shared = &mut self.shared;
         if let Some([dialler, _]) = shared.net.parties(conn) {
@@ -59,13 +61,13 @@ impl World {
     }
 }
 
-/// A greeting in the name of a server; it is the answer to one, too.
+/// A greeting in the name of a server; the same bytes are a valid answer to a greeting.
 pub(super) fn greeting(channel: Channel, from: ServerId, to: ServerId) -> Bytes {
     let local = Local { id: from, ensemble: 0, secrets: Secrets::default(), demands_secret: false };
     Dialling::begin(local, channel, to, [0; 16]).1.into()
 }
 
-/// What a stranger says. After some of it a server takes it for another server that hangs.
+/// The bytes that a stranger sends. After some of them a server takes it for a peer that hangs.
 fn words(server: ServerId, servers: &[ServerId], dice: &mut Dice) -> Bytes {
     let others: Vec<ServerId> = servers.iter().copied().filter(|other| *other != server).collect();
     let other = if others.is_empty() { ServerId(99) } else { *dice.pick(&others) };

@@ -1,7 +1,7 @@
-//! Faults strike here.
+//! Fault injection.
 //!
-//! Owns when the next one comes, whom it hits and how hard. Must not bend the rules of what it hits: disks and streams
-//! know themselves what is legal.
+//! Owns when the next fault strikes, its target and its severity. Must not extend what is legal:
+//! `fs` and `stream` define which failures a disk or a connection may show.
 
 use zabkeeper_core::{ConnId, Instant, Mode, ServerId};
 
@@ -24,7 +24,7 @@ use crate::trace::Kind;
 const MS: u64 = 1_000_000;
 
 impl World {
-    /// Plans the next strike of a fault that comes by time.
+    /// Plans the next strike of a fault with a mean interval.
     pub(super) fn plan_fault(&mut self, fault: Fault) {
         if let Some(mean) = self.shared.options.faults.mean(fault) {
             let after = self.fault_dice[fault as usize].exponential(mean);
@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// A fault strikes as its dice have it, and is planned again.
+    /// A fault strikes with random choices, and its next strike is planned.
     pub(super) fn strike(&mut self, fault: Fault) {
         if self.shared.is_faulty() {
             self.plan_fault(fault);
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// A fault strikes as a schedule demands.
+    /// A fault strikes with the choices of a schedule.
     pub(super) fn strike_as(&mut self, fault: Fault, choices: Vec<u64>) {
         if self.shared.is_faulty() {
             self.fault_dice[fault as usize] = Dice::scripted(choices);
@@ -66,14 +66,15 @@ impl World {
         if hit && self.trips == Some(fault) {
             self.shared.hold(Check::TRIP, Err(format!("{fault} has struck")));
         }
-        // Whether an armed crash comes about shows later.
+        // Whether an armed crash happens shows only later.
         let met = hit || fault == Fault::NodeCrashInStep;
         self.shared.agenda.end(self.shared.now, Act::Strike(fault), choices, met);
     }
 
-    /// In half of the cases all clients call at once before one of them closes its session, or loses it to a twin, so that
-    /// what it asks for is on its way with its end, and others want the same; in half of those all fight for one path. These
-    /// are calls like any other, and no choice of the strike: a schedule says them by themselves.
+    /// In half of the cases all clients issue calls right before one client closes its session or
+    /// loses it to another connection, so that these calls are in flight together with the
+    /// session's end. In half of those all clients use one path. The calls are ordinary calls, not
+    /// choices of the strike: a schedule lists them as its own steps.
     fn rush(&mut self, fault: Fault) {
         let dice = &mut self.fault_dice[fault as usize];
         let calls = if dice.chance(1, 2) { dice.range(1, 3) } else { 0 };
@@ -84,21 +85,21 @@ impl World {
         }
     }
 
-    /// The dice of what strikes now.
+    /// The random stream of the fault that strikes now.
     pub(super) fn strike_dice(&mut self) -> &mut Dice {
         let fault = self.striking.expect("asked for while a fault strikes");
         &mut self.fault_dice[fault as usize]
     }
 
-    /// Says whether it finds somebody to hit.
+    /// Returns whether the fault finds a target.
     fn let_strike(&mut self, fault: Fault) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let server = *self.fault_dice[fault as usize].pick(&servers);
         self.strike_at(fault, server, None)
     }
 
-    /// A rule's mark has been hit: what the process itself has not brought about strikes now, and strikes the server
-    /// that has hit the mark.
+    /// A server hit a rule's mark: faults that its process cannot execute itself strike that server
+    /// here.
     pub(super) fn strike_at_mark(&mut self, met: Met) {
         let Met { rule, server, fault } = met;
         if self.trips == Some(fault) {
@@ -119,7 +120,7 @@ impl World {
         self.shared.targets.struck(met, choices, told);
     }
 
-    /// `only`: connections and partitions are this server's.
+    /// `only` limits connections and partitions to those of this server.
     fn strike_at(&mut self, fault: Fault, server: ServerId, only: Option<ServerId>) -> bool {
         self.shared.note(Kind::Fault, (fault as u64, server.0), &[], || fault.name().to_owned());
         self.shared.strikes.begin(fault);
@@ -162,7 +163,8 @@ impl World {
             Fault::ClientFreeze => self.trouble_client(fault, freeze),
             Fault::ClientDeath => self.trouble_client(fault, |client, dice, shared| {
                 let silent = dice.chance(1, 3);
-                // A schedule that says nothing of it means that it does not.
+                // Value 2 stands for a fade, since a schedule without this choice yields 0 and
+                // means none.
                 if dice.below(3) == 2 {
                     client.fade(shared);
                 } else {
@@ -197,7 +199,7 @@ impl World {
                 }
                 Some(until)
             }),
-            // Properties never come by time.
+            // Properties are drawn once per run and never strike by time.
             Fault::NodeDrift
             | Fault::ClientDrift
             | Fault::NodeCrashInRecovery
@@ -214,7 +216,7 @@ impl World {
         hit
     }
 
-    /// Without a way given, the power fails.
+    /// `None`: the power fails.
     fn end_server(&mut self, server: ServerId, how: Option<Crash>) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let (running, life) = (node.is_running(), node.life());
@@ -226,7 +228,7 @@ impl World {
         running
     }
 
-    /// One that believes it leads ends, killed or without power.
+    /// A server that believes it leads is killed or loses power.
     fn end_leader(&mut self) -> bool {
         let leaders = self.leaders();
         if leaders.is_empty() {
@@ -246,14 +248,14 @@ impl World {
         self.nodes.values().filter(|node| leads(node)).map(Node::id).collect()
     }
 
-    /// The same, the one of the oldest epoch first.
+    /// The same, sorted by current epoch, the oldest first.
     pub(super) fn leaders_by_epoch(&self) -> Vec<ServerId> {
         let mut leaders = self.leaders();
         leaders.sort_by_key(|id| self.nodes[id].status().map(|status| status.current_epoch));
         leaders
     }
 
-    /// The power of several machines fails at once; in half of the cases of all.
+    /// The power of several machines fails at once; in half of the cases of all machines.
     pub(super) fn black_out(&mut self) -> bool {
         let dice = &mut self.fault_dice[Fault::NodeBlackout as usize];
         let all = dice.chance(1, 2);
@@ -267,7 +269,7 @@ impl World {
         hit > 1 || (all && hit > 0)
     }
 
-    /// A server ends in the midst of its recovery, unless all has been healed since that was drawn.
+    /// A crash during recovery, unless the world has been healed since it was drawn.
     pub(super) fn cut_recovery(&mut self, server: ServerId, life: u64, how: Crash) {
         if self.shared.is_faulty() && life == self.nodes[&server].life() {
             let (shared, fault) = (&mut self.shared, Fault::NodeCrashInRecovery);
@@ -277,12 +279,12 @@ impl World {
         }
     }
 
-    /// A server ends, and is started again some time later.
+    /// A server crashes, and starts again some time later.
     pub(super) fn crash(&mut self, server: ServerId, life: u64, how: Crash) {
         self.let_end(server, life, Some(how));
     }
 
-    /// A server is told to stop, and is started again some time later.
+    /// A server stops gracefully, and starts again some time later.
     pub(super) fn stop_server(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let (up, life) = (node.is_up(), node.life());
@@ -293,13 +295,13 @@ impl World {
         up
     }
 
-    /// Without a way given, it stops as it is told to.
+    /// `None`: the server stops gracefully.
     pub(super) fn let_end(&mut self, server: ServerId, life: u64, how: Option<Crash>) {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         if life != node.life() || !node.is_running() {
             return;
         }
-        // What it decides is a strike's own choice, and that of the server where nothing strikes.
+        // The strike's stream decides; without a strike, the server's own stream does.
         let dice = match self.striking {
             Some(fault) => &mut self.fault_dice[fault as usize],
             None => node.dice(),
@@ -318,7 +320,7 @@ impl World {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let tick_ms = u64::from(shared.options.server.tick_ms);
         let dice = &mut self.fault_dice[Fault::NodePause as usize];
-        // About as long as servers and clients have patience, in half of the cases.
+        // In half of the cases one to eight ticks, around the timeouts of servers and clients.
         let (any_ms, ticks_ms) = (dice.magnitude(10, 20_000), dice.range(tick_ms, tick_ms * 8));
         let ms = if dice.chance(1, 2) { any_ms } else { ticks_ms };
         let until = Instant(shared.now.0 + ms * MS);
@@ -352,7 +354,7 @@ impl World {
         true
     }
 
-    /// Counted when it happens.
+    /// Only arms the crash; it is counted when it happens.
     fn arm_crash_in_step(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let dice = &mut self.fault_dice[Fault::NodeCrashInStep as usize];
@@ -374,7 +376,7 @@ impl World {
         struck
     }
 
-    /// A server is no longer slow.
+    /// Ends the slow period of a server.
     pub(super) fn relieve(&mut self, server: ServerId) {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let ends = (Fault::NodeSlow as u64, server.0);
@@ -405,8 +407,8 @@ impl World {
         if session_kind.is_empty() {
             return false;
         }
-        // There are many more connections of clients than links between servers: those are picked in half of the cases. They
-        // come behind all others, so that what a schedule has recorded means the same.
+        // Client connections far outnumber links between servers, so links are picked in half of
+        // the cases. They follow the full list, so that recorded choices keep their meaning.
         let between_servers = |conn: &&ConnId| {
             let parties = self.shared.net.parties(**conn);
             parties.is_some_and(|all| !all.iter().any(is_no_server))
@@ -426,7 +428,7 @@ impl World {
         true
     }
 
-    /// What a stall has announced, if there are still faults.
+    /// The break that a stall preceded, if faults still strike.
     pub(super) fn break_as_planned(&mut self, conn: ConnId, how: Break) {
         if self.shared.is_faulty() {
             self.shared.net.break_off(self.shared.now, conn, how);
@@ -434,7 +436,7 @@ impl World {
         }
     }
 
-    /// All clients have to connect again, and do so at once.
+    /// Breaks all client connections, so that all clients reconnect at once.
     fn scatter_clients(&mut self) -> bool {
         let conns: Vec<ConnId> = self.clients.values().flat_map(Client::conns).collect();
         for conn in &conns {
@@ -467,8 +469,8 @@ impl World {
     }
 }
 
-/// In half of the cases nothing gets through before, either, from who will learn of it at once: a part of that arrives when
-/// there may be another connection.
+/// In half of the cases a stall precedes the break: nothing arrives from the end that will see the
+/// break first. A part of those bytes arrives late, when a new connection may exist already.
 fn half_open(shared: &mut Shared, dice: &mut Dice, conn: ConnId) -> Option<Instant> {
     let late = Instant(shared.now.0 + dice.magnitude(100, 60_000) * MS);
     let first = either_end(dice);
@@ -484,7 +486,7 @@ fn half_open(shared: &mut Shared, dice: &mut Dice, conn: ConnId) -> Option<Insta
 }
 
 fn freeze(client: &mut Client, dice: &mut Dice, shared: &mut Shared) -> Option<Instant> {
-    // Beyond its session timeout in some cases, so that sessions expire under living clients.
+    // Longer than the session timeout in some cases, so that sessions of running clients expire.
     let longest = (shared.options.workload.session_ms.1 * 3).clamp(50, 60_000);
     let until = Instant(shared.now.0 + dice.magnitude(20, longest) * MS);
     client.freeze(until);

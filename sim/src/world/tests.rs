@@ -1,4 +1,4 @@
-//! Worlds in which something particular is done to servers: the means by which faults strike do what they say.
+//! Faults have the effects on servers that they are supposed to have.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::workload::Op;
 const MS: u64 = 1_000_000;
 const POWER: Crash = Crash::Power { torn: false, garbage: false, names: false };
 
-/// A world without faults that has run for three seconds: somebody leads.
+/// A world without faults that has run for three seconds and has a leader.
 fn settled_world(servers: u32) -> World {
     let pinned = Pinned {
         duration: Some(Duration::from_secs(3)),
@@ -31,7 +31,7 @@ fn settled_world(servers: u32) -> World {
 }
 
 impl World {
-    /// A server ends now.
+    /// Crashes a server now.
     fn end(&mut self, server: ServerId, how: Crash) {
         let life = self.nodes[&server].life();
         self.crash(server, life, how);
@@ -43,7 +43,7 @@ fn run_for(world: &mut World, ms: u64) {
     assert!(world.run_until(until), "{:?}", world.shared.judge.failure());
 }
 
-/// Nobody reaches it for a minute, nor does it reach anybody.
+/// Cuts a server off from all others for a minute.
 fn isolate(world: &mut World, one: ServerId) -> Instant {
     let until = Instant(world.shared.now.0 + 60_000 * MS);
     for (from, to) in world.all_around(one) {
@@ -60,7 +60,7 @@ fn applied(world: &World, server: ServerId) -> Zxid {
     world.nodes[&server].status().expect("it is up").applied
 }
 
-/// How long it takes to learn how an attempt to have a link went, ns, and how it went.
+/// How long the dialler waits for the result of a link attempt, ns, and whether the link was made.
 fn attempt(world: &mut World, from: ServerId, to: ServerId) -> (u64, bool) {
     let (life, conn) = (world.nodes[&from].life(), world.shared.net.deal());
     let asked = world.shared.now;
@@ -76,7 +76,7 @@ fn attempt(world: &mut World, from: ServerId, to: ServerId) -> (u64, bool) {
 }
 
 #[test]
-fn a_process_that_is_gone_refuses_at_once_and_a_dark_machine_lets_one_wait() {
+fn dead_process_refuses_at_once_and_powerless_machine_times_out() {
     let (one, two) = (ServerId(1), ServerId(2));
     let mut ends = [Crash::Kill, POWER].into_iter().map(|how| {
         let mut world = settled_world(3);
@@ -92,7 +92,7 @@ fn a_process_that_is_gone_refuses_at_once_and_a_dark_machine_lets_one_wait() {
 }
 
 #[test]
-fn a_partition_in_either_direction_keeps_links_from_being_made() {
+fn partition_in_either_direction_prevents_new_links() {
     let (one, two, three) = (ServerId(1), ServerId(2), ServerId(3));
     let mut world = settled_world(3);
     let waits = world.shared.options.peers.dial_timeout_ms * MS;
@@ -104,7 +104,7 @@ fn a_partition_in_either_direction_keeps_links_from_being_made() {
 }
 
 #[test]
-fn the_links_of_a_killed_process_are_gone_at_once_and_those_of_a_dark_machine_are_not() {
+fn links_reset_after_kill_and_stay_half_open_after_power_failure() {
     for (how, silent) in [(Crash::Kill, false), (POWER, true)] {
         let mut world = settled_world(3);
         let leader = world.leaders()[0];
@@ -121,7 +121,7 @@ fn the_links_of_a_killed_process_are_gone_at_once_and_those_of_a_dark_machine_ar
 }
 
 #[test]
-fn a_leader_that_nobody_reaches_is_replaced_and_comes_back_as_a_follower() {
+fn isolated_leader_is_replaced_and_returns_as_follower() {
     let mut world = settled_world(5);
     let old = world.leaders()[0];
     isolate(&mut world, old);
@@ -133,7 +133,7 @@ fn a_leader_that_nobody_reaches_is_replaced_and_comes_back_as_a_follower() {
 }
 
 #[test]
-fn a_leader_that_is_left_unaware_still_leads_when_the_others_have_another_one() {
+fn unaware_leader_still_leads_beside_its_successor() {
     let mut world = settled_world(5);
     let old = world.leaders()[0];
     let until = isolate(&mut world, old);
@@ -148,7 +148,7 @@ fn a_leader_that_is_left_unaware_still_leads_when_the_others_have_another_one() 
 }
 
 #[test]
-fn a_leader_that_is_left_unaware_is_asked_for_syncs_once_there_is_another() {
+fn unaware_leader_receives_syncs_once_it_has_a_successor() {
     let mut world = settled_world(5);
     let old = world.leaders()[0];
     let syncs = |world: &mut World| {
@@ -174,7 +174,7 @@ fn a_leader_that_is_left_unaware_is_asked_for_syncs_once_there_is_another() {
 }
 
 #[test]
-fn a_client_that_fades_comes_back_and_its_session_outlives_it() {
+fn fading_client_reconnects_once_and_leaves_its_session() {
     let mut world = settled_world(3);
     let id = *world.clients.keys().next().expect("a client");
     let session = |world: &World| world.clients[&id].memory().map(|(session, ..)| session);
@@ -188,7 +188,7 @@ fn a_client_that_fades_comes_back_and_its_session_outlives_it() {
 }
 
 #[test]
-fn stragglers_are_fewer_than_half_and_come_back_one_by_one_under_other_leaders() {
+fn stragglers_are_a_minority_and_return_one_by_one_under_other_leaders() {
     let mut world = settled_world(7);
     let (old, begins) = (world.leaders()[0], world.shared.now);
     assert!(world.leave_behind());
@@ -197,7 +197,7 @@ fn stragglers_are_fewer_than_half_and_come_back_one_by_one_under_other_leaders()
     };
     let before = reigns(&world);
     let ids: Vec<ServerId> = world.nodes.keys().copied().collect();
-    // Two that are left behind still reach each other, so each of them is cut off from exactly all the others.
+    // Servers left behind still reach each other, so each is cut off from exactly all the others.
     let apart = |world: &World, one: &ServerId| {
         ids.iter()
             .filter(|other| !world.shared.reach.connects(world.shared.now, *one, **other))
@@ -221,7 +221,7 @@ fn stragglers_are_fewer_than_half_and_come_back_one_by_one_under_other_leaders()
 }
 
 #[test]
-fn without_a_majority_nobody_leads() {
+fn no_server_leads_without_a_majority() {
     let mut world = settled_world(3);
     let leader = world.leaders()[0];
     for other in world.nodes.keys().copied().filter(|id| *id != leader).collect::<Vec<_>>() {
@@ -234,7 +234,7 @@ fn without_a_majority_nobody_leads() {
 }
 
 #[test]
-fn a_server_that_was_wiped_gets_everything_again() {
+fn wiped_server_recovers_all_data() {
     let mut world = settled_world(3);
     let leader = world.leaders()[0];
     let server = world.nodes.keys().copied().find(|id| *id != leader).expect("another");
@@ -245,7 +245,7 @@ fn a_server_that_was_wiped_gets_everything_again() {
 }
 
 #[test]
-fn a_server_whose_disk_rots_starts_with_all_it_had_or_with_an_empty_disk() {
+fn server_with_damaged_disk_restarts_complete_or_empty() {
     let (mut same, mut empty) = (0, 0);
     for seed in 0..48 {
         let mut world = settled_world(3);
@@ -273,7 +273,7 @@ fn a_server_whose_disk_rots_starts_with_all_it_had_or_with_an_empty_disk() {
 }
 
 #[test]
-fn nobody_is_wiped_whom_the_others_cannot_spare() {
+fn indispensable_server_is_not_wiped() {
     let mut alone = settled_world(1);
     assert!(!alone.wipe_disk(ServerId(1)));
     let mut pair = settled_world(2);
@@ -288,7 +288,7 @@ fn nobody_is_wiped_whom_the_others_cannot_spare() {
 }
 
 #[test]
-fn a_blackout_ends_several_and_all_come_back() {
+fn servers_recover_from_a_blackout() {
     let mut world = settled_world(5);
     while !world.black_out() {}
     run_for(&mut world, 50);

@@ -1,6 +1,6 @@
-//! Who waits for whom, for people who ask why nothing goes on.
+//! The wait-for relation between clients and servers, for reports about missing progress.
 //!
-//! Owns the words. Must not change anything, nor judge.
+//! Owns the wording. Must not change the world, nor judge.
 
 use std::fmt;
 
@@ -13,23 +13,23 @@ use crate::observe::ClientId;
 use crate::roles::Role;
 use crate::stream::Party;
 
-/// Somebody who waits.
+/// A client or server that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
     Client(ClientId),
     Server(ServerId),
 }
 
-/// What somebody does, and for whom.
+/// Why it waits, and for whom.
 struct Wait {
     who: Who,
-    /// Nobody, where it is its own affair.
+    /// Empty if it waits for no server.
     whom: Vec<ServerId>,
     why: String,
 }
 
 impl World {
-    /// A line for each, and first where it leads to.
+    /// One line per waiting party, preceded by the chain that the first one leads to.
     pub(super) fn waits(&self) -> Vec<String> {
         let clients = self.clients.values().filter(|client| !client.is_proven());
         let mut waits: Vec<Wait> = clients.map(|client| self.client_waits(client)).collect();
@@ -69,7 +69,7 @@ impl World {
             return Wait { who, whom: Vec::new(), why: format!("has halted: {why}") };
         }
         let (mut whom, mut why) = self.role_waits(id, &status);
-        // Some of what it does shows in what it has not done yet.
+        // Pending work may explain the wait.
         if let Some(unrest) = node.unrest(&self.shared.outside) {
             why.push_str("; ");
             why.push_str(unrest.split_once(": ").map_or(&*unrest, |(_, what)| what));
@@ -84,7 +84,7 @@ impl World {
         Wait { who, whom, why }
     }
 
-    /// Whom it needs for what it wants to be, and its state.
+    /// The servers that it needs for its role, and its state.
     fn role_waits(&self, id: ServerId, status: &Status) -> (Vec<ServerId>, String) {
         let quorum = self.nodes.len() / 2 + 1;
         let role = |server: ServerId| self.nodes[&server].status().map(|s| Role::of(&s));
@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-/// From the first who waits, along those it waits for, to somebody who waits for nobody, or in a ring.
+/// Follows the first waiting party to one that waits for nobody, or around a cycle.
 fn chain(waits: &[Wait]) -> Option<String> {
     let mut at = waits.iter().find(|wait| !wait.whom.is_empty())?;
     let mut seen = vec![at.who];

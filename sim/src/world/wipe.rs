@@ -1,7 +1,8 @@
-//! A server's disk is lost, or what is on it is damaged, and it comes back with an empty one.
+//! A server loses its disk, or the disk's contents are damaged, and the server returns with an
+//! empty disk.
 //!
-//! Owns the condition under which the ensemble must survive that. Outside of it nothing is promised: whoever comes back
-//! has forgotten what it acknowledged and whom it promised not to follow.
+//! Owns the condition under which the ensemble must survive that. Otherwise it need not: the server
+//! has forgotten the transactions that it acknowledged and the epochs that it accepted.
 
 use zabkeeper_core::{ServerId, Status, Zxid};
 
@@ -11,7 +12,7 @@ use crate::fs::Crash;
 use crate::node::Node;
 
 impl World {
-    /// The disk of a server is lost, if the others can spare it.
+    /// Wipes the disk of a server, if the others can spare it.
     pub(super) fn wipe_disk(&mut self, server: ServerId) -> bool {
         let ends = self.end_if_spared(server, Some(Crash::Kill));
         if ends {
@@ -22,14 +23,15 @@ impl World {
         ends
     }
 
-    /// What is durable on a server's disk is damaged while it is down, if the others can spare all of it. It either knows
-    /// everything again, or refuses to start, and gets an empty disk. Before, it is killed, loses power, or is told to stop.
+    /// Damages durable data of a server while it is down, if the others can spare all of it. The
+    /// server then either recovers everything, or refuses to start and gets an empty disk.
+    /// Beforehand it is killed, loses power, or stops gracefully.
     pub(super) fn damage_disk(&mut self, server: ServerId) -> bool {
         if !self.can_spare(server) {
             return false;
         }
         let power = self.nodes[&server].power(&self.shared);
-        // A schedule that says nothing of it means a kill.
+        // Any other value is a kill, since a schedule without this choice yields 0.
         let how = match self.fault_dice[Fault::DiskRot as usize].below(4) {
             2 => Some(power),
             3 => None,
@@ -44,7 +46,7 @@ impl World {
         damaged
     }
 
-    /// Its process ends, if the others can spare all that it knows; without a way given, it stops as it is told to.
+    /// Ends the process if the others can spare all its data; `how` of `None` stops it gracefully.
     fn end_if_spared(&mut self, server: ServerId, how: Option<Crash>) -> bool {
         let spared = self.can_spare(server);
         if spared {
@@ -56,11 +58,13 @@ impl World {
 
     /// May this server forget everything?
     ///
-    /// It may if the others could go on as if it had never been: all servers are up, so that nothing is hidden on the
-    /// disk of one that is not; and a majority of all voters, without it, serves in the newest epoch that any server
-    /// has promised, and holds durably every transaction that any server knows to be committed. Then nobody who leads an older epoch can still find a majority, the forgetful server included, and
-    /// every later majority of servers with a history contains one that has it all. A server that was wiped before
-    /// must itself be among those: there is at most one at a time that lacks anything.
+    /// It may if the others can proceed as if it had never existed. All servers must be up, so that
+    /// no disk of a stopped server hides newer data. A majority of all voters, without this server,
+    /// must serve in the newest epoch that any server has accepted, and hold durably every
+    /// transaction that any server knows to be committed. Then no leader of an older epoch can
+    /// still find a quorum, even with this server, and every later quorum of servers with a history
+    /// contains one that has everything. A previously wiped server must itself be in that majority:
+    /// at most one server at a time lacks anything.
     fn can_spare(&self, server: ServerId) -> bool {
         let running = self.nodes.get(&server).is_some_and(Node::is_running);
         let all: Vec<Status> = self.nodes.values().filter_map(Node::status).collect();

@@ -1,6 +1,7 @@
-//! The inputs that fuzzing began with or tripped over, replayed without a fuzzer.
+//! Replays the fuzzing corpus without a fuzzer.
 //!
-//! Owns how much of a corpus must be judged. Must not judge: the check that the fuzz target has in common does.
+//! Owns how much of a corpus the oracles must have judged. Must not judge: the check shared with
+//! the fuzz target does.
 
 use std::collections::BTreeSet;
 use std::path::Path;

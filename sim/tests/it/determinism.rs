@@ -1,4 +1,4 @@
-//! One seed, one run.
+//! A seed has exactly one run.
 
 use sim::options::{Pinned, Profile};
 use sim::run::Job;
@@ -12,25 +12,26 @@ fn hash_of(job: &Job) -> u128 {
     report.outcome.hash
 }
 
-/// A run of the swarm, as long as it is drawn.
+/// A run of the swarm with its drawn length.
 fn swarm(seed: u64) -> Job {
     Job { seed, profile: Profile::Swarm, pinned: Pinned::default() }
 }
 
-/// The hashes that runs have on every machine and in every build. A change of the server, its store, the client or the
-/// simulator that alters what happens alters them; a change that should alter nothing and does is a finding.
+/// The hashes of runs on every machine and in every build. They change with every change of
+/// behaviour in the server, its store, the client or the simulator; a change of hashes without an
+/// intended change of behaviour is a bug.
 #[test]
 fn runs_have_the_hashes_of_the_table() {
     let row = |seed| format!("{seed} {:032x}", hash_of(&job(seed, Profile::Default, "", 10)));
     let mut table: Vec<String> = (1..=64).map(row).collect();
-    // The last one has more events than the phase with faults may have.
+    // The last one exceeds the maximum number of events of the phase of faults.
     let row = |seed| format!("swarm {seed:#x} {:032x}", hash_of(&swarm(seed)));
     table.extend((1..=8).chain([0x7d]).map(row));
     insta::assert_snapshot!(table.join("\n"));
 }
 
 #[test]
-fn conditions_that_must_not_matter_do_not() {
+fn run_is_independent_of_thread_heap_and_map_keys() {
     for seed in 20..24 {
         assert_passed(&determinism::check(&job(seed, Profile::Swarm, "", 10)));
     }
@@ -43,7 +44,7 @@ fn different_seeds_are_different_runs() {
 }
 
 #[test]
-fn a_story_that_is_kept_is_the_story_of_the_same_run() {
+fn keeping_trace_lines_does_not_change_the_run() {
     let job = job(3, Profile::Default, "", 5);
     let kept = job.run(Story::Keep(100, 102), true);
     assert_eq!(kept.outcome.trace.kept().len(), 3);

@@ -1,4 +1,4 @@
-//! Every fault of the catalogue can strike, and the world survives it.
+//! Every fault of the catalogue strikes, and the world recovers.
 
 use sim::buggify::Choice;
 use sim::faults::Fault;
@@ -8,7 +8,7 @@ use zabkeeper_core::io::Mark;
 
 use crate::{assert_passed, job, run};
 
-/// Properties of a power failure need one.
+/// Modes of a power failure need a power failure to have an effect.
 fn selection(fault: Fault) -> String {
     let name = fault.name();
     let more = if [Fault::DiskTorn, Fault::DiskNames, Fault::DiskGarbage].contains(&fault) {
@@ -16,7 +16,7 @@ fn selection(fault: Fault) -> String {
     } else if fault == Fault::NodeCrashInRecovery {
         ",+node.kill"
     } else if fault == Fault::NetVotes {
-        // Nobody votes while somebody leads.
+        // Votes are only exchanged without a leader.
         ",+node.kill-leader"
     } else {
         ""
@@ -41,7 +41,7 @@ fn every_fault_strikes() {
 }
 
 #[test]
-fn calm_worlds_lose_nothing() {
+fn calm_world_has_no_losses() {
     for seed in 1..=3 {
         let report = run(&job(seed, Profile::Calm, "", 20));
         assert_passed(&report);
@@ -55,7 +55,7 @@ fn calm_worlds_lose_nothing() {
 }
 
 #[test]
-fn a_server_whose_disk_fails_stops_and_comes_back_after_a_power_failure() {
+fn server_with_failed_disk_stops_and_restarts_after_power_failure() {
     for name in ["disk.write-error", "disk.full", "disk.fsync-error"] {
         let stopped = (1..=10).any(|seed| {
             let report = run(&job(seed, Profile::Default, &format!("only={name}"), 120));
@@ -68,7 +68,7 @@ fn a_server_whose_disk_fails_stops_and_comes_back_after_a_power_failure() {
 }
 
 #[test]
-fn sessions_expire_and_are_taken_over() {
+fn sessions_expire_and_move_between_servers() {
     let mut expired = 0;
     for seed in 1..=5 {
         let report = run(&job(seed, Profile::Session, "", 60));
@@ -79,12 +79,12 @@ fn sessions_expire_and_are_taken_over() {
 }
 
 #[test]
-fn a_rogue_is_refused_at_every_place_and_nobody_else_suffers() {
+fn rogue_is_refused_in_every_role_and_the_run_passes() {
     let wanted =
         [Mark::LearnerRefused, Mark::LeaderRefused, Mark::PromiseRefused, Mark::LeaderOutrun];
     let mut missing = wanted.to_vec();
     for seed in 1..=60 {
-        // Who looks for a leader dials one.
+        // Servers that look for a leader dial one, and so may reach a rogue.
         let report = run(&job(seed, Profile::Default, "only=net.rogue,+node.kill-leader", 60));
         assert_passed(&report);
         missing.retain(|mark| !report.outcome.tally.has_hit(*mark));
@@ -96,7 +96,7 @@ fn a_rogue_is_refused_at_every_place_and_nobody_else_suffers() {
 }
 
 #[test]
-fn a_crowd_is_turned_away_where_the_throttle_says_so_and_gets_in_later() {
+fn throttled_clients_are_refused_and_connect_later() {
     let mut turned_away = 0;
     for seed in 1..=60 {
         let report = run(&job(seed, Profile::Session, "", 60));
@@ -109,8 +109,9 @@ fn a_crowd_is_turned_away_where_the_throttle_says_so_and_gets_in_later() {
     assert!(turned_away > 0, "no client was ever turned away in 60 runs");
 }
 
+/// O1.
 #[test]
-fn o1_operators_are_answered() {
+fn operators_get_answers() {
     let report = run(&job(1, Profile::Default, "only=client.operator", 60));
     assert_passed(&report);
     let asked = report.outcome.checks.iter().find(|(id, _)| *id == "O1");
@@ -118,7 +119,7 @@ fn o1_operators_are_answered() {
 }
 
 #[test]
-fn workers_that_pause_leave_more_under_way() {
+fn pausing_disk_workers_increase_the_backlog() {
     let sum = |sites: &str, count: fn(&Tally) -> u64| -> u64 {
         let choice = Choice::parse(&format!("only={sites}")).expect("valid");
         let one = |seed| {

@@ -1,4 +1,4 @@
-//! The page of a run.
+//! The HTML page and the text reports of a run.
 
 use serde_json::Value;
 use sim::html;
@@ -11,7 +11,7 @@ use zabkeeper_core::{Instant, ServerId};
 
 use crate::{job, run};
 
-/// Eight seconds with all faults.
+/// A run of eight seconds with faults.
 fn collected(seed: u64) -> Report {
     job(seed, Profile::Default, "", 8).run(Story::Collect, false)
 }
@@ -32,7 +32,7 @@ fn length(data: &Value, name: &str) -> usize {
 }
 
 #[test]
-fn a_page_needs_nothing_else_and_has_everybody_and_all_that_happened() {
+fn page_is_self_contained_and_complete() {
     let report = collected(1);
     let page = page_of(&report);
     assert!(!page.contains("http"), "it refers to something elsewhere");
@@ -55,7 +55,7 @@ fn a_page_needs_nothing_else_and_has_everybody_and_all_that_happened() {
     assert_eq!(data["failure"], Value::Null);
 }
 
-/// A run that has failed, as far as pages and stories can tell.
+/// A run with an artificial failure.
 fn failed() -> Report {
     let mut report = collected(1);
     let chronicle = report.outcome.chronicle.as_deref().expect("asked for");
@@ -72,7 +72,7 @@ fn failed() -> Report {
 }
 
 #[test]
-fn a_page_holds_the_broken_promise_and_cannot_be_ended_by_it() {
+fn page_shows_the_failure_with_its_text_escaped() {
     let report = failed();
     let data = data_of(&page_of(&report));
     assert_eq!(data["failure"]["id"], "Z1");
@@ -82,7 +82,7 @@ fn a_page_holds_the_broken_promise_and_cannot_be_ended_by_it() {
 }
 
 #[test]
-fn a_failure_is_explained_with_positions_faults_and_the_last_events() {
+fn explanation_has_server_positions_faults_and_last_events() {
     let report = failed();
     let failure = report.outcome.failure.as_ref().expect("made above");
     let chronicle = report.outcome.chronicle.as_deref().expect("asked for");
@@ -98,7 +98,7 @@ fn a_failure_is_explained_with_positions_faults_and_the_last_events() {
 }
 
 #[test]
-fn a_screen_fits_and_says_who_led() {
+fn report_fits_a_screen_and_lists_reigns() {
     for seed in [1, 2] {
         let report = run(&job(seed, Profile::Default, "", 60));
         let screen = story::screen(&report);
@@ -109,7 +109,7 @@ fn a_screen_fits_and_says_who_led() {
 }
 
 #[test]
-fn collecting_changes_nothing() {
+fn collecting_events_does_not_change_the_run() {
     let view = View { from: Instant(u64::MAX), nodes: 0 };
     for seed in 1..4 {
         let job = job(seed, Profile::Default, "", 8);

@@ -1,4 +1,4 @@
-//! Whole worlds: every fault strikes, a seed means one run, and what must fail fails.
+//! Tests of whole worlds: every fault strikes, a seed has one run, and sabotaged worlds fail.
 
 mod corpus;
 mod determinism;
@@ -17,7 +17,7 @@ use sim::run::{Job, Report};
 use sim::selection::Selection;
 use sim::trace::Story;
 
-/// A run of `seconds` with this selection of faults.
+/// A job of `seconds` virtual seconds with this selection of faults.
 fn job(seed: u64, profile: Profile, faults: &str, seconds: u64) -> Job {
     let faults = Selection::parse(faults).expect("a valid selection");
     let duration = Some(Duration::from_secs(seconds));
@@ -28,7 +28,7 @@ fn run(job: &Job) -> Report {
     job.run(Story::Off, false)
 }
 
-/// Fails with all that is needed to look at it.
+/// Panics with the details of the failure unless the run passed.
 fn assert_passed(report: &Report) {
     let seed = report.job.seed;
     assert!(report.outcome.failure.is_none(), "seed {seed}: {:?}", report.outcome.failure);

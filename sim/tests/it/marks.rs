@@ -1,4 +1,4 @@
-//! Faults strike where a mark is hit, and runs with such rules are runs like any other.
+//! Faults strike at marks, and runs with such rules are deterministic and replay.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use zabkeeper_core::Instant;
 
 use crate::{assert_passed, job};
 
-/// A run without any other fault.
+/// A run without other faults.
 fn with_rules(seed: u64, rules: &[&str]) -> Job {
     let mut job = job(seed, Profile::Calm, "", 20);
     let rules = rules.iter().map(|text| Rule::parse(text).expect("valid"));
@@ -27,7 +27,7 @@ fn struck(report: &Report, fault: Fault) -> u64 {
 }
 
 #[test]
-fn a_rule_strikes_once_where_it_says_and_nowhere_else() {
+fn rule_strikes_once_at_its_mark() {
     for text in ["BroadcastBegun#1=node.power", "WriteForwarded#40@following=node.kill"] {
         let report = with_rules(1, &[text]).run(Story::Off, false);
         assert_passed(&report);
@@ -46,12 +46,13 @@ fn a_rule_strikes_once_where_it_says_and_nowhere_else() {
 }
 
 #[test]
-fn every_fault_that_may_strikes_at_a_mark() {
+fn every_allowed_fault_strikes_at_a_mark() {
     for fault in Rule::faults() {
         let report = with_rules(2, &[&format!("CommitBatch#20={fault}")]).run(Story::Off, false);
         assert_passed(&report);
         assert_eq!(struck(&report, fault), 1, "{fault}");
-        // Who is told when it ends does not expect anything of the server before (L8, swarm 0x1e0004001dde).
+        // Oracles expect nothing of the server before the recorded end of a fault (L8, swarm
+        // 0x1e0004001dde).
         let ends = report.outcome.strikes.list().iter().all(|strike| strike.until.is_some());
         assert!(ends || !matches!(fault, Fault::DiskSlow | Fault::DiskStall), "{fault}");
     }
@@ -60,7 +61,8 @@ fn every_fault_that_may_strikes_at_a_mark() {
 #[test]
 fn runs_with_rules_are_deterministic_and_replay() {
     let rules = ["LearnerJoined#2=net.split", "WriteForwarded#30=node.power"];
-    // In these a rule's mark is hit; in some others hardly anything is agreed on.
+    // With these seeds the rule's mark is hit; with some others the servers hardly agree on
+    // anything.
     for seed in [2, 3, 5, 7] {
         let mut job = with_rules(seed, &rules);
         job.profile = Profile::Default;
@@ -76,7 +78,7 @@ fn runs_with_rules_are_deterministic_and_replay() {
 }
 
 #[test]
-fn a_rule_that_a_failure_needs_is_left_and_its_number_is_lowered() {
+fn shrinking_keeps_the_necessary_rule_and_lowers_its_hit() {
     let rules = ["CommitBatch#60=node.pause", "WatchFired#3=disk.slow", "SessionNew#2=net.stall"];
     let (report, mut schedule) = with_rules(5, &rules).record(Story::Off);
     assert_passed(&report);
@@ -103,7 +105,7 @@ fn parting(one: &Job, other: &Job) -> usize {
 }
 
 #[test]
-fn forks_share_the_past_and_have_futures_of_their_own() {
+fn forks_are_equal_before_their_place_and_differ_afterwards() {
     for place in ["CommitBatch#20", "6.500s"] {
         let [one, other] = [1, 2].map(|number| forked(3, &format!("{place}/{number}")));
         let whole = forked(3, "CommitBatch#4000000/1");
@@ -117,7 +119,7 @@ fn forks_share_the_past_and_have_futures_of_their_own() {
 }
 
 #[test]
-fn half_of_the_futures_are_healed_soon() {
+fn half_of_the_forks_are_healed_soon() {
     let ended = |number: u64| {
         let mut job = forked(3, &format!("SessionNew#2/{number}"));
         job.pinned.duration = Some(Duration::from_secs(300));

@@ -1,4 +1,4 @@
-//! The program as it is called.
+//! The program and its command line.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -14,7 +14,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_run_prints_its_screen_and_ends_well() {
+fn passing_run_prints_its_report_and_exits_with_0() {
     let output = sim(&["--seed", "0x7", "--duration", "5s"]);
     let screen = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -24,7 +24,7 @@ fn a_run_prints_its_screen_and_ends_well() {
 }
 
 #[test]
-fn a_screen_that_is_not_all_there_is_no_success() {
+fn failed_write_to_stdout_is_an_error() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
     let mut run = Command::new(env!("CARGO_BIN_EXE_sim"));
     let run = run.args(["--seed", "7", "--duration", "1s"]).stdout(full).output().expect("it runs");
@@ -33,7 +33,7 @@ fn a_screen_that_is_not_all_there_is_no_success() {
 }
 
 #[test]
-fn another_hash_than_expected_is_a_failure_with_the_way_to_repeat_it() {
+fn unexpected_hash_is_a_failure_with_a_repro_line() {
     let output = sim(&["--seed", "7", "--duration", "1s", "--expect-hash", "0"]);
     assert_eq!(output.status.code(), Some(5));
     let last = text(&output.stderr).lines().last().map(str::to_owned).expect("a line");
@@ -44,7 +44,7 @@ fn another_hash_than_expected_is_a_failure_with_the_way_to_repeat_it() {
 }
 
 #[test]
-fn a_seed_of_another_format_is_not_run() {
+fn seed_of_another_format_is_not_run() {
     let output = sim(&["--seed", "7", "--format", "00000000"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--format 00000000"));
@@ -52,7 +52,7 @@ fn a_seed_of_another_format_is_not_run() {
 }
 
 #[test]
-fn jobs_change_nothing() {
+fn results_do_not_depend_on_jobs() {
     let batch = |profile, jobs| {
         let length = ["--seeds", "1..30", "--duration", "1s", "--servers", "3"];
         let output = sim(&[&length[..], &["--profile", profile, "--jobs", jobs]].concat());
@@ -61,7 +61,7 @@ fn jobs_change_nothing() {
         screen.lines().filter(|line| !line.starts_with("speed")).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(batch("default", "1"), batch("default", "2"));
-    // Of the 38 runs nine are forks, chosen by what the others have shown.
+    // Of the 38 runs nine are forks, chosen from the results of the others.
     let swarm = batch("swarm", "1");
     assert!(swarm.contains("runs      38 "), "{swarm}");
     assert_eq!(swarm, batch("swarm", "3"));
@@ -82,7 +82,7 @@ fn operations_and_seeds_are_chosen_by_name() {
 }
 
 #[test]
-fn a_folder_of_schedules_is_run() {
+fn corpus_folder_is_run() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
     let output = sim(&["--corpus", folder]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -93,11 +93,11 @@ fn a_folder_of_schedules_is_run() {
 }
 
 #[test]
-fn a_batch_that_is_interrupted_says_what_it_has_found() {
+fn interrupted_batch_prints_its_results() {
     let mut batch = Command::new(env!("CARGO_BIN_EXE_sim"));
     batch.args(["--for", "10m", "--duration", "1s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut batch = batch.spawn().expect("it runs");
-    // Progress is told once runs have begun.
+    // Progress output means that runs have begun.
     let mut line = [0; 1];
     batch.stderr.as_mut().expect("piped").read_exact(&mut line).expect("it tells");
     let id = batch.id().to_string();
@@ -108,14 +108,14 @@ fn a_batch_that_is_interrupted_says_what_it_has_found() {
 }
 
 #[test]
-fn a_batch_without_enough_time_has_no_verdict() {
+fn timed_out_batch_exits_with_7() {
     let output = sim(&["--runs", "1000", "--timeout-wall", "0s"]);
     assert_eq!(output.status.code(), Some(7));
     assert!(text(&output.stderr).contains("given up after 0 runs"), "{}", text(&output.stderr));
 }
 
 #[test]
-fn lite_runs_end_where_others_are_healed() {
+fn lite_runs_end_before_the_heal() {
     let output = sim(&["--profile", "lite", "--runs", "30"]);
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -123,7 +123,7 @@ fn lite_runs_end_where_others_are_healed() {
 }
 
 #[test]
-fn what_programs_read_is_complete() {
+fn json_output_is_complete() {
     let path = std::env::temp_dir().join(format!("sim-{}.json", std::process::id()));
     let file = path.to_str().expect("a plain name");
     let output = sim(&["--runs", "3", "--duration", "5s", "--json", file]);
@@ -151,7 +151,7 @@ fn what_programs_read_is_complete() {
 }
 
 #[test]
-fn wrong_usage_says_what_is_wrong() {
+fn usage_errors_name_the_problem() {
     let output = sim(&["--faults", "+nonsense"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--faults list"));
@@ -169,7 +169,7 @@ fn wrong_usage_says_what_is_wrong() {
 }
 
 #[test]
-fn a_run_is_shown_as_lines_of_states_as_a_page_and_as_a_dump() {
+fn run_is_shown_as_state_lines_page_and_dump() {
     let folder = std::env::temp_dir().join(format!("sim-shown-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a scratch folder");
     let (page, dump) = (folder.join("run.html"), folder.join("dump"));
@@ -213,7 +213,7 @@ fn a_run_is_shown_as_lines_of_states_as_a_page_and_as_a_dump() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program reads it from there")]
-fn a_strike_of_a_schedule_that_hits_nobody_is_named() {
+fn scheduled_strike_without_a_target_is_named() {
     let folder = std::env::temp_dir().join(format!("zabkeeper-idle-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("creates");
     let path = folder.join("idle.schedule");
@@ -223,7 +223,7 @@ fn a_strike_of_a_schedule_that_hits_nobody_is_named() {
         let output = sim(&["--schedule", path.to_str().expect("is text")]);
         (output.status.code(), text(&output.stderr))
     };
-    // Without a choice for each server all are on the same side.
+    // Without choices all servers are on the same side.
     let idle = "1.000s net.split 1 has hit nobody: what it would hit was not there, or its choices name nobody \
                 (missing ones are 0)\n";
     assert_eq!(run("1.0s net.split 1"), (Some(0), idle.to_owned()));
@@ -235,7 +235,7 @@ fn a_strike_of_a_schedule_that_hits_nobody_is_named() {
 }
 
 #[test]
-fn every_line_of_a_batch_fits_a_screen() {
+fn batch_report_fits_a_screen() {
     let output = sim(&["--runs", "2", "--duration", "2s"]);
     let screen = text(&output.stdout);
     let long = screen.lines().find(|line| line.len() > 112);
@@ -243,7 +243,7 @@ fn every_line_of_a_batch_fits_a_screen() {
 }
 
 #[test]
-fn a_run_stops_where_somebody_wants_to_look() {
+fn run_stops_at_time_event_mark_or_promise() {
     let stopped = |args: &[&str]| {
         let output = sim(&[&["--seed", "7", "--duration", "5s"], args].concat());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

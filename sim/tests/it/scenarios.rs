@@ -1,13 +1,12 @@
-//! Tiny worlds in which one thing happens: what they say is kept, so that a change of behaviour is seen where it is
-//! reviewed.
+//! Tiny worlds with one event each; snapshots of their traces show changes of behaviour in reviews.
 //!
-//! Each file of `tests/scenarios` is a schedule; its first comment says what it shows, and `# shown:` which trace, if not
-//! `--trace state`.
+//! Each file of `tests/scenarios` is a schedule; its first comment describes it, and `# shown:`
+//! selects the trace instead of `--trace state`.
 
 use crate::program::{sim, text};
 
 #[test]
-fn scenarios_say_what_they_have_said() {
+fn scenario_traces_match_snapshots() {
     insta::glob!("../scenarios", "*.schedule", |path| {
         let schedule = std::fs::read_to_string(path).expect("the schedule is there");
         let shown = schedule.lines().find_map(|line| line.strip_prefix("# shown: "));
@@ -16,7 +15,7 @@ fn scenarios_say_what_they_have_said() {
         let output = sim(&["--schedule", &path].into_iter().chain(shown).collect::<Vec<_>>());
         assert_eq!(output.status.code(), Some(0), "{path}: {}", text(&output.stderr));
         let screen = text(&output.stdout);
-        // The end of it says how fast the machine is.
+        // The last part contains the speed of the machine.
         let (trace, _) = screen.split_once("\nseed ").expect("the trace comes before the rest");
         insta::assert_snapshot!(trace);
     });

@@ -1,9 +1,9 @@
-//! Scenes: the same again and again, and whole.
+//! Scenes are reproducible and complete.
 
 use sim::scene::{CLIENTS, Word, plain, play};
 
 #[test]
-fn a_scene_is_the_same_again_and_has_everything_in_it() {
+fn scene_is_reproducible_and_covers_all_history_entries() {
     let play = || play(8, 400, "version=0".into()).expect("nothing goes wrong");
     let history = play();
     assert_eq!(plain(&history), plain(&play()));

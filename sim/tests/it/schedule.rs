@@ -1,4 +1,4 @@
-//! A run that is recorded is the same run when it is replayed.
+//! Recording a run and replaying its schedule gives the same run.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use crate::program::{sim, text};
 use crate::{assert_passed, job};
 
 #[test]
-fn a_replay_has_the_hash_of_the_run_it_was_recorded_from() {
+fn replay_has_the_hash_of_its_recorded_run() {
     for profile in Profile::ALL {
-        // As many calls in a second as in others in minutes.
+        // Perf runs have as many calls per second as others per minute or more.
         let (seeds, seconds) = if profile == Profile::Perf { (2, 1) } else { (6, 15) };
         for seed in 1..=seeds {
             let job = job(seed, profile, "", seconds);
@@ -35,7 +35,7 @@ fn scratch(name: &str) -> (PathBuf, String) {
 }
 
 #[test]
-fn the_program_writes_schedules_runs_them_and_shrinks_those_that_fail() {
+fn program_saves_runs_and_shrinks_schedules() {
     let ((path, file), (less_path, less)) = (scratch("run.schedule"), scratch("less.schedule"));
     let given = ["--seed", "5", "--duration", "20s", "--faults", "+net.stall"];
     let hash_of = |args: &[&str]| {
@@ -81,7 +81,7 @@ fn the_program_writes_schedules_runs_them_and_shrinks_those_that_fail() {
     clippy::disallowed_methods,
     reason = "a schedule is a file; the rule is for simulated worlds"
 )]
-fn a_schedule_that_does_not_reach_what_it_is_there_for_has_drifted() {
+fn schedule_that_misses_its_mark_has_drifted() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios");
     let calm = std::fs::read_to_string(format!("{folder}/boot.schedule")).expect("readable");
     let (path, file) = scratch("drifted.schedule");
@@ -99,7 +99,7 @@ fn a_schedule_that_does_not_reach_what_it_is_there_for_has_drifted() {
     clippy::disallowed_methods,
     reason = "a schedule is a file; the rule is for simulated worlds"
 )]
-fn a_file_that_cannot_be_read_or_written_hides_no_failure() {
+fn file_error_does_not_hide_a_failure() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios");
     let fails = std::fs::read_to_string(format!("{folder}/failover.schedule")).expect("readable");
     let story = "violates TRIP\nfound 3c9b35f\nmended a1f62b7\ntrips node.kill-leader";
@@ -126,10 +126,10 @@ fn a_file_that_cannot_be_read_or_written_hides_no_failure() {
     assert!(text(&nowhere.stdout).is_empty(), "nothing is run for what cannot be written");
 }
 
-/// Shrunken schedules, of planted bugs and of those that seeds have found: each broke its promise where the bug was, and
-/// must not without it.
+/// Shrunk schedules of planted bugs and of failures found by seeds: each violated its promise with
+/// the bug, and must pass without it.
 #[test]
-fn the_corpus_passes() {
+fn corpus_schedules_pass() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
     let plants = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/plants"));
     let mut replayed = 0;

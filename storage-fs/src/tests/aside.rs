@@ -1,4 +1,4 @@
-//! Setting a damaged store aside, which may be cut off at any operation.
+//! Tests of `set_aside`, with a power failure at any operation.
 
 use zabkeeper_core::store::{DiskCommand, DurableState};
 use zabkeeper_core::{Epoch, History, WriteId, Zxid};
@@ -8,7 +8,7 @@ use super::mem::{MemDir, Unsynced};
 use super::world::{CLUSTER, reopen};
 use crate::{Note, Options, StoreError, set_aside};
 
-/// A store that promised epoch 4, and whose last batch is damaged.
+/// A store with accepted epoch 4 whose last batch is damaged.
 fn damaged() -> MemDir {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
@@ -28,7 +28,7 @@ fn aside(dir: &MemDir) -> Result<Vec<String>, StoreError> {
 }
 
 #[test]
-fn a_damaged_store_is_kept_and_an_empty_one_without_a_say_takes_its_place() {
+fn set_aside_renames_all_files_and_leaves_an_empty_damaged_store() {
     let dir = damaged();
     let before = dir.contents();
     let kept = aside(&dir).expect("nothing is in the way");
@@ -44,7 +44,7 @@ fn a_damaged_store_is_kept_and_an_empty_one_without_a_say_takes_its_place() {
     assert_eq!((&store.recovered.state, &store.notes[..]), (&state, &[] as &[Note]));
     assert_eq!(store.recovered.history, History::after(Zxid::ZERO));
     assert_eq!((&store.recovered.snapshot, &store.recovered.snapshots[..]), (&None, &[][..]));
-    // It goes on, and may be damaged once more: what was set aside before stays.
+    // The new store can be set aside, too; the files of the first one stay.
     store.log.run(&[append(1, 300)]).expect("nothing is in the way");
     store.log.record_end().expect("nothing is in the way");
     drop(store);
@@ -54,9 +54,9 @@ fn a_damaged_store_is_kept_and_an_empty_one_without_a_say_takes_its_place() {
     assert_eq!(dir.bytes("log.0000000100000001.damaged"), before["log.0000000100000001"]);
 }
 
-/// Whatever a power failure leaves, the server has no say, or the store is still damaged.
+/// After a power failure at any operation the state says `damaged`, or `open` still reports damage.
 #[test]
-fn setting_aside_can_be_cut_off_anywhere() {
+fn set_aside_can_be_interrupted_at_any_operation() {
     let dir = damaged();
     let before = dir.operations();
     aside(&dir).expect("nothing is in the way");
@@ -82,7 +82,7 @@ fn setting_aside_can_be_cut_off_anywhere() {
 }
 
 #[test]
-fn without_a_readable_state_file_the_newest_epoch_in_a_name_counts_as_promised() {
+fn set_aside_without_state_file_takes_accepted_epoch_from_file_names() {
     let dir = damaged();
     dir.lose("state");
     let kept = aside(&dir).expect("nothing is in the way");

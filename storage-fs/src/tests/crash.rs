@@ -1,4 +1,4 @@
-//! Power failures, killed processes and failed operations at every single operation.
+//! Power failures, kills and I/O errors at every operation.
 
 use super::mem::{MemDir, Rng, Unsynced};
 use super::world::Model;
@@ -10,7 +10,7 @@ const POLICIES: [Unsynced; 3] = [Unsynced::Lost, Unsynced::Kept, Unsynced::Rando
 const SEEDS: u64 = 8;
 const LIVES_SEEDS: u64 = 800;
 
-/// How many changing operations the work of this seed makes when nothing happens.
+/// The number of modifying operations in a run of this seed without faults.
 fn operations(seed: u64) -> u64 {
     let dir = MemDir::new();
     Model::new(seed).work(&dir, STEPS).expect("nothing is in the way");
@@ -18,7 +18,7 @@ fn operations(seed: u64) -> u64 {
 }
 
 #[test]
-fn a_power_failure_at_any_operation_loses_nothing_acknowledged() {
+fn power_failure_at_any_operation_loses_no_acknowledged_write() {
     for seed in 0..SEEDS {
         for cut in 0..operations(seed) {
             for unsynced in POLICIES {
@@ -34,7 +34,7 @@ fn a_power_failure_at_any_operation_loses_nothing_acknowledged() {
     }
 }
 
-/// Recovers, also through another power failure in the midst of it, then works on and recovers once more.
+/// Recovers, with and without an interruption during recovery, then works on and recovers again.
 fn recover(dir: &MemDir, model: &mut Model, salt: u64) {
     let found = model.reopen(&dir.copy()).expect("recovery").recovered;
 
@@ -67,7 +67,7 @@ fn recover(dir: &MemDir, model: &mut Model, salt: u64) {
 }
 
 #[test]
-fn what_recovery_reports_after_a_kill_survives_a_power_failure() {
+fn state_recovered_after_kill_survives_power_failure() {
     for seed in 0..SEEDS {
         for cut in 0..operations(seed) {
             let dir = MemDir::new();
@@ -81,7 +81,7 @@ fn what_recovery_reports_after_a_kill_survives_a_power_failure() {
 }
 
 #[test]
-fn a_failed_operation_stops_the_lane_and_loses_nothing_acknowledged() {
+fn failed_operation_stops_lane_and_loses_no_acknowledged_write() {
     for seed in 0..SEEDS {
         for failing in 0..operations(seed) {
             let dir = MemDir::new();
@@ -96,7 +96,7 @@ fn a_failed_operation_stops_the_lane_and_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn a_life_after_many_bad_ends_has_lost_nothing_acknowledged() {
+fn repeated_faults_lose_no_acknowledged_write() {
     for seed in 0..LIVES_SEEDS {
         let dir = MemDir::new();
         let mut rng = Rng(seed);
@@ -121,7 +121,7 @@ fn a_life_after_many_bad_ends_has_lost_nothing_acknowledged() {
 }
 
 #[test]
-fn a_lane_that_has_failed_answers_so_for_ever() {
+fn failed_lane_returns_the_same_error_for_ever() {
     let dir = MemDir::new();
     let mut model = Model::new(0);
     let mut store = model.reopen(&dir).expect("a new store");
@@ -134,7 +134,7 @@ fn a_lane_that_has_failed_answers_so_for_ever() {
 }
 
 #[test]
-fn a_full_disk_is_called_so_and_loses_nothing_acknowledged() {
+fn full_disk_is_reported_and_loses_no_acknowledged_write() {
     let mut refused = 0;
     for room in (4_000..60_000).step_by(500) {
         let dir = MemDir::new();

@@ -1,4 +1,4 @@
-//! Cutting the end of the log, and what an open makes of older log.
+//! Truncations of the log, and `open` with older segments that are damaged or missing.
 
 use bytes::Bytes;
 use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Recovered};
@@ -26,18 +26,19 @@ fn recovered(dir: &MemDir) -> Recovered {
     store.recovered
 }
 
-/// Another transaction than the one that [`append`] makes at this place.
+/// A transaction with the zxid of [`append`] for this counter, but other content.
 fn other(counter: u64) -> Entry {
     Entry { zxid: zxid(counter), bytes: Bytes::from(vec![0xee; 200]) }
 }
 
+/// ZAB-13.
 #[test]
-fn zab_13_a_cut_at_any_position_of_the_log_is_there_for_good_and_the_log_goes_on() {
+fn truncation_at_any_zxid_is_durable_and_log_continues() {
     let sample = sample();
     for counter in 9..=27 {
         let dir = sample.dir.copy();
         let mut store = reopen(&dir).expect("it is sound");
-        // The state file vouches for everything.
+        // The state file records the end of the whole log.
         save(&mut store, zxid(9));
         truncate(&mut store, zxid(counter));
         assert_eq!(recovered(&dir.copy()).history.end(), zxid(counter));
@@ -54,7 +55,7 @@ fn zab_13_a_cut_at_any_position_of_the_log_is_there_for_good_and_the_log_goes_on
 }
 
 #[test]
-fn a_cut_behind_the_end_changes_nothing() {
+fn truncation_after_the_end_changes_nothing() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let before = sample.dir.operations();
@@ -66,7 +67,7 @@ fn a_cut_behind_the_end_changes_nothing() {
 }
 
 #[test]
-fn cuts_follow_each_other_and_leave_what_lies_between_alone() {
+fn several_truncations_in_one_batch_keep_appends_between_them() {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
     store.log.run(&[append(1, 8), append(2, 8), append(3, 8)]).expect("nothing is in the way");
@@ -76,7 +77,7 @@ fn cuts_follow_each_other_and_leave_what_lies_between_alone() {
         DiskCommand::Append { id: WriteId(5), entry: other(3) },
         DiskCommand::Truncate { id: WriteId(6), to: zxid(2) },
         DiskCommand::Append { id: WriteId(7), entry: second_epoch.clone() },
-        // There is no transaction at it.
+        // No transaction has this zxid.
         DiskCommand::Truncate { id: WriteId(8), to: zxid(9) },
         DiskCommand::Append { id: WriteId(9), entry: second_epoch.clone() },
     ];
@@ -88,7 +89,7 @@ fn cuts_follow_each_other_and_leave_what_lies_between_alone() {
 }
 
 #[test]
-fn a_cut_of_a_damaged_log_is_refused_before_anything_is_changed() {
+fn truncation_of_damaged_log_fails_and_changes_nothing() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let name = sample.segments[2];
@@ -102,7 +103,7 @@ fn a_cut_of_a_damaged_log_is_refused_before_anything_is_changed() {
 
 #[test]
 #[should_panic(expected = "before the snapshot at")]
-fn a_cut_below_the_snapshot_is_a_bug_of_the_caller() {
+fn truncation_before_snapshot_panics() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     save(&mut store, zxid(9));
@@ -110,7 +111,7 @@ fn a_cut_below_the_snapshot_is_a_bug_of_the_caller() {
 }
 
 #[test]
-fn damage_before_the_newest_snapshot_ends_the_history_and_is_told() {
+fn damaged_segment_before_newest_snapshot_is_noted_and_ends_history() {
     let sample = sample();
     let whole = reopen(&sample.dir.copy()).expect("it is sound").recovered;
     assert_eq!((whole.history.start(), whole.history.end()), (Zxid::ZERO, zxid(27)));
@@ -123,14 +124,14 @@ fn damage_before_the_newest_snapshot_ends_the_history_and_is_told() {
 }
 
 #[test]
-fn a_segment_that_a_power_failure_brought_back_is_not_taken_for_part_of_the_history() {
+fn segment_before_gap_is_not_part_of_history() {
     let sample = sample_with_gap(27);
     let found = recovered(&sample.dir);
     assert_eq!((found.history.start(), found.history.end()), (zxid(18), zxid(27)));
 }
 
-/// A store whose log is covered by its newest snapshot, and goes on in a segment of which nothing has arrived; the one before
-/// it is damaged, or gone.
+/// A store whose newest snapshot covers its log, and whose newest segment holds no readable batch;
+/// `change` damages or removes the segment before that.
 fn begun_behind(change: impl FnOnce(&MemDir, &str)) -> MemDir {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
@@ -145,7 +146,7 @@ fn begun_behind(change: impl FnOnce(&MemDir, &str)) -> MemDir {
 }
 
 #[test]
-fn a_log_with_a_gap_makes_way_for_a_snapshot_of_a_leader() {
+fn log_with_gap_is_replaced_by_leaders_snapshot() {
     let sample = sample_with_gap(40);
     let found = reopen(&sample.dir).expect("nothing that is needed is missing").recovered;
     assert_eq!((found.history.start(), found.history.end()), (zxid(40), zxid(40)));
@@ -153,10 +154,10 @@ fn a_log_with_a_gap_makes_way_for_a_snapshot_of_a_leader() {
     assert!(!sample.dir.contents().keys().any(|name| name.starts_with("log.")));
 }
 
-/// Seed 0x1e0001002181 of the swarm: the segment that holds nothing is removed, and then the one before it is the newest. It
-/// was not needed, and is not needed now.
+/// Recovery removes the empty newest segment, so the segment before it becomes the newest. Damage
+/// in that one must not matter at the next start, either. (Seed 0x1e0001002181 of the swarm.)
 #[test]
-fn what_was_not_needed_once_is_not_needed_at_the_next_start() {
+fn unneeded_damaged_segment_stays_unneeded_at_next_start() {
     for gone in [false, true] {
         let dir = begun_behind(|dir, before| {
             if gone { dir.lose(before) } else { dir.rot(before, |bytes| bytes[36] ^= 1) }

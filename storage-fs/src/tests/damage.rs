@@ -1,4 +1,5 @@
-//! Bytes that change after they were durable: told apart from torn writes, and never a silent loss.
+//! Bytes that change after they were durable: `open` distinguishes them from torn writes and never
+//! loses acknowledged data silently.
 
 use bytes::Bytes;
 use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Recovered};
@@ -10,7 +11,7 @@ use crate::segment::{BatchBuffer, FIRST_BATCH, SegmentHeader};
 use crate::vfs::{Vfs, VfsFile};
 use crate::{Opened, Options, StoreError, open};
 
-/// A store with three segments, two snapshots and a state; batches of several sectors.
+/// A store with three segments, two snapshots and a state file; each batch spans several sectors.
 pub(super) struct Sample {
     pub(super) dir: MemDir,
     found: Recovered,
@@ -41,7 +42,7 @@ pub(super) fn sample() -> Sample {
     sample
 }
 
-/// The same, where the store does more before it is closed for the first time.
+/// The sample store, on which `more` runs before it is closed for the first time.
 fn sample_and(more: impl FnOnce(&mut Opened<MemDir>)) -> Sample {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
@@ -65,7 +66,7 @@ fn sample_and(more: impl FnOnce(&mut Opened<MemDir>)) -> Sample {
     Sample { dir, found, segments, snapshots }
 }
 
-/// The same with one more snapshot, of this position, and without the segment in the middle.
+/// The sample store with another snapshot at this counter, and without its second segment.
 pub(super) fn sample_with_gap(counter: u64) -> Sample {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
@@ -76,7 +77,7 @@ pub(super) fn sample_with_gap(counter: u64) -> Sample {
 }
 
 impl Sample {
-    /// What an open says after `name` has been changed; a copy is opened, so that changes do not add up.
+    /// The result of `open` on a copy of the store in which `change` has modified the file `name`.
     fn after(
         &self,
         name: &str,
@@ -97,27 +98,28 @@ fn is_damage(result: &Result<Recovered, StoreError>) -> bool {
     matches!(result, Err(StoreError::Damaged { .. }))
 }
 
-/// Where the last batch of the newest segment begins.
+/// Offset of the last batch in the bytes of a segment.
 pub(super) fn last_batch(bytes: &[u8]) -> usize {
     (4096..bytes.len() - 4).rev().find(|at| bytes[*at..].starts_with(b"zkba")).expect("a batch")
 }
 
-/// A bit changes in the payload of that.
+/// Flips a bit in the payload of the last batch of this segment.
 fn rot_last_batch(dir: &MemDir, name: &str) {
     let start = last_batch(&dir.bytes(name));
     dir.rot(name, |bytes| bytes[start + 100] ^= 1);
 }
 
 #[test]
-fn a_changed_bit_in_the_log_before_the_last_batch_is_damage() {
+fn flipped_bit_before_last_batch_is_damage() {
     let sample = sample();
-    // The oldest segment is only needed where the newest snapshot is not usable.
+    // The oldest segment is needed only if the newest snapshot is unusable.
     for name in &sample.segments[1..] {
         let bytes = sample.dir.bytes(name);
         let end = if *name == sample.segments[2] { last_batch(&bytes) } else { bytes.len() };
         for (at, byte) in bytes.iter().enumerate().take(end) {
             let result = sample.after(name, |bytes| bytes[at] ^= 1 << (at % 8));
-            // Zeros that align batches, or that were reserved and not used, say nothing, nor do end marks behind payloads.
+            // Changes of padding, of preallocated zeros and of end marks after readable batches
+            // have no effect.
             let is_kept = result.as_ref().is_ok_and(|found| *found == sample.found);
             let padding = [0, 0xff].contains(byte) && is_kept;
             assert!(padding || is_damage(&result), "byte {at} of {name}: {result:?}");
@@ -126,7 +128,7 @@ fn a_changed_bit_in_the_log_before_the_last_batch_is_damage() {
 }
 
 #[test]
-fn a_zeroed_sector_in_the_log_before_the_last_batch_is_damage() {
+fn zeroed_sector_before_last_batch_is_damage() {
     let sample = sample();
     for name in &sample.segments[1..] {
         let bytes = sample.dir.bytes(name);
@@ -142,7 +144,7 @@ fn a_zeroed_sector_in_the_log_before_the_last_batch_is_damage() {
 }
 
 #[test]
-fn a_last_batch_that_a_power_failure_has_torn_is_cut_and_said_to_be() {
+fn torn_last_batch_is_removed_and_noted() {
     let sample = sample();
     sample.dir.reboot();
     sample.dir.forget_note();
@@ -169,7 +171,7 @@ fn a_last_batch_that_a_power_failure_has_torn_is_cut_and_said_to_be() {
 }
 
 #[test]
-fn a_torn_batch_below_what_the_state_file_vouches_for_is_damage() {
+fn torn_batch_below_recorded_end_is_damage() {
     let sample = sample();
     let dir = sample.dir.copy();
     let mut store = reopen(&dir).expect("it is sound");
@@ -181,10 +183,10 @@ fn a_torn_batch_below_what_the_state_file_vouches_for_is_damage() {
     assert!(is_damage(&result), "{result:?}");
 }
 
-/// A server votes with what it has found, so it must not find less the next time (seed 0x20000002e of the swarm: the last
-/// batch, of which nothing had been said since it was written, was damaged after another start).
+/// A server votes with the history that it has recovered, so a later start must not recover less.
+/// (Seed 0x20000002e of the swarm: the last batch was damaged after a start that had read it.)
 #[test]
-fn a_torn_batch_that_an_open_has_found_whole_is_damage() {
+fn batch_torn_after_open_has_read_it_is_damage() {
     let sample = sample();
     drop(reopen(&sample.dir).expect("it is sound"));
     rot_last_batch(&sample.dir, sample.segments[2]);
@@ -193,7 +195,7 @@ fn a_torn_batch_that_an_open_has_found_whole_is_damage() {
 }
 
 #[test]
-fn a_log_that_ends_before_a_snapshot_that_it_had_reached_is_damage() {
+fn log_that_ends_before_snapshot_it_had_reached_is_damage() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     snapshot(&mut store, 24);
@@ -202,8 +204,9 @@ fn a_log_that_ends_before_a_snapshot_that_it_had_reached_is_damage() {
     store.log.run(&[save, append(28, 8)]).expect("nothing is in the way");
     drop(store);
     assert_eq!(sample.dir.contents().keys().filter(|name| name.starts_with("log.")).count(), 4);
-    // Where the note is lost, the last transaction alone was never vouched for; without the two segments that hold what comes
-    // after 18 the snapshot would hide the loss.
+    // Without the note, nothing records that transaction 28 was durable. But without the segment
+    // of transactions 19 to 27 the log ends before the recorded end, although the snapshot at 24
+    // could replace it.
     sample.dir.lose("log.000000010000001c");
     let result = reopen(&sample.dir.copy()).map(|store| store.recovered);
     assert!(is_damage(&result), "{result:?}");
@@ -215,8 +218,8 @@ fn a_log_that_ends_before_a_snapshot_that_it_had_reached_is_damage() {
 }
 
 #[test]
-fn a_log_that_ends_at_the_snapshot_that_it_is_said_to_have_reached_loses_nothing() {
-    // All that was vouched for is in the snapshot, whatever has become of the log's end.
+fn torn_last_batch_within_snapshot_is_no_damage() {
+    // The snapshot holds every transaction that was recorded as durable.
     for (log_end, torn, is_lost) in [(24, false, false), (27, false, false), (27, true, false)] {
         let sample = sample_and(|store| {
             snapshot(store, 27);
@@ -238,7 +241,7 @@ fn a_log_that_ends_at_the_snapshot_that_it_is_said_to_have_reached_loses_nothing
 }
 
 #[test]
-fn a_missing_segment_is_damage() {
+fn missing_segment_is_damage() {
     let sample = sample();
     for name in &sample.segments[..2] {
         let dir = sample.dir.copy();
@@ -252,7 +255,7 @@ fn a_missing_segment_is_damage() {
 }
 
 #[test]
-fn a_log_without_its_state_file_is_damage() {
+fn log_without_state_file_is_damage() {
     let sample = sample();
     let dir = sample.dir.copy();
     dir.lose("state");
@@ -260,7 +263,7 @@ fn a_log_without_its_state_file_is_damage() {
 }
 
 #[test]
-fn a_damaged_slot_loses_no_promise_and_two_are_damage() {
+fn one_damaged_slot_loses_no_state_and_two_are_damage() {
     let sample = sample();
     for at in 0..2 * 4096 {
         let result = sample.after("state", |bytes| bytes[at] ^= 1 << (at % 8));
@@ -274,7 +277,7 @@ fn a_damaged_slot_loses_no_promise_and_two_are_damage() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_set_aside_for_an_older_one() {
+fn damaged_snapshot_is_renamed_and_older_one_used() {
     let sample = sample();
     let name = sample.snapshots[1];
     let bytes = sample.dir.bytes(name);
@@ -287,7 +290,7 @@ fn a_damaged_snapshot_is_set_aside_for_an_older_one() {
         assert_eq!(store.notes.len(), 1);
         assert_eq!(dir.bytes(&format!("{name}.damaged")).len(), bytes.len());
     }
-    // Cut short anywhere, or with something behind it.
+    // Truncated at any length, or with bytes after the footer.
     for length in (0..bytes.len() + 600).step_by(100) {
         let result = sample.after(name, |bytes| bytes.resize(length, 0));
         assert_eq!(result.expect("the older one will do").snapshots, [zxid(3)], "{length} bytes");
@@ -295,7 +298,7 @@ fn a_damaged_snapshot_is_set_aside_for_an_older_one() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_damage_where_the_log_does_not_reach_back() {
+fn damaged_snapshot_is_damage_if_log_begins_after_older_one() {
     let sample = sample();
     let dir = sample.dir.copy();
     let mut store = reopen(&dir).expect("it is sound");
@@ -307,25 +310,25 @@ fn a_damaged_snapshot_is_damage_where_the_log_does_not_reach_back() {
 }
 
 #[test]
-fn log_is_not_purged_behind_a_snapshot_that_is_gone() {
+fn purge_removes_nothing_if_its_snapshot_is_missing() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     sample.dir.lose(sample.snapshots[1]);
     let result = store.snapshots.run(&DiskCommand::Purge { oldest: zxid(9) });
     assert!(matches!(result, Ok(None)), "{result:?}");
-    // All that is there may be needed, as the snapshot cannot.
+    // Older snapshots and segments may be needed, because the snapshot at `oldest` is missing.
     assert!(sample.dir.contents().contains_key(sample.segments[0]));
     assert!(sample.dir.contents().contains_key(sample.snapshots[0]));
 }
 
 #[test]
-fn a_purge_leaves_the_newest_segment_and_what_reaches_beyond_the_snapshot() {
+fn purge_keeps_newest_segment_and_those_that_reach_snapshot() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     for counter in [8, 10, 27] {
         snapshot(&mut store, counter);
     }
-    // The one that ends at the snapshot stays, too.
+    // The segment that ends at the snapshot stays, too.
     let [all, two, one] = [0, 1, 2].map(|from| &sample.segments[from..]);
     let expected = [(8, all), (9, all), (10, two), (27, one)];
     for (oldest, left) in expected {
@@ -338,7 +341,7 @@ fn a_purge_leaves_the_newest_segment_and_what_reaches_beyond_the_snapshot() {
 }
 
 #[test]
-fn a_purge_behind_which_the_log_lane_was_busy_never_looks_like_damage() {
+fn purge_concurrent_with_truncation_is_no_damage_after_power_failure() {
     for cut in 0..6 {
         for seed in 0..300 {
             let dir = sample().dir;
@@ -349,7 +352,7 @@ fn a_purge_behind_which_the_log_lane_was_busy_never_looks_like_damage() {
             let save = DiskCommand::SaveState { id: WriteId(1), state };
             store.log.run(&[save, append(28, 8)]).expect("nothing is in the way");
             store.snapshots.run(&DiskCommand::Purge { oldest: zxid(27) }).expect("as always");
-            // What the purge has removed is not so durably when the end is removed, too.
+            // The removals of the purge are not durable when the truncation removes the end.
             dir.cut_after(cut);
             let _ = store.log.run(&[DiskCommand::Truncate { id: WriteId(1), to: zxid(27) }]);
             drop(store);
@@ -392,7 +395,7 @@ fn files_of_a_later_version_are_refused() {
 }
 
 #[test]
-fn a_batch_inside_a_clients_data_is_no_proof_of_damage() {
+fn batch_inside_client_data_is_no_proof_of_damage() {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
     store.log.run(&[append(1, 8)]).expect("nothing is in the way");
@@ -412,14 +415,15 @@ fn a_batch_inside_a_clients_data_is_no_proof_of_damage() {
 
 #[test]
 #[should_panic(expected = "appended after")]
-fn a_gap_in_the_appends_is_a_bug_of_the_caller() {
+fn append_with_zxid_gap_panics() {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
     let _ = store.log.run(&[append(1, 8), append(3, 8)]);
 }
 
+/// ZAB-13: a gap in zxids is damage, not a panic.
 #[test]
-fn zab_13_a_gap_inside_a_sound_batch_or_between_two_is_damage_and_no_panic() {
+fn zxid_gap_within_or_between_batches_is_damage() {
     let z = |epoch: u64, counter: u64| Zxid((epoch << 32) + counter);
     for (first, second, fits) in [
         (z(1, 1), z(1, 2), true),

@@ -1,4 +1,5 @@
-//! The end of the log after each kind of stop: what was acknowledged is found, or found to be missing.
+//! The end of the log after each kind of stop: `open` recovers every acknowledged transaction or
+//! reports damage.
 
 use zabkeeper_core::store::{DiskCommand, Recovered};
 use zabkeeper_core::{WriteId, Zxid};
@@ -11,7 +12,8 @@ use crate::{Note, Opened, StoreError};
 /// The newest segment of [`closed`].
 const NEWEST: &str = "log.000000010000001c";
 
-/// The sample, and a segment behind it with two batches; the last one was acknowledged, and nothing was written since.
+/// The sample store with another segment of two batches; the last batch was acknowledged and is the
+/// last write.
 fn closed(record_end: bool) -> MemDir {
     closed_and(|store| {
         if record_end {
@@ -20,7 +22,7 @@ fn closed(record_end: bool) -> MemDir {
     })
 }
 
-/// The same, where the store does something else at last.
+/// The same store, on which `last` runs before it is closed.
 fn closed_and(last: impl FnOnce(&mut Opened<MemDir>)) -> MemDir {
     let dir = sample().dir;
     let mut store = reopen(&dir).expect("it is sound");
@@ -30,7 +32,7 @@ fn closed_and(last: impl FnOnce(&mut Opened<MemDir>)) -> MemDir {
     dir
 }
 
-/// What an open finds after the newest segment has been changed, as where its log ends.
+/// The end of the log that `open` recovers after `change` has modified the newest segment.
 fn end_after(dir: &MemDir, change: impl FnOnce(&mut Vec<u8>)) -> Result<Zxid, StoreError> {
     let dir = dir.copy();
     dir.rot(NEWEST, change);
@@ -42,7 +44,7 @@ fn is_damage(result: &Result<Zxid, StoreError>) -> bool {
 }
 
 #[test]
-fn a_bit_of_the_last_batch_that_changes_after_a_kill_is_damage_under_the_same_boot_only() {
+fn flipped_bit_in_last_batch_is_damage_only_within_same_boot() {
     let dir = closed(false);
     dir.forget_note();
     let bytes = dir.bytes(NEWEST);
@@ -69,9 +71,9 @@ fn a_bit_of_the_last_batch_that_changes_after_a_kill_is_damage_under_the_same_bo
     assert!(said.starts_with(&expected), "{said}");
 }
 
-/// What a process has acknowledged that was killed under load is noted in another file than the log.
+/// The state file's note names the last acknowledged transaction even after a kill under load.
 #[test]
-fn what_is_missing_after_a_kill_is_damage_whatever_the_log_says() {
+fn log_shorter_than_note_is_damage_after_kill() {
     let dir = closed(false);
     dir.kill();
     let bytes = dir.bytes(NEWEST);
@@ -87,7 +89,7 @@ fn what_is_missing_after_a_kill_is_damage_whatever_the_log_says() {
     lost.lose(NEWEST);
     let found = reopen(&lost).map(|store| store.recovered.history.end());
     assert!(is_damage(&found), "the segment is gone: {found:?}");
-    // The note itself may be lost, and is not needed then.
+    // A damaged or missing note alone does no harm.
     for change in [|byte: u8| byte ^ 1, |_| 0] {
         let dir = dir.copy();
         dir.rot("state", |bytes| bytes[8192..].iter_mut().for_each(|byte| *byte = change(*byte)));
@@ -96,9 +98,9 @@ fn what_is_missing_after_a_kill_is_damage_whatever_the_log_says() {
     }
 }
 
-/// A write that the end of the process cuts short has written a prefix of a batch, over zeros or at the end of the file.
+/// A kill during a write leaves a prefix of the batch, over zeros or at the end of the file.
 #[test]
-fn a_write_cut_short_by_a_kill_is_no_damage() {
+fn write_interrupted_by_kill_is_no_damage() {
     let dir = closed(false);
     dir.forget_note();
     let bytes = dir.bytes(NEWEST);
@@ -107,7 +109,7 @@ fn a_write_cut_short_by_a_kill_is_no_damage() {
     assert_eq!(bytes[end - 1], 0xff, "the batch ends here");
     for at in batch..end - 1 {
         let found = end_after(&dir, |bytes| bytes[at..].fill(0));
-        // Where only zeros follow before the mark, nothing of the batch is missing.
+        // If the cut-off bytes before the end mark are all zero, the batch is still readable.
         let whole = bytes[at..end - 1].iter().all(|byte| *byte == 0);
         let expected = zxid(if whole { 30 } else { 28 });
         assert_eq!(found, Ok(expected), "zeros from byte {at} on");
@@ -118,7 +120,7 @@ fn a_write_cut_short_by_a_kill_is_no_damage() {
 }
 
 #[test]
-fn what_is_missing_before_the_recorded_end_is_damage_whatever_the_boot() {
+fn log_shorter_than_recorded_end_is_damage_in_any_boot() {
     for reboot in [false, true] {
         let dir = closed(true);
         if reboot {
@@ -133,7 +135,7 @@ fn what_is_missing_before_the_recorded_end_is_damage_whatever_the_boot() {
             let found = end_after(&dir, |bytes| bytes.truncate(at));
             assert!(is_damage(&found), "cut at byte {at}: {found:?}");
         }
-        // What was reserved and never used says nothing.
+        // Preallocated bytes after the last batch do not matter.
         for at in end..bytes.len() {
             let found = end_after(&dir, |bytes| bytes[at] ^= 1 << (at % 8));
             assert_eq!(found, Ok(zxid(30)), "byte {at}");
@@ -148,7 +150,7 @@ fn what_is_missing_before_the_recorded_end_is_damage_whatever_the_boot() {
 }
 
 #[test]
-fn the_end_is_recorded_once_and_a_cut_takes_it_back() {
+fn log_end_is_recorded_once_and_truncation_resets_it() {
     let dir = closed(true);
     let mut store = reopen(&dir).expect("it is sound");
     let operations = dir.operations();
@@ -168,7 +170,7 @@ fn the_end_is_recorded_once_and_a_cut_takes_it_back() {
 }
 
 #[test]
-fn a_failed_lane_records_nothing() {
+fn failed_lane_does_not_record_log_end() {
     let dir = closed(false);
     let mut store = reopen(&dir).expect("it is sound");
     dir.fail_after(1);
@@ -178,9 +180,10 @@ fn a_failed_lane_records_nothing() {
     assert_eq!(dir.operations(), operations);
 }
 
-/// A batch that the newest snapshot holds whole is not needed, as far as its header says so.
+/// A batch is not needed if its header is readable and the newest snapshot holds all its
+/// transactions.
 #[test]
-fn an_unsound_last_batch_that_the_newest_snapshot_holds_is_no_damage() {
+fn unreadable_last_batch_within_snapshot_is_no_damage() {
     for (counter, at, is_lost) in [(30, 60, false), (30, 10, true), (29, 60, true)] {
         let dir = closed_and(|store| snapshot(store, counter));
         let batch = last_batch(&dir.bytes(NEWEST));
@@ -190,20 +193,20 @@ fn an_unsound_last_batch_that_the_newest_snapshot_holds_is_no_damage() {
     }
 }
 
-/// How a directory was left before somebody changed it.
+/// How the process ended before a file is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// The end is recorded, and the process has stopped.
+    /// The end of the log was recorded, and the process stopped.
     Stopped,
-    /// The end is recorded, as the log was quiet, and the power has failed.
+    /// The end was recorded while the log was idle, then the power failed.
     QuietThenPower,
-    /// The same, and another write was under way.
+    /// The end was recorded while the log was idle, then the power failed during another append.
     QuietThenTorn,
-    /// The process was killed, and the machine is the same.
+    /// The process was killed, and the machine was not restarted.
     Killed,
 }
 
-/// Changes one file of a directory, and says how.
+/// Changes one file of a directory, or swaps two, and describes the change.
 fn mutate(dir: &MemDir, rng: &mut Rng) -> String {
     let contents = dir.contents();
     let names: Vec<&String> = contents.keys().filter(|name| !name.ends_with(".tmp")).collect();
@@ -250,7 +253,7 @@ fn mutate(dir: &MemDir, rng: &mut Rng) -> String {
     }
 }
 
-/// A user's directory that has ended so, and the user.
+/// The directory of a random run with this end, and the model of its content.
 fn ended(seed: u64, end: End) -> (MemDir, Model) {
     let dir = MemDir::new();
     let mut model = Model::new(seed);
@@ -278,7 +281,7 @@ fn ended(seed: u64, end: End) -> (MemDir, Model) {
 }
 
 #[test]
-fn no_change_of_a_single_file_loses_an_acknowledged_write_in_silence() {
+fn no_change_of_one_file_loses_acknowledged_write_silently() {
     let (mut refused, mut kept) = (0, 0);
     for seed in 0..60 {
         for end in [End::Stopped, End::QuietThenPower, End::QuietThenTorn, End::Killed] {
@@ -319,7 +322,8 @@ fn no_change_of_a_single_file_loses_an_acknowledged_write_in_silence() {
     assert!(refused > 800 && kept > 400, "{refused} refused, {kept} kept");
 }
 
-/// All that was acknowledged is there, and nothing else is than what had been written.
+/// Checks that all acknowledged transactions were recovered, and only transactions that were
+/// written.
 fn check_kept(model: &Model, found: &Recovered, untouched: &Recovered, told: &str) {
     model.check_acknowledged(found, told);
     assert_eq!(found.state.accepted_epoch, untouched.state.accepted_epoch, "{told}");

@@ -1,4 +1,4 @@
-//! No room, or no descriptor: a snapshot can wait, the log takes what there is.
+//! Full disks and missing file descriptors: snapshots are abandoned, log segments get smaller.
 
 use bytes::Bytes;
 use zabkeeper_core::store::{DiskCommand, DiskEvent};
@@ -13,7 +13,7 @@ fn chunk(counter: u64, index: u32, last: bool) -> DiskCommand {
     DiskCommand::SnapshotChunk { zxid: zxid(counter), index, bytes, last }
 }
 
-/// Gives it to the lane; says whether it was written, and else why not.
+/// Runs a chunk on the snapshot lane; the error is that of `SnapshotFailed`.
 fn write(store: &mut Opened<MemDir>, command: &DiskCommand) -> Result<(), String> {
     match store.snapshots.run(command) {
         Ok(Some(DiskEvent::ChunkDone { .. })) => Ok(()),
@@ -35,8 +35,8 @@ fn begun() -> (MemDir, Opened<MemDir>) {
 }
 
 #[test]
-fn a_snapshot_without_room_is_given_up_and_the_store_goes_on() {
-    // Where the room ends: before the header, inside a chunk, at the footer.
+fn snapshot_on_full_disk_is_abandoned_and_store_continues() {
+    // The disk is full before the header, within a chunk, or at the footer.
     for (room, written) in [(0, 0), (4_096, 0), (5_100, 1), (5_950, 2)] {
         let (dir, mut store) = begun();
         let used: usize = dir.contents().values().map(Vec::len).sum();
@@ -52,7 +52,7 @@ fn a_snapshot_without_room_is_given_up_and_the_store_goes_on() {
             );
         }
         assert_eq!(names(&dir), Vec::<String>::new(), "its room is free again");
-        // It may be dropped by who does not know yet.
+        // The core may drop the snapshot before it learns of the failure.
         if room > 5_000 {
             let drop = DiskCommand::DropSnapshot { zxid: zxid(3) };
             assert_eq!(store.snapshots.run(&drop), Ok(None));
@@ -69,7 +69,7 @@ fn a_snapshot_without_room_is_given_up_and_the_store_goes_on() {
 }
 
 #[test]
-fn a_snapshot_without_a_descriptor_is_given_up_and_a_purge_waits() {
+fn without_descriptors_snapshot_is_abandoned_and_purge_deferred() {
     let (dir, mut store) = begun();
     for counter in [1, 2] {
         assert_eq!(write(&mut store, &chunk(counter, 0, true)), Ok(()));
@@ -84,9 +84,9 @@ fn a_snapshot_without_a_descriptor_is_given_up_and_a_purge_waits() {
     assert_eq!(write(&mut store, &chunk(3, 0, true)), Ok(()));
 }
 
-/// Anything but a lack of room leaves doubt: the lane stops, as before.
+/// After any other error the content of the disk is uncertain, so the lane stops.
 #[test]
-fn a_write_error_in_a_snapshot_stops_the_lane() {
+fn snapshot_write_error_stops_lane() {
     let (dir, mut store) = begun();
     dir.fail_after(1);
     let error = store.snapshots.run(&chunk(3, 0, true)).expect_err("the write fails");
@@ -95,7 +95,7 @@ fn a_write_error_in_a_snapshot_stops_the_lane() {
 }
 
 #[test]
-fn a_log_segment_takes_what_room_there_is() {
+fn segment_size_is_halved_until_it_fits_the_disk() {
     const ROOM: u64 = 65_000;
     let dir = MemDir::new();
     let options = Options { segment_bytes: 1 << 20, cluster_id: CLUSTER };

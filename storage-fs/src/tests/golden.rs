@@ -1,4 +1,5 @@
-//! The formats, byte for byte: who changes one has to raise its version and go on reading the old one.
+//! The file formats, byte for byte. A change of a format needs a new version, and the old version
+//! must remain readable.
 
 use std::fmt::Write as _;
 
@@ -16,7 +17,7 @@ fn entry(counter: u64, text: &'static str) -> Entry {
 }
 
 #[test]
-fn formats_are_what_they_were() {
+fn file_formats_are_unchanged() {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
     let append =
@@ -49,7 +50,7 @@ fn formats_are_what_they_were() {
 }
 
 #[test]
-fn a_state_file_of_version_1_is_read_as_not_damaged_and_becomes_one_of_version_3() {
+fn state_file_version_1_is_read_and_rewritten_as_version_3() {
     let state = postcard::to_allocvec(&(Epoch(6), Epoch(5), Zxid::ZERO)).expect("it encodes");
     let mut content = Vec::new();
     for number in [2, CLUSTER, 0] {
@@ -74,9 +75,9 @@ fn a_state_file_of_version_1_is_read_as_not_damaged_and_becomes_one_of_version_3
     assert_eq!(dir.bytes("state")[8], 3);
 }
 
-/// What was written while the state file had version 2, and segments version 1.
+/// The files in `golden/state-2.txt`: a state file of version 2 and a segment of version 1.
 #[test]
-fn files_of_state_format_2_are_read_and_the_log_goes_on_behind_them() {
+fn state_file_version_2_and_segment_version_1_are_read() {
     const SEGMENT: &str = "log.0000000500000001";
     let dir = MemDir::new();
     for (name, bytes) in undump(include_str!("golden/state-2.txt")) {
@@ -96,7 +97,7 @@ fn files_of_state_format_2_are_read_and_the_log_goes_on_behind_them() {
     assert_eq!(dir.bytes("state")[8], 3);
     let append =
         |counter, text| DiskCommand::Append { id: WriteId(1), entry: entry(counter, text) };
-    // A segment keeps its version, also where a part of it is cut off; a new one has the present version.
+    // A segment keeps its version when it is truncated; a new segment has the current version.
     store.log.run(&[append(4, "fourth")]).expect("nothing is in the way");
     assert_eq!((dir.bytes(SEGMENT)[8], dir.bytes("log.0000000500000004")[8]), (1, 2));
     let cut = DiskCommand::Truncate { id: WriteId(2), to: Zxid((5 << 32) + 2) };
@@ -107,7 +108,7 @@ fn files_of_state_format_2_are_read_and_the_log_goes_on_behind_them() {
     assert_eq!((dir.bytes(SEGMENT)[8], dir.bytes("log.0000000500000003")[8]), (1, 2));
 }
 
-/// The files in a dump that [`hex`] has written.
+/// Parses a dump of [`hex`] into files.
 fn undump(dump: &str) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     for line in dump.lines() {
@@ -127,7 +128,7 @@ fn undump(dump: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_snapshot_of_version_1_is_read() {
+fn snapshot_version_1_is_read() {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
     let (zxid, bytes) = (Zxid((5 << 32) + 2), Bytes::from_static(b"some nodes"));
@@ -145,7 +146,7 @@ fn a_snapshot_of_version_1_is_read() {
     assert_eq!((found.zxid, found.chunks, store.notes), (zxid, vec![bytes], Vec::new()));
 }
 
-/// Sixteen bytes a line; lines of zeros are left out.
+/// Appends a hex dump: sixteen bytes a line, without lines of zeros.
 fn hex(dump: &mut String, bytes: &[u8]) {
     for (number, line) in bytes.chunks(16).enumerate() {
         if line.iter().all(|byte| *byte == 0) {

@@ -1,8 +1,8 @@
-//! A directory in memory that loses power, fails and fills up on command.
+//! A directory in memory with injected power failures, I/O errors and full disks.
 //!
-//! Owns what may survive a power failure: of the writes that were not synced any subset of 512-byte sectors, others
-//! may become garbage as far as they were written; of the changed names any subset. Must not be kinder than a real
-//! disk.
+//! Owns which changes survive a power failure: of unsynced writes any subset of 512-byte sectors,
+//! and the written bytes of other sectors may become garbage; of changed names any subset. Must not
+//! guarantee more than a real disk does.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,15 +13,15 @@ use std::rc::Rc;
 use crate::vfs::{BootId, Vfs, VfsFile};
 
 const SECTOR: usize = 512;
-/// Too many open files.
+/// The error number of "too many open files".
 const EMFILE: i32 = 24;
 
-/// What becomes of unsynced changes when the power fails.
+/// Which unsynced changes survive a power failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unsynced {
     Lost,
     Kept,
-    /// Each sector and each name by itself; some sectors turn to garbage.
+    /// Each sector and each name survives or not at random; some sectors become garbage.
     Random,
 }
 
@@ -35,11 +35,11 @@ impl Unsynced {
     }
 }
 
-/// A handle to a directory. All handles share one world; [`MemDir::copy`] makes another.
+/// A handle to a directory. Clones share one simulated disk; [`MemDir::copy`] copies the disk.
 #[derive(Clone)]
 pub(super) struct MemDir {
     world: Rc<RefCell<World>>,
-    /// What the names in this directory begin with in the world: nothing, or `snapshots/`.
+    /// Prefix of this directory's names on the simulated disk: empty, or `snapshots/`.
     prefix: &'static str,
 }
 
@@ -51,20 +51,20 @@ struct World {
     changed_names: Vec<NameChange>,
     rng: Rng,
     locked: BTreeSet<&'static str>,
-    /// Changing operations so far.
+    /// Number of modifying operations so far.
     operations: u64,
-    /// Reads of files so far.
+    /// Number of file reads so far.
     reads: Cell<u64>,
-    /// The power fails during the operation of this number.
+    /// The power fails during the modifying operation of this number.
     cut_at: Option<u64>,
-    /// The operation of this number fails, once.
+    /// The modifying operation of this number fails, once.
     fail_at: Option<u64>,
     powerless: bool,
-    /// Bytes that all files together may take.
+    /// Maximum size of all files together, in bytes.
     room: Option<u64>,
-    /// Can no file be opened any more?
+    /// Do all opens fail with `EMFILE`?
     out_of_files: bool,
-    /// Power failures so far: each begins another boot.
+    /// Number of boots so far, from which the boot id is made.
     boots: u128,
 }
 
@@ -81,7 +81,7 @@ enum FileChange {
     Resize(usize),
 }
 
-/// What becomes of one change.
+/// What happens to one unsynced change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Lost,
@@ -119,12 +119,12 @@ impl MemDir {
         MemDir { world: Rc::default(), prefix: "" }
     }
 
-    /// A world of its own that is now like this one.
+    /// A copy on a simulated disk of its own.
     pub(super) fn copy(&self) -> MemDir {
         MemDir { world: Rc::new(RefCell::new(self.world.borrow().clone())), prefix: self.prefix }
     }
 
-    /// Another directory of the same world.
+    /// A second directory on the same disk.
     pub(super) fn for_snapshots(&self) -> MemDir {
         MemDir { prefix: "snapshots/", ..self.clone() }
     }
@@ -145,19 +145,20 @@ impl MemDir {
         self.world.borrow().reads.get()
     }
 
-    /// The power fails during the changing operation after `operations` more.
+    /// Lets the power fail during the modifying operation after `operations` more.
     pub(super) fn cut_after(&self, operations: u64) {
         let mut world = self.world.borrow_mut();
         world.cut_at = Some(world.operations + operations);
     }
 
-    /// The changing operation after `operations` more fails; a failed sync forgets what it should have written.
+    /// Lets the modifying operation after `operations` more fail; a failed sync discards the
+    /// unsynced data.
     pub(super) fn fail_after(&self, operations: u64) {
         let mut world = self.world.borrow_mut();
         world.fail_at = Some(world.operations + operations);
     }
 
-    /// From now on no file can be opened, or some can again.
+    /// Switches `EMFILE` errors on or off.
     pub(super) fn set_out_of_files(&self, out_of_files: bool) {
         self.world.borrow_mut().out_of_files = out_of_files;
     }
@@ -166,16 +167,16 @@ impl MemDir {
         self.world.borrow_mut().room = room;
     }
 
-    /// Would a power failure change nothing?
+    /// Is every change durable?
     pub(super) fn is_synced(&self) -> bool {
         let world = self.world.borrow();
         world.changed_names.is_empty() && world.files.iter().all(|file| file.seen == file.durable)
     }
 
-    /// The machine starts again after a power failure.
+    /// Restarts the machine after a power failure.
     pub(super) fn power_cycle(&self, unsynced: Unsynced) {
         let world = &mut *self.world.borrow_mut();
-        // How likely is it for a change to survive, out of 8?
+        // Probability that a change survives, in eighths.
         let odds = 1 + world.rng.below(7);
         let rng = &mut world.rng;
         let mut fate = || match unsynced {
@@ -201,17 +202,17 @@ impl MemDir {
         self.finish_restart(world);
     }
 
-    /// What was noted of the log's end is lost, as with the power.
+    /// Erases the state file's note of the log's end, as a power failure may.
     pub(super) fn forget_note(&self) {
         self.rot("state", |bytes| bytes[8192..].fill(0));
     }
 
-    /// The machine has been started again, with all that was written durable.
+    /// Restarts the machine without losing unsynced data.
     pub(super) fn reboot(&self) {
         self.world.borrow_mut().boots += 1;
     }
 
-    /// The process was killed: what it had written is seen, synced or not.
+    /// Kills the process: all its writes stay readable, synced or not.
     pub(super) fn kill(&self) {
         let world = &mut *self.world.borrow_mut();
         self.finish_restart(world);
@@ -224,13 +225,13 @@ impl MemDir {
         world.fail_at = None;
     }
 
-    /// Content of a file as a reader sees it.
+    /// Content of a file as reads see it.
     pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
         let world = self.world.borrow();
         world.files[world.names[name]].seen.clone()
     }
 
-    /// All files as a reader sees them.
+    /// All files as reads see them.
     pub(super) fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         let world = self.world.borrow();
         let content =
@@ -238,14 +239,14 @@ impl MemDir {
         world.names.iter().map(content).collect()
     }
 
-    /// A durable file is gone.
+    /// Removes a durable file.
     pub(super) fn lose(&self, name: &str) {
         let mut world = self.world.borrow_mut();
         world.durable_names.remove(name);
         world.names.remove(name);
     }
 
-    /// Changes durable bytes behind the store's back.
+    /// Changes durable bytes of a file, not through the store.
     pub(super) fn rot(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let world = &mut *self.world.borrow_mut();
         let file = &mut world.files[world.names[name]];
@@ -290,7 +291,7 @@ impl World {
             && self.powerless
             && self.rng.below(2) == 0
         {
-            // A write during which the process ends may have done a part of it.
+            // A write that a kill interrupts leaves a prefix.
             let done = self.rng.below(bytes.len() as u64 + 1);
             bytes.truncate(usize::try_from(done).expect("small"));
         }

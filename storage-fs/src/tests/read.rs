@@ -1,4 +1,4 @@
-//! The reader: what learners are given while other lanes write and remove.
+//! Tests of the reader lane while the other lanes write and remove files.
 
 use bytes::Bytes;
 use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry};
@@ -43,7 +43,7 @@ fn chunk(
 }
 
 #[test]
-fn a_read_begins_anywhere_and_ends_where_there_is_enough() {
+fn log_read_starts_after_any_zxid_and_respects_byte_limit() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     for (link, after, bytes, expected) in [
@@ -66,7 +66,7 @@ fn a_read_begins_anywhere_and_ends_where_there_is_enough() {
 }
 
 #[test]
-fn a_learner_that_reads_on_costs_no_search() {
+fn sequential_log_reads_need_no_search() {
     let dir = MemDir::new();
     let options = Options { segment_bytes: 1 << 20, cluster_id: CLUSTER };
     let mut store = open(dir.clone(), dir.clone(), options).expect("a new store");
@@ -80,12 +80,12 @@ fn a_learner_that_reads_on_costs_no_search() {
         let expected = u32::try_from(after + 1).expect("small");
         assert_eq!(counters(found), [expected]);
     }
-    // The segment's header, the batch, and at its end a look at the next one.
+    // Five reads: the segment's header, the batch, and the check for a next batch.
     assert!(dir.reads() - before <= 900 * 5, "{} reads", dir.reads() - before);
 }
 
 #[test]
-fn log_that_was_purged_is_said_to_be_gone() {
+fn read_of_purged_log_fails() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     assert_eq!(counters(read(&mut store, LINK, zxid(3), 0)), [4]);
@@ -97,7 +97,7 @@ fn log_that_was_purged_is_said_to_be_gone() {
 }
 
 #[test]
-fn log_with_a_segment_missing_is_not_read_across_the_gap() {
+fn log_read_stops_at_missing_segment() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     sample.dir.lose(sample.segments[1]);
@@ -106,10 +106,11 @@ fn log_with_a_segment_missing_is_not_read_across_the_gap() {
     assert!(why.contains("no readable log"), "{why}");
 }
 
-/// A power failure may bring back some of the files that a purge has removed, and others not (seed 0xb110056d with five
-/// servers: the learner ended where the first needed segment begins, and was never served). The open takes them away again.
+/// After a purge, a power failure may bring back some of the removed segments but not others;
+/// `open` removes those before the gap. (Seed 0xb110056d with five servers: a learner whose log
+/// ended where the first needed segment begins was never synchronized.)
 #[test]
-fn log_behind_a_gap_is_read_without_what_lies_before_the_gap() {
+fn log_after_gap_is_readable() {
     let sample = sample_with_gap(18);
     let mut store = reopen(&sample.dir).expect("what is missing lies before the newest snapshot");
     assert_eq!(store.recovered.history.start(), zxid(18));
@@ -118,7 +119,7 @@ fn log_behind_a_gap_is_read_without_what_lies_before_the_gap() {
 }
 
 #[test]
-fn a_torn_batch_is_the_end_until_it_is_whole() {
+fn log_read_ends_before_incomplete_batch() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let name = sample.segments[2];
@@ -134,7 +135,7 @@ fn a_torn_batch_is_the_end_until_it_is_whole() {
 }
 
 #[test]
-fn a_changed_bit_is_never_forwarded() {
+fn log_read_never_returns_damaged_entries() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let expected = read(&mut store, LINK, Zxid::ZERO, 1 << 20).expect("there is log");
@@ -149,7 +150,7 @@ fn a_changed_bit_is_never_forwarded() {
 }
 
 #[test]
-fn a_link_that_reads_on_after_a_cut_is_given_nothing_that_was_cut() {
+fn log_read_after_truncation_returns_no_removed_entries() {
     for counter in 9..25 {
         let sample = sample();
         let mut store = reopen(&sample.dir).expect("it is sound");
@@ -170,7 +171,7 @@ fn a_link_that_reads_on_after_a_cut_is_given_nothing_that_was_cut() {
 }
 
 #[test]
-fn log_that_a_leaders_snapshot_has_replaced_is_gone() {
+fn read_of_log_replaced_by_leaders_snapshot_fails() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     read(&mut store, LINK, zxid(9), 0).expect("there is log");
@@ -188,7 +189,7 @@ fn log_that_a_leaders_snapshot_has_replaced_is_gone() {
 }
 
 #[test]
-fn a_snapshot_is_read_to_its_end_though_it_is_purged_meanwhile() {
+fn snapshot_read_continues_after_purge() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let content = |counter| Bytes::from(vec![counter; 900]);
@@ -197,9 +198,9 @@ fn a_snapshot_is_read_to_its_end_though_it_is_purged_meanwhile() {
     store.snapshots.run(&DiskCommand::Purge { oldest: zxid(9) }).expect("nothing is in the way");
     assert_eq!(chunk(&mut store, LINK, zxid(3), 1), Ok((content(3), true)));
     assert_eq!(chunk(&mut store, LinkId(2), zxid(9), 1), Ok((content(9), true)));
-    // It was let go with its last chunk.
+    // The reader closed the snapshot after its last chunk.
     chunk(&mut store, LINK, zxid(3), 0).expect_err("it is gone");
-    // Another one on the same link, also in the midst of it, and the same chunk once more.
+    // Another snapshot on the same link, a change within a snapshot, and a repeated chunk.
     snapshot(&mut store, 27);
     for (counter, index, last) in [(9, 0, false), (27, 0, false), (27, 0, false), (27, 1, true)] {
         let expected = Ok((content(counter), last));
@@ -210,7 +211,7 @@ fn a_snapshot_is_read_to_its_end_though_it_is_purged_meanwhile() {
 }
 
 #[test]
-fn links_beyond_the_bound_are_served_with_a_search() {
+fn links_beyond_cache_size_are_served() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let links = || (1..=200).map(LinkId);
@@ -229,7 +230,7 @@ fn links_beyond_the_bound_are_served_with_a_search() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_not_forwarded_and_set_aside() {
+fn damaged_snapshot_is_not_sent_but_renamed() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let name = sample.snapshots[1];
@@ -247,7 +248,7 @@ fn a_damaged_snapshot_is_not_forwarded_and_set_aside() {
 
 #[test]
 #[should_panic(expected = "is not for this lane")]
-fn a_write_is_not_for_the_reader() {
+fn reader_lane_panics_on_write_command() {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
     store.reader.run(&append(1, 8));

@@ -1,4 +1,4 @@
-//! The store on the files of this machine.
+//! Tests of the store on real files.
 
 #![expect(clippy::disallowed_methods, reason = "what others do to the files goes around the store")]
 
@@ -25,7 +25,7 @@ fn start(dir: &OsDir) -> Opened<OsDir> {
 }
 
 #[test]
-fn what_was_done_is_there_again() {
+fn reopened_store_has_log_snapshot_and_state() {
     let temp = tempfile::tempdir().expect("a directory");
     let dir = OsDir::new(temp.path().join("data/version-1")).expect("a directory");
     let mut store = start(&dir);
@@ -53,7 +53,7 @@ fn what_was_done_is_there_again() {
 }
 
 #[test]
-fn what_the_store_creates_is_for_its_user_alone_and_never_through_a_link() {
+fn created_files_have_owner_mode_and_links_are_not_followed() {
     let mode = |path: &Path| path.metadata().expect("is there").permissions().mode() & 0o777;
     let temp = tempfile::tempdir().expect("a directory");
     let path = temp.path().join("data/log");
@@ -62,7 +62,7 @@ fn what_the_store_creates_is_for_its_user_alone_and_never_through_a_link() {
     std::fs::write(&target, b"of somebody else").expect("writes");
     symlink(&target, path.join("state.tmp")).expect("links");
     symlink(&other, path.join("log.0000000100000001.tmp")).expect("links");
-    // What a process has left that was killed is no obstacle, either.
+    // An unfinished file of a killed process is replaced, too.
     std::fs::write(path.join("snapshot.0000000100000001.tmp"), b"left").expect("writes");
     let mut store = start(&dir);
     assert_eq!(store.log.run(&[append(1)]), Ok(WriteId(1)));
@@ -86,7 +86,7 @@ fn what_the_store_creates_is_for_its_user_alone_and_never_through_a_link() {
     assert_eq!(names, expected);
     assert_eq!([mode(&path), mode(&temp.path().join("data"))], [0o700; 2]);
 
-    // The lock, and files that are read, are no links, either.
+    // Opening the lock file does not follow a link, either.
     std::fs::remove_file(path.join("lock")).expect("is there");
     symlink(&target, path.join("lock")).expect("links");
     let refused = open(dir.clone(), dir.clone(), Options::new(7)).map(|_| ());
@@ -94,7 +94,7 @@ fn what_the_store_creates_is_for_its_user_alone_and_never_through_a_link() {
 }
 
 #[test]
-fn a_directory_that_others_may_enter_keeps_its_mode_and_is_told() {
+fn existing_directory_keeps_its_mode_and_open_permissions_are_reported() {
     let temp = tempfile::tempdir().expect("a directory");
     for (mode, open) in [(0o700, false), (0o750, true), (0o755, true), (0o701, true)] {
         std::fs::set_permissions(temp.path(), Permissions::from_mode(mode)).expect("is ours");
@@ -105,7 +105,7 @@ fn a_directory_that_others_may_enter_keeps_its_mode_and_is_told() {
 }
 
 #[test]
-fn a_snapshot_that_is_given_up_leaves_nothing_behind() {
+fn dropped_snapshot_leaves_no_file() {
     let temp = tempfile::tempdir().expect("a directory");
     let dir = OsDir::new(temp.path().to_owned()).expect("a directory");
     let mut store = start(&dir);
@@ -127,7 +127,7 @@ fn a_snapshot_that_is_given_up_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_second_open_is_kept_out_until_both_lanes_are_gone() {
+fn second_open_fails_until_both_writing_lanes_are_dropped() {
     let temp = tempfile::tempdir().expect("a directory");
     let log = OsDir::new(temp.path().join("log")).expect("a directory");
     let snapshots = OsDir::new(temp.path().join("snapshots")).expect("a directory");
@@ -147,7 +147,7 @@ fn a_second_open_is_kept_out_until_both_lanes_are_gone() {
 }
 
 #[test]
-fn lanes_can_go_to_other_threads() {
+fn lanes_and_errors_are_send() {
     fn sendable<T: Send>() {}
     sendable::<LogLane<OsDir>>();
     sendable::<crate::SnapshotLane<OsDir>>();
@@ -156,7 +156,7 @@ fn lanes_can_go_to_other_threads() {
 }
 
 #[test]
-fn a_learner_is_served_while_the_log_grows_and_is_purged() {
+fn log_reads_succeed_during_appends_and_purges() {
     const LAST: u64 = 3000;
     let temp = tempfile::tempdir().expect("a directory");
     let dir = OsDir::new(temp.path().join("data")).expect("a directory");

@@ -1,4 +1,4 @@
-//! A leader's snapshot takes the place of the log, which may be cut off at any operation.
+//! A leader's snapshot replaces the log, with a power failure or kill at any operation.
 
 use bytes::Bytes;
 use zabkeeper_core::store::{DiskCommand, DurableState, Recovered};
@@ -9,7 +9,7 @@ use super::mem::{MemDir, Unsynced};
 use super::world::reopen;
 use crate::{Opened, StoreError};
 
-/// Ahead of the log of the sample, which ends at 27.
+/// Counter of the leader's snapshot; the log of the sample store ends at 27.
 const SENT: u64 = 40;
 const SENT_NAME: &str = "snapshot.0000000100000028";
 
@@ -31,18 +31,20 @@ fn rebase(snapshot: Zxid) -> DiskCommand {
     DiskCommand::Rebase { id: WriteId(2), snapshot }
 }
 
-/// How far the server has got with a snapshot that a leader sends.
+/// The progress of installing a leader's snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reached {
     Begun,
-    /// The core was told that it has its name, durably.
+    /// Reported: the snapshot is durable under its final name.
     Named,
-    /// The core was told that the state file names it, the log is gone, and one transaction is behind it.
+    /// Reported: the state file names the snapshot, the old log is removed, and one transaction is
+    /// appended.
     Taken,
     Purged,
 }
 
-/// Takes the snapshot over in the order of the core, and goes on with the log. Says how far it came.
+/// Installs the snapshot in the core's order of commands, and appends a transaction. `reached` is
+/// the progress, also after an error.
 fn take_over(store: &mut Opened<MemDir>, reached: &mut Reached) -> Result<(), StoreError> {
     for index in 0..2 {
         let chunk = DiskCommand::SnapshotChunk {
@@ -61,7 +63,7 @@ fn take_over(store: &mut Opened<MemDir>, reached: &mut Reached) -> Result<(), St
     Ok(())
 }
 
-/// The sample, with a state file that vouches for its log: other than before, for the largest possible promise.
+/// The sample store with a state file that records the end of its log.
 fn vouched() -> Sample {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
@@ -73,7 +75,7 @@ fn segments(dir: &MemDir) -> Vec<String> {
     dir.contents().into_keys().filter(|name| name.starts_with("log.")).collect()
 }
 
-/// Is this what was there before, or the leader's snapshot? What is between is neither.
+/// Checks that the recovered state is either the old one or the leader's snapshot.
 fn check(found: &Recovered, reached: Reached, old: &Recovered) {
     if found.snapshot == old.snapshot {
         assert!(reached == Reached::Begun, "it has its name");
@@ -88,8 +90,9 @@ fn check(found: &Recovered, reached: Reached, old: &Recovered) {
     assert_eq!((found.history.end(), found.entries.len() as u64), (zxid(SENT + more), more));
 }
 
+/// ZAB-10.
 #[test]
-fn zab_10_a_leaders_snapshot_is_taken_over_or_not_wherever_the_power_fails() {
+fn leaders_snapshot_replaces_log_atomically_under_power_failures() {
     let sample = vouched();
     let old = reopen(&sample.dir.copy()).expect("it is sound").recovered;
     let whole = sample.dir.copy();
@@ -111,7 +114,7 @@ fn zab_10_a_leaders_snapshot_is_taken_over_or_not_wherever_the_power_fails() {
             assert_eq!(result.is_ok(), cut == operations);
             drop(store);
             end(&dir, salt);
-            // The power fails in recovery, too, wherever it is.
+            // The power also fails at each operation of recovery.
             for cut_again in 0.. {
                 let again = dir.copy();
                 again.reseed(cut_again * 7 + salt);
@@ -136,7 +139,7 @@ fn zab_10_a_leaders_snapshot_is_taken_over_or_not_wherever_the_power_fails() {
     assert!(seen[0] > 100 && seen[1] > 100, "{seen:?}");
 }
 
-/// The power fails, or the process is killed.
+/// Fails the power or kills the process, depending on `salt`.
 fn end(dir: &MemDir, salt: u64) {
     match salt % 4 {
         0 => dir.kill(),
@@ -147,7 +150,7 @@ fn end(dir: &MemDir, salt: u64) {
 }
 
 #[test]
-fn what_a_rebase_leaves_of_the_log_counts_for_nothing_whatever_it_is() {
+fn segments_left_by_interrupted_rebase_are_removed() {
     let sample = vouched();
     let mut store = reopen(&sample.dir).expect("it is sound");
     snapshot(&mut store, SENT);
@@ -169,10 +172,10 @@ fn what_a_rebase_leaves_of_the_log_counts_for_nothing_whatever_it_is() {
 }
 
 #[test]
-fn a_log_that_a_snapshot_takes_the_place_of_at_start_is_removed_and_told() {
+fn log_before_leaders_snapshot_is_removed_at_start_and_noted() {
     let sample = vouched();
     let mut store = reopen(&sample.dir).expect("it is sound");
-    // The state file never learns of it.
+    // No save of the state file names the snapshot.
     snapshot(&mut store, SENT);
     drop(store);
     sample.dir.power_cycle(Unsynced::Lost);
@@ -187,17 +190,17 @@ fn a_log_that_a_snapshot_takes_the_place_of_at_start_is_removed_and_told() {
     );
     store.log.run(&[append(SENT + 1, 8)]).expect("it goes on after the snapshot");
     drop(store);
-    // Older ones cannot stand in for it any more.
+    // Older snapshots cannot replace it any more.
     sample.dir.rot(SENT_NAME, |bytes| bytes[4096] ^= 1);
     let result = reopen(&sample.dir).map(|store| store.recovered);
     assert!(matches!(result, Err(StoreError::Damaged { .. })), "{result:?}");
 }
 
 #[test]
-fn no_log_is_removed_for_a_snapshot_before_its_loss_would_be_noticed() {
+fn state_file_names_snapshot_before_log_is_removed() {
     let dir = MemDir::new();
     let mut store = reopen(&dir).expect("a new store");
-    // The state file vouches for nothing.
+    // The state file's slots name no transaction of the log as durable.
     store.log.run(&[append(1, 8), append(2, 8)]).expect("nothing is in the way");
     snapshot(&mut store, SENT);
     drop(store);
@@ -222,7 +225,7 @@ fn no_log_is_removed_for_a_snapshot_before_its_loss_would_be_noticed() {
 }
 
 #[test]
-fn a_snapshot_that_rots_before_it_has_taken_the_place_of_the_log_is_not_missed() {
+fn damaged_leaders_snapshot_is_ignored_until_state_names_it() {
     let sample = vouched();
     let old = reopen(&sample.dir.copy()).expect("it is sound").recovered;
     let mut store = reopen(&sample.dir).expect("it is sound");
@@ -230,7 +233,7 @@ fn a_snapshot_that_rots_before_it_has_taken_the_place_of_the_log_is_not_missed()
     sample.dir.rot(SENT_NAME, |bytes| bytes[4096] ^= 1);
     drop(store);
     assert_eq!(reopen(&sample.dir.copy()).map(|store| store.recovered), Ok(old));
-    // But it is where the state file names it.
+    // The same damage is an error once the state file names the snapshot.
     let mut store = reopen(&sample.dir).expect("it is sound");
     store.log.run(&[save(zxid(SENT))]).expect("nothing is in the way");
     drop(store);
@@ -239,7 +242,7 @@ fn a_snapshot_that_rots_before_it_has_taken_the_place_of_the_log_is_not_missed()
 }
 
 #[test]
-fn a_snapshot_that_only_a_leader_knows_is_passed_by_the_log() {
+fn log_may_grow_past_uninstalled_leaders_snapshot() {
     let sample = vouched();
     let mut store = reopen(&sample.dir).expect("it is sound");
     snapshot(&mut store, 29);
@@ -252,7 +255,7 @@ fn a_snapshot_that_only_a_leader_knows_is_passed_by_the_log() {
 }
 
 #[test]
-fn damaged_is_a_word_for_others_and_removes_nothing() {
+fn damaged_flag_is_kept_and_removes_nothing() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let state = state(zxid(9), true);
@@ -269,7 +272,7 @@ fn damaged_is_a_word_for_others_and_removes_nothing() {
 
 #[test]
 #[should_panic(expected = "the state file names 0x100000009")]
-fn a_rebase_on_a_snapshot_that_the_state_file_does_not_name_is_a_bug_of_the_caller() {
+fn rebase_on_snapshot_not_named_by_state_panics() {
     let sample = vouched();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let _ = store.log.run(&[rebase(zxid(SENT))]);
@@ -277,7 +280,7 @@ fn a_rebase_on_a_snapshot_that_the_state_file_does_not_name_is_a_bug_of_the_call
 
 #[test]
 #[should_panic(expected = "though the log is at 0x10000001b")]
-fn a_rebase_on_what_the_log_has_reached_is_a_bug_of_the_caller() {
+fn rebase_on_snapshot_that_log_has_reached_panics() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     let _ = store.log.run(&[save(zxid(27)), rebase(zxid(27))]);

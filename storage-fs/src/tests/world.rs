@@ -1,6 +1,7 @@
-//! A seeded user of the store who remembers what it was promised.
+//! A seeded random user of the store, with a model of its expected content.
 //!
-//! Owns the model: what was submitted, what was reported durable. Must not look into files.
+//! Owns the model: which commands were submitted, and which were reported durable. Must not read
+//! files.
 
 use bytes::Bytes;
 use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry, Recovered};
@@ -11,10 +12,10 @@ use crate::{Inspected, Opened, Options, StoreError, inspect, open};
 
 pub(super) const CLUSTER: u64 = 0x00c0_ffee_0bad_cafe;
 
-/// Small enough for a segment to take a few batches.
+/// Small, so that a segment holds only a few batches.
 const SEGMENT_BYTES: u64 = 4096 + 2100;
 
-/// Opens the store with log and snapshots in this one directory.
+/// Opens the store with log and snapshots in the same directory.
 pub(super) fn reopen(dir: &MemDir) -> Result<Opened<MemDir>, StoreError> {
     reopen_both(dir, dir)
 }
@@ -24,36 +25,37 @@ fn reopen_both(log: &MemDir, snapshots: &MemDir) -> Result<Opened<MemDir>, Store
     open(log.clone(), snapshots.clone(), options)
 }
 
-/// What was submitted and what must therefore be found.
+/// The submitted commands, and the state that recovery must find.
 #[derive(Clone)]
 pub(super) struct Model {
     rng: Rng,
-    /// Are the snapshots in a directory of their own?
+    /// Does the store use a separate directory for snapshots?
     apart: bool,
     epoch: u32,
     next_id: u64,
     pub(super) submitted: Vec<Entry>,
-    /// So many of them were reported durable.
+    /// Number of submitted entries that were reported durable.
     pub(super) durable: usize,
-    /// The transactions as they were before a cut that was asked for: it may not have happened yet.
+    /// The entries before a requested truncation, which may not have happened yet.
     uncut: Option<Vec<Entry>>,
-    /// The log reaches back to here at least.
+    /// The log holds all transactions after this one, and maybe earlier ones.
     log_start: Zxid,
-    /// What was submitted begins after it: a leader's snapshot, or zero.
+    /// `submitted` begins after this zxid: that of a leader's snapshot, or zero.
     base: Zxid,
     next_link: u64,
     state: DurableState,
-    /// The state that was being saved.
+    /// The state of the last requested save.
     state_asked: DurableState,
-    /// Snapshots reported durable, and not asked to be purged.
+    /// Snapshots reported durable and not purged.
     snapshots: Vec<Zxid>,
-    /// The snapshot that was about to be finished.
+    /// The snapshot whose last chunk was submitted.
     snapshot_asked: Option<Zxid>,
-    /// Snapshots for which there was no room.
+    /// Number of snapshots that failed for lack of disk space.
     pub(super) refused: u32,
-    /// Snapshots of its own that were dropped: a power failure may bring them back.
+    /// Dropped snapshots of the server's own state: a power failure may bring them back.
     dropped: Vec<Zxid>,
-    /// Snapshots of leaders that may have got their names: the next recovery goes on after one that is ahead of the log.
+    /// Leaders' snapshots that may have their final names: if one is ahead of the log, the next
+    /// recovery replaces the log by it.
     of_leaders: Vec<Zxid>,
 }
 
@@ -80,18 +82,18 @@ impl Model {
         }
     }
 
-    /// Opens this user's store.
+    /// Opens the store of this model.
     pub(super) fn reopen(&self, dir: &MemDir) -> Result<Opened<MemDir>, StoreError> {
         if self.apart { reopen_both(dir, &dir.for_snapshots()) } else { reopen(dir) }
     }
 
-    /// What a look at the store finds.
+    /// Inspects the store of this model.
     pub(super) fn inspect(&self, dir: &MemDir) -> Result<Inspected, StoreError> {
         let snapshots = if self.apart { dir.for_snapshots() } else { dir.clone() };
         inspect(dir.clone(), snapshots)
     }
 
-    /// Uses the store for so many steps, opening it again now and then.
+    /// Runs `steps` random steps on the store, some of which reopen it.
     pub(super) fn work(&mut self, dir: &MemDir, steps: u32) -> Result<(), StoreError> {
         let mut store = self.reopen(dir)?;
         self.check(&store.recovered);
@@ -137,7 +139,7 @@ impl Model {
         } else {
             Zxid::start_of(Epoch(self.epoch)).next().expect("room")
         };
-        // Mostly small, sometimes across sectors, rarely larger than a segment.
+        // Mostly small, sometimes spanning sectors, rarely larger than a segment.
         let length = match self.rng.below(40) {
             0 => 7000,
             1..10 => self.rng.below(1200),
@@ -149,13 +151,13 @@ impl Model {
         DiskCommand::Append { id: self.id(), entry }
     }
 
-    /// A new epoch: a state write between appends.
+    /// Starts a new epoch: a state write between appends.
     fn epoch(&mut self, store: &mut Opened<MemDir>) -> Result<(), StoreError> {
         let mut batch = vec![self.next_append()];
         self.epoch += 1;
         self.state_asked.accepted_epoch = Epoch(self.epoch);
         self.state_asked.snapshot = self.snapshots.last().copied().unwrap_or_default();
-        // It says nothing to the store.
+        // The store does not interpret `damaged`.
         self.state_asked.damaged = self.rng.below(4) == 0;
         batch.push(DiskCommand::SaveState { id: self.id(), state: self.state_asked.clone() });
         batch.push(self.next_append());
@@ -165,12 +167,13 @@ impl Model {
         Ok(())
     }
 
-    /// The last transaction submitted, or the position that they begin after.
+    /// The last submitted transaction, or `base` if there is none.
     fn last(&self) -> Zxid {
         self.submitted.last().map_or(self.base, |entry| entry.zxid)
     }
 
-    /// Appends, a cut at any allowed position, and appends again, which may have zxids that were there before.
+    /// Appends, truncates at any allowed zxid, and appends again, maybe with zxids of removed
+    /// transactions.
     fn truncate(&mut self, store: &mut Opened<MemDir>) -> Result<(), StoreError> {
         let mut batch = Vec::new();
         for _ in 0..self.rng.below(3) {
@@ -179,7 +182,8 @@ impl Model {
         let snapshot = self.snapshots.last().copied().unwrap_or(self.base);
         let snapshot = self.dropped.iter().copied().fold(snapshot, Zxid::max);
         let mut least = self.submitted.iter().take_while(|entry| entry.zxid <= snapshot).count();
-        // What a leader's snapshot holds is committed: once the log has reached that, it stays so.
+        // The transactions in a leader's snapshot are committed, so once the log has reached it, no
+        // truncation goes back before it.
         let last = self.last();
         if let Some(passed) = self.of_leaders.iter().filter(|zxid| **zxid <= last).max() {
             let before = self.submitted.iter().take_while(|entry| entry.zxid < *passed).count();
@@ -193,7 +197,7 @@ impl Model {
         let mut to = self.last();
         if self.submitted.len() < self.uncut.as_ref().map_or(0, Vec::len) && self.rng.below(4) == 0
         {
-            // A position without a transaction: it may lie just before the first one that goes.
+            // A zxid without a transaction, just before the first removed transaction.
             let gone = self.uncut.as_ref().expect("set above")[kept].zxid;
             to = to.max(Zxid(gone.0 - 1));
         }
@@ -212,7 +216,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a learner does that is too far behind its leader: a snapshot takes the place of the log.
+    /// Installs a leader's snapshot in place of the log, as a learner does that is too far behind.
     fn take_snapshot_of_leader(&mut self, store: &mut Opened<MemDir>) -> Result<(), StoreError> {
         let last = self.last();
         let zxid = if self.rng.below(2) == 0 {
@@ -222,7 +226,8 @@ impl Model {
         };
         self.of_leaders.push(zxid);
         if self.rng.below(4) == 0 {
-            // The leader is lost before the server knows that the snapshot is durable: the log goes on for now.
+            // The leader is lost before the snapshot is reported durable, so the core drops it and
+            // keeps the log.
             return self.give_up_snapshot(store, zxid);
         }
         if !self.write_chunks(store, zxid, tree(zxid).len())? {
@@ -233,7 +238,7 @@ impl Model {
         self.epoch = self.epoch.max(zxid.epoch().0);
         let mut batch = vec![self.save_command()];
         if self.rng.below(2) == 0 {
-            // The lanes are independent: the log may be purged before it is removed.
+            // The lanes are independent: the purge may run before the rebase.
             self.run(store, &batch)?;
             batch.clear();
             store.snapshots.run(&DiskCommand::Purge { oldest: zxid })?;
@@ -255,13 +260,13 @@ impl Model {
         Ok(())
     }
 
-    /// A leader's snapshot has its name: nothing that the log holds counts any more.
+    /// Updates the model: a leader's snapshot with its final name has replaced the log.
     fn replace_log(&mut self, snapshot: Zxid) {
         self.submitted.clear();
         self.durable = 0;
         self.uncut = None;
         (self.base, self.log_start) = (snapshot, snapshot);
-        // Older ones may go at any time, because the core asks for that without waiting.
+        // Older snapshots may be purged at any time, because the core does not wait for purges.
         self.snapshots = vec![snapshot];
         self.state.snapshot = snapshot;
         self.state_asked.snapshot = snapshot;
@@ -271,7 +276,7 @@ impl Model {
         DiskCommand::SaveState { id: self.id(), state: self.state_asked.clone() }
     }
 
-    /// A learner asks for everything after some position, a little at a time.
+    /// Reads the log after a random zxid to its end, in small pieces, as for a learner.
     fn read(&mut self, store: &mut Opened<MemDir>) {
         let durable = &self.submitted[..self.durable];
         let start = durable.iter().take_while(|entry| entry.zxid <= self.log_start).count();
@@ -327,7 +332,7 @@ impl Model {
         Ok(())
     }
 
-    /// One is dropped again, of which some is written, or all.
+    /// Writes some or all chunks of a snapshot, then drops it.
     fn give_up_snapshot(
         &mut self,
         store: &mut Opened<MemDir>,
@@ -339,7 +344,7 @@ impl Model {
         Ok(())
     }
 
-    /// Says whether there was room for them.
+    /// Writes the first `count` chunks of a snapshot; false if the disk is full.
     fn write_chunks(
         &mut self,
         store: &mut Opened<MemDir>,
@@ -375,7 +380,8 @@ impl Model {
         Ok(())
     }
 
-    /// Is everything there that was promised, and nothing that was never submitted? Takes over what is there.
+    /// Checks that everything reported durable was recovered, and only submitted entries. Then sets
+    /// the model to the recovered state.
     pub(super) fn check(&mut self, found: &Recovered) {
         let base = found.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
         let durable = self.submitted[..self.durable].last().map_or(self.base, |entry| entry.zxid);
@@ -426,8 +432,8 @@ impl Model {
 }
 
 impl Model {
-    /// Is everything there that was acknowledged, as it was written? Unlike [`Model::check`] this asks nothing of what a
-    /// start may do without, such as older snapshots.
+    /// Checks that all acknowledged entries were recovered unchanged. Unlike [`Model::check`] it
+    /// ignores files that recovery does not need, such as older snapshots.
     pub(super) fn check_acknowledged(&self, found: &Recovered, told: &str) {
         let base = found.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
         if let Some(image) = &found.snapshot {
@@ -444,7 +450,7 @@ impl Model {
     }
 }
 
-/// What a snapshot at this position holds.
+/// The chunks of the snapshot at this zxid.
 fn tree(zxid: Zxid) -> Vec<Bytes> {
     let byte = zxid.0.to_le_bytes()[0];
     [0, 700, 1400]

@@ -1,6 +1,6 @@
 //! A directory of the operating system.
 //!
-//! Owns every system call of the store. Must not know what the bytes mean.
+//! Owns every system call of the store. Must not interpret file contents.
 
 #![expect(clippy::disallowed_methods, reason = "this is where `Vfs` meets std::fs")]
 
@@ -13,20 +13,20 @@ use std::sync::Arc;
 
 use super::{BootId, Vfs, VfsFile};
 
-/// The file that is locked while the directory is in use; it stays behind, empty.
+/// The file that is locked while the directory is in use; it is empty and never removed.
 const LOCK: &str = "lock";
 
-/// Data of clients is for the server alone.
+/// Only the server's user may read client data.
 const FILE_MODE: u32 = 0o600;
 
-/// Opening fails where the name is a link: it may lead to somebody else's file.
+/// Makes `open` fail on a symbolic link, which may point to a file outside the store.
 const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
-/// A directory that exists. Clones share the open handle.
+/// An open directory. Clones share the handle.
 #[derive(Clone, Debug)]
 pub struct OsDir {
     path: Arc<Path>,
-    /// Open, so that names can be synced.
+    /// The handle for syncing names.
     handle: Arc<File>,
 }
 
@@ -35,10 +35,11 @@ pub struct OsDir {
 pub struct OsFile(File);
 
 impl OsDir {
-    /// The directory at this path; it and its parents are created durably where they are missing, for this user alone.
+    /// Opens the directory at this path. Creates it and missing parents, durably and with mode
+    /// 0700.
     ///
     /// # Errors
-    /// Those of the file system; `NotADirectory` where a file is in the way.
+    /// Those of the file system; `NotADirectory` if the path is a file.
     pub fn new(path: impl Into<PathBuf>) -> io::Result<OsDir> {
         let path = path.into();
         create_durably(&path)?;
@@ -49,7 +50,8 @@ impl OsDir {
         Ok(OsDir { path: path.into(), handle: Arc::new(handle) })
     }
 
-    /// May other users than its owner list it, or create files in it? Those that were there before the store keep their mode.
+    /// Do group or others have any permission on the directory? Directories that existed before the
+    /// store keep their mode.
     ///
     /// # Errors
     /// Those of the file system.
@@ -57,13 +59,13 @@ impl OsDir {
         Ok(self.handle.metadata()?.permissions().mode() & 0o077 != 0)
     }
 
-    /// Where it is.
+    /// The path given to [`OsDir::new`].
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// A directory exists after a power failure only when its parent has been synced.
+/// Creates a directory and syncs its parent, so that it exists after a power failure.
 fn create_durably(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.exists() {
         return Ok(());
@@ -74,7 +76,7 @@ fn create_durably(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    // The parent of a relative path of one part is called by no name.
+    // The parent of a one-component relative path is the empty path.
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     File::open(parent)?.sync_all()
 }
@@ -113,7 +115,7 @@ impl Vfs for OsDir {
         for entry in std::fs::read_dir(&self.path)? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
-                // A name that is not UTF-8 is none of the store's.
+                // The store has no names that are not UTF-8.
                 names.extend(entry.file_name().into_string());
             }
         }
@@ -150,7 +152,7 @@ impl Vfs for OsDir {
         parse_boot_id(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
     }
 
-    /// Other systems have none that says in one portable way whether the page cache was kept.
+    /// Other systems have no portable boot id that says whether the page cache was kept.
     #[cfg(not(target_os = "linux"))]
     fn boot_id(&self) -> Option<BootId> {
         None
@@ -192,14 +194,15 @@ impl VfsFile for OsFile {
         match retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), 0, size)) {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(error) => {
-                // What there was may have been taken nevertheless.
+                // A failed `fallocate` may have allocated part of the space.
                 self.truncate(before)?;
                 Err(error.into())
             }
         }
     }
 
-    /// Nothing: other systems reserve no room in one portable way, and the store does not depend on it.
+    /// Does nothing: other systems have no portable preallocation, and the store does not depend on
+    /// it.
     #[cfg(not(target_os = "linux"))]
     fn preallocate(&mut self, _size: u64) -> io::Result<()> {
         Ok(())
@@ -219,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_boot_id_is_a_uuid_and_nothing_else() {
+    fn only_nonzero_uuid_parses_as_boot_id() {
         let id = parse_boot_id("0f8fad5b-d9cb-469f-a165-70867728950e\n");
         let number = 0x0f8f_ad5b_d9cb_469f_a165_7086_7728_950e;
         assert_eq!(id, NonZeroU128::new(number).map(BootId));
@@ -230,7 +233,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn linux_has_one_boot_id_for_all_processes_of_a_boot() {
+    fn linux_boot_id_is_stable() {
         let temp = tempfile::tempdir().expect("a directory");
         let dir = OsDir::new(temp.path()).expect("a directory");
         assert!(dir.boot_id().is_some());

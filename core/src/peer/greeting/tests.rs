@@ -1,4 +1,4 @@
-//! Both ends of a greeting, and what each says of the other.
+//! Tests of both ends of the handshake, and of the refusals that each end reports.
 
 use super::*;
 use crate::peer::frame;
@@ -17,10 +17,10 @@ fn with(id: ServerId, secrets: &str, demands_secret: bool) -> Local {
     Local { secrets, demands_secret, ..local(id) }
 }
 
-/// How the dialler and the listener end.
+/// The results of the dialler and of the listener.
 type Ends = (Result<Established, Refusal>, Option<Result<Established, Refusal>>);
 
-/// Server 1 dials server 2: what becomes of it on both sides; `None` where the listener waits.
+/// Server 1 dials server 2: the results of both; `None` if the listener still waits.
 fn meet_on(channel: Channel, dialler: &Local, listener: &Local) -> Ends {
     let (dialling, bytes) = Dialling::begin(dialler.clone(), Channel::Quorum, TWO, DIALLER);
     let mut to_listener = BytesMut::from(&bytes[..]);
@@ -50,7 +50,7 @@ fn meet(dialler: &Local, listener: &Local) -> Ends {
     meet_on(Channel::Quorum, dialler, listener)
 }
 
-/// Both sides are there, proven or not, and understand each other's frames.
+/// Both ends are connected, `proven` or not, and read each other's frames.
 fn meets(dialler: &Local, listener: &Local, proven: bool) {
     let (Ok(mut here), Some(Ok(mut there))) = meet(dialler, listener) else {
         panic!("refused: {:?}", meet(dialler, listener));
@@ -62,7 +62,7 @@ fn meets(dialler: &Local, listener: &Local, proven: bool) {
         here.writer.encode(&word, &mut bytes);
         let mut buffer = BytesMut::from(&bytes[..]);
         assert_eq!(there.reader.decode::<String>(&mut buffer), Ok(Some(word.to_owned())));
-        // Neither repeated nor sent back.
+        // A frame is valid neither a second time nor at its sender.
         let mut again = BytesMut::from(&bytes[..]);
         assert_eq!(there.reader.clone().decode::<String>(&mut again).is_err(), proven);
         let mut back = BytesMut::from(&bytes[..]);
@@ -83,12 +83,12 @@ fn refused(ends: Ends) -> (Refusal, Refusal) {
 }
 
 #[test]
-fn servers_without_a_secret_meet() {
+fn servers_without_a_secret_connect() {
     meets(&local(ONE), &local(TWO), false);
 }
 
 #[test]
-fn ensemble_ids_have_to_be_equal_where_both_are_known() {
+fn known_ensemble_ids_must_be_equal() {
     let of = |id, ensemble| Local { ensemble, ..local(id) };
     for (ours, theirs) in [(0, 0), (7, 0), (0, 7), (7, 7)] {
         meets(&of(ONE, ours), &of(TWO, theirs), false);
@@ -105,7 +105,7 @@ fn ensemble_ids_have_to_be_equal_where_both_are_known() {
 }
 
 #[test]
-fn both_sides_learn_why_a_greeting_is_refused() {
+fn both_ends_report_why_a_greeting_is_refused() {
     let stranger = local(ServerId(9));
     let (here, there) = refused(meet(&stranger, &local(TWO)));
     assert_eq!((here, there), (Refusal::UnlistedThere(TWO), Refusal::Unlisted(ServerId(9))));
@@ -140,20 +140,21 @@ fn servers_prove_that_they_know_one_secret() {
         let of = |id, text: &str| with(id, text, demands);
         let both = format!("{NEW}\n{OLD}");
         meets(&of(ONE, OLD), &of(TWO, OLD), true);
-        // While it is changed: first one has both, then the other, then the old one goes.
+        // While the secret is changed: one server has both, then the other one, then the old one is
+        // removed.
         meets(&of(ONE, &both), &of(TWO, OLD), true);
         meets(&of(ONE, OLD), &of(TWO, &both), true);
         meets(&of(ONE, &both), &of(TWO, &both), true);
         meets(&of(ONE, NEW), &of(TWO, &both), true);
         let (here, there) = meet(&of(ONE, OLD), &of(TWO, NEW));
-        // The listener waits for a proof, and the dialler goes.
+        // The listener waits for a proof, and the dialler closes the connection.
         assert_eq!(here.unwrap_err(), Refusal::WrongSecret(TWO));
         assert!(there.is_none());
     }
 }
 
 #[test]
-fn who_has_no_secret_is_let_in_until_one_is_required() {
+fn server_without_a_secret_is_accepted_unless_one_is_required() {
     let (without, may, must) = (local, |id| with(id, OLD, false), |id| with(id, OLD, true));
     meets(&without(ONE), &may(TWO), false);
     meets(&may(ONE), &without(TWO), false);
@@ -165,28 +166,28 @@ fn who_has_no_secret_is_let_in_until_one_is_required() {
     assert_eq!((here, there), (Refusal::NoSecretThere(TWO), Refusal::NoSecretHere(ONE)));
 }
 
-/// Whoever has listened to a connection has no use of its proofs on another one.
+/// Proofs that were recorded on one connection are invalid on another one.
 #[test]
-fn proofs_are_of_one_connection() {
+fn proofs_are_valid_for_one_connection_only() {
     let (one, two) = (with(ONE, OLD, true), with(TWO, OLD, true));
     let (dialling, bytes) = Dialling::begin(one, Channel::Quorum, TWO, DIALLER);
     let greeting = || Greeting::take(&mut BytesMut::from(&bytes[..])).unwrap().unwrap();
     let (accepting, answer) = greeting().welcome(&two, LISTENER);
     let (_, proof) = dialling.establish(&mut BytesMut::from(&answer[..])).unwrap().unwrap();
     assert!(accepting.establish(&mut BytesMut::from(&proof[..])).unwrap().is_some());
-    // The same greeting and the same proof once more: the listener's nonce is another one.
+    // The same greeting and proof are sent again: the listener's nonce differs.
     let (again, _) = greeting().welcome(&two, [3; 16]);
     let replayed = again.establish(&mut BytesMut::from(&proof[..]));
     assert_eq!(replayed.unwrap_err(), Refusal::WrongSecret(ONE));
-    // An answer that was recorded, to a new greeting.
+    // A recorded answer to another greeting.
     let (anew, _) = Dialling::begin(with(ONE, OLD, true), Channel::Quorum, TWO, [4; 16]);
     let replayed = anew.establish(&mut BytesMut::from(&answer[..]));
     assert_eq!(replayed.unwrap_err(), Refusal::WrongSecret(TWO));
-    // The listener's own proofs, sent back.
+    // The listener's own proofs, sent back to it.
     let own = &answer[FACTS_BYTES..];
     let reflected = accepting.establish(&mut BytesMut::from(own));
     assert_eq!(reflected.unwrap_err(), Refusal::WrongSecret(ONE));
-    // Somebody on the path who changes a fact of the answer, with the right checksum.
+    // A man in the middle changes a fact of the answer, and its checksum.
     let mut changed = Facts::take(&mut BytesMut::from(&answer[..])).unwrap().unwrap().0;
     changed.ensemble = 77;
     let changed = [&changed.encode()[..], own].concat();
@@ -194,7 +195,7 @@ fn proofs_are_of_one_connection() {
     assert_eq!(refused.unwrap_err(), Refusal::WrongSecret(TWO));
 }
 
-/// docs/formats.md has these bytes.
+/// docs/formats.md documents these bytes.
 #[test]
 fn golden_bytes_of_a_greeting() {
     let local = Local { ensemble: 0x0102, ..with(ONE, OLD, false) };
@@ -211,7 +212,7 @@ fn golden_bytes_of_a_greeting() {
 }
 
 #[test]
-fn strangers_other_versions_and_damage_are_told_apart() {
+fn foreign_bytes_other_versions_and_damage_are_distinguished() {
     let (_, bytes) = Dialling::begin(local(ONE), Channel::Quorum, TWO, DIALLER);
     let take = |bytes: &[u8]| Greeting::take(&mut BytesMut::from(bytes));
     let stranger = Err(Refusal::Malformed(BadFrame::Stranger));
@@ -226,7 +227,8 @@ fn strangers_other_versions_and_damage_are_told_apart() {
         damaged[at] ^= 1;
         assert_eq!(take(&damaged), Err(Refusal::Malformed(BadFrame::Checksum)), "byte {at}");
     }
-    // A later version that still speaks this one may say more, and one that does not is told so.
+    // A later version that still understands this one may send longer facts; one that does not is
+    // refused for its version.
     let later = |lowest, highest| {
         let mut longer = bytes[..FACTS_BYTES - 4].to_vec();
         longer[9..11].copy_from_slice(&[highest, lowest]);

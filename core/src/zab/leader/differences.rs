@@ -1,7 +1,8 @@
-//! Servers that have at one position what the ensemble has not there: an operator has put back an older copy of a data
-//! directory, or a memory or a program is at fault.
+//! Servers whose state at some zxid differs from the ensemble's: an operator has restored an older
+//! copy of a data directory, or memory or software has failed.
 //!
-//! Owns who is sent away for it, and when this leader has to go itself. Must not decide what is right: a majority does.
+//! Owns which learners are dropped for it, and when this leader steps down for it. Must not decide
+//! which state is right: a majority does.
 
 use super::{Leader, LeaderEffect};
 use crate::cx::Cx;
@@ -12,7 +13,8 @@ use crate::peer::{FromLeader, FromLearner, LinkCloseReason};
 use crate::replica::Replica;
 
 impl Leader {
-    /// A learner tells the fingerprints of its state at some positions. Whoever differs from a majority of all is sent away.
+    /// A learner reports digests of its state. Each server that differs from a majority of the
+    /// voters is dropped.
     pub(super) fn compare(
         &mut self,
         server: ServerId,
@@ -49,8 +51,9 @@ impl Leader {
         LeaderEffect::GoOn
     }
 
-    /// A learner's last epoch has another leader than the epoch of that number here. While this leader serves, a quorum has its
-    /// history, so the learner's is set aside. Before that nobody knows which is right, unless most servers have the other.
+    /// The last epoch of a learner has another nonce here, so it had another leader there. While
+    /// this leader serves, a quorum has its history, so the learner sets its data aside. Before
+    /// that it is unknown which history is right, unless a quorum reports the other nonce.
     pub(super) fn on_another_epoch(
         &mut self,
         link: LinkId,
@@ -70,11 +73,13 @@ impl Leader {
         if cx.config.voters().is_quorum(|id| self.other_epochs.get(&id) == Some(&theirs)) {
             return LeaderEffect::Differs(last);
         }
-        // It stays, and does not count: to send it away would be to elect somebody anew at once, in one more epoch.
+        // The learner stays connected without counting: closing the link would start another
+        // election, and another epoch, at once.
         LeaderEffect::GoOn
     }
 
-    /// The learner sets its data aside, to be filled anew. Of two servers none can say which is right.
+    /// Orders a learner to set its data aside, so that it is synchronised anew. With only two
+    /// servers it is unknown which one is right.
     pub(super) fn on_difference(
         &mut self,
         link: LinkId,
@@ -98,15 +103,15 @@ impl Leader {
     }
 }
 
-/// Does a learner's history end in an epoch of the same number as one here, and of another leader? An operator who puts back
-/// an older copy of a directory lets a second leader begin an epoch that there was before.
+/// Does a learner's history end in an epoch that has another nonce here? If an operator restores an
+/// older copy of a data directory, a second leader can begin an epoch with a number that is in use.
 pub(super) fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -> bool {
     let ours = replica.nonce_at(last);
     let holds = replica.history().holds(last.epoch());
     holds && ours != 0 && nonce != 0 && ours != nonce
 }
 
-/// Does the learner know more than this leader, which then has nothing to say?
+/// Is the learner ahead of this leader, which then must not judge its history?
 pub(super) fn is_ahead(said: &FromLearner, replica: &Replica) -> bool {
     if let FromLearner::AckEpoch { current, last, .. } = said {
         (*current, *last) > (replica.state().current_epoch, replica.log().appended())

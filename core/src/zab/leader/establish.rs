@@ -1,7 +1,7 @@
-//! How a leader gets a quorum to follow it: discovery and synchronisation (ZAB-02 to ZAB-08).
+//! How a leader becomes established: discovery and synchronisation (ZAB-02 to ZAB-08).
 //!
-//! Owns what is asked of a quorum before service, and what a learner goes through that comes later. Must not touch what
-//! serves.
+//! Owns what the leader requires of a quorum before service, and the same steps for learners that
+//! connect later. Must not touch the proposer.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::replica::Replica;
 use crate::zab::learner::{Learner, Stage};
 
 impl Leader {
-    /// A learner has said its first word (ZAB-02).
+    /// A learner has sent FOLLOWERINFO (ZAB-02).
     pub(crate) fn on_follower_info(
         &mut self,
         link: LinkId,
@@ -28,18 +28,18 @@ impl Leader {
         if !self.believes(server, accepted, replica, cx) {
             return self.turn_away(link, server, accepted, replica, cx);
         }
-        // What was said on an older link must not be heard after this.
+        // Later messages on an older link must not be processed after this one.
         let older = self.learners.values().find(|learner| learner.server == server);
         if let Some(older) = older.map(|learner| learner.link) {
             cx.mark(Mark::LearnerReplaced);
             self.drop_learner(older, LinkCloseReason::Replaced, cx);
         }
-        // It may have been filled anew since it was compared last.
+        // The learner may have been synchronised anew since its last comparison.
         self.digests.forget(server);
         let learner = Learner::new(link, server, history, accepted, cx.now.mono);
         self.learners.insert(link, learner);
         if self.epoch().is_some_and(|epoch| accepted > epoch) {
-            // It could never follow this leader (ZAB-04).
+            // The learner could never follow this leader (ZAB-04).
             cx.mark(Mark::LeaderOutrun);
             return LeaderEffect::StepDown(StepDownReason::Behind);
         }
@@ -48,8 +48,9 @@ impl Leader {
         LeaderEffect::GoOn
     }
 
-    /// A lone server that has promised an epoch far beyond all others is not counted: the promise of the next one would bind
-    /// all of them for good. Where most voters say so, it is so.
+    /// Is the learner's accepted epoch credible? A single server whose epoch is far above all
+    /// others does not count: a promise of the epoch after it would bind all servers for good. If
+    /// most voters have such an epoch, it counts.
     fn believes(
         &mut self,
         server: ServerId,
@@ -71,7 +72,8 @@ impl Leader {
         self.epoch().unwrap_or_default().max(replica.state().accepted_epoch)
     }
 
-    /// It hears which epoch it is, and its log says what to do.
+    /// Sends the known epoch to the learner, and closes the link; the close reason tells the
+    /// operator what to do.
     fn turn_away(
         &mut self,
         link: LinkId,
@@ -92,7 +94,8 @@ impl Leader {
         LeaderEffect::GoOn
     }
 
-    /// A state file of this server is durable: its own promise, or its own synchronisation.
+    /// A state write of this server is durable: its promise, its own entry into the epoch, or the
+    /// voters.
     pub(crate) fn on_state_durable(
         &mut self,
         id: WriteId,
@@ -120,7 +123,8 @@ impl Leader {
         }
     }
 
-    /// Proposes the epoch after the highest that a quorum has promised, and promises it first (ZAB-03).
+    /// Proposes the epoch after the highest accepted one once a quorum has sent FOLLOWERINFO; the
+    /// leader promises it first (ZAB-03).
     pub(super) fn maybe_propose_epoch(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
         let Phase::Gathering = self.phase else {
             return;
@@ -130,7 +134,7 @@ impl Leader {
             let newer = self.learners.values().any(|learner| learner.accepted > own);
             cx.mark(if newer { Mark::EpochOfLearner } else { Mark::EpochOwn });
             let Some(epoch) = self.highest(replica).next() else {
-                // Said when the time to begin is over.
+                // The leader reports this when its time to begin is over.
                 return;
             };
             let write = replica.save_state(cx, |state| state.accepted_epoch = epoch);
@@ -139,13 +143,13 @@ impl Leader {
         }
     }
 
-    /// The highest epoch that this server or one of its learners has promised.
+    /// The highest accepted epoch of this server and its learners.
     pub(super) fn highest(&self, replica: &Replica) -> Epoch {
         let accepted = self.learners.values().map(|learner| learner.accepted);
         accepted.fold(replica.state().accepted_epoch, Epoch::max)
     }
 
-    /// Tells the epoch to whoever has not been told, once the own promise is durable.
+    /// Sends LEADERINFO to each learner that lacks it, once this server's promise is durable.
     fn announce_epoch(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
         let (epoch, promised) = match &self.phase {
             Phase::Gathering => return,
@@ -179,13 +183,14 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         let state = replica.state();
-        // What a damaged server has counts for nothing: it acknowledged none of it, and cannot lead.
+        // The history of a damaged server does not count: it has acknowledged none of it, and
+        // cannot lead.
         let counts = self
             .learners
             .get(&link)
             .is_some_and(|learner| learner.history.history_status != HistoryStatus::Lost);
         if counts && (current, last) > (state.current_epoch, replica.log().appended()) {
-            // ZAB-05, and trap of every hasty election: another server should lead.
+            // ZAB-05: the election has ended too early, and another server should lead.
             cx.mark(Mark::LeaderBehind);
             return LeaderEffect::StepDown(StepDownReason::Behind);
         }
@@ -211,7 +216,8 @@ impl Leader {
         LeaderEffect::GoOn
     }
 
-    /// A quorum has promised, and none of it knows more: the history is this leader's.
+    /// A quorum has promised, and no learner is ahead: this leader's history becomes that of the
+    /// epoch.
     fn maybe_synchronize(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
         let Phase::Promising { epoch, promised, .. } = &self.phase else {
             return;
@@ -234,7 +240,7 @@ impl Leader {
         }
     }
 
-    /// A learner says where it ends, after it was told to forget its end or was sent a snapshot.
+    /// A learner reports its last zxid, after TRUNC or a snapshot.
     pub(super) fn on_sync_at(
         &mut self,
         link: LinkId,
@@ -283,9 +289,11 @@ impl Leader {
         LeaderEffect::GoOn
     }
 
-    /// A quorum has the history durably, and the identity of the ensemble. Before anything is committed in this epoch, a quorum
-    /// keeps its voters, too, this leader first: who is none of them has acknowledged nothing of it. Not earlier: where an epoch
-    /// comes to nothing before a quorum has the history, those who were no voters before have lost nothing.
+    /// Begins service once a quorum has the history and the identity of the ensemble durably, and
+    /// after that the voters of this epoch, which this leader records first: only then may anything
+    /// be committed, because a server outside the recorded list counts as having acknowledged
+    /// nothing. The voters are not recorded earlier: if the epoch fails before a quorum has the
+    /// history, the new voters have no acknowledged transactions to lose.
     fn maybe_establish(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> LeaderEffect {
         let Phase::Synchronization { epoch, own, recording, .. } = self.phase else {
             return LeaderEffect::GoOn;
@@ -308,7 +316,7 @@ impl Leader {
         LeaderEffect::GoOn
     }
 
-    /// What the learners that are so far have said of their history, and the own one.
+    /// The histories of this server and of the learners for which `so_far` holds.
     fn said(
         &self,
         so_far: impl Fn(&Learner) -> bool,

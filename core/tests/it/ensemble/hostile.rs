@@ -1,7 +1,8 @@
-//! A server among the others that says whatever it likes, on links that stand.
+//! A hostile server that sends arbitrary messages on established links.
 //!
-//! Owns what it says. It may cost the ensemble a link, or what it spoke for; nobody panics, nobody logs what cannot be
-//! applied, and all that was logged is there when they start again. (Who may have a link at all is the driver's matter.)
+//! Owns these messages. They may cost the ensemble a link, or the session or connection that they
+//! name. But no server panics or logs what cannot be applied, and all that was logged survives a
+//! restart. (The driver decides who gets a link at all.)
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ const LEADER: ServerId = ServerId(3);
 const HOSTILE: ServerId = ServerId(1);
 const FAR: Zxid = Zxid(u64::MAX >> 1);
 
-/// Three servers that serve, s3 as leader, and a node of a client of s2.
+/// Three serving servers with s3 as leader, and a node created by a client of s2.
 fn ensemble() -> Play {
     let mut play = Play::new();
     for line in [
@@ -39,7 +40,7 @@ impl Play {
         self.command(&Vec::from_iter(line.split_whitespace()));
     }
 
-    /// `to` reads this from `from`, on the newest link that it has with it.
+    /// `to` receives `message` from `from`, on the newest link between them.
     fn inject(&mut self, from: ServerId, to: ServerId, message: PeerMessage) {
         let end = self.wires.iter().rev().find_map(|wire| {
             let ours = wire.ends.iter().position(|end| end.server == to && end.up)?;
@@ -50,14 +51,14 @@ impl Play {
         }
     }
 
-    /// The last session that was begun for a client of this server.
+    /// The newest session created for a client of this server.
     fn newest_session(&self, of: ServerId) -> Option<SessionId> {
         let sessions = self.server(LEADER).unwrap().sessions();
         let byte = u8::try_from(of.0).unwrap();
         sessions.iter().map(|info| info.id).filter(|id| id.0.to_be_bytes()[0] == byte).max()
     }
 
-    /// All servers die and start again: what is on their disks can be applied, and they serve.
+    /// Restarts all servers, and checks that they can apply what is on their disks, and serve.
     fn survives(mut self, story: &str) {
         let halted = |play: &Play| {
             let status = (1..=3).map(|n| play.server(ServerId(n)).unwrap().status());
@@ -98,9 +99,9 @@ fn request(session: SessionId, request: Request, session_kind: SessionKind) -> P
     })
 }
 
-/// Both were logged, and no server could apply the second one, ever.
+/// If both transactions were logged, no server could ever apply the second one.
 #[test]
-fn a_session_that_is_proposed_is_not_begun_again_by_an_upgrade() {
+fn proposed_session_is_not_created_again_by_an_upgrade() {
     let mut play = ensemble();
     let begin = || {
         PeerMessage::Learner(FromLearner::CreateSession { timeout_ms: 60_000, origin: origin(0) })
@@ -116,7 +117,7 @@ fn a_session_that_is_proposed_is_not_begun_again_by_an_upgrade() {
         request(next, ephemeral(), SessionKind::Upgrading { timeout_ms: 60_000 }),
     );
     play.run_line("settle");
-    // The other way round: its next session was upgraded before it is dealt.
+    // The reverse order: an upgrade uses the next session id before the leader assigns it.
     let next = SessionId(first + 2);
     play.inject(
         HOSTILE,
@@ -131,7 +132,7 @@ fn a_session_that_is_proposed_is_not_begun_again_by_an_upgrade() {
 }
 
 #[test]
-fn what_no_client_can_ask_for_is_refused_before_it_is_logged() {
+fn requests_impossible_for_clients_are_refused_before_logging() {
     for (what, session, asked, session_kind) in [
         ("local, unknown", 7, Request::CloseSession, SessionKind::Local),
         ("local, of another", 0x0200_0000_0000_0001, create("/x", 0), SessionKind::Local),
@@ -160,9 +161,10 @@ fn what_no_client_can_ask_for_is_refused_before_it_is_logged() {
     }
 }
 
-/// The epoch after it was promised by all, and none was left for the election after that one.
+/// If it counted, all servers would promise the epoch after it, and no epoch would be left for the
+/// next election.
 #[test]
-fn a_lone_promise_near_the_last_epoch_binds_nobody() {
+fn single_promise_near_the_last_epoch_is_ignored() {
     for ahead in [Epoch::LEAD_MAX + 1, Epoch::END.0 - 2, Epoch::END.0 - 1, u32::MAX] {
         for history_status in
             [HistoryStatus::Complete, HistoryStatus::Uninitialized, HistoryStatus::Lost]
@@ -192,9 +194,8 @@ fn a_lone_promise_near_the_last_epoch_binds_nobody() {
     }
 }
 
-/// What most have promised is so, however far ahead it is.
 #[test]
-fn a_promise_far_ahead_counts_where_most_have_made_it() {
+fn promise_far_ahead_counts_if_a_quorum_has_made_it() {
     let mut play = Play::new();
     for line in ["ensemble 3", "start", "kill 1 2 3"] {
         play.run_line(line);
@@ -210,9 +211,9 @@ fn a_promise_far_ahead_counts_where_most_have_made_it() {
     }
 }
 
-/// A transaction names a request of a client that has asked for something else.
+/// A learner forwards a request that names, as its origin, a client's request for something else.
 #[test]
-fn who_is_spoken_for_by_others_loses_the_connection_and_no_server() {
+fn forged_origin_does_not_stop_any_server() {
     let mut play = ensemble();
     play.run_line("s1 c9 open timeout=60000");
     play.run_line("settle");
@@ -237,9 +238,8 @@ fn who_is_spoken_for_by_others_loses_the_connection_and_no_server() {
     play.survives("spoken for");
 }
 
-/// A committed transaction that does not fit stops the server that reads it, and says which it is.
 #[test]
-fn a_transaction_that_cannot_be_applied_stops_the_server_and_is_named() {
+fn inapplicable_transaction_halts_the_server_and_is_reported() {
     let mut play = ensemble();
     let status = play.server(HOSTILE).unwrap().status();
     let zxid = status.appended.next().unwrap();
@@ -417,7 +417,7 @@ impl Dice {
 }
 
 #[test]
-fn whatever_a_learner_says_all_that_is_logged_can_be_applied() {
+fn hostile_learner_messages_leave_the_log_applicable() {
     for seed in 0..400 {
         let (mut play, mut dice) = (ensemble(), Dice(seed));
         for _ in 0..12 {
@@ -432,9 +432,9 @@ fn whatever_a_learner_says_all_that_is_logged_can_be_applied() {
     }
 }
 
-/// Who obeys another leader may stop on what cannot be applied; it does not panic.
+/// The follower may halt on an inapplicable transaction.
 #[test]
-fn whatever_a_leader_says_its_follower_does_not_panic() {
+fn hostile_leader_messages_do_not_panic_the_follower() {
     let mut stopped = 0;
     for seed in 0..400 {
         let (mut play, mut dice) = (ensemble(), Dice(seed));

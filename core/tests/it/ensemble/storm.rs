@@ -1,20 +1,20 @@
-//! Several servers under random schedules: a small sibling of the simulator, without files and codecs.
+//! Several servers under random schedules: a small simulator without files and codecs.
 //!
-//! Owns the dice and what clients may expect. Every schedule ends in fair weather, where all servers have to agree, to
-//! serve, and to have kept whatever was acknowledged.
+//! Owns the random choices, and what clients may expect. Each schedule ends without faults: then
+//! all servers must have the same state, serve, and have kept all acknowledged writes.
 
 use super::*;
 use zabkeeper_core::ErrorCode;
 
-/// Steps of bad weather.
+/// Steps with faults.
 const STEPS: u32 = 1_500;
 
 /// Lines of the trace that a failure prints.
 const LINES: usize = 200;
 
-/// `STORMS=1000..2000` runs other seeds than the usual ones.
+/// `STORMS=1000..2000` runs these seeds instead of the default ones.
 #[test]
-fn whatever_is_acknowledged_survives_random_schedules() {
+fn acknowledged_writes_survive_random_schedules() {
     #[expect(clippy::disallowed_methods, reason = "a test that one may want to run for longer")]
     let asked = std::env::var("STORMS").unwrap_or("0..100".into());
     let (from, to) = asked.split_once("..").unwrap();
@@ -27,19 +27,19 @@ struct Storm {
     seed: u64,
     dice: u64,
     play: Play,
-    /// How rough it is: blows of each kind among a thousand steps.
+    /// Kills per thousand steps. Other faults occur in proportion.
     blows: usize,
-    /// Words of elections that are lost, of eight.
+    /// Election notifications that are lost, of eight.
     lost: usize,
-    /// Connections that stand, and the server of each.
+    /// Open connections, and the server of each.
     conns: BTreeMap<ConnId, ServerId>,
     next_conn: u64,
     next_path: u64,
-    /// Creations without an answer, in order, by connection.
+    /// Creates without a reply, as xid and path, in order, by connection.
     asked: BTreeMap<ConnId, Vec<(i32, String)>>,
     xids: BTreeMap<ConnId, i32>,
     acknowledged: Vec<String>,
-    /// Connections that were given a session.
+    /// Numbers of the connections that were given a session.
     known: BTreeSet<usize>,
 }
 
@@ -85,7 +85,7 @@ impl Storm {
         storm
     }
 
-    /// Returns how many writes were acknowledged.
+    /// Returns the number of acknowledged writes.
     fn run(mut self) -> usize {
         for _ in 0..STEPS {
             self.act();
@@ -131,7 +131,8 @@ impl Storm {
         }
     }
 
-    /// The next message of some direction arrives.
+    /// Delivers the first message between a random pair of servers; without any message, lets time
+    /// pass.
     fn deliver(&mut self) {
         let now = self.play.now.mono;
         let waiting = self.play.events.iter().filter(|event| event.at <= now);
@@ -148,7 +149,7 @@ impl Storm {
         });
         let next = next.unwrap();
         if let What::Election(said) = &self.play.events[next].what {
-            // May be lost, and repeated.
+            // Notifications may be lost, and repeated.
             let said = *said;
             match self.below(8) {
                 n if n < self.lost => drop(self.play.events.remove(next)),
@@ -164,7 +165,7 @@ impl Storm {
         }
     }
 
-    /// A disk does some of what it has to do.
+    /// Completes some commands of the disk of a random server.
     fn work(&mut self) {
         let id = self.any_server();
         let waiting = self.play.members[&id].disk.queue.len();
@@ -216,7 +217,7 @@ impl Storm {
         self.next_conn += 1;
         let conn = ConnId(self.next_conn);
         self.conns.insert(conn, id);
-        // Some come back with a session that may be elsewhere, or over.
+        // Some clients resume a session, which may have moved to another server, or be closed.
         let old = 1 + self.below(usize::try_from(self.next_conn).unwrap() * 2);
         let timeout = [2_000, 20_000][self.below(2)];
         let known = self.known.contains(&old);
@@ -238,7 +239,8 @@ impl Storm {
         self.command(&format!("boot {id}"));
     }
 
-    /// Empties the disk of a dead server, if all others have theirs: two that know nothing are too many for three.
+    /// Empties the disk of a dead server, if there are at least three servers and all other disks
+    /// have data: with two empty disks of three, acknowledged writes may be lost.
     fn wipe(&mut self) {
         let id = self.any_server();
         let filled = |member: &Member| {
@@ -265,7 +267,7 @@ impl Storm {
         }
     }
 
-    /// What clients are told has to be right.
+    /// Checks the commands that clients have received.
     fn listen(&mut self) {
         for (conn, command) in std::mem::take(&mut self.play.heard) {
             match command {
@@ -275,7 +277,8 @@ impl Storm {
                         let (_, path) = asked.remove(place);
                         let trouble = format!("seed {}: {path}\n{}", self.seed, self.play.trace);
                         assert_eq!(place, 0, "answered out of order: {trouble}");
-                        // Nobody else creates it, so it can only have been there if it was created twice.
+                        // Only this request creates the path, so the node exists already only if
+                        // the request was applied twice.
                         assert_ne!(reply.result, Err(ErrorCode::NodeExists), "{trouble}");
                         assert!(reply.result.is_ok(), "{trouble}");
                         self.acknowledged.push(path);
@@ -295,7 +298,7 @@ impl Storm {
         }
     }
 
-    /// Fair weather: everybody is there, and has everything.
+    /// Ends all faults, and checks that every server serves and has everything.
     fn calm(&mut self) {
         self.play.cut.clear();
         self.command("boot");

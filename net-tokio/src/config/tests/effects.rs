@@ -1,9 +1,9 @@
-//! Keys that come as options of Java, that are refused, and that have no effect: which of them warn, and how.
+//! Tests of Java options, of refused keys, and of keys without effect: which of them warn, and how.
 
 use super::*;
 
 #[test]
-fn flags_of_java_say_what_lines_do_not() {
+fn java_options_add_to_the_file() {
     let show = |text: &str, flags: &str| {
         let text = format!("dataDir=/d\nclientPort=2181\n{text}");
         match parse("zoo.cfg", &text, &[("SERVER_JVMFLAGS", flags)], &no_myid) {
@@ -30,7 +30,7 @@ fn flags_of_java_say_what_lines_do_not() {
 }
 
 #[test]
-fn of_the_variables_with_flags_the_one_that_zookeeper_puts_last_counts() {
+fn jvmflags_override_server_jvmflags() {
     let flags = [
         ("SERVER_JVMFLAGS", "-Djute.maxbuffer=3000 -Dzookeeper.snapCount=7"),
         ("JVMFLAGS", "-Djute.maxbuffer=4000 -Dzookeeper.nope=1"),
@@ -43,7 +43,7 @@ fn of_the_variables_with_flags_the_one_that_zookeeper_puts_last_counts() {
 }
 
 #[test]
-fn what_promises_protection_is_not_ignored() {
+fn unsupported_security_keys_are_refused() {
     let show = |_: &Settings| "starts".to_owned();
     check("sslQuorum=false\nelectionAlg=3", show, "starts");
     check(
@@ -83,7 +83,7 @@ fn what_promises_protection_is_not_ignored() {
 }
 
 #[test]
-fn keys_without_effect_warn_once_and_misspelt_ones_say_so() {
+fn keys_without_effect_and_unknown_keys_warn() {
     check(
         "ssl.keyStore.location=/k\nmetricsProvider.httpPort=7000\ntickTimes=5\nmaxBatchSize=5",
         |_| "starts".to_owned(),
@@ -95,9 +95,9 @@ fn keys_without_effect_warn_once_and_misspelt_ones_say_so() {
     );
 }
 
-/// What people deploy: the images of Bitnami, and Kafka's own file.
+/// Configurations in common use: Bitnami's container image and the file that comes with Kafka.
 #[test]
-fn keys_that_say_what_holds_anyway_do_not_warn() {
+fn redundant_values_of_keys_without_effect_do_not_warn() {
     let port = |s: &Settings| s.port.to_string();
     check_whole(
         "dataDir=/tmp/zookeeper\nclientPort=2181\nmaxClientCnxns=0\nadmin.enableServer=false\n\
@@ -134,8 +134,9 @@ fn keys_that_say_what_holds_anyway_do_not_warn() {
     );
 }
 
+/// CONF-33.
 #[test]
-fn conf_33_folders_are_made_unless_the_file_says_otherwise() {
+fn autocreate_is_on_by_default() {
     let show = |s: &Settings| s.create_folders.to_string();
     check("", show, "true");
     check("datadir.autocreate=true", show, "true");
@@ -143,7 +144,7 @@ fn conf_33_folders_are_made_unless_the_file_says_otherwise() {
 }
 
 #[test]
-fn no_warning_shows_a_password() {
+fn warnings_hide_passwords() {
     check(
         "ssl.keyStore.password=apassword\nssl.quorum.trustStore.passwordPath=/p",
         |_| "starts".to_owned(),
@@ -154,12 +155,12 @@ fn no_warning_shows_a_password() {
 }
 
 #[test]
-fn every_key_that_the_table_calls_acted_on_is() {
+fn every_supported_key_is_read() {
     let members = "server.1=a:1:2;3\nserver.2=b:1:2;3";
     for key in keys::acted_on() {
         let text = format!("dataDir=/d\n{members}\n{key}=\n");
         match parse("zoo.cfg", &text, &[], &|_| Ok("1".to_owned())) {
-            // What must not be empty says so.
+            // A value that must not be empty is an error, which names the key.
             Err(error) => assert!(error.to_string().contains(key), "{key}: {error}"),
             Ok((_, warnings)) => {
                 assert!(

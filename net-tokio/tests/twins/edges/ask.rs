@@ -1,4 +1,4 @@
-//! Short names for what the plays ask.
+//! Short names for the requests of the plays.
 
 use crate::play::Step;
 use crate::request::{PREFIX, Request};
@@ -9,7 +9,7 @@ pub(super) const ANN: &str = "ann:grDcJ7OS1jCu/cG2TyJHw/I9L8o=";
 pub(super) const BOB: &str = "bob:yqVrLFrvoaI9z9fohteaNPJvRu8=";
 pub(super) const SUPER: &[u8] = b"root:super secret";
 
-/// `~` begins the play's own subtree.
+/// Replaces `~` by the play's own subtree.
 pub(super) fn at(path: &str) -> String {
     path.replace('~', PREFIX)
 }

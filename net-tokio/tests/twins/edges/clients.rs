@@ -1,4 +1,4 @@
-//! Sessions, and who clients are.
+//! Plays about sessions and authentication.
 
 use super::Add;
 use super::ask::{

@@ -1,4 +1,4 @@
-//! Plays for the numbered edge cases of the protocol, whose answers a real ZooKeeper has given once (`edges.txt`).
+//! Plays for the numbered edge cases of the protocol; `edges.txt` has ZooKeeper's recorded answers.
 
 mod ask;
 mod clients;
@@ -8,16 +8,16 @@ mod watching;
 
 use crate::play::Step;
 
-/// Steps that show what some numbers are about.
+/// Steps that show some edge cases.
 pub(crate) struct Play {
-    /// The numbers, and what is asked.
+    /// The numbers of the edge cases, and a description.
     pub(crate) title: &'static str,
     pub(crate) steps: Vec<Step>,
 }
 
 type Add<'a> = &'a mut dyn FnMut(&'static str, Vec<Step>);
 
-/// Each play has a subtree and sessions of its own. Those on a new server are the first.
+/// All plays, each with its own subtree and sessions. Those that need a new server are first.
 pub(crate) fn plays() -> Vec<Play> {
     let mut plays = Vec::new();
     let mut play = |title, steps| plays.push(Play { title, steps });

@@ -1,4 +1,4 @@
-//! What is created, changed and counted.
+//! Plays that create, change and count nodes.
 
 use super::Add;
 use super::ask::{

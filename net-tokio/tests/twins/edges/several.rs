@@ -1,4 +1,4 @@
-//! Several operations in one request, and what no client library sends.
+//! Plays about multi requests, and about requests that no client library sends.
 
 use super::Add;
 use super::ask::{
@@ -70,7 +70,7 @@ pub(super) fn multis(play: Add<'_>) {
     );
 }
 
-/// A null is found where it is looked at; what was decided before it counts.
+/// Nulls: the error of a check that precedes the access to the null takes precedence.
 pub(super) fn nulls(play: Add<'_>) {
     let no_path = |op: i32| Request::new(op).buffer(None);
     let create = |flags: i32| acl(no_path(1).buffer(None), OPEN).int(flags);
@@ -91,7 +91,7 @@ pub(super) fn nulls(play: Add<'_>) {
             c(0, no_path(104)),
         ],
     );
-    // An identity of a scheme that is known: what stands before it in the list makes no difference then (WIRE-01).
+    // A null id of a known scheme: then the entries before it make no difference (WIRE-01).
     let no_id = |request: Request, scheme: &str| {
         request.note("[").int(1).int(31).string(scheme).buffer(None).note("]")
     };
@@ -108,7 +108,7 @@ pub(super) fn nulls(play: Add<'_>) {
             c(0, on_path(6, "~/i")),
         ],
     );
-    // The empty path can be watched, and null is not that path.
+    // The empty path can be watched; a null path is another path.
     let empty_watched = Request::new(101).xid(-8).zxid_behind(0).strings(&[]).strings(&[]);
     play(
         "no path is not the empty path",
@@ -135,7 +135,7 @@ pub(super) fn nulls(play: Add<'_>) {
     );
 }
 
-/// Whether the members of the ensemble may be changed is said by a setting, and by default they may not.
+/// reconfig is disabled by default (`reconfigEnabled`).
 pub(super) fn reconfig(play: Add<'_>) {
     let record = Request::new(16).string("server.2=localhost:1:2;3").buffer(None).buffer(None);
     play(

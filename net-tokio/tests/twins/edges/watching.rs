@@ -1,4 +1,4 @@
-//! Watches of all kinds.
+//! Plays about watches of all kinds.
 
 use super::Add;
 use super::ask::{

@@ -1,4 +1,4 @@
-//! Access control lists and authentication.
+//! Generates ACLs and auth requests.
 
 use super::{Generator, SUPER, open_acl};
 use crate::request::Request;

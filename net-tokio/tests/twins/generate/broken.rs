@@ -1,4 +1,4 @@
-//! What no client library sends.
+//! Generates requests that no client library sends.
 
 use super::{Generator, Group, open_acl};
 use crate::play::Step;
@@ -15,7 +15,7 @@ impl Generator {
         self.null_in(Request::new(op))
     }
 
-    /// A null in one of the operations of a multi.
+    /// An operation of a multi with a null in it.
     fn null_inside(&mut self, op: i32) -> Request {
         let mut request = Request::new(op);
         let at = self.rng.below(3);
@@ -92,7 +92,7 @@ impl Generator {
         };
         let length = request.body.len();
         match self.rng.below(10) {
-            // Any number that stands somewhere in it. createTTL is left alone, see `kinds`.
+            // Overwrites four bytes anywhere in the record; not of createTTL, see `kinds`.
             8 | 9 if length >= 4 && request.op != 21 => {
                 let mut request = request;
                 let at = self.rng.below(length - 3);
@@ -107,7 +107,7 @@ impl Generator {
                 request.cut_header = Some(self.rng.below(8));
                 request.note("CUT HEADER")
             }
-            // The length of the path, which most records begin with.
+            // Overwrites the length of the path, with which most records begin.
             3 if length >= 4 => {
                 let mut request = request;
                 let bad: i32 =
@@ -131,7 +131,7 @@ impl Generator {
         }
     }
 
-    /// Text that is none, flags that are neither.
+    /// Strings that are not UTF-8, booleans other than 0 and 1.
     fn odd_bytes(&mut self) -> Request {
         let path = self.path();
         let tails: [&[u8]; 10] = [
@@ -174,7 +174,7 @@ impl Generator {
 
     pub(super) fn internal(&mut self) -> Request {
         match self.rng.below(7) {
-            // Where nothing is, ZooKeeper has nothing to delete either.
+            // deleteContainer on a missing node, so that ZooKeeper deletes nothing.
             0 => Request::new(20).string(&format!("{PREFIX}/none/none")),
             1 => Request::new(-1).int(-5),
             2 => Request::new(16).string("").string("").string("").long(-1),

@@ -1,4 +1,4 @@
-//! Random steps from a seed. What is generated does not depend on any answer.
+//! Generates random steps from a seed, independently of any answer.
 
 mod access;
 mod broken;
@@ -10,7 +10,8 @@ use crate::play::Step;
 use crate::request::{PREFIX, Request};
 use crate::side::{Handshake, Oddity, Password, SEATS, Which};
 
-/// A generator of numbers (SplitMix64), so that a seed means the same for ever.
+/// A pseudo-random generator (SplitMix64), written here so that a seed always gives the same
+/// numbers.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -39,16 +40,16 @@ impl Rng {
     }
 }
 
-/// What may be asked for with `--only`.
+/// Groups of operations, for `--only` and `--without`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Group {
     /// create, create2, delete, exists, getData, setData, getChildren(2), sync, ping.
     Tree,
-    /// Flags that no mode has, and odd versions.
+    /// Invalid create flags, and unusual versions.
     Flags,
-    /// Paths that are none.
+    /// Invalid paths.
     Odd,
-    /// `/` and what is below `/zookeeper`.
+    /// `/` and the nodes below `/zookeeper`.
     Reserved,
     /// multi.
     Multi,
@@ -56,17 +57,17 @@ pub(crate) enum Group {
     Watch,
     /// setWatches.
     SetWatches,
-    /// Closing sessions, coming back, timeouts, passwords.
+    /// Closing and resuming sessions, timeouts, passwords.
     Session,
-    /// Several requests at once.
+    /// Pipelined requests.
     Burst,
-    /// Records cut short or too long, unknown operations, lengths that make no sense.
+    /// Truncated and too long records, unknown operations, invalid lengths.
     Malformed,
-    /// Nulls where a text is due.
+    /// Null in place of strings.
     Null,
     /// Large data, long paths.
     Big,
-    /// getACL, setACL and lists of all kinds.
+    /// getACL, setACL and ACLs of all kinds.
     Acl,
     /// auth with all schemes; whoAmI.
     Auth,
@@ -84,13 +85,13 @@ pub(crate) enum Group {
     Quota,
     /// check outside of a multi.
     Check,
-    /// Four-letter words that count nodes and watches.
+    /// Four-letter commands that count nodes and watches.
     Words,
-    /// Operations that servers use among themselves, and reconfig.
+    /// Operations that are internal to servers, and reconfig.
     Internal,
 }
 
-/// Name and how often it comes among the others.
+/// Each group with its name and its weight.
 pub(crate) const GROUPS: &[(Group, &str, u64)] = &[
     (Group::Tree, "tree", 100),
     (Group::Flags, "flags", 4),
@@ -133,8 +134,9 @@ impl Generator {
         self.groups.iter().any(|known| known.0 == group)
     }
 
-    /// Quotas are checked against what is applied, and whether a change that is under way is applied already is a matter of
-    /// time: an episode has them, or it has several changes in one pipeline.
+    /// Generates an episode. Quotas are checked against the applied state, which depends on timing
+    /// while changes are outstanding. So an episode has either quotas or several changes in one
+    /// pipeline.
     pub(crate) fn episode(&mut self, length: usize) -> Vec<Step> {
         if self.groups.len() > 1 && self.rng.percent(50) {
             self.groups.retain(|known| known.0 != Group::Quota);
@@ -173,7 +175,8 @@ impl Generator {
             Some(mut request) => {
                 if request.xid == 1 && self.has(Group::Flags) && self.rng.percent(2) {
                     let xid = self.rng.pick(&[0, -2, -4, -8, -3, -1, i32::MIN, i32::MAX]);
-                    // The number of events: only where the answer cannot be taken for one.
+                    // -1 is the xid of events, so it is used only if the reply cannot be taken for
+                    // an event.
                     let xid = if xid == -1 && request.op != 2 { -5 } else { xid };
                     request = request.xid(xid);
                 }
@@ -206,7 +209,7 @@ impl Generator {
         Step::Send { seat, requests }
     }
 
-    /// None: the group has none.
+    /// A request of the group; `None` if the group has no requests.
     fn request(&mut self, group: Group) -> Option<Request> {
         Some(match group {
             Group::Session | Group::Burst | Group::Words => return None,
@@ -293,7 +296,7 @@ impl Generator {
             ]);
         }
         how.timeout_ms = self.rng.pick(&[60_000, 60_000, 100_000, 0, 1, -1, i32::MAX, i32::MIN]);
-        // Behind, level, ahead.
+        // 0, equal to the newest zxid, behind it, ahead of it.
         how.seen_behind =
             self.rng.pick(&[None, None, None, Some(0), Some(0), Some(3), Some(-1_000)]);
         how.read_only = self.rng.pick(&[Some(false), Some(true), None]);
@@ -319,9 +322,10 @@ fn open_acl(request: Request) -> Request {
     request.note("[").int(1).int(31).string("world").string("anyone").note("]")
 }
 
-/// What closes the connection, or is answered out of turn, tells nothing when it has company.
+/// False for requests that close the connection or whose reply may overtake others: their result
+/// depends on timing in a pipeline.
 fn may_be_pipelined(request: &Request) -> bool {
-    // A quota is checked against what is applied, which is another matter of time than what is decided.
+    // Quotas are checked against the applied state, which depends on timing in a pipeline.
     let sets_quota = matches!(request.op, 1 | 2 | 5) && request.text.contains("/zookeeper/quota/");
     let known = crate::request::OPS.iter().any(|known| known.0 == request.op);
     known

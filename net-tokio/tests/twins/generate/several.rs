@@ -1,4 +1,4 @@
-//! Several operations in one request.
+//! Generates multi requests.
 
 use super::{Generator, Group, open_acl};
 use crate::request::Request;
@@ -62,7 +62,7 @@ impl Generator {
         }
     }
 
-    /// As many operations as nobody needs.
+    /// A multi with hundreds or thousands of operations.
     pub(super) fn long_multi(&mut self) -> Request {
         let parts = self.rng.pick(&[200, 2_000]);
         let mut request = Request::new(14);

@@ -1,10 +1,10 @@
-//! What reads and changes nodes, one by one.
+//! Generates requests that read or change single nodes.
 
 use super::{Generator, Group, open_acl};
 use crate::request::{PREFIX, Request};
 
 impl Generator {
-    /// Data, list and flags of a create.
+    /// Appends data, ACL and flags of a create.
     pub(super) fn create_rest(&mut self, request: Request, flags: i32) -> Request {
         let request = request.buffer(self.data().as_deref());
         let odd = self.has(Group::Acl) && self.rng.percent(15);
@@ -95,7 +95,8 @@ impl Generator {
         ];
         let tail = self.rng.pick(&odd);
         match self.rng.below(10) {
-            // What can be created there would outlast the episode.
+            // Outside the subtree, only paths that cannot be created: a new node there would
+            // outlast the episode.
             0 => self.rng.pick(&["", "a", "//", "/./a", "/../a", "/", "/\u{0}"]).to_owned(),
             1 => path[1..].to_owned(),
             _ => path + tail,
@@ -172,7 +173,7 @@ impl Generator {
             0 => Request::new(3).string(&format!("{path}/{}", "l".repeat(size))).flag(true),
             1 => open_acl(Request::new(1).string(&path).buffer(Some(&vec![b'd'; size]))).int(0),
             2 => {
-                // Exactly what a frame may have, or one too many.
+                // The largest frame allowed, or one byte more.
                 let most = 0xF_FFFF - 8 - 4 - path.len() - 4 - 4 + self.rng.below(2);
                 Request::new(5).string(&path).buffer(Some(&vec![b'm'; most])).int(-1)
             }
@@ -192,7 +193,7 @@ impl Generator {
         let request = Request::new(21).string(&path);
         let ttls = [1, 1, 5_000, (1 << 40) - 1, 1 << 40, 0, -2, i64::MAX, i64::MIN];
         let ttl = self.rng.pick(&ttls);
-        // Less than none for a mode without one stops a ZooKeeper for good (edge 23).
+        // A negative TTL for a mode without TTL makes ZooKeeper exit (edge 23).
         let ttl = if matches!(flags, 5 | 6) { ttl } else { ttl.max(0) };
         self.create_rest(request, flags).long(ttl)
     }

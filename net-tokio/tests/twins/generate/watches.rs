@@ -1,4 +1,4 @@
-//! What sets, looks for and removes watches.
+//! Generates requests that set, check and remove watches.
 
 use super::{Generator, Group};
 use crate::request::Request;

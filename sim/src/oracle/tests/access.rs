@@ -1,4 +1,4 @@
-//! T7: who may do, read and hear what.
+//! T7: ACLs of reads, writes and events.
 
 use zabkeeper_core::ErrorCode;
 use zabkeeper_core::txn::TxnOp;
@@ -15,7 +15,7 @@ fn get_acl(path: &str) -> Request {
 }
 
 #[test]
-fn t7_a_read_is_answered_that_the_list_forbids() {
+fn t7_forbidden_read_is_not_refused_with_no_auth() {
     twins("T7", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(a, create_for("/a", &only("u:p")));
@@ -29,7 +29,7 @@ fn t7_a_read_is_answered_that_the_list_forbids() {
 }
 
 #[test]
-fn t7_a_write_is_refused_that_the_list_grants() {
+fn t7_granted_write_is_refused() {
     twins("T7", |h, lie| {
         let a = h.client(0);
         h.writes(a, create_for("/a", &only("u:p")));
@@ -44,8 +44,9 @@ fn t7_a_write_is_refused_that_the_list_grants() {
     });
 }
 
+/// Edge 165
 #[test]
-fn t7_edge_165_auth_is_stored_as_it_came() {
+fn t7_auth_entry_is_stored_unexpanded() {
     twins("T7", |h, lie| {
         let a = h.client(0);
         h.shows_user(a, "u:p");
@@ -60,8 +61,9 @@ fn t7_edge_165_auth_is_stored_as_it_came() {
     });
 }
 
+/// Edge 174
 #[test]
-fn t7_edge_174_get_acl_shows_a_digest() {
+fn t7_get_acl_shows_a_digest() {
     twins("T7", |h, lie| {
         let a = h.client(0);
         let mut list = only("u:p");
@@ -76,8 +78,9 @@ fn t7_edge_174_get_acl_shows_a_digest() {
     });
 }
 
+/// Edge 123
 #[test]
-fn t7_edge_123_an_event_is_told_to_who_may_not_read() {
+fn t7_event_reaches_a_client_without_read_permission() {
     twins("T7", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_exists("/a"));
@@ -90,7 +93,7 @@ fn t7_edge_123_an_event_is_told_to_who_may_not_read() {
 }
 
 #[test]
-fn t7_the_same_event_twice_in_a_multi_once_of_a_node_that_one_may_read() {
+fn t7_event_of_a_multi_reaches_a_client_that_may_read_neither_node() {
     twins("T7", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, Request::AddWatch { path: "/a".into(), mode: PersistentRecursive });
@@ -102,7 +105,7 @@ fn t7_the_same_event_twice_in_a_multi_once_of_a_node_that_one_may_read() {
 }
 
 #[test]
-fn w3_an_event_is_kept_from_who_may_read() {
+fn w3_event_is_withheld_from_a_client_with_read_permission() {
     twins("W3", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.shows_user(a, "u:p");
@@ -119,8 +122,9 @@ fn w3_an_event_is_kept_from_who_may_read() {
     });
 }
 
+/// ACL-17
 #[test]
-fn acl_17_an_event_may_come_before_or_after_its_client_is_believed() {
+fn event_may_come_before_or_after_the_auth_reply() {
     for told in [false, true] {
         let mut h = History::new();
         let (a, b) = (h.client(0), h.client(1));
@@ -136,8 +140,9 @@ fn acl_17_an_event_may_come_before_or_after_its_client_is_believed() {
     }
 }
 
+/// Edge 124
 #[test]
-fn edge_124_a_consumed_watch_stays_silent() {
+fn used_up_watch_sends_no_event() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.reads(a, watch_exists("/a"));
@@ -147,8 +152,9 @@ fn edge_124_a_consumed_watch_stays_silent() {
     h.passes();
 }
 
+/// ACL-17
 #[test]
-fn acl_17_a_request_counts_what_was_shown_before_it() {
+fn request_has_the_identities_sent_before_it() {
     let mut h = History::new();
     let a = h.client(0);
     h.writes(a, create_for("/a", &only("u:p")));
@@ -163,8 +169,9 @@ fn acl_17_a_request_counts_what_was_shown_before_it() {
     h.passes();
 }
 
+/// HS-13
 #[test]
-fn c13_hs_13_a_client_forgets_to_show_who_it_is() {
+fn c13_client_does_not_authenticate_again() {
     twins("C13", |h, lie| {
         let a = h.client(0);
         h.shows_user(a, "u:p");
@@ -178,9 +185,9 @@ fn c13_hs_13_a_client_forgets_to_show_who_it_is() {
     });
 }
 
-/// What was not answered is not known to have been believed.
+/// HS-13. A credential whose auth was not answered need not be sent again.
 #[test]
-fn c13_hs_13_a_client_shows_one_of_two() {
+fn c13_client_sends_only_one_of_two_credentials_again() {
     twins("C13", |h, lie| {
         let a = h.client(0);
         h.shows_user(a, "u:p");

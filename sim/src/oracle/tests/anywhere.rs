@@ -1,4 +1,4 @@
-//! Clients that go from server to server: C, S and W where followers answer, and where leaders change.
+//! Clients that move between servers: oracles C, S, W and T1 with followers and changes of leader.
 
 use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
@@ -19,7 +19,7 @@ fn sync() -> Request {
     Request::Sync { path: "/".into() }
 }
 
-/// The transaction by which a leader ends a session.
+/// The transaction by which a leader expires a session.
 fn expiry(h: &History, session: SessionId) -> Txn {
     let op = TxnOp::CloseSession;
     Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op }
@@ -30,7 +30,7 @@ fn expires(h: &mut History, session: SessionId) {
     h.commits(txn);
 }
 
-/// A client goes, and leaves its session behind.
+/// A client disconnects and leaves its session behind.
 fn leaves(h: &mut History) -> SessionId {
     let a = h.client(0);
     let session = h.session(a);
@@ -38,7 +38,7 @@ fn leaves(h: &mut History) -> SessionId {
     session
 }
 
-/// A follower tells its leader of sessions.
+/// A follower reports sessions to its leader in a pong.
 fn pongs(h: &mut History, id: ServerId, touched: &[SessionId]) {
     let pong = PeerMessage::Learner(FromLearner::Pong {
         sent: Instant(0),
@@ -52,7 +52,7 @@ fn pongs(h: &mut History, id: ServerId, touched: &[SessionId]) {
 }
 
 #[test]
-fn a_follower_may_answer_from_the_past() {
+fn follower_may_answer_with_an_older_state() {
     let mut h = History::of(3);
     let (a, b) = (h.client(0), h.client_of(S2, 1));
     let before = h.tip();
@@ -67,7 +67,7 @@ fn a_follower_may_answer_from_the_past() {
 }
 
 #[test]
-fn c5_a_followers_sync_does_not_wait() {
+fn c5_followers_sync_reply_shows_an_older_state() {
     twins_of(3, "C5", |h, lie| {
         let (a, b) = (h.client(0), h.client_of(S2, 1));
         let before = h.tip();
@@ -79,7 +79,7 @@ fn c5_a_followers_sync_does_not_wait() {
 }
 
 #[test]
-fn c3_a_read_goes_back_on_the_next_server() {
+fn c3_read_goes_back_on_another_server() {
     twins_of(3, "C3", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         let before = h.tip();
@@ -93,7 +93,7 @@ fn c3_a_read_goes_back_on_the_next_server() {
 }
 
 #[test]
-fn c4_a_session_misses_its_own_write_on_a_follower() {
+fn c4_session_misses_its_own_write_on_a_follower() {
     twins_of(3, "C4", |h, lie| {
         let a = h.client(0);
         let before = h.tip();
@@ -106,7 +106,7 @@ fn c4_a_session_misses_its_own_write_on_a_follower() {
 }
 
 #[test]
-fn c6_a_follower_that_is_behind_takes_a_client() {
+fn c6_follower_that_is_behind_accepts_a_client() {
     twins_of(3, "C6", |h, lie| {
         let a = h.client(0);
         h.follows(S2);
@@ -119,7 +119,7 @@ fn c6_a_follower_that_is_behind_takes_a_client() {
 }
 
 #[test]
-fn c8_a_write_is_done_again_by_the_next_leader() {
+fn c8_next_leader_executes_a_write_again() {
     twins_of(3, "C8", |h, lie| {
         let a = h.client_of(S3, 0);
         h.asks(a, set("/", "once"));
@@ -137,7 +137,7 @@ fn c8_a_write_is_done_again_by_the_next_leader() {
 }
 
 #[test]
-fn a_write_that_its_leader_took_along_is_done_by_the_next_one() {
+fn next_leader_may_execute_a_write_that_was_never_committed() {
     let mut h = History::of(3);
     let a = h.client_of(S3, 0);
     h.asks(a, set("/", "once"));
@@ -153,7 +153,7 @@ fn a_write_that_its_leader_took_along_is_done_by_the_next_one() {
 }
 
 #[test]
-fn w2_a_watch_is_lost_between_two_servers() {
+fn w2_watch_is_lost_between_two_servers() {
     twins_of(3, "W2", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_data("/"));
@@ -171,7 +171,7 @@ fn w2_a_watch_is_lost_between_two_servers() {
 }
 
 #[test]
-fn w3_a_follower_shows_a_change_before_its_event() {
+fn w3_follower_shows_a_change_before_its_event() {
     twins_of(3, "W3", |h, lie| {
         let (a, b) = (h.client_of(S2, 0), h.client(1));
         h.reads(a, watch_data("/"));
@@ -185,7 +185,7 @@ fn w3_a_follower_shows_a_change_before_its_event() {
 }
 
 #[test]
-fn w1_a_watch_fires_again_after_a_change_of_leaders() {
+fn w1_watch_fires_again_after_a_leader_change() {
     twins_of(3, "W1", |h, lie| {
         let (a, b) = (h.client_of(S2, 0), h.client_of(S3, 1));
         h.reads(a, watch_data("/"));
@@ -202,7 +202,7 @@ fn w1_a_watch_fires_again_after_a_change_of_leaders() {
 }
 
 #[test]
-fn s3_a_follower_keeps_a_session_to_itself() {
+fn s3_follower_does_not_report_a_session_that_it_answered() {
     twins_of(3, "S3", |h, lie| {
         let a = h.client_of(S2, 0);
         h.waits(2_000);
@@ -213,7 +213,7 @@ fn s3_a_follower_keeps_a_session_to_itself() {
 }
 
 #[test]
-fn s3_a_follower_that_reads_nobody_does_not_vouch_for_its_clients() {
+fn s3_follower_that_reads_no_clients_does_not_report_them() {
     twins_of(3, "S3", |h, lie| {
         let a = h.client_of(S2, 0);
         let touched = [h.session(a)];
@@ -228,7 +228,7 @@ fn s3_a_follower_that_reads_nobody_does_not_vouch_for_its_clients() {
 }
 
 #[test]
-fn s3_a_leader_does_not_listen_to_its_follower() {
+fn s3_leader_ignores_the_report_of_its_follower() {
     twins_of(3, "S3", |h, lie| {
         let a = h.client_of(S2, 0);
         let session = h.session(a);
@@ -242,7 +242,7 @@ fn s3_a_leader_does_not_listen_to_its_follower() {
 }
 
 #[test]
-fn s3_a_new_leader_of_three_gives_no_full_timeout() {
+fn s3_new_leader_of_three_expires_before_a_full_timeout() {
     twins_of(3, "S3", |h, lie| {
         let a = h.client_of(S3, 0);
         let session = h.session(a);
@@ -255,7 +255,7 @@ fn s3_a_new_leader_of_three_gives_no_full_timeout() {
 }
 
 #[test]
-fn s5_the_old_connection_of_a_moved_session_shows_what_came_later() {
+fn s5_old_connection_of_a_moved_session_shows_a_later_state() {
     twins_of(3, "S5", |h, lie| {
         let a = h.client_of(S2, 0);
         let (session, before) = (h.session(a), h.tip());
@@ -270,7 +270,7 @@ fn s5_the_old_connection_of_a_moved_session_shows_what_came_later() {
 }
 
 #[test]
-fn s6_a_follower_that_does_not_know_the_end_of_a_session_lets_it_go_on() {
+fn s6_follower_accepts_a_session_whose_end_it_has_not_applied() {
     twins_of(3, "S6", |h, lie| {
         let session = leaves(h);
         h.follows(S2);
@@ -283,7 +283,7 @@ fn s6_a_follower_that_does_not_know_the_end_of_a_session_lets_it_go_on() {
 }
 
 #[test]
-fn s6_a_session_whose_end_is_proposed_goes_on() {
+fn s6_session_is_accepted_after_its_end_was_proposed() {
     twins_of(3, "S6", |h, lie| {
         let session = leaves(h);
         h.waits(4_200);
@@ -297,7 +297,7 @@ fn s6_a_session_whose_end_is_proposed_goes_on() {
 }
 
 #[test]
-fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
+fn s7_session_without_a_client_never_expires() {
     twins_of(3, "S7", |h, lie| {
         let session = leaves(h);
         h.waits(20_000);
@@ -330,7 +330,7 @@ fn s7_a_session_that_nobody_holds_goes_on_for_ever() {
 }
 
 #[test]
-fn s7_a_handshake_that_nobody_has_answered_may_have_changed_the_timeout() {
+fn s7_unanswered_handshake_may_have_changed_the_timeout() {
     twins_of(3, "S7", |h, lie| {
         let session = leaves(h);
         h.greets_in_vain(session, if lie { 4_000 } else { 30_000 });
@@ -340,10 +340,10 @@ fn s7_a_handshake_that_nobody_has_answered_may_have_changed_the_timeout() {
 }
 
 #[test]
-fn s7_a_leader_that_stood_still_has_heard_nobody() {
+fn s7_pause_of_the_leader_extends_the_timeout() {
     twins_of(3, "S7", |h, lie| {
         leaves(h);
-        // Sooner or later than it was heard of last.
+        // The pause ends before, or after, the leader last touched the session.
         let pause_ms = if lie { 10 } else { 19_000 };
         h.sees(Observation::StandsStill { server: S1, until: Instant(pause_ms * 1_000_000) });
         h.waits(20_000);
@@ -352,7 +352,7 @@ fn s7_a_leader_that_stood_still_has_heard_nobody() {
 }
 
 #[test]
-fn t1_an_ephemeral_of_the_last_reign_outlives_its_session() {
+fn t1_ephemeral_of_an_earlier_epoch_outlives_its_session() {
     twins_of(3, "T1", |h, lie| {
         let a = h.client_of(S3, 0);
         let session = h.session(a);
@@ -377,7 +377,7 @@ fn t1_an_ephemeral_of_the_last_reign_outlives_its_session() {
 }
 
 #[test]
-fn t1_a_follower_holds_another_tree() {
+fn t1_follower_holds_another_tree() {
     twins_of(3, "T1", |h, lie| {
         let a = h.client(0);
         h.follows(S2);

@@ -1,6 +1,7 @@
-//! The servers of a story: what an honest one says of itself, and how it comes to lead or to follow.
+//! The simulated servers of a scenario: a correct server's status, and the steps by which it comes
+//! to lead or follow.
 //!
-//! Every step is a piece of its own, so that a story can leave one out, or tell it wrongly.
+//! Every step has its own method, so that a scenario can leave one out or change it.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +23,17 @@ pub(super) struct Member {
     pub(super) mode: Mode,
     leader: Option<ServerId>,
     serving: bool,
-    /// As commanded.
+    /// With all commands applied.
     pub(super) state: DurableState,
-    /// As commanded.
+    /// With all commands applied.
     pub(super) log: Vec<Entry>,
     pub(super) applied: Zxid,
     pub(super) committed: Zxid,
     durable: Zxid,
-    /// As a follower: it has said that it has its leader's history, and acknowledges what it gets.
+    /// As a follower: it has acknowledged NEWLEADER, and acknowledges each entry.
     entered: bool,
     write: u64,
-    /// As it counts them itself.
+    /// The number of synced followers in its status.
     pub(super) followers: usize,
 }
 
@@ -50,7 +51,7 @@ impl Member {
             durable: Zxid::ZERO,
             entered: false,
             write: 0,
-            // Enough for any ensemble.
+            // A majority in any ensemble of the tests.
             followers: 6,
         }
     }
@@ -98,7 +99,7 @@ impl Member {
     }
 }
 
-/// The link between a learner and its leader; the same number at both ends.
+/// The link between a learner and its leader, with the same number at both ends.
 pub(super) fn link(learner: ServerId, leader: ServerId) -> LinkId {
     LinkId(learner.0 * 100 + leader.0)
 }
@@ -108,7 +109,7 @@ impl History {
         self.members.get_mut(&id).expect("one of the cast")
     }
 
-    // One step, and what comes out of it.
+    // Single steps and their outputs.
 
     pub(super) fn puts(&mut self, id: ServerId, disk: &[DiskCommand], peers: &[PeerCommand]) {
         let status = self.member(id).status();
@@ -149,7 +150,8 @@ impl History {
         WriteId(self.member(id).write)
     }
 
-    /// The disk confirms everything. A follower acknowledges that, and is not heard, yet.
+    /// The disk confirms everything. A follower sends the ACK, which its leader does not receive
+    /// yet.
     pub(super) fn confirms(&mut self, id: ServerId) {
         self.confirms_in_silence(id);
         self.acknowledges(id);
@@ -163,7 +165,7 @@ impl History {
         }
     }
 
-    /// The disk confirms everything, and nobody is told.
+    /// The disk confirms everything, and the server sends no ACK.
     pub(super) fn confirms_in_silence(&mut self, id: ServerId) {
         let write = self.last_write(id);
         let member = self.member(id);
@@ -172,18 +174,18 @@ impl History {
         self.shows(id);
     }
 
-    /// Word of one write, and of those before it.
+    /// The disk confirms this write and all earlier ones.
     pub(super) fn hears_of(&mut self, id: ServerId, write: WriteId) {
         self.takes(id, &Input::Disk(DiskEvent::Done(write)));
     }
 
-    /// A message to `to`, which hears it.
+    /// Sends a message to `to`, which handles it.
     pub(super) fn sends(&mut self, by: ServerId, to: ServerId, message: PeerMessage) {
         self.whispers(by, to, message.clone());
         self.hears(to, by, message);
     }
 
-    /// A message that is not heard, yet.
+    /// Sends a message that `to` does not handle yet.
     pub(super) fn whispers(&mut self, by: ServerId, to: ServerId, message: PeerMessage) {
         let link = self.link_of(by, to);
         self.puts(by, &[], &[PeerCommand::Send(link, message)]);
@@ -194,7 +196,7 @@ impl History {
         self.hears_on(id, link, message);
     }
 
-    /// The same, on this link.
+    /// The server handles a message that arrives on this link.
     pub(super) fn hears_on(&mut self, id: ServerId, link: LinkId, message: PeerMessage) {
         self.takes(id, &Input::Peer(link, PeerEvent::Message(message)));
     }
@@ -223,9 +225,9 @@ impl History {
         Vote { epoch: member.state.current_epoch, zxid: member.end(), candidate: id }
     }
 
-    // A reign, piece by piece.
+    // The phases of an epoch.
 
-    /// A server has been elected.
+    /// The server begins to lead.
     pub(super) fn rises(&mut self, id: ServerId) {
         let alone = self.members.len() == 1;
         let member = self.member(id);
@@ -234,7 +236,7 @@ impl History {
         self.shows(id);
     }
 
-    /// A server takes this one for its leader, and both have the link.
+    /// The server begins to follow this leader; both get the link, and it sends FOLLOWERINFO.
     pub(super) fn turns_to(&mut self, id: ServerId, leader: ServerId) {
         let member = self.member(id);
         (member.mode, member.leader, member.serving) = (Mode::Follower, Some(leader), false);
@@ -264,7 +266,7 @@ impl History {
         }
     }
 
-    /// The leader names its epoch to a learner, which promises it.
+    /// The leader sends LEADERINFO with its epoch to a learner, which promises the epoch.
     pub(super) fn promises(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
         self.is_told_epoch(id, leader, epoch);
         let fresh = self.member(id).state.accepted_epoch < epoch;
@@ -296,19 +298,19 @@ impl History {
         );
     }
 
-    /// The leader's own promise.
+    /// The leader stores its own promise.
     pub(super) fn promises_itself(&mut self, id: ServerId, epoch: Epoch) {
         self.saves(id, |state| state.accepted_epoch = epoch);
         self.confirms(id);
     }
 
-    /// The leader's history becomes that of the epoch.
+    /// The leader stores the epoch: its log becomes the initial history.
     pub(super) fn begins(&mut self, id: ServerId, epoch: Epoch) {
         self.saves(id, |state| state.current_epoch = epoch);
         self.confirms(id);
     }
 
-    /// A learner is brought to its leader's history, and told that this is all.
+    /// A learner is brought to its leader's history, and gets NEWLEADER.
     pub(super) fn is_mended(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
         let theirs = self.member(leader).log.clone();
         let shared = |entry: &&Entry| theirs.iter().any(|other| other.zxid == entry.zxid);
@@ -329,13 +331,13 @@ impl History {
         self.sends(leader, id, new_leader(epoch));
     }
 
-    /// A learner is sent a proposal, and logs it.
+    /// A learner gets a proposal and logs it.
     pub(super) fn gets(&mut self, id: ServerId, leader: ServerId, entry: &Entry) {
         self.sends(leader, id, PeerMessage::Leader(FromLeader::Proposal(entry.clone())));
         self.logs(id, entry);
     }
 
-    /// A learner makes history and epoch durable, and says so.
+    /// A learner stores the epoch behind its history and acknowledges NEWLEADER.
     pub(super) fn enters(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
         self.saves(id, |state| state.current_epoch = epoch);
         self.confirms(id);
@@ -344,7 +346,7 @@ impl History {
         self.acknowledges(id);
     }
 
-    /// A leader serves: its history is committed.
+    /// The leader begins to serve: its history is committed.
     pub(super) fn serves(&mut self, id: ServerId) {
         let member = self.member(id);
         member.serving = true;
@@ -353,25 +355,25 @@ impl History {
         self.applies_all(id);
     }
 
-    /// A leader of a past reign, which does not know it, serves all the same.
+    /// An earlier epoch's leader that does not know of the later one begins to serve.
     pub(super) fn serves_late(&mut self, id: ServerId) {
         let member = self.member(id);
         member.serving = true;
         self.shows(id);
     }
 
-    /// A leader begins anew, with the same life.
+    /// A server gives up its role and begins to lead again, without a restart.
     pub(super) fn rises_again(&mut self, id: ServerId) {
         self.looks(id);
         self.rises(id);
     }
 
-    /// A server knows no leader any more.
+    /// The server looks for a leader.
     pub(super) fn looks(&mut self, id: ServerId) {
         self.looks_and(id, &[]);
     }
 
-    /// The same, with these orders to its links.
+    /// The server looks for a leader, and its step gives these commands to its links.
     pub(super) fn looks_and(&mut self, id: ServerId, peers: &[PeerCommand]) {
         let member = self.member(id);
         (member.mode, member.leader, member.serving) = (Mode::Looking, None, false);
@@ -379,18 +381,19 @@ impl History {
         self.puts(id, &[], peers);
     }
 
-    /// A server loses the end of its log, and its disk has never held more.
+    /// The mirror of the server forgets the entries after `last`, as if the disk had never held
+    /// them.
     pub(super) fn forgets(&mut self, id: ServerId, last: Zxid) {
         self.member(id).durable = last;
         self.oracles.pretend(id, last);
     }
 
-    /// What is on this server's disk.
+    /// A sample of the server's durable state.
     pub(super) fn truth(&mut self, server: ServerId, state: DurableState, last: Zxid, digest: u64) {
         self.sees(Observation::DurableTruth { server, state, last, digest, holder: Holder(None) });
     }
 
-    /// A follower serves, and its tree leaves something out.
+    /// A follower begins to serve, and applies all entries but `without`.
     pub(super) fn joins_without(&mut self, id: ServerId, leader: ServerId, without: Option<Zxid>) {
         let kept = self.member(id).log.clone();
         self.member(id).log.retain(|entry| Some(entry.zxid) != without);
@@ -400,7 +403,7 @@ impl History {
         member.log = kept;
     }
 
-    /// A follower serves.
+    /// A follower gets UPTODATE and begins to serve.
     pub(super) fn joins(&mut self, id: ServerId, leader: ServerId) {
         let committed = self.member(leader).committed;
         self.sends(leader, id, PeerMessage::Leader(FromLeader::UpToDate { committed }));
@@ -411,7 +414,7 @@ impl History {
         self.applies_all(id);
     }
 
-    /// The tree moves on to all that the server knows to be committed.
+    /// The server applies all entries that it knows to be committed.
     pub(super) fn applies_all(&mut self, id: ServerId) {
         let member = self.member(id);
         let (applied, committed) = (member.applied, member.committed);
@@ -424,7 +427,7 @@ impl History {
         }
     }
 
-    /// A follower hears how far the history is committed.
+    /// A follower gets COMMIT for what the leader has committed.
     pub(super) fn follows(&mut self, id: ServerId) {
         let leader = self.leader;
         let zxid = self.member(leader).committed;
@@ -434,7 +437,7 @@ impl History {
         self.applies_all(id);
     }
 
-    /// A whole reign: this leader, with these followers.
+    /// A whole epoch begins: this leader with these followers serves.
     pub(super) fn reign(&mut self, leader: ServerId, followers: &[ServerId]) {
         let highest = self.members.values().map(|member| member.state.accepted_epoch).max();
         let epoch = highest.expect("a cast").next().expect("room");
@@ -450,7 +453,7 @@ impl History {
         followers.iter().for_each(|id| self.joins(*id, leader));
     }
 
-    /// A server ends, and comes back with everything that it was to keep.
+    /// The server's process ends.
     pub(super) fn dies(&mut self, id: ServerId) {
         self.sees(Observation::Stopped { server: id });
         let member = self.member(id);
@@ -458,13 +461,15 @@ impl History {
         member.entered = false;
     }
 
+    /// The server starts again with everything that its disk holds, and with the usual session
+    /// options.
     pub(super) fn returns(&mut self, id: ServerId) {
         let rules = &self.model.rules().local;
         let (local, upgrade) = (rules.servers.contains(&id), rules.upgrade);
         self.returns_told(id, SessionOptions { local, upgrade });
     }
 
-    /// The same, and it is told this about new sessions.
+    /// As [`Self::returns`], with these session options.
     pub(super) fn returns_told(&mut self, id: ServerId, sessions: SessionOptions) {
         self.sees(Observation::Started { server: id, sessions });
         let member = self.member(id);
@@ -475,12 +480,12 @@ impl History {
     }
 }
 
-/// The servers by id.
+/// This many servers, by id.
 pub(super) fn cast(count: u64) -> BTreeMap<ServerId, Member> {
     (1..=count).map(|id| (ServerId(id), Member::new(ServerId(id)))).collect()
 }
 
-/// A leader begins this epoch.
+/// NEWLEADER for this epoch.
 pub(super) fn new_leader(epoch: Epoch) -> PeerMessage {
     let identity = Seed::from(1).identity(epoch);
     let (voters, established) = ([].into(), [].into());

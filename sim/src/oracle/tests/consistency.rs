@@ -1,4 +1,4 @@
-//! C: what clients may rely on.
+//! C and T6: the consistency that clients rely on, and multis.
 
 use zabkeeper_core::txn::TxnOp;
 use zabkeeper_core::wire::{MultiResult, ReplyBody, Request};
@@ -10,7 +10,7 @@ use super::history::{
 use crate::model::Rules;
 
 #[test]
-fn c1_a_later_write_takes_an_earlier_place() {
+fn c1_later_write_gets_an_earlier_zxid() {
     twins("C1", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         let earlier = h.tip();
@@ -26,7 +26,7 @@ fn c1_a_later_write_takes_an_earlier_place() {
 }
 
 #[test]
-fn c2_replies_change_places() {
+fn c2_replies_are_swapped() {
     twins("C2", |h, lie| {
         let a = h.client(0);
         h.asks(a, get("/"));
@@ -41,7 +41,7 @@ fn c2_replies_change_places() {
 }
 
 #[test]
-fn c2_a_write_is_answered_with_the_next_ones_zxid() {
+fn c2_write_is_answered_with_the_next_writes_zxid() {
     twins("C2", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -54,7 +54,7 @@ fn c2_a_write_is_answered_with_the_next_ones_zxid() {
 }
 
 #[test]
-fn c3_a_read_goes_back() {
+fn c3_read_goes_back() {
     twins("C3", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         let old = h.tip();
@@ -66,7 +66,7 @@ fn c3_a_read_goes_back() {
 }
 
 #[test]
-fn c3_a_read_is_staler_than_it_says() {
+fn c3_read_is_older_than_its_zxid() {
     twins("C3", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         let old = h.writes(a, create("/a"));
@@ -78,7 +78,7 @@ fn c3_a_read_is_staler_than_it_says() {
 }
 
 #[test]
-fn c3_a_reply_names_what_nobody_has_committed() {
+fn c3_reply_names_an_uncommitted_zxid() {
     twins("C3", |h, lie| {
         let a = h.client(0);
         h.asks(a, get("/"));
@@ -87,7 +87,7 @@ fn c3_a_reply_names_what_nobody_has_committed() {
 }
 
 #[test]
-fn c4_a_session_misses_its_own_write() {
+fn c4_session_misses_its_own_write() {
     twins("C4", |h, lie| {
         let a = h.client(0);
         let old = h.tip();
@@ -97,9 +97,9 @@ fn c4_a_session_misses_its_own_write() {
     });
 }
 
-/// C6 would be first to see a reply below what a client claims in its handshake; this one claims nothing.
+/// The connect request claims no zxid, so that C6 does not report the reply first.
 #[test]
-fn c4_a_session_misses_its_own_write_on_the_next_connection() {
+fn c4_session_misses_its_own_write_on_the_next_connection() {
     twins("C4", |h, lie| {
         let a = h.client(0);
         let old = h.tip();
@@ -113,7 +113,7 @@ fn c4_a_session_misses_its_own_write_on_the_next_connection() {
 }
 
 #[test]
-fn c5_a_sync_does_not_wait() {
+fn c5_sync_reply_shows_an_older_state() {
     twins("C5", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         let old = h.tip();
@@ -124,7 +124,7 @@ fn c5_a_sync_does_not_wait() {
 }
 
 #[test]
-fn c6_a_client_is_ahead_of_the_server() {
+fn c6_client_ahead_of_the_server_is_accepted() {
     twins("C6", |h, lie| {
         let a = h.client(0);
         let ahead = Zxid(h.tip().0 + u64::from(lie));
@@ -135,7 +135,7 @@ fn c6_a_client_is_ahead_of_the_server() {
 }
 
 #[test]
-fn c7_an_acknowledged_write_is_lost() {
+fn c7_acknowledged_write_is_lost() {
     twins("C7", |h, lie| {
         let a = h.client(0);
         let before = h.tip();
@@ -146,7 +146,7 @@ fn c7_an_acknowledged_write_is_lost() {
 }
 
 #[test]
-fn c7_acknowledged_and_never_committed() {
+fn c7_acknowledged_write_was_never_committed() {
     twins("C7", |h, lie| {
         let a = h.client(0);
         h.asks(a, create_with("/a", "v0", 0));
@@ -164,7 +164,7 @@ fn c7_acknowledged_and_never_committed() {
 }
 
 #[test]
-fn c8_said_to_have_failed_and_done() {
+fn c8_executed_write_is_reported_as_failed() {
     twins("C8", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -178,7 +178,7 @@ fn c8_said_to_have_failed_and_done() {
 }
 
 #[test]
-fn c8_done_twice_on_one_connection() {
+fn c8_write_executes_twice_on_one_connection() {
     twins("C8", |h, lie| {
         let a = h.client(0);
         h.asks(a, set("/", "once"));
@@ -191,9 +191,9 @@ fn c8_done_twice_on_one_connection() {
     });
 }
 
-/// What comes after it would not be judged by what there is.
+/// The model applies the second transaction, so that the next read is judged on the real state.
 #[test]
-fn c8_what_was_done_twice_is_done_where_that_does_not_count() {
+fn c3_judges_the_state_after_a_muted_violation() {
     twins("C3", |h, lie| {
         h.oracles.mute("C8");
         let a = h.client(0);
@@ -216,7 +216,7 @@ fn c8_what_was_done_twice_is_done_where_that_does_not_count() {
 }
 
 #[test]
-fn c8_sent_again_on_the_next_connection_by_the_client() {
+fn c8_client_sends_a_write_again_on_the_next_connection() {
     twins("C8", |h, lie| {
         let a = h.client(0);
         h.asks(a, set("/", "client 0 serial 1"));
@@ -227,7 +227,7 @@ fn c8_sent_again_on_the_next_connection_by_the_client() {
 }
 
 #[test]
-fn c9_the_wrong_error() {
+fn c9_write_gets_a_wrong_error() {
     twins("C9", |h, lie| {
         let a = h.client(0);
         h.writes(a, create("/a"));
@@ -242,7 +242,7 @@ fn c9_the_wrong_error() {
 }
 
 #[test]
-fn c9_the_wrong_stat() {
+fn c9_write_gets_a_wrong_stat() {
     twins("C9", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -256,7 +256,7 @@ fn c9_the_wrong_stat() {
 }
 
 #[test]
-fn c9_another_connections_write() {
+fn c9_write_becomes_a_transaction_of_another_session() {
     twins("C9", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.asks(a, create("/a"));
@@ -266,7 +266,7 @@ fn c9_another_connections_write() {
 }
 
 #[test]
-fn c9_a_check_that_a_read_forgets() {
+fn c9_read_gets_a_wrong_error() {
     twins("C9", |h, lie| {
         let a = h.client(0);
         h.asks(a, get("/nowhere"));
@@ -278,8 +278,9 @@ fn c9_a_check_that_a_read_forgets() {
     });
 }
 
+/// Edges 1 to 51
 #[test]
-fn c9_edges_1_to_51_are_decided_as_zookeeper_does() {
+fn refused_writes_get_zookeepers_error_codes() {
     let mut h = History::new();
     let a = h.client(0);
     h.writes(a, create("/a"));
@@ -310,7 +311,7 @@ fn c9_edges_1_to_51_are_decided_as_zookeeper_does() {
 }
 
 #[test]
-fn c10_a_sequence_number_is_used_again() {
+fn c10_sequence_number_is_used_again() {
     twins("C10", |h, lie| {
         let a = h.client(0);
         h.writes(a, create_with("/s", "v0", 2));
@@ -326,7 +327,7 @@ fn c10_a_sequence_number_is_used_again() {
 }
 
 #[test]
-fn c11_a_value_that_nobody_wrote() {
+fn c11_read_shows_data_that_was_never_written() {
     twins("C11", |h, lie| {
         let a = h.client(0);
         h.writes(a, create("/a"));
@@ -340,7 +341,7 @@ fn c11_a_value_that_nobody_wrote() {
 }
 
 #[test]
-fn c11_a_write_puts_other_data() {
+fn c11_write_stores_other_data() {
     twins("C11", |h, lie| {
         let a = h.client(0);
         h.asks(a, set("/", "v1"));
@@ -353,7 +354,7 @@ fn c11_a_write_puts_other_data() {
 }
 
 #[test]
-fn c11_a_server_writes_on_its_own() {
+fn c11_server_writes_without_a_request() {
     twins("C11", |h, lie| {
         let a = h.client(0);
         h.asks(a, set("/", "v1"));
@@ -371,7 +372,7 @@ fn check(path: &str, version: i32) -> Request {
 }
 
 #[test]
-fn t6_half_of_a_multi_is_done() {
+fn t6_half_of_a_multi_executes() {
     twins("T6", |h, lie| {
         let a = h.client(0);
         h.asks(a, Request::Multi(vec![create("/a"), create("/a/b")]));
@@ -385,7 +386,7 @@ fn t6_half_of_a_multi_is_done() {
 }
 
 #[test]
-fn t6_a_multi_that_must_fail_is_done_up_to_there() {
+fn t6_failing_multi_executes_up_to_the_failure() {
     twins("T6", |h, lie| {
         let a = h.client(0);
         h.writes(a, create("/a"));
@@ -401,7 +402,7 @@ fn t6_a_multi_that_must_fail_is_done_up_to_there() {
 }
 
 #[test]
-fn c9_the_wrong_operation_of_a_multi_is_said_to_have_failed() {
+fn c9_wrong_operation_of_a_multi_is_reported_as_failed() {
     twins("C9", |h, lie| {
         let a = h.client(0);
         h.asks(a, Request::Multi(vec![create("/a"), create("/a"), delete("/a")]));
@@ -418,7 +419,7 @@ fn list() -> Request {
     Request::GetChildren { path: "/p".into(), watch: false, with_stat: false }
 }
 
-/// Children of three creations are listed by this read; a lie has the first two the other way round.
+/// The read lists children of three creates; with the fault, the first two are swapped.
 fn lists(h: &mut History, read: Request, lie: bool) {
     let a = h.client(0);
     h.writes(a, create("/p"));
@@ -444,18 +445,21 @@ fn lists(h: &mut History, read: Request, lie: bool) {
     });
 }
 
+/// OP-08
 #[test]
-fn c3_op_08_children_are_listed_in_another_order() {
+fn c3_children_are_listed_in_another_order() {
     twins("C3", |h, lie| lists(h, list(), lie));
 }
 
+/// OP-08
 #[test]
-fn c3_op_08_a_multi_read_lists_children_in_another_order() {
+fn c3_multi_read_lists_children_in_another_order() {
     twins("C3", |h, lie| lists(h, Request::MultiRead(vec![list()]), lie));
 }
 
+/// MULTI-01, edges 81 to 90
 #[test]
-fn multi_01_edges_81_to_90_each_operation_sees_the_earlier_ones() {
+fn multi_operations_see_the_earlier_ones() {
     let mut h = History::new();
     let a = h.client(0);
     let stat = |reply: &MultiResult| match reply {
@@ -486,7 +490,7 @@ fn multi_01_edges_81_to_90_each_operation_sees_the_earlier_ones() {
     for (result, name) in made.iter().zip(names) {
         assert!(matches!(result, MultiResult::CreatedStat(path, _) if path == name), "{result:?}");
     }
-    // The first result shows the node before its children came.
+    // The first result shows the node before its children were created.
     assert_eq!(stat(&made[0]).map(|stat| stat.num_children), Some(0));
     assert_eq!(stat(&made[3]).map(|stat| (stat.num_children, stat.version)), Some((2, 1)));
     assert_eq!(made[4], MultiResult::Checked);
@@ -495,16 +499,17 @@ fn multi_01_edges_81_to_90_each_operation_sees_the_earlier_ones() {
         [0, 0, ErrorCode::NodeExists.wire(), -2].into_iter().map(MultiResult::Failed).collect();
     let refused = vec![create_with("/m/s", "", 2), delete("/m/a"), create("/m"), delete("/m")];
     assert_eq!(multi(refused), codes);
-    // Its sequence number was given back.
+    // The refused multi used no sequence number.
     let next = multi(vec![delete("/m/a"), create("/m/a"), create_with("/m/s", "", 2)]);
     assert!(matches!(&next[2], MultiResult::CreatedStat(path, _) if path == "/m/s0000000003"));
     assert_eq!(multi(Vec::new()), []);
     h.passes();
 }
 
-/// Not with a bound for answers and transactions: whatever is larger is refused with -5, wherever it is asked for.
+/// C9, with a bound for answers and transactions: larger ones are refused with -5, in reads and
+/// writes.
 #[test]
-fn c9_what_is_too_large_is_done() {
+fn c9_oversized_request_gets_another_error() {
     let rules = Rules { record_bytes: 40, ..everything() };
     let large = create_with("/large", &"v".repeat(40), 0);
     twins_under(&rules, "C9", |h, lie| {

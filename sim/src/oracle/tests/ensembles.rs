@@ -1,4 +1,4 @@
-//! Z across servers: what they promise, acknowledge, commit and cut off.
+//! Z with several servers: promises, acknowledgements, commits and truncations.
 
 use bytes::Bytes;
 use zabkeeper_core::io::PeerCommand;
@@ -25,7 +25,7 @@ fn ack(zxid: Zxid) -> PeerMessage {
     PeerMessage::Learner(FromLearner::Ack { zxid })
 }
 
-/// A transaction that the leader has logged, and nobody else.
+/// An entry that only the leader has logged.
 pub(super) fn only_the_leader_logs(h: &mut History) -> Entry {
     let entry = h.wants("/lost");
     h.logs(S1, &entry);
@@ -33,7 +33,7 @@ pub(super) fn only_the_leader_logs(h: &mut History) -> Entry {
     entry
 }
 
-/// Server 2 is elected and wins over server 3; its reign begins as far as the leader itself is concerned.
+/// Server 2 is elected with the promise of server 3, and stores its own promise.
 fn second_reign(h: &mut History) {
     h.dies(S1);
     h.rises(S2);
@@ -53,7 +53,7 @@ fn second_reign_serves(h: &mut History) {
 }
 
 #[test]
-fn three_servers_go_through_two_reigns() {
+fn three_servers_pass_through_two_epochs() {
     let mut h = History::of(3);
     let a = h.client(0);
     h.writes(a, create("/a"));
@@ -76,7 +76,7 @@ fn three_servers_go_through_two_reigns() {
 }
 
 #[test]
-fn z1_two_leaders_begin_an_epoch() {
+fn z1_two_leaders_begin_the_same_epoch() {
     twins_of(3, "Z1", |h, lie| {
         second_reign_serves(h);
         let other = if lie { E2 } else { Epoch(3) };
@@ -88,7 +88,7 @@ fn z1_two_leaders_begin_an_epoch() {
 }
 
 #[test]
-fn z1_a_leader_goes_on_without_enough_promises() {
+fn z1_leader_begins_without_enough_promises() {
     twins_of(5, "Z1", |h, lie| {
         h.dies(S1);
         h.rises(S2);
@@ -105,7 +105,7 @@ fn z1_a_leader_goes_on_without_enough_promises() {
 }
 
 #[test]
-fn z1_a_damaged_voice_makes_the_majority() {
+fn z1_promise_of_a_damaged_server_makes_the_majority() {
     twins_of(3, "Z1", |h, lie| {
         if lie {
             h.saves(S3, |state| state.damaged = true);
@@ -116,7 +116,7 @@ fn z1_a_damaged_voice_makes_the_majority() {
 }
 
 #[test]
-fn z1_a_leader_serves_before_a_quorum_has_its_history() {
+fn z1_leader_serves_before_a_quorum_has_its_history() {
     twins_of(3, "Z1", |h, lie| {
         second_reign(h);
         h.begins(S2, E2);
@@ -128,9 +128,9 @@ fn z1_a_leader_serves_before_a_quorum_has_its_history() {
     });
 }
 
-/// Where it ends then, a server that was none before is taken for one that has lost nothing.
+/// If the epoch ended now, the next one would take a joining voter for one that has lost nothing.
 #[test]
-fn z1_a_leader_serves_before_a_quorum_keeps_its_voters() {
+fn z1_leader_serves_before_a_quorum_stores_its_voters() {
     twins_of(3, "Z1", |h, lie| {
         second_reign(h);
         h.begins(S2, E2);
@@ -143,9 +143,9 @@ fn z1_a_leader_serves_before_a_quorum_keeps_its_voters() {
     });
 }
 
-/// Where that reign comes to nothing, who joins in the next one is taken for one that has lost its disk.
+/// If that epoch fails, the next one takes a joining voter for one that has lost its disk.
 #[test]
-fn z1_a_server_keeps_new_voters_before_a_quorum_has_the_history() {
+fn z1_server_stores_new_voters_before_a_quorum_has_the_history() {
     twins_of(3, "Z1", |h, lie| {
         second_reign(h);
         h.saves(S3, |state| state.voters = [S2, S3].into());
@@ -164,7 +164,7 @@ fn z1_a_server_keeps_new_voters_before_a_quorum_has_the_history() {
 }
 
 #[test]
-fn z2_a_learner_logs_other_bytes() {
+fn z2_learner_logs_other_bytes_than_proposed() {
     twins_of(3, "Z2", |h, lie| {
         let Entry { zxid, bytes } = only_the_leader_logs(h);
         let bytes = if lie { Bytes::from_static(b"other") } else { bytes };
@@ -173,7 +173,7 @@ fn z2_a_learner_logs_other_bytes() {
 }
 
 #[test]
-fn z3_a_server_takes_as_committed_what_another_reign_has_cut_off() {
+fn z3_server_commits_an_entry_that_a_later_epoch_lacks() {
     twins_of(3, "Z3", |h, lie| {
         let lost = only_the_leader_logs(h);
         let before = h.tip();
@@ -187,11 +187,11 @@ fn z3_a_server_takes_as_committed_what_another_reign_has_cut_off() {
 }
 
 #[test]
-fn z6_an_old_leader_commits_after_a_new_one() {
+fn z6_old_leader_commits_after_a_new_one() {
     twins_of(3, "Z6", |h, lie| {
         let lost = only_the_leader_logs(h);
         let before = h.tip();
-        // Nobody has told the old leader.
+        // The old leader knows nothing of the new one.
         h.rises(S2);
         h.turns_to(S3, S2);
         h.promises(S3, S2, E2);
@@ -209,14 +209,14 @@ fn z6_an_old_leader_commits_after_a_new_one() {
 }
 
 #[test]
-fn z7_a_leader_proposes_without_what_was_committed() {
+fn z7_proposing_leader_lacks_a_committed_entry() {
     twins_of(3, "Z7", |h, lie| {
         let a = h.client(0);
         let before = h.tip();
         let zxid = h.writes(a, create("/a"));
         second_reign(h);
         if lie {
-            // It has forgotten one, and its disk says so to nobody.
+            // The server has lost an entry, and its disk does not report the loss.
             h.member(S2).log.retain(|entry| entry.zxid <= before);
             h.forgets(S2, before);
         }
@@ -228,12 +228,12 @@ fn z7_a_leader_proposes_without_what_was_committed() {
 }
 
 #[test]
-fn z8_an_epoch_began_with_less_than_an_earlier_one() {
+fn z8_epoch_begins_with_less_than_an_earlier_one() {
     twins_of(3, "Z8", |h, lie| {
-        // Whoever begins with less is seen where he does (Z27).
+        // Z27 would report the worse history first, at the begin of its epoch.
         h.oracles.mute("Z27");
-        // Server 1 has begun epoch 2 with one more transaction, is told late that server 3 has followed it there, and
-        // serves for a moment. Until then nobody has committed that transaction.
+        // Server 1 has begun epoch 2 with one more entry, handles late the acknowledgement of
+        // server 3, and serves for a moment. Until then nobody has committed that entry.
         let extra = only_the_leader_logs(h);
         h.rises_again(S1);
         h.turns_to(S3, S1);
@@ -244,7 +244,7 @@ fn z8_an_epoch_began_with_less_than_an_earlier_one() {
         h.enters(S3, S1, E2);
         let (with, other) = if lie { (S2, Epoch(3)) } else { (S3, Epoch(3)) };
         if lie {
-            // Server 3 follows a leader that lacks it, and is cut.
+            // Server 3 follows a leader without that entry and truncates it.
             h.rises(S2);
             h.turns_to(S3, S2);
             h.promises(S3, S2, other);
@@ -260,7 +260,7 @@ fn z8_an_epoch_began_with_less_than_an_earlier_one() {
 }
 
 #[test]
-fn z9_the_beginning_of_an_epoch_is_left_out() {
+fn z9_follower_skips_part_of_the_initial_history() {
     twins_of(3, "Z9", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -286,7 +286,7 @@ fn z9_the_beginning_of_an_epoch_is_left_out() {
 }
 
 #[test]
-fn z10_a_learner_keeps_the_end_of_another_reign() {
+fn z10_learner_keeps_the_end_of_an_earlier_epoch() {
     twins_of(3, "Z10", |h, lie| {
         let lost = only_the_leader_logs(h);
         second_reign_serves(h);
@@ -305,7 +305,7 @@ fn z10_a_learner_keeps_the_end_of_another_reign() {
 }
 
 #[test]
-fn z11_a_leader_lacks_what_was_committed() {
+fn z11_established_leader_lacks_a_committed_entry() {
     twins_of(3, "Z11", |h, lie| {
         h.oracles.mute("Z27");
         let a = h.client(0);
@@ -319,7 +319,7 @@ fn z11_a_leader_lacks_what_was_committed() {
         h.shows(S1);
         h.model.apply(txn).unwrap();
         h.dies(S1);
-        // Server 2 has it, server 3 has not.
+        // Server 2 has the entry, server 3 does not.
         let (leader, follower) = if lie { (S3, S2) } else { (S2, S3) };
         h.rises(leader);
         h.turns_to(follower, leader);
@@ -338,7 +338,7 @@ fn z11_a_leader_lacks_what_was_committed() {
 }
 
 #[test]
-fn z12_a_follower_logs_other_bytes_for_what_is_committed() {
+fn z12_follower_logs_other_bytes_for_a_committed_entry() {
     twins_of(3, "Z12", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -357,7 +357,7 @@ fn z12_a_follower_logs_other_bytes_for_what_is_committed() {
 }
 
 #[test]
-fn z13_a_minority_has_it() {
+fn z13_leader_commits_with_a_minority() {
     twins_of(5, "Z13", |h, lie| {
         let entry = only_the_leader_logs(h);
         let others: &[u64] = if lie { &[2] } else { &[2, 3] };
@@ -371,10 +371,10 @@ fn z13_a_minority_has_it() {
 }
 
 #[test]
-fn z13_an_acknowledgement_of_an_older_epoch_is_counted() {
+fn z13_leader_counts_an_ack_of_an_earlier_epoch() {
     twins_of(3, "Z13", |h, lie| {
-        // Server 2 has the transaction of epoch 1, too, and commits it in epoch 2 because server 3 acknowledged it
-        // in epoch 1, before it has followed into epoch 2.
+        // Server 2 has the transaction of epoch 1, too, and commits it in epoch 2 because server 3
+        // acknowledged it in epoch 1, before server 3 has followed into epoch 2.
         let entry = only_the_leader_logs(h);
         h.gets(S2, S1, &entry);
         h.gets(S3, S1, &entry);
@@ -392,7 +392,7 @@ fn z13_an_acknowledgement_of_an_older_epoch_is_counted() {
 }
 
 #[test]
-fn z13_a_follower_applies_what_no_leader_has_committed() {
+fn z13_follower_applies_before_a_leader_commits() {
     twins_of(3, "Z13", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -409,7 +409,7 @@ fn z13_a_follower_applies_what_no_leader_has_committed() {
 }
 
 #[test]
-fn z14_a_promise_is_made_to_two_leaders() {
+fn z14_server_promises_an_epoch_to_two_leaders() {
     twins_of(3, "Z14", |h, lie| {
         h.dies(S1);
         h.rises(S2);
@@ -424,7 +424,7 @@ fn z14_a_promise_is_made_to_two_leaders() {
 }
 
 #[test]
-fn z14_an_acknowledgement_for_a_leader_of_the_past() {
+fn z14_server_acks_to_an_earlier_leader_after_a_later_promise() {
     twins_of(3, "Z14", |h, lie| {
         let entry = only_the_leader_logs(h);
         h.gets(S3, S1, &entry);
@@ -437,7 +437,7 @@ fn z14_an_acknowledgement_for_a_leader_of_the_past() {
 }
 
 #[test]
-fn z16_a_vote_names_what_is_not_durable() {
+fn z16_vote_names_a_zxid_that_is_not_durable() {
     twins_of(3, "Z16", |h, lie| {
         let entry = only_the_leader_logs(h);
         h.gets(S2, S1, &entry);
@@ -450,7 +450,7 @@ fn z16_a_vote_names_what_is_not_durable() {
 }
 
 #[test]
-fn z16_a_vote_names_what_is_applied_and_more_is_logged() {
+fn z16_vote_names_the_applied_zxid_instead_of_the_logged_one() {
     twins_of(3, "Z16", |h, lie| {
         let entry = only_the_leader_logs(h);
         h.gets(S2, S1, &entry);
@@ -462,7 +462,7 @@ fn z16_a_vote_names_what_is_applied_and_more_is_logged() {
 }
 
 #[test]
-fn z16_a_vote_for_less_than_the_voter_has() {
+fn z16_vote_for_a_worse_history_than_the_voters() {
     twins_of(3, "Z16", |h, lie| {
         let entry = only_the_leader_logs(h);
         h.gets(S2, S1, &entry);
@@ -475,7 +475,7 @@ fn z16_a_vote_for_less_than_the_voter_has() {
 }
 
 #[test]
-fn z16_a_vote_that_its_candidate_has_never_cast() {
+fn z16_vote_that_its_candidate_never_cast() {
     twins_of(3, "Z16", |h, lie| {
         let vote = h.own_vote(S3);
         h.votes(S3, vote, HistoryStatus::Complete);
@@ -485,7 +485,7 @@ fn z16_a_vote_that_its_candidate_has_never_cast() {
 }
 
 #[test]
-fn z16_a_damaged_server_speaks_as_if_it_were_whole() {
+fn z16_damaged_server_claims_a_complete_history() {
     twins_of(3, "Z16", |h, lie| {
         h.saves(S2, |state| state.damaged = true);
         h.confirms(S2);
@@ -495,7 +495,7 @@ fn z16_a_damaged_server_speaks_as_if_it_were_whole() {
 }
 
 #[test]
-fn z17_an_acknowledgement_of_what_is_not_durable() {
+fn z17_ack_of_an_entry_that_is_not_durable() {
     twins_of(3, "Z17", |h, lie| {
         let entry = only_the_leader_logs(h);
         h.gets(S2, S1, &entry);
@@ -507,7 +507,7 @@ fn z17_an_acknowledgement_of_what_is_not_durable() {
 }
 
 #[test]
-fn z17_an_epoch_is_acknowledged_before_its_promise_is_durable() {
+fn z17_ackepoch_before_the_promise_is_durable() {
     twins_of(3, "Z17", |h, lie| {
         h.dies(S1);
         h.rises(S2);
@@ -522,7 +522,7 @@ fn z17_an_epoch_is_acknowledged_before_its_promise_is_durable() {
 }
 
 #[test]
-fn z17_a_reign_is_entered_before_it_is_durable() {
+fn z17_ack_of_newleader_before_the_epoch_is_durable() {
     twins_of(3, "Z17", |h, lie| {
         second_reign(h);
         h.begins(S2, E2);
@@ -536,7 +536,7 @@ fn z17_a_reign_is_entered_before_it_is_durable() {
 }
 
 #[test]
-fn z18_the_epoch_is_stored_before_the_history() {
+fn z18_epoch_is_stored_before_the_history() {
     twins_of(3, "Z18", |h, lie| {
         let entry = only_the_leader_logs(h);
         h.gets(S2, S1, &entry);
@@ -552,7 +552,7 @@ fn z18_the_epoch_is_stored_before_the_history() {
 }
 
 #[test]
-fn z18_the_disk_keeps_the_epoch_and_not_the_history() {
+fn z18_disk_holds_the_epoch_without_the_history() {
     twins_of(3, "Z18", |h, lie| {
         let entry = only_the_leader_logs(h);
         h.gets(S2, S1, &entry);
@@ -572,7 +572,7 @@ fn z18_the_disk_keeps_the_epoch_and_not_the_history() {
 }
 
 #[test]
-fn z19_something_committed_is_cut_off() {
+fn z19_committed_entry_is_truncated() {
     twins_of(3, "Z19", |h, lie| {
         let a = h.client(0);
         let before = h.tip();
@@ -587,7 +587,7 @@ fn z19_something_committed_is_cut_off() {
 
 /// Seed 0x606000a8 with three servers.
 #[test]
-fn a_cut_that_is_not_synced_may_leave_the_longer_log() {
+fn unsynced_truncation_may_leave_the_longer_log() {
     let mut h = History::of(3);
     let lost = only_the_leader_logs(&mut h).zxid;
     let (kept, digest) = (h.tip(), h.model.digest_at(h.tip()));
@@ -604,13 +604,13 @@ fn a_cut_that_is_not_synced_may_leave_the_longer_log() {
 }
 
 #[test]
-fn z20_committed_beyond_what_is_logged() {
+fn z20_applied_zxid_is_above_the_committed_one() {
     twins_of(3, "Z20", |h, lie| {
         let a = h.client(0);
         h.writes(a, create("/a"));
         h.follows(S2);
         if lie {
-            // It says that it has applied more than it knows to be committed.
+            // Its status reports an applied zxid above the committed one.
             h.member(S2).committed = z(1, 1);
         }
         h.shows(S2);
@@ -618,13 +618,13 @@ fn z20_committed_beyond_what_is_logged() {
 }
 
 #[test]
-fn z23_a_proposal_of_the_last_leader_is_logged() {
+fn z23_proposal_of_an_earlier_leader_is_logged() {
     twins_of(3, "Z23", |h, lie| {
         let entry = only_the_leader_logs(h);
         h.rises(S2);
         h.turns_to(S3, S2);
         h.promises(S3, S2, E2);
-        // What the old leader sent is still on its way.
+        // The old leader's proposal is still on its way.
         h.hears_on(S3, link(S3, S1), PeerMessage::Leader(FromLeader::Proposal(entry.clone())));
         if lie {
             h.logs(S3, &entry);
@@ -635,7 +635,7 @@ fn z23_a_proposal_of_the_last_leader_is_logged() {
 }
 
 #[test]
-fn z5_a_learner_logs_with_a_gap() {
+fn z5_learner_logs_with_a_gap() {
     twins_of(3, "Z5", |h, lie| {
         let first = only_the_leader_logs(h);
         let a = h.client_unanswered(1);
@@ -651,7 +651,7 @@ fn z5_a_learner_logs_with_a_gap() {
 }
 
 #[test]
-fn z3_a_snapshot_of_what_is_not_committed_is_taken_over() {
+fn z3_uncommitted_snapshot_is_installed() {
     twins_of(3, "Z3", |h, lie| {
         let lost = only_the_leader_logs(h);
         let snapshot = if lie { lost.zxid } else { h.tip() };
@@ -671,13 +671,13 @@ fn piece_of(snapshot: Zxid) -> PeerMessage {
 }
 
 #[test]
-fn z23_a_snapshot_of_the_last_leader_is_taken_over() {
+fn z23_snapshot_of_an_earlier_leader_is_installed() {
     twins_of(3, "Z23", |h, lie| {
         only_the_leader_logs(h);
         let snapshot = h.tip();
         h.hears_on(S3, link(S3, S1), piece_of(snapshot));
         if lie {
-            // It arrives whole, and is durable when its leader is gone.
+            // The snapshot arrives whole, and is durable after the link to its leader is closed.
             h.puts(
                 S3,
                 &[],
@@ -690,7 +690,7 @@ fn z23_a_snapshot_of_the_last_leader_is_taken_over() {
 }
 
 #[test]
-fn z24_a_leader_goes_on_without_followers() {
+fn z24_leader_goes_on_without_followers() {
     twins_of(3, "Z24", |h, lie| {
         h.member(S1).followers = 0;
         h.shows(S1);
@@ -707,7 +707,7 @@ fn z24_a_leader_goes_on_without_followers() {
 }
 
 #[test]
-fn z25_a_leader_hears_nobody() {
+fn z25_leader_receives_nothing_from_a_majority() {
     twins_of(3, "Z25", |h, lie| {
         h.waits(11_000);
         if !lie {
@@ -729,7 +729,7 @@ fn z25_a_leader_hears_nobody() {
 }
 
 #[test]
-fn z25_a_follower_does_not_hear_its_leader() {
+fn z25_follower_receives_nothing_from_its_leader() {
     twins_of(3, "Z25", |h, lie| {
         h.waits(11_000);
         if !lie {

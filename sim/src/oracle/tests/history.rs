@@ -1,4 +1,5 @@
-//! Builds histories out of what an honest ensemble would do, one step at a time, so that a story can tell one lie.
+//! Builds the observations of a correct ensemble, one step at a time, so that a scenario can change
+//! a single one.
 
 use std::time::Duration;
 
@@ -23,27 +24,27 @@ use crate::oracle::{Oracles, Violation};
 pub(super) const SERVER: ServerId = ServerId(1);
 const TIMEOUT_MS: u32 = 4_000;
 
-/// An honest server with its clients, and the oracles that watch them.
+/// A correct ensemble with its clients, and the oracles that judge it.
 pub(super) struct History {
     pub(super) oracles: Oracles,
     violation: Option<Violation>,
     at_ms: u64,
-    /// The server's tree.
+    /// The committed state.
     pub(super) model: Model,
     pub(super) members: BTreeMap<ServerId, Member>,
     pub(super) leader: ServerId,
     pub(super) epoch: Epoch,
-    /// The timeout that clients ask for, ms.
+    /// The timeout in connect requests, ms.
     asks_ms: i32,
     talks: Vec<Talk>,
 }
 
-/// A connection, as the server and the client know it.
+/// A connection, as both the server and the client see it.
 struct Talk {
     client: ClientId,
     server: ServerId,
     session: SessionId,
-    /// Who the client has shown to be.
+    /// The identities that the client has sent.
     ids: Vec<Id>,
     seen: Zxid,
     xid: i32,
@@ -51,25 +52,27 @@ struct Talk {
     writes: u64,
 }
 
-/// Tells a story twice: truthfully, which must pass, and with its lie, which must be caught under this id.
+/// Runs a scenario twice: without its fault, which must pass, and with it, which oracle `id` must
+/// report. One server with default rules.
 #[track_caller]
 pub(super) fn twins(id: &str, story: impl Fn(&mut History, bool)) {
     twins_of(1, id, story);
 }
 
-/// The same, with one server under these rules.
+/// As [`twins`], with these rules.
 #[track_caller]
 pub(super) fn twins_under(rules: &Rules, id: &str, story: impl Fn(&mut History, bool)) {
     tell(|| History::with(rules.clone()), id, story);
 }
 
-/// The same, with so many servers, of which the first leads and the others follow.
+/// As [`twins`], with this many servers, of which the first leads and the others follow.
 #[track_caller]
 pub(super) fn twins_of(servers: u64, id: &str, story: impl Fn(&mut History, bool)) {
     tell(|| History::of(servers), id, story);
 }
 
-/// The same with three servers that have been together for a while, and have three seconds for a write.
+/// As [`twins`], with three servers that have been together for a while, and three seconds for each
+/// commit and answer.
 #[track_caller]
 pub(super) fn twins_in_time(id: &str, story: impl Fn(&mut History, bool)) {
     let begin = || {
@@ -99,12 +102,12 @@ fn tell(begin: impl Fn() -> History, id: &str, story: impl Fn(&mut History, bool
 }
 
 impl History {
-    /// One server, which leads.
+    /// One server that leads.
     pub(super) fn new() -> History {
         History::of(1)
     }
 
-    /// So many servers, of which the first leads and the others follow.
+    /// This many servers, of which the first leads and the others follow.
     pub(super) fn of(servers: u64) -> History {
         let mut history = History::blank(servers);
         let followers: Vec<ServerId> = (2..=servers).map(ServerId).collect();
@@ -112,14 +115,14 @@ impl History {
         history
     }
 
-    /// So many servers that have just started for the first time.
+    /// This many servers, started for the first time.
     pub(super) fn blank(servers: u64) -> History {
         let [tick, sync_limit, init_limit, begin_limit] = [1, 5, 10, 11].map(Duration::from_secs);
         let limits = Rules { tick, sync_limit, init_limit, begin_limit, ..Rules::default() };
         History::under(servers, limits)
     }
 
-    /// One server with these rules, which leads.
+    /// One server with these rules that leads.
     pub(super) fn with(rules: Rules) -> History {
         let mut history = History::under(1, rules);
         history.reign(SERVER, &[]);
@@ -156,7 +159,7 @@ impl History {
         }
     }
 
-    /// Nothing is observed after a violation, as in the world.
+    /// Like the world, observes nothing after a violation.
     pub(super) fn sees(&mut self, what: Observation<'_>) {
         self.at_ms += 1;
         if self.violation.is_none() {
@@ -198,7 +201,7 @@ impl History {
         self.client_of(SERVER, client)
     }
 
-    /// The same, at this server.
+    /// A client connects to this server and gets a new session.
     pub(super) fn client_of(&mut self, server: ServerId, client: u32) -> ConnId {
         let conn = self.greets_at(server, client, SessionId(0), Zxid::ZERO);
         let session = SessionId(0x100 + i64::try_from(conn.0).unwrap());
@@ -209,12 +212,12 @@ impl History {
         conn
     }
 
-    /// A client has asked for a session.
+    /// A client sends the connect request for a new session, which is not answered.
     pub(super) fn client_unanswered(&mut self, client: u32) -> ConnId {
         self.greets(client, SessionId(0), Zxid::ZERO)
     }
 
-    /// A follower applies whatever is committed.
+    /// A follower applies all that is committed.
     pub(super) fn catches_up(&mut self, server: ServerId) {
         if server != self.leader {
             self.follows(server);
@@ -231,19 +234,19 @@ impl History {
         }
     }
 
-    /// A client connects and sends its handshake, with the right password.
+    /// A client connects and sends a connect request with the right password.
     pub(super) fn greets(&mut self, client: u32, session: SessionId, seen: Zxid) -> ConnId {
         self.greets_with(client, session, seen, &password(session))
     }
 
-    /// A client asks for another timeout, and is gone before it is answered.
+    /// A client asks for another timeout and closes the connection before the response.
     pub(super) fn greets_in_vain(&mut self, session: SessionId, asks_ms: i32) {
         self.asks_ms = asks_ms;
         let conn = self.greets(0, session, Zxid::ZERO);
         self.closes(conn);
     }
 
-    /// The connection breaks; its client comes back to the same server, and is granted another timeout.
+    /// The connection breaks; its client reconnects to the same server and gets another timeout.
     pub(super) fn is_granted(&mut self, conn: ConnId, ms: i32) -> ConnId {
         self.asks_ms = ms;
         self.moves_without_memory(conn, self.talk(conn).server)
@@ -297,7 +300,7 @@ impl History {
         conn
     }
 
-    /// The server takes the client into this session, with the timeout that it asks for.
+    /// The server accepts the client into this session, with the requested timeout.
     pub(super) fn welcomes(&mut self, conn: ConnId, session: SessionId) {
         let timeout_ms = self.asks_ms;
         let password = password(session);
@@ -319,12 +322,12 @@ impl History {
         self.sees(Observation::ConnClosed { conn });
     }
 
-    /// The connection breaks, and its client goes on with the session on another.
+    /// The connection breaks, and its client reconnects with the session.
     pub(super) fn reconnects(&mut self, conn: ConnId) -> ConnId {
         self.moves(conn, SERVER)
     }
 
-    /// The same, to this server.
+    /// The connection breaks, and its client reconnects to this server.
     pub(super) fn moves(&mut self, conn: ConnId, server: ServerId) -> ConnId {
         self.closes(conn);
         let Talk { client, session, seen, .. } = *self.talk(conn);
@@ -333,7 +336,7 @@ impl History {
         conn
     }
 
-    /// The same, and the client says that it has seen nothing.
+    /// As [`Self::moves`], with zxid zero as last seen.
     pub(super) fn moves_without_memory(&mut self, conn: ConnId, server: ServerId) -> ConnId {
         self.closes(conn);
         let Talk { client, session, .. } = *self.talk(conn);
@@ -344,7 +347,7 @@ impl History {
 
     // Requests.
 
-    /// What the last write of the connection had become is lost.
+    /// The transaction of the connection's last write is lost.
     pub(super) fn undoes(&mut self, conn: ConnId) {
         let talk = self.talk_mut(conn);
         talk.writes -= 1;
@@ -361,7 +364,7 @@ impl History {
         self.sees(Observation::ToServer { conn, frame: cut(out) });
     }
 
-    /// The client shows who it is, by the scheme `digest`; nothing is answered yet.
+    /// The client sends an auth packet of the scheme `digest`, which is not answered yet.
     pub(super) fn shows_user(&mut self, conn: ConnId, auth: &str) {
         let request = Request::Auth {
             scheme: "digest".into(),
@@ -376,12 +379,12 @@ impl History {
         self.talk_mut(conn).ids = ids;
     }
 
-    /// The server believes it.
+    /// The server answers the auth packet with success.
     pub(super) fn believes(&mut self, conn: ConnId) {
         self.says(conn, &Reply { xid: XID_AUTH, zxid: 0, result: Ok(ReplyBody::Empty) });
     }
 
-    /// The server does the next write of the connection.
+    /// The server executes the next write of the connection.
     pub(super) fn does(&mut self, conn: ConnId) -> Zxid {
         self.does_as(conn, |_| {})
     }
@@ -392,14 +395,14 @@ impl History {
         self.commits(txn)
     }
 
-    /// A client wants this node; what that must become.
+    /// The right transaction for a client's create of this path.
     pub(super) fn wants(&mut self, path: &str) -> Entry {
         let a = self.client(0);
         self.asks(a, create(path));
         self.decides(a).encode()
     }
 
-    /// What the next write of the connection must become.
+    /// The right transaction for the next write of the connection.
     pub(super) fn decides(&mut self, conn: ConnId) -> Txn {
         let zxid = self.next_zxid();
         let talk = &mut self.talks[usize::try_from(conn.0).unwrap()];
@@ -417,13 +420,13 @@ impl History {
         Txn { zxid, session: talk.session, time: WallMs(7), origin, op }
     }
 
-    /// A transaction is proposed, made durable and applied.
+    /// Proposes a transaction, makes it durable and applies it.
     pub(super) fn commits(&mut self, txn: Txn) -> Zxid {
         self.proposes(&txn.encode());
         self.applies(txn)
     }
 
-    /// The leader proposes, and all who follow it log it.
+    /// The leader logs the proposal, and all its followers do.
     pub(super) fn proposes(&mut self, entry: &Entry) {
         let leader = self.leader;
         self.logs(leader, entry);
@@ -437,17 +440,17 @@ impl History {
         self.members.values().filter(follow).map(|member| member.id()).collect()
     }
 
-    /// It becomes durable everywhere, and the leader applies it.
+    /// The entry becomes durable everywhere, and the leader applies it.
     pub(super) fn applies(&mut self, txn: Txn) -> Zxid {
         let zxid = txn.zxid;
         self.settles(zxid);
-        // A lie that the model refuses is one that the oracles must catch.
+        // The model may refuse a wrong transaction: then the oracles must report it.
         let digest = self.model.apply(txn).is_ok().then(|| self.model.digest_at(zxid));
         self.has_applied(zxid, digest);
         zxid
     }
 
-    /// It becomes durable everywhere, and is committed.
+    /// The entry becomes durable everywhere, and the leader commits it.
     pub(super) fn settles(&mut self, zxid: Zxid) {
         let leader = self.leader;
         for id in self.followers() {
@@ -465,7 +468,7 @@ impl History {
         self.sees(Observation::Applied { server, zxid, digest, holder: Holder(None) });
     }
 
-    // Answers.
+    // Replies.
 
     /// The server answers the next request of the connection.
     pub(super) fn answers(&mut self, conn: ConnId) -> Reply {
@@ -477,7 +480,7 @@ impl History {
         self.answers_at(conn, tip, lie)
     }
 
-    /// As it would have been answered at an earlier zxid, if it is a read.
+    /// As [`Self::answers_as`], with a read answered as it would have been at an earlier zxid.
     pub(super) fn answers_at(&mut self, conn: ConnId, at: Zxid, lie: impl Fn(&mut Reply)) -> Reply {
         let talk = self.talk_mut(conn);
         let (frame, txn) = talk.asked.pop_front().expect("a request to answer");
@@ -511,7 +514,7 @@ impl History {
         }
     }
 
-    /// Asks for a write, does it and answers.
+    /// The client asks for a write; the server executes and answers it.
     pub(super) fn writes(&mut self, conn: ConnId, request: Request) -> Zxid {
         self.asks(conn, request);
         let zxid = self.does(conn);
@@ -519,7 +522,7 @@ impl History {
         zxid
     }
 
-    /// Asks for a read and answers.
+    /// The client asks for a read, and the server answers it.
     pub(super) fn reads(&mut self, conn: ConnId, request: Request) -> Reply {
         self.asks(conn, request);
         self.answers(conn)
@@ -529,7 +532,7 @@ impl History {
         self.tells_of(conn, &WatchEvent { zxid: Some(zxid), event, path: path.into() });
     }
 
-    /// An event of setWatches.
+    /// An event without a zxid, which answers setWatches.
     pub(super) fn retells(&mut self, conn: ConnId, event: EventType, path: &str) {
         self.tells_of(conn, &WatchEvent { zxid: None, event, path: path.into() });
     }
@@ -540,13 +543,13 @@ impl History {
         self.sees(Observation::ToClient { conn, frame: cut(out) });
     }
 
-    // Disks and lives.
+    // Disks and restarts.
 
     pub(super) fn state(&self) -> DurableState {
         self.members[&self.leader].state.clone()
     }
 
-    /// The disk holds everything up to `last`.
+    /// A sample of the durable disk: all up to `last`.
     pub(super) fn disk(&mut self, last: Zxid) {
         let digest = self.model.digest_at(last);
         self.disk_with(self.state(), last, digest);
@@ -562,12 +565,12 @@ impl History {
         });
     }
 
-    /// The disk would hold this if all that is written survived.
+    /// A sample of the disk as if all that is written survived.
     pub(super) fn cached(&mut self, state: DurableState, last: Zxid) {
         self.sees(Observation::CachedTruth { server: SERVER, state, last });
     }
 
-    /// The only server dies, recovers up to `last`, and leads a new epoch.
+    /// The only server stops, recovers up to `last`, and leads a new epoch.
     pub(super) fn restarts(&mut self, last: Zxid) {
         self.dies(SERVER);
         self.member(SERVER).log.retain(|entry| entry.zxid <= last);
@@ -575,7 +578,7 @@ impl History {
         self.reign(SERVER, &[]);
     }
 
-    /// The audit.
+    /// The audit at the end of the run.
     pub(super) fn ends(&mut self) {
         let (digest, sessions) =
             (self.model.digest_at(self.tip()), self.model.sessions_at(self.tip()));
@@ -592,7 +595,7 @@ impl History {
     }
 }
 
-/// The frame without its length.
+/// The frame without its length prefix.
 fn cut(frame: BytesMut) -> Bytes {
     frame.freeze().slice(4..)
 }
@@ -634,19 +637,19 @@ pub(super) fn watch_children(path: &str) -> Request {
     Request::GetChildren { path: path.into(), watch: true, with_stat: false }
 }
 
-/// A node that this list guards.
+/// A create with this ACL.
 pub(super) fn create_for(path: &str, acl: &[Acl]) -> Request {
     let (path, data, acl) = (path.into(), data("v0"), acl.to_vec());
     Request::Create { path, data, acl, flags: 0, with_stat: false }
 }
 
-/// Everything is granted to this user, and nothing to others.
+/// An ACL that grants everything to this user and nothing to others.
 pub(super) fn only(user: &str) -> Vec<Acl> {
     let id = model::digest_of(user.as_bytes());
     vec![Acl { perms: Perms::ALL, scheme: "digest".into(), id }]
 }
 
-/// Containers, times to live and quotas are in force.
+/// Rules that enable containers, TTL nodes and quotas.
 pub(super) fn everything() -> Rules {
     let mut rules = Rules::default();
     rules.tree.extended_types = true;
@@ -664,7 +667,7 @@ pub(super) fn timed(path: &str, ttl: i64) -> Request {
     Request::CreateTtl { path, data: None, acl, flags: 5, ttl }
 }
 
-/// A password that nobody can compute.
+/// A password that does not follow from ZooKeeper's computation.
 pub(super) fn password(session: SessionId) -> Password {
     zookeeper_password(session).map(|byte| !byte)
 }

@@ -1,4 +1,4 @@
-//! What a correct server may do although it looks odd: none of it may raise an alarm.
+//! Unusual histories that a correct server may produce: no oracle may report them.
 
 use bytes::Bytes;
 use zabkeeper_core::txn::{Txn, TxnOp};
@@ -13,7 +13,7 @@ use super::history::{History, create, create_with, delete, get, set, watch_data,
 use crate::observe::Observation;
 
 #[test]
-fn a_write_is_done_after_its_connection_has_died() {
+fn write_may_execute_after_its_connection_closed() {
     let mut h = History::new();
     let a = h.client(0);
     h.asks(a, create("/a"));
@@ -25,7 +25,7 @@ fn a_write_is_done_after_its_connection_has_died() {
 }
 
 #[test]
-fn what_was_asked_on_a_broken_connection_is_never_done() {
+fn write_on_a_broken_connection_may_never_execute() {
     let mut h = History::new();
     let a = h.client(0);
     h.asks(a, create("/a"));
@@ -34,8 +34,9 @@ fn what_was_asked_on_a_broken_connection_is_never_done() {
     h.passes();
 }
 
+/// CON-10
 #[test]
-fn con_10_the_outcome_is_unknown_and_the_client_tries_again() {
+fn client_may_retry_a_write_with_unknown_outcome() {
     let mut h = History::new();
     let a = h.client(0);
     h.asks(a, create_with("/a", "first attempt", 0));
@@ -48,7 +49,7 @@ fn con_10_the_outcome_is_unknown_and_the_client_tries_again() {
 }
 
 #[test]
-fn a_session_expires_while_requests_are_under_way() {
+fn session_may_expire_while_requests_are_under_way() {
     let mut h = History::new();
     let a = h.client(0);
     h.asks(a, create("/a"));
@@ -64,7 +65,7 @@ fn a_session_expires_while_requests_are_under_way() {
 }
 
 #[test]
-fn an_event_was_sent_and_never_read() {
+fn event_on_a_broken_connection_may_never_be_read() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.reads(a, watch_data("/"));
@@ -74,14 +75,15 @@ fn an_event_was_sent_and_never_read() {
     let data = vec!["/".to_owned()];
     h.asks(a, Request::SetWatches(SetWatches { relative_zxid, data, ..SetWatches::default() }));
     h.retells(a, NodeDataChanged, "/");
-    // The connection breaks again, after the event and before the reply: the watch is used up.
+    // The connection breaks between the event and the setWatches reply: the watch is used up.
     let a = h.reconnects(a);
     h.reads(a, get("/"));
     h.passes();
 }
 
+/// WATCH-30
 #[test]
-fn watch_30_a_missed_existence() {
+fn exists_watch_may_miss_a_deleted_node() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.reads(a, watch_exists("/a"));
@@ -95,8 +97,9 @@ fn watch_30_a_missed_existence() {
     h.passes();
 }
 
+/// WATCH-17
 #[test]
-fn watch_17_nobody_may_read_the_node() {
+fn exists_watch_is_used_up_by_an_unreadable_node() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.reads(a, watch_exists("/a"));
@@ -108,7 +111,7 @@ fn watch_17_nobody_may_read_the_node() {
 }
 
 #[test]
-fn reads_show_the_state_when_they_were_answered_not_when_they_are_read() {
+fn reply_may_be_read_after_later_writes() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     let before = h.writes(a, create("/a"));
@@ -120,7 +123,7 @@ fn reads_show_the_state_when_they_were_answered_not_when_they_are_read() {
 }
 
 #[test]
-fn the_beginning_of_an_epoch_is_a_zxid_to_answer_with() {
+fn reply_may_name_the_zxid_at_which_an_epoch_begins() {
     let mut h = History::new();
     let a = h.client(0);
     h.restarts(h.tip());
@@ -131,8 +134,9 @@ fn the_beginning_of_an_epoch_is_a_zxid_to_answer_with() {
     h.passes();
 }
 
+/// WIRE-14
 #[test]
-fn wire_14_an_unknown_operation_is_refused_without_a_zxid() {
+fn unknown_operation_is_refused_without_a_zxid() {
     let mut h = History::new();
     let a = h.client(0);
     h.asks(a, Request::Unknown { op: 55 });
@@ -144,8 +148,9 @@ fn wire_14_an_unknown_operation_is_refused_without_a_zxid() {
     h.passes();
 }
 
+/// Edges 59 and 91
 #[test]
-fn edges_59_91_of_what_cannot_be_decoded_only_a_multi_takes_a_zxid() {
+fn undecodable_request_takes_a_zxid_only_as_a_multi() {
     let mut h = History::new();
     let a = h.client(0);
     h.asks(a, create("/a"));
@@ -162,8 +167,9 @@ fn edges_59_91_of_what_cannot_be_decoded_only_a_multi_takes_a_zxid() {
     h.passes();
 }
 
+/// Edge 171
 #[test]
-fn edge_171_auth_is_refused_before_what_was_asked_earlier() {
+fn auth_may_be_refused_before_earlier_replies() {
     let mut h = History::new();
     let a = h.client(0);
     h.asks(a, get("/"));
@@ -180,7 +186,7 @@ fn edge_171_auth_is_refused_before_what_was_asked_earlier() {
 }
 
 #[test]
-fn whoever_does_not_speak_the_protocol_is_left_alone() {
+fn connection_with_another_protocol_is_not_judged() {
     let mut h = History::new();
     let conn = h.greets(0, SessionId(0), Zxid::ZERO);
     h.closes(conn);
@@ -194,7 +200,7 @@ fn whoever_does_not_speak_the_protocol_is_left_alone() {
 
 /// Seed 0xc1000175 of the swarm with one server.
 #[test]
-fn what_came_with_the_handshake_is_done_though_the_client_has_gone() {
+fn write_sent_with_the_handshake_may_execute_after_the_close() {
     let mut h = History::new();
     let a = h.client_unanswered(0);
     h.asks(a, create("/a"));
@@ -207,7 +213,7 @@ fn what_came_with_the_handshake_is_done_though_the_client_has_gone() {
 }
 
 #[test]
-fn a_frame_that_is_no_request_ends_what_the_server_reads() {
+fn server_reads_nothing_after_an_invalid_frame() {
     let mut h = History::new();
     let a = h.client(0);
     h.asks(a, create("/a"));
@@ -219,8 +225,9 @@ fn a_frame_that_is_no_request_ends_what_the_server_reads() {
     h.passes();
 }
 
+/// WATCH-26
 #[test]
-fn watch_26_asking_for_watches() {
+fn check_watches_answers_by_kind() {
     let mut h = History::new();
     let a = h.client(0);
     let ask = |kind| Request::Watches { path: "/".into(), kind, remove: false };
@@ -236,9 +243,10 @@ fn watch_26_asking_for_watches() {
     h.passes();
 }
 
-/// Whose welcome is read last need not be whom the session belongs to: the other one may have been taken up later.
+/// The response that is read last need not be the later handshake's: the leader may have accepted
+/// the two in either order.
 #[test]
-fn two_ask_for_a_session_at_once() {
+fn two_clients_may_attach_to_a_session_concurrently() {
     let mut h = History::new();
     let a = h.client(0);
     let (session, seen) = (h.session(a), h.tip());

@@ -1,4 +1,4 @@
-//! C11, T8: nodes that go by themselves, and quotas.
+//! C11, T8, T10: containers, TTL nodes and quotas.
 
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::Request;
@@ -10,7 +10,7 @@ use super::history::{
     History, container, create, create_with, data, delete, everything, get, set, timed, twins_under,
 };
 
-/// A server deletes a node by itself.
+/// A server deletes an expired node on its own.
 fn lapses(h: &mut History, path: &str, time: i64) {
     let op = TxnOp::Delete { path: path.into() };
     let (zxid, session, time) = (h.next_zxid(), SessionId(0), WallMs(time));
@@ -27,8 +27,9 @@ fn quota(path: &str, limits: &str) -> [Request; 4] {
     ]
 }
 
+/// Edge 194
 #[test]
-fn c11_edge_194_a_container_goes_that_was_never_used() {
+fn c11_never_used_container_is_deleted() {
     twins_under(&everything(), "C11", |h, lie| {
         let a = h.client(0);
         h.writes(a, container("/c"));
@@ -40,8 +41,9 @@ fn c11_edge_194_a_container_goes_that_was_never_used() {
     });
 }
 
+/// Edge 195
 #[test]
-fn c11_edge_195_a_container_goes_with_a_child() {
+fn c11_container_with_a_child_is_deleted() {
     twins_under(&everything(), "C11", |h, lie| {
         let a = h.client(0);
         h.writes(a, container("/c"));
@@ -53,18 +55,19 @@ fn c11_edge_195_a_container_goes_with_a_child() {
     });
 }
 
+/// Edge 191
 #[test]
-fn c11_edge_191_a_node_goes_before_its_time() {
+fn c11_ttl_node_is_deleted_before_its_ttl() {
     twins_under(&everything(), "C11", |h, lie| {
         let a = h.client(0);
-        // Written at 7.
+        // Its mtime is 7.
         h.writes(a, timed("/t", 1_000));
         lapses(h, "/t", if lie { 1_007 } else { 1_008 });
     });
 }
 
 #[test]
-fn c11_a_plain_node_goes_by_itself() {
+fn c11_persistent_node_is_deleted_without_a_request() {
     twins_under(&everything(), "C11", |h, lie| {
         let a = h.client(0);
         h.writes(a, if lie { create("/t") } else { timed("/t", 1) });
@@ -72,8 +75,9 @@ fn c11_a_plain_node_goes_by_itself() {
     });
 }
 
+/// Edge 185
 #[test]
-fn t8_edge_185_a_hard_limit_is_passed() {
+fn t8_write_beyond_a_hard_limit_succeeds() {
     twins_under(&everything(), "T8", |h, lie| {
         let a = h.client(0);
         for request in quota("/q", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2") {
@@ -95,7 +99,7 @@ fn t8_edge_185_a_hard_limit_is_passed() {
 }
 
 #[test]
-fn t8_the_usage_is_read_that_was() {
+fn t8_read_shows_an_older_usage() {
     twins_under(&everything(), "T8", |h, lie| {
         let a = h.client(0);
         for request in quota("/q", "count=5,bytes=5") {
@@ -116,8 +120,9 @@ fn t8_the_usage_is_read_that_was() {
     });
 }
 
+/// Edges 184 to 190
 #[test]
-fn edges_184_to_190_what_quotas_count_and_refuse() {
+fn quotas_count_usage_and_refuse_beyond_hard_limits() {
     let mut h = History::with(everything());
     let a = h.client(0);
     h.writes(a, create_with("/q", "1234", 0));
@@ -132,7 +137,7 @@ fn edges_184_to_190_what_quotas_count_and_refuse() {
     for (request, text) in [
         (create_with("/q/a", "12", 0), "count=2,bytes=6"),
         (set("/q/a", "1234"), "count=2,bytes=8"),
-        // Passed, and refused.
+        // Exceeds the hard limit of bytes, and is refused.
         (set("/q/a", "12345"), "count=2,bytes=8"),
         (set("/q/a", "4321"), "count=2,bytes=8"),
         (set("/q", ""), "count=2,bytes=4"),
@@ -146,14 +151,15 @@ fn edges_184_to_190_what_quotas_count_and_refuse() {
     h.passes();
 }
 
+/// DATA-32
 #[test]
-fn data_32_writes_under_way_may_pass_a_quota_together() {
+fn concurrent_writes_may_exceed_a_quota_together() {
     let mut h = History::with(everything());
     let a = h.client(0);
     for request in quota("/q", "count=-1,bytes=-1=;countHardLimit=2") {
         h.writes(a, request);
     }
-    // Both are proposed before either is applied.
+    // The leader proposes both before it applies either.
     h.asks(a, create("/q/x"));
     h.asks(a, create("/q/y"));
     let first = h.decides(a);
@@ -176,10 +182,10 @@ fn looked_for_each_second() -> Rules {
 }
 
 #[test]
-fn t10_a_node_outlives_its_time() {
+fn t10_ttl_node_outlives_its_ttl() {
     twins_under(&looked_for_each_second(), "T10", |h, lie| {
         let a = h.client(0);
-        // Written at 7, as all is that clients ask for.
+        // Its mtime is 7, as of all requests of clients.
         h.writes(a, timed("/t", 100));
         let session = h.session(a);
         h.waits(60_000);
@@ -192,7 +198,7 @@ fn t10_a_node_outlives_its_time() {
 }
 
 #[test]
-fn t10_an_empty_container_stays_for_ever() {
+fn t10_empty_container_is_never_deleted() {
     twins_under(&looked_for_each_second(), "T10", |h, lie| {
         let a = h.client(0);
         h.writes(a, container("/c"));
@@ -213,9 +219,9 @@ fn deleted_each_half_minute() -> Rules {
     rules
 }
 
-/// One after the other at the leader's pace: what went before had its turn, too.
+/// The leader deletes one after the other at its rate; a node deleted earlier took a turn, too.
 #[test]
-fn t10_a_container_waits_for_more_than_its_turn() {
+fn t10_container_waits_longer_than_its_turn() {
     twins_under(&deleted_each_half_minute(), "T10", |h, lie| {
         let a = h.client(0);
         for path in ["/a", "/b"] {

@@ -1,4 +1,4 @@
-//! S8, and what other promises say of sessions that only one server knows.
+//! S8, and what other oracles check of local sessions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,12 +21,12 @@ fn rules(upgrade: bool) -> Rules {
     Rules { local, ..Rules::default() }
 }
 
-/// The server has these sessions to itself.
+/// The server lists these local sessions.
 fn keeps(h: &mut History, sessions: &[SessionId]) {
     h.sees(Observation::Locals { server: SERVER, sessions });
 }
 
-/// A client gets a session that only its server knows.
+/// A client gets a local session.
 fn client(h: &mut History) -> ConnId {
     let conn = h.greets(0, SessionId(0), Zxid::ZERO);
     keeps(h, &[LOCAL]);
@@ -41,7 +41,7 @@ fn upgrades(h: &mut History) {
 }
 
 #[test]
-fn s8_a_local_session_owns_an_ephemeral() {
+fn s8_local_session_owns_an_ephemeral() {
     twins_under(&rules(false), "S8", |h, lie| {
         let a = client(h);
         h.writes(a, create("/p"));
@@ -62,7 +62,7 @@ fn s8_a_local_session_owns_an_ephemeral() {
 }
 
 #[test]
-fn s8_what_needs_an_upgrade_is_decided_without_one() {
+fn s8_ephemeral_create_is_decided_before_the_upgrade() {
     twins_under(&rules(true), "S8", |h, lie| {
         let a = client(h);
         h.asks(a, create_with("/e", "v0", 1));
@@ -80,7 +80,7 @@ fn s8_what_needs_an_upgrade_is_decided_without_one() {
 }
 
 #[test]
-fn s8_an_upgrade_that_nobody_needs() {
+fn s8_session_is_upgraded_without_need() {
     twins_under(&rules(true), "S8", |h, lie| {
         let a = client(h);
         h.asks(a, create_with("/e", "v0", if lie { 0 } else { 1 }));
@@ -92,7 +92,7 @@ fn s8_an_upgrade_that_nobody_needs() {
 }
 
 #[test]
-fn s8_an_upgraded_session_stays_on_the_list_of_its_server() {
+fn s8_upgraded_session_stays_on_the_local_list() {
     twins_under(&rules(true), "S8", |h, lie| {
         let a = client(h);
         h.asks(a, create_with("/e", "v0", 1));
@@ -107,7 +107,7 @@ fn s8_an_upgraded_session_stays_on_the_list_of_its_server() {
 }
 
 #[test]
-fn s8_a_server_keeps_a_session_to_itself_that_may_not() {
+fn s8_server_without_local_sessions_lists_one() {
     twins("S8", |h, lie| {
         h.client(0);
         if lie {
@@ -117,7 +117,7 @@ fn s8_a_server_keeps_a_session_to_itself_that_may_not() {
 }
 
 #[test]
-fn s8_a_server_makes_a_session_everybodys_that_may_not() {
+fn s8_server_with_local_sessions_creates_a_global_one() {
     twins_under(&rules(true), "S8", |h, lie| {
         if lie {
             h.client(0);
@@ -127,9 +127,10 @@ fn s8_a_server_makes_a_session_everybodys_that_may_not() {
     });
 }
 
-/// It is closed in the step in which it begins, because its handshake was held; or nobody has asked for that.
+/// A delayed handshake and closeSession in one step create and close the session unseen; without
+/// closeSession, the session would be on a list.
 #[test]
-fn s6_a_local_session_that_no_list_has_shown() {
+fn s6_local_session_was_on_no_list() {
     twins_under(&rules(false), "S6", |h, lie| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
         if !lie {
@@ -139,9 +140,10 @@ fn s6_a_local_session_that_no_list_has_shown() {
     });
 }
 
-/// Its own server upgrades it while the answer of the other one is on its way; or had done so before.
+/// S2. The session's own server upgrades it after the other server's handshake, which may refuse
+/// it, or before, when it may not.
 #[test]
-fn s2_a_session_is_refused_elsewhere_that_was_everybodys_already() {
+fn s2_session_upgraded_before_the_handshake_is_refused() {
     twins_under(&rules(true), "S2", |h, lie| {
         let a = client(h);
         h.asks(a, create_with("/e", "v0", 1));
@@ -170,8 +172,9 @@ fn s2_a_session_is_refused_elsewhere_that_was_everybodys_already() {
     });
 }
 
+/// Edge 154
 #[test]
-fn s2_edge_154_a_local_session_is_refused_by_its_own_server() {
+fn s2_local_session_is_refused_by_its_own_server() {
     twins_under(&rules(false), "S2", |h, lie| {
         let a = client(h);
         h.closes(a);
@@ -185,7 +188,7 @@ fn s2_edge_154_a_local_session_is_refused_by_its_own_server() {
 }
 
 #[test]
-fn s3_a_local_session_expires_although_it_was_heard() {
+fn s3_local_session_expires_within_its_timeout() {
     twins_under(&rules(false), "S3", |h, lie| {
         let a = client(h);
         h.waits(2_000);
@@ -200,7 +203,7 @@ fn rules_with_a_tick() -> Rules {
 }
 
 #[test]
-fn s3_a_server_that_stood_still_gives_its_own_sessions_no_time() {
+fn s3_local_session_expires_right_after_a_pause() {
     twins_under(&rules_with_a_tick(), "S3", |h, lie| {
         let _a = client(h);
         h.waits(10);
@@ -211,7 +214,7 @@ fn s3_a_server_that_stood_still_gives_its_own_sessions_no_time() {
 }
 
 #[test]
-fn s4_the_id_of_a_local_session_is_used_twice() {
+fn s4_id_of_a_local_session_is_used_twice() {
     twins_under(&rules(false), "S4", |h, lie| {
         let a = client(h);
         h.asks(a, Request::CloseSession);
@@ -221,8 +224,9 @@ fn s4_the_id_of_a_local_session_is_used_twice() {
     });
 }
 
+/// Edge 154
 #[test]
-fn s6_edge_154_a_local_session_goes_on_after_its_process() {
+fn s6_local_session_goes_on_after_a_restart() {
     twins_under(&rules(false), "S6", |h, lie| {
         let a = client(h);
         h.writes(a, create("/p"));
@@ -238,7 +242,7 @@ fn s6_edge_154_a_local_session_goes_on_after_its_process() {
 }
 
 #[test]
-fn s7_a_local_session_that_nobody_holds_goes_on_for_ever() {
+fn s7_local_session_without_a_client_never_expires() {
     twins_under(&rules(false), "S7", |h, lie| {
         let a = client(h);
         h.closes(a);
@@ -251,7 +255,7 @@ fn s7_a_local_session_that_nobody_holds_goes_on_for_ever() {
 }
 
 #[test]
-fn s7_a_handshake_that_nobody_has_answered_may_have_changed_the_timeout_of_a_local_session() {
+fn s7_unanswered_handshake_may_have_changed_a_local_sessions_timeout() {
     twins_under(&rules(false), "S7", |h, lie| {
         let a = client(h);
         h.closes(a);
@@ -261,7 +265,7 @@ fn s7_a_handshake_that_nobody_has_answered_may_have_changed_the_timeout_of_a_loc
     });
 }
 
-/// The server comes back, and is told this about new sessions.
+/// The server restarts with this option for new sessions.
 fn is_retold(h: &mut History, local: bool) {
     h.dies(SERVER);
     h.returns_told(SERVER, SessionOptions { local, upgrade: true });
@@ -269,7 +273,7 @@ fn is_retold(h: &mut History, local: bool) {
 }
 
 #[test]
-fn s8_a_server_that_keeps_no_sessions_to_itself_any_more() {
+fn s8_server_creates_a_global_session_though_restarted_with_local_ones() {
     twins_under(&rules(true), "S8", |h, lie| {
         let a = client(h);
         h.closes(a);
@@ -279,16 +283,16 @@ fn s8_a_server_that_keeps_no_sessions_to_itself_any_more() {
 }
 
 #[test]
-fn s8_a_server_that_keeps_sessions_to_itself_from_now_on() {
+fn s8_server_creates_a_local_session_though_restarted_without() {
     twins_under(&Rules::default(), "S8", |h, lie| {
         is_retold(h, !lie);
         client(h);
     });
 }
 
-/// It was its server's own, and ended with the process: nobody may have the id again.
+/// S4. The session ended with its server's process, and its id must not be used again.
 #[test]
-fn s4_the_id_of_a_local_session_becomes_everybodys() {
+fn s4_global_session_gets_the_id_of_an_ended_local_one() {
     twins_under(&rules(true), "S4", |h, lie| {
         let a = client(h);
         h.closes(a);
@@ -301,10 +305,10 @@ fn s4_the_id_of_a_local_session_becomes_everybodys() {
     });
 }
 
-/// What its server says of it has to be what was granted last; once it is everybody's, another server may have granted
-/// something else, which its own one has not heard yet.
+/// O1. A server must show the timeout granted last. Once the session is global, another server may
+/// have granted a timeout that the first one does not know.
 #[test]
-fn o1_a_local_session_is_shown_with_the_timeout_of_before() {
+fn o1_local_session_is_shown_with_an_older_timeout() {
     twins_under(&rules(true), "O1", |h, lie| {
         let a = client(h);
         h.asks(a, create_with("/e", "v0", 1));

@@ -1,5 +1,6 @@
-//! Each oracle is shown a history that is right and its twin that is not: it must pass the one and catch the other
-//! under its own id. `legal` holds what a correct server may do although it looks odd.
+//! Each oracle judges a correct history and the same history with one fault: it must pass the first
+//! and report the second under its own id. `legal` has unusual histories that a correct server may
+//! produce.
 
 mod access;
 mod anywhere;

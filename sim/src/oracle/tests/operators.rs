@@ -1,4 +1,4 @@
-//! O1: what operators are told.
+//! O1: answers to operators.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const S3: ServerId = ServerId(3);
 const A: ConnId = ConnId(1);
 const B: ConnId = ConnId(2);
 
-/// What the server has to say when somebody asks it: two of its connections watch three paths.
+/// The right answer of the server to an operator: two of its connections watch three paths.
 pub(super) fn report(h: &mut History) -> SelfReport {
     let told = h.member(SERVER).status();
     let followers = h.members.len() - 1;
@@ -52,7 +52,7 @@ pub(super) fn reports(h: &mut History, report: &SelfReport) {
     h.sees(Observation::Reported { server: SERVER, report, open: &open });
 }
 
-/// Somebody owns something, and the server is asked; `change` is the lie.
+/// A client owns an ephemeral node, and an operator asks the server; `change` is the fault.
 fn asks(h: &mut History, lie: bool, change: impl FnOnce(&mut SelfReport)) {
     let a = h.client(0);
     h.writes(a, create("/p"));
@@ -65,32 +65,32 @@ fn asks(h: &mut History, lie: bool, change: impl FnOnce(&mut SelfReport)) {
 }
 
 #[test]
-fn o1_a_node_is_not_counted() {
+fn o1_node_is_not_counted() {
     twins("O1", |h, lie| asks(h, lie, |told| told.status.nodes -= 1));
 }
 
 #[test]
-fn o1_bytes_of_a_deleted_node_are_counted() {
+fn o1_too_many_bytes_are_counted() {
     twins("O1", |h, lie| asks(h, lie, |told| told.status.data_bytes += 2));
 }
 
 #[test]
-fn o1_a_session_is_left_out() {
+fn o1_session_is_left_out() {
     twins("O1", |h, lie| asks(h, lie, |told| told.sessions.truncate(0)));
 }
 
 #[test]
-fn o1_an_ephemeral_node_is_somebody_elses() {
+fn o1_ephemeral_node_has_another_owner() {
     twins("O1", |h, lie| asks(h, lie, |told| told.ephemerals[0].0 = SessionId(7)));
 }
 
 #[test]
-fn o1_a_watch_is_told_by_connection_only() {
+fn o1_watch_is_listed_by_connection_only() {
     twins("O1", |h, lie| asks(h, lie, |told| drop(told.by_path.pop())));
 }
 
 #[test]
-fn o1_a_watch_of_a_connection_that_is_gone() {
+fn o1_watch_of_a_closed_connection_is_listed() {
     twins("O1", |h, lie| {
         asks(h, lie, |told| {
             told.by_conn[3].0 = ConnId(9);
@@ -101,19 +101,21 @@ fn o1_a_watch_of_a_connection_that_is_gone() {
 }
 
 #[test]
-fn o1_the_summary_counts_a_path_twice() {
+fn o1_watch_summary_counts_a_path_twice() {
     twins("O1", |h, lie| asks(h, lie, |told| told.watched.paths = 4));
 }
 
+/// SESS-16
 #[test]
-fn o1_sess_16_the_timeout_of_before_is_shown() {
+fn o1_session_is_shown_with_a_wrong_timeout() {
     twins("O1", |h, lie| asks(h, lie, |told| told.sessions[0].timeout_ms += 1));
 }
 
-/// A new leader knows what a session was made with, until it hears from the server where its client is: found by seed
-/// 0xff36aa8810fc, whose client had greeted another server and had not been answered there.
+/// SESS-16. A new leader knows only the timeout that a session was created with, until the server
+/// that the client is connected to reports the session (seed 0xff36aa8810fc: the client had sent a
+/// connect request to another server, which did not answer).
 #[test]
-fn o1_sess_16_a_leader_that_was_told_shows_the_first_timeout() {
+fn o1_new_leader_shows_the_first_timeout_after_a_report() {
     twins_of(3, "O1", |h, lie| {
         let a = h.client_of(S3, 0);
         let session = h.session(a);
@@ -141,33 +143,33 @@ fn o1_sess_16_a_leader_that_was_told_shows_the_first_timeout() {
 }
 
 #[test]
-fn o1_a_session_is_said_to_be_at_another_server() {
+fn o1_session_is_shown_at_another_server() {
     twins("O1", |h, lie| {
         asks(h, lie, |told| told.sessions[0].server = Some(ServerId(9)));
     });
 }
 
 #[test]
-fn o1_a_leader_forgets_where_a_session_is() {
+fn o1_leader_shows_a_session_at_no_server() {
     twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.sessions[0].server = None));
 }
 
 #[test]
-fn o1_all_learners_are_counted_as_synced() {
+fn o1_too_many_learners_are_counted_as_synced() {
     twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.synced_followers += 1));
 }
 
 #[test]
-fn o1_a_learner_is_not_counted() {
+fn o1_learner_is_not_counted() {
     twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.learners -= 1));
 }
 
 #[test]
-fn o1_what_waits_is_not_counted() {
+fn o1_outstanding_transactions_are_miscounted() {
     twins("O1", |h, lie| asks(h, lie, |told| told.status.outstanding += 1));
 }
 
 #[test]
-fn o1_a_leader_says_that_it_follows() {
+fn o1_leader_reports_to_be_a_follower() {
     twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.mode = Mode::Follower));
 }

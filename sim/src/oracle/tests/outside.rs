@@ -1,5 +1,5 @@
-//! Whom a reign leaves outside (Z26), who is heard although he has come again (Z23), what a reign begins with (Z27), and what
-//! confirms it (C5).
+//! Servers that an epoch leaves out (Z26), messages on replaced links (Z23), initial histories
+//! (Z27), confirmations of a leader (C5), and the number of notifications (L14).
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState, Vote};
@@ -16,14 +16,14 @@ const S1: ServerId = ServerId(1);
 const S2: ServerId = ServerId(2);
 const S3: ServerId = ServerId(3);
 
-/// A server looks for a leader, and says so.
+/// A server looks for a leader, and sends its notification.
 fn looks(h: &mut History, id: ServerId) {
     h.looks(id);
     let vote = h.own_vote(id);
     h.votes(id, vote, HistoryStatus::Complete);
 }
 
-/// It hears of server 1, from this one.
+/// The server `id` gets a notification of `from` with a vote for server 1.
 pub(super) fn hears_from(
     h: &mut History,
     id: ServerId,
@@ -38,9 +38,9 @@ pub(super) fn hears_from(
     h.shows(id);
 }
 
-/// Whoever says less may be told each time, and nobody else.
+/// L14. A sender that is behind may get an answer each time.
 #[test]
-fn l14_a_server_says_the_same_without_end() {
+fn l14_server_repeats_a_notification_too_often() {
     twins_of(3, "L14", |h, lie| {
         let vote = h.own_vote(S3);
         for _ in 0..200 {
@@ -58,9 +58,9 @@ fn l14_a_server_says_the_same_without_end() {
     });
 }
 
-/// Their rounds need not agree.
+/// The rounds of the notifications may differ.
 #[test]
-fn z26_who_hears_of_a_reign_goes_on_looking() {
+fn z26_looking_server_does_not_join_an_established_leader() {
     twins_of(3, "Z26", |h, lie| {
         looks(h, S3);
         hears_from(h, S3, S2, ServerState::Following, 1);
@@ -70,9 +70,10 @@ fn z26_who_hears_of_a_reign_goes_on_looking() {
     });
 }
 
-/// Who had no room for a leader's snapshot may wait, and no longer than that.
+/// A server without room for a leader's snapshot may stay away from the leader, but not for longer
+/// than that.
 #[test]
-fn z26_who_has_room_again_goes_on_looking() {
+fn z26_server_without_room_stays_away_too_long() {
     twins_of(3, "Z26", |h, lie| {
         let close =
             PeerCommand::Close(link(S3, S1), LinkCloseReason::NoRoom("disk full".to_owned()));
@@ -87,9 +88,9 @@ fn z26_who_has_room_again_goes_on_looking() {
     });
 }
 
-/// Whoever is to lead has to say so.
+/// The candidate itself must report that it leads.
 #[test]
-fn z26_a_leader_counts_who_says_so_in_this_election() {
+fn z26_leader_counts_only_if_it_reports_to_lead() {
     twins_of(3, "Z26", |h, lie| {
         looks(h, S3);
         hears_from(h, S3, S2, ServerState::Following, 1);
@@ -100,7 +101,7 @@ fn z26_a_leader_counts_who_says_so_in_this_election() {
 }
 
 #[test]
-fn z26_a_leader_goes_on_that_is_outrun() {
+fn z26_leader_goes_on_after_a_later_promise() {
     twins_of(3, "Z26", |h, lie| {
         let accepted = h.member(S1).state.accepted_epoch.next().expect("room");
         let history = HistoryInfo::new(HistoryStatus::Complete, Epoch(1));
@@ -117,10 +118,11 @@ fn z26_a_leader_goes_on_that_is_outrun() {
     });
 }
 
-/// A word on the older link may arrive after the newer one has spoken, and replaces nobody (seed 0x210000000075). A newer
-/// link that is gone, before the server led, replaces nobody either (a fork of seed 0x220000000201).
+/// A message on the older link may arrive after one on the newer link, and does not replace the
+/// newer link (seed 0x210000000075). A newer link that is down no longer replaces an older one (a
+/// fork of seed 0x220000000201).
 #[test]
-fn z23_a_leader_hears_a_link_that_was_replaced() {
+fn z23_leader_proposes_for_a_replaced_link() {
     twins_of(3, "Z23", |h, lie| {
         let entry = h.wants("/a");
         let (older, newer) = (LinkId(998), LinkId(999));
@@ -166,7 +168,7 @@ fn z23_a_leader_hears_a_link_that_was_replaced() {
 }
 
 #[test]
-fn z27_a_leader_begins_with_less_than_it_was_shown() {
+fn z27_leader_begins_with_a_worse_history_than_a_promisers() {
     twins_of(3, "Z27", |h, lie| {
         let entry = only_the_leader_logs(h);
         if !lie {
@@ -185,7 +187,7 @@ fn z27_a_leader_begins_with_less_than_it_was_shown() {
 }
 
 #[test]
-fn c5_an_answer_to_what_left_before_a_sync_came_confirms_it() {
+fn c5_answer_to_a_ping_before_the_sync_confirms_it() {
     twins_of(3, "C5", |h, lie| {
         let (conn, request) = (ConnId(7), 1);
         let asks = |h: &mut History| {

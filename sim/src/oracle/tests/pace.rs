@@ -1,4 +1,4 @@
-//! Who keeps the others waiting, and who does not wait: L8 and L11.
+//! L8, L11 and L13: delays, and links closed too early.
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, ServerState};
@@ -14,7 +14,7 @@ const S1: ServerId = ServerId(1);
 const S2: ServerId = ServerId(2);
 const S3: ServerId = ServerId(3);
 
-/// A client wants a node, and its leader proposes that to one follower.
+/// A client asks for a create, and the leader sends the proposal to one follower.
 fn proposes(h: &mut History) -> Entry {
     let entry = h.wants("/a");
     h.logs(S1, &entry);
@@ -23,7 +23,7 @@ fn proposes(h: &mut History) -> Entry {
 }
 
 #[test]
-fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
+fn l8_leader_keeps_a_learner_that_acknowledges_nothing() {
     twins_of(3, "L8", |h, lie| {
         let entry = proposes(h);
         h.waits(6_000);
@@ -54,7 +54,7 @@ fn l8_a_leader_goes_on_with_who_does_not_acknowledge() {
 }
 
 #[test]
-fn l8_nobody_follows_whoever_leads() {
+fn l8_leader_without_followers_does_not_give_up() {
     twins_of(3, "L8", |h, lie| {
         h.rises_again(S1);
         h.waits(20_000);
@@ -68,7 +68,7 @@ fn l8_nobody_follows_whoever_leads() {
 }
 
 #[test]
-fn l8_a_quorum_that_is_well_does_not_commit() {
+fn l8_quorum_without_faults_does_not_commit() {
     twins_in_time("L8", |h, lie| {
         proposes(h);
         if !lie {
@@ -79,7 +79,7 @@ fn l8_a_quorum_that_is_well_does_not_commit() {
     });
 }
 
-/// A client of a server waits since the reign began, and since then nobody is struck.
+/// A client of this server waits since second 4 of the run, with no faults afterwards.
 fn waits_at(h: &mut History, server: ServerId, wait: fn(Instant) -> Wait) {
     let conn = ConnId(77);
     h.waits(4_000);
@@ -87,7 +87,7 @@ fn waits_at(h: &mut History, server: ServerId, wait: fn(Instant) -> Wait) {
 }
 
 #[test]
-fn l13_a_follower_that_is_well_answers_nobody() {
+fn l13_follower_without_faults_answers_nobody() {
     twins_in_time("L13", |h, lie| {
         if !lie {
             h.sees(Observation::Struck { servers: &[S2], until: Instant(6_000_000_000) });
@@ -96,9 +96,9 @@ fn l13_a_follower_that_is_well_answers_nobody() {
     });
 }
 
-/// That another server is sick is no reason.
+/// A fault of another server is no excuse.
 #[test]
-fn l13_a_leader_reads_nobody_while_a_peer_is_sick() {
+fn l13_leader_reads_nobody_during_a_peers_fault() {
     twins_in_time("L13", |h, lie| {
         let sick: &[ServerId] = if lie { &[S3] } else { &[S2, S3] };
         h.sees(Observation::Struck { servers: sick, until: Instant(60_000_000_000) });
@@ -106,9 +106,9 @@ fn l13_a_leader_reads_nobody_while_a_peer_is_sick() {
     });
 }
 
-/// What came before service began is owed from then on.
+/// Requests that came before the server served are due from then on.
 #[test]
-fn l13_what_was_asked_before_service_began_is_not_answered() {
+fn l13_request_from_before_the_service_is_not_answered() {
     twins_in_time("L13", |h, lie| {
         let asked = Instant(1_000_000_000);
         h.reign(S1, &[S2, S3]);
@@ -117,9 +117,9 @@ fn l13_what_was_asked_before_service_began_is_not_answered() {
     });
 }
 
-/// Its links stand for as long as it has not heard that the others are gone.
+/// The links of a leader that its followers have left stand until it handles their `Down` events.
 #[test]
-fn l8_whom_a_quorum_has_left_commits_nothing() {
+fn l8_leader_with_a_quorum_does_not_commit() {
     twins_in_time("L8", |h, lie| {
         proposes(h);
         if !lie {
@@ -131,7 +131,7 @@ fn l8_whom_a_quorum_has_left_commits_nothing() {
 }
 
 #[test]
-fn l8_a_follower_keeps_to_itself_what_its_disk_has_confirmed() {
+fn l8_follower_does_not_ack_a_durable_entry() {
     twins_of(3, "L8", |h, lie| {
         let entry = proposes(h);
         h.logs(S2, &entry);
@@ -149,7 +149,7 @@ fn l8_a_follower_keeps_to_itself_what_its_disk_has_confirmed() {
 }
 
 #[test]
-fn l8_a_follower_has_forgotten_a_sync_when_it_serves_again() {
+fn l8_follower_does_not_forward_a_sync_when_it_serves_again() {
     twins_of(3, "L8", |h, lie| {
         enters_again(h);
         h.joins(S3, S1);
@@ -165,7 +165,7 @@ fn l8_a_follower_has_forgotten_a_sync_when_it_serves_again() {
 }
 
 #[test]
-fn l13_clients_that_came_before_service_are_passed_over() {
+fn l13_handshake_from_before_the_service_stays_unanswered() {
     twins_of(3, "L13", |h, lie| {
         enters_again(h);
         h.joins(S3, S1);
@@ -173,14 +173,14 @@ fn l13_clients_that_came_before_service_are_passed_over() {
     });
 }
 
-/// A follower loses its link, and gets another.
+/// A follower loses its link and gets another one.
 fn leaves_and_returns(h: &mut History) {
     h.looks(S3);
     h.takes(S1, &Input::Peer(link(S3, S1), PeerEvent::Down));
     h.turns_to(S3, S1);
 }
 
-/// The same, and it takes over its leader's history.
+/// A follower loses its link, gets another one and takes over its leader's history.
 fn enters_again(h: &mut History) {
     let epoch = h.epoch;
     leaves_and_returns(h);
@@ -194,7 +194,7 @@ fn gives_up(h: &mut History, id: ServerId) {
 }
 
 #[test]
-fn l11_a_leader_gives_up_who_is_late_by_the_limit_of_those_who_serve() {
+fn l11_leader_drops_a_new_learner_by_the_limit_for_serving_ones() {
     twins_of(3, "L11", |h, lie| {
         leaves_and_returns(h);
         h.waits(if lie { 4_000 } else { 6_000 });
@@ -202,9 +202,9 @@ fn l11_a_leader_gives_up_who_is_late_by_the_limit_of_those_who_serve() {
     });
 }
 
-/// It has said nothing, and had nothing to say, since it had the history.
+/// Since its acknowledgement of NEWLEADER, it had nothing to send.
 #[test]
-fn l11_a_leader_gives_up_who_was_silent_before_it_might_serve() {
+fn l11_leader_drops_a_learner_for_silence_before_uptodate() {
     twins_of(3, "L11", |h, lie| {
         enters_again(h);
         h.waits(4_000);
@@ -217,7 +217,7 @@ fn l11_a_leader_gives_up_who_was_silent_before_it_might_serve() {
 }
 
 #[test]
-fn l11_who_acknowledges_nothing_is_given_up_at_once() {
+fn l11_leader_drops_a_learner_for_a_late_ack_too_early() {
     twins_of(3, "L11", |h, lie| {
         let entry = h.wants("/a");
         h.logs(S1, &entry);
@@ -238,9 +238,9 @@ fn l11_who_acknowledges_nothing_is_given_up_at_once() {
     });
 }
 
-/// It is brought into step, and has nothing to say meanwhile.
+/// While the learner is brought up to date, it has nothing to send.
 #[test]
-fn l11_a_leader_gives_up_who_takes_what_it_is_sent() {
+fn l11_leader_drops_a_learner_that_accepts_data() {
     twins_of(3, "L11", |h, lie| {
         leaves_and_returns(h);
         h.waits(4_000);
@@ -250,9 +250,10 @@ fn l11_a_leader_gives_up_who_takes_what_it_is_sent() {
     });
 }
 
-/// A ping says how old it is, by the answer that its sender has read.
+/// The ping's echo names the newest pong that the leader has handled, and so proves that the leader
+/// was alive then.
 #[test]
-fn l11_a_follower_leaves_a_leader_that_it_has_just_heard() {
+fn l11_follower_leaves_a_leader_that_was_just_alive() {
     twins_of(3, "L11", |h, lie| {
         let answered = Instant(7);
         h.waits(8_000);
@@ -277,7 +278,7 @@ fn l11_a_follower_leaves_a_leader_that_it_has_just_heard() {
     });
 }
 
-/// A server looks for a leader, and closes these links.
+/// The server looks for a leader and closes these links.
 fn leaves(h: &mut History, id: ServerId, links: &[LinkId], lost: StepDownReason) {
     let close = |link: &LinkId| PeerCommand::Close(*link, LinkCloseReason::Looks(lost));
     let commands: Vec<PeerCommand> = links.iter().map(close).collect();
@@ -285,7 +286,7 @@ fn leaves(h: &mut History, id: ServerId, links: &[LinkId], lost: StepDownReason)
 }
 
 #[test]
-fn l11_a_follower_leaves_its_leader_because_another_looks_for_one() {
+fn l11_follower_leaves_because_another_server_looks() {
     twins_of(3, "L11", |h, lie| {
         hears_from(h, S3, if lie { S2 } else { S1 }, ServerState::Looking, 9);
         leaves(h, S3, &[link(S3, S1)], StepDownReason::Overtaken);
@@ -293,7 +294,7 @@ fn l11_a_follower_leaves_its_leader_because_another_looks_for_one() {
 }
 
 #[test]
-fn l11_a_follower_leaves_while_its_link_stands() {
+fn l11_follower_leaves_while_its_link_stands() {
     twins_of(3, "L11", |h, lie| {
         if !lie {
             h.takes(S3, &Input::Peer(link(S3, S1), PeerEvent::Down));
@@ -303,7 +304,7 @@ fn l11_a_follower_leaves_while_its_link_stands() {
 }
 
 #[test]
-fn l11_a_leader_leaves_a_quorum_because_it_has_lost_one_follower() {
+fn l11_leader_steps_down_with_a_quorum() {
     twins_of(3, "L11", |h, lie| {
         h.takes(S1, &Input::Peer(link(S3, S1), PeerEvent::Down));
         if !lie {
@@ -314,7 +315,7 @@ fn l11_a_leader_leaves_a_quorum_because_it_has_lost_one_follower() {
 }
 
 #[test]
-fn l11_an_epoch_that_is_used_up_ends_a_reign_with_a_quorum() {
+fn l11_only_an_exhausted_epoch_ends_with_a_quorum() {
     twins_of(3, "L11", |h, lie| {
         leaves(
             h,

@@ -1,7 +1,9 @@
-//! The real server between random clients and a disk that forgets, without a world: no alarm may be raised.
+//! The real server with random clients and a disk that may lose unsynced data, without the world:
+//! no oracle may report it.
 //!
-//! Coarse on purpose: no network faults but broken connections, no torn writes, no snapshots. It keeps the oracles
-//! honest about the server they judge where the world is not at hand, and says what a judgement costs.
+//! Deliberately small: no network faults except broken connections, no torn writes, no snapshots.
+//! It checks the oracles against the real server where the world is not available, and measures
+//! what an observation costs.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
@@ -32,7 +34,7 @@ struct Client {
     seen: Zxid,
     xid: i32,
     serial: u32,
-    /// The next frame to arrive is the handshake.
+    /// The next frame that arrives is the connect response.
     greets: bool,
     open: bool,
     asked: VecDeque<Request>,
@@ -50,7 +52,7 @@ struct Play {
     dice: u64,
     server: Server,
     out: Outbox,
-    /// What waits for the disk.
+    /// Commands that the disk has not executed.
     lane: VecDeque<DiskCommand>,
     log: Vec<Entry>,
     state: DurableState,
@@ -151,7 +153,7 @@ impl Play {
                 ClientCommand::Reply(reply) => reply.encode(&mut frame),
                 ClientCommand::Event(event) => event.encode(&mut frame),
                 ClientCommand::Complaint(_) => continue,
-                // The client finds out when it has read everything.
+                // The client sees the close after it has read everything before it.
                 ClientCommand::Close => {
                     client.down.push_back(Bytes::new());
                     continue;
@@ -161,7 +163,7 @@ impl Play {
         }
     }
 
-    /// The disk finishes some of what waits.
+    /// The disk executes some of the pending commands.
     fn sync(&mut self) {
         let count = self.below(self.lane.len() + 1);
         let mut done: Option<WriteId> = None;
@@ -269,7 +271,7 @@ impl Play {
         self.observe(Observation::ToServer { conn, frame });
     }
 
-    /// The client's end is gone. What it sent is lost, or has still arrived.
+    /// The client closes its end. Frames that it has sent are lost or still arrive.
     fn lose(&mut self, index: usize) {
         let Some(conn) = self.clients[index].conn else { return };
         self.observe(Observation::ConnClosed { conn });
@@ -442,7 +444,7 @@ impl Play {
         }
     }
 
-    /// Everything that waits gets done, then the audit.
+    /// Everything pending is executed, and the audit follows.
     fn ends(&mut self) {
         self.step(Input::Timeout);
         while !self.lane.is_empty() {
@@ -464,7 +466,7 @@ impl Play {
 }
 
 impl Client {
-    /// A reply has come to the first request that waits.
+    /// A reply to the first unanswered request has arrived.
     fn learn(&mut self, err: i32) {
         match (self.asked.pop_front().unwrap(), err) {
             (Request::GetData { path, watch: true }, 0)
@@ -513,6 +515,6 @@ fn plays(seeds: std::ops::Range<u64>, steps: usize) {
 }
 
 #[test]
-fn the_real_server_raises_no_alarm() {
+fn real_server_violates_no_oracle() {
     plays(0..20, 20_000);
 }

@@ -1,4 +1,4 @@
-//! Z and T: what servers propose, apply and keep.
+//! Z and T with one server: proposals, applies and disks.
 
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::{Epoch, Zxid};
@@ -6,7 +6,7 @@ use zabkeeper_core::{Epoch, Zxid};
 use super::history::{History, SERVER, create, get, set, twins};
 
 #[test]
-fn z2_applied_and_never_proposed() {
+fn z2_applied_transaction_was_never_proposed() {
     twins("Z2", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -19,7 +19,7 @@ fn z2_applied_and_never_proposed() {
 }
 
 #[test]
-fn z2_bytes_that_are_no_transaction() {
+fn z2_committed_bytes_are_no_transaction() {
     twins("Z2", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -32,7 +32,7 @@ fn z2_bytes_that_are_no_transaction() {
 }
 
 #[test]
-fn z4_applied_twice() {
+fn z4_transaction_is_applied_twice() {
     twins("Z4", |h, lie| {
         let a = h.client(0);
         let zxid = h.writes(a, create("/a"));
@@ -43,7 +43,7 @@ fn z4_applied_twice() {
 }
 
 #[test]
-fn z5_one_left_out() {
+fn z5_apply_skips_a_transaction() {
     twins("Z5", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -61,7 +61,7 @@ fn z5_one_left_out() {
 }
 
 #[test]
-fn z5_a_gap_in_the_counter() {
+fn z5_proposals_have_a_gap_in_the_counter() {
     twins("Z5", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -70,7 +70,7 @@ fn z5_a_gap_in_the_counter() {
 }
 
 #[test]
-fn z12_a_disk_loses_what_was_committed() {
+fn z12_disk_loses_a_committed_transaction() {
     twins("Z12", |h, lie| {
         let a = h.client(0);
         let first = h.writes(a, create("/a"));
@@ -81,7 +81,7 @@ fn z12_a_disk_loses_what_was_committed() {
 }
 
 #[test]
-fn z12_recovery_forgets_what_was_applied() {
+fn z12_recovery_loses_an_applied_transaction() {
     twins("Z12", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -92,7 +92,7 @@ fn z12_recovery_forgets_what_was_applied() {
 }
 
 #[test]
-fn z13_committed_before_it_is_durable() {
+fn z13_transaction_is_committed_before_it_is_durable() {
     twins("Z13", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -108,7 +108,7 @@ fn z13_committed_before_it_is_durable() {
 }
 
 #[test]
-fn z14_an_epoch_goes_back() {
+fn z14_accepted_epoch_goes_back() {
     twins("Z14", |h, lie| {
         h.saves(SERVER, |state| state.accepted_epoch = Epoch(3));
         h.confirms(SERVER);
@@ -121,9 +121,9 @@ fn z14_an_epoch_goes_back() {
     });
 }
 
-/// A disk is looked at before word of what it has done comes.
+/// The disk is sampled before its confirmation arrives.
 #[test]
-fn z14_word_of_an_epoch_that_is_past_already() {
+fn z14_late_confirmation_of_an_earlier_epoch_is_legal() {
     twins("Z14", |h, lie| {
         let [first, second] = if lie { [4, 3] } else { [3, 4] };
         h.saves(SERVER, |state| state.accepted_epoch = Epoch(first));
@@ -145,7 +145,7 @@ fn z14_word_of_an_epoch_that_is_past_already() {
 }
 
 #[test]
-fn z14_accepted_below_current() {
+fn z14_accepted_epoch_is_below_the_current_one() {
     twins("Z14", |h, lie| {
         let mut state = h.state();
         if lie {
@@ -157,7 +157,7 @@ fn z14_accepted_below_current() {
 }
 
 #[test]
-fn z15_a_zxid_is_dealt_twice() {
+fn z15_zxid_is_proposed_twice() {
     twins("Z15", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -175,7 +175,7 @@ fn z15_a_zxid_is_dealt_twice() {
 }
 
 #[test]
-fn z17_the_disk_said_so_and_did_not_keep_it() {
+fn z17_disk_loses_a_confirmed_transaction() {
     twins("Z17", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -192,7 +192,7 @@ fn z17_the_disk_said_so_and_did_not_keep_it() {
 }
 
 #[test]
-fn t1_a_tree_differs() {
+fn t1_tree_differs_at_the_audit() {
     twins("T1", |h, lie| {
         let a = h.client(0);
         h.writes(a, create("/a"));
@@ -202,7 +202,7 @@ fn t1_a_tree_differs() {
 }
 
 #[test]
-fn t1_a_tree_differs_on_the_way() {
+fn t1_tree_differs_after_an_apply() {
     twins("T1", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -217,7 +217,7 @@ fn t1_a_tree_differs_on_the_way() {
 }
 
 #[test]
-fn t2_a_disk_holds_another_state() {
+fn t2_disk_holds_another_state() {
     twins("T2", |h, lie| {
         let a = h.client(0);
         let zxid = h.writes(a, create("/a"));
@@ -227,7 +227,7 @@ fn t2_a_disk_holds_another_state() {
 }
 
 #[test]
-fn t2_a_disk_ahead_of_the_commits_is_compared_later() {
+fn t2_disk_ahead_of_the_commits_is_compared_later() {
     twins("T2", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -242,7 +242,7 @@ fn t2_a_disk_ahead_of_the_commits_is_compared_later() {
 }
 
 #[test]
-fn t2_what_is_written_and_not_synced_was_never_commanded() {
+fn t2_unsynced_entry_was_never_commanded() {
     twins("T2", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -258,7 +258,7 @@ fn t2_what_is_written_and_not_synced_was_never_commanded() {
 }
 
 #[test]
-fn t2_recovery_drops_what_was_durable_and_not_yet_applied() {
+fn t2_recovery_loses_a_durable_unapplied_transaction() {
     twins("T2", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
@@ -276,7 +276,7 @@ fn t2_recovery_drops_what_was_durable_and_not_yet_applied() {
 }
 
 #[test]
-fn recovery_commits_what_was_durable_and_drops_the_rest() {
+fn recovery_may_commit_durable_entries_and_lose_the_rest() {
     let mut h = History::new();
     let a = h.client(0);
     for path in ["/a", "/b"] {

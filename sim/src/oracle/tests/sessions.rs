@@ -1,4 +1,4 @@
-//! S: sessions, their ids, passwords and ephemeral nodes.
+//! S and C12: sessions, their ids, passwords and ephemeral nodes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::model::{Rules, TimeoutBounds};
 use crate::observe::Observation;
 use crate::oracle::handshake::zookeeper_password;
 
-/// The session ends on the server's own decision, after more than its timeout.
+/// The server expires the session after more than its timeout.
 fn expires(h: &mut History, session: SessionId) -> Zxid {
     h.waits(4_200);
     ends(h, session)
@@ -23,9 +23,10 @@ fn ends(h: &mut History, session: SessionId) -> Zxid {
     h.commits(txn)
 }
 
+/// HS-08
 #[test]
-fn hs_08_passwords_are_those_that_java_makes() {
-    // new java.util.Random(id ^ 0xB3415C00L).nextBytes(new byte[16])
+fn zookeeper_passwords_match_java() {
+    // `new java.util.Random(id ^ 0xB3415C00L).nextBytes(new byte[16])`
     for (id, bytes) in [
         (0x1_0000_0001, 0x054c_5a64_3732_14a8_15e7_4d1d_0c73_dfa6_u128),
         (0x0770_1a2b_3c4d_5e6f, 0x72d7_5eb8_13db_5957_f5c8_6648_a876_2869_u128),
@@ -35,7 +36,7 @@ fn hs_08_passwords_are_those_that_java_makes() {
 }
 
 #[test]
-fn s1_a_dead_session_creates() {
+fn s1_dead_session_creates_an_ephemeral() {
     twins("S1", |h, lie| {
         let a = h.client(0);
         h.asks(a, create_with("/e", "v0", 1));
@@ -47,7 +48,7 @@ fn s1_a_dead_session_creates() {
 }
 
 #[test]
-fn s2_a_server_forgets_a_session() {
+fn s2_server_forgets_a_session() {
     twins("S2", |h, lie| {
         let a = h.client(0);
         let digest = h.model.digest_at(h.tip());
@@ -57,7 +58,7 @@ fn s2_a_server_forgets_a_session() {
 }
 
 #[test]
-fn s2_a_living_session_is_refused() {
+fn s2_living_session_is_refused() {
     twins("S2", |h, lie| {
         let a = h.client(0);
         let session = h.session(a);
@@ -71,7 +72,7 @@ fn s2_a_living_session_is_refused() {
 }
 
 #[test]
-fn s3_a_session_expires_although_it_was_heard() {
+fn s3_session_expires_within_its_timeout() {
     twins("S3", |h, lie| {
         let a = h.client(0);
         h.waits(2_000);
@@ -82,7 +83,7 @@ fn s3_a_session_expires_although_it_was_heard() {
 }
 
 #[test]
-fn s3_a_new_leader_gives_no_full_timeout() {
+fn s3_new_leader_expires_before_a_full_timeout() {
     twins("S3", |h, lie| {
         let a = h.client(0);
         h.closes(a);
@@ -93,8 +94,9 @@ fn s3_a_new_leader_gives_no_full_timeout() {
     });
 }
 
+/// SESS-16
 #[test]
-fn s3_sess_16_a_session_goes_by_the_timeout_of_before() {
+fn s3_session_expires_by_an_older_timeout() {
     twins("S3", |h, lie| {
         let a = h.client(0);
         let session = h.session(a);
@@ -115,7 +117,7 @@ fn timeouts_of_400_to_4000_ms() -> Rules {
 }
 
 #[test]
-fn s3_a_leader_that_stood_still_gives_nobody_time() {
+fn s3_session_expires_right_after_a_pause_of_the_leader() {
     twins_under(&timeouts_of_400_to_4000_ms(), "S3", |h, lie| {
         let a = h.client(0);
         h.waits(10);
@@ -125,8 +127,9 @@ fn s3_a_leader_that_stood_still_gives_nobody_time() {
     });
 }
 
+/// HS-06
 #[test]
-fn s6_hs_06_a_server_grants_more_than_it_may() {
+fn s6_server_grants_more_than_its_greatest_timeout() {
     twins_under(&timeouts_of_400_to_4000_ms(), "S6", |h, lie| {
         let a = h.client(0);
         let session = h.session(a);
@@ -138,7 +141,7 @@ fn s6_hs_06_a_server_grants_more_than_it_may() {
 }
 
 #[test]
-fn s6_a_session_that_nobody_asked_for() {
+fn s6_session_is_created_without_a_request() {
     twins("S6", |h, lie| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
         let mut txn = h.session_txn(a, SessionId(0x77));
@@ -150,7 +153,7 @@ fn s6_a_session_that_nobody_asked_for() {
 }
 
 #[test]
-fn s4_an_id_is_used_twice() {
+fn s4_session_id_is_used_twice() {
     twins("S4", |h, lie| {
         let a = h.client(0);
         let b = h.greets(1, SessionId(0), Zxid::ZERO);
@@ -162,7 +165,7 @@ fn s4_an_id_is_used_twice() {
 }
 
 #[test]
-fn s4_a_wrong_password_is_accepted() {
+fn s4_wrong_password_is_accepted() {
     twins("S4", |h, lie| {
         let a = h.client(0);
         let session = h.session(a);
@@ -176,7 +179,7 @@ fn s4_a_wrong_password_is_accepted() {
 }
 
 #[test]
-fn s4_a_wrong_password_is_given() {
+fn s4_response_has_another_password_than_before() {
     twins("S4", |h, lie| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
         let session = SessionId(0x77);
@@ -193,7 +196,7 @@ fn s4_a_wrong_password_is_given() {
 }
 
 #[test]
-fn s4_a_password_follows_from_the_id() {
+fn s4_password_follows_from_the_session_id() {
     twins("S4", |h, lie| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
         let session = SessionId(0x77);
@@ -206,7 +209,7 @@ fn s4_a_password_follows_from_the_id() {
 }
 
 #[test]
-fn s4_two_sessions_have_one_password() {
+fn s4_two_sessions_have_the_same_password() {
     twins("S4", |h, lie| {
         let a = h.client(0);
         let b = h.greets(1, SessionId(0), Zxid::ZERO);
@@ -220,11 +223,11 @@ fn s4_two_sessions_have_one_password() {
 }
 
 #[test]
-fn s5_the_old_connection_of_a_moved_session_writes() {
+fn s5_old_connection_of_a_moved_session_writes() {
     twins("S5", |h, lie| {
         let a = h.client(0);
         h.asks(a, create("/a"));
-        // What was under way when the connection broke arrives after the session has moved.
+        // The write executes after the session has moved to another connection.
         h.closes(a);
         let b = h.greets(0, h.session(a), Zxid::ZERO);
         if !lie {
@@ -238,7 +241,7 @@ fn s5_the_old_connection_of_a_moved_session_writes() {
 }
 
 #[test]
-fn s6_a_new_session_instead_of_the_expired_one() {
+fn s6_new_session_replaces_an_expired_one() {
     twins("S6", |h, lie| {
         let a = h.client(0);
         let session = h.session(a);
@@ -254,7 +257,7 @@ fn s6_a_new_session_instead_of_the_expired_one() {
 }
 
 #[test]
-fn s6_an_expired_session_goes_on() {
+fn s6_expired_session_is_accepted() {
     twins("S6", |h, lie| {
         let a = h.client(0);
         let session = h.session(a);
@@ -268,7 +271,7 @@ fn s6_an_expired_session_goes_on() {
 }
 
 #[test]
-fn s6_answered_before_the_session_is_committed() {
+fn s6_session_is_accepted_before_it_is_committed() {
     twins("S6", |h, lie| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
         let session = SessionId(0x77);
@@ -281,7 +284,7 @@ fn s6_answered_before_the_session_is_committed() {
 }
 
 #[test]
-fn c12_a_server_says_that_it_is_read_only() {
+fn c12_server_claims_to_be_read_only() {
     twins("C12", |h, lie| {
         let a = h.client(0);
         let session = h.session(a);
@@ -294,9 +297,9 @@ fn c12_a_server_says_that_it_is_read_only() {
     });
 }
 
-/// Somebody else goes on with a session, and what its client has seen binds nobody to that.
+/// Another client goes on with the session: neither is bound by what the other has seen.
 #[test]
-fn a_session_has_two_clients_and_neither_knows_of_the_other() {
+fn two_clients_of_a_session_do_not_bind_each_other() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     let (session, seen) = (h.session(a), h.tip());

@@ -18,7 +18,7 @@ fn resume(since: zabkeeper_core::Zxid, [data, exist, child]: [&[&str]; 3]) -> Re
 }
 
 #[test]
-fn w1_a_watch_fires_twice() {
+fn w1_one_shot_watch_fires_twice() {
     twins("W1", |h, lie| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
@@ -34,7 +34,7 @@ fn w1_a_watch_fires_twice() {
 }
 
 #[test]
-fn w2_set_watches_keeps_quiet_about_a_change() {
+fn w2_set_watches_does_not_report_a_change() {
     twins("W2", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_data("/"));
@@ -51,7 +51,7 @@ fn w2_set_watches_keeps_quiet_about_a_change() {
 }
 
 #[test]
-fn w2_a_client_forgets_its_watch() {
+fn w2_client_forgets_its_watch() {
     twins("W2", |h, lie| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
@@ -65,7 +65,7 @@ fn w2_a_client_forgets_its_watch() {
 }
 
 #[test]
-fn w2_a_client_claims_to_have_seen_what_it_was_never_told() {
+fn w2_client_claims_a_zxid_beyond_an_unread_event() {
     twins("W2", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_data("/"));
@@ -82,7 +82,7 @@ fn w2_a_client_claims_to_have_seen_what_it_was_never_told() {
 }
 
 #[test]
-fn w3_a_reply_shows_a_change_before_its_event() {
+fn w3_reply_shows_a_change_before_its_event() {
     twins("W3", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_data("/"));
@@ -95,7 +95,7 @@ fn w3_a_reply_shows_a_change_before_its_event() {
 }
 
 #[test]
-fn w3_the_reply_to_the_write_itself_overtakes_the_event() {
+fn w3_write_reply_comes_before_the_event() {
     twins("W3", |h, lie| {
         let a = h.client(0);
         h.reads(a, watch_exists("/a"));
@@ -109,7 +109,7 @@ fn w3_the_reply_to_the_write_itself_overtakes_the_event() {
 }
 
 #[test]
-fn w3_events_change_places() {
+fn w3_events_are_swapped() {
     twins("W3", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_exists("/a"));
@@ -125,8 +125,9 @@ fn w3_events_change_places() {
     });
 }
 
+/// Edge 105
 #[test]
-fn w4_edge_105_a_child_watch_on_a_deleted_node() {
+fn w4_child_watch_reports_a_deletion_as_a_children_change() {
     twins("W4", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/a"));
@@ -136,8 +137,9 @@ fn w4_edge_105_a_child_watch_on_a_deleted_node() {
     });
 }
 
+/// Edge 131
 #[test]
-fn w4_edge_131_deleted_and_created_again_is_a_change() {
+fn w4_set_watches_reports_a_recreated_node_as_deleted() {
     twins("W4", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/a"));
@@ -154,7 +156,7 @@ fn w4_edge_131_deleted_and_created_again_is_a_change() {
 }
 
 #[test]
-fn w6_a_removed_watch_fires() {
+fn w6_removed_watch_fires() {
     twins("W6", |h, lie| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
@@ -170,7 +172,7 @@ fn w6_a_removed_watch_fires() {
 }
 
 #[test]
-fn w7_an_event_without_a_watch() {
+fn w7_event_without_a_watch() {
     twins("W7", |h, lie| {
         let a = h.client(0);
         let zxid = h.writes(a, set("/", "v1"));
@@ -181,7 +183,7 @@ fn w7_an_event_without_a_watch() {
 }
 
 #[test]
-fn w7_set_watches_tells_what_was_not_missed() {
+fn w7_set_watches_reports_a_change_that_never_happened() {
     twins("W7", |h, lie| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
@@ -195,7 +197,8 @@ fn w7_set_watches_tells_what_was_not_missed() {
     });
 }
 
-/// The watch that exists has set there is set again twice: each time as one of a node that is `there`, or is not.
+/// An exists watch on the path is set again twice by setWatches, in the `data` list where `there`
+/// is true, else in `exist`.
 fn sets_again(h: &mut History, path: &str, there: [bool; 2]) {
     let (path, none): (&[&str], &[&str]) = (&[path], &[]);
     let lists = |there| if there { [path, none, none] } else { [none, path, none] };
@@ -208,18 +211,21 @@ fn sets_again(h: &mut History, path: &str, there: [bool; 2]) {
     h.asks(a, resume(seen, lists(there[1])));
 }
 
+/// WATCH-21
 #[test]
-fn w7_watch_21_a_client_mistakes_one_of_its_watches_for_one_of_no_node() {
+fn w7_client_lists_a_data_watch_as_an_exist_watch() {
     twins("W7", |h, lie| sets_again(h, "/", [true, !lie]));
 }
 
+/// WATCH-20
 #[test]
-fn w7_watch_20_a_client_mistakes_a_watch_of_no_node_for_one_of_a_node() {
+fn w7_client_lists_an_exist_watch_as_a_data_watch() {
     twins("W7", |h, lie| sets_again(h, "/none", [false, lie]));
 }
 
+/// Edge 100
 #[test]
-fn w8_edge_100_a_failed_read_registers() {
+fn w8_failed_read_registers_a_watch() {
     twins("W8", |h, lie| {
         let a = h.client(0);
         h.reads(a, watch_data("/a"));
@@ -232,8 +238,9 @@ fn w8_edge_100_a_failed_read_registers() {
     });
 }
 
+/// Edge 104
 #[test]
-fn edge_104_one_deletion_two_tables_and_the_parent() {
+fn deletion_sends_one_event_for_the_node_and_one_for_its_parent() {
     let mut h = History::new();
     let a = h.client(0);
     h.writes(a, create("/a"));
@@ -248,8 +255,9 @@ fn edge_104_one_deletion_two_tables_and_the_parent() {
     h.passes();
 }
 
+/// Edges 127 to 130
 #[test]
-fn edge_127_to_130_every_outcome_of_set_watches() {
+fn set_watches_reports_missed_changes_and_registers_the_rest() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     for path in ["/gone", "/same", "/parent"] {
@@ -272,7 +280,7 @@ fn edge_127_to_130_every_outcome_of_set_watches() {
     h.retells(a, NodeDeleted, "/gone");
     h.retells(a, NodeChildrenChanged, "/parent");
     h.answers(a);
-    // What was registered silently is armed.
+    // The watches that were registered without an event fire.
     h.asks(a, set("/same", "v1"));
     let zxid = h.does(a);
     h.tells(a, NodeDataChanged, "/same", zxid);
@@ -280,8 +288,9 @@ fn edge_127_to_130_every_outcome_of_set_watches() {
     h.passes();
 }
 
+/// WATCH-14, edge 134
 #[test]
-fn watch_14_edge_134_a_closing_session_is_told_of_its_own_ephemerals() {
+fn closing_session_gets_events_of_its_own_ephemerals() {
     let mut h = History::new();
     let a = h.client(0);
     h.writes(a, create_with("/e", "v0", 1));
@@ -295,8 +304,9 @@ fn watch_14_edge_134_a_closing_session_is_told_of_its_own_ephemerals() {
     h.passes();
 }
 
+/// MULTI-08, edge 97
 #[test]
-fn edge_97_multi_08_a_multi_fires_in_the_order_of_its_operations() {
+fn multi_fires_in_the_order_of_its_operations() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.writes(b, create("/a"));
@@ -326,7 +336,7 @@ fn add_watch(path: &str, mode: AddWatchMode) -> Request {
 }
 
 #[test]
-fn w5_a_persistent_watch_fires_once_and_no_more() {
+fn w5_persistent_watch_misses_a_change() {
     twins("W5", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, add_watch("/a", Persistent));
@@ -346,8 +356,9 @@ fn w5_a_persistent_watch_fires_once_and_no_more() {
     });
 }
 
+/// Edge 113
 #[test]
-fn w5_edge_113_a_recursive_watch_tells_of_children() {
+fn w5_recursive_watch_reports_a_children_change() {
     twins("W5", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/r"));
@@ -363,8 +374,9 @@ fn w5_edge_113_a_recursive_watch_tells_of_children() {
     });
 }
 
+/// Edge 114
 #[test]
-fn w5_edge_114_two_recursive_watches_tell_twice() {
+fn w5_two_recursive_watches_report_a_change_twice() {
     twins("W5", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/r"));
@@ -379,8 +391,9 @@ fn w5_edge_114_two_recursive_watches_tell_twice() {
     });
 }
 
+/// Edge 97
 #[test]
-fn w5_edge_97_a_multi_tells_of_each_of_its_changes() {
+fn w5_persistent_watch_misses_a_change_of_a_multi() {
     twins("W5", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/a"));
@@ -395,7 +408,7 @@ fn w5_edge_97_a_multi_tells_of_each_of_its_changes() {
 }
 
 #[test]
-fn w2_a_client_forgets_its_persistent_watch() {
+fn w2_client_forgets_its_recursive_watch() {
     twins("W2", |h, lie| {
         let a = h.client(0);
         h.reads(a, add_watch("/a", PersistentRecursive));
@@ -412,7 +425,7 @@ fn w2_a_client_forgets_its_persistent_watch() {
 }
 
 #[test]
-fn w6_a_client_sets_a_watch_again_that_has_fired() {
+fn w6_client_sets_a_used_up_watch_again() {
     twins("W6", |h, lie| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
@@ -428,8 +441,9 @@ fn w6_a_client_sets_a_watch_again_that_has_fired() {
     });
 }
 
+/// HS-13
 #[test]
-fn w7_hs_13_a_client_asks_for_what_it_has_seen() {
+fn w7_client_claims_an_older_zxid_than_it_has_seen() {
     twins("W7", |h, lie| {
         let a = h.client(0);
         h.writes(a, set("/", "v1"));
@@ -445,7 +459,7 @@ fn w7_hs_13_a_client_asks_for_what_it_has_seen() {
 }
 
 #[test]
-fn w6_a_removed_persistent_watch_fires() {
+fn w6_removed_persistent_watch_fires() {
     twins("W6", |h, lie| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, add_watch("/a", Persistent));
@@ -460,9 +474,10 @@ fn w6_a_removed_persistent_watch_fires() {
     });
 }
 
-/// Told once, however many watches it concerns; what is used up is used up, the others stand (WATCH-07, WATCH-08).
+/// WATCH-07, WATCH-08. The connection gets one event; one-shot watches are used up, the others
+/// stay.
 #[test]
-fn watch_07_08_one_event_for_all_watches_of_a_connection() {
+fn connection_gets_one_event_for_all_its_watches() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.reads(a, watch_exists("/a"));
@@ -480,9 +495,9 @@ fn watch_07_08_one_event_for_all_watches_of_a_connection() {
     h.passes();
 }
 
-/// A watch that is removed leaves the others, also where an event is on its way.
+/// Edge 121. Removing one watch keeps the others, even while an event is on its way.
 #[test]
-fn w6_edge_121_removing_one_kind_leaves_the_others() {
+fn removing_one_kind_of_watch_keeps_the_others() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.writes(b, create("/a"));
@@ -499,9 +514,9 @@ fn w6_edge_121_removing_one_kind_leaves_the_others() {
     h.passes();
 }
 
-/// What changed while the client was away is not told (WATCH-23, edge 132).
+/// WATCH-23, edge 132. Changes while the client was away are not reported.
 #[test]
-fn edge_132_persistent_watches_are_set_again_in_silence() {
+fn set_watches_registers_persistent_watches_without_events() {
     let mut h = History::new();
     let (a, b) = (h.client(0), h.client(1));
     h.reads(a, add_watch("/a", Persistent));

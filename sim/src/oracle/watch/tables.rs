@@ -1,6 +1,6 @@
-//! Where watches stand: by kind and path, for one connection and for all.
+//! Watch tables by kind and path, for one connection and for all.
 //!
-//! Owns the four kinds of watches and who is concerned by a change. Must not judge.
+//! Owns the four kinds of watches and which connections a change concerns. Must not judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,23 @@ use zabkeeper_core::{ConnId, Zxid};
 use super::Kept;
 use crate::model::{Firing, Table};
 
-/// Kinds of watches on a path. A connection may have all of them there (WATCH-07).
+/// The kinds of watches on a path. A connection may have all four on one path (WATCH-07).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(in crate::oracle) enum Slot {
-    /// Set by getData and exists; fires once.
+    /// Set by getData and exists; one-shot.
     Data,
-    /// Set by getChildren; fires once.
+    /// Set by getChildren; one-shot.
     Child,
-    /// Set by addWatch: for the node and the names of its children (WATCH-05).
+    /// Set by addWatch: fires for the node and for its list of children (WATCH-05).
     Persistent,
-    /// Set by addWatch: for the node and all below it, never for names of children (WATCH-06).
+    /// Set by addWatch: fires for the node and all nodes below it, but never for lists of children
+    /// (WATCH-06).
     Recursive,
 }
 
 impl Slot {
     const ALL: [Slot; 4] = [Slot::Data, Slot::Child, Slot::Persistent, Slot::Recursive];
-    /// Those that firing uses up.
+    /// The one-shot kinds.
     pub(super) const ONCE: [Slot; 2] = [Slot::Data, Slot::Child];
 
     pub(in crate::oracle) fn of_table(table: Table) -> Slot {
@@ -42,7 +43,7 @@ impl Slot {
         }
     }
 
-    /// The kinds that a request means (WATCH-26, WATCH-27).
+    /// The kinds that a checkWatches or removeWatches request selects (WATCH-26, WATCH-27).
     pub(in crate::oracle) fn of_kind(kind: WatcherType) -> &'static [Slot] {
         match kind {
             WatcherType::Children => &[Slot::Child],
@@ -54,7 +55,7 @@ impl Slot {
     }
 }
 
-/// One entry for each path, in each of the four kinds.
+/// One entry per path and kind.
 #[derive(Clone, Debug)]
 pub(in crate::oracle) struct Tables<T>([BTreeMap<String, T>; 4]);
 
@@ -82,20 +83,20 @@ impl<T> Tables<T> {
         Slot::ALL.into_iter().flat_map(each)
     }
 
-    /// Is there a recursive watch on the path, or above it?
+    /// Whether the path or an ancestor has a recursive watch.
     pub(super) fn is_below_recursive(&self, path: &str) -> bool {
         let recursive = self.of(Slot::Recursive);
         !recursive.is_empty() && up_from(path).any(|each| recursive.contains_key(each))
     }
 
-    /// Moves an entry, if it is here.
+    /// Moves an entry to another table, if it is in this one.
     pub(in crate::oracle) fn hand_over(&mut self, slot: Slot, path: &str, to: &mut Tables<T>) {
         if let Some((path, entry)) = self.of_mut(slot).remove_entry(path) {
             to.of_mut(slot).insert(path, entry);
         }
     }
 
-    /// Forgets what this event uses up on the client's side.
+    /// Removes the one-shot watches that the client drops on this event.
     pub(in crate::oracle) fn used_up(&mut self, event: EventType, path: &str) {
         let slots: &[Slot] = match event {
             EventType::NodeCreated | EventType::NodeDataChanged => &[Slot::Data],
@@ -109,7 +110,7 @@ impl<T> Tables<T> {
 }
 
 impl Tables<Kept> {
-    /// The watch is set, or set once more.
+    /// The watch is set, possibly again.
     pub(in crate::oracle) fn keep(&mut self, slot: Slot, path: String, watch: Kept) {
         let kept = self.of_mut(slot).entry(path).or_insert(watch);
         kept.since = watch.since;
@@ -117,7 +118,7 @@ impl Tables<Kept> {
         kept.absent |= watch.absent;
     }
 
-    /// Takes all of `other`, too.
+    /// Adds all entries of `other`.
     pub(in crate::oracle) fn join(&mut self, other: Tables<Kept>) {
         for (slot, paths) in Slot::ALL.into_iter().zip(other.0) {
             for (path, watch) in paths {
@@ -126,7 +127,7 @@ impl Tables<Kept> {
         }
     }
 
-    /// As [`Tables::used_up`]: since when the watches that are used up have stood.
+    /// As [`Tables::used_up`]; returns since when the removed watches were held.
     pub(in crate::oracle) fn used_up_since(
         &mut self,
         event: EventType,
@@ -143,7 +144,7 @@ impl Tables<Kept> {
     }
 }
 
-/// The path and all above it (component by component, edge 112).
+/// The path and its ancestors, component by component (edge 112).
 pub(super) fn up_from(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |at| match at.rfind('/') {
         Some(0) if at.len() > 1 => Some("/"),
@@ -152,11 +153,11 @@ pub(super) fn up_from(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The connections to tell when a path is touched.
+/// The connections with a watch on each path.
 #[derive(Clone, Default, Debug)]
 pub(in crate::oracle) struct Armed {
     paths: BTreeMap<String, [BTreeSet<ConnId>; 4]>,
-    /// Recursive watches there are: while there are none, nobody looks upwards.
+    /// Number of recursive watches: while it is zero, ancestors are not searched.
     recursive: usize,
 }
 
@@ -177,7 +178,7 @@ impl Armed {
         }
     }
 
-    /// The connections that a firing concerns. Watches that fire once are taken out.
+    /// The connections that a firing concerns. Their one-shot watches on the path are removed.
     pub(in crate::oracle) fn take(&mut self, firing: &Firing) -> BTreeSet<ConnId> {
         let mut conns = BTreeSet::new();
         if let Some(slots) = self.paths.get_mut(&firing.path) {
@@ -199,8 +200,9 @@ impl Armed {
 mod tests {
     use super::*;
 
+    /// Edge 112.
     #[test]
-    fn edge_112_paths_are_covered_component_by_component() {
+    fn recursive_watch_covers_whole_path_components() {
         let all = |path| up_from(path).collect::<Vec<_>>();
         assert_eq!(all("/rx/a"), ["/rx/a", "/rx", "/"]);
         assert_eq!(all("/"), ["/"]);

@@ -1,4 +1,5 @@
-//! Worlds that are sabotaged in a way no server could survive: the promises that only the world itself checks must fail.
+//! The checks that the world itself makes must fail in worlds sabotaged in ways that no server can
+//! survive.
 
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ fn broken(world: &World) -> &'static str {
     world.shared.judge.failure().expect("the sabotage is noticed").id
 }
 
-/// The failure says who waits for whom.
+/// The failure contains these parts of the wait-for relation.
 fn said(world: &World, parts: &[&str]) {
     let failure = world.shared.judge.failure().expect("the sabotage is noticed").to_string();
     for part in parts {
@@ -46,7 +47,7 @@ fn said(world: &World, parts: &[&str]) {
     }
 }
 
-/// The servers get no time any more.
+/// Pauses all servers for an hour.
 fn hang(world: &mut World) {
     let never = Instant(world.shared.now.0 + HOUR);
     for node in world.nodes.values_mut() {
@@ -54,9 +55,9 @@ fn hang(world: &mut World) {
     }
 }
 
-/// Such forks were not reached, and called drifted (forks of the swarm's seed 0x2d0001001b6b).
+/// Forks of the swarm's seed 0x2d0001001b6b at such places counted as drifted once.
 #[test]
-fn a_fork_may_be_at_the_last_thing_that_happens_before_the_heal() {
+fn fork_at_last_event_before_heal_is_taken() {
     for fork in ["SessionNew#1/1", "0.400s/1"] {
         let mut world = calm_world();
         world.forks = crate::fork::parse_path(fork).expect("valid");
@@ -72,8 +73,9 @@ fn a_fork_may_be_at_the_last_thing_that_happens_before_the_heal() {
     }
 }
 
+/// L2.
 #[test]
-fn l2_a_server_that_hangs_writes_nothing() {
+fn hanging_servers_fail_writes() {
     let mut world = calm_world();
     assert!(world.run_until(Instant(1_000_000_000)));
     world.heal();
@@ -83,7 +85,7 @@ fn l2_a_server_that_hangs_writes_nothing() {
     said(&world, &["client 0 waits for s"]);
 }
 
-/// A world of three servers that has been healed, with nothing but this cut between them, for ever.
+/// A healed world of three servers with only these cuts, which never end.
 fn cut_world(cuts: &[(u64, u64)]) -> World {
     let mut world = calm_world_of(3);
     assert!(world.run_until(Instant(5_000_000_000)));
@@ -96,25 +98,27 @@ fn cut_world(cuts: &[(u64, u64)]) -> World {
     world
 }
 
+/// L1.
 #[test]
-fn l1_servers_that_do_not_hear_each_other_elect_nobody() {
+fn isolated_servers_elect_no_leader() {
     let mut world = cut_world(&[(1, 2), (1, 3), (2, 3)]);
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L1");
     said(&world, &["s1 waits for s2", ": a ring", "looks for a leader", "does not reach s2, s3"]);
 }
 
+/// L5.
 #[test]
-fn l5_a_server_that_hears_nobody_does_not_join() {
+fn isolated_server_does_not_join() {
     let mut world = cut_world(&[(1, 2), (1, 3)]);
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L5");
     said(&world, &["which waits for nobody: it leads", "s1 waits for s3: it looks for a leader"]);
 }
 
-/// One of them says once more what may only be its first word.
+/// A follower sends FOLLOWERINFO a second time, which is legal only as its first message (L12).
 #[test]
-fn l12_a_server_speaks_out_of_turn_and_is_refused() {
+fn out_of_turn_message_is_refused() {
     let mut world = calm_world_of(3);
     assert!(world.run_until(Instant(5_000_000_000)));
     let is_link = |parties: &[Party; 2]| parties.iter().all(|p| matches!(p, Party::Server(_)));
@@ -131,8 +135,9 @@ fn l12_a_server_speaks_out_of_turn_and_is_refused() {
     said(&world, &["refuses s", "it sent out of turn: FOLLOWERINFO"]);
 }
 
+/// L6.
 #[test]
-fn l6_leaders_follow_each_other_without_reason() {
+fn needless_elections_fail_the_run() {
     let mut world = calm_world_of(3);
     assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
     world.shared.tally.counts.reigns += 10;
@@ -140,9 +145,10 @@ fn l6_leaders_follow_each_other_without_reason() {
     assert_eq!(broken(&world), "L6");
 }
 
+/// L6.
 #[test]
-fn l6_a_storm_of_notifications() {
-    // Each that was late may be told to the two others, and they may answer.
+fn notification_storm_fails_the_run_unless_late() {
+    // Each late notification may be repeated to the two other servers, which may answer.
     for (late, held) in [(0, false), (2_000, false), (2_500, true)] {
         let mut world = calm_world_of(3);
         assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
@@ -153,8 +159,9 @@ fn l6_a_storm_of_notifications() {
     }
 }
 
+/// E3.
 #[test]
-fn e3_a_server_that_hangs_lets_queues_grow() {
+fn queues_of_hanging_servers_do_not_drain() {
     let mut world = calm_world();
     assert!(world.run_until(Instant(1_000_000_000)) && world.liveness_phase());
     hang(&mut world);
@@ -165,8 +172,9 @@ fn e3_a_server_that_hangs_lets_queues_grow() {
     assert_eq!(broken(&world), "E3");
 }
 
+/// E4.
 #[test]
-fn e4_a_disk_that_fills_with_what_nobody_needs() {
+fn leftover_files_and_missing_snapshots_are_reported() {
     let limits = Limits { snapshots_kept: 2, snapshot_txns: 9, ..ServerOptions::usual().limits };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let fine = ["state", "log.1", "log.2", "log.3", "snapshot.1", "snapshot.2", "snapshot.3"];
@@ -192,9 +200,10 @@ fn e4_a_disk_that_fills_with_what_nobody_needs() {
     }
 }
 
+/// C6.
 #[test]
-fn c6_a_client_from_the_future_is_not_served() {
-    // The oracle of C6 looks on; that a server was asked at all is what this adds.
+fn client_ahead_of_the_server_is_refused() {
+    // The oracle of C6 checks the answers; this test checks that a server was asked at all.
     let asked = (11..31).any(|seed| {
         let seeds = Seeds::new(seed);
         let faults = Selection::parse("only=client.garbage").expect("a valid selection");
@@ -209,7 +218,7 @@ fn c6_a_client_from_the_future_is_not_served() {
     assert!(asked);
 }
 
-/// A world of five servers that has run for a while, two of which the heal will leave out like this.
+/// A world of five servers; the heal will leave out two with this fate.
 fn world_without_two(fate: Fate) -> World {
     let mut world = calm_world_of(5);
     let two = [2, 4].map(ServerId);
@@ -218,7 +227,7 @@ fn world_without_two(fate: Fate) -> World {
 }
 
 #[test]
-fn a_quorum_goes_on_without_the_others_whatever_they_stay() {
+fn quorum_recovers_with_two_servers_left_out() {
     for fate in Fate::ALL {
         let mut world = world_without_two(fate);
         assert!(world.run_until(Instant(5_000_000_000)));
@@ -227,14 +236,16 @@ fn a_quorum_goes_on_without_the_others_whatever_they_stay() {
         assert_eq!(world.shared.outside.len(), 2);
         let serves = |id| world.nodes[&ServerId(id)].status().is_some_and(|s| s.serving);
         assert!([1, 3, 5].into_iter().all(serves), "{fate}");
-        // One that hangs serves as it did, and so does one with a stuck disk for as long as its leader is patient.
+        // A paused server keeps its serving status, and so does one with a stuck disk until its
+        // leader gives it up.
         let serve_on = matches!(fate, Fate::Hung | Fate::Stuck);
         assert!(serve_on || ![2, 4].into_iter().any(serves), "{fate}");
     }
 }
 
+/// L2.
 #[test]
-fn l2_a_client_that_hears_from_nobody_but_the_left_out() {
+fn client_that_reaches_only_left_out_servers_fails_writes() {
     let mut world = world_without_two(Fate::Alone);
     assert!(world.run_until(Instant(5_000_000_000)));
     world.heal();
@@ -250,7 +261,7 @@ fn l2_a_client_that_hears_from_nobody_but_the_left_out() {
 }
 
 #[test]
-fn nobody_is_left_out_where_the_others_know_no_history() {
+fn heal_leaves_no_server_out_without_a_history() {
     let mut world = world_without_two(Fate::Dead);
     world.heal();
     assert!(world.shared.outside.is_empty(), "no server has begun");
