@@ -275,7 +275,8 @@ impl fmt::Display for Failure {
             Failure::Full => write!(f, "too many calls under way; wait for some to end"),
             Failure::TooLarge => write!(
                 f,
-                "request too large; raise request_bytes_max here and jute.maxbuffer at the servers, or store less"
+                "request too large; raise request_bytes_max here and jute.maxbuffer at the \
+                 servers, or store less"
             ),
             Failure::RelativePath => write!(f, "path does not begin with a slash"),
             Failure::NotACall => {

@@ -4,8 +4,8 @@
 //! cargo run --release -p zabkeeper-core --example tree_writes [small[=COUNT]] [whole] [large] [deep] [ephemeral]
 //! ```
 //!
-//! Owns a server with an ideal disk: the figures are the core's, without sockets and files. Times are those of the
-//! processor, so that a busy machine shows the same.
+//! Owns a server with an ideal disk: the figures are the core's, without sockets and files. Times
+//! are those of the processor, so that a busy machine shows the same.
 #![expect(
     clippy::print_stdout,
     clippy::wildcard_enum_match_arm,

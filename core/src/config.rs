@@ -268,7 +268,8 @@ impl Config {
     pub fn with_tree(mut self, tree: TreeOptions) -> Result<Config, ConfigError> {
         if tree.extended_types && self.id.0 > TreeOptions::ID_MAX {
             let what = format!(
-                "sessions of server {} would look like nodes with a time to live; give it a number up to {} \
+                "sessions of server {} would look like nodes with a time to live; give it a number \
+                 up to {} \
                  (myid), or leave extendedTypesEnabled out",
                 self.id,
                 TreeOptions::ID_MAX

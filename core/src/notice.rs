@@ -76,7 +76,8 @@ impl fmt::Display for Notice {
                 let (silent_ms, seconds) = (silent.as_millis(), watched.as_secs());
                 write!(
                     f,
-                    "session {session} expires: nothing was heard of it for {silent_ms} ms, its timeout is {timeout_ms} ms; "
+                    "session {session} expires: nothing was heard of it for {silent_ms} ms, its \
+                     timeout is {timeout_ms} ms; "
                 )?;
                 match server {
                     Some(server) => write!(f, "its client was connected to server {server}, ")?,
@@ -98,14 +99,16 @@ impl fmt::Display for Notice {
                 };
                 write!(
                     f,
-                    "server {leader} leads the servers {}, and here zoo.cfg has {}: give all of them the same server.N lines",
+                    "server {leader} leads the servers {}, and here zoo.cfg has {}: give all of \
+                     them the same server.N lines",
                     list(there),
                     list(here)
                 )
             }
             Notice::StatesDiffer { server, zxid } => write!(
                 f,
-                "server {server} has another state at {zxid} than this server: whoever differs from a majority sets its \
+                "server {server} has another state at {zxid} than this server: whoever differs \
+                 from a majority sets its \
                  data aside, and names the first node that differs once a leader has filled it"
             ),
         }

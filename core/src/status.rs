@@ -121,8 +121,10 @@ impl fmt::Display for Waiting {
         {
             write!(
                 f,
-                ". Servers whose data is lost do not count: start those that are missing. Where their data is lost for good, \
-                 start one that has its data with only itself in zoo.cfg, then the others with empty directories"
+                ". Servers whose data is lost do not count: start those that are missing. Where \
+                 their data is lost for good, \
+                 start one that has its data with only itself in zoo.cfg, then the others with \
+                 empty directories"
             )?;
         }
         Ok(())

@@ -238,7 +238,8 @@ impl fmt::Display for DurableState {
         let differs = differs.map_or_else(String::new, |zxid| format!(" differs={zxid}"));
         write!(
             f,
-            "accepted={accepted_epoch} current={current_epoch} snapshot={snapshot}{damaged}{differs}"
+            "accepted={accepted_epoch} current={current_epoch} \
+             snapshot={snapshot}{damaged}{differs}"
         )
     }
 }

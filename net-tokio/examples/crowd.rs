@@ -1,12 +1,13 @@
-//! What a crowd costs a server: sessions, watches, znodes, and how long others wait while a change is told to everyone.
+//! What a crowd costs a server: sessions, watches, znodes, and how long others wait while a change
+//! is told to everyone.
 //!
 //! ```text
 //! cargo run --release -p net-tokio --example crowd -- zookeeper=127.0.0.1:2181=PID zabkeeper=127.0.0.1:2182=PID
 //! ```
 //!
-//! Speaks raw frames, as any client does. One server after the other, each in the same way; a fresh one needs
-//! `maxClientCnxns=0`, `maxSessionTimeout=600000` and room for some 12,000 open files. PID is that of the server, whose
-//! resident memory is read from `/proc`.
+//! Speaks raw frames, as any client does. One server after the other, each in the same way; a fresh
+//! one needs `maxClientCnxns=0`, `maxSessionTimeout=600000` and room for some 12,000 open files.
+//! PID is that of the server, whose resident memory is read from `/proc`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -119,7 +120,8 @@ impl Client {
         }
     }
 
-    /// Sends all of these at once, and takes their answers; `allowed` are errors that count as done.
+    /// Sends all of these at once, and takes their answers; `allowed` are errors that count as
+    /// done.
     async fn call(
         &mut self,
         requests: impl IntoIterator<Item = Request>,
@@ -253,7 +255,8 @@ async fn open(
     Ok(clients)
 }
 
-/// Asks and changes without a pause on a thread of its own, until `stop`: the slowest read and the slowest write, ms.
+/// Asks and changes without a pause on a thread of its own, until `stop`: the slowest read and the
+/// slowest write, ms.
 fn probe(
     server: SocketAddr,
     stop: Arc<AtomicBool>,

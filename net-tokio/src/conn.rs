@@ -18,10 +18,12 @@ use zabkeeper_core::driver::{Driver, Interest, SocketId};
 use crate::report;
 use crate::shared::{READ_BYTES, Shared};
 
-/// Time for the last output to leave and for the other end to close its side, once the server has closed its own.
+/// Time for the last output to leave and for the other end to close its side, once the server has
+/// closed its own.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Bytes that are read and thrown away meanwhile: whoever goes on sending more than a kernel holds does not read anyway.
+/// Bytes that are read and thrown away meanwhile: whoever goes on sending more than a kernel holds
+/// does not read anyway.
 const DISCARDED_BYTES: usize = 8 << 20;
 
 /// What the tasks of a socket share.
@@ -55,8 +57,8 @@ pub(crate) async fn serve_connection(shared: Rc<Shared>, stream: TcpStream, id: 
             Interest::Close => break,
         }
     }
-    // Output that the other end would not take goes with it, or those that never read would keep sockets beyond all
-    // bounds on connections. The socket may be broken already.
+    // Output that the other end would not take goes with it, or those that never read would keep
+    // sockets beyond all bounds on connections. The socket may be broken already.
     let _best_effort = SockRef::from(conn.socket.as_ref()).shutdown(Shutdown::Both);
     shared.leave(&conn);
 }
@@ -112,7 +114,8 @@ impl Conn {
         }
     }
 
-    /// Sends what the socket takes at once and leaves the rest to a task, so that a slow receiver holds up nobody.
+    /// Sends what the socket takes at once and leaves the rest to a task, so that a slow receiver
+    /// holds up nobody.
     pub(crate) fn flush(self: &Rc<Self>, driver: &mut Driver, now: Instant, shared: &Rc<Shared>) {
         if !self.write(driver, now) && driver.block(self.id) {
             let (conn, shared) = (Rc::clone(self), Rc::clone(shared));
@@ -131,8 +134,9 @@ impl Conn {
         shared.wake().notify_one();
     }
 
-    /// Lets the last output leave, says that nothing follows, and waits for the other end to do the same: a socket
-    /// closed with unread input would make the kernel throw away output that is still on its way.
+    /// Lets the last output leave, says that nothing follows, and waits for the other end to do the
+    /// same: a socket closed with unread input would make the kernel throw away output that is
+    /// still on its way.
     async fn graceful_close(&self, input: &mut OwnedReadHalf, shared: &Shared) -> io::Result<()> {
         self.write_rest(shared).await;
         SockRef::from(self.socket.as_ref()).shutdown(Shutdown::Write)?;

@@ -37,7 +37,8 @@ pub(crate) fn raise_limit() {
     if let Err(error) = setrlimit(Resource::Nofile, wanted) {
         let (soft, hard) = (before.current.unwrap_or(u64::MAX), before.maximum.unwrap_or(u64::MAX));
         tracing::warn!(
-            "cannot raise the limit on open files (ulimit -n) from {soft} to {hard}, so {soft} it is: {error}"
+            "cannot raise the limit on open files (ulimit -n) from {soft} to {hard}, so {soft} it \
+             is: {error}"
         );
     }
 }
@@ -58,8 +59,10 @@ impl Reserve {
             let limit = limit().unwrap_or(u64::MAX);
             tracing::warn!(
                 kind,
-                "{who} have to wait: but for a reserve of {}, all {limit} descriptors are in use; raise the limit \
-                 on open files (ulimit -n, LimitNOFILE of systemd), or bound connections by maxCnxns",
+                "{who} have to wait: but for a reserve of {}, all {limit} descriptors are in use; \
+                 raise the limit \
+                 on open files (ulimit -n, LimitNOFILE of systemd), or bound connections by \
+                 maxCnxns",
                 self.size(limit)
             );
             tokio::time::sleep(RETRY).await;

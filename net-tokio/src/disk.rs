@@ -173,7 +173,8 @@ fn run_log(
         let took = began.elapsed();
         if took > slow_write {
             tracing::warn!(
-                "the disk took {} ms to write and sync {} commands to the log (fsync.warningthresholdms={}); whoever \
+                "the disk took {} ms to write and sync {} commands to the log \
+                 (fsync.warningthresholdms={}); whoever \
                  writes waits for it",
                 took.as_millis(),
                 commands.len(),

@@ -1,6 +1,7 @@
 //! The loop around the core: inputs in, orders out.
 //!
-//! Owns the [`Server`]. Must not decide anything the core could decide, nor wait for anything but the next input.
+//! Owns the [`Server`]. Must not decide anything the core could decide, nor wait for anything but
+//! the next input.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -45,7 +46,8 @@ pub(crate) struct EventLoop {
     role: Option<(Mode, Option<ServerId>, bool)>,
     /// While nobody is served: since when, and when operators are told next what for.
     waits: Option<(Instant, Instant)>,
-    /// A state that was set aside and is still to be compared with the one that this server is filled with.
+    /// A state that was set aside and is still to be compared with the one that this server is
+    /// filled with.
     set_aside: Option<Outline>,
 }
 
@@ -140,8 +142,8 @@ impl EventLoop {
         }
     }
 
-    /// Offers what the core has to say to the sockets, each once, wakes whose socket is to be treated otherwise, and opens
-    /// connections to other servers.
+    /// Offers what the core has to say to the sockets, each once, wakes whose socket is to be
+    /// treated otherwise, and opens connections to other servers.
     fn deliver(&mut self, now: Now) {
         let mut driver = self.shared.driver();
         driver.deliver(now, &self.server, &mut self.outbox);
@@ -180,7 +182,8 @@ impl EventLoop {
         }
     }
 
-    /// Answers questions, announces once that clients are served, and tells what has become of this server's role.
+    /// Answers questions, announces once that clients are served, and tells what has become of this
+    /// server's role.
     fn tell_operators(&mut self) {
         for _ in 0..QUESTIONS {
             let Some(question) = self.shared.take_question() else { break };
@@ -207,24 +210,28 @@ impl EventLoop {
         }
     }
 
-    /// Once this server is filled: names the first node in which the state that it had set aside was not the ensemble's.
+    /// Once this server is filled: names the first node in which the state that it had set aside
+    /// was not the ensemble's.
     fn compare_set_aside(&mut self) {
         let Some(outline) = self.set_aside.as_mut().filter(|_| self.announced) else { return };
         match self.server.compare_outline(outline, COMPARED) {
             OutlineCompared::Unfinished => return,
             OutlineCompared::Alike => tracing::warn!(
-                "the data that was set aside differs in no node for another reason than transactions of later"
+                "the data that was set aside differs in no node for another reason than \
+                 transactions of later"
             ),
             OutlineCompared::Differs { path, what } => {
                 tracing::warn!(
-                    "the first node in which the data that was set aside differs is {path:?}: {what}"
+                    "the first node in which the data that was set aside differs is {path:?}: \
+                     {what}"
                 );
             }
         }
         self.set_aside = None;
     }
 
-    /// Writes what the core has to say to operators. Connections are still known: what closes them comes later.
+    /// Writes what the core has to say to operators. Connections are still known: what closes them
+    /// comes later.
     fn tell_notices(&mut self) {
         for notice in self.outbox.notices.drain(..) {
             match &notice {
@@ -242,7 +249,8 @@ impl EventLoop {
         }
     }
 
-    /// Waiting is never silent: whoever starts a server, or has lost a quorum, reads what is missing.
+    /// Waiting is never silent: whoever starts a server, or has lost a quorum, reads what is
+    /// missing.
     fn tell_what_it_waits_for(&mut self, serving: bool) {
         if serving || self.shared.stopping().is_some() {
             self.waits = None;

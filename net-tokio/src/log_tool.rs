@@ -190,7 +190,8 @@ fn line(entry: &Entry) -> String {
 pub(crate) fn remedy(data: &Path, applied: Zxid) -> String {
     let dir = data.display();
     format!(
-        "`zabkeeper log inspect {dir}` shows the log; `zabkeeper log cut {dir} --after {applied}` removes that transaction and \
+        "`zabkeeper log inspect {dir}` shows the log; `zabkeeper log cut {dir} --after {applied}` \
+         removes that transaction and \
          all behind it. In an ensemble do so on all servers before one is started"
     )
 }
@@ -202,12 +203,14 @@ fn cut(place: &Place, found: &Inspected, last: Zxid, out: &mut impl Write) -> Re
     let known = last == base || recovered.entries.iter().any(|entry| entry.zxid == last);
     if last < base {
         return Err(Failure::Data(format!(
-            "--after {last}: the snapshot at {base} holds what comes after it, so nothing before {base} can be cut"
+            "--after {last}: the snapshot at {base} holds what comes after it, so nothing before \
+             {base} can be cut"
         )));
     }
     if !known || last == end {
         return Err(Failure::Data(format!(
-            "--after {last}: name a transaction from {base} up to the one before {end}, which is the last"
+            "--after {last}: name a transaction from {base} up to the one before {end}, which is \
+             the last"
         )));
     }
     let copies = place.copy()?;
@@ -226,7 +229,8 @@ fn cut(place: &Place, found: &Inspected, last: Zxid, out: &mut impl Write) -> Re
         }
         writeln!(
             out,
-            "the log ends at {last} now; in an ensemble cut the logs of all servers before one is started"
+            "the log ends at {last} now; in an ensemble cut the logs of all servers before one is \
+             started"
         )
     };
     report().map_err(|error| {

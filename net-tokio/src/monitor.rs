@@ -27,7 +27,8 @@ pub(crate) fn start(limits: LineLimits) -> std::io::Result<()> {
             let now = Instant::now();
             if let Some(pause) = pause(now - before) {
                 tracing::warn!(
-                    "this process stood still for {} ms: it was stopped, or the machine had no time or memory \
+                    "this process stood still for {} ms: it was stopped, or the machine had no \
+                     time or memory \
                      for it; other servers and clients may have given it up",
                     pause.as_millis()
                 );

@@ -25,7 +25,8 @@ pub(crate) async fn addresses(host: &str, port: u16) -> Vec<SocketAddr> {
         };
         if attempts.is_multiple_of(LOGGED) {
             tracing::warn!(
-                "cannot listen on {host} yet, a name of this server: {why}; trying again each second"
+                "cannot listen on {host} yet, a name of this server: {why}; trying again each \
+                 second"
             );
         }
         attempts = attempts.wrapping_add(1);

@@ -1,6 +1,7 @@
 //! Answers four-letter words: which may be asked, where their figures come from, what they change.
 //!
-//! Owns the questions to the event loop and to the operating system. Must not know the text: `words` does.
+//! Owns the questions to the event loop and to the operating system. Must not know the text:
+//! `words` does.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -32,7 +33,8 @@ pub(crate) async fn answer(shared: &Rc<Shared>, conn: &Conn, word: Word, mask: O
     if !status.serving {
         return queue(shared, conn, NOT_SERVING);
     }
-    // Their length is others' affair, so they are made and sent part by part, and wait for whoever has asked.
+    // Their length is others' affair, so they are made and sent part by part, and wait for whoever
+    // has asked.
     let _told = if word == Word::Dump {
         dump(shared, conn, status.mode).await
     } else {
@@ -175,7 +177,8 @@ async fn answer_short(shared: &Rc<Shared>, word: Word, mask: Option<i64>) -> Str
     }
 }
 
-/// The same for words that only a server answers which serves clients; none where the event loop has ended.
+/// The same for words that only a server answers which serves clients; none where the event loop
+/// has ended.
 async fn answer_serving(shared: &Rc<Shared>, word: Word, status: &Status) -> Option<String> {
     Some(match word {
         Word::Conf => words::conf(&figures(shared, status, disk_use(shared).await, None)),
@@ -193,7 +196,8 @@ async fn answer_serving(shared: &Rc<Shared>, word: Word, status: &Status) -> Opt
         Word::Srvr => words::srvr(&figures(shared, status, DiskUse::default(), None)),
         Word::Stat => words::stat(&figures(shared, status, DiskUse::default(), None)),
         Word::Wchs => words::watch_summary(shared.ask(|server| server.watch_summary()).await?),
-        // FLW-18: the fingerprints of ZooKeeper's history are of its own encoding; nobody can compare them with ours.
+        // FLW-18: the fingerprints of ZooKeeper's history are of its own encoding; nobody can
+        // compare them with ours.
         Word::Hash => String::new(),
         Word::Ruok
         | Word::Envi

@@ -35,11 +35,12 @@ const PAUSE_BEFORE_ANEW: Duration = Duration::from_secs(1);
 const LONG_LOAD_MIB: usize = 32;
 const LONG_LOAD_TXNS: usize = 50_000;
 
-/// Time for writes under way to become durable once a signal has come; below the 10 s after which service managers
-/// lose patience and kill.
+/// Time for writes under way to become durable once a signal has come; below the 10 s after which
+/// service managers lose patience and kill.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
-/// The same in an ensemble, where the other servers go on: what is lost by leaving early is answers, never writes.
+/// The same in an ensemble, where the other servers go on: what is lost by leaving early is
+/// answers, never writes.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Time for the last replies to leave.
@@ -50,7 +51,8 @@ const LAST_REPLIES: Duration = Duration::from_secs(1);
 pub(crate) enum Failure {
     /// The data directory cannot be used.
     Data(String),
-    /// What is in it is not what the ensemble has: the process begins anew, and the next start sets it aside.
+    /// What is in it is not what the ensemble has: the process begins anew, and the next start sets
+    /// it aside.
     Differs(String),
     /// Anything else.
     Other(String),
@@ -103,7 +105,8 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     tokio::task::spawn_local(stop_on(signals, accepting.abort_handle(), Rc::clone(&shared)));
     peers::warn_without_secret(&shared.settings);
     peers::listen(&shared, peer_ports).map_err(Failure::Other)?;
-    // A task like the readers: the runtime asks the kernel for events each time before it polls its main future.
+    // A task like the readers: the runtime asks the kernel for events each time before it polls its
+    // main future.
     let hub = EventLoop::new(server, Rc::clone(&shared), disk, set_aside);
     let hub = tokio::task::spawn_local(hub.run());
     let ended = hub.await.expect("a panic aborts the process");
@@ -161,7 +164,8 @@ fn recover(settings: &Settings, recovered: Recovered) -> Result<Server, Failure>
     Ok(server)
 }
 
-/// Opens the store. Data that a leader has found to differ is set aside; what it was like is returned, too.
+/// Opens the store. Data that a leader has found to differ is set aside; what it was like is
+/// returned, too.
 fn open(settings: &Settings) -> Result<(Opened<OsDir>, Option<Outline>), Failure> {
     for (key, folder) in [("dataDir", &settings.data_dir), ("dataLogDir", &settings.log_dir)] {
         refuse_data_of_zookeeper(folder)?;
@@ -205,7 +209,8 @@ fn open(settings: &Settings) -> Result<(Opened<OsDir>, Option<Outline>), Failure
     Ok((opened, set_aside))
 }
 
-/// What the data is like that a leader has found to differ. Where that cannot be learned, it is set aside without.
+/// What the data is like that a leader has found to differ. Where that cannot be learned, it is set
+/// aside without.
 fn outline_of_differing(log: OsDir, snapshots: OsDir) -> Option<Outline> {
     let recovered = storage_fs::inspect(log, snapshots).ok()?.recovered;
     // At zero nobody has said so: an earlier start was setting damaged data aside.
@@ -213,24 +218,27 @@ fn outline_of_differing(log: OsDir, snapshots: OsDir) -> Option<Outline> {
     Outline::at(at, recovered).ok()
 }
 
-/// Are there so many others that a majority of all is among them, who hold what this server has lost?
+/// Are there so many others that a majority of all is among them, who hold what this server has
+/// lost?
 fn can_be_filled(settings: &Settings) -> bool {
     let members = settings.ensemble.as_ref().map_or(1, |ensemble| ensemble.members.len());
     members - 1 > members / 2
 }
 
-/// What to do about damaged data. A copy is older than what the others hold, so a member must not begin with
-/// one.
+/// What to do about damaged data. A copy is older than what the others hold, so a member must not
+/// begin with one.
 fn damage_remedy(settings: &Settings) -> String {
     let data = settings.data_dir.display();
     if settings.ensemble.is_some() {
         format!(
-            "do not restore it from a copy: where the other server has all of its data, move {data} \
+            "do not restore it from a copy: where the other server has all of its data, move \
+             {data} \
              away on this one and start it, and the other one fills it"
         )
     } else {
         format!(
-            "restore {data} from a copy, which loses what was written since, or have the files looked at"
+            "restore {data} from a copy, which loses what was written since, or have the files \
+             looked at"
         )
     }
 }
@@ -254,8 +262,8 @@ fn warn_of_readers(dirs: [&OsDir; 2]) {
 /// Where ZooKeeper keeps its data within `dataDir` and `dataLogDir`.
 const FOLDER_OF_ZOOKEEPER: &str = "version-2";
 
-/// Beginning empty beside data that users believe to be served would look like losing it. An empty folder is what
-/// `zkServer-initialize.sh` leaves behind.
+/// Beginning empty beside data that users believe to be served would look like losing it. An empty
+/// folder is what `zkServer-initialize.sh` leaves behind.
 fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
     let theirs = folder.join(FOLDER_OF_ZOOKEEPER);
     let is_empty = match std::fs::read_dir(&theirs) {
@@ -267,7 +275,8 @@ fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Data(format!(
-        "{} holds data of Apache ZooKeeper, which this version cannot read; name an empty folder as dataDir",
+        "{} holds data of Apache ZooKeeper, which this version cannot read; name an empty folder \
+         as dataDir",
         theirs.display()
     )))
 }
@@ -279,7 +288,8 @@ fn refuse_a_folder_without_data(key: &str, folder: &Path) -> Result<(), Failure>
     }
     let ours = folder.join(OUR_FOLDER);
     Err(Failure::Data(format!(
-        "there is no folder {ours}, and datadir.autocreate=false keeps a server from starting empty: mount the \
+        "there is no folder {ours}, and datadir.autocreate=false keeps a server from starting \
+         empty: mount the \
          disk of {key}, or create that folder for a new server",
         ours = ours.display()
     )))
@@ -305,8 +315,9 @@ pub(crate) fn announce(settings: &Settings, status: &Status) {
     ));
 }
 
-/// Takes signals that would end the process by default. A terminal that is closed sends SIGHUP, and so do scripts that rotate
-/// logs. SIGXFSZ comes where a file may not grow: whoever writes gets an error as well, also who writes the log.
+/// Takes signals that would end the process by default. A terminal that is closed sends SIGHUP, and
+/// so do scripts that rotate logs. SIGXFSZ comes where a file may not grow: whoever writes gets an
+/// error as well, also who writes the log.
 fn survive_signals() -> Result<(), Failure> {
     let cannot_wait = |error| Failure::Other(format!("cannot wait for signals: {error}"));
     let mut hangup = signal(SignalKind::hangup()).map_err(cannot_wait)?;
@@ -347,11 +358,13 @@ impl Failure {
             return Failure::Other(what);
         }
         Failure::Data(format!(
-            "cannot create or open the folder {path}: {error}; {key} has to be a folder that this server may write to"
+            "cannot create or open the folder {path}: {error}; {key} has to be a folder that this \
+             server may write to"
         ))
     }
 
-    /// Of opening the data below a folder: nothing is wrong with it where only the machine lacks something.
+    /// Of opening the data below a folder: nothing is wrong with it where only the machine lacks
+    /// something.
     pub(crate) fn of_store(path: &Path, error: &StoreError) -> Failure {
         let what = format!("{}: {error}", path.display());
         match error {
@@ -385,7 +398,8 @@ mod tests {
         let (operation, file, place) = ("write", "state.tmp".to_owned(), "log directory");
         let full = StoreError::DiskFull { operation, file: file.clone(), place, free: Some(7) };
         assert!(matches!(Failure::of_store(path, &full), Failure::Other(what) if
-            what == "/data: disk full: cannot write state.tmp in the log directory (7 bytes free); nothing \
+            what == "/data: disk full: cannot write state.tmp in the log directory (7 bytes free); \
+                nothing \
                      acknowledged is lost: make room and start again"));
         let few = StoreError::TooManyFiles { operation, file, place };
         assert!(matches!(Failure::of_store(path, &few), Failure::Other(_)));

@@ -1,8 +1,10 @@
 //! What the tasks of the serving thread share: the driver, the sockets, the questions of operators.
 //!
-//! Owns the way from sockets to the event loop and back. Must not step the core: only the event loop does.
+//! Owns the way from sockets to the event loop and back. Must not step the core: only the event
+//! loop does.
 //!
-//! All of it lives on one thread, and no borrow is held across an await, so the cells never collide.
+//! All of it lives on one thread, and no borrow is held across an await, so the cells never
+//! collide.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -25,8 +27,8 @@ use crate::config::Settings;
 use crate::conn::Conn;
 use crate::random;
 
-/// Bytes taken from a socket at once: enough that a pipelining client costs one system call per turn, few enough that
-/// no client keeps the thread for long.
+/// Bytes taken from a socket at once: enough that a pipelining client costs one system call per
+/// turn, few enough that no client keeps the thread for long.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// One for the whole process.
@@ -34,7 +36,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     driver: RefCell<Driver>,
-    /// Sockets are read into this; what arrived is copied to its connection, so that idle ones hold no buffer.
+    /// Sockets are read into this; what arrived is copied to its connection, so that idle ones hold
+    /// no buffer.
     scratch: RefCell<Box<[u8]>>,
     conns: RefCell<BTreeMap<SocketId, Rc<Conn>>>,
     next_conn: Cell<u64>,
@@ -82,7 +85,8 @@ impl Shared {
             driver: RefCell::new(driver),
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             conns: RefCell::default(),
-            // Random above, room to count below: ids of an earlier run of the process do not come again.
+            // Random above, room to count below: ids of an earlier run of the process do not come
+            // again.
             next_conn: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
             // The same, though links only have to differ within the life of a process.
             next_link: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
@@ -94,7 +98,8 @@ impl Shared {
         }
     }
 
-    /// The driver, for as long as nothing is awaited. Whoever leaves work for the event loop wakes it.
+    /// The driver, for as long as nothing is awaited. Whoever leaves work for the event loop wakes
+    /// it.
     pub(crate) fn driver(&self) -> RefMut<'_, Driver> {
         self.driver.borrow_mut()
     }
@@ -150,7 +155,8 @@ impl Shared {
         self.conns.borrow().values().cloned().collect()
     }
 
-    /// Gives `add` what comes next on a socket, waiting until something has; how many bytes, none at the end.
+    /// Gives `add` what comes next on a socket, waiting until something has; how many bytes, none
+    /// at the end.
     ///
     /// # Errors
     /// Of the socket.
@@ -192,7 +198,8 @@ impl Shared {
         !self.questions.borrow().is_empty()
     }
 
-    /// Begins the end: no client is read any more, and the event loop stops when all writes are done, at `latest` though.
+    /// Begins the end: no client is read any more, and the event loop stops when all writes are
+    /// done, at `latest` though.
     pub(crate) fn stop(&self, latest: Instant) {
         self.stopping.set(Some(latest));
         self.driver().stop();
@@ -216,7 +223,8 @@ impl Shared {
                          request_throttle_max_requests={bound} allows; raise it, or 0 for no bound"
                     ),
                     None => tracing::info!(
-                        "clients with unanswered requests have to wait: {under_way} requests are under way, above \
+                        "clients with unanswered requests have to wait: {under_way} requests are \
+                         under way, above \
                          this server's {} of globalOutstandingLimit; raise it",
                         limits.outstanding
                     ),
@@ -224,7 +232,8 @@ impl Shared {
             }
             ClientNote::OpWaitedTooLong { waited, op_wait_max } => tracing::warn!(
                 "refused a request (-127) that had waited {} ms for its turn, more than \
-                 throttled_op_wait_time={}; raise it or request_throttle_max_requests, or set it to 0",
+                 throttled_op_wait_time={}; raise it or request_throttle_max_requests, or set it \
+                 to 0",
                 waited.as_millis(),
                 op_wait_max.as_millis()
             ),
@@ -234,11 +243,14 @@ impl Shared {
         }
     }
 
-    /// Says which limit has refused a request whose answer or transaction would have been too large.
+    /// Says which limit has refused a request whose answer or transaction would have been too
+    /// large.
     pub(crate) fn note_too_large(&self) {
         tracing::warn!(
-            "refused a request (-5): what it asks for would be larger than {} bytes, which one answer or \
-             transaction may have (at least 64 MiB, and half as much again as jute.maxbuffer); ask for less \
+            "refused a request (-5): what it asks for would be larger than {} bytes, which one \
+             answer or \
+             transaction may have (at least 64 MiB, and half as much again as jute.maxbuffer); ask \
+             for less \
              at once, or raise jute.maxbuffer",
             self.settings.core.limits.record_bytes
         );

@@ -107,11 +107,13 @@ impl Site {
             }
             Site::ClientHops => (
                 "client.hops",
-                "one client in four is cut off behind an answer to a handshake or setWatches, or an event",
+                "one client in four is cut off behind an answer to a handshake or setWatches, or \
+                 an event",
             ),
             Site::LogSlow => (
                 "log.slow",
-                "whoever writes the log pauses behind each batch, and much is proposed and not committed",
+                "whoever writes the log pauses behind each batch, and much is proposed and not \
+                 committed",
             ),
             Site::SnapshotSlow => (
                 "snapshot.slow",

@@ -182,7 +182,8 @@ pub struct Flags {
 }
 
 const AFTER_HELP: &str = "Exit codes: 0 passed, 1 safety violation, 2 bad usage, 3 liveness \
-violation, 4 panic, 5 determinism, 6 simulator self-check, 7 inconclusive, 130 interrupted. Without --seed, --seeds, \
+violation, 4 panic, 5 determinism, 6 simulator self-check, 7 inconclusive, 130 interrupted. \
+Without --seed, --seeds, \
 --runs, --for or --cpu, seed 1 is run. The guide is docs/simulator.md.";
 
 /// Commands other than simulating.
@@ -597,8 +598,10 @@ mod tests {
 
     #[test]
     fn repro_line_parses_to_the_same_run() {
-        let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --without Z1,L2 --servers 3 --clients 3 \
-                     --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost --buggify only=batch,sync.snap --fork SyncSnap#2/7,9.500s/1";
+        let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --without Z1,L2 \
+            --servers 3 --clients 3 \
+                     --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost \
+                     --buggify only=batch,sync.snap --fork SyncSnap#2/7,9.500s/1";
         let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
         let line = flags.repro(&flags.job(42, &flags.pinned().expect("ok")));
         let (_, args) = line.split_once(" -- ").expect("separated");

@@ -272,7 +272,8 @@ impl Fault {
             Fault::ClientRestart => (
                 "client.restart",
                 Every(12_000),
-                "a client's process ends, and another goes on with its session and timeout of its own",
+                "a client's process ends, and another goes on with its session and timeout of its \
+                 own",
             ),
             Fault::NetRogue => (
                 "net.rogue",
@@ -285,12 +286,14 @@ impl Fault {
             Fault::NetStragglers => (
                 "net.stragglers",
                 Every(15_000),
-                "a leader and some followers are cut off, and come back one by one to other leaders",
+                "a leader and some followers are cut off, and come back one by one to other \
+                 leaders",
             ),
             Fault::DiskRot => (
                 "disk.rot",
                 Every(20_000),
-                "what was durable is damaged when a server starts again, where the others can spare it",
+                "what was durable is damaged when a server starts again, where the others can \
+                 spare it",
             ),
             Fault::NodeStop => (
                 "node.stop",

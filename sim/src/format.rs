@@ -26,7 +26,8 @@ pub fn check(wanted: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "--format {wanted}: in this build seeds have the format {current}, and are other runs: check out the revision \
+        "--format {wanted}: in this build seeds have the format {current}, and are other runs: \
+         check out the revision \
          that was printed with the failure, or use a schedule, which outlives changes of format"
     ))
 }

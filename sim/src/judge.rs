@@ -275,7 +275,8 @@ impl Check {
     pub const ELECTIONS: Check = Check {
         class: Class::Liveness,
         id: "L6",
-        sentence: "elections settle within few rounds and messages once nothing goes wrong any more",
+        sentence: "elections settle within few rounds and messages once nothing goes wrong any \
+            more",
     };
     /// All servers reach the same state once writes have ended.
     pub const CONVERGES: Check = Check {

@@ -169,7 +169,8 @@ fn say_idle(schedule: &Schedule) {
     for step in idle.iter().take(NAMED) {
         let line = step.line();
         say(&format!(
-            "{line} has hit nobody: what it would hit was not there, or its choices name nobody (missing ones are 0)\n"
+            "{line} has hit nobody: what it would hit was not there, or its choices name nobody \
+             (missing ones are 0)\n"
         ));
     }
     if idle.len() > NAMED {

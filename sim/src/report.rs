@@ -168,9 +168,12 @@ pub fn stats(totals: &Totals) -> String {
     let peak = run::peak_memory().map_or("unknown".to_owned(), |n| (n >> 20).to_string());
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     format!(
-        "virtual s per CPU s   {}\nevents per CPU s      {}\nsteps per CPU s       {}\nclient calls \
-         per CPU s {}\ncommits per CPU s     {}\nelections per CPU s   {}\nfaults per virtual min {:.1}\nchecks per event      \
-         {:.1}\npeak memory, MiB      {peak}\ncores of the machine  {cores}\nmore of speed         sim speed\n",
+        "virtual s per CPU s   {}\nevents per CPU s      {}\nsteps per CPU s       {}\nclient \
+         calls \
+         per CPU s {}\ncommits per CPU s     {}\nelections per CPU s   {}\nfaults per virtual min \
+         {:.1}\nchecks per event      \
+         {:.1}\npeak memory, MiB      {peak}\ncores of the machine  {cores}\nmore of \
+         speed         sim speed\n",
         totals.virtual_ns / cpu,
         per_second(totals.events),
         per_second(totals.tally.counts.steps),
@@ -187,7 +190,8 @@ pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
     let hint = match (flags.html.is_some(), flags.shrink) {
         _ if differs(report) => "",
         (false, false) => {
-            "To see it drawn, add --html run.html; to see the least that fails like this, add --shrink.\n"
+            "To see it drawn, add --html run.html; to see the least that fails like this, add \
+             --shrink.\n"
         }
         (false, true) => "To see it drawn, add --html run.html.\n",
         (true, false) => "To see the least that fails like this, add --shrink.\n",

@@ -13,7 +13,8 @@ use crate::faults::Fault;
 /// Columns of the diagram.
 const COLUMNS: u64 = 100;
 const HALF: usize = 50;
-const LEGEND: &str = "L leads, f follows (l, : not serving yet), ? looks for a leader, - is down, z stands still, # partition";
+const LEGEND: &str = "L leads, f follows (l, : not serving yet), ? looks for a leader, - is down, \
+    z stands still, # partition";
 
 /// The role of a server. If several occur within one column of the diagram, the first of these is
 /// shown.

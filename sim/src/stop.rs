@@ -72,7 +72,8 @@ impl Break {
             let names = marks.chain(judge::promises().into_iter().map(str::to_owned));
             let like = nearest(name, names).map_or(String::new(), |name| format!(" ({name}?)"));
             return Err(format!(
-                "no mark and no promise is called that{like}; `--at-mark list` prints all marks, docs/oracles.md \
+                "no mark and no promise is called that{like}; `--at-mark list` prints all marks, \
+                 docs/oracles.md \
                  has the promises"
             ));
         };
@@ -132,7 +133,8 @@ mod tests {
         }
         assert_eq!(
             Break::parse("SyncTrunk"),
-            Err("no mark and no promise is called that (SyncTrunc?); `--at-mark list` prints all marks, \
+            Err("no mark and no promise is called that (SyncTrunc?); `--at-mark list` prints all \
+                marks, \
                  docs/oracles.md has the promises"
                 .to_owned())
         );

@@ -256,7 +256,8 @@ fn happened(report: &Report) -> String {
     let written: u64 =
         report.outcome.roles.reigns().iter().map(|reign| u64::from(reign.last.counter())).sum();
     format!(
-        "{} transactions; {}, {} expired; {}; {} truncated, {} snapshots taken over; {} messages between \
+        "{} transactions; {}, {} expired; {}; {} truncated, {} snapshots taken over; {} messages \
+         between \
          servers",
         grouped(written),
         plural(counts.sessions, "session"),
@@ -308,7 +309,8 @@ fn healed(report: &Report) -> String {
         some => format!("{some}; the healed ones serve"),
     };
     format!(
-        "{who}, and every session writes, {} after the last fault ({} allowed); {} by {} notifications",
+        "{who}, and every session writes, {} after the last fault ({} allowed); {} by {} \
+         notifications",
         short(Instant(liveness.took)),
         short(Instant(liveness.bound)),
         plural(liveness.reigns, "new leader"),

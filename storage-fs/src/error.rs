@@ -119,7 +119,8 @@ impl fmt::Display for StoreError {
             }
             StoreError::Damaged { what, place } => write!(
                 f,
-                "{place} is damaged: {what}; going on could lose acknowledged writes, so the files are \
+                "{place} is damaged: {what}; going on could lose acknowledged writes, so the files \
+                 are \
                  left as they are"
             ),
             StoreError::UnknownVersion { file, found, known } => write!(

@@ -69,7 +69,8 @@ impl fmt::Display for Note {
             ),
             Note::OldSegmentSetAside { file, aside, why } => write!(
                 f,
-                "{file} is damaged ({why}): set aside as {aside}; it lies before the newest snapshot \
+                "{file} is damaged ({why}): set aside as {aside}; it lies before the newest \
+                 snapshot \
                  and is not needed, but no learner can be served from it"
             ),
             Note::LogReplaced { end, snapshot } => write!(

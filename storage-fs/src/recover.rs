@@ -271,7 +271,8 @@ fn check_last_write<V: Vfs>(log: &Log<V>, base: Zxid) -> Result<(), StoreError> 
         return Ok(());
     }
     Err(segment.file.damaged(format!(
-        "the batch at byte {}, behind transaction {}, is not readable, though it was written to its \
+        "the batch at byte {}, behind transaction {}, is not readable, though it was written to \
+         its \
          end and the machine has not been started again since",
         place.offset, place.last
     )))

@@ -87,7 +87,8 @@ impl fmt::Display for TooMany {
         };
         write!(
             f,
-            "its auth packets show more than {most} {of_what}, the most that one connection may have; use fewer, or \
+            "its auth packets show more than {most} {of_what}, the most that one connection may \
+             have; use fewer, or \
              several connections"
         )
     }

@@ -1,6 +1,8 @@
-//! Who may connect, and how much may be under way: what one connection may do because of all others.
+//! Who may connect, and how much may be under way: what one connection may do because of all
+//! others.
 //!
-//! Owns the counts of connections and the queue of `request_throttle_max_requests`. Must not know bytes.
+//! Owns the counts of connections and the queue of `request_throttle_max_requests`. Must not know
+//! bytes.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -64,8 +66,8 @@ impl Admission {
 
 /// How many requests a connection that waits for `unanswered` answers may add to what is under way.
 ///
-/// Above `globalOutstandingLimit` only connections that wait for nothing are read, one request at a time (THR-01); at
-/// `request_throttle_max_requests` none is (THR-06).
+/// Above `globalOutstandingLimit` only connections that wait for nothing are read, one request at a
+/// time (THR-01); at `request_throttle_max_requests` none is (THR-06).
 pub(super) fn share(limits: &ClientLimits, load: &Load, unanswered: u32) -> u32 {
     let under_way = load.requests;
     let fair = match (limits.outstanding + 1).saturating_sub(under_way) {
@@ -77,7 +79,8 @@ pub(super) fn share(limits: &ClientLimits, load: &Load, unanswered: u32) -> u32 
     u32::try_from(fair.min(left)).unwrap_or(u32::MAX)
 }
 
-/// Are there connections that wait for `request_throttle_max_requests`, and does it matter how long (THR-06, THR-07)?
+/// Are there connections that wait for `request_throttle_max_requests`, and does it matter how long
+/// (THR-06, THR-07)?
 pub(super) fn is_wait_timed(limits: &ClientLimits, load: &Load) -> bool {
     let timed = limits.op_wait_max.is_some() || limits.drop_stale;
     timed && limits.throttle_max_requests.is_some_and(|bound| load.requests >= bound)
@@ -90,11 +93,13 @@ impl fmt::Display for TooManyConnections {
         match self {
             TooManyConnections::Altogether(bound) => write!(
                 f,
-                "{bound} connections are all that maxCnxns={bound} allows; raise it, or 0 for no bound"
+                "{bound} connections are all that maxCnxns={bound} allows; raise it, or 0 for no \
+                 bound"
             ),
             TooManyConnections::FromAddress(bound) => write!(
                 f,
-                "{bound} connections from its address are all that maxClientCnxns={bound} allows; raise it, or 0 for \
+                "{bound} connections from its address are all that maxClientCnxns={bound} allows; \
+                 raise it, or 0 for \
                  no bound"
             ),
         }

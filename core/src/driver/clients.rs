@@ -1,9 +1,10 @@
 //! Connections of clients: bytes in, inputs for the core out; what the core answers in, bytes out.
 //!
-//! Owns what stands between sockets and the core, and the bounds on it. Must not decide what an answer is, nor see a socket.
+//! Owns what stands between sockets and the core, and the bounds on it. Must not decide what an
+//! answer is, nor see a socket.
 //!
-//! Invariants: requests reach the core in the order of their bytes, and output leaves in the order in which it was queued; a
-//! fault ends its connection and disturbs no other.
+//! Invariants: requests reach the core in the order of their bytes, and output leaves in the order
+//! in which it was queued; a fault ends its connection and disturbs no other.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,8 +22,8 @@ use crate::ids::{ConnId, Instant, SessionId, WallMs};
 use crate::io::{ClientCommand, ClientEvent, Now};
 use crate::wire::{Id, Word};
 
-/// Connections whose events are offered to their sockets in a turn: a change that ten thousand clients hear of is to hold up
-/// nobody else's request for longer than some milliseconds.
+/// Connections whose events are offered to their sockets in a turn: a change that ten thousand
+/// clients hear of is to hold up nobody else's request for longer than some milliseconds.
 const NOTIFIED_PER_TURN: usize = 256;
 
 /// All connections of clients.
@@ -49,8 +50,8 @@ pub enum Interest {
     Read,
     /// Leave what comes in the socket.
     Wait,
-    /// Let the last output leave, say that nothing follows, and wait a little for the client to do the same; then
-    /// [`Clients::forget`].
+    /// Let the last output leave, say that nothing follows, and wait a little for the client to do
+    /// the same; then [`Clients::forget`].
     Shutdown,
     /// Close it at once; then [`Clients::forget`].
     Close,
@@ -107,8 +108,8 @@ impl Clients {
         }
     }
 
-    /// A client has connected from this address. `id` is not that of another connection, ever; `more` is what its socket shows
-    /// of it beside its address.
+    /// A client has connected from this address. `id` is not that of another connection, ever;
+    /// `more` is what its socket shows of it beside its address.
     ///
     /// # Errors
     /// There are too many connections: this one is to be closed at once.
@@ -185,7 +186,8 @@ impl Clients {
         }
     }
 
-    /// A connection for which [`Clients::interest`] may say something else than before; some are named twice, or are gone.
+    /// A connection for which [`Clients::interest`] may say something else than before; some are
+    /// named twice, or are gone.
     pub fn next_changed(&mut self) -> Option<ConnId> {
         self.common.changed.pop()
     }
@@ -202,7 +204,8 @@ impl Clients {
         conn.close
     }
 
-    /// A connection that has output to be offered to its socket; none where that is all for this turn.
+    /// A connection that has output to be offered to its socket; none where that is all for this
+    /// turn.
     pub fn next_to_flush(&mut self) -> Option<ConnId> {
         loop {
             let id = match self.answered.pop_front() {
@@ -238,7 +241,8 @@ impl Clients {
         }
     }
 
-    /// The socket takes no more for now. Is that so since this call, so that the host has to begin to wait for it?
+    /// The socket takes no more for now. Is that so since this call, so that the host has to begin
+    /// to wait for it?
     pub fn block(&mut self, id: ConnId) -> bool {
         let Some(conn) = self.conns.get_mut(&id) else { return false };
         if let Some(why) = conn.holds_too_much(self.common.limits.event_bytes) {
@@ -314,7 +318,8 @@ impl Clients {
         })
     }
 
-    /// Since when a client waits for an answer, if it does: the oldest handshake or request that was read.
+    /// Since when a client waits for an answer, if it does: the oldest handshake or request that
+    /// was read.
     pub fn waiting_since(&self, id: ConnId) -> Option<Instant> {
         self.conns.get(&id).and_then(Conn::waiting_since)
     }
@@ -481,7 +486,8 @@ impl Clients {
         self.admit_next();
     }
 
-    /// Connections that wait for `request_throttle_max_requests` look again, as many as there is room for.
+    /// Connections that wait for `request_throttle_max_requests` look again, as many as there is
+    /// room for.
     fn admit_next(&mut self) {
         let Some(bound) = self.common.limits.throttle_max_requests else { return };
         let mut room = bound.saturating_sub(self.common.metrics.load.requests);
@@ -495,8 +501,8 @@ impl Clients {
         }
     }
 
-    /// What has come is at fault. If it came right behind the handshake, that is answered first, as ZooKeeper does, which
-    /// reads nothing else before.
+    /// What has come is at fault. If it came right behind the handshake, that is answered first, as
+    /// ZooKeeper does, which reads nothing else before.
     fn refuse(&mut self, id: ConnId, why: ConnCloseReason) {
         match self.conns.get_mut(&id) {
             Some(conn) if conn.awaits_handshake() => {

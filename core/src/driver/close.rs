@@ -87,19 +87,22 @@ impl fmt::Display for ConnCloseReason {
             }
             ConnCloseReason::Throttled => write!(
                 f,
-                "more clients connect at once than connection_throttle_tokens, _fill_time and _fill_count \
+                "more clients connect at once than connection_throttle_tokens, _fill_time and \
+                 _fill_count \
                  let in; raise them, or set tokens to 0"
             ),
             ConnCloseReason::Stale { waited, timeout } => write!(
                 f,
-                "a request had waited {} ms for its turn, longer than its session's timeout of {} ms \
+                "a request had waited {} ms for its turn, longer than its session's timeout of {} \
+                 ms \
                  (request_stale_latency_check); raise request_throttle_max_requests",
                 waited.as_millis(),
                 timeout.as_millis()
             ),
             ConnCloseReason::TooLarge { length, under_way, bound } => write!(
                 f,
-                "a request of {length} bytes is large (largeRequestThreshold), and {under_way} bytes of \
+                "a request of {length} bytes is large (largeRequestThreshold), and {under_way} \
+                 bytes of \
                  large ones are under way already; raise largeRequestMaxBytes={bound}"
             ),
             ConnCloseReason::Malformed(malformed @ Malformed::FrameLength { length, limit }) => {
@@ -119,19 +122,22 @@ impl fmt::Display for ConnCloseReason {
             }
             ConnCloseReason::Events { bytes } => write!(
                 f,
-                "{bytes} bytes of events wait for its client, which does not take them; when it comes back, it \
+                "{bytes} bytes of events wait for its client, which does not take them; when it \
+                 comes back, it \
                  hears of what has changed"
             ),
             ConnCloseReason::Answers { bytes } => write!(
                 f,
-                "{bytes} bytes of answers wait for its client, which does not take them; let it ask for less at once"
+                "{bytes} bytes of answers wait for its client, which does not take them; let it \
+                 ask for less at once"
             ),
             ConnCloseReason::Broken(error) => write!(f, "{error}"),
         }
     }
 }
 
-/// What a length that cannot be right is the beginning of, if people and probes often send it to this port.
+/// What a length that cannot be right is the beginning of, if people and probes often send it to
+/// this port.
 fn protocol_of(length: i32) -> Option<&'static str> {
     match &length.to_be_bytes() {
         b"GET " | b"HEAD" | b"POST" | b"PUT " | b"DELE" | b"OPTI" | b"CONN" | b"TRAC" | b"PATC"
@@ -163,7 +169,8 @@ mod tests {
         check([0x16, 3, 1, 2], tls);
         check(
             *b"get ",
-            "frame length 1734702112 is not within 0..=1048575 (jute.maxbuffer); if it is no mistake, raise \
+            "frame length 1734702112 is not within 0..=1048575 (jute.maxbuffer); if it is no \
+             mistake, raise \
              it here and at the clients",
         );
         check([0xff; 4], "frame length -1 is not within 0..=1048575 (jute.maxbuffer)");

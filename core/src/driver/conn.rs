@@ -1,6 +1,8 @@
-//! One connection of a client: what has come on it, what is to leave, what it still owes answers for.
+//! One connection of a client: what has come on it, what is to leave, what it still owes answers
+//! for.
 //!
-//! Owns the state of the connection and its counters. Must not look at other connections: `clients` does.
+//! Owns the state of the connection and its counters. Must not look at other connections: `clients`
+//! does.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -20,8 +22,8 @@ use crate::wire::{ClientFrames, ConnectRequest, Id};
 /// Requests that one connection hands over in a turn: a pipelining client fills few turns.
 const BURST: u32 = 128;
 
-/// Time between two events to the core that say that a client which is not read takes its output: far below any session's
-/// timeout.
+/// Time between two events to the core that say that a client which is not read takes its output:
+/// far below any session's timeout.
 const HEARD_PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -50,7 +52,8 @@ pub(super) struct Conn {
     told: Instant,
     /// Requests are not read for now.
     pub(super) paused: bool,
-    /// It is not read only because of what others have under way, and how long that lasts matters (THR-06, THR-07).
+    /// It is not read only because of what others have under way, and how long that lasts matters
+    /// (THR-06, THR-07).
     pub(super) wait_timed: bool,
     /// It waits for `request_throttle_max_requests`.
     pub(super) in_throttle_queue: bool,
@@ -92,7 +95,8 @@ pub(super) enum Phase {
     Handshake(ConnectRequest),
     /// The core knows it.
     Open,
-    /// The core knows nothing of it, or has been told that it is closed. May output on its way still leave?
+    /// The core knows nothing of it, or has been told that it is closed. May output on its way
+    /// still leave?
     Closed { graceful: bool },
 }
 
@@ -182,8 +186,9 @@ impl Conn {
         self.waiting_bytes.get_or_insert((now, self.buffer.len()));
     }
 
-    /// How many requests it may hand over, were it alone. Fewer are under way where answers are large, so that they cannot
-    /// pile up far beyond the bound on output: those behind a write, or behind the handshake, are answered together.
+    /// How many requests it may hand over, were it alone. Fewer are under way where answers are
+    /// large, so that they cannot pile up far beyond the bound on output: those behind a write, or
+    /// behind the handshake, are answered together.
     pub(super) fn own_window(&self, output_bytes: usize, requests_max: u32) -> u32 {
         if self.output.len() > output_bytes {
             return 0;
@@ -222,8 +227,8 @@ impl Conn {
         self.arrivals.push_back(arrival);
     }
 
-    /// One request less to answer; when it arrived. Replies need not come in the order of requests (a refused auth overtakes
-    /// a write), so for a single one this is off; the sum is not.
+    /// One request less to answer; when it arrived. Replies need not come in the order of requests
+    /// (a refused auth overtakes a write), so for a single one this is off; the sum is not.
     fn answered(&mut self, load: &mut Load) -> Option<Instant> {
         let arrival = self.arrivals.front_mut()?;
         self.unanswered -= 1;
@@ -244,8 +249,8 @@ impl Conn {
             self.arrivals.drain(..).map(|arrival| u64::from(arrival.large)).sum::<u64>();
     }
 
-    /// Queues what the core has to say. `Close` and `Complaint` queue nothing. How the connection is due from now on, if it
-    /// was less so.
+    /// Queues what the core has to say. `Close` and `Complaint` queue nothing. How the connection
+    /// is due from now on, if it was less so.
     pub(super) fn queue(
         &mut self,
         command: &ClientCommand,
@@ -265,7 +270,8 @@ impl Conn {
                 }
                 (bytes, Due::Answered)
             }
-            // What setWatches finds is asked for: a client that has missed much must be able to hear of it.
+            // What setWatches finds is asked for: a client that has missed much must be able to
+            // hear of it.
             ClientCommand::Event(event) if event.zxid.is_none() => {
                 (self.output.add(|out| event.encode(out)), Due::Notified)
             }
@@ -310,8 +316,8 @@ impl Conn {
         (bytes > self.output_max).then_some(ConnCloseReason::Answers { bytes })
     }
 
-    /// The client has taken output. Is the core to be told? Its pings wait behind what it has asked for (SESS-05): an honest
-    /// client on a slow line must not lose its session.
+    /// The client has taken output. Is the core to be told? Its pings wait behind what it has asked
+    /// for (SESS-05): an honest client on a slow line must not lose its session.
     pub(super) fn took_output(&mut self, bytes: usize, now: Instant) -> bool {
         self.output.leave(bytes);
         let tells = self.paused && self.phase == Phase::Open && now.since(self.told) >= HEARD_PAUSE;

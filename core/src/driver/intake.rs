@@ -1,7 +1,7 @@
 //! What has come on a connection, from bytes to inputs of the core, as far as the bounds allow.
 //!
-//! Owns what connections share: the bounds on all of them, the queue of inputs, the counters. Must not write output, nor end
-//! a connection: `clients` does.
+//! Owns what connections share: the bounds on all of them, the queue of inputs, the counters. Must
+//! not write output, nor end a connection: `clients` does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -236,7 +236,8 @@ impl Conn {
         room
     }
 
-    /// Judges the next frame by its length, before all of it has come: if it is large, how many bytes it has (THR-04).
+    /// Judges the next frame by its length, before all of it has come: if it is large, how many
+    /// bytes it has (THR-04).
     fn check_length(&self, common: &mut Common) -> Result<Option<u32>, ConnCloseReason> {
         let Common { limits, metrics, .. } = common;
         let Some(LargeRequests { above, bytes: bound }) = limits.large else {
@@ -257,7 +258,8 @@ impl Conn {
         Ok(Some(length))
     }
 
-    /// The request that the next bytes of the buffer were, `length` of them; refused where it has waited too long.
+    /// The request that the next bytes of the buffer were, `length` of them; refused where it has
+    /// waited too long.
     fn after_wait(
         &mut self,
         frame: RequestFrame,

@@ -18,29 +18,33 @@ pub struct ClientLimits {
     pub connections: Option<usize>,
     /// `nio.sessionlessCnxnTimeout`: time for a handshake or a four-letter word (WIRE-17).
     pub sessionless_timeout: Duration,
-    /// `globalOutstandingLimit`, divided among the servers: unanswered requests above which a connection that has some
-    /// is not read (THR-01).
+    /// `globalOutstandingLimit`, divided among the servers: unanswered requests above which a
+    /// connection that has some is not read (THR-01).
     pub outstanding: u64,
-    /// `request_throttle_max_requests`: unanswered requests at which no connection is read; none is no bound (THR-06).
+    /// `request_throttle_max_requests`: unanswered requests at which no connection is read; none is
+    /// no bound (THR-06).
     pub throttle_max_requests: Option<u64>,
-    /// `throttled_op_wait_time`: how long a request may wait because of `throttle_max_requests`; none is as long as it
-    /// takes (THR-07).
+    /// `throttled_op_wait_time`: how long a request may wait because of `throttle_max_requests`;
+    /// none is as long as it takes (THR-07).
     pub op_wait_max: Option<Duration>,
-    /// `request_stale_latency_check`, unless `request_throttle_drop_stale` is off: a client is disconnected whose request
-    /// has waited there for longer than its session may be silent (THR-06).
+    /// `request_stale_latency_check`, unless `request_throttle_drop_stale` is off: a client is
+    /// disconnected whose request has waited there for longer than its session may be silent
+    /// (THR-06).
     pub drop_stale: bool,
     /// `largeRequestThreshold` and `largeRequestMaxBytes`: none is no bound (THR-04).
     pub large: Option<LargeRequests>,
     /// `connection_throttle_*` (THR-05).
     pub throttle: ThrottleOptions,
-    /// Does the four-letter word `stmk` come with the mask that it sets? Where the word is refused, nothing is awaited.
+    /// Does the four-letter word `stmk` come with the mask that it sets? Where the word is refused,
+    /// nothing is awaited.
     pub reads_trace_mask: bool,
-    /// Bytes of queued output above which a connection is not read: its client does not take the answers that it has asked
-    /// for. While it takes some, its session lives. Default 4 MiB, room for a few of the largest answers that a default
-    /// `jute.maxbuffer` allows.
+    /// Bytes of queued output above which a connection is not read: its client does not take the
+    /// answers that it has asked for. While it takes some, its session lives. Default 4 MiB, room
+    /// for a few of the largest answers that a default `jute.maxbuffer` allows.
     pub output_bytes: usize,
-    /// Bytes of queued events above which a connection is closed: other clients decide how many events there are. A client
-    /// that comes back learns by setWatches what it has missed. Default 10 MiB.
+    /// Bytes of queued events above which a connection is closed: other clients decide how many
+    /// events there are. A client that comes back learns by setWatches what it has missed. Default
+    /// 10 MiB.
     pub event_bytes: u64,
 }
 

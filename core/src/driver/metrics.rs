@@ -1,4 +1,5 @@
-//! What has gone over the wire: the figures of `srvr`, `mntr` and `cons` that only the driver knows.
+//! What has gone over the wire: the figures of `srvr`, `mntr` and `cons` that only the driver
+//! knows.
 //!
 //! Owns the counting. Must not decide anything.
 
@@ -114,7 +115,8 @@ impl ConnStats {
         }
     }
 
-    /// The answer to a handshake is sent. ZooKeeper counts only new sessions among what a connection has done.
+    /// The answer to a handshake is sent. ZooKeeper counts only new sessions among what a
+    /// connection has done.
     pub fn connected(&mut self, new: bool, arrival: Instant, now: Instant) {
         if new {
             self.last_op = Some(CREATE_SESSION);
@@ -136,7 +138,8 @@ impl Served {
 /// ZooKeeper's number for what it makes of a handshake.
 const CREATE_SESSION: i32 = -10;
 
-/// Number of an operation that says who the client is: these are answered apart and do not count as what it did.
+/// Number of an operation that says who the client is: these are answered apart and do not count as
+/// what it did.
 const AUTH: [i32; 2] = [100, 102];
 
 /// ZooKeeper's four letters for an operation (`lop`).

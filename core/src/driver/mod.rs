@@ -1,9 +1,10 @@
-//! The half of every driver that has no sockets: what comes from clients and other servers and leaves to them, and whose turn
-//! it is.
+//! The half of every driver that has no sockets: what comes from clients and other servers and
+//! leaves to them, and whose turn it is.
 //!
-//! Owns the bytes of all connections in both directions, the bounds on what the other ends may take up, and the order in which
-//! inputs reach the [`Server`]. It may delay, drop and refuse; it takes no protocol decision. Must not see a socket, a file
-//! or a clock: the host has those, and calls this.
+//! Owns the bytes of all connections in both directions, the bounds on what the other ends may take
+//! up, and the order in which inputs reach the [`Server`]. It may delay, drop and refuse; it takes
+//! no protocol decision. Must not see a socket, a file or a clock: the host has those, and calls
+//! this.
 
 mod admission;
 mod clients;
@@ -41,11 +42,11 @@ pub use socket::SocketId;
 /// How much is done in a turn before its orders are handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TurnLimits {
-    /// Inputs of other servers, and as many of clients: bounds the delay of the first by the work of the others. Default
-    /// 4,096.
+    /// Inputs of other servers, and as many of clients: bounds the delay of the first by the work
+    /// of the others. Default 4,096.
     pub inputs: usize,
-    /// Units of work, as the core counts them, after which a turn takes no more from servers, or from clients. One input is
-    /// not interrupted. Default 10,000, some ten milliseconds.
+    /// Units of work, as the core counts them, after which a turn takes no more from servers, or
+    /// from clients. One input is not interrupted. Default 10,000, some ten milliseconds.
     pub units: u64,
 }
 
@@ -110,7 +111,8 @@ impl Driver {
         }
     }
 
-    /// Something has come from the disk or from another server. Inputs of clients and deadlines are the driver's own affair.
+    /// Something has come from the disk or from another server. Inputs of clients and deadlines are
+    /// the driver's own affair.
     pub fn push(&mut self, input: Input) {
         match input {
             Input::Disk(event) => self.disk.push_back(event),
@@ -124,17 +126,17 @@ impl Driver {
         self.stops = true;
     }
 
-    /// Begins a turn. Then: [`Driver::next_input`] as long as there is one, each given to [`Server::step`]; then
-    /// [`Driver::deliver`].
+    /// Begins a turn. Then: [`Driver::next_input`] as long as there is one, each given to
+    /// [`Server::step`]; then [`Driver::deliver`].
     pub fn begin_turn(&mut self, now: Now) {
         self.turn = Turn::default();
         self.clients.begin_turn(now.mono);
         self.peers.begin_turn(now.mono);
     }
 
-    /// The next input of this turn; `cost` is what the one before has cost, in units. First what the disk has done, then some
-    /// of what has come from servers and from clients, then the deadline of the server: however much clients ask for, the
-    /// others have their turn.
+    /// The next input of this turn; `cost` is what the one before has cost, in units. First what
+    /// the disk has done, then some of what has come from servers and from clients, then the
+    /// deadline of the server: however much clients ask for, the others have their turn.
     pub fn next_input(&mut self, now: Now, server: &Server, cost: u64) -> Option<Input> {
         let Turn { stage, .. } = self.turn;
         self.turn.spent += cost;
@@ -175,8 +177,8 @@ impl Driver {
         std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
     }
 
-    /// Takes what the core has for clients and other servers: the host offers it to their sockets, see
-    /// [`Driver::next_to_flush`], and opens connections, see [`Peers::next_dial`].
+    /// Takes what the core has for clients and other servers: the host offers it to their sockets,
+    /// see [`Driver::next_to_flush`], and opens connections, see [`Peers::next_dial`].
     pub fn deliver(&mut self, now: Now, server: &Server, out: &mut Outbox) {
         let reads = server.pressure() == Pressure::Accept && !self.stops;
         self.clients.deliver(&mut out.clients, reads, now.mono);

@@ -6,13 +6,15 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, BytesMut};
 
-/// A chunk that has had so many bytes gets no more, and is given back when they have left. So what is queued is not copied when more
-/// comes; and the empty chunk that is kept for the next answer costs little.
+/// A chunk that has had so many bytes gets no more, and is given back when they have left. So what
+/// is queued is not copied when more comes; and the empty chunk that is kept for the next answer
+/// costs little.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// Each of whole answers and events, the first without what has left of it; all but the last are full.
+    /// Each of whole answers and events, the first without what has left of it; all but the last
+    /// are full.
     chunks: VecDeque<Chunk>,
     /// Bytes in all of them.
     length: usize,

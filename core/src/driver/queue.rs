@@ -1,16 +1,19 @@
 //! Which client's input comes next.
 //!
-//! Owns the order between clients; the inputs of each stay as they came. Must not know what an input means.
+//! Owns the order between clients; the inputs of each stay as they came. Must not know what an
+//! input means.
 //!
-//! Of the clients that wait, the one comes next for whom least work was done, in the units that the core counts. So whoever
-//! asks for little waits for one request of somebody else, and not behind all that others have asked for before.
+//! Of the clients that wait, the one comes next for whom least work was done, in the units that the
+//! core counts. So whoever asks for little waits for one request of somebody else, and not behind
+//! all that others have asked for before.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::ConnId;
 use crate::io::{ClientEvent, Input};
 
-/// Units that one client may have done in a row: as long as requests are cheap, those of one client share a turn.
+/// Units that one client may have done in a row: as long as requests are cheap, those of one client
+/// share a turn.
 const QUANTUM: u64 = 256;
 
 /// Inputs of clients that have arrived.
@@ -92,8 +95,8 @@ impl FairQueue {
         Input::Client(conn, event)
     }
 
-    /// The driver turns to other things; the last input of a client has cost so much. What that client has not got done waits
-    /// before what has come since.
+    /// The driver turns to other things; the last input of a client has cost so much. What that
+    /// client has not got done waits before what has come since.
     pub(super) fn end_turn(&mut self, cost: u64) {
         let Some(Turn { conn, mut events, used, .. }) = self.current.take() else { return };
         if let Some(client) = self.clients.get_mut(&conn) {
@@ -115,7 +118,8 @@ impl FairQueue {
         self.clients.is_empty()
     }
 
-    /// Between turns: clients of which something has come that waits for its turn; each once, until more comes.
+    /// Between turns: clients of which something has come that waits for its turn; each once, until
+    /// more comes.
     pub(super) fn unheard(&mut self) -> Vec<ConnId> {
         let waiting = self.turns.iter().map(|(_, conn)| *conn);
         let clients = &mut self.clients;
@@ -235,7 +239,8 @@ mod tests {
             assert!(matches!(next, Some(Input::Client(B, _))), "{next:?}");
             last = 2;
         }
-        // Having been idle, it has nothing saved up, and having asked for much, the other one is not forgotten.
+        // Having been idle, it has nothing saved up, and having asked for much, the other one is
+        // not forgotten.
         assert!(matches!(queue.next(last), Some(Input::Client(A, _))));
     }
 

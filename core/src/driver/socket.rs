@@ -1,4 +1,5 @@
-//! One view of all sockets: what the host does with a socket is the same for clients and for other servers.
+//! One view of all sockets: what the host does with a socket is the same for clients and for other
+//! servers.
 //!
 //! Owns which connection a socket belongs to. Must not know what is done with the bytes.
 
@@ -49,14 +50,15 @@ impl Driver {
         }
     }
 
-    /// A socket for which [`Driver::interest`] may say something else than before; some are named twice, or are gone.
+    /// A socket for which [`Driver::interest`] may say something else than before; some are named
+    /// twice, or are gone.
     pub fn next_changed(&mut self) -> Option<SocketId> {
         let server = self.peers.next_changed().map(SocketId::Server);
         server.or_else(|| self.clients.next_changed().map(SocketId::Client))
     }
 
-    /// A socket to which output is to be offered; none where that is all for this turn. Those of servers come first: clients
-    /// wait for what is sent there.
+    /// A socket to which output is to be offered; none where that is all for this turn. Those of
+    /// servers come first: clients wait for what is sent there.
     pub fn next_to_flush(&mut self) -> Option<SocketId> {
         let server = self.peers.next_to_flush().map(SocketId::Server);
         server.or_else(|| self.clients.next_to_flush().map(SocketId::Client))
@@ -78,7 +80,8 @@ impl Driver {
         }
     }
 
-    /// The socket takes no more for now. Is that so since this call, so that the host has to begin to wait for it?
+    /// The socket takes no more for now. Is that so since this call, so that the host has to begin
+    /// to wait for it?
     pub fn block(&mut self, socket: SocketId) -> bool {
         match socket {
             SocketId::Client(id) => self.clients.block(id),

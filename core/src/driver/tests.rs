@@ -1,4 +1,5 @@
-//! A driver with a server on its own behind it, an ideal disk, and sockets that take as much as a test says.
+//! A driver with a server on its own behind it, an ideal disk, and sockets that take as much as a
+//! test says.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -255,8 +256,8 @@ fn events_that_a_client_does_not_take_are_bounded() {
     assert_eq!(host.interest(writer), Interest::Read);
 }
 
-/// A client that was cut off for the events that it had not taken hears by setWatches what it has missed. If that counted as
-/// well, it would be cut off again and again.
+/// A client that was cut off for the events that it had not taken hears by setWatches what it has
+/// missed. If that counted as well, it would be cut off again and again.
 #[test]
 fn what_set_watches_finds_is_asked_for_and_not_bounded_like_events() {
     let limits = ClientLimits { event_bytes: 100, ..ClientLimits::default() };
@@ -437,8 +438,8 @@ fn other_servers_and_deadlines_have_their_turn_however_much_clients_ask_for() {
     host.receive(modest, &exists(1));
     host.driver.push(Input::Peer(LinkId(1), PeerEvent::Down));
     host.turns(1);
-    // First the other server, then as many requests as fit. The other client's still waits when its session would expire: it
-    // counts as heard.
+    // First the other server, then as many requests as fit. The other client's still waits when its
+    // session would expire: it counts as heard.
     assert!(matches!(host.inputs[0], Input::Peer(..)) && host.inputs.len() < 15);
     let heard = Input::Client(modest, ClientEvent::Heard);
     assert!(host.inputs.contains(&heard), "{:?}", host.inputs);

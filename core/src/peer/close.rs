@@ -165,7 +165,8 @@ impl fmt::Display for StepDownReason {
             StepDownReason::Epoch => "its epoch is used up",
             StepDownReason::Overtaken => "a later election is under way",
             StepDownReason::LastEpoch => {
-                "all epochs are used up: move the data directories of all servers away, and import their data anew"
+                "all epochs are used up: move the data directories of all servers away, and import \
+                 their data anew"
             }
         })
     }

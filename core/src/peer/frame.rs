@@ -228,13 +228,15 @@ impl fmt::Display for BadFrame {
             BadFrame::Stranger => write!(f, "not a Zabkeeper server: the greeting is unknown"),
             BadFrame::Length(length, bound) => write!(
                 f,
-                "a frame of {length} bytes, at most {bound} are accepted here; jute.maxbuffer has to be the same on all \
+                "a frame of {length} bytes, at most {bound} are accepted here; jute.maxbuffer has \
+                 to be the same on all \
                  servers"
             ),
             BadFrame::Checksum => write!(f, "the checksum is wrong"),
             BadFrame::Signature => write!(
                 f,
-                "a frame without the right signature: somebody changes, repeats or inserts what the other server sends"
+                "a frame without the right signature: somebody changes, repeats or inserts what \
+                 the other server sends"
             ),
             BadFrame::Content => write!(f, "a frame that is no message"),
         }

@@ -512,21 +512,25 @@ impl fmt::Display for Refusal {
             Refusal::Malformed(bad) => write!(f, "{bad}"),
             Refusal::Version(lowest, highest) => write!(
                 f,
-                "it speaks the peer protocol's versions {lowest} to {highest}, this server {VERSION_MIN} to {VERSION}: \
+                "it speaks the peer protocol's versions {lowest} to {highest}, this server \
+                 {VERSION_MIN} to {VERSION}: \
                  run the same release on all servers"
             ),
             Refusal::Channel(0) => write!(
                 f,
-                "it is an election connection on a quorum port: compare the ports of both server lines"
+                "it is an election connection on a quorum port: compare the ports of both server \
+                 lines"
             ),
             Refusal::Channel(1) => write!(
                 f,
-                "it is a quorum connection on an election port: compare the ports of both server lines"
+                "it is a quorum connection on an election port: compare the ports of both server \
+                 lines"
             ),
             Refusal::Channel(number) => write!(f, "channel {number} does not exist"),
             Refusal::WrongServer { meant, reached } => write!(
                 f,
-                "it was meant for server {meant} and reached server {reached}: compare the lines server.{meant} \
+                "it was meant for server {meant} and reached server {reached}: compare the lines \
+                 server.{meant} \
                  and server.{reached} on both servers"
             ),
             Refusal::Unlisted(id) => {
@@ -534,34 +538,41 @@ impl fmt::Display for Refusal {
             }
             Refusal::UnlistedThere(id) => write!(
                 f,
-                "server {id} does not list this server as another one: compare its server lines and the myid files"
+                "server {id} does not list this server as another one: compare its server lines \
+                 and the myid files"
             ),
             Refusal::OtherEnsemble { server, theirs, ours } => write!(
                 f,
-                "server {server} belongs to another ensemble: id {theirs:016x}, this one is {ours:016x}: \
-                 one of both has a foreign data directory, or was empty and has begun an ensemble of its own; move the \
+                "server {server} belongs to another ensemble: id {theirs:016x}, this one is \
+                 {ours:016x}: \
+                 one of both has a foreign data directory, or was empty and has begun an ensemble \
+                 of its own; move the \
                  directory away on that server and start it again"
             ),
             Refusal::NoSecretHere(id) => write!(
                 f,
-                "server {id} talks only to servers that know the ensemble's secret, and this one has none: set \
+                "server {id} talks only to servers that know the ensemble's secret, and this one \
+                 has none: set \
                  quorum.secretFile to a file with the same secret here"
             ),
             Refusal::NoSecretThere(id) => write!(
                 f,
-                "server {id} has no secret, and quorum.secretRequired=true here: set quorum.secretFile on it, or \
+                "server {id} has no secret, and quorum.secretRequired=true here: set \
+                 quorum.secretFile on it, or \
                  quorum.secretRequired=false here until all servers have one"
             ),
             Refusal::WrongSecret(id) => write!(
                 f,
-                "server {id} has another secret: compare the files that quorum.secretFile names on both servers"
+                "server {id} has another secret: compare the files that quorum.secretFile names on \
+                 both servers"
             ),
             Refusal::Busy(id) => {
                 write!(f, "server {id} has another connection already, or it comes too often")
             }
             Refusal::Unknown(id, verdict) => write!(
                 f,
-                "server {id} refuses it for a reason that this release does not know (number {verdict}); its log says \
+                "server {id} refuses it for a reason that this release does not know (number \
+                 {verdict}); its log says \
                  why"
             ),
         }

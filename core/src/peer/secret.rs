@@ -64,7 +64,8 @@ impl Secrets {
             .find(|n| !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(n))
         {
             Some(bytes) => Err(format!(
-                "holds a secret of {bytes} bytes; {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} are needed: {make}"
+                "holds a secret of {bytes} bytes; {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} are \
+                 needed: {make}"
             )),
             None => Ok(Secrets(secrets)),
         }

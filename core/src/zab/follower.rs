@@ -311,7 +311,8 @@ impl Follower {
             let promised = state.accepted_epoch;
             return self.refuse(
                 LinkCloseReason::Incompatible(format!(
-                    "this server has promised epoch {promised}, and the others know of {epoch}: move its data directory away \
+                    "this server has promised epoch {promised}, and the others know of {epoch}: \
+                     move its data directory away \
                      and start it, so that it is filled anew"
                 )),
                 cx,
@@ -347,7 +348,8 @@ impl Follower {
         };
         if self.keeps_data {
             cx.mark(Mark::EnsembleDiffers);
-            let what = "the leader has no data, and its epoch is later than that of the data here: stop the servers without \
+            let what = "the leader has no data, and its epoch is later than that of the data here: \
+                stop the servers without \
                         data, remove their data directories, and start them after this one";
             return self.refuse(LinkCloseReason::Incompatible(what.to_owned()), cx);
         }

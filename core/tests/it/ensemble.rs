@@ -719,7 +719,8 @@ impl Play {
                 continue;
             };
             self.say(format!(
-                "s{id} {:?}{} epochs={}/{} applied={} committed={} durable={} appended={} nodes={} sessions={}{}{}",
+                "s{id} {:?}{} epochs={}/{} applied={} committed={} durable={} appended={} nodes={} \
+                 sessions={}{}{}",
                 s.mode,
                 if s.serving { " serving" } else { "" },
                 s.accepted_epoch,

@@ -206,7 +206,8 @@ fn secret_file(keys: &mut Properties) -> Result<Option<SecretFile>, BadSetting> 
     if let (None, Some(required)) = (&path, required)
         && required.value == "true"
     {
-        let what = "there is no secret to require: name its file, as quorum.secretFile=/etc/zabkeeper/secret";
+        let what = "there is no secret to require: name its file, as \
+            quorum.secretFile=/etc/zabkeeper/secret";
         return Err(keys.refuse(&required, what));
     }
     Ok(path.zip(entry).map(|(path, entry)| SecretFile { path: path.into(), entry }))

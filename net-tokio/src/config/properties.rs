@@ -67,7 +67,8 @@ impl Properties {
             match pair.fault {
                 None => {}
                 Some(Fault::Unicode) => {
-                    let what = "\\u has to be followed by four hexadecimal digits, as in \\u00e9; write \
+                    let what = "\\u has to be followed by four hexadecimal digits, as in \\u00e9; \
+                        write \
                                 \\\\ for a backslash";
                     return Err(all.refuse(&entry, what));
                 }
@@ -435,7 +436,8 @@ mod tests {
         let mut read =
             Properties::read("zoo.cfg", "snapCount=7\nzookeeper.maxCnxns=3").expect("reads");
         let flags = "-server -Dzookeeper.snapCount=9 -Dzookeeper.maxCnxns=3 -Djute.maxbuffer=1 \
-                     -Djute.maxbuffer=2 -DsnapCount=1 -Dzookeeper.tickTime=5 -Dzookeeper.nope -Dmine=1";
+                     -Djute.maxbuffer=2 -DsnapCount=1 -Dzookeeper.tickTime=5 -Dzookeeper.nope \
+                     -Dmine=1";
         read.add_flags("SERVER_JVMFLAGS", flags).expect("reads");
         assert_eq!(
             read.warnings,
@@ -443,7 +445,8 @@ mod tests {
                 "SERVER_JVMFLAGS: -Dzookeeper.nope=: unknown key, ignored; is it spelt right?",
                 "SERVER_JVMFLAGS: -Dzookeeper.tickTime=5: ignored: only zoo.cfg can say this",
                 "SERVER_JVMFLAGS: -DsnapCount=1: ignored: write -Dzookeeper. in front of it",
-                "SERVER_JVMFLAGS: -Dzookeeper.snapCount=9: line 1 of zoo.cfg says otherwise and counts",
+                "SERVER_JVMFLAGS: -Dzookeeper.snapCount=9: line 1 of zoo.cfg says otherwise and \
+                 counts",
             ]
         );
         for (key, value) in [("snapCount", "7"), ("maxCnxns", "3"), ("jute.maxbuffer", "2")] {
@@ -472,7 +475,8 @@ mod tests {
         assert_eq!(read("a=1\na=2\\n3"), Ok(vec![warning.to_owned()]), "in one line");
         assert_eq!(
             read("\nssl.password=\\u12").map_err(|error| error.to_string()),
-            Err("zoo.cfg:2: ssl.password=(not shown): \\u has to be followed by four hexadecimal digits, as in \
+            Err("zoo.cfg:2: ssl.password=(not shown): \\u has to be followed by four hexadecimal \
+                digits, as in \
                  \\u00e9; write \\\\ for a backslash"
                 .to_owned())
         );

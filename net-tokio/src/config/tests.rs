@@ -81,7 +81,8 @@ fn client_address_and_data_directories() {
     check(
         "clientPort=66000",
         address,
-        "zoo.cfg:3: clientPort=66000: out of range 0 to 65535; use a port, such as 2181, or 0 for any that is free",
+        "zoo.cfg:3: clientPort=66000: out of range 0 to 65535; use a port, such as 2181, or 0 for \
+         any that is free",
     );
 }
 
@@ -119,7 +120,8 @@ fn connection_limits() {
     check(
         "maxCnxns=-1",
         show,
-        "zoo.cfg:3: maxCnxns=-1: out of range 0 to 2147483647; use a number of connections, or 0 for no bound",
+        "zoo.cfg:3: maxCnxns=-1: out of range 0 to 2147483647; use a number of connections, or 0 \
+         for no bound",
     );
 }
 
@@ -192,12 +194,14 @@ fn ensemble_settings() {
     for (text, expected) in [
         (
             "server.4=d:2888",
-            "zoo.cfg:6: server.4=d:2888: write server.N=host:2888:3888, with ;2181 behind it for the \
+            "zoo.cfg:6: server.4=d:2888: write server.N=host:2888:3888, with ;2181 behind it for \
+             the \
              client port",
         ),
         (
             "server.4=[::1:2888:3888",
-            "zoo.cfg:6: server.4=[::1:2888:3888: write server.N=host:2888:3888, with ;2181 behind it \
+            "zoo.cfg:6: server.4=[::1:2888:3888: write server.N=host:2888:3888, with ;2181 behind \
+             it \
              for the client port",
         ),
         (
@@ -207,12 +211,14 @@ fn ensemble_settings() {
         ),
         (
             "server.4=d:1:2|e:1:2",
-            "zoo.cfg:6: server.4=d:1:2|e:1:2: several addresses for a server come with a later version",
+            "zoo.cfg:6: server.4=d:1:2|e:1:2: several addresses for a server come with a later \
+             version",
         ),
         ("server.02=d:1:2", "zoo.cfg:6: server.02=d:1:2: a second line for server 2"),
         (
             "group.1=1:2:3",
-            "zoo.cfg:6: group.1=1:2:3: groups and weights come with a later version: every server has \
+            "zoo.cfg:6: group.1=1:2:3: groups and weights come with a later version: every server \
+             has \
              one vote",
         ),
         (
@@ -250,7 +256,8 @@ fn myid_selects_the_server() {
     check(Ok("one"), "/d/myid: \"one\" has no server.N line; use one of 1, 2");
     check(
         Err(io::ErrorKind::NotFound.into()),
-        "/d/myid: cannot be read: entity not found; write the number of this server into it, one of 1, 2",
+        "/d/myid: cannot be read: entity not found; write the number of this server into it, one \
+         of 1, 2",
     );
 }
 
@@ -393,7 +400,8 @@ fn local_session_and_node_settings() {
          zookeeper.znode.container.maxPerMinute=6\nznode.container.maxNeverUsedIntervalMs=7\n\
          localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true",
         show,
-        "zoo.cfg:8: localSessionsEnabled=true: has no effect: all sessions of a server on its own are global\n\
+        "zoo.cfg:8: localSessionsEnabled=true: has no effect: all sessions of a server on its own \
+         are global\n\
          true true 5 6 7 SessionOptions { local: false, upgrade: false }",
     );
     for (lines, expected) in [
@@ -410,12 +418,14 @@ fn local_session_and_node_settings() {
     check(
         "znode.container.maxPerMinute=0",
         show,
-        "zoo.cfg:3: znode.container.maxPerMinute=0: out of range 1 to 2147483647; use a number of nodes, such as 10000",
+        "zoo.cfg:3: znode.container.maxPerMinute=0: out of range 1 to 2147483647; use a number of \
+         nodes, such as 10000",
     );
     check(
         "server.255=a:2888:3888\nextendedTypesEnabled=true",
         show,
-        "zoo.cfg:4: extendedTypesEnabled=true: sessions of server 255 would look like nodes with a time to live; \
+        "zoo.cfg:4: extendedTypesEnabled=true: sessions of server 255 would look like nodes with a \
+         time to live; \
          give it a number up to 254 (myid), or leave extendedTypesEnabled out",
     );
 }
@@ -431,9 +441,11 @@ fn authentication_settings() {
          X509AuthenticationProvider.superUser=CN=boss\nensembleAuthName=a, b\nskipACL=yes\n\
          enforce.auth.enabled=true\nenforce.auth.schemes=ensemble, ip",
         show,
-        "AuthOptions { super_digest: Some(\"super:D/InIHSb7yEEbrWz8b9l71RjZJU=\"), digest_disabled: true, \
+        "AuthOptions { super_digest: Some(\"super:D/InIHSb7yEEbrWz8b9l71RjZJU=\"), \
+         digest_disabled: true, \
          digest_alg: Sha256, x509_super_user: Some(\"CN=boss\"), x509: false, ensemble: true, \
-         ensemble_names: [\"a\", \"b\"], skip_acl: true, required_schemes: [\"ensemble\", \"ip\"], key: false }",
+         ensemble_names: [\"a\", \"b\"], skip_acl: true, required_schemes: [\"ensemble\", \"ip\"], \
+         key: false }",
     );
     let schemes =
         |s: &Settings| format!("{:?} {}", s.core.auth.required_schemes, s.core.auth.skip_acl);
@@ -445,7 +457,8 @@ fn authentication_settings() {
         ),
         (
             "enforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl",
-            "zoo.cfg:4: enforce.auth.schemes=digest,sasl: there is no scheme sasl here; use digest, ip",
+            "zoo.cfg:4: enforce.auth.schemes=digest,sasl: there is no scheme sasl here; use \
+             digest, ip",
         ),
         (
             "DigestAuthenticationProvider.enabled=false\nenforce.auth.enabled=true\n\
@@ -455,7 +468,8 @@ fn authentication_settings() {
         ("skipACL=true", "zoo.cfg:3: skipACL=true: use yes or no"),
         (
             "DigestAuthenticationProvider.digestAlg=SHA3-256",
-            "zoo.cfg:3: DigestAuthenticationProvider.digestAlg=SHA3-256: use SHA1, SHA-256, SHA-512 or MD5",
+            "zoo.cfg:3: DigestAuthenticationProvider.digestAlg=SHA3-256: use SHA1, SHA-256, \
+             SHA-512 or MD5",
         ),
         (
             "DigestAuthenticationProvider.superDigest=secret",
@@ -487,8 +501,10 @@ fn auth_provider_classes_enable_their_schemes() {
     check(
         "authProvider.1=com.example.Ours\nauthProvider.2=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
         show,
-        "zoo.cfg:3: authProvider.1=com.example.Ours: has no effect: a class of Java cannot be loaded\n\
-         zoo.cfg:4: authProvider.2=org.apache.zookeeper.server.auth.SASLAuthenticationProvider: has no \
+        "zoo.cfg:3: authProvider.1=com.example.Ours: has no effect: a class of Java cannot be \
+         loaded\n\
+         zoo.cfg:4: authProvider.2=org.apache.zookeeper.server.auth.SASLAuthenticationProvider: \
+         has no \
          effect yet: SASL comes with a later version\nfalse false",
     );
 }

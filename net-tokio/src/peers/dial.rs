@@ -1,6 +1,7 @@
 //! Opens connections to other servers.
 //!
-//! Owns one attempt: names, addresses, the socket. Must not decide whether there is a next one: the driver does.
+//! Owns one attempt: names, addresses, the socket. Must not decide whether there is a next one: the
+//! driver does.
 
 use std::io;
 use std::rc::Rc;
@@ -16,7 +17,8 @@ use crate::conn::serve_connection;
 use crate::random;
 use crate::shared::Shared;
 
-/// Carries out one order of the driver: one attempt, and the life of the connection that comes of it.
+/// Carries out one order of the driver: one attempt, and the life of the connection that comes of
+/// it.
 pub(crate) async fn dial(shared: Rc<Shared>, PeerDial { link, to, channel }: PeerDial) {
     let ensemble = shared.settings.ensemble.as_ref();
     let stream = match ensemble.and_then(|ensemble| Some((ensemble, ensemble.member(to)?))) {

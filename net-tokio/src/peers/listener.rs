@@ -1,6 +1,7 @@
 //! The quorum and election ports of this server.
 //!
-//! Owns binding and accepting. Must not read from a connection, nor judge who it is: the driver does.
+//! Owns binding and accepting. Must not read from a connection, nor judge who it is: the driver
+//! does.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -37,8 +38,8 @@ pub(crate) struct PeerPort {
     address: SocketAddr,
 }
 
-/// Reserves the ports of this server, so that they are known to be free before data is recovered. Waits for a name that has
-/// no address yet.
+/// Reserves the ports of this server, so that they are known to be free before data is recovered.
+/// Waits for a name that has no address yet.
 ///
 /// # Errors
 /// An address that is not this machine's, or is in use; as a line for the operator.
@@ -96,7 +97,8 @@ fn bind_everywhere(port: u16) -> io::Result<(SocketAddr, TcpSocket)> {
     }
 }
 
-/// Every address that a name has; one that this machine has not got does no harm where another one is.
+/// Every address that a name has; one that this machine has not got does no harm where another one
+/// is.
 fn bind_all(addresses: Vec<SocketAddr>) -> io::Result<Vec<(SocketAddr, TcpSocket)>> {
     let mut bound: Vec<(SocketAddr, TcpSocket)> = Vec::new();
     let mut failure = io::Error::other("the name has no address");

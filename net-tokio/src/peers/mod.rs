@@ -1,7 +1,7 @@
 //! Sockets between servers, and what operators read of them.
 //!
-//! Owns opening and accepting these sockets, and the log's lines about them. Must not decide who is accepted or dialled: the
-//! driver does.
+//! Owns opening and accepting these sockets, and the log's lines about them. Must not decide who is
+//! accepted or dialled: the driver does.
 
 mod dial;
 mod listener;
@@ -21,10 +21,12 @@ use crate::shared::Shared;
 pub(crate) use dial::dial;
 pub(crate) use listener::{bind, listen};
 
-/// How long a connection between servers is silent before the kernel asks whether the other end is there.
+/// How long a connection between servers is silent before the kernel asks whether the other end is
+/// there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// So that a machine that died is noticed at the latest when the core gives it up, also by idle connections.
+/// So that a machine that died is noticed at the latest when the core gives it up, also by idle
+/// connections.
 fn tune(stream: &TcpStream, settings: &Settings) {
     // Messages are written in batches, so waiting to fill packets would only delay them.
     let _best_effort = stream.set_nodelay(true);
@@ -49,7 +51,8 @@ pub(crate) fn troubles(shared: &Shared) -> String {
             }
             (None, Some(own)) if !driver.peers.is_heard(id) => write!(
                 text,
-                "; server {id} has not connected to this server, which its zoo.cfg should have at {own}"
+                "; server {id} has not connected to this server, which its zoo.cfg should have at \
+                 {own}"
             ),
             (None, _) => Ok(()),
         };
@@ -75,7 +78,8 @@ pub(crate) fn log(settings: &Settings, note: &PeerNote) {
         PeerNote::Down { link, server, why } => {
             tracing::info!(%link, server = server.0, "link with server {server} is down: {why}");
         }
-        // Whose port is on the other side is a matter of configuration: says what is wrong with a connection.
+        // Whose port is on the other side is a matter of configuration: says what is wrong with a
+        // connection.
         PeerNote::Rejected { from, why } => {
             tracing::warn!(kind = why.kind(), "closed the connection from {from}: {why}");
         }
@@ -104,15 +108,18 @@ pub(crate) fn warn_without_secret(settings: &Settings) {
     if ensemble.secrets.is_empty() {
         let me = ensemble.member(settings.core.id()).expect("it is one of them");
         tracing::warn!(
-            "whoever reaches the ports {} and {} can act as a server of this ensemble: read and change all data, and stop \
-             the service; this line in zoo.cfg closes them to all but servers with the same secret: \
+            "whoever reaches the ports {} and {} can act as a server of this ensemble: read and \
+             change all data, and stop \
+             the service; this line in zoo.cfg closes them to all but servers with the same \
+             secret: \
              quorum.secretFile=/etc/zabkeeper/secret",
             me.quorum_port,
             me.election_port
         );
     } else if !ensemble.demands_secret {
         tracing::warn!(
-            "quorum.secretRequired=false: servers that do not know the secret are let in; set it to true once all \
+            "quorum.secretRequired=false: servers that do not know the secret are let in; set it \
+             to true once all \
              servers have quorum.secretFile"
         );
     }

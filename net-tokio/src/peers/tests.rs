@@ -1,4 +1,5 @@
-//! The ports for other servers on loopback; what goes over them is tested with the driver and with whole ensembles.
+//! The ports for other servers on loopback; what goes over them is tested with the driver and with
+//! whole ensembles.
 
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -54,7 +55,8 @@ fn address_that_cannot_be_bound_names_its_line() {
         let ensemble = settings("127.0.0.1", [taken, b, c, d]).ensemble.unwrap();
         let error = bind(&ensemble, &ensemble.members[0]).await.err().unwrap();
         let expected = format!(
-            "cannot listen for other servers on 127.0.0.1:{taken}, as server.1 says: Address already \
+            "cannot listen for other servers on 127.0.0.1:{taken}, as server.1 says: Address \
+             already \
              in use (os error 98)"
         );
         assert_eq!(error, expected);

@@ -1,4 +1,5 @@
-//! What words say of connections, sessions and watches: `cons`, `dump`, `stat`'s clients, `wchs`, `wchc`, `wchp`.
+//! What words say of connections, sessions and watches: `cons`, `dump`, `stat`'s clients, `wchs`,
+//! `wchc`, `wchp`.
 //!
 //! Owns these texts. Must not collect what stands in them.
 
@@ -120,7 +121,8 @@ fn session_sets(sessions: &[SessionInfo], now: Now) -> String {
     "Session ".to_owned() + &timed_sets(&sets, now)
 }
 
-/// Connections by the time at which ZooKeeper would close them if nothing came: it looks every so often.
+/// Connections by the time at which ZooKeeper would close them if nothing came: it looks every so
+/// often.
 fn connection_sets(dump: &Dump) -> String {
     let interval = u64::try_from(dump.greeting.as_nanos()).unwrap_or(u64::MAX).max(1);
     let mut sets: BTreeMap<Instant, Vec<String>> = BTreeMap::new();
@@ -157,8 +159,8 @@ pub fn watch_summary(summary: WatchSummary) -> String {
     format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
-/// What `wchc` (FLW-14), `wchp` (FLW-15) and `dump` (FLW-05) list: of pairs, that which several have in common stands once, and
-/// the other one of each below it. It goes on where it has stopped.
+/// What `wchc` (FLW-14), `wchp` (FLW-15) and `dump` (FLW-05) list: of pairs, that which several
+/// have in common stands once, and the other one of each below it. It goes on where it has stopped.
 pub struct Pairs<K> {
     current: Option<K>,
 }

@@ -1,4 +1,5 @@
-//! Dates as ZooKeeper prints them, in UTC: `Sat Nov 21 15:22:00 UTC 2026`, and of its build `2026-11-21 15:22 UTC`.
+//! Dates as ZooKeeper prints them, in UTC: `Sat Nov 21 15:22:00 UTC 2026`, and of its build
+//! `2026-11-21 15:22 UTC`.
 //!
 //! Owns the calendar. Must not read clocks.
 
@@ -29,7 +30,8 @@ pub(super) fn of_build(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
 }
 
-/// Year, month and day of a day since 1970. Years are counted from March on, so that the leap day comes last.
+/// Year, month and day of a day since 1970. Years are counted from March on, so that the leap day
+/// comes last.
 fn civil(days: i64) -> (i64, &'static str, i64) {
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -1,7 +1,7 @@
 //! The answers to four-letter words (FLW): what operators and monitoring read.
 //!
-//! Owns their text, line for line as ZooKeeper 3.9 prints it, as far as the figures exist here. Must not collect the
-//! figures: `report` does.
+//! Owns their text, line for line as ZooKeeper 3.9 prints it, as far as the figures exist here.
+//! Must not collect the figures: `report` does.
 
 mod conns;
 mod date;
@@ -104,7 +104,8 @@ fn mode(status: &Status) -> &'static str {
     }
 }
 
-/// The last transaction that clients see. A leader's epoch shows from the start, before there is one in it.
+/// The last transaction that clients see. A leader's epoch shows from the start, before there is
+/// one in it.
 fn last_zxid(status: &Status) -> Zxid {
     match status.mode {
         Mode::Leader => status.applied.max(Zxid::start_of(status.current_epoch)),
@@ -218,8 +219,8 @@ fn membership(core: &Config, ensemble: &Ensemble) -> String {
     text + "version=0"
 }
 
-/// FLW-06. kazoo reads the version from here. Scripts look for all of ZooKeeper's keys; what Java alone would have is
-/// not available, in ZooKeeper's way of saying so.
+/// FLW-06. kazoo reads the version from here. Scripts look for all of ZooKeeper's keys; what Java
+/// alone would have is not available, in ZooKeeper's way of saying so.
 pub fn envi(env: &Environment) -> String {
     let mut text = format!("Environment:\nzookeeper.version={}\n", version());
     // Java's words for both.

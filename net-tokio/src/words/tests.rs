@@ -1,4 +1,5 @@
-//! The texts, with figures that a running server never has; their shapes are those recorded from ZooKeeper 3.9.4.
+//! The texts, with figures that a running server never has; their shapes are those recorded from
+//! ZooKeeper 3.9.4.
 
 use std::net::SocketAddr;
 
@@ -165,7 +166,8 @@ fn flw_01_11_and_16_in_an_ensemble() {
     }
 }
 
-/// The version ends in the date of the build. Parsers of others go by this form: go-zookeeper's, Metricbeat's.
+/// The version ends in the date of the build. Parsers of others go by this form: go-zookeeper's,
+/// Metricbeat's.
 #[test]
 fn flw_06_11_12_and_16_the_version_has_the_form_of_zookeeper() {
     let form = |text: &str| -> String {
@@ -181,7 +183,8 @@ fn flw_06_11_12_and_16_the_version_has_the_form_of_zookeeper() {
     assert!(ours.starts_with("3.9.4-zabkeeper-"), "{ours}");
 }
 
-/// Which lines ZooKeeper 3.9.4 has for whom, and in which order: recorded from one server and from three.
+/// Which lines ZooKeeper 3.9.4 has for whom, and in which order: recorded from one server and from
+/// three.
 #[test]
 fn flw_16_mntr_has_lines_of_zookeeper_in_its_order() {
     let recorded = include_str!("../../tests/golden/mntr-3.9.4.txt");
@@ -201,7 +204,8 @@ fn flw_16_mntr_has_lines_of_zookeeper_in_its_order() {
     }
 }
 
-/// With the values of a real leader as soon as it leads, but for sizes: its transactions are encoded in another way.
+/// With the values of a real leader as soon as it leads, but for sizes: its transactions are
+/// encoded in another way.
 #[test]
 fn flw_11_and_16_a_leader_says_what_only_it_knows() {
     let text = check_in_ensemble(mntr, Mode::Leader);
@@ -281,7 +285,8 @@ fn flw_06_envi() {
     let text = envi(&Environment { user, memory: Some([370, 512]), ..Environment::default() });
     assert!(text.starts_with("Environment:\nzookeeper.version=3.9.4-zabkeeper-"), "{text}");
     let recorded = "zookeeper.version host.name java.version java.vendor java.home java.class.path \
-                    java.library.path java.io.tmpdir java.compiler os.name os.arch os.version user.name \
+                    java.library.path java.io.tmpdir java.compiler os.name os.arch os.version \
+                    user.name \
                     user.home user.dir os.memory.free os.memory.max os.memory.total";
     let lines = text.lines().skip(1);
     let keys: Vec<&str> = lines.map(|line| line.split('=').next().expect("has a key")).collect();

@@ -48,7 +48,8 @@ fn connections_wait_and_leave_descriptors_to_the_log() {
     assert_eq!(client.call(create("/a", b"", 0)).0, 0);
 
     let crowd: Vec<Raw> = (0..400).map(|_| Raw::connect(server.port)).collect();
-    let line = "clients that connect have to wait: but for a reserve of 37, all 150 descriptors are in use";
+    let line = "clients that connect have to wait: but for a reserve of 37, all 150 descriptors \
+        are in use";
     server.await_line(&[&"WARN", &line]);
     let before = (files(dir.path(), "log."), files(dir.path(), "snapshot."));
     for _ in 0..1000 {

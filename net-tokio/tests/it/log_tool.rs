@@ -58,7 +58,8 @@ fn log_inspect_names_inapplicable_transaction_and_log_cut_removes_it() {
     assert_eq!(status, Some(3), "{said}");
     for word in [
         format!(
-            "transaction {bad} of session 0x5 (delete /none) cannot be applied: /none does not exist"
+            "transaction {bad} of session 0x5 (delete /none) cannot be applied: /none does not \
+             exist"
         ),
         format!("zabkeeper log cut {data} --after {last}"),
         format!("zabkeeper log inspect {data}"),

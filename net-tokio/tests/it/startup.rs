@@ -91,7 +91,8 @@ fn ipv6_client_address_may_have_brackets() {
     let file = configure(port, dir.path(), "clientPortAddress=[::1]");
     let mut server = Server::spawn(command(&file), port);
     let expected = format!(
-        "Zabkeeper listens on [::1]:{port}: try `echo srvr | nc ::1 {port}` or `zkCli.sh -server [::1]:{port}`\n"
+        "Zabkeeper listens on [::1]:{port}: try `echo srvr | nc ::1 {port}` or `zkCli.sh -server \
+         [::1]:{port}`\n"
     );
     assert_eq!(server.first_line(), expected);
 }
@@ -161,7 +162,8 @@ fn missing_directory_without_autocreate_is_status_3() {
         let (code, text) = refused(&file);
         assert_eq!(code, Some(3), "{text}");
         let expected = format!(
-            "there is no folder {}, and datadir.autocreate=false keeps a server from starting empty: mount the \
+            "there is no folder {}, and datadir.autocreate=false keeps a server from starting \
+             empty: mount the \
              disk of dataDir, or create that folder",
             data.join("zabkeeper").display()
         );

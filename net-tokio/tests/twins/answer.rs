@@ -98,7 +98,8 @@ impl Names {
         let [length, children] = [from.int()?, from.int()?];
         let pzxid = from.long()?;
         Some(format!(
-            "{{czxid {} mzxid {} ctime {} mtime {} version {version} cversion {cversion} aversion {aversion} \
+            "{{czxid {} mzxid {} ctime {} mtime {} version {version} cversion {cversion} aversion \
+             {aversion} \
              owner {} length {length} children {children} pzxid {}}}",
             self.zxid(czxid),
             self.zxid(mzxid),
@@ -125,7 +126,8 @@ impl Names {
             password => show(password),
         };
         let line = format!(
-            "handshake version {version} timeout {timeout_ms} session {} password {judged} rest {:?}",
+            "handshake version {version} timeout {timeout_ms} session {} password {judged} rest \
+             {:?}",
             self.session(id),
             from.0
         );

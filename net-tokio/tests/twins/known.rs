@@ -21,7 +21,8 @@ pub(crate) struct Known {
 pub(crate) const DIFFERENCES: &[Known] = &[
     Known {
         name: "reconnect with a wrong password",
-        why: "ZooKeeper closes the owner's connection before it looks at the password: anyone who knows an id could \
+        why: "ZooKeeper closes the owner's connection before it looks at the password: anyone who \
+            knows an id could \
               throw out its owner. We look first (HS-09).",
         parts: false,
         applies: |step, real, ours| {
@@ -33,7 +34,8 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     },
     Known {
         name: "internal operations from clients",
-        why: "createSession, deleteContainer and error are for servers; ZooKeeper takes them from anybody (OP-20, OP-N10).",
+        why: "createSession, deleteContainer and error are for servers; ZooKeeper takes them from \
+            anybody (OP-20, OP-N10).",
         parts: false,
         applies: |step, _, ours| {
             step.requests().iter().any(|request| matches!(request.op, -10 | -1 | 20))
@@ -42,7 +44,8 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     },
     Known {
         name: "connections that watch",
-        why: "ZooKeeper counts a connection whose watches have all fired until it closes (WATCH-28).",
+        why: "ZooKeeper counts a connection whose watches have all fired until it closes \
+            (WATCH-28).",
         parts: false,
         applies: |step, real, ours| {
             let number = |line: &str| -> Option<u64> {
@@ -56,7 +59,8 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     },
     Known {
         name: "null within an access control list",
-        why: "ZooKeeper finds it when it first compares it with something, which depends on the entries before it. Here a \
+        why: "ZooKeeper finds it when it first compares it with something, which depends on the \
+            entries before it. Here a \
               list with one is no record (WIRE-01).",
         parts: true,
         applies: |step, real, ours| {
@@ -69,7 +73,8 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     },
     Known {
         name: "a list on its way",
-        why: "Until a setACL is committed, ZooKeeper goes by the list before it: what is sent right behind it is allowed, or \
+        why: "Until a setACL is committed, ZooKeeper goes by the list before it: what is sent \
+            right behind it is allowed, or \
               refused, by a list that is gone. Here the new one holds at once (DATA-08).",
         parts: true,
         applies: |step, real, ours| {
@@ -82,7 +87,8 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     },
     Known {
         name: "null among the paths to watch",
-        why: "ZooKeeper does what stands before it in a setWatches, and then answers -5; a null to watch for good it keeps. \
+        why: "ZooKeeper does what stands before it in a setWatches, and then answers -5; a null to \
+            watch for good it keeps. \
               Here a list with one is no record (OP-101, OP-105).",
         parts: true,
         applies: |step, real, ours| {

@@ -36,7 +36,8 @@ pub struct Lines {
 }
 
 const LEGEND: &str = "\
-A line for each change, and twice a second where only positions have changed. A group of columns for each server:
+A line for each change, and twice a second where only positions have changed. A group of columns \
+for each server:
   role      L leads, f follows; l and : the same, not serving yet or any more; ? looks for a leader, - is down
   epoch     of its history; with a ! behind it where it has promised another than it has (see the words)
   commit    what it knows to be committed: epoch.counter; * marks the server whose line it is

@@ -51,7 +51,8 @@ impl Client {
             let late = next.0 > ping_by.min(leave_by);
             let evidence = || {
                 format!(
-                    "client {}: sent at {sent}, heard at {heard}, a timeout of {} ms: and it waits until {next}",
+                    "client {}: sent at {sent}, heard at {heard}, a timeout of {} ms: and it waits \
+                     until {next}",
                     self.id.0,
                     timeout / 1_000_000
                 )

@@ -1,6 +1,7 @@
 //! The clocks of one machine: a monotonic one that runs fast or slow, and a wall clock that jumps.
 //!
-//! Owns the translation between virtual time and a server's time. Must not know what either is used for.
+//! Owns the translation between virtual time and a server's time. Must not know what either is used
+//! for.
 
 use zabkeeper_core::{Instant, Now, WallMs};
 

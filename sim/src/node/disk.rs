@@ -1,7 +1,8 @@
-//! What a machine's disk holds: what a crash has taken from it, its damage, its replacement, and the ground truth.
+//! What a machine's disk holds: what a crash has taken from it, its damage, its replacement, and
+//! the ground truth.
 //!
-//! Owns what is done to it from outside, and what is counted and told of it. Must not decide when any of it happens.
-//! How a disk behaves is in `fs`, how it is read back in `truth`.
+//! Owns what is done to it from outside, and what is counted and told of it. Must not decide when
+//! any of it happens. How a disk behaves is in `fs`, how it is read back in `truth`.
 
 use zabkeeper_core::{Epoch, Instant, Zxid};
 
@@ -65,16 +66,17 @@ impl Node {
         true
     }
 
-    /// The store refuses what has rotted: could it do with what has not? Each slot of the state file is whole in itself, and an
-    /// older snapshot will do where the log goes on from there.
+    /// The store refuses what has rotted: could it do with what has not? Each slot of the state
+    /// file is whole in itself, and an older snapshot will do where the log goes on from there.
     pub(super) fn could_recover(&self, now: Instant) -> bool {
         let is_log = |file: &String| file != truth::STATE && !is_snapshot(file);
         !self.rotten.iter().any(is_log)
             && truth::opens_without(&self.disk.borrow(), now, &self.rotten, self.store)
     }
 
-    /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each must be a disk that
-    /// the commands given so far explain; the best case is not always the longer log, as a cut may be under way.
+    /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each
+    /// must be a disk that the commands given so far explain; the best case is not always the
+    /// longer log, as a cut may be under way.
     pub fn examine(&mut self, shared: &mut Shared) -> Option<(Zxid, u64)> {
         let process = self.process()?;
         if process.server().status().serving {
@@ -147,7 +149,8 @@ impl Node {
         truth::examine(&self.disk.borrow(), shared.now, luck, &self.alone, self.store, |_| ())
     }
 
-    /// Of one that is gone for good: nobody is there to compare with, but its disk must be one that can be recovered.
+    /// Of one that is gone for good: nobody is there to compare with, but its disk must be one that
+    /// can be recovered.
     pub fn examine_left(&self, shared: &mut Shared) {
         if self.rot != Rot::No {
             return;

@@ -1,7 +1,7 @@
 //! How a process or its machine ends.
 //!
-//! Owns what that takes with it: connections, what the disk keeps, what is known of the end of the log. Must not decide when it
-//! happens.
+//! Owns what that takes with it: connections, what the disk keeps, what is known of the end of the
+//! log. Must not decide when it happens.
 
 use zabkeeper_core::{ConnId, Instant};
 
@@ -40,7 +40,8 @@ impl Node {
         &mut self.dice
     }
 
-    /// The process ends as it is told to: now for all others, and for its disk when that has done what it was given.
+    /// The process ends as it is told to: now for all others, and for its disk when that has done
+    /// what it was given.
     pub fn stop(&mut self, fate: Dice, shared: &mut Shared) {
         let Phase::Up(process) = &mut self.phase else {
             return;
@@ -105,8 +106,8 @@ impl Node {
         shared.observe(Observation::Stopped { server: id });
     }
 
-    /// A killed process' kernel resets its connections; a machine without power says nothing, and a partition keeps
-    /// what is said from arriving.
+    /// A killed process' kernel resets its connections; a machine without power says nothing, and a
+    /// partition keeps what is said from arriving.
     fn abandon_connections(&mut self, shared: &mut Shared) {
         let me = Party::Server(self.id);
         let mine: Vec<(ConnId, End, Party)> = shared

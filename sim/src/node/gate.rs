@@ -1,7 +1,8 @@
 //! How many clients may connect, counted beside the server's own throttle (THR-05).
 //!
-//! Owns two buckets: one that gets its tokens as soon as they are due, and one that gets them late and loses fractions, as
-//! Java's may. Whoever is let in must have found enough in the first; whoever is refused must not have in the second.
+//! Owns two buckets: one that gets its tokens as soon as they are due, and one that gets them late
+//! and loses fractions, as Java's may. Whoever is let in must have found enough in the first;
+//! whoever is refused must not have in the second.
 
 use std::time::Duration;
 
@@ -98,7 +99,8 @@ impl Gate {
         }
         let passed = now.since(self.at).as_nanos();
         self.at = now;
-        // Time that has filled nothing yet counts later: up to one filling, which a bucket that was full gets as well.
+        // Time that has filled nothing yet counts later: up to one filling, which a bucket that was
+        // full gets as well.
         let filling = self.per_fill * self.fill_ns;
         self.most = (self.most + passed * self.per_fill).min(self.capacity + filling);
         // Half of each filling may be lost, and the last one is not there yet.

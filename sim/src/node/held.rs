@@ -1,4 +1,5 @@
-//! What only a look into a server and its disk shows: tree, sessions, watches, links, files, log. In words, for dumps.
+//! What only a look into a server and its disk shows: tree, sessions, watches, links, files, log.
+//! In words, for dumps.
 //!
 //! Owns the wording. Must not touch what it looks at, nor any stream of randomness.
 
@@ -78,14 +79,18 @@ impl Node {
 fn of_server(server: &Server) -> String {
     let status = server.status();
     let mut text = format!(
-        "tree         {} nodes with {} bytes, {} of them ephemeral; digest with sessions {:016x}\nbacklog      {:?}\n",
+        "tree         {} nodes with {} bytes, {} of them ephemeral; digest with sessions \
+         {:016x}\nbacklog      {:?}\n",
         status.nodes,
         status.data_bytes,
         status.ephemerals,
         server.digest(),
         server.backlog()
     );
-    text.push_str("\nsessions, of everybody and then its own local ones (a leader knows at which server they are)\n");
+    text.push_str(
+        "\nsessions, of everybody and then its own local ones (a leader knows at which \
+        server they are)\n",
+    );
     let ephemerals: BTreeMap<_, Vec<&str>> =
         server.ephemerals().map(|(session, paths)| (session, paths.collect())).collect();
     let everybodys = server.sessions().into_iter().map(|session| (session, ""));

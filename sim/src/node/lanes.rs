@@ -1,4 +1,5 @@
-//! The three disk workers of one server: batches of commands run by the real store, laid out in virtual time.
+//! The three disk workers of one server: batches of commands run by the real store, laid out in
+//! virtual time.
 //!
 //! Owns what waits for a worker and what it is doing. Must not know what the commands are for.
 
@@ -145,8 +146,9 @@ impl Lanes {
         ends
     }
 
-    /// How long a worker that has done its work takes to say so, ns. The one that writes snapshots has no time for that where
-    /// more waits already: pieces of a leader's snapshot come faster than a server's own, which come one by one.
+    /// How long a worker that has done its work takes to say so, ns. The one that writes snapshots
+    /// has no time for that where more waits already: pieces of a leader's snapshot come faster
+    /// than a server's own, which come one by one.
     fn pause(&mut self, lane: Lane, shared: &Shared) -> u64 {
         let server = &shared.options.server;
         let longest_us = match lane {
@@ -157,7 +159,8 @@ impl Lanes {
         if longest_us > 0 { self.pauses.range(0, longest_us * 1_000) } else { 0 }
     }
 
-    /// What is done rarely leaves disks that one would hardly see otherwise: they are looked at between its operations.
+    /// What is done rarely leaves disks that one would hardly see otherwise: they are looked at
+    /// between its operations.
     fn plan_looks(&mut self, batch: &[DiskCommand], disk: &RefCell<Disk>, shared: &mut Shared) {
         let looks: u64 = batch.iter().map(|command| self.looks_at(command)).sum();
         let spans = if looks > 0 { disk.borrow().spans() } else { Vec::new() };
@@ -237,7 +240,8 @@ impl Lanes {
         shared.at(end, Event::LaneDone { server, life, lane: Lane::Log });
     }
 
-    /// Records where the log ends, from then on. Gives what the worker says, and when it has finished.
+    /// Records where the log ends, from then on. Gives what the worker says, and when it has
+    /// finished.
     fn record_end(
         &mut self,
         from: Instant,
@@ -260,7 +264,8 @@ impl Lanes {
         (said, end)
     }
 
-    /// The process stops: the log's worker does what it was given, and records the end of the log. Gives when that is done.
+    /// The process stops: the log's worker does what it was given, and records the end of the log.
+    /// Gives when that is done.
     pub(super) fn close(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
         let begin = self.busy_until.max(shared.now);
         let waiting = std::mem::take(&mut self.waiting[Lane::Log as usize]);

@@ -1,7 +1,8 @@
 //! One simulated machine: a disk that outlives the process, clocks, and at most one server process.
 //!
-//! Owns switching on and recovery. Must not decide when they happen. The end is in `end`, the process itself, and the driver's
-//! loop around the real server, in `process`, what its disk holds in `disk`.
+//! Owns switching on and recovery. Must not decide when they happen. The end is in `end`, the
+//! process itself, and the driver's loop around the real server, in `process`, what its disk holds
+//! in `disk`.
 
 mod clock;
 mod disk;
@@ -330,7 +331,8 @@ impl Node {
         shared.note(Kind::Life, (id.0, life), told.as_bytes(), || {
             let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
             format!(
-                "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, {}{}{notes}",
+                "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, \
+                 {}{}{notes}",
                 state.accepted_epoch,
                 state.current_epoch,
                 match state.snapshot {
@@ -373,7 +375,8 @@ impl Node {
         }
     }
 
-    /// The store does not open. That is right only if the disk has just said an error, or if it is damaged.
+    /// The store does not open. That is right only if the disk has just said an error, or if it is
+    /// damaged.
     fn refused_to_open(&mut self, why: &str, shared: &mut Shared) {
         let (server, life) = (self.id, self.life);
         if self.disk.borrow().failed().is_none() {
@@ -459,7 +462,8 @@ impl Node {
         }
     }
 
-    /// How an attempt to have a link with another server went. Says whether anybody is there to be told.
+    /// How an attempt to have a link with another server went. Says whether anybody is there to be
+    /// told.
     pub fn dialled(
         &mut self,
         life: u64,
@@ -514,7 +518,8 @@ impl Node {
         }
     }
 
-    /// Nothing disturbs it any more: it is as fast as it can be, a pause ends now, and no step is cut short.
+    /// Nothing disturbs it any more: it is as fast as it can be, a pause ends now, and no step is
+    /// cut short.
     pub fn heal(&mut self, shared: &mut Shared) {
         self.slow_down(1);
         if let Phase::Up(process) = &mut self.phase {

@@ -1,7 +1,8 @@
 //! A server process: the real server, and the driver's loop around it as the shipped driver has it.
 //!
-//! Owns the turns of the loop and what each of them takes; what waits is in `inbox`, connections with clients in `conns`,
-//! those with other servers in `links`, and what others hear of its steps in `tell`. Must not decide when it runs.
+//! Owns the turns of the loop and what each of them takes; what waits is in `inbox`, connections
+//! with clients in `conns`, those with other servers in `links`, and what others hear of its steps
+//! in `tell`. Must not decide when it runs.
 
 mod behind;
 mod inbox;
@@ -60,7 +61,8 @@ use tell::{Told, summary, told};
 const DIGEST_NODES: u64 = 64;
 /// Behind more transactions ground truth is looked at less often, for the same reason.
 const TRUTH_LOG: u64 = 512;
-/// How many times as often it may be looked at when there is a new snapshot whose tree changed while it was written.
+/// How many times as often it may be looked at when there is a new snapshot whose tree changed
+/// while it was written.
 const OVERTAKEN: u64 = 8;
 /// Transactions above which a log is long: to replay it is most of what a run costs.
 const LONG: u64 = 8_000;
@@ -125,7 +127,8 @@ pub(super) struct Process {
     overtaken: bool,
     /// Ends in the middle of the next outputs.
     armed: Option<(Dice, Crash)>,
-    /// Ends in the middle of the outputs of the last step, because of a rule; before that step there were so many.
+    /// Ends in the middle of the outputs of the last step, because of a rule; before that step
+    /// there were so many.
     cut: Option<(Met, Lengths)>,
     /// Other rules that were met in this turn.
     troubles: Vec<Met>,
@@ -225,7 +228,8 @@ impl Process {
         self.halted
     }
 
-    /// How many snapshots it knows of, where nothing that it has asked of its disk is still to be done or heard of.
+    /// How many snapshots it knows of, where nothing that it has asked of its disk is still to be
+    /// done or heard of.
     pub(super) fn snapshots_at_rest(&self) -> Option<usize> {
         let status = self.server.status();
         let rests = self.lanes.load() == 0
@@ -282,7 +286,8 @@ impl Process {
         self.odd = odd;
     }
 
-    /// The dice of what goes between it and that one: how much anybody else has to do with it does not count.
+    /// The dice of what goes between it and that one: how much anybody else has to do with it does
+    /// not count.
     fn between(&mut self, other: Party, shared: &Shared) -> &mut Dice {
         let (id, life) = (Party::Server(self.id), self.life);
         self.between
@@ -461,7 +466,8 @@ impl Process {
                 Ok(())
             } else {
                 Err(format!(
-                    "s{} was woken {SPINS_MAX} times at its deadline, {deadline} by its own clock, and asks to be woken \
+                    "s{} was woken {SPINS_MAX} times at its deadline, {deadline} by its own clock, \
+                     and asks to be woken \
                      then again, for {:?}",
                     self.id,
                     self.server.next_deadline()
@@ -478,7 +484,8 @@ impl Process {
         }
     }
 
-    /// One deadline in some comes late, where the run has that. It is late already where another one was planned for it.
+    /// One deadline in some comes late, where the run has that. It is late already where another
+    /// one was planned for it.
     fn late(&mut self, at: Instant, shared: &Shared) -> Instant {
         let slack = shared.options.server.timer_slack_us * 1_000;
         let planned = self.deadline_at.is_some_and(|planned| at <= planned);
@@ -598,8 +605,8 @@ impl Process {
         }
     }
 
-    /// Hands the outputs on, each sink's to whoever carries them out. A crash may be armed: then of each sink only a
-    /// prefix leaves.
+    /// Hands the outputs on, each sink's to whoever carries them out. A crash may be armed: then of
+    /// each sink only a prefix leaves.
     fn dispatch(&mut self, now: Now, disk: &RefCell<Disk>, shared: &mut Shared) {
         let mut out = std::mem::take(&mut self.out);
         if !out.is_empty() {

@@ -1,7 +1,8 @@
 //! What an operator changes between two starts of a server.
 //!
-//! Owns which settings, and what they become. Must not touch what all servers have to agree about, nor what a promise is
-//! measured by: timeouts, what is known of users and nodes, how long an epoch is.
+//! Owns which settings, and what they become. Must not touch what all servers have to agree about,
+//! nor what a promise is measured by: timeouts, what is known of users and nodes, how long an epoch
+//! is.
 
 use zabkeeper_core::{Config, Limits, SessionOptions};
 
@@ -20,7 +21,8 @@ pub(super) fn draw(
     *upgrade ^= dice.chance(1, 4);
     let said = format!(", local sessions={local}, upgrade={upgrade}");
     if dice.chance(1, 2) {
-        // What a run can afford in the way of snapshots and segments was drawn; they may only become rarer.
+        // What a run can afford in the way of snapshots and segments was drawn; they may only
+        // become rarer.
         store.segment_bytes = drawn.segment_bytes.max(*dice.pick(&[64, 64 << 10, 256 << 10]));
         redraw(&mut config.limits, drawn, dice);
         let segment_bytes = store.segment_bytes;

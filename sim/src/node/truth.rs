@@ -30,8 +30,9 @@ pub struct Truth<T> {
     pub mended: bool,
 }
 
-/// Recovers a copy of `disk` as a power failure at `now` would leave it. `config` is that of a server which is the
-/// only voter, so that all it has logged is committed; `look` asks it what is wanted then.
+/// Recovers a copy of `disk` as a power failure at `now` would leave it. `config` is that of a
+/// server which is the only voter, so that all it has logged is committed; `look` asks it what is
+/// wanted then.
 ///
 /// # Errors
 /// Why it cannot be recovered, in words.
@@ -57,8 +58,8 @@ pub fn examine<T>(
     }
 }
 
-/// Would the store open if these files were not damaged as they are: without the snapshots, and with the whole slot of the
-/// state file in the place of the other?
+/// Would the store open if these files were not damaged as they are: without the snapshots, and
+/// with the whole slot of the state file in the place of the other?
 pub(super) fn opens_without(disk: &Disk, now: Instant, damaged: &[String], store: Options) -> bool {
     let (log, snapshots) = SimFs::after_power_failure(disk, now, Luck::Best);
     let opens = move || {
@@ -84,8 +85,9 @@ fn copy_second_slot(folder: &SimFs, name: &str) -> std::io::Result<()> {
     file.write_at(0, &bytes)
 }
 
-/// Whoever opens the disk after the worst power failure, and has found `whole`, may lose power before all is mended, and must
-/// find the same then. `dice` decide at which operation the power fails, and what it takes.
+/// Whoever opens the disk after the worst power failure, and has found `whole`, may lose power
+/// before all is mended, and must find the same then. `dice` decide at which operation the power
+/// fails, and what it takes.
 ///
 /// # Errors
 /// What is found then instead of what `whole` has found, in words.
@@ -150,8 +152,9 @@ fn read<V: Vfs>(
     }
 }
 
-/// All that the log is said to hold can be read for learners, from where it begins and from the snapshot on. A leader
-/// promises it to whoever ends there; where it could not be read, they would be turned away for ever.
+/// All that the log is said to hold can be read for learners, from where it begins and from the
+/// snapshot on. A leader promises it to whoever ends there; where it could not be read, they would
+/// be turned away for ever.
 fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Result<(), String> {
     let history = &recovered.history;
     let snapshot = recovered.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
@@ -175,7 +178,8 @@ fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Resu
     Ok(())
 }
 
-/// Lets a fresh server apply all that was recovered: it is elected, being alone, and its history is then committed.
+/// Lets a fresh server apply all that was recovered: it is elected, being alone, and its history is
+/// then committed.
 fn replay<T>(
     config: &Config,
     (mut recovered, mended): (Recovered, bool),
@@ -184,7 +188,8 @@ fn replay<T>(
     let state = recovered.state.clone();
     // It has no say in its ensemble, but what it holds is whole.
     recovered.state.damaged = false;
-    // A learner may have logged a part of the history before it hears which ensemble that is of, and applies nothing before.
+    // A learner may have logged a part of the history before it hears which ensemble that is of,
+    // and applies nothing before.
     let of_all = || Seed::from(0).identity(Epoch(0));
     recovered.state.identity.get_or_insert_with(of_all);
     let last = last_of(&recovered);

@@ -42,7 +42,8 @@ impl fmt::Display for Options {
         }
         writeln!(
             f,
-            "server    tick={}ms init={} sync={} requests/conn={} undurable={}B epoch={}txns batch={} \
+            "server    tick={}ms init={} sync={} requests/conn={} undurable={}B epoch={}txns \
+             batch={} \
              step={}ns",
             server.tick_ms,
             server.phase_ticks.0,
@@ -59,7 +60,8 @@ impl fmt::Display for Options {
             let weights = server.throttle.weighted.then_some(server.throttle.weights);
             writeln!(
                 f,
-                "throttle  {tokens} at once, {fill_count} in {fill:?}, drops +{} -{} at {decrease_ratio} in {freeze:?}, \
+                "throttle  {tokens} at once, {fill_count} in {fill:?}, drops +{} -{} at \
+                 {decrease_ratio} in {freeze:?}, \
                  weights={weights:?}",
                 drops.0, drops.1
             )?;
@@ -122,14 +124,16 @@ impl fmt::Display for Options {
         let TreeOptions { extended_types, enforce_quota, .. } = server.tree;
         writeln!(
             f,
-            "tree      ttl={extended_types} quota={enforce_quota} containers every {}ms, {}/min, unused={}ms",
+            "tree      ttl={extended_types} quota={enforce_quota} containers every {}ms, {}/min, \
+             unused={}ms",
             server.tree.container_check_ms,
             server.tree.container_max_per_minute,
             server.tree.container_never_used_ms,
         )?;
         writeln!(
             f,
-            "snapshots every {}..{} txns or {}B, slice={}B, kept={}, compared every {}; log segment={}B, batch={}",
+            "snapshots every {}..{} txns or {}B, slice={}B, kept={}, compared every {}; log \
+             segment={}B, batch={}",
             limits.snapshot_txns / 2 + 1,
             limits.snapshot_txns,
             limits.snapshot_bytes,
@@ -157,7 +161,8 @@ impl fmt::Display for Options {
         )?;
         writeln!(
             f,
-            "peers     link {}us+{}us window={}B inputs={} dial<={}ms recent={}B bulk={}B; votes lost=1/{} \
+            "peers     link {}us+{}us window={}B inputs={} dial<={}ms recent={}B bulk={}B; votes \
+             lost=1/{} \
              twice=1/{} late=1/{}, wait={:?} again={:?}..{:?}",
             peers.link.min / 1_000,
             peers.link.mean / 1_000,

@@ -161,7 +161,8 @@ impl Id {
         match self {
             Id::Z1 => (
                 "Z1",
-                "an epoch has one leader, promised it and followed into it by a quorum that keeps its voters",
+                "an epoch has one leader, promised it and followed into it by a quorum that keeps \
+                 its voters",
             ),
             Id::Z2 => ("Z2", "what a server logs or applies was proposed, byte for byte"),
             Id::Z3 => ("Z3", "what servers take as committed is one history"),
@@ -184,7 +185,8 @@ impl Id {
             Id::Z15 => ("Z15", "a zxid is dealt once"),
             Id::Z16 => (
                 "Z16",
-                "a vote names what is durable, or better, and says the true history status of its sender",
+                "a vote names what is durable, or better, and says the true history status of its \
+                 sender",
             ),
             Id::Z17 => ("Z17", "what a server vouches for is durable when it says so"),
             Id::Z18 => ("Z18", "an epoch is stored behind the history that it began with"),
@@ -192,13 +194,15 @@ impl Id {
             Id::Z20 => ("Z20", "snapshot, applied, committed and logged come in this order"),
             Id::Z23 => (
                 "Z23",
-                "what comes from a leader of the past, or on a link that another has replaced, changes nothing",
+                "what comes from a leader of the past, or on a link that another has replaced, \
+                 changes nothing",
             ),
             Id::Z24 => ("Z24", "a leader whom no majority follows any more steps down"),
             Id::Z25 => ("Z25", "who serves has heard of its majority, or of its leader"),
             Id::Z26 => (
                 "Z26",
-                "who hears that a quorum follows a leader joins it, and a leader gives way to a later promise",
+                "who hears that a quorum follows a leader joins it, and a leader gives way to a \
+                 later promise",
             ),
             Id::Z27 => (
                 "Z27",
@@ -249,13 +253,15 @@ impl Id {
             Id::O1 => ("O1", "what operators are told is what there is"),
             Id::L8 => (
                 "L8",
-                "a quorum that is well commits in time; who owes a word says it at once, who says none is given up, and \
+                "a quorum that is well commits in time; who owes a word says it at once, who says \
+                 none is given up, and \
                  who leads nobody gives up",
             ),
             Id::L11 => ("L11", "nobody is given up without cause, or before the time that it has"),
             Id::L13 => (
                 "L13",
-                "clients of a server that is well, in a quorum that is well, are read and answered in time; whoever came \
+                "clients of a server that is well, in a quorum that is well, are read and answered \
+                 in time; whoever came \
                  before service goes on when it begins",
             ),
             Id::L14 => {

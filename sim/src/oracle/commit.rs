@@ -168,7 +168,8 @@ impl Oracles {
             vec![
                 format!("silent for {silent:?}, and its timeout is {timeout:?}"),
                 format!(
-                    "{} was heard last at {}; s{by}, which led from {leads_since} on, ended it at {at}",
+                    "{} was heard last at {}; s{by}, which led from {leads_since} on, ended it at \
+                     {at}",
                     txn.session, expiry.heard
                 ),
                 format!("transaction: {txn}"),

@@ -146,7 +146,8 @@ mod tests {
         let stat = told("/zookeeper", |node| (node.version, node.mzxid) = (3, Zxid(0x10)));
         assert_eq!(
             stat,
-            "the first node that differs is /zookeeper: stat: mzxid 0x10, the model 0x0; stat: version 0x3, the model 0x0"
+            "the first node that differs is /zookeeper: stat: mzxid 0x10, the model 0x0; stat: \
+             version 0x3, the model 0x0"
         );
         let acl = told("/zookeeper", |node| node.acl = list.into());
         assert!(acl.starts_with("the first node that differs is /zookeeper: acl: [Acl"), "{acl}");

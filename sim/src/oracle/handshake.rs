@@ -181,7 +181,8 @@ impl Oracles {
         let given = *view.password.get_or_insert(password);
         self.tally.hold(Id::S4, given == password && owner == session, || {
             vec![format!(
-                "{who}: got the password {password:?}; {given:?} is the one of session {session}, and session {owner} has \
+                "{who}: got the password {password:?}; {given:?} is the one of session {session}, \
+                 and session {owner} has \
                  this one"
             )]
         })
@@ -201,7 +202,8 @@ impl Oracles {
         self.tally.hold(Id::S6, right, || {
             let (asked, got) = (hello.timeout_ms, response.timeout_ms);
             vec![format!(
-                "{who}: asked for a timeout of {asked} ms, was granted {got} ms, and server {server} grants {granted_ms:?}"
+                "{who}: asked for a timeout of {asked} ms, was granted {got} ms, and server \
+                 {server} grants {granted_ms:?}"
             )]
         })
     }

@@ -276,7 +276,8 @@ impl Oracles {
             let tells = told(session) || !self.model.is_alive(session);
             self.tally.hold(Id::S3, tells, || {
                 vec![format!(
-                    "server {id} reads no clients, and does not tell its leader of session {session}, which is connected; it \
+                    "server {id} reads no clients, and does not tell its leader of session \
+                     {session}, which is connected; it \
                      tells {touched:?}"
                 )]
             })?;

@@ -278,7 +278,8 @@ impl Ledger {
             let followers = status.synced_followers;
             let needed = voters / 2;
             vec![format!(
-                "server {id} has led with {followers} followers since {since}; {needed} are needed, and without them \
+                "server {id} has led with {followers} followers since {since}; {needed} are \
+                 needed, and without them \
                  {FORSAKEN:?} are allowed"
             )]
         })
@@ -432,7 +433,8 @@ impl Ledger {
         }
         tally.hold(Id::Z13, server.acts_as_leader(), || {
             vec![format!(
-                "server {id}, which does not lead, takes {zxid} as committed, and no leader anything beyond {tip}"
+                "server {id}, which does not lead, takes {zxid} as committed, and no leader \
+                 anything beyond {tip}"
             )]
         })?;
         tally.hold(Id::Z2, server.path().contains(zxid), || {

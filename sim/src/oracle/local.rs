@@ -205,7 +205,8 @@ impl Oracles {
         self.tally.hold(Id::S3, !deaf || listened >= timeout * 7 / 8, || {
             let still = awake.since(stood);
             vec![format!(
-                "server {id} ends session {session}, which only it knows: it stood still for {still:?} and has listened for \
+                "server {id} ends session {session}, which only it knows: it stood still for \
+                 {still:?} and has listened for \
                  {listened:?} since; the timeout is {timeout:?}"
             )]
         })

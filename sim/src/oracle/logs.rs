@@ -122,7 +122,8 @@ impl Ledger {
         let follows = zxid.counter() > 1 || initial == Some(end);
         tally.hold(Id::Z10, follows, || {
             vec![format!(
-                "server {id} logs {zxid} after {end}; epoch {} began after {}, and all its followers with it",
+                "server {id} logs {zxid} after {end}; epoch {} began after {}, and all its \
+                 followers with it",
                 zxid.epoch(),
                 maybe(initial)
             )]
@@ -146,7 +147,8 @@ impl Ledger {
         let epoch = link.and_then(|link| link.epoch);
         tally.hold(Id::Z23, epoch == Some(promised), || {
             vec![format!(
-                "server {id} {} on a message of {cause}, which names epoch {}; it has promised epoch {promised}",
+                "server {id} {} on a message of {cause}, which names epoch {}; it has promised \
+                 epoch {promised}",
                 does(),
                 maybe(epoch)
             )]
@@ -165,7 +167,8 @@ impl Ledger {
         tally.hold(Id::Z23, !replaced, || {
             let peer = maybe(cause.map(|link| link.peer));
             vec![format!(
-                "server {id} proposes {zxid} on a message of server {peer}, which has come again on a later link"
+                "server {id} proposes {zxid} on a message of server {peer}, which has come again \
+                 on a later link"
             )]
         })
     }
@@ -203,7 +206,8 @@ impl Ledger {
         let sent = self.servers[&id].links.values().any(|link| link.snapshot == Some(snapshot));
         tally.hold(Id::Z23, sent, || {
             vec![format!(
-                "server {id} takes over the snapshot of {snapshot}, and nobody at the other end of its links has sent it"
+                "server {id} takes over the snapshot of {snapshot}, and nobody at the other end of \
+                 its links has sent it"
             )]
         })?;
         let server = self.server(id);

@@ -92,7 +92,8 @@ impl Notifications {
             let most = (votes + 1) * (DOUBLINGS + 2) + pauses.unwrap_or(u32::MAX) + asked;
             tally.hold(Id::L14, told <= most, || {
                 vec![format!(
-                    "server {id} has told server {to} {told} times since {since} what it votes for in round {}, which has said \
+                    "server {id} has told server {to} {told} times since {since} what it votes for \
+                     in round {}, which has said \
                      {asked} times that it knows less; now: {said}",
                     said.round
                 )]

@@ -33,7 +33,10 @@ impl Oracles {
         let told = (status.nodes, status.ephemerals, status.data_bytes, status.sessions);
         self.tally.hold(Id::O1, told == right, || {
             let words = |(nodes, ephemerals, bytes, sessions)| {
-                format!("{nodes} nodes, {ephemerals} of them ephemeral, {bytes} bytes, {sessions} sessions")
+                format!(
+                    "{nodes} nodes, {ephemerals} of them ephemeral, {bytes} bytes, {sessions} \
+                    sessions"
+                )
             };
             let (told, right) = (words(told), words(right));
             vec![format!("server {id} tells of {told} at {}; right: {right}", status.applied)]
@@ -48,12 +51,18 @@ impl Oracles {
         let waiting = status.outstanding == report.unapplied;
         self.tally.hold(Id::O1, knows && followers && waiting, || {
             let words = |(all, with_history), waiting| {
-                format!("{all} learners, {with_history} of them with its history, {waiting} transactions that wait")
+                format!(
+                    "{all} learners, {with_history} of them with its history, {waiting} \
+                    transactions that wait"
+                )
             };
             let told = words((status.learners, status.synced_followers), status.outstanding);
             let right = words(learners, report.unapplied);
             let (mode, leader) = (&status.mode, maybe(status.leader));
-            vec![format!("server {id} says of itself: {mode:?}, its leader is {leader}, {told}; right: {right}")]
+            vec![format!(
+                "server {id} says of itself: {mode:?}, its leader is {leader}, {told}; \
+                right: {right}"
+            )]
         })
     }
 
@@ -119,7 +128,8 @@ impl Oracles {
                 |timeouts| timeouts.described(renewed),
             );
             vec![format!(
-                "server {id} tells an operator of session {}: {} ms, and its client is at server {}; after \
+                "server {id} tells an operator of session {}: {} ms, and its client is at server \
+                 {}; after \
                  {}, which it has applied, right is: {known}, at server {}",
                 told.id,
                 told.timeout_ms,
@@ -168,7 +178,8 @@ impl Oracles {
         let held = conns.is_subset(open) && pairs.len() <= status.watches;
         self.tally.hold(Id::O1, same && counted && held, || {
             vec![format!(
-                "server {id} tells of {watched:?} among {} watches, and of {by_conn:?} by connection and \
+                "server {id} tells of {watched:?} among {} watches, and of {by_conn:?} by \
+                 connection and \
                  {by_path:?} by path; connected: {open:?}",
                 status.watches
             )]

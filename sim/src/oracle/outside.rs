@@ -93,7 +93,8 @@ impl Looking {
         tally.hold(Id::Z26, now.since(since.max(awake)) <= JOIN, || {
             let words = self.heard.iter().map(|(from, said)| format!("server {from}: {said}"));
             let mut lines = vec![format!(
-                "server {id} looks for a leader, and has heard since {since} that a quorum follows server {leader}"
+                "server {id} looks for a leader, and has heard since {since} that a quorum follows \
+                 server {leader}"
             )];
             lines.extend(words);
             lines
@@ -158,7 +159,8 @@ impl Outside {
         if let Some(Outrun { by, promised, epoch, since }) = self.outrun.get(&id).copied() {
             tally.hold(Id::Z26, now.since(since.max(awake)) <= GIVE_WAY, || {
                 vec![format!(
-                    "server {id} leads epoch {epoch} on, and has heard at {since} that server {by} has promised epoch \
+                    "server {id} leads epoch {epoch} on, and has heard at {since} that server {by} \
+                     has promised epoch \
                      {promised}: it can never follow"
                 )]
             })?;

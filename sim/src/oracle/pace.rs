@@ -204,10 +204,12 @@ impl Pace {
                 });
                 vec![
                     format!(
-                        "server {id} gives up server {peer} on {on}, which may be silent for {limit:?} from {since} on"
+                        "server {id} gives up server {peer} on {on}, which may be silent for \
+                         {limit:?} from {since} on"
                     ),
                     format!(
-                        "it has last said something at {heard}, and its link had taken all that it was sent {took}; {owed}"
+                        "it has last said something at {heard}, and its link had taken all that it \
+                         was sent {took}; {owed}"
                     ),
                 ]
             })?;
@@ -249,16 +251,27 @@ impl Pace {
             Some((leader, _)) => {
                 tally.hold(Id::L11, !stood(leader) || self.released.contains(&id), || {
                     vec![format!(
-                        "server {id} serves behind server {leader}, their link stands, and it looks for a leader; server {leader} has \
+                        "server {id} serves behind server {leader}, their link stands, and it \
+                         looks for a leader; server {leader} has \
                          not said that it looks for one itself"
                     )]
                 })
             }
             None if left.is_empty() => Ok(()),
             None => tally.hold(Id::L11, !ledger.voters.most(had), || {
-                let who: Vec<String> = left.iter().map(|link| format!("server {}", link.peer)).collect();
+                let who: Vec<String> = left
+                    .iter()
+                    .map(|link| {
+                        format!(
+                            "server \
+                    {}",
+                            link.peer
+                        )
+                    })
+                    .collect();
                 vec![format!(
-                    "server {id} leads and serves, and looks for a leader, though its links with {} stand, and with them a quorum has \
+                    "server {id} leads and serves, and looks for a leader, though its links with \
+                     {} stand, and with them a quorum has \
                      its history",
                     who.join(", ")
                 )]
@@ -287,7 +300,8 @@ impl Pace {
             let waits = now.since(since.max(awake));
             tally.hold(Id::L8, waits <= patience, || {
                 vec![format!(
-                    "server {id} leads on with {link}, which has acknowledged nothing since {since}, and was sent \
+                    "server {id} leads on with {link}, which has acknowledged nothing since \
+                     {since}, and was sent \
                      {}; its limit is {sync_limit:?}",
                     debt.sent
                 )]
@@ -312,7 +326,8 @@ impl Pace {
         let patience = begin_limit * 2 + SLACK;
         tally.hold(Id::L8, now.since(since) <= patience, || {
             vec![format!(
-                "server {id} leads since {since} and has not begun to serve; its limit is {begin_limit:?}"
+                "server {id} leads since {since} and has not begun to serve; its limit is \
+                 {begin_limit:?}"
             )]
         })
     }
@@ -341,7 +356,8 @@ impl Pace {
         tally.hold(Id::L8, well.is_empty(), || {
             let well: Vec<String> = well.iter().map(|server| format!("server {server}")).collect();
             vec![format!(
-                "server {id} has proposed {zxid} at {at}, and it is not committed; {} have been well and together \
+                "server {id} has proposed {zxid} at {at}, and it is not committed; {} have been \
+                 well and together \
                  for longer than {bound:?}",
                 well.join(", ")
             )]
@@ -380,7 +396,8 @@ impl Pace {
             };
             let well: Vec<String> = well.iter().map(|server| format!("server {server}")).collect();
             vec![format!(
-                "{conn} of server {id} {what} since {since}; {} have been well and together for longer than {bound:?}, and server \
+                "{conn} of server {id} {what} since {since}; {} have been well and together for \
+                 longer than {bound:?}, and server \
                  {leader} leads",
                 well.join(", ")
             )]

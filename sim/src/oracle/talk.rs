@@ -295,7 +295,8 @@ impl Ledger {
             tally.hold(Id::L8, acknowledged >= end, || {
                 let peer = view.peer;
                 vec![format!(
-                    "server {id} has acknowledged up to {acknowledged} to server {peer} on {link}, and its log is durable \
+                    "server {id} has acknowledged up to {acknowledged} to server {peer} on {link}, \
+                     and its log is durable \
                      up to {end}"
                 )]
             })?;
@@ -310,7 +311,8 @@ impl Ledger {
             let (peer, asked) = (view.peer, view.told.syncs);
             tally.hold(Id::L8, asked >= syncs, || {
                 vec![format!(
-                    "server {id} follows server {peer} on {link}, {syncs} syncs of its clients wait, and it has asked for \
+                    "server {id} follows server {peer} on {link}, {syncs} syncs of its clients \
+                     wait, and it has asked for \
                      {asked}"
                 )]
             })?;
@@ -359,7 +361,8 @@ impl Ledger {
             let end = server.mirror.issued().path.end();
             let (peer, current, last) = better.expect("there is one");
             vec![format!(
-                "server {id} begins epoch {epoch} with a history that ends at {end}; server {peer}, which has promised it \
+                "server {id} begins epoch {epoch} with a history that ends at {end}; server \
+                 {peer}, which has promised it \
                  the epoch, has one of epoch {current} that ends at {last}"
             )]
         })?;

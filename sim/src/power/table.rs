@@ -42,7 +42,8 @@ pub(super) struct Row {
 pub(super) fn head(shrunk: bool) -> String {
     let (title, rule) = if shrunk { (" shrunken to |", " --- |") } else { ("", "") };
     format!(
-        "| patch | should be seen by | found | first by | runs | CPU s | between | virtual s |{title}\n\
+        "| patch | should be seen by | found | first by | runs | CPU s | between | virtual s \
+         |{title}\n\
          | --- | --- | ---: | --- | ---: | ---: | ---: | ---: |{rule}\n"
     )
 }
@@ -124,7 +125,8 @@ pub(super) fn summary(rows: &[Row], budget: Duration) -> String {
     // may follow.
     let _infallible = write!(
         text,
-        "\nFound: {} of {} plants within {} CPU s in the median, {} within 60 s, {} within 10 s, {} \
+        "\nFound: {} of {} plants within {} CPU s in the median, {} within 60 s, {} within 10 s, \
+         {} \
          within 1 s.\nSilent: {} of {} controls. All of it took {} CPU s of runs.\n",
         well(&plants),
         plants.len(),

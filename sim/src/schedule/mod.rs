@@ -136,8 +136,10 @@ impl Schedule {
         let (patience, least) = (options.server.tick() * init.min(sync), options.least_patience());
         if patience < least {
             return Err(format!(
-                "servers give each other up after {patience:?} (tick_ms times the smaller of init_ticks and \
-                 sync_ticks), and messages and syncs take some {least:?} until a leader serves: raise those, or \
+                "servers give each other up after {patience:?} (tick_ms times the smaller of \
+                 init_ticks and \
+                 sync_ticks), and messages and syncs take some {least:?} until a leader serves: \
+                 raise those, or \
                  lower peers.min_ns, peers.mean_ns or disk.sync_ns"
             ));
         }

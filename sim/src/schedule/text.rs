@@ -393,7 +393,8 @@ mod tests {
                 .contains("there is no server 0: server N is the bit 1 << N of heal.hung")
         );
         assert!(odd("local.servers 16").contains("local.servers names server 4"));
-        let impatient = "servers give each other up after 6ms (tick_ms times the smaller of init_ticks and sync_ticks), \
+        let impatient = "servers give each other up after 6ms (tick_ms times the smaller of \
+            init_ticks and sync_ticks), \
                          and messages and syncs take some 6.8ms until a leader serves: ";
         assert!(odd("tick_ms 3\nsync_ticks 2").starts_with(impatient));
         assert!(odd("disk.sync_ns 200000000").contains("some 1.2008s until a leader serves"));

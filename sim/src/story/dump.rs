@@ -66,9 +66,12 @@ fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronic
             let conns = conns.count();
             let _infallible = write!(
                 text,
-                "role         {} since at least {}\nepochs       promised {}, of its history {}\nlog          \
-                 appended {appended}, durable {durable}, committed {committed}, applied {applied}\nclients      {conns} \
-                 connections, {sessions} sessions, {watches} watches\nproposals    {} open\ndisk         {}\n",
+                "role         {} since at least {}\nepochs       promised {}, of its history \
+                 {}\nlog          \
+                 appended {appended}, durable {durable}, committed {committed}, applied \
+                 {applied}\nclients      {conns} \
+                 connections, {sessions} sessions, {watches} watches\nproposals    {} \
+                 open\ndisk         {}\n",
                 state.doing(server),
                 state.at,
                 state.epochs[0],

@@ -297,7 +297,8 @@ mod tests {
         assert_eq!(
             told(&events),
             "      0.001000s        1  s1 <- s2: COMMIT 1.3\n      \
-             0.004000s        4  s1 <- s2: is looking round 4 (and 2 like it since 0.002000s)\n      \
+             0.004000s        4  s1 <- s2: is looking round 4 (and 2 like it since \
+             0.002000s)\n      \
              0.005000s        5  s1 <- s3: is looking round 5\n"
         );
     }

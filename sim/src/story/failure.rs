@@ -85,7 +85,8 @@ pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
     let whom = Whom { servers: &all, clients: None, evidence: &[], about_disk: false };
     text.push_str(&last_events((at, event), &whom, report, chronicle));
     text.push_str(
-        "\nTo see more of it, add --dump DIR (a file for each server), --html FILE, or --trace all.\n",
+        "\nTo see more of it, add --dump DIR (a file for each server), --html FILE, or --trace \
+         all.\n",
     );
     text
 }

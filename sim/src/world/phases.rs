@@ -285,7 +285,8 @@ impl World {
             let same = match node.examine(shared) {
                 Some(found) if found == (applied, digest) => Ok(()),
                 Some((last, other)) => Err(format!(
-                    "s{server} holds {applied} with digest {digest:#x}, its disk {last} with {other:#x}"
+                    "s{server} holds {applied} with digest {digest:#x}, its disk {last} with \
+                     {other:#x}"
                 )),
                 None => Err(format!("s{server}: its disk could not be examined")),
             };
@@ -347,7 +348,8 @@ fn goes_on((snapshot, applied): (Zxid, Zxid), limits: &Limits, waits: bool) -> R
         return Ok(());
     }
     Err(format!(
-        "its last snapshot is that of {snapshot}, at least {since} transactions before {applied}; one is \
+        "its last snapshot is that of {snapshot}, at least {since} transactions before {applied}; \
+         one is \
          wanted every {wanted}"
     ))
 }

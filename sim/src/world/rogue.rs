@@ -58,8 +58,8 @@ pub(super) struct Usurped {
 }
 
 impl World {
-    /// A rogue connects to a server, often to a leader, or receives the dials to a server for a while.
-    /// Returns whether it could.
+    /// A rogue connects to a server, often to a leader, or receives the dials to a server for a
+    /// while. Returns whether it could.
     pub(super) fn send_rogue(&mut self, server: ServerId) -> bool {
         let others: Vec<ServerId> = self.nodes.keys().copied().filter(|id| *id != server).collect();
         let leader = self.leaders().first().copied();
@@ -89,8 +89,8 @@ impl World {
         true
     }
 
-    /// The server that a rogue claims to be. A server with an established link would make it wait and
-    /// be refused, so it claims to be one without a link, or breaks a link first, or waits.
+    /// The server that a rogue claims to be. A server with an established link would make it wait
+    /// and be refused, so it claims to be one without a link, or breaks a link first, or waits.
     fn free_place(&mut self, server: ServerId, mask: ServerId, dice: &mut Dice) -> ServerId {
         let linked = self.nodes.get(&server).map(Node::linked_by).unwrap_or_default();
         let others = self.nodes.keys().copied().filter(|id| *id != server);

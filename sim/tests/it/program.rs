@@ -224,7 +224,8 @@ fn scheduled_strike_without_a_target_is_named() {
         (output.status.code(), text(&output.stderr))
     };
     // Without choices all servers are on the same side.
-    let idle = "1.000s net.split 1 has hit nobody: what it would hit was not there, or its choices name nobody \
+    let idle = "1.000s net.split 1 has hit nobody: what it would hit was not there, or its choices \
+        name nobody \
                 (missing ones are 0)\n";
     assert_eq!(run("1.0s net.split 1"), (Some(0), idle.to_owned()));
     assert_eq!(run("1.0s net.split 1 1"), (Some(0), String::new()));

@@ -2,9 +2,9 @@
 //!
 //! Owns token buckets. Must not close a connection.
 //!
-//! Without a secret, anybody can claim to be any server. So a link on which the other end is heard stays, and an address
-//! from which too many connections come is refused there, while a server at another address is accepted. A proof of the
-//! secret makes all of this unnecessary.
+//! Without a secret, anybody can claim to be any server. So a link on which the other end is heard
+//! stays, and an address from which too many connections come is refused there, while a server at
+//! another address is accepted. A proof of the secret makes all of this unnecessary.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use crate::ids::Instant;
 
-/// Connections that one address may open at once. A server dials once in each election that it loses, and pauses where it is
-/// refused.
+/// Connections that one address may open at once. A server dials once in each election that it
+/// loses, and pauses where it is refused.
 const BURST: u32 = 50;
-/// Time after which the address may open one more: elections may be as fast (seed 0x1e73, where an epoch has 13
-/// transactions).
+/// Time after which the address may open one more: elections may be as fast (seed 0x1e73, where an
+/// epoch has 13 transactions).
 const REFILL: Duration = Duration::from_millis(20);
 /// Addresses with a bucket, for each server; beyond, the fullest bucket is dropped.
 const ADDRESSES: usize = 64;

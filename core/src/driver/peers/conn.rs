@@ -15,8 +15,8 @@ use crate::peer::Notification;
 use crate::peer::frame::{BadFrame, Reader, Writer};
 use crate::peer::greeting::{Accepting, Channel, Dialling, Greeting, Nonce};
 
-/// Notifications of one connection that are handed over at once, and the time after which there may be one more: only the
-/// newest counts, and an election has a few.
+/// Notifications of one connection that are handed over at once, and the time after which there may
+/// be one more: only the newest counts, and an election has a few.
 const NOTIFICATIONS: u32 = 50;
 const NOTIFICATION_REFILL: Duration = Duration::from_millis(10);
 
@@ -26,7 +26,8 @@ const IDLE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct PeerConn {
     pub(super) channel: Channel,
-    /// The server at the other end: the one that this server dials, or the one that the other end says it is.
+    /// The server at the other end: the one that this server dials, or the one that the other end
+    /// says it is.
     pub(super) peer: Option<ServerId>,
     /// The address of whoever has connected; none where this server dials.
     pub(super) from: Option<SocketAddr>,
@@ -136,8 +137,8 @@ impl PeerConn {
         read.into_iter().chain(self.deadline).min()
     }
 
-    /// The last whole notification that has come; earlier ones do not count any more. Where too many have come lately, the
-    /// next is taken after a pause.
+    /// The last whole notification that has come; earlier ones do not count any more. Where too
+    /// many have come lately, the next is taken after a pause.
     pub(super) fn take_newest(&mut self, now: Instant) -> Result<Option<Notification>, BadFrame> {
         let mut newest = None;
         while let Some(notification) = self.reader.decode(&mut self.buffer)? {

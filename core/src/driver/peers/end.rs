@@ -13,7 +13,8 @@ use crate::io::{Input, PeerEvent};
 use crate::peer::greeting::Channel;
 
 impl Peers {
-    /// Ends a connection: at once where the other end is to blame, else once what is queued has left.
+    /// Ends a connection: at once where the other end is to blame, else once what is queued has
+    /// left.
     pub(super) fn close(&mut self, link: LinkId, why: PeerCloseReason, now: Instant) {
         let Some(conn) = self.conns.get_mut(&link) else { return };
         let graceful = why.is_by_server() || matches!(why, PeerCloseReason::Refused(_));
@@ -73,7 +74,8 @@ impl Peers {
         let Some(conn) = self.conns.get(&link) else { return };
         let Some(server) = conn.peer else { return };
         if conn.is_dialled() && !conn.heard && !why.is_by_server() {
-            // The other end has refused it. Whoever dials again at once is refused again, as long as nothing changes.
+            // The other end has refused it. Whoever dials again at once is refused again, as long
+            // as nothing changes.
             self.peers.entry(server).or_default().link_backoff.fail(now);
         }
         self.notes.push(PeerNote::Down { link, server, why });

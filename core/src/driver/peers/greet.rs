@@ -1,10 +1,11 @@
 //! Greetings of connections with other servers: who is accepted, in whose name, and beside whom.
 //!
-//! Owns the way of a connection from its first byte to the moment at which both ends know each other. Must not read what
-//! follows.
+//! Owns the way of a connection from its first byte to the moment at which both ends know each
+//! other. Must not read what follows.
 //!
-//! A connection that proves the secret replaces those of the same server. One that cannot waits for a link on which the other
-//! end is heard: an honest server closes a link before it dials another one.
+//! A connection that proves the secret replaces those of the same server. One that cannot waits for
+//! a link on which the other end is heard: an honest server closes a link before it dials another
+//! one.
 
 use super::close::PeerCloseReason;
 use super::conn::{PeerConn, Phase};
@@ -83,7 +84,8 @@ impl Peers {
         self.try_place(link, now);
     }
 
-    /// Answers a link that waits, if that of the same server is silent or gone; refuses it after a while.
+    /// Answers a link that waits, if that of the same server is silent or gone; refuses it after a
+    /// while.
     pub(super) fn try_place(&mut self, link: LinkId, now: Instant) {
         let Some(conn) = self.conns.get(&link) else { return };
         let (Phase::Queued(greeting, since), Some(id)) = (&conn.phase, conn.peer) else { return };
@@ -185,8 +187,9 @@ impl Peers {
         }
     }
 
-    /// One more connection on which a server sends notifications. Where it has proved who it is, the others are broken or not that
-    /// server's; else, if there are too many, one goes on which nothing has come, or the oldest.
+    /// One more connection on which a server sends notifications. Where it has proved who it is,
+    /// the others are broken or not that server's; else, if there are too many, one goes on which
+    /// nothing has come, or the oldest.
     fn listen(&mut self, id: ServerId, link: LinkId, proven: bool, now: Instant) {
         let peer = self.peers.entry(id).or_default();
         let before = peer.listeners.clone();
@@ -210,7 +213,8 @@ impl Peers {
         self.conns.iter().filter(|(_, conn)| is(conn)).map(|(link, _)| *link).collect()
     }
 
-    /// When the link that a server has dialled counts as silent, if there is one. A leader's pings are answered more often.
+    /// When the link that a server has dialled counts as silent, if there is one. A leader's pings
+    /// are answered more often.
     fn silent_from(&self, id: ServerId) -> Option<Instant> {
         let links = self.accepted_links(id);
         let heard = links.iter().filter_map(|link| self.conns.get(link)).map(|conn| conn.heard_at);

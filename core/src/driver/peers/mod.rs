@@ -1,15 +1,18 @@
-//! Connections with other servers: bytes in, inputs for the core out; messages of the core in, bytes out.
+//! Connections with other servers: bytes in, inputs for the core out; messages of the core in,
+//! bytes out.
 //!
-//! Owns greetings, frames, the bounds on them, the pauses between attempts to dial, and who is accepted in whose name. Must not
-//! decide when a link begins or ends otherwise: the core does. Must not see a socket.
+//! Owns greetings, frames, the bounds on them, the pauses between attempts to dial, and who is
+//! accepted in whose name. Must not decide when a link begins or ends otherwise: the core does.
+//! Must not see a socket.
 //!
 //! ```text
 //! Quorum    a link: learner <-> leader, both ways           dialled where the core orders it
 //! Election  notifications, one way, only the newest         dialled by whoever has one to send
 //! ```
 //!
-//! Invariants: messages leave in the order in which they were queued and reach the core in the order of their bytes; a link
-//! begins with `Up` and ends with one `Down`, after which the core gets nothing of it.
+//! Invariants: messages leave in the order in which they were queued and reach the core in the
+//! order of their bytes; a link begins with `Up` and ends with one `Down`, after which the core
+//! gets nothing of it.
 
 mod admission;
 mod backoff;
@@ -50,30 +53,34 @@ const GREETING_TIME: Duration = Duration::from_secs(3);
 /// Connections in the name of one server that wait until its link is silent or gone.
 const QUEUED_MAX: usize = 4;
 
-/// Connections on which one server, or whoever takes its name, may send notifications. An honest one has one at a time, or two
-/// where the first is broken and this end does not know.
+/// Connections on which one server, or whoever takes its name, may send notifications. An honest
+/// one has one at a time, or two where the first is broken and this end does not know.
 const LISTENERS_MAX: usize = 4;
 
-/// Longest message of a learner, unless requests of clients may be longer: the sessions that some hundred thousand clients
-/// have touched since the last ping.
+/// Longest message of a learner, unless requests of clients may be longer: the sessions that some
+/// hundred thousand clients have touched since the last ping.
 const LEARNER_BYTES: usize = 8 << 20;
 
 /// What the driver is told of the ensemble, beside what the core's configuration says.
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
-    /// `cnxTimeout`: time for the answer to a greeting, to which 3 s are added, and for a notification to leave. Default 5 s.
+    /// `cnxTimeout`: time for the answer to a greeting, to which 3 s are added, and for a
+    /// notification to leave. Default 5 s.
     pub connect_timeout: Duration,
-    /// [`Server::ensemble_id`](crate::Server::ensemble_id) as the process begins; 0 where it is not known.
+    /// [`Server::ensemble_id`](crate::Server::ensemble_id) as the process begins; 0 where it is not
+    /// known.
     pub ensemble: u64,
-    /// `quorum.secretFile`: what this server proves itself with, and demands a proof of where there is any.
+    /// `quorum.secretFile`: what this server proves itself with, and demands a proof of where there
+    /// is any.
     pub secrets: Secrets,
     /// `quorum.secretRequired`: are servers without a secret refused?
     pub demands_secret: bool,
-    /// Bytes of output that a server has not taken, above which its link is closed: it is alive, as the core hears from it, and
-    /// hopelessly behind. A new link brings what it lacks from the disk. Default 256 MiB.
+    /// Bytes of output that a server has not taken, above which its link is closed: it is alive, as
+    /// the core hears from it, and hopelessly behind. A new link brings what it lacks from the
+    /// disk. Default 256 MiB.
     pub output_bytes: usize,
-    /// Inputs of other servers that wait, above which their connections are not read: clients have their windows, servers
-    /// have this. Default 8,192.
+    /// Inputs of other servers that wait, above which their connections are not read: clients have
+    /// their windows, servers have this. Default 8,192.
     pub inputs: usize,
     /// `jute.maxbuffer`, bytes: a learner's requests may be twice as long, or 8 MiB.
     pub max_frame: u32,
@@ -166,8 +173,8 @@ impl Peers {
         }
     }
 
-    /// Somebody has connected to the port of this channel, from this address. `link` is not the id of another connection, ever;
-    /// nobody can guess `nonce`.
+    /// Somebody has connected to the port of this channel, from this address. `link` is not the id
+    /// of another connection, ever; nobody can guess `nonce`.
     pub fn accept(
         &mut self,
         link: LinkId,
@@ -188,8 +195,8 @@ impl Peers {
         self.ungreeted.push_back(link);
     }
 
-    /// The next connection that the host is to open; it gets its id from `link`. Answered with [`Peers::connected`] or
-    /// [`Peers::unreachable`].
+    /// The next connection that the host is to open; it gets its id from `link`. Answered with
+    /// [`Peers::connected`] or [`Peers::unreachable`].
     pub fn next_dial(&mut self, now: Instant, link: impl FnOnce() -> LinkId) -> Option<PeerDial> {
         let due = self.peers.iter().find_map(|(to, peer)| {
             let (channel, backoff) = peer.next_dial()?;

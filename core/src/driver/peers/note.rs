@@ -1,4 +1,5 @@
-//! What the driver has to tell of connections with other servers: for the operator's log and for whoever checks it.
+//! What the driver has to tell of connections with other servers: for the operator's log and for
+//! whoever checks it.
 //!
 //! Owns the facts. Must not word them.
 

@@ -1,4 +1,5 @@
-//! Servers whose sockets are pipes in memory and whose clock stands still between steps: what the core of each gets.
+//! Servers whose sockets are pipes in memory and whose clock stands still between steps: what the
+//! core of each gets.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +22,8 @@ struct Net {
     ends: BTreeMap<ServerId, Peers>,
     now: Instant,
     next: u64,
-    /// Ends of pipes: who is at the other end, if that is a server, and what has come and is not read.
+    /// Ends of pipes: who is at the other end, if that is a server, and what has come and is not
+    /// read.
     pipes: BTreeMap<(ServerId, LinkId), Pipe>,
     /// What a bad peer has received.
     received: BTreeMap<LinkId, Vec<u8>>,
@@ -358,7 +360,8 @@ fn only_the_newest_notification_waits_for_a_connection() {
     net.absent.clear();
     net.pass(200);
     assert_eq!(net.take(TWO), [Input::Election(ONE, notification(4))]);
-    // The socket takes nothing: what was queued is replaced after 5 s by the newest, on another connection.
+    // The socket takes nothing: what was queued is replaced after 5 s by the newest, on another
+    // connection.
     let link = net.end(ONE).peers[&TWO].sender.expect("it is connected");
     net.stuck.insert(link);
     net.notify(ONE, TWO, 5);
@@ -505,7 +508,8 @@ fn listeners_are_bounded_and_a_silent_one_goes_first() {
 
 #[test]
 fn long_frames_are_read_only_on_links_on_which_the_core_has_sent() {
-    // The first byte of the content says what the message is: a request of a client, or a proposal, which no learner sends.
+    // The first byte of the content says what the message is: a request of a client, or a proposal,
+    // which no learner sends.
     for (content, taken, read) in [(6, true, true), (6, false, false), (3, true, false)] {
         let mut net = Net::new(&options(None));
         let link = net.greet(TWO, Channel::Quorum, 1, 1);

@@ -98,8 +98,10 @@ fn known_ensemble_ids_must_be_equal() {
     assert_eq!(there, Refusal::OtherEnsemble { server: ONE, theirs: 7, ours: 0xa });
     assert_eq!(
         here.to_string(),
-        "server 2 belongs to another ensemble: id 000000000000000a, this one is 0000000000000007: one of both has \
-         a foreign data directory, or was empty and has begun an ensemble of its own; move the directory away on that \
+        "server 2 belongs to another ensemble: id 000000000000000a, this one is 0000000000000007: \
+         one of both has \
+         a foreign data directory, or was empty and has begun an ensemble of its own; move the \
+         directory away on that \
          server and start it again"
     );
 }

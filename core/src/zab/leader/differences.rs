@@ -89,8 +89,10 @@ impl Leader {
         cx.mark(Mark::HistoryDiffers);
         if cx.config.voters().set().len() < 3 {
             let what = format!(
-                "what it has at {zxid} is not what this server has there, and two servers cannot tell which is right: decide \
-                 which of them keeps its data, move the data directory of the other one away, and start the one that has its \
+                "what it has at {zxid} is not what this server has there, and two servers cannot \
+                 tell which is right: decide \
+                 which of them keeps its data, move the data directory of the other one away, and \
+                 start the one that has its \
                  data with only itself in zoo.cfg, then the other"
             );
             return self.refuse(link, LinkCloseReason::Incompatible(what), cx);

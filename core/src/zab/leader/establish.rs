@@ -87,7 +87,8 @@ impl Leader {
         let (ensemble, blank) = (replica.last_ensemble_id(), replica.has_nothing_to_lose());
         cx.tell(link, FromLeader::LeaderInfo { epoch, empty: false, ensemble, blank });
         let what = format!(
-            "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move the data directory of server \
+            "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move \
+             the data directory of server \
              {server} away and start it, so that it is filled anew"
         );
         cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Incompatible(what)));

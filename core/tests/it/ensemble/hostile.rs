@@ -251,7 +251,8 @@ fn inapplicable_transaction_halts_the_server_and_is_reported() {
     assert_eq!(
         halted.to_string(),
         format!(
-            "transaction {zxid} of session 0x5 (delete /none) cannot be applied: /none does not exist"
+            "transaction {zxid} of session 0x5 (delete /none) cannot be applied: /none does not \
+             exist"
         )
     );
     let server = play.server(HOSTILE).unwrap();

@@ -24,7 +24,8 @@ fn java_options_add_to_the_file() {
     assert_eq!(
         show("jute.maxbuffer=2000", "-Djute.maxbuffer=3000 -Dzookeeper.flushDelay=3"),
         "[\"SERVER_JVMFLAGS: -Djute.maxbuffer=3000: line 3 of zoo.cfg says otherwise and counts\", \
-         \"SERVER_JVMFLAGS: -Dzookeeper.flushDelay=3: has no effect here: writes are synced together as \
+         \"SERVER_JVMFLAGS: -Dzookeeper.flushDelay=3: has no effect here: writes are synced \
+         together as \
          they come\"] 2000"
     );
 }
@@ -49,31 +50,36 @@ fn unsupported_security_keys_are_refused() {
     check(
         "sslQuorum=true",
         show,
-        "zoo.cfg:3: sslQuorum=true: TLS comes with a later version: servers would talk in the clear",
+        "zoo.cfg:3: sslQuorum=true: TLS comes with a later version: servers would talk in the \
+         clear",
     );
     check(
         "zookeeper.sessionRequireClientSASLAuth=true",
         show,
-        "zoo.cfg:3: zookeeper.sessionRequireClientSASLAuth=true: SASL comes with a later version: it \
+        "zoo.cfg:3: zookeeper.sessionRequireClientSASLAuth=true: SASL comes with a later version: \
+         it \
          could keep nobody out",
     );
     check("quorum.auth.serverRequireSasl=false\naudit.enable=false", show, "starts");
     check(
         "quorum.auth.learnerRequireSasl=true",
         show,
-        "zoo.cfg:3: quorum.auth.learnerRequireSasl=true: SASL comes with a later version: any leader would be \
+        "zoo.cfg:3: quorum.auth.learnerRequireSasl=true: SASL comes with a later version: any \
+         leader would be \
          followed",
     );
     check(
         "zookeeper.quorum.auth.serverRequireSasl=true",
         show,
-        "zoo.cfg:3: zookeeper.quorum.auth.serverRequireSasl=true: SASL comes with a later version: any server \
+        "zoo.cfg:3: zookeeper.quorum.auth.serverRequireSasl=true: SASL comes with a later version: \
+         any server \
          could join",
     );
     check(
         "audit.enable=true",
         show,
-        "zoo.cfg:3: audit.enable=true: audit logs come with a later version: nothing would be recorded",
+        "zoo.cfg:3: audit.enable=true: audit logs come with a later version: nothing would be \
+         recorded",
     );
     check(
         "electionAlg=0",
@@ -112,7 +118,8 @@ fn redundant_values_of_keys_without_effect_do_not_warn() {
          maxSessionTimeout=40000\n4lw.commands.whitelist=srvr, mntr\nadmin.serverPort=8080\n\
          admin.enableServer=true\nstandaloneEnabled=TRUE",
         port,
-        "zoo.cfg:8: autopurge.purgeInterval=0: has no effect here: old snapshots and logs are removed as soon \
+        "zoo.cfg:8: autopurge.purgeInterval=0: has no effect here: old snapshots and logs are \
+         removed as soon \
          as they can be\n\
          zoo.cfg:16: admin.serverPort=8080: has no effect yet\n\
          zoo.cfg:17: admin.enableServer=true: has no effect yet\n2181",
@@ -120,7 +127,9 @@ fn redundant_values_of_keys_without_effect_do_not_warn() {
     check(
         "autopurge.purgeInterval=24\nzookeeper.forceSync=yes\nforceSync=no",
         port,
-        "zoo.cfg:5: forceSync=no: given before in line 4; this one counts\nzoo.cfg:5: forceSync=no: has no effect here: writes are always synced before they are acknowledged\n2181",
+        "zoo.cfg:5: forceSync=no: given before in line 4; this one counts\nzoo.cfg:5: \
+         forceSync=no: has no effect here: writes are always synced before they are \
+         acknowledged\n2181",
     );
     check(
         "zookeeper.admin.enableServer=false\nadmin.serverPort=8080\naudit.impl.class=A",

@@ -75,7 +75,8 @@ pub(super) fn creates(play: Add<'_>) {
         ],
     );
     play(
-        "edges 27, 28, 29, 65, 66, 67: numbers of sequential nodes, and the counters of their parent",
+        "edges 27, 28, 29, 65, 66, 67: numbers of sequential nodes, and the counters of their \
+         parent",
         vec![
             c(0, create("~/q", 0)),
             c(0, create2("~/q/s", 2)),

@@ -13,7 +13,8 @@ use zabkeeper_core::{Input, LinkId, ServerId};
 pub(super) struct Behind(BTreeSet<LinkId>);
 
 impl Behind {
-    /// The server is about to hear this. A learner has to be brought in once it has said where its log ends.
+    /// The server is about to hear this. A learner has to be brought in once it has said where its
+    /// log ends.
     pub(super) fn hears(&mut self, input: &Input) {
         let Input::Peer(link, event) = input else {
             return;

@@ -57,8 +57,8 @@ pub(super) fn forget_bytes(inbox: &mut VecDeque<Delivered>, of: ConnId) {
     inbox.retain(|delivered| !delivered.is_bytes_of(of));
 }
 
-/// What has come from different sides while a process stood still is found in any order: one socket after the other is
-/// emptied.
+/// What has come from different sides while a process stood still is found in any order: one socket
+/// after the other is emptied.
 pub(super) fn disorder(inbox: &mut VecDeque<Delivered>, dice: &mut Dice) {
     let mut places = BTreeMap::new();
     for delivered in inbox.iter() {

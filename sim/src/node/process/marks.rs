@@ -1,7 +1,7 @@
 //! What strikes where a step hits a mark.
 //!
-//! Owns the ends of the process between the outputs of that very step, and trouble of its disk before they get there.
-//! All else that a rule brings about is the world's.
+//! Owns the ends of the process between the outputs of that very step, and trouble of its disk
+//! before they get there. All else that a rule brings about is the world's.
 
 use std::cell::RefCell;
 
@@ -20,8 +20,8 @@ use crate::targets::Met;
 use crate::trace::Kind;
 
 impl Process {
-    /// A step is over: counts the marks it has hit, and sees whose time has come. `before`: what there was to put out
-    /// before the step.
+    /// A step is over: counts the marks it has hit, and sees whose time has come. `before`: what
+    /// there was to put out before the step.
     pub(super) fn meet(&mut self, before: Lengths, roles: [Role; 2], shared: &mut Shared) {
         let marks = std::mem::take(&mut self.out.marks);
         if marks.is_empty() {
@@ -44,7 +44,8 @@ impl Process {
         }
     }
 
-    /// Lets trouble begin before the outputs are carried out, where it is the disk's; else the world does it.
+    /// Lets trouble begin before the outputs are carried out, where it is the disk's; else the
+    /// world does it.
     pub(super) fn trouble(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
         for met in std::mem::take(&mut self.troubles) {
             let mut dice = shared.targets.dice(met.rule);

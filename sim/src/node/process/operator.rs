@@ -1,7 +1,9 @@
-//! What a server process says to operators: the four-letter words, as the shipped driver answers them from its core.
+//! What a server process says to operators: the four-letter words, as the shipped driver answers
+//! them from its core.
 //!
-//! Owns which questions a word asks of the server. The text is shorter than the shipped one, and has none of what only
-//! a driver knows (traffic, latencies, files): words about that are answered without a question.
+//! Owns which questions a word asks of the server. The text is shorter than the shipped one, and
+//! has none of what only a driver knows (traffic, latencies, files): words about that are answered
+//! without a question.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! Connections with other servers and notifications: addresses, delays and faults of the network between servers.
+//! Connections with other servers and notifications: addresses, delays and faults of the network
+//! between servers.
 //!
 //! Owns what a run does to them on purpose. Must not read them: the driver does.
 
@@ -24,7 +25,8 @@ impl Process {
                 peer.map_or("somebody who has not greeted yet".to_owned(), |id| format!("s{id}"));
             let dialled = if line.dialled { ", which this server dialled" } else { "" };
             text += &format!(
-                "  {} with {peer}{dialled}: {} bytes wait to be sent, {} of an unfinished message have come\n",
+                "  {} with {peer}{dialled}: {} bytes wait to be sent, {} of an unfinished message \
+                 have come\n",
                 line.link, line.output_bytes, line.unread_bytes
             );
         }
@@ -115,7 +117,8 @@ impl Process {
         shared.hold(Check::WELCOME, if strange { Ok(()) } else { Err(told()) });
     }
 
-    /// Some words by which a learner is brought in arrive late, and all behind them, where the run has that.
+    /// Some words by which a learner is brought in arrive late, and all behind them, where the run
+    /// has that.
     fn maybe_stall(&self, link: LinkId, message: &PeerMessage, shared: &mut Shared) {
         let longest = shared.options.peers.words_late_ms;
         let rare = matches!(
@@ -204,7 +207,8 @@ const PEER_PORT: u16 = 5_000;
 /// How late a notification may be in the mean, ns.
 const VOTE_LATE: u64 = 300_000_000;
 
-/// No number comes twice, as each connection has a number of its own; without a secret nobody needs to be surprised.
+/// No number comes twice, as each connection has a number of its own; without a secret nobody needs
+/// to be surprised.
 fn nonce(link: LinkId, end: u8) -> Nonce {
     let mut nonce = Nonce::default();
     nonce[..8].copy_from_slice(&link.0.to_le_bytes());

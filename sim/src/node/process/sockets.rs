@@ -1,7 +1,7 @@
 //! Sockets, as a server process has them: what the kernel holds in both directions.
 //!
-//! Owns the bytes that the driver does not want yet, and those that the network has no room for. Must not look into them:
-//! the driver does, as in the process that people deploy.
+//! Owns the bytes that the driver does not want yet, and those that the network has no room for.
+//! Must not look into them: the driver does, as in the process that people deploy.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -31,7 +31,8 @@ pub(super) struct Socket {
     shuts_since: Option<Instant>,
 }
 
-/// How long a connection that ends waits for the other end to take what is left, by the driver's clock.
+/// How long a connection that ends waits for the other end to take what is left, by the driver's
+/// clock.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Time between two looks at who waits.
@@ -190,7 +191,8 @@ impl Process {
         }
     }
 
-    /// Tells now and then which of its clients has waited longest: whether it should have waited is not for this server to say.
+    /// Tells now and then which of its clients has waited longest: whether it should have waited is
+    /// not for this server to say.
     pub(super) fn tell_who_waits(&mut self, clock: &Clock, shared: &mut Shared) {
         if shared.now < self.waits_told.after(LOOK) {
             return;
@@ -222,7 +224,8 @@ impl Process {
         clients.filter(|conn| stays(conn) && !closes(conn)).collect()
     }
 
-    /// Hands what the server has to say to the driver, and what that has for the sockets to the network.
+    /// Hands what the server has to say to the driver, and what that has for the sockets to the
+    /// network.
     pub(super) fn send(&mut self, now: Now, out: &mut Outbox, shared: &mut Shared) {
         if let Some(chronicle) = &mut shared.chronicle {
             let known = |conn: &ConnId| self.sockets.contains_key(&SocketId::Client(*conn));
@@ -247,8 +250,8 @@ impl Process {
         self.check_clients(now, shared);
     }
 
-    /// E6: while too much waits, nothing is read but greetings, each of which makes two inputs at most: the end of a link and the
-    /// beginning of another.
+    /// E6: while too much waits, nothing is read but greetings, each of which makes two inputs at
+    /// most: the end of a link and the beginning of another.
     fn check_servers(&self, before: usize, shared: &mut Shared) {
         let (bound, after) = (shared.options.peers.inputs, self.driver.peers.waiting());
         let keeps = before < bound || after <= before + 2;

@@ -14,8 +14,9 @@ use crate::shared::Shared;
 use crate::sometimes::Sometimes;
 use crate::trace::Kind;
 
-/// What of a status is worth telling when it changes. That a server has halted is: one that looks for a leader says
-/// nothing when its disk fails, and promises nothing from then on (seed 0x270000000bef).
+/// What of a status is worth telling when it changes. That a server has halted is: one that looks
+/// for a leader says nothing when its disk fails, and promises nothing from then on (seed
+/// 0x270000000bef).
 pub(super) type Told = (Role, Option<ServerId>, [u32; 2], [Zxid; 4], bool);
 
 impl Process {
@@ -80,9 +81,10 @@ impl Process {
         }
     }
 
-    /// E2. What a step may cause is bounded by what waits for it: requests, watches, sessions, connections, and the
-    /// transactions that a learner lacks, those `read` for it among them (seed 0xb360004f of the swarm with three
-    /// servers: 4,000 of an earlier life, in one piece of a megabyte).
+    /// E2. What a step may cause is bounded by what waits for it: requests, watches, sessions,
+    /// connections, and the transactions that a learner lacks, those `read` for it among them (seed
+    /// 0xb360004f of the swarm with three servers: 4,000 of an earlier life, in one piece of a
+    /// megabyte).
     pub(super) fn check_bound(
         &self,
         grown: usize,
@@ -124,8 +126,8 @@ impl Process {
         }
     }
 
-    /// The tree has moved on: one observation for each transaction, the last one sometimes with a digest. A leader's
-    /// snapshot takes it to a position that this server never logged.
+    /// The tree has moved on: one observation for each transaction, the last one sometimes with a
+    /// digest. A leader's snapshot takes it to a position that this server never logged.
     pub(super) fn apply(&mut self, status: &Status, shared: &mut Shared) {
         if self.applied >= status.applied {
             return;
